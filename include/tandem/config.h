@@ -1,0 +1,87 @@
+// Devices and their memory: what there is, and how the process uses it.
+//
+// Everything that sets something must come before the runtime is initialised, which the first
+// operation and anything that lists LOGICAL devices do. Later it is a RuntimeError that names the
+// call which initialised the runtime; setting the same value again is allowed. Asking for PHYSICAL
+// devices initialises nothing. After TensorFlow's tf.config.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::config {
+
+struct PhysicalDevice {
+  std::string name;         // "/physical_device:GPU:0"
+  std::string device_type;  // "GPU"
+  friend bool operator==(const PhysicalDevice&, const PhysicalDevice&) = default;
+};
+
+struct LogicalDevice {
+  std::string name;         // "/job:localhost/replica:0/task:0/device:GPU:0"
+  std::string device_type;
+  friend bool operator==(const LogicalDevice&, const LogicalDevice&) = default;
+};
+
+struct DeviceDetails {
+  std::string device_name;                      // "AMD EPYC", "NVIDIA H200", "Emulated GPU"
+  std::int64_t memory_bytes = 0;
+  std::optional<std::string> pci_bus_id;        // real GPUs only
+  std::optional<std::pair<int, int>> compute_capability;  // real GPUs only
+  bool emulated = false;
+};
+
+struct LogicalDeviceConfiguration {
+  std::optional<std::int64_t> memory_limit;  // MiB; required on a GPU, refused on a CPU
+  std::optional<int> experimental_priority;
+};
+
+// All devices of `device_type` ("CPU", "GPU"; empty: every type). Order: CPUs, then GPUs.
+std::vector<PhysicalDevice> list_physical_devices(std::string_view device_type = {});
+// The same for logical devices. Initialises the runtime.
+std::vector<LogicalDevice> list_logical_devices(std::string_view device_type = {});
+// Throws InvalidArgumentError "Unrecognized device: ..." for one that does not exist.
+DeviceDetails get_device_details(const PhysicalDevice& device);
+
+// Only these devices of `device_type` get logical devices. An empty list hides all.
+void set_visible_devices(const std::vector<PhysicalDevice>& devices, std::string_view device_type = {});
+std::vector<PhysicalDevice> get_visible_devices(std::string_view device_type = {});
+
+// Whether a GPU's memory is taken as needed (true) or nearly all at first use (false, the default).
+void set_memory_growth(const PhysicalDevice& device, bool enable);
+bool get_memory_growth(const PhysicalDevice& device);
+// The share of each GPU's TOTAL memory that this process may use; 0: all but the reserve.
+void set_per_process_gpu_memory_fraction(double fraction);
+
+// Several logical devices on one physical one. A GPU's need a memory_limit each.
+void set_logical_device_configuration(const PhysicalDevice& device,
+                                      const std::vector<LogicalDeviceConfiguration>& logical_devices);
+// `count` logical CPUs that share the cores between them.
+void set_logical_cpus(int count);
+// `count` emulated GPUs of `memory_mib` MiB each. An environment variable of the form
+// TANDEM_EMULATED_GPUS=N or N:MiB does the same; the call wins over it. Emulated GPUs appear only
+// where there is no real one.
+void set_emulated_gpus(int count, std::int64_t memory_mib = 1024);
+
+// Cores that operations may use in all; 0: every core of the process. Logical CPUs share them.
+void set_intra_op_parallelism_threads(int threads);
+int get_intra_op_parallelism_threads();
+
+struct MemoryInfo {
+  std::int64_t current = 0;             // bytes in use
+  std::int64_t peak = 0;                // the most that was in use
+  std::int64_t limit = 0;               // bytes; 0: none
+  std::int64_t reserved = 0;            // bytes taken from the device
+  std::int64_t largest_free_block = 0;  // bytes
+  double fragmentation = 0.0;           // (free - largest free block) / free
+};
+// Statistics of a logical device ("GPU:0", "/gpu:1", a full name). Initialises the runtime.
+MemoryInfo get_memory_info(std::string_view device);
+void reset_memory_stats(std::string_view device);
+// Gives memory that is wholly free back to the device; returns the bytes.
+std::int64_t trim_memory(std::string_view device);
+
+}  // namespace tandem::config

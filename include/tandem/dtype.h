@@ -1,0 +1,114 @@
+// Element types of tensors, and the two 16-bit floating point types of C++'s missing set.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string_view>
+
+namespace tandem {
+
+enum class DType : std::uint8_t {
+  kFloat32,
+  kFloat64,
+  kFloat16,
+  kBFloat16,
+  kInt32,
+  kInt64,
+  kUInt8,
+  kBool,
+};
+
+inline constexpr DType float32 = DType::kFloat32;
+inline constexpr DType float64 = DType::kFloat64;
+inline constexpr DType float16 = DType::kFloat16;
+inline constexpr DType bfloat16 = DType::kBFloat16;
+inline constexpr DType int32 = DType::kInt32;
+inline constexpr DType int64 = DType::kInt64;
+inline constexpr DType uint8 = DType::kUInt8;
+// `bool` is a keyword, so the boolean element type is spelled as NumPy's scalar type.
+inline constexpr DType bool_ = DType::kBool;
+
+// The size of one element in bytes: 4, 8, 2, 2, 4, 8, 1, 1 in the order of the enumeration.
+constexpr std::size_t size_of(DType dtype) {
+  constexpr std::size_t kSizes[] = {4, 8, 2, 2, 4, 8, 1, 1};
+  return kSizes[static_cast<int>(dtype)];
+}
+constexpr bool is_floating(DType dtype) { return dtype <= DType::kBFloat16; }
+constexpr bool is_integer(DType dtype) { return dtype > DType::kBFloat16 && dtype != DType::kBool; }
+
+// "float32", "bfloat16", "bool", ...
+std::string_view name_of(DType dtype);
+// The inverse of name_of. Throws InvalidArgumentError, naming the types there are.
+DType dtype_from_name(std::string_view name);
+std::ostream& operator<<(std::ostream& out, DType dtype);
+
+// bfloat16: float32 with the lower 16 bits of the mantissa gone; rounds to nearest, ties to even;
+// NaN stays NaN.
+struct BFloat16 {
+  std::uint16_t bits = 0;
+
+  BFloat16() = default;
+  explicit constexpr BFloat16(float value) : bits(round(value)) {}
+  constexpr operator float() const {  // NOLINT: widening is exact
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
+
+ private:
+  static constexpr std::uint16_t round(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    if ((word & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((word >> 16) | 0x40u);
+    return static_cast<std::uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
+  }
+};
+
+// IEEE 754 binary16; rounds to nearest, ties to even; overflow becomes infinity.
+struct Half {
+  std::uint16_t bits = 0;
+
+  Half() = default;
+  explicit Half(float value) : bits(from_float(value)) {}
+  operator float() const { return to_float(bits); }  // NOLINT: widening is exact
+
+ private:
+  static std::uint16_t from_float(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t sign = (word >> 16) & 0x8000u;
+    const std::uint32_t magnitude = word & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
+    if (magnitude >= 0x47800000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
+    if (magnitude < 0x38800000u) {  // subnormal half: let the float unit do the rounding
+      const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+      return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
+    }
+    const std::uint32_t rounded = magnitude + 0xc8000fffu + ((magnitude >> 13) & 1u);
+    return static_cast<std::uint16_t>(sign | (rounded >> 13));
+  }
+  static float to_float(std::uint16_t half) {
+    const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
+    const std::uint32_t exponent = (half >> 10) & 0x1fu;
+    const std::uint32_t mantissa = half & 0x3ffu;
+    if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
+    if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+  }
+};
+
+// The DType of a C++ element type: dtype_of<float> is float32.
+template <class T>
+inline constexpr DType dtype_of = [] {
+  static_assert(sizeof(T) == 0, "not an element type of tensors");
+  return DType::kFloat32;
+}();
+template <> inline constexpr DType dtype_of<float> = DType::kFloat32;
+template <> inline constexpr DType dtype_of<double> = DType::kFloat64;
+template <> inline constexpr DType dtype_of<Half> = DType::kFloat16;
+template <> inline constexpr DType dtype_of<BFloat16> = DType::kBFloat16;
+template <> inline constexpr DType dtype_of<std::int32_t> = DType::kInt32;
+template <> inline constexpr DType dtype_of<std::int64_t> = DType::kInt64;
+template <> inline constexpr DType dtype_of<std::uint8_t> = DType::kUInt8;
+template <> inline constexpr DType dtype_of<bool> = DType::kBool;
+
+}  // namespace tandem

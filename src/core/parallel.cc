@@ -1,0 +1,34 @@
+#include "core/parallel.h"
+
+#include <sched.h>
+
+namespace tandem {
+namespace {
+
+thread_local int team_size = 0;  // 0: not set yet, all cores
+
+}  // namespace
+
+int available_cores() {
+  static const int cores = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) != 0) return std::max(1, omp_get_num_procs());
+    return std::max(1, CPU_COUNT(&set));
+  }();
+  return cores;
+}
+
+int intra_op_threads() { return team_size > 0 ? team_size : available_cores(); }
+
+ThreadBudget::ThreadBudget(int threads) : previous_(team_size) {
+  team_size = std::max(1, threads);
+  omp_set_num_threads(team_size);
+}
+
+ThreadBudget::~ThreadBudget() {
+  team_size = previous_;
+  omp_set_num_threads(intra_op_threads());
+}
+
+}  // namespace tandem

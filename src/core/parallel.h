@@ -1,0 +1,69 @@
+// Loops spread over the calling thread's team. The team's size belongs to the thread that runs the
+// loop: each replica thread and each device stream gets its share of the cores (ThreadBudget), so
+// that R replicas on C cores run C / R threads each.
+//
+// The loops run on OpenMP, the same pool that oneDNN uses, so that the two never compete.
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#if defined(__SANITIZE_THREAD__)
+// The OpenMP runtime is not instrumented: tell the thread sanitizer of its fork and join.
+extern "C" void __tsan_acquire(void*);
+extern "C" void __tsan_release(void*);
+#define TANDEM_TSAN_ACQUIRE(p) __tsan_acquire(p)
+#define TANDEM_TSAN_RELEASE(p) __tsan_release(p)
+#else
+#define TANDEM_TSAN_ACQUIRE(p) static_cast<void>(p)
+#define TANDEM_TSAN_RELEASE(p) static_cast<void>(p)
+#endif
+
+namespace tandem {
+
+// Cores that this process may use (its affinity mask), at least 1.
+int available_cores();
+
+// How many threads a parallel loop of the calling thread uses.
+int intra_op_threads();
+
+// Sets the calling thread's team size while it lives. Not thread-safe; belongs to one thread.
+class ThreadBudget {
+ public:
+  explicit ThreadBudget(int threads);
+  ~ThreadBudget();
+  ThreadBudget(const ThreadBudget&) = delete;
+  ThreadBudget& operator=(const ThreadBudget&) = delete;
+
+ private:
+  int previous_;
+};
+
+// Calls body(begin, end) over disjoint ranges that cover [0, count), side by side when there are at
+// least `grain` elements for each thread. The ranges depend on `count`, `grain` and the team's size
+// alone. The body must not throw.
+template <class Body>
+void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
+  if (count <= 0) return;
+  const std::int64_t threads =
+      std::min<std::int64_t>(intra_op_threads(), std::max<std::int64_t>(1, count / std::max<std::int64_t>(grain, 1)));
+  if (threads <= 1) {
+    body(std::int64_t{0}, count);
+    return;
+  }
+  char fork = 0, join = 0;
+  TANDEM_TSAN_RELEASE(&fork);
+#pragma omp parallel num_threads(static_cast <int>(threads))
+  {
+    TANDEM_TSAN_ACQUIRE(&fork);
+    const std::int64_t team = omp_get_num_threads(), me = omp_get_thread_num();
+    const std::int64_t begin = count * me / team, end = count * (me + 1) / team;
+    if (begin < end) body(begin, end);
+    TANDEM_TSAN_RELEASE(&join);
+  }
+  TANDEM_TSAN_ACQUIRE(&join);
+}
+
+}  // namespace tandem

@@ -1,0 +1,60 @@
+// A logical device: what a tensor can live on and an operation can run on.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "device/allocator.h"
+#include "device/device_name.h"
+#include "device/stream.h"
+
+namespace tandem {
+
+enum class DeviceType : std::uint8_t { kCpu, kGpu };
+enum class DeviceBackend : std::uint8_t { kCpu, kEmulatedGpu, kCuda };
+
+// Lives as long as the process: tensors hold plain pointers to it. Thread-safe.
+class Device {
+ public:
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const DeviceName& name() const { return name_; }
+  // "/job:localhost/replica:0/task:0/device:GPU:0"
+  const std::string& full_name() const { return full_name_; }
+  DeviceType type() const { return backend_ == DeviceBackend::kCpu ? DeviceType::kCpu : DeviceType::kGpu; }
+  DeviceBackend backend() const { return backend_; }
+  int index() const { return *name_.id; }
+  // Whether host code may read the device's memory directly.
+  bool host_accessible() const { return backend_ == DeviceBackend::kCpu; }
+  // How many threads one operation on this device uses.
+  int intra_op_threads() const { return intra_op_threads_; }
+
+  virtual Allocator& allocator() = 0;
+  virtual Stream& stream() = 0;
+  // Enqueue a copy on stream(). Host memory given to copy_from_host may be reused on return; memory
+  // given to copy_to_host is complete once stream() has passed the copy.
+  virtual void copy_from_host(void* device_memory, const void* host, std::size_t bytes) = 0;
+  virtual void copy_to_host(void* host, const void* device_memory, std::size_t bytes) = 0;
+  // Enqueue on stream() a copy between memory of this device and of a peer of the same backend.
+  virtual void copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) = 0;
+
+ protected:
+  Device(DeviceName name, DeviceBackend backend, int intra_op_threads)
+      : name_(std::move(name)), full_name_(name_.to_string()), backend_(backend), intra_op_threads_(intra_op_threads) {}
+
+ private:
+  DeviceName name_;
+  std::string full_name_;
+  DeviceBackend backend_;
+  int intra_op_threads_;
+};
+
+// Copies between any two devices, in order with the work on both: the copy waits for what was
+// enqueued on `to` and `from` before, and what is enqueued on either later waits for the copy.
+// When `to` is host accessible the copy is complete on return.
+void copy_between(Device& to, void* to_memory, Device& from, const void* from_memory, std::size_t bytes);
+
+}  // namespace tandem
