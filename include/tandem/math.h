@@ -1,0 +1,151 @@
+// Element-wise mathematics, comparison, reductions and matrix products.
+//
+// Binary operations broadcast as NumPy does and want one dtype (InvalidArgumentError otherwise; cast
+// first). A number beside a tensor takes the tensor's dtype; it must be representable there.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tandem/tensor.h"
+
+namespace tandem {
+
+// --- arithmetic ---
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor subtract(const Tensor& a, const Tensor& b);
+Tensor multiply(const Tensor& a, const Tensor& b);
+// Floating types: true division. Integers: rounds toward zero, division by zero is
+// InvalidArgumentError.
+Tensor divide(const Tensor& a, const Tensor& b);
+// Rounds toward negative infinity; and the remainder that goes with it.
+Tensor floor_divide(const Tensor& a, const Tensor& b);
+Tensor floor_mod(const Tensor& a, const Tensor& b);
+Tensor pow(const Tensor& a, const Tensor& b);
+Tensor maximum(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, const Tensor& b);
+Tensor squared_difference(const Tensor& a, const Tensor& b);
+// The sum of tensors of one shape and dtype, in the order given.
+Tensor add_n(std::span<const Tensor> tensors);
+inline Tensor add_n(const std::vector<Tensor>& tensors) { return add_n(std::span<const Tensor>(tensors)); }
+
+Tensor add(const Tensor& a, double b);
+Tensor subtract(const Tensor& a, double b);
+Tensor subtract(double a, const Tensor& b);
+Tensor multiply(const Tensor& a, double b);
+Tensor divide(const Tensor& a, double b);
+Tensor divide(double a, const Tensor& b);
+Tensor pow(const Tensor& a, double b);
+Tensor maximum(const Tensor& a, double b);
+Tensor minimum(const Tensor& a, double b);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b); }
+inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
+inline Tensor operator+(double a, const Tensor& b) { return add(b, a); }
+inline Tensor operator-(const Tensor& a, double b) { return subtract(a, b); }
+inline Tensor operator-(double a, const Tensor& b) { return subtract(a, b); }
+inline Tensor operator*(const Tensor& a, double b) { return multiply(a, b); }
+inline Tensor operator*(double a, const Tensor& b) { return multiply(b, a); }
+inline Tensor operator/(const Tensor& a, double b) { return divide(a, b); }
+inline Tensor operator/(double a, const Tensor& b) { return divide(a, b); }
+
+// --- element by element ---
+Tensor negative(const Tensor& x);
+inline Tensor operator-(const Tensor& x) { return negative(x); }
+Tensor abs(const Tensor& x);
+Tensor sign(const Tensor& x);
+Tensor square(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor rsqrt(const Tensor& x);
+Tensor reciprocal(const Tensor& x);
+Tensor exp(const Tensor& x);
+Tensor expm1(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor log1p(const Tensor& x);
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor sigmoid(const Tensor& x);
+Tensor erf(const Tensor& x);
+Tensor floor(const Tensor& x);
+Tensor ceil(const Tensor& x);
+Tensor round(const Tensor& x);  // halves to even
+Tensor is_nan(const Tensor& x);      // bool
+Tensor is_finite(const Tensor& x);   // bool
+// Converts; floating to integer truncates toward zero, anything to bool asks for non-zero.
+Tensor cast(const Tensor& x, DType dtype);
+
+// --- comparison: bool results ---
+Tensor equal(const Tensor& a, const Tensor& b);
+Tensor not_equal(const Tensor& a, const Tensor& b);
+Tensor less(const Tensor& a, const Tensor& b);
+Tensor less_equal(const Tensor& a, const Tensor& b);
+Tensor greater(const Tensor& a, const Tensor& b);
+Tensor greater_equal(const Tensor& a, const Tensor& b);
+Tensor equal(const Tensor& a, double b);
+Tensor less(const Tensor& a, double b);
+Tensor less_equal(const Tensor& a, double b);
+Tensor greater(const Tensor& a, double b);
+Tensor greater_equal(const Tensor& a, double b);
+Tensor logical_and(const Tensor& a, const Tensor& b);
+Tensor logical_or(const Tensor& a, const Tensor& b);
+Tensor logical_not(const Tensor& x);
+// a where condition (bool) holds, else b; all three broadcast.
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+
+// --- reductions ---
+struct ReduceOptions {
+  // Axes to reduce, negative ones counting from the end; not given: all.
+  std::optional<Dims> axis;
+  bool keepdims = false;
+  std::string_view name;
+};
+Tensor reduce_sum(const Tensor& x, const ReduceOptions& options = {});
+Tensor reduce_mean(const Tensor& x, const ReduceOptions& options = {});  // floating types
+Tensor reduce_prod(const Tensor& x, const ReduceOptions& options = {});
+Tensor reduce_max(const Tensor& x, const ReduceOptions& options = {});
+Tensor reduce_min(const Tensor& x, const ReduceOptions& options = {});
+Tensor reduce_any(const Tensor& x, const ReduceOptions& options = {});  // bool
+Tensor reduce_all(const Tensor& x, const ReduceOptions& options = {});  // bool
+// Population variance and standard deviation.
+Tensor reduce_variance(const Tensor& x, const ReduceOptions& options = {});
+Tensor reduce_std(const Tensor& x, const ReduceOptions& options = {});
+// log(sum(exp(x))), without overflow.
+Tensor reduce_logsumexp(const Tensor& x, const ReduceOptions& options = {});
+// The index of the largest (smallest) element along `axis`, the first of equals; int64.
+Tensor argmax(const Tensor& x, std::int64_t axis = 0);
+Tensor argmin(const Tensor& x, std::int64_t axis = 0);
+// Running sums along `axis`.
+Tensor cumsum(const Tensor& x, std::int64_t axis = 0);
+
+// --- matrices ---
+struct MatMulOptions {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  std::string_view name;
+};
+// The product of [..., m, k] and [..., k, n]; leading axes broadcast. Floating types; sums of
+// float16 and bfloat16 products are kept in float32.
+Tensor matmul(const Tensor& a, const Tensor& b, const MatMulOptions& options = {});
+
+// --- norms and clipping ---
+// The Euclidean norm over all elements or the axes given.
+Tensor norm(const Tensor& x, const ReduceOptions& options = {});
+// The Euclidean norm of all elements of all tensors, undefined ones left out. A scalar.
+Tensor global_norm(std::span<const Tensor> tensors);
+Tensor clip_by_value(const Tensor& x, double low, double high);
+// x scaled down so that its norm is at most `clip_norm`.
+Tensor clip_by_norm(const Tensor& x, double clip_norm);
+struct ClippedTensors {
+  std::vector<Tensor> tensors;
+  Tensor norm;  // before clipping
+};
+// All scaled by clip_norm / max(global_norm, clip_norm). Undefined tensors pass through.
+ClippedTensors clip_by_global_norm(std::span<const Tensor> tensors, double clip_norm);
+
+}  // namespace tandem

@@ -1,0 +1,39 @@
+// Random numbers: counter-based (Philox 4x32-10), so that a draw depends on the seed, the number of
+// the draw and the element's position alone, never on threads or devices.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "tandem/tensor.h"
+
+namespace tandem::random {
+
+// The state of a stream of draws: all there is to save and restore.
+struct GeneratorState {
+  std::uint64_t seed = 0;
+  std::uint64_t draws = 0;
+  friend bool operator==(const GeneratorState&, const GeneratorState&) = default;
+};
+
+// Restarts the process's stream (and with it every replica's). Without it the seed is 0x5eed.
+void set_seed(std::uint64_t seed);
+GeneratorState get_state();
+void set_state(const GeneratorState& state);
+
+struct Options {
+  DType dtype = float32;
+  std::string_view name;
+};
+Tensor normal(const Shape& shape, double mean = 0.0, double stddev = 1.0, const Options& options = {});
+// Values beyond two standard deviations are redrawn.
+Tensor truncated_normal(const Shape& shape, double mean = 0.0, double stddev = 1.0, const Options& options = {});
+Tensor uniform(const Shape& shape, double low = 0.0, double high = 1.0, const Options& options = {});  // [low, high)
+Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high,
+                   const Options& options = {.dtype = int32});  // [low, high)
+Tensor bernoulli(const Shape& shape, double probability, const Options& options = {});  // ones and zeros
+// 0 .. count-1 in random order; int64.
+Tensor permutation(std::int64_t count);
+Tensor shuffle(const Tensor& x);  // along the first axis
+
+}  // namespace tandem::random

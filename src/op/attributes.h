@@ -1,0 +1,112 @@
+// Typed attributes of operations: plain structs that list their fields once, so that the runtime can
+// compare, hash and print them without knowing them.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+namespace tandem {
+
+// What the runtime knows of an attribute struct. One static instance a type.
+struct AttrsType {
+  std::shared_ptr<const void> (*copy)(const void* attrs);
+  bool (*equal)(const void* a, const void* b);
+  std::size_t (*hash)(const void* attrs);
+  std::string (*print)(const void* attrs);
+};
+
+struct NoAttrs {
+  template <class F>
+  void fields(F&&) const {}
+};
+
+namespace detail {
+
+template <class T>
+std::size_t hash_value(const T& value) {
+  if constexpr (std::is_enum_v<T>)
+    return std::hash<std::underlying_type_t<T>>()(static_cast<std::underlying_type_t<T>>(value));
+  else if constexpr (requires { std::hash<T>()(value); })
+    return std::hash<T>()(value);
+  else {
+    std::size_t seed = 0;
+    for (const auto& item : value) seed = seed * 1099511628211u + hash_value(item);
+    return seed;
+  }
+}
+
+template <class T>
+void print_field(std::string& out, const char* name, const T& value) {
+  if (!out.empty()) out += ", ";
+  out += name;
+  out += '=';
+  if constexpr (std::is_same_v<T, bool>)
+    out += value ? "true" : "false";
+  else if constexpr (std::is_enum_v<T>)
+    out += std::to_string(static_cast<long long>(value));
+  else if constexpr (std::is_arithmetic_v<T>)
+    out += std::to_string(value);
+  else {
+    out += '[';
+    bool first = true;
+    for (const auto& item : value) {
+      if (!first) out += ' ';
+      first = false;
+      out += std::to_string(item);
+    }
+    out += ']';
+  }
+}
+
+}  // namespace detail
+
+// `A` lists its fields: template <class F> void fields(F&& f) const { f("axis", axis); ... }
+template <class A>
+const AttrsType& attrs_type() {
+  static const AttrsType type = {
+      [](const void* attrs) -> std::shared_ptr<const void> {
+        return std::make_shared<const A>(*static_cast<const A*>(attrs));
+      },
+      [](const void* a, const void* b) {
+        // Field by field, by address offset within the two structs.
+        const auto* left = static_cast<const A*>(a);
+        const auto* right = static_cast<const A*>(b);
+        bool equal = true;
+        left->fields([&](const char*, const auto& value) {
+          using T = std::remove_cvref_t<decltype(value)>;
+          const auto offset = reinterpret_cast<const char*>(&value) - reinterpret_cast<const char*>(left);
+          equal = equal && value == *reinterpret_cast<const T*>(reinterpret_cast<const char*>(right) + offset);
+        });
+        return equal;
+      },
+      [](const void* attrs) {
+        std::size_t seed = 14695981039346656037u;
+        static_cast<const A*>(attrs)->fields([&](const char*, const auto& value) {
+          seed = (seed ^ detail::hash_value(value)) * 1099511628211u;
+        });
+        return seed;
+      },
+      [](const void* attrs) {
+        std::string out;
+        static_cast<const A*>(attrs)->fields(
+            [&](const char* name, const auto& value) { detail::print_field(out, name, value); });
+        return out;
+      },
+  };
+  return type;
+}
+
+// A borrowed attribute struct with its type.
+struct AttrsRef {
+  const AttrsType* type;
+  const void* data;
+
+  template <class A>
+  AttrsRef(const A& attrs) : type(&attrs_type<A>()), data(&attrs) {}  // NOLINT: implicit
+  AttrsRef(const AttrsType* attrs_type, const void* attrs) : type(attrs_type), data(attrs) {}
+};
+
+}  // namespace tandem

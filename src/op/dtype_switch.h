@@ -1,0 +1,42 @@
+// From a run-time dtype to a C++ type.
+#pragma once
+
+#include "core/status.h"
+#include "tandem/dtype.h"
+
+namespace tandem {
+
+template <class T>
+struct TypeTag {
+  using type = T;
+};
+
+// Calls f(TypeTag<T>()) with the element type of `dtype`.
+template <class F>
+decltype(auto) switch_dtype(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kFloat32: return f(TypeTag<float>());
+    case DType::kFloat64: return f(TypeTag<double>());
+    case DType::kFloat16: return f(TypeTag<Half>());
+    case DType::kBFloat16: return f(TypeTag<BFloat16>());
+    case DType::kInt32: return f(TypeTag<std::int32_t>());
+    case DType::kInt64: return f(TypeTag<std::int64_t>());
+    case DType::kUInt8: return f(TypeTag<std::uint8_t>());
+    case DType::kBool: return f(TypeTag<bool>());
+  }
+  fail<InternalError>("not a dtype: {}", static_cast<int>(dtype));
+}
+
+// The same for the floating types alone; REQUIRES: is_floating(dtype), which shape rules check.
+template <class F>
+decltype(auto) switch_floating(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kFloat32: return f(TypeTag<float>());
+    case DType::kFloat64: return f(TypeTag<double>());
+    case DType::kFloat16: return f(TypeTag<Half>());
+    case DType::kBFloat16: return f(TypeTag<BFloat16>());
+    default: fail<InternalError>("not a floating dtype: {}", name_of(dtype));
+  }
+}
+
+}  // namespace tandem

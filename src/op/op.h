@@ -1,0 +1,159 @@
+// The registry: what an operation is. One constant OpDef per operation holds its name, attributes,
+// shape rule, gradient, kernels and traits; everything else (dispatch, recording, tracing, passes)
+// works on OpDefs alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "device/device.h"
+#include "op/attributes.h"
+#include "tensor/tensor_impl.h"
+
+namespace tandem {
+
+inline constexpr int kMaxInlineTensors = 6;
+
+// A list of specs or views without allocation for the usual operation.
+template <class T>
+class InlineList {
+ public:
+  int size() const { return size_; }
+  T& operator[](int i) { return heap_.empty() ? inline_[static_cast<std::size_t>(i)] : heap_[static_cast<std::size_t>(i)]; }
+  const T& operator[](int i) const { return const_cast<InlineList&>(*this)[i]; }
+  T* begin() { return heap_.empty() ? inline_.data() : heap_.data(); }
+  T* end() { return begin() + size_; }
+  const T* begin() const { return const_cast<InlineList&>(*this).begin(); }
+  const T* end() const { return begin() + size_; }
+  void resize(int size) {
+    if (size > kMaxInlineTensors) {
+      if (heap_.empty()) heap_.assign(inline_.begin(), inline_.end());
+      heap_.resize(static_cast<std::size_t>(size));
+    }
+    size_ = size;
+  }
+  T& push_back(T value) {
+    resize(size_ + 1);
+    return (*this)[size_ - 1] = std::move(value);
+  }
+
+ private:
+  std::array<T, kMaxInlineTensors> inline_{};
+  std::vector<T> heap_;
+  int size_ = 0;
+};
+
+struct OpDef;
+
+// What a shape rule sees: the inputs' dtypes and shapes and the attributes. It fills in the outputs,
+// or throws InvalidArgumentError "[Op] expected ..., got ...".
+class InferContext {
+ public:
+  InferContext(const OpDef& op, AttrsRef attrs) : op_(op), attrs_(attrs) {}
+
+  const OpDef& op() const { return op_; }
+  int num_inputs() const { return inputs.size(); }
+  const Shape& shape(int input) const { return inputs[input]->shape; }
+  DType dtype(int input) const { return inputs[input]->dtype; }
+  template <class A>
+  const A& attrs() const {
+    return *static_cast<const A*>(attrs_.data);
+  }
+  void add_output(DType dtype, const Shape& shape) { outputs.push_back({dtype, shape}); }
+
+  InlineList<const TensorSpec*> inputs;
+  InlineList<TensorSpec> outputs;
+
+ private:
+  const OpDef& op_;
+  AttrsRef attrs_;
+};
+
+// One tensor as a kernel sees it. `data` is memory of the kernel's device.
+struct TensorView {
+  void* data = nullptr;
+  DType dtype = float32;
+  Shape shape;
+
+  std::int64_t size() const { return shape.num_elements(); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+};
+
+// What a kernel sees. Kernels run when all inputs are ready, write all of every output, and must not
+// keep the context. CPU kernels run on the thread whose team they may use (parallel_for, oneDNN).
+class KernelContext {
+ public:
+  const OpDef* op = nullptr;
+  const void* attrs_data = nullptr;
+  void* native_stream = nullptr;  // CUDA: the stream to launch on
+  InlineList<TensorView> inputs;
+  InlineList<TensorView> outputs;
+
+  template <class A>
+  const A& attrs() const {
+    return *static_cast<const A*>(attrs_data);
+  }
+  // At least `bytes` of 64-byte aligned host memory, good until the kernel returns; for kernels that
+  // run on the CPU. Several calls give distinct memory.
+  void* scratch(std::size_t bytes);
+
+  KernelContext() = default;
+  KernelContext(const KernelContext&) = default;
+  KernelContext& operator=(const KernelContext&) = default;
+  ~KernelContext();
+
+ private:
+  std::size_t scratch_used_ = 0;
+};
+
+using KernelFn = void (*)(KernelContext&);
+using InferFn = void (*)(InferContext&);
+
+class GradContext;  // op/record.h
+using GradFn = void (*)(GradContext&);
+
+// Properties that dispatch and the graph passes act upon.
+enum OpTraits : std::uint32_t {
+  kNoTraits = 0,
+  kElementwise = 1u << 0,   // output element i depends on input elements i alone (after broadcasting)
+  kInPlace = 1u << 1,       // output 0 may share the memory of input 0 when shapes and dtypes agree
+  kStateful = 1u << 2,      // two runs may differ (random): never merged, folded or dropped
+  kView = 1u << 3,          // output 0 shares input 0's storage (see view_offset); no kernel
+  kCommutative = 1u << 4,
+  kMetadata = 1u << 5,      // follows its input's device, does no work worth moving
+};
+
+struct OpDef {
+  std::string_view name;              // "MatMul", as TensorFlow spells it where it has the operation
+  const AttrsType& (*attrs)() = &attrs_type<NoAttrs>;
+  InferFn infer = nullptr;
+  GradFn gradient = nullptr;          // null: not differentiable
+  KernelFn cpu_kernel = nullptr;
+  bool gpu = true;                    // has a kernel on GPUs (emulated ones run the CPU's)
+  std::uint32_t traits = kNoTraits;
+  // Which inputs and outputs (bit i: tensor i) the gradient reads; only these are kept until then.
+  std::uint32_t saved_inputs = 0;
+  std::uint32_t saved_outputs = 0;
+  // Inputs whose memory the kernel writes (variable updates). Such an operation runs where input 0 is.
+  std::uint32_t mutated_inputs = 0;
+  // kView: the byte offset of the output in the input.
+  std::int64_t (*view_offset)(const InferContext&) = nullptr;
+};
+inline constexpr std::uint32_t kAllTensors = 0xffffffffu;
+
+// All operations of this build, from the one list in ops/all_ops.cc, sorted by name.
+std::span<const OpDef* const> all_ops();
+// Null when there is none of that name.
+const OpDef* find_op(std::string_view name);
+
+// The kernel that runs `op` on devices of this backend; null where there is none.
+KernelFn find_kernel(const OpDef& op, DeviceBackend backend);
+
+}  // namespace tandem

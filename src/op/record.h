@@ -1,0 +1,89 @@
+// What is recorded of an operation for its gradient.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "op/op.h"
+
+namespace tandem {
+
+// A recorded operation, or (op == nullptr) a leaf. Nodes form a graph from results to leaves through
+// their input edges. Not thread-safe: one backward pass at a time over a graph.
+struct GradNode : GradNodeBase {
+  const OpDef* op = nullptr;
+  // Grows in the order of recording, over all threads: a node's inputs have smaller numbers, so
+  // decreasing order is a topological order of the backward pass.
+  std::uint64_t sequence = 0;
+
+  ~GradNode() override = default;
+};
+
+struct OpNode final : GradNode {
+  std::shared_ptr<const void> attrs;
+  Device* device = nullptr;            // where the operation ran; its gradient runs there too
+  std::vector<GradEdge> edges;         // an entry an input; null for inputs that are not tracked
+  std::vector<TensorSpec> input_specs;
+  std::vector<Tensor> inputs;          // undefined where the gradient does not read it
+  std::vector<TensorSpec> output_specs;
+  std::vector<Tensor> outputs;         // as inputs, without their edges (to this node)
+  bool released = false;               // a backward pass has freed what was saved
+
+  // Scratch of the backward pass that is visiting this node.
+  std::vector<Tensor> output_grads;
+  bool visited = false;
+
+  ~OpNode() override;  // iterative, however long the chain of nodes behind it is
+  // Frees the saved tensors and edges.
+  void release();
+};
+
+// A tensor that gradients are asked for: a variable's value or a watched tensor.
+struct Leaf final : GradNode {
+  Tensor grad;  // accumulated by backward()
+  // Called when a backward() pass has accumulated this leaf's whole gradient in `grad`, while the
+  // pass goes on; on the thread of the pass, in an order that depends on the graph alone.
+  std::vector<std::function<void(Leaf&)>> on_grad_ready;
+};
+
+// What a gradient function sees. It reads what the operation saved and sets the gradient of each
+// input that needs one, shaped like that input, computed with operations.
+class GradContext {
+ public:
+  GradContext(OpNode& node, std::vector<Tensor>& input_grads) : node_(node), input_grads_(input_grads) {}
+
+  const OpDef& op() const { return *node_.op; }
+  template <class A>
+  const A& attrs() const {
+    return *static_cast<const A*>(node_.attrs.get());
+  }
+  int num_inputs() const { return static_cast<int>(node_.edges.size()); }
+  int num_outputs() const { return static_cast<int>(node_.output_specs.size()); }
+  bool needs_grad(int input) const { return static_cast<bool>(node_.edges[static_cast<std::size_t>(input)]); }
+  const TensorSpec& input_spec(int i) const { return node_.input_specs[static_cast<std::size_t>(i)]; }
+  const TensorSpec& output_spec(int i) const { return node_.output_specs[static_cast<std::size_t>(i)]; }
+  // REQUIRES: the OpDef saves it.
+  const Tensor& input(int i) const;
+  Tensor output(int i) const;
+  // The gradient that arrived at output `i`; undefined where nothing depends on that output. An
+  // operation with one output always has it.
+  const Tensor& grad(int i = 0) const { return node_.output_grads[static_cast<std::size_t>(i)]; }
+  void set_grad(int input, Tensor gradient) { input_grads_[static_cast<std::size_t>(input)] = std::move(gradient); }
+
+ private:
+  OpNode& node_;
+  std::vector<Tensor>& input_grads_;
+};
+
+// Whether the calling thread records.
+extern constinit thread_local bool grad_mode;
+
+inline bool is_tracked(const Tensor& tensor) { return static_cast<bool>(impl_of(tensor).grad); }
+
+// Records that `op` made `outputs` of `inputs`. REQUIRES: op.gradient, and a tracked input.
+void record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs, std::span<Tensor> outputs,
+            Device& device);
+
+}  // namespace tandem

@@ -1,0 +1,63 @@
+// What a Variable handle points to.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "op/record.h"
+#include "tandem/variable.h"
+
+namespace tandem {
+
+class VariableImpl final : public RefCounted {
+ public:
+  // One copy of the variable: on one device, with its own leaf for gradients.
+  struct Copy {
+    Tensor value;
+    RefPtr<Leaf> leaf;  // null: not trainable
+  };
+
+  // `initial_value` is copied to each of `devices`: one copy each, in the order of the replicas.
+  VariableImpl(const Tensor& initial_value, std::span<Device* const> devices, VariableOptions options);
+
+  const VariableOptions& options() const { return options_; }
+  const TensorSpec& spec() const { return spec_; }
+  bool distributed() const { return copies_.size() > 1; }
+  std::vector<Copy>& copies() { return copies_; }
+  // The present replica's copy; the first one outside replicas.
+  Copy& local();
+
+  // The value of `copy`, for an operation that writes it in place: nothing else refers to its memory
+  // any more (readers keep the old one).
+  static const Tensor& writable(Copy& copy);
+  // Replaces the elements of `copy` by those of `value`.
+  static void store(Copy& copy, const Tensor& value);
+
+ private:
+  VariableOptions options_;
+  TensorSpec spec_;
+  std::vector<Copy> copies_;
+};
+
+// Decides where the copies of a new variable go. Strategies install one for their scope.
+class VariableCreator {
+ public:
+  virtual ~VariableCreator() = default;
+  virtual RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) = 0;
+  // The calling thread's; null outside strategies.
+  static VariableCreator* current();
+};
+
+class VariableCreatorScope {
+ public:
+  explicit VariableCreatorScope(VariableCreator* creator);
+  ~VariableCreatorScope();
+  VariableCreatorScope(const VariableCreatorScope&) = delete;
+  VariableCreatorScope& operator=(const VariableCreatorScope&) = delete;
+
+ private:
+  VariableCreator* previous_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,31 @@
+// Memory of a device that tensors share.
+#pragma once
+
+#include <cstddef>
+
+#include "device/device.h"
+#include "tandem/dtype.h"
+#include "tandem/ref_counted.h"
+#include "tandem/shape.h"
+
+namespace tandem {
+
+class Storage final : public RefCounted {
+ public:
+  // Throws ResourceExhaustedError with the shape, the device, the request, the allocator's figures
+  // and what to try.
+  static RefPtr<Storage> allocate(Device& device, const Shape& shape, DType dtype);
+  ~Storage() override;
+
+  Device& device() const { return *device_; }
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  Storage(Device& device, std::byte* data, std::size_t bytes) : device_(&device), data_(data), bytes_(bytes) {}
+  Device* device_;
+  std::byte* data_;
+  std::size_t bytes_;
+};
+
+}  // namespace tandem
