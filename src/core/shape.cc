@@ -1,0 +1,71 @@
+#include "tandem/shape.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "core/status.h"
+
+namespace tandem {
+
+Dims::Dims(std::span<const std::int64_t> values) {
+  if (values.size() > kMaxRank)
+    fail<InvalidArgumentError>("[Shape] expected at most {} axes, got {}", kMaxRank, values.size());
+  std::copy(values.begin(), values.end(), values_.begin());
+  size_ = static_cast<std::int32_t>(values.size());
+}
+
+void Dims::push_back(std::int64_t value) {
+  if (size_ == kMaxRank)
+    fail<InvalidArgumentError>("[Shape] expected at most {} axes, got {}", kMaxRank, size_ + 1);
+  values_[static_cast<std::size_t>(size_++)] = value;
+}
+
+bool Shape::fully_defined() const {
+  return known_ && std::all_of(begin(), end(), [](std::int64_t size) { return size >= 0; });
+}
+
+std::int64_t Shape::dim(std::int64_t axis) const {
+  if (!known_)
+    fail<InvalidArgumentError>("[Shape] expected a known rank, got axis {} of {}", axis,
+                               to_string());
+  if (axis < -rank() || axis >= rank())
+    fail<InvalidArgumentError>("[Shape] expected an axis in [{}, {}) of shape {}, got {}", -rank(),
+                               rank(), to_string(), axis);
+  return dims_[static_cast<int>(axis < 0 ? axis + rank() : axis)];
+}
+
+Shape Shape::without_leading(int count) const {
+  TANDEM_ASSERT(known_ && count >= 0 && count <= rank());
+  return Shape(dims_.span().subspan(static_cast<std::size_t>(count)));
+}
+
+Shape Shape::with_leading(std::int64_t size) const {
+  TANDEM_ASSERT(known_);
+  Dims result{size};
+  for (std::int64_t each : dims_) result.push_back(each);
+  return Shape(result);
+}
+
+bool Shape::matches(const Shape& concrete) const {
+  if (!known_) return true;
+  if (!concrete.known_ || rank() != concrete.rank()) return false;
+  return std::equal(begin(), end(), concrete.begin(), [](std::int64_t mine, std::int64_t theirs) {
+    return mine < 0 || mine == theirs;
+  });
+}
+
+std::string Shape::to_string() const {
+  if (!known_) return "<unknown>";
+  std::string text = "(";
+  for (int axis = 0; axis < rank(); ++axis) {
+    if (axis > 0) text += ", ";
+    text += dims_[axis] < 0 ? "?" : std::to_string(dims_[axis]);
+  }
+  return text + (rank() == 1 ? ",)" : ")");
+}
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  return out << shape.to_string();
+}
+
+}  // namespace tandem

@@ -1,0 +1,59 @@
+#include "core/env.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tandem/errors.h"
+
+namespace tandem {
+namespace {
+
+constexpr const char* kVariable = "TANDEM_ENV_TEST";
+
+template <class F>
+std::string error_of(F&& call) {
+  try {
+    call();
+  } catch (const InvalidArgumentError& e) {
+    return e.what();
+  }
+  return "no InvalidArgumentError";
+}
+
+TEST(Env, UnsetAndEmptyAreNothing) {
+  unsetenv(kVariable);
+  EXPECT_EQ(env_string(kVariable), std::nullopt);
+  EXPECT_EQ(env_int(kVariable), std::nullopt);
+  EXPECT_EQ(env_bool(kVariable), std::nullopt);
+  setenv(kVariable, "", 1);
+  EXPECT_EQ(env_string(kVariable), std::nullopt);
+}
+
+TEST(Env, Integers) {
+  setenv(kVariable, "42", 1);
+  EXPECT_EQ(env_int(kVariable), 42);
+  EXPECT_EQ(error_of([] { env_int(kVariable, 0, 9); }),
+            "[Environment] TANDEM_ENV_TEST: expected an integer in [0, 9], got '42'");
+  for (const char* bad : {"4x", "x", " 4", "99999999999999999999"}) {
+    setenv(kVariable, bad, 1);
+    EXPECT_THROW(env_int(kVariable), InvalidArgumentError) << bad;
+  }
+}
+
+TEST(Env, Booleans) {
+  for (const char* text : {"1", "true", "TRUE", "yes", "On"}) {
+    setenv(kVariable, text, 1);
+    EXPECT_EQ(env_bool(kVariable), true) << text;
+  }
+  for (const char* text : {"0", "false", "no", "OFF"}) {
+    setenv(kVariable, text, 1);
+    EXPECT_EQ(env_bool(kVariable), false) << text;
+  }
+  setenv(kVariable, "maybe", 1);
+  EXPECT_EQ(error_of([] { env_bool(kVariable); }),
+            "[Environment] TANDEM_ENV_TEST: expected true or false, got 'maybe'");
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,92 @@
+#include "tandem/shape.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <vector>
+
+#include "tandem/errors.h"
+
+namespace tandem {
+namespace {
+
+template <class F>
+std::string error_of(F&& call) {
+  try {
+    call();
+  } catch (const InvalidArgumentError& e) {
+    return e.what();
+  }
+  return "no InvalidArgumentError";
+}
+
+TEST(Shape, PrintsAsNumPy) {
+  EXPECT_EQ(Shape::scalar().to_string(), "()");
+  EXPECT_EQ(Shape({3}).to_string(), "(3,)");
+  EXPECT_EQ(Shape({2, 3}).to_string(), "(2, 3)");
+  EXPECT_EQ(Shape({-1, 3}).to_string(), "(?, 3)");
+  EXPECT_EQ(Shape().to_string(), "<unknown>");
+  std::ostringstream out;
+  out << Shape({2, 0});
+  EXPECT_EQ(out.str(), "(2, 0)");
+}
+
+TEST(Shape, ThreeStates) {
+  EXPECT_FALSE(Shape().known());
+  EXPECT_FALSE(Shape().fully_defined());
+  EXPECT_TRUE(Shape({-1}).known());
+  EXPECT_FALSE(Shape({2, -1}).fully_defined());
+  EXPECT_TRUE(Shape({2, 0}).fully_defined());
+  EXPECT_TRUE(Shape::scalar().fully_defined());
+  EXPECT_NE(Shape(), Shape::scalar());
+  EXPECT_EQ(Shape::scalar().num_elements(), 1);
+  EXPECT_EQ(Shape({2, 0}).num_elements(), 0);
+}
+
+TEST(Shape, AxesCountFromBothEnds) {
+  const Shape shape{2, 3, 5};
+  EXPECT_EQ(shape.dim(0), 2);
+  EXPECT_EQ(shape.dim(2), 5);
+  EXPECT_EQ(shape.dim(-1), 5);
+  EXPECT_EQ(shape.dim(-3), 2);
+  EXPECT_EQ(error_of([&] { shape.dim(3); }),
+            "[Shape] expected an axis in [-3, 3) of shape (2, 3, 5), got 3");
+  EXPECT_EQ(error_of([&] { shape.dim(-4); }),
+            "[Shape] expected an axis in [-3, 3) of shape (2, 3, 5), got -4");
+  EXPECT_EQ(error_of([&] { Shape().dim(0); }),
+            "[Shape] expected a known rank, got axis 0 of <unknown>");
+}
+
+TEST(Shape, LeadingAxes) {
+  EXPECT_EQ(Shape({2, 3}).without_leading(1), Shape({3}));
+  EXPECT_EQ(Shape({2, 3}).without_leading(2), Shape::scalar());
+  EXPECT_EQ(Shape({2, 3}).with_leading(7), Shape({7, 2, 3}));
+  EXPECT_THROW(Shape({2}).without_leading(2), InternalError);
+  EXPECT_EQ(error_of([] {
+              Shape({1, 1, 1, 1, 1, 1, 1, 1}).with_leading(1);
+            }),
+            "[Shape] expected at most 8 axes, got 9");
+}
+
+TEST(Shape, Matches) {
+  EXPECT_TRUE(Shape().matches(Shape({2, 3})));
+  EXPECT_TRUE(Shape({-1, 3}).matches(Shape({2, 3})));
+  EXPECT_FALSE(Shape({-1, 3}).matches(Shape({2, 4})));
+  EXPECT_FALSE(Shape({-1}).matches(Shape({2, 3})));
+  EXPECT_FALSE(Shape({-1}).matches(Shape()));
+}
+
+TEST(Dims, HoldAtMostEight) {
+  Dims dims{1, 2, 3};
+  for (int i = 4; i <= kMaxRank; ++i) dims.push_back(i);
+  EXPECT_EQ(dims.size(), 8);
+  EXPECT_EQ(dims[7], 8);
+  EXPECT_EQ(error_of([&] { dims.push_back(9); }), "[Shape] expected at most 8 axes, got 9");
+  const std::vector<std::int64_t> ten(10);
+  EXPECT_EQ(error_of([&] { Dims{std::span(ten)}; }), "[Shape] expected at most 8 axes, got 10");
+  EXPECT_EQ(Dims({1, 2}), Dims({1, 2}));
+  EXPECT_FALSE(Dims({1, 2}) == Dims({1, 2, 3}));
+}
+
+}  // namespace
+}  // namespace tandem
