@@ -13,8 +13,10 @@ int available_cores() {
   static const int cores = [] {
     cpu_set_t set;
     CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof(set), &set) != 0) return std::max(1, omp_get_num_procs());
-    return std::max(1, CPU_COUNT(&set));
+    // OMP_NUM_THREADS, where set, is a limit too.
+    const int limit = std::max(1, omp_get_max_threads());
+    if (sched_getaffinity(0, sizeof(set), &set) != 0) return limit;
+    return std::clamp(CPU_COUNT(&set), 1, limit);
   }();
   return cores;
 }

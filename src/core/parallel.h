@@ -23,7 +23,7 @@ extern "C" void __tsan_release(void*);
 
 namespace tandem {
 
-// Cores that this process may use (its affinity mask), at least 1.
+// Cores that this process may use (its affinity mask and OMP_NUM_THREADS), at least 1.
 int available_cores();
 
 // How many threads a parallel loop of the calling thread uses.

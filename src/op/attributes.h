@@ -68,6 +68,7 @@ template <class A>
 const AttrsType& attrs_type() {
   static const AttrsType type = {
       [](const void* attrs) -> std::shared_ptr<const void> {
+        if constexpr (std::is_empty_v<A>) return nullptr;
         return std::make_shared<const A>(*static_cast<const A*>(attrs));
       },
       [](const void* a, const void* b) {

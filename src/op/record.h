@@ -22,18 +22,22 @@ struct GradNode : GradNodeBase {
 };
 
 struct OpNode final : GradNode {
+  struct Input {
+    GradEdge edge;    // null when the input is not tracked
+    TensorSpec spec;
+    Tensor saved;     // undefined when the gradient does not read it
+  };
+  struct Output {
+    TensorSpec spec;
+    Tensor saved;     // without its edge, which would be to this node
+    Tensor gradient;  // what has arrived so far, during a backward pass
+  };
   std::shared_ptr<const void> attrs;
-  Device* device = nullptr;            // where the operation ran; its gradient runs there too
-  std::vector<GradEdge> edges;         // an entry an input; null for inputs that are not tracked
-  std::vector<TensorSpec> input_specs;
-  std::vector<Tensor> inputs;          // undefined where the gradient does not read it
-  std::vector<TensorSpec> output_specs;
-  std::vector<Tensor> outputs;         // as inputs, without their edges (to this node)
-  bool released = false;               // a backward pass has freed what was saved
-
-  // Scratch of the backward pass that is visiting this node.
-  std::vector<Tensor> output_grads;
-  bool visited = false;
+  Device* device = nullptr;  // where the operation ran; its gradient runs there too
+  std::vector<Input> inputs;
+  std::vector<Output> outputs;
+  bool released = false;  // a backward pass has freed what was saved
+  bool visited = false;   // by the backward pass that is running
 
   ~OpNode() override;  // iterative, however long the chain of nodes behind it is
   // Frees the saved tensors and edges.
@@ -42,7 +46,10 @@ struct OpNode final : GradNode {
 
 // A tensor that gradients are asked for: a variable's value or a watched tensor.
 struct Leaf final : GradNode {
-  Tensor grad;  // accumulated by backward()
+  explicit Leaf(Device& where) : device(&where) {}
+
+  Device* device;  // the tensor's, and so its gradient's
+  Tensor grad;     // accumulated by backward()
   // Called when a backward() pass has accumulated this leaf's whole gradient in `grad`, while the
   // pass goes on; on the thread of the pass, in an order that depends on the graph alone.
   std::vector<std::function<void(Leaf&)>> on_grad_ready;
@@ -59,17 +66,17 @@ class GradContext {
   const A& attrs() const {
     return *static_cast<const A*>(node_.attrs.get());
   }
-  int num_inputs() const { return static_cast<int>(node_.edges.size()); }
-  int num_outputs() const { return static_cast<int>(node_.output_specs.size()); }
-  bool needs_grad(int input) const { return static_cast<bool>(node_.edges[static_cast<std::size_t>(input)]); }
-  const TensorSpec& input_spec(int i) const { return node_.input_specs[static_cast<std::size_t>(i)]; }
-  const TensorSpec& output_spec(int i) const { return node_.output_specs[static_cast<std::size_t>(i)]; }
+  int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
+  int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
+  bool needs_grad(int input) const { return static_cast<bool>(node_.inputs[static_cast<std::size_t>(input)].edge); }
+  const TensorSpec& input_spec(int i) const { return node_.inputs[static_cast<std::size_t>(i)].spec; }
+  const TensorSpec& output_spec(int i) const { return node_.outputs[static_cast<std::size_t>(i)].spec; }
   // REQUIRES: the OpDef saves it.
   const Tensor& input(int i) const;
   Tensor output(int i) const;
   // The gradient that arrived at output `i`; undefined where nothing depends on that output. An
   // operation with one output always has it.
-  const Tensor& grad(int i = 0) const { return node_.output_grads[static_cast<std::size_t>(i)]; }
+  const Tensor& grad(int i = 0) const { return node_.outputs[static_cast<std::size_t>(i)].gradient; }
   void set_grad(int input, Tensor gradient) { input_grads_[static_cast<std::size_t>(input)] = std::move(gradient); }
 
  private:

@@ -17,20 +17,35 @@ Device& place(const OpDef& op, std::span<const Tensor* const> inputs);
 // Where a new tensor that no operation makes (a constant) lives.
 Device& place_constant(std::string_view what);
 
+// Writes the placement log's line when it is on.
+void log_placement_of(const OpDef& op, const Device& device);
+
 // A device by any name that users write. Throws InvalidArgumentError naming the devices there are.
 Device& resolve_device(std::string_view name, std::string_view for_whom);
+
+// What the calling thread's innermost device scope asks for.
+struct PlacementFrame {
+  const DeviceName* name = nullptr;   // merged with the outer scopes'
+  std::string_view text;              // as the user wrote it, for messages
+  mutable Device* device = nullptr;   // the first device that matches, once looked up
+  mutable bool resolved = false;
+};
+extern constinit thread_local const PlacementFrame* placement_frame;  // null: default placement
 
 // Puts the calling thread on one device while it lives: DeviceScope for a Device that is at hand.
 class OnDevice {
  public:
-  explicit OnDevice(Device& device);
-  ~OnDevice();
+  explicit OnDevice(Device& device)
+      : frame_{&device.name(), device.full_name(), &device, true}, previous_(placement_frame) {
+    placement_frame = &frame_;
+  }
+  ~OnDevice() { placement_frame = previous_; }
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
 
  private:
-  const void* previous_;
-  alignas(8) unsigned char scope_[16];
+  PlacementFrame frame_;
+  const PlacementFrame* previous_;
 };
 
 }  // namespace tandem

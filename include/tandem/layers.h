@@ -1,0 +1,215 @@
+// Layers: callables with variables, the parts of models.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tandem/initializers.h"
+#include "tandem/nn.h"
+#include "tandem/tensor.h"
+#include "tandem/variable.h"
+
+namespace tandem {
+
+struct CallOptions {
+  bool training = false;  // dropout drops, batch normalisation uses the batch's moments
+};
+
+class Layer;
+class SymbolicInput;  // tandem/model.h
+
+// What users derive from to write a layer or a model of their own. A layer makes its variables in
+// build(), which runs once, before the first call, with the shape of what comes in (batch axis -1).
+// Not thread-safe while it is built; afterwards replicas may call it side by side.
+class LayerBase {
+ public:
+  explicit LayerBase(std::string name) : name_(std::move(name)) {}
+  virtual ~LayerBase() = default;
+  LayerBase(const LayerBase&) = delete;
+  LayerBase& operator=(const LayerBase&) = delete;
+
+  // The type's name in snake case ("dense"), from which unique names in a model are made.
+  virtual std::string kind() const = 0;
+  virtual void build(std::span<const Shape> input_shapes);
+  virtual Tensor call(std::span<const Tensor> inputs, const CallOptions& options) = 0;
+  // The shape of the result for inputs of these shapes (batch axis -1), for summaries and symbolic
+  // calls. Throws InvalidArgumentError "[dense] expected ..., got ...", naming the layer.
+  virtual Shape output_shape(std::span<const Shape> input_shapes) const = 0;
+  // The layers inside this one, in the order in which their variables are listed.
+  virtual std::vector<Layer> children() const;
+
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
+  bool built() const { return built_; }
+  // The shape of one example that the layer was told to expect, without the batch axis; unset if not.
+  const Shape& declared_input_shape() const { return declared_input_shape_; }
+  void declare_input_shape(const Shape& shape) { declared_input_shape_ = shape; }
+  bool trainable() const { return trainable_; }
+  void set_trainable(bool trainable) { trainable_ = trainable; }
+  // This layer's own variables, its children's not included.
+  const std::vector<Variable>& own_variables() const { return variables_; }
+  // The prefix of the names of the variables ("block_1/dense"), set by the model before build().
+  const std::string& path() const { return path_; }
+  void set_path(std::string path) { path_ = std::move(path); }
+
+  // Builds once: set_path() of the children, build(), built() from then on.
+  void ensure_built(std::span<const Shape> input_shapes);
+
+ protected:
+  // A new variable of this layer, named "path/name", through the open strategy scope.
+  Variable add_weight(const std::string& name, const Shape& shape, const Initializer& initializer,
+                      VariableOptions options = {});
+
+ private:
+  std::string name_;
+  std::string path_;
+  Shape declared_input_shape_;
+  std::vector<Variable> variables_;
+  bool built_ = false;
+  bool trainable_ = true;
+};
+
+// A shared handle on a layer; a layer used twice shares its variables.
+class Layer {
+ public:
+  Layer() = default;
+  Layer(std::shared_ptr<LayerBase> layer) : layer_(std::move(layer)) {}  // NOLINT: from make_shared<MyLayer>()
+
+  bool defined() const { return layer_ != nullptr; }
+  LayerBase& base() const;  // FailedPreconditionError when undefined
+  const std::shared_ptr<LayerBase>& shared() const { return layer_; }
+  const std::string& name() const { return base().name(); }
+
+  Tensor operator()(const Tensor& input, const CallOptions& options = {}) const;
+  Tensor operator()(std::span<const Tensor> inputs, const CallOptions& options = {}) const;
+  // In a functional model: the symbolic result of calling this layer on symbolic inputs.
+  SymbolicInput operator()(const SymbolicInput& input) const;
+  SymbolicInput operator()(const std::vector<SymbolicInput>& inputs) const;
+
+  // All variables, children's included, in the order of creation; and the trainable ones.
+  std::vector<Variable> variables() const;
+  std::vector<Variable> trainable_variables() const;
+  std::vector<Variable> non_trainable_variables() const;
+
+ private:
+  std::shared_ptr<LayerBase> layer_;
+};
+
+namespace layers {
+
+struct DenseOptions {
+  std::string activation;
+  bool use_bias = true;
+  Initializer kernel_initializer = initializers::glorot_uniform();
+  Initializer bias_initializer = initializers::zeros();
+  Shape input_shape;
+  std::string name;
+};
+// activation(x . kernel + bias) over the last axis.
+Layer Dense(std::int64_t units, const DenseOptions& options = {});
+
+struct Conv2DOptions {
+  std::string activation;
+  nn::Pair strides = 1;
+  std::string padding = "valid";
+  nn::Pair dilation_rate = 1;
+  std::int64_t groups = 1;
+  bool use_bias = true;
+  Initializer kernel_initializer = initializers::glorot_uniform();
+  Initializer bias_initializer = initializers::zeros();
+  Shape input_shape;
+  std::string name;
+};
+Layer Conv2D(std::int64_t filters, nn::Pair kernel_size, const Conv2DOptions& options = {});
+
+struct DepthwiseConv2DOptions {
+  std::string activation;
+  nn::Pair strides = 1;
+  std::string padding = "valid";
+  nn::Pair dilation_rate = 1;
+  std::int64_t depth_multiplier = 1;
+  bool use_bias = true;
+  Initializer kernel_initializer = initializers::glorot_uniform();
+  Initializer bias_initializer = initializers::zeros();
+  Shape input_shape;
+  std::string name;
+};
+Layer DepthwiseConv2D(nn::Pair kernel_size, const DepthwiseConv2DOptions& options = {});
+
+struct Pooling2DOptions {
+  std::optional<nn::Pair> strides;  // not given: the window
+  std::string padding = "valid";
+  Shape input_shape;
+  std::string name;
+};
+Layer MaxPooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
+Layer AveragePooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
+
+struct GlobalPooling2DOptions {
+  bool keepdims = false;
+  Shape input_shape;
+  std::string name;
+};
+Layer GlobalAveragePooling2D(const GlobalPooling2DOptions& options = {});
+Layer GlobalMaxPooling2D(const GlobalPooling2DOptions& options = {});
+
+struct BatchNormalizationOptions {
+  double momentum = 0.99;
+  double epsilon = 1e-3;
+  bool center = true;
+  bool scale = true;
+  Shape input_shape;
+  std::string name;
+};
+// Over all axes but the last. The moving moments are on-read variables, averaged over replicas.
+Layer BatchNormalization(const BatchNormalizationOptions& options = {});
+
+struct LayerNormalizationOptions {
+  double epsilon = 1e-3;
+  bool center = true;
+  bool scale = true;
+  Shape input_shape;
+  std::string name;
+};
+Layer LayerNormalization(const LayerNormalizationOptions& options = {});  // over the last axis
+
+struct SimpleOptions {
+  Shape input_shape;
+  std::string name;
+};
+Layer Dropout(double rate, const SimpleOptions& options = {});
+Layer Flatten(const SimpleOptions& options = {});
+// The shape of one example, without the batch axis; one size may be -1.
+Layer Reshape(const Shape& target_shape, const SimpleOptions& options = {});
+Layer Activation(const std::string& activation, const SimpleOptions& options = {});
+Layer ReLU(const SimpleOptions& options = {});
+Layer Softmax(const SimpleOptions& options = {});
+Layer Rescaling(double scale, double offset = 0.0, const SimpleOptions& options = {});
+Layer ZeroPadding2D(nn::Pair padding = 1, const SimpleOptions& options = {});
+struct EmbeddingOptions {
+  Initializer embeddings_initializer = initializers::random_uniform();
+  Shape input_shape;
+  std::string name;
+};
+Layer Embedding(std::int64_t input_dim, std::int64_t output_dim, const EmbeddingOptions& options = {});
+// Of several inputs, in functional models.
+Layer Add(const SimpleOptions& options = {});
+Layer Multiply(const SimpleOptions& options = {});
+struct ConcatenateOptions {
+  std::int64_t axis = -1;
+  std::string name;
+};
+Layer Concatenate(const ConcatenateOptions& options = {});
+// A function of one tensor as a layer. It must not make variables.
+Layer Lambda(std::function<Tensor(const Tensor&)> function, const SimpleOptions& options = {});
+// Layers one behind the other, as one layer.
+Layer Stack(const std::vector<Layer>& layers, const SimpleOptions& options = {});
+
+}  // namespace layers
+}  // namespace tandem

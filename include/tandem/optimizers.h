@@ -1,0 +1,158 @@
+// Optimizers and learning-rate schedules. Update rules and defaults are those of Keras.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/tensor.h"
+#include "tandem/variable.h"
+
+namespace tandem::optimizers {
+
+// A learning rate: a number, or a function of the number of steps taken. A value.
+class LearningRate {
+ public:
+  using Schedule = std::function<double(std::int64_t step)>;
+  LearningRate(double rate) : rate_(rate) {}                             // NOLINT: implicit
+  LearningRate(Schedule schedule) : schedule_(std::move(schedule)) {}    // NOLINT: implicit
+  double at(std::int64_t step) const { return schedule_ ? schedule_(step) : rate_; }
+  bool scheduled() const { return static_cast<bool>(schedule_); }
+
+ private:
+  double rate_ = 0.0;
+  Schedule schedule_;
+};
+
+// Bounds on gradients, applied after they have been summed over the replicas. At most one.
+struct Clipping {
+  std::optional<double> clipvalue;         // each element
+  std::optional<double> clipnorm;          // each gradient's norm
+  std::optional<double> global_clipnorm;   // the norm of all together
+};
+
+struct ApplyOptions {
+  // The gradients have been summed over the replicas already.
+  bool skip_gradients_aggregation = false;
+};
+
+// A shared handle. Inside a strategy's replicas every replica calls it with its own gradients, which
+// are summed over the replicas first; each replica then updates its own copies, side by side.
+// Otherwise not thread-safe.
+class Optimizer {
+ public:
+  Optimizer() = default;
+  bool defined() const { return impl_ != nullptr; }
+  const std::string& name() const;
+
+  // One step. A variable whose gradient is undefined stays as it is. Throws InvalidArgumentError when
+  // the lists differ in length, or a gradient and its variable in shape or dtype.
+  void apply_gradients(const std::vector<Tensor>& gradients, const std::vector<Variable>& variables,
+                       const ApplyOptions& options = {});
+  // Backward from the scalar `loss`, summing each gradient over the replicas as soon as it is there,
+  // then one step.
+  void minimize(const Tensor& loss, const std::vector<Variable>& variables);
+
+  // The other face: over the parameters given to the factory, their grad() and zero_grad().
+  void step();
+  void zero_grad();
+  const std::vector<Variable>& parameters() const;
+
+  std::int64_t iterations() const;
+  // The rate of the next step; setting it replaces a schedule.
+  double learning_rate() const;
+  void set_learning_rate(const LearningRate& rate);
+  // "iterations" and the slots made so far, named "<optimizer>/<variable>/<slot>".
+  std::vector<Variable> variables() const;
+  // Makes the slots of these variables now, so that variables() is complete before the first step.
+  void build(const std::vector<Variable>& variables);
+
+  struct Impl;
+  explicit Optimizer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+struct SGDOptions {
+  LearningRate learning_rate = 0.01;
+  double momentum = 0.0;
+  bool nesterov = false;
+  double weight_decay = 0.0;  // decoupled
+  Clipping clipping;
+};
+Optimizer SGD(const SGDOptions& options = {}, std::vector<Variable> parameters = {});
+
+struct AdamOptions {
+  LearningRate learning_rate = 1e-3;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-7;
+  Clipping clipping;
+};
+Optimizer Adam(const AdamOptions& options = {}, std::vector<Variable> parameters = {});  // Kingma and Ba 2015
+
+struct AdamWOptions {
+  LearningRate learning_rate = 1e-3;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-7;
+  double weight_decay = 0.004;
+  Clipping clipping;
+};
+Optimizer AdamW(const AdamWOptions& options = {}, std::vector<Variable> parameters = {});  // Loshchilov and Hutter 2019
+
+struct RMSpropOptions {
+  LearningRate learning_rate = 1e-3;
+  double rho = 0.9;
+  double momentum = 0.0;
+  double epsilon = 1e-7;
+  bool centered = false;
+  Clipping clipping;
+};
+Optimizer RMSprop(const RMSpropOptions& options = {}, std::vector<Variable> parameters = {});
+
+struct AdagradOptions {
+  LearningRate learning_rate = 1e-3;
+  double initial_accumulator_value = 0.1;
+  double epsilon = 1e-7;
+  Clipping clipping;
+};
+Optimizer Adagrad(const AdagradOptions& options = {}, std::vector<Variable> parameters = {});  // Duchi et al. 2011
+
+struct LAMBOptions {
+  LearningRate learning_rate = 1e-3;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-6;
+  double weight_decay = 0.0;
+  Clipping clipping;
+};
+Optimizer LAMB(const LAMBOptions& options = {}, std::vector<Variable> parameters = {});  // You et al. 2020
+
+// "sgd", "adam", ... with their defaults. Throws InvalidArgumentError naming them all.
+Optimizer from_name(std::string_view name, std::optional<LearningRate> rate = std::nullopt);
+
+// Schedules as in Keras; steps count from 0.
+namespace schedules {
+
+LearningRate exponential_decay(double initial, std::int64_t decay_steps, double decay_rate, bool staircase = false);
+// boundaries.size() + 1 values; values[i] up to and including step boundaries[i].
+LearningRate piecewise_constant(std::vector<std::int64_t> boundaries, std::vector<double> values);
+LearningRate polynomial_decay(double initial, std::int64_t decay_steps, double end = 1e-4, double power = 1.0,
+                              bool cycle = false);
+LearningRate inverse_time_decay(double initial, std::int64_t decay_steps, double decay_rate, bool staircase = false);
+// From `initial` to `alpha` * target over decay_steps, after a linear warm-up to `warmup_target`.
+struct CosineOptions {
+  double alpha = 0.0;
+  std::optional<double> warmup_target;
+  std::int64_t warmup_steps = 0;
+};
+LearningRate cosine_decay(double initial, std::int64_t decay_steps, const CosineOptions& options = {});
+
+}  // namespace schedules
+}  // namespace tandem::optimizers

@@ -1,0 +1,203 @@
+#include "autodiff/engine.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/status.h"
+#include "runtime/placement.h"
+#include "tandem/autodiff.h"
+#include "tandem/math.h"
+
+namespace tandem {
+namespace {
+
+class GradModeScope {
+ public:
+  explicit GradModeScope(bool enabled) : previous_(grad_mode) { grad_mode = enabled; }
+  ~GradModeScope() { grad_mode = previous_; }
+  GradModeScope(const GradModeScope&) = delete;
+  GradModeScope& operator=(const GradModeScope&) = delete;
+
+ private:
+  bool previous_;
+};
+
+GradNode* node_of(const GradEdge& edge) { return static_cast<GradNode*>(edge.node.get()); }
+
+class Engine {
+ public:
+  explicit Engine(const BackwardPass& pass) : pass_(pass), results_(pass.sources.size()) {}
+
+  ~Engine() {  // also when a gradient function has thrown
+    for (const auto& node : nodes_) {
+      node->visited = false;
+      for (auto& output : node->outputs) output.gradient = {};
+    }
+  }
+
+  std::vector<Tensor> run() {
+    for (std::size_t i = 0; i < pass_.sources.size(); ++i) sources_of_[node_of(pass_.sources[i])].push_back(i);
+    collect();
+    GradModeScope mode(pass_.create_graph);
+    for (const auto& root : pass_.roots) {
+      if (root.edge) deliver(root.edge, root.gradient);
+    }
+    for (const auto& root : pass_.roots)
+      if (root.edge) arrived(root.edge);
+    for (const auto& node : nodes_) visit(*node);
+    return std::move(results_);
+  }
+
+ private:
+  struct LeafSlot {
+    int expected = 0;  // edges that may still deliver
+    Tensor gradient;
+  };
+
+  // Finds every node that the roots depend on, in the order of the pass: latest recorded first.
+  void collect() {
+    std::vector<OpNode*> stack;
+    const auto reach = [&](const GradEdge& edge) {
+      GradNode* node = node_of(edge);
+      if (!node->op) {
+        ++leaves_[static_cast<Leaf*>(node)].expected;
+        return;
+      }
+      auto* op_node = static_cast<OpNode*>(node);
+      if (op_node->visited) return;
+      op_node->visited = true;
+      nodes_.emplace_back(op_node);
+      stack.push_back(op_node);
+    };
+    for (const auto& root : pass_.roots)
+      if (root.edge) reach(root.edge);
+    while (!stack.empty()) {
+      OpNode* node = stack.back();
+      stack.pop_back();
+      if (node->released)
+        fail<RuntimeError>(
+            "[backward] trying to go backward through '{}' a second time: what it saved was freed by the first pass. "
+            "Use a persistent tape, or BackwardOptions{{.retain_graph = true}}.",
+            node->op->name);
+      for (const auto& input : node->inputs)
+        if (input.edge) reach(input.edge);
+    }
+    std::sort(nodes_.begin(), nodes_.end(),
+              [](const auto& a, const auto& b) { return a->sequence > b->sequence; });
+    if (!pass_.sources.empty()) keep_paths_to_sources();
+  }
+
+  // Nodes from which no source can be reached need no gradient.
+  void keep_paths_to_sources() {
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {  // earliest first: inputs are decided
+      bool needed = sources_of_.count(node->get()) > 0;
+      for (const auto& input : (*node)->inputs)
+        if (input.edge && leads_to_source(node_of(input.edge))) needed = true;
+      if (needed) needed_.insert(node->get());
+    }
+  }
+
+  bool leads_to_source(GradNode* node) const { return node->op ? needed_.count(node) > 0 : sources_of_.count(node) > 0; }
+  bool wanted(GradNode* node) const { return pass_.sources.empty() || leads_to_source(node); }
+
+  static void accumulate(Tensor& sum, const Tensor& gradient) {
+    if (!sum.defined()) {
+      sum = gradient;
+      return;
+    }
+    OnDevice on(impl_of(sum).device());
+    sum = add(sum, gradient);
+  }
+
+  // Adds `gradient` to what has arrived at the edge.
+  void deliver(const GradEdge& edge, const Tensor& gradient) {
+    GradNode* node = node_of(edge);
+    if (node->op)
+      accumulate(static_cast<OpNode*>(node)->outputs[static_cast<std::size_t>(edge.index)].gradient, gradient);
+    else
+      accumulate(leaves_[static_cast<Leaf*>(node)].gradient, on_device_of(*static_cast<Leaf*>(node), gradient));
+  }
+
+  static Tensor on_device_of(const Leaf& leaf, const Tensor& gradient) {
+    if (&impl_of(gradient).device() == leaf.device) return gradient;
+    Tensor copy = copy_to_device(gradient, *leaf.device);
+    impl_of(copy).grad = impl_of(gradient).grad;
+    return copy;
+  }
+
+  // One of the edges to a leaf has delivered what it will: at the last one the gradient is whole.
+  void arrived(const GradEdge& edge) {
+    GradNode* node = node_of(edge);
+    if (node->op) return;
+    auto* leaf = static_cast<Leaf*>(node);
+    LeafSlot& slot = leaves_[leaf];
+    if (--slot.expected > 0 || !slot.gradient.defined()) return;
+    if (pass_.sources.empty()) {
+      accumulate(leaf->grad, slot.gradient);
+      slot.gradient = {};
+      for (const auto& hook : leaf->on_grad_ready) hook(*leaf);
+    } else {
+      ready(node, 0, slot.gradient);
+    }
+  }
+
+  void ready(GradNode* node, int index, const Tensor& gradient) {
+    const auto found = sources_of_.find(node);
+    if (found == sources_of_.end()) return;
+    for (std::size_t source : found->second) {
+      if (pass_.sources[source].index != index) continue;
+      results_[source] = gradient;
+      if (pass_.on_ready) pass_.on_ready(source, gradient);
+    }
+  }
+
+  void visit(OpNode& node) {
+    bool any = false;
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      if (!node.outputs[i].gradient.defined()) continue;
+      any = true;
+      if (!sources_of_.empty()) ready(&node, static_cast<int>(i), node.outputs[i].gradient);
+    }
+    input_grads_.assign(node.inputs.size(), Tensor());
+    if (any && wanted(&node)) {
+      OnDevice on(*node.device);
+      GradContext context(node, input_grads_);
+      node.op->gradient(context);
+    }
+    for (auto& output : node.outputs) output.gradient = {};
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const GradEdge& edge = node.inputs[i].edge;
+      if (!edge) continue;
+      if (input_grads_[i].defined() && wanted(node_of(edge))) {
+        check(node, i);
+        deliver(edge, input_grads_[i]);
+      }
+      input_grads_[i] = {};
+      arrived(edge);
+    }
+    if (!pass_.retain_graph && !pass_.create_graph) node.release();
+  }
+
+  void check(const OpNode& node, std::size_t i) const {
+    const TensorSpec& spec = node.inputs[i].spec;
+    const TensorImpl& gradient = impl_of(input_grads_[i]);
+    if (gradient.shape == spec.shape && gradient.dtype == spec.dtype) return;
+    fail<InternalError>("[{}] the gradient of input {} has shape {} and dtype {}, expected {} and {}", node.op->name, i,
+                        gradient.shape.to_string(), name_of(gradient.dtype), spec.shape.to_string(), name_of(spec.dtype));
+  }
+
+  const BackwardPass& pass_;
+  std::vector<Tensor> results_;
+  std::vector<RefPtr<OpNode>> nodes_;  // kept while the pass frees the edges between them
+  std::unordered_map<GradNode*, std::vector<std::size_t>> sources_of_;
+  std::unordered_set<GradNode*> needed_;
+  std::unordered_map<Leaf*, LeafSlot> leaves_;
+  std::vector<Tensor> input_grads_;
+};
+
+}  // namespace
+
+std::vector<Tensor> run_backward(const BackwardPass& pass) { return Engine(pass).run(); }
+
+}  // namespace tandem

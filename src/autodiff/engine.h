@@ -1,0 +1,33 @@
+// The backward pass: from results to leaves through what was recorded.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "op/record.h"
+
+namespace tandem {
+
+struct BackwardPass {
+  // Where the pass starts, and the gradient of the final value with respect to each.
+  struct Root {
+    GradEdge edge;
+    Tensor gradient;
+  };
+  std::vector<Root> roots;
+  // What gradients are asked for. Empty: those of every leaf, accumulated in Leaf::grad.
+  std::vector<GradEdge> sources;
+  bool retain_graph = false;
+  bool create_graph = false;  // record the pass itself
+  // Called with the source's place and gradient as soon as nothing can add to it any more, while the
+  // pass goes on. The order depends on the graph alone.
+  std::function<void(std::size_t source, const Tensor& gradient)> on_ready;
+};
+
+// The gradients of `pass.sources`, undefined for those that no root depends on. Each is on the device
+// of its source. Sums are made in the order of the recording, so that the same program gives the same
+// bits. Throws RuntimeError when what was recorded has been freed by an earlier pass.
+std::vector<Tensor> run_backward(const BackwardPass& pass);
+
+}  // namespace tandem

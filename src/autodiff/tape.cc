@@ -1,0 +1,116 @@
+#include <algorithm>
+
+#include "autodiff/engine.h"
+#include "core/status.h"
+#include "runtime/variable_impl.h"
+#include "tandem/autodiff.h"
+#include "tandem/creation.h"
+
+namespace tandem {
+namespace {
+
+thread_local int live_tapes = 0;
+
+Tensor zeros_of(const TensorSpec& spec) { return zeros(spec.shape, {.dtype = spec.dtype}); }
+
+}  // namespace
+
+struct GradientTape::Impl {
+  GradientTapeOptions options;
+  bool used = false;
+  // Plain tensors that this tape made leaves of: they are leaves no longer when it ends.
+  std::vector<Tensor> marked;
+  std::vector<RefPtr<GradNodeBase>> watched;
+
+  bool follows(const Variable& variable, const GradEdge& edge) const {
+    return (options.watch_accessed_variables && variable.trainable()) ||
+           std::find(watched.begin(), watched.end(), edge.node) != watched.end();
+  }
+};
+
+GradientTape::GradientTape(GradientTapeOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->options = options;
+  ++live_tapes;
+}
+
+GradientTape::~GradientTape() {
+  reset();
+  --live_tapes;
+}
+
+void GradientTape::reset() {
+  for (Tensor& tensor : impl_->marked) tensor.set_requires_grad(false);
+  impl_->marked.clear();
+  impl_->watched.clear();
+  impl_->used = false;
+}
+
+void GradientTape::watch(const Tensor& tensor) {
+  if (!is_floating(tensor.dtype()))
+    fail<InvalidArgumentError>("[GradientTape] only floating tensors can be watched, got {}", name_of(tensor.dtype()));
+  if (!tensor.requires_grad()) impl_->marked.emplace_back(tensor).set_requires_grad();
+  impl_->watched.push_back(impl_of(tensor).grad.node);
+}
+
+void GradientTape::watch(const Variable& variable) { watch(variable.value()); }
+
+std::vector<Tensor> GradientTape::gradient(const Tensor& target, std::span<const Tensor> sources,
+                                           const GradientOptions& options) {
+  if (impl_->used && !impl_->options.persistent)
+    throw RuntimeError(
+        "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)");
+  impl_->used = true;
+  const TensorImpl& from = impl_of(target);
+  if (!is_floating(from.dtype))
+    fail<InvalidArgumentError>("[GradientTape] the target must be a floating tensor, got {}", name_of(from.dtype));
+  Tensor seed = options.output_gradient;
+  if (!seed.defined()) {
+    seed = ones_like(target.detach());
+  } else if (!(seed.shape() == from.shape) || seed.dtype() != from.dtype) {
+    fail<InvalidArgumentError>("[GradientTape] expected an output gradient of shape {} and dtype {}, got {} and {}",
+                               from.shape.to_string(), name_of(from.dtype), seed.shape().to_string(),
+                               name_of(seed.dtype()));
+  }
+
+  BackwardPass pass;
+  pass.roots.push_back({from.grad, seed});
+  std::vector<std::size_t> places;  // of the sources that are tracked at all
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    if (const GradEdge& edge = impl_of(sources[i]).grad) {
+      pass.sources.push_back(edge);
+      places.push_back(i);
+    }
+  // A persistent tape, or another live one, may be asked for the gradient of this result.
+  pass.create_graph = pass.retain_graph = live_tapes > 1 || impl_->options.persistent;
+
+  std::vector<Tensor> result(sources.size());
+  if (from.grad && !pass.sources.empty()) {
+    std::vector<Tensor> found = run_backward(pass);
+    for (std::size_t i = 0; i < places.size(); ++i) result[places[i]] = std::move(found[i]);
+  }
+  if (options.unconnected_gradients == UnconnectedGradients::kZero)
+    for (std::size_t i = 0; i < sources.size(); ++i)
+      if (!result[i].defined()) result[i] = zeros_of(impl_of(sources[i]));
+  return result;
+}
+
+Tensor GradientTape::gradient(const Tensor& target, const Tensor& source, const GradientOptions& options) {
+  return gradient(target, std::span(&source, 1), options).front();
+}
+
+std::vector<Tensor> GradientTape::gradient(const Tensor& target, const std::vector<Variable>& sources,
+                                           const GradientOptions& options) {
+  std::vector<Tensor> values;
+  values.reserve(sources.size());
+  for (const Variable& variable : sources) {
+    const Tensor value = variable.value();
+    values.push_back(impl_->follows(variable, impl_of(value).grad) ? value : value.detach());
+  }
+  return gradient(target, std::span<const Tensor>(values), options);
+}
+
+Tensor GradientTape::gradient(const Tensor& target, const Variable& source, const GradientOptions& options) {
+  return gradient(target, std::vector<Variable>{source}, options).front();
+}
+
+}  // namespace tandem

@@ -1,0 +1,94 @@
+#include "op/record.h"
+
+#include <atomic>
+
+#include "core/status.h"
+
+namespace tandem {
+
+constinit thread_local bool grad_mode = true;
+
+namespace {
+
+std::atomic<std::uint64_t> next_sequence{1};
+
+}  // namespace
+
+OpNode::~OpNode() { release(); }
+
+void OpNode::release() {
+  // Freeing a node frees the nodes that only it refers to: done in a loop, because a recursion as
+  // deep as the program that was recorded would overflow the stack.
+  thread_local std::vector<RefPtr<GradNodeBase>> pending;
+  thread_local bool draining = false;
+  const auto keep_for_loop = [](Tensor& tensor) {
+    if (tensor.defined() && tensor.handle()->unique()) {
+      GradEdge& edge = impl_of(tensor).grad;
+      if (edge.node) pending.push_back(std::move(edge.node));
+    }
+  };
+  for (Input& input : inputs) {
+    if (input.edge.node) pending.push_back(std::move(input.edge.node));
+    keep_for_loop(input.saved);
+    input.saved = {};
+  }
+  for (Output& output : outputs) {
+    keep_for_loop(output.gradient);
+    output.saved = {};
+    output.gradient = {};
+  }
+  released = true;
+  if (draining) return;
+  draining = true;
+  while (!pending.empty()) {
+    RefPtr<GradNodeBase> node = std::move(pending.back());
+    pending.pop_back();
+  }
+  draining = false;
+}
+
+const Tensor& GradContext::input(int i) const {
+  const Tensor& tensor = node_.inputs[static_cast<std::size_t>(i)].saved;
+  TANDEM_ASSERT(tensor.defined());
+  return tensor;
+}
+
+Tensor GradContext::output(int i) const {
+  const Tensor& saved = node_.outputs[static_cast<std::size_t>(i)].saved;
+  TANDEM_ASSERT(saved.defined());
+  if (!grad_mode) return saved;
+  Tensor tensor = make_alias(saved);
+  impl_of(tensor).grad = {RefPtr<GradNodeBase>(&node_), i};
+  return tensor;
+}
+
+void record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs,
+            std::span<Tensor> outputs, Device& device) {
+  const auto saves = [](std::uint32_t mask, std::size_t i) {
+    return i < 32 ? (mask >> i & 1u) != 0 : mask == kAllTensors;
+  };
+  RefPtr<OpNode> node(new OpNode);
+  node->op = &op;
+  node->device = &device;
+  node->sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  node->attrs = attrs.type->copy(attrs.data);
+  node->inputs.resize(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const TensorImpl& tensor = impl_of(*inputs[i]);
+    OpNode::Input& input = node->inputs[i];
+    // Gradients with respect to integers do not exist.
+    if (tensor.grad && is_floating(tensor.dtype)) input.edge = tensor.grad;
+    input.spec = tensor;
+    if (saves(op.saved_inputs, i)) input.saved = *inputs[i];
+  }
+  node->outputs.resize(outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    TensorImpl& tensor = impl_of(outputs[i]);
+    OpNode::Output& output = node->outputs[i];
+    output.spec = tensor;
+    if (saves(op.saved_outputs, i)) output.saved = make_alias(outputs[i]);
+    if (is_floating(tensor.dtype)) tensor.grad = {node, static_cast<std::int32_t>(i)};
+  }
+}
+
+}  // namespace tandem

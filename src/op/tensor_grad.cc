@@ -1,0 +1,46 @@
+// The methods of Tensor that look at what is recorded of it.
+#include "core/status.h"
+#include "op/record.h"
+#include "tandem/autodiff.h"
+
+namespace tandem {
+namespace {
+
+// The leaf behind a tensor; null when the tensor is not one.
+Leaf* leaf_of(const Tensor& tensor) {
+  auto* node = static_cast<GradNode*>(impl_of(tensor).grad.node.get());
+  return node && !node->op ? static_cast<Leaf*>(node) : nullptr;
+}
+
+}  // namespace
+
+bool Tensor::requires_grad() const { return is_tracked(*this); }
+
+Tensor& Tensor::set_requires_grad(bool required) {
+  TensorImpl& impl = impl_of(*this);
+  if (!required) {
+    impl.grad = {};
+  } else if (!impl.grad) {
+    if (!is_floating(impl.dtype))
+      fail<InvalidArgumentError>("[set_requires_grad] only floating tensors have gradients, got {}", name_of(impl.dtype));
+    impl.grad = {make_ref<Leaf>(impl.device()), 0};
+  }
+  return *this;
+}
+
+Tensor Tensor::grad() const {
+  const Leaf* leaf = leaf_of(*this);
+  return leaf ? leaf->grad : Tensor();
+}
+
+void Tensor::zero_grad() {
+  if (Leaf* leaf = leaf_of(*this)) leaf->grad = {};
+}
+
+Tensor Tensor::detach() const { return make_alias(*this); }
+
+NoGradScope::NoGradScope() : previous_(grad_mode) { grad_mode = false; }
+NoGradScope::~NoGradScope() { grad_mode = previous_; }
+bool grad_enabled() { return grad_mode; }
+
+}  // namespace tandem

@@ -1,0 +1,17 @@
+// Tensor's conversions: to another device, to another element type.
+#include "runtime/placement.h"
+#include "tandem/array.h"
+#include "tandem/math.h"
+
+namespace tandem {
+
+Tensor Tensor::to(std::string_view device) const {
+  Device& target = resolve_device(device, "to");
+  if (&impl_of(*this).device() == &target) return *this;
+  OnDevice on(target);
+  return identity(*this);
+}
+
+Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
+
+}  // namespace tandem

@@ -1,0 +1,167 @@
+// Variables' faces that compute: reading and assigning, alone and in a strategy's replicas.
+#include "tandem/variable.h"
+
+#include <ostream>
+
+#include "core/status.h"
+#include "runtime/placement.h"
+#include "runtime/replica_context.h"
+#include "runtime/variable_impl.h"
+#include "tandem/autodiff.h"
+#include "tandem/math.h"
+
+namespace tandem {
+namespace {
+
+RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) {
+  if (VariableCreator* creator = VariableCreator::current()) return creator->create(initial_value, std::move(options));
+  Device* device = &place_constant("VarHandleOp");
+  return make_ref<VariableImpl>(initial_value, std::span(&device, 1), std::move(options));
+}
+
+bool on_read(const VariableImpl& variable) {
+  return variable.options().synchronization == VariableSynchronization::kOnRead;
+}
+
+// The copies of an on-read variable, brought together.
+Tensor aggregate_copies(VariableImpl& variable) {
+  auto& copies = variable.copies();
+  const VariableAggregation aggregation = variable.options().aggregation;
+  if (aggregation != VariableAggregation::kSum && aggregation != VariableAggregation::kMean)
+    return copies.front().value;
+  NoGradScope no_grad;
+  OnDevice on(impl_of(copies.front().value).device());
+  std::vector<Tensor> values;
+  for (const auto& copy : copies) values.push_back(copy.value);
+  const Tensor sum = add_n(values);
+  return aggregation == VariableAggregation::kSum ? sum : divide(sum, static_cast<double>(copies.size()));
+}
+
+// What a replica's write to a mirrored variable amounts to, over all replicas.
+Tensor aggregate_write(const VariableImpl& variable, const Tensor& value, ReplicaContext& context) {
+  switch (variable.options().aggregation) {
+    case VariableAggregation::kNone:
+      fail<InvalidArgumentError>(
+          "You must specify an aggregation method to update a MirroredVariable in Replica Context. Variable '{}' has "
+          "VariableAggregation::kNone; create it with kSum, kMean or kOnlyFirstReplica.",
+          variable.options().name);
+    case VariableAggregation::kOnlyFirstReplica: return context.broadcast(value);
+    case VariableAggregation::kSum: return context.all_reduce_sum({&value, 1}).front();
+    case VariableAggregation::kMean:
+      return divide(context.all_reduce_sum({&value, 1}).front(), static_cast<double>(context.num_replicas()));
+  }
+  return value;
+}
+
+// Runs `combine(present, value)` for the copies that an assignment reaches and stores the results.
+template <class Combine>
+void assign_with(VariableImpl& variable, const Tensor& value, const char* what, const Combine& combine) {
+  const TensorSpec& spec = variable.spec();
+  if (value.dtype() != spec.dtype || !(value.shape() == spec.shape))
+    fail<InvalidArgumentError>("[{}] variable '{}' has shape {} and dtype {}, got shape {} and dtype {}", what,
+                               variable.options().name, spec.shape.to_string(), name_of(spec.dtype),
+                               value.shape().to_string(), name_of(value.dtype()));
+  NoGradScope no_grad;
+  ReplicaContext* context = ReplicaContext::current();
+  const auto write = [&](VariableImpl::Copy& copy, const Tensor& new_value) {
+    OnDevice on(impl_of(copy.value).device());
+    VariableImpl::store(copy, combine(copy.value, new_value));
+  };
+  if (!variable.distributed()) {
+    write(variable.local(), value);
+  } else if (context) {
+    write(variable.local(), on_read(variable) ? value : aggregate_write(variable, value, *context));
+  } else {
+    for (auto& copy : variable.copies()) write(copy, value);
+  }
+}
+
+}  // namespace
+
+Variable::Variable(const Tensor& initial_value, VariableOptions options)
+    : impl_(create(initial_value, std::move(options))) {}
+
+Variable::Variable(RefPtr<VariableImpl> impl) : impl_(impl) {}
+
+VariableImpl& Variable::impl() const {
+  if (!impl_) throw FailedPreconditionError("[Variable] an undefined variable was used");
+  return static_cast<VariableImpl&>(*impl_);
+}
+
+const std::string& Variable::name() const { return impl().options().name; }
+const Shape& Variable::shape() const { return impl().spec().shape; }
+DType Variable::dtype() const { return impl().spec().dtype; }
+const std::string& Variable::device() const { return impl().local().value.device(); }
+bool Variable::trainable() const { return impl().options().trainable; }
+VariableSynchronization Variable::synchronization() const { return impl().options().synchronization; }
+VariableAggregation Variable::aggregation() const { return impl().options().aggregation; }
+
+Tensor Variable::value() const {
+  VariableImpl& variable = impl();
+  if (variable.distributed() && on_read(variable) && !ReplicaContext::current()) return aggregate_copies(variable);
+  return variable.local().value;
+}
+
+void Variable::assign(const Tensor& value) {
+  VariableImpl& variable = impl();
+  if (variable.distributed() && on_read(variable) && !ReplicaContext::current() &&
+      aggregation() == VariableAggregation::kSum) {
+    // So that the sum that a checkpoint holds is the sum again after restoring.
+    assign_with(variable, divide(value, static_cast<double>(variable.copies().size())), "assign",
+                [](const Tensor&, const Tensor& share) { return share; });
+    return;
+  }
+  assign_with(variable, value, "assign", [](const Tensor&, const Tensor& replacement) { return replacement; });
+}
+
+namespace {
+
+void refuse_cross_replica_sum(const Variable& variable, const char* what) {
+  VariableImpl& impl = variable.impl();
+  if (impl.distributed() && on_read(impl) && !ReplicaContext::current() &&
+      variable.aggregation() == VariableAggregation::kSum)
+    fail<InvalidArgumentError>(
+        "SyncOnReadVariable does not support `{}` in cross-replica context when aggregation is set to "
+        "`VariableAggregation::kSum`. (variable '{}')",
+        what, variable.name());
+}
+
+}  // namespace
+
+void Variable::assign_add(const Tensor& delta) {
+  refuse_cross_replica_sum(*this, "assign_add");
+  assign_with(impl(), delta, "assign_add", [](const Tensor& present, const Tensor& change) { return add(present, change); });
+}
+
+void Variable::assign_sub(const Tensor& delta) {
+  refuse_cross_replica_sum(*this, "assign_sub");
+  assign_with(impl(), delta, "assign_sub",
+              [](const Tensor& present, const Tensor& change) { return subtract(present, change); });
+}
+
+Tensor Variable::grad() const {
+  const auto& leaf = impl().local().leaf;
+  return leaf ? leaf->grad : Tensor();
+}
+
+void Variable::set_grad(const Tensor& gradient) {
+  const auto& leaf = impl().local().leaf;
+  if (!leaf) fail<InvalidArgumentError>("[set_grad] variable '{}' is not trainable", name());
+  if (!(gradient.shape() == shape()) || gradient.dtype() != dtype())
+    fail<InvalidArgumentError>("[set_grad] variable '{}' has shape {} and dtype {}, got shape {} and dtype {}", name(),
+                               shape().to_string(), name_of(dtype()), gradient.shape().to_string(),
+                               name_of(gradient.dtype()));
+  leaf->grad = gradient;
+}
+
+void Variable::zero_grad() {
+  if (const auto& leaf = impl().local().leaf) leaf->grad = {};
+}
+
+std::ostream& operator<<(std::ostream& out, const Variable& variable) {
+  return out << "Variable '" << variable.name() << "' shape=" << variable.shape() << " dtype=" << variable.dtype()
+             << '\n'
+             << variable.value();
+}
+
+}  // namespace tandem

@@ -1,0 +1,112 @@
+#include "runtime/dispatch.h"
+
+#include "core/status.h"
+#include "op/record.h"
+#include "runtime/launch.h"
+#include "runtime/placement.h"
+
+namespace tandem {
+namespace {
+
+// One operation on its way through dispatch.
+class Dispatch {
+ public:
+  Dispatch(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs)
+      : op_(op), attrs_(attrs), infer_(op, attrs), inputs_(inputs) {
+    for (const Tensor* input : inputs) infer_.inputs.push_back(&impl_of(*input));
+    op.infer(infer_);
+    device_ = &place(op, inputs);
+    log_placement_of(op, *device_);
+    move_inputs();
+  }
+
+  int num_outputs() const { return infer_.outputs.size(); }
+
+  void run(std::span<Tensor> outputs) {
+    if ((op_.traits & kView) != 0) {
+      const std::int64_t offset = op_.view_offset ? op_.view_offset(infer_) : 0;
+      outputs[0] = make_view(*inputs_[0], infer_.outputs[0].shape, offset);
+    } else {
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        const TensorSpec& spec = infer_.outputs[static_cast<int>(i)];
+        outputs[i] = make_tensor(*device_, spec.shape, spec.dtype);
+      }
+      run_kernel(outputs);
+    }
+    if (grad_mode && op_.gradient && any_tracked()) record(op_, attrs_, inputs_, outputs, *device_);
+  }
+
+ private:
+  void move_inputs() {
+    for (const Tensor* input : inputs_)
+      if (&impl_of(*input).device() != device_) {
+        move_some();
+        return;
+      }
+  }
+
+  // Copies what lives elsewhere; the copy stands for the original in what is recorded.
+  void move_some() {
+    moved_.reserve(inputs_.size());
+    moved_pointers_.reserve(inputs_.size());
+    for (const Tensor* input : inputs_) {
+      Tensor copy = copy_to_device(*input, *device_);
+      if (!(copy.handle() == input->handle())) impl_of(copy).grad = impl_of(*input).grad;
+      moved_.push_back(std::move(copy));
+    }
+    for (const Tensor& tensor : moved_) moved_pointers_.push_back(&tensor);
+    inputs_ = moved_pointers_;
+  }
+
+  bool any_tracked() const {
+    for (const Tensor* input : inputs_)
+      if (is_tracked(*input)) return true;
+    return false;
+  }
+
+  void run_kernel(std::span<Tensor> outputs) {
+    KernelContext context;
+    context.op = &op_;
+    context.attrs_data = attrs_.data;
+    const auto add = [](InlineList<TensorView>& views, const Tensor& tensor) {
+      const TensorImpl& impl = impl_of(tensor);
+      views.push_back({impl.data(), impl.dtype, impl.shape});
+    };
+    for (const Tensor* input : inputs_) add(context.inputs, *input);
+    for (const Tensor& output : outputs) add(context.outputs, output);
+    launch(find_kernel(op_, device_->backend()), context, *attrs_.type, *device_);
+  }
+
+  const OpDef& op_;
+  AttrsRef attrs_;
+  InferContext infer_;
+  std::span<const Tensor* const> inputs_;
+  Device* device_;
+  std::vector<Tensor> moved_;
+  std::vector<const Tensor*> moved_pointers_;
+};
+
+}  // namespace
+
+std::vector<Tensor> run_op(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
+  Dispatch dispatch(op, inputs, attrs);
+  std::vector<Tensor> outputs(static_cast<std::size_t>(dispatch.num_outputs()));
+  dispatch.run(outputs);
+  return outputs;
+}
+
+Tensor run_single(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
+  Dispatch dispatch(op, inputs, attrs);
+  TANDEM_ASSERT(dispatch.num_outputs() == 1);
+  Tensor output;
+  dispatch.run({&output, 1});
+  return output;
+}
+
+void run_update(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
+  Dispatch dispatch(op, inputs, attrs);
+  TANDEM_ASSERT(dispatch.num_outputs() == 0);
+  dispatch.run({});
+}
+
+}  // namespace tandem

@@ -1,0 +1,173 @@
+#include "runtime/placement.h"
+
+#include <atomic>
+#include <string>
+
+#include "core/status.h"
+#include "device/device_manager.h"
+#include "tandem/device.h"
+
+namespace tandem {
+
+constinit thread_local const PlacementFrame* placement_frame = nullptr;
+
+namespace {
+
+std::atomic<bool> soft_placement{true};
+std::atomic<bool> log_placement{false};
+
+// Where operations go that no scope speaks of.
+struct Defaults {
+  Device* cpu = nullptr;
+  Device* gpu = nullptr;  // null where there is none
+};
+
+const Defaults& defaults(std::string_view by) {
+  static const Defaults found = [by] {
+    DeviceManager& manager = DeviceManager::get();
+    const auto gpus = manager.devices(DeviceType::kGpu, by);
+    return Defaults{&manager.host(), gpus.empty() ? nullptr : gpus.front()};
+  }();
+  return found;
+}
+
+Device& default_device(const OpDef& op) {
+  const Defaults& devices = defaults(op.name);
+  if (devices.gpu && (find_kernel(op, devices.gpu->backend()) || (op.traits & kView) != 0))
+    return *devices.gpu;
+  return *devices.cpu;
+}
+
+bool has_kernel(const OpDef& op, const Device& device) {
+  return (op.traits & kView) != 0 || find_kernel(op, device.backend()) != nullptr;
+}
+
+// The devices that a name describes, GPUs before CPUs, by index.
+std::vector<Device*> matching(const DeviceName& name, std::string_view by) {
+  std::vector<Device*> found;
+  for (DeviceType type : {DeviceType::kGpu, DeviceType::kCpu})
+    for (Device* device : DeviceManager::get().devices(type, by))
+      if (is_specification(name, device->name())) found.push_back(device);
+  return found;
+}
+
+[[noreturn]] void no_such_device(std::string_view what, const PlacementFrame& frame) {
+  DeviceManager& manager = DeviceManager::get();
+  std::string hint;
+  if (frame.name->type == "GPU" && manager.devices(DeviceType::kGpu, what).empty())
+    hint = " The requested device appears to be a GPU, but there is none; TANDEM_EMULATED_GPUS=N makes N emulated ones.";
+  fail<InvalidArgumentError>(
+      "Cannot assign a device for operation {0}: {0} was explicitly assigned to '{1}' but available devices are {2}. "
+      "Make sure the device specification refers to a valid device.{3}",
+      what, frame.text, manager.describe_devices(), hint);
+}
+
+[[noreturn]] void no_kernel(const OpDef& op, const PlacementFrame& frame) {
+  fail<InvalidArgumentError>(
+      "Cannot assign a device for operation {}: Could not satisfy explicit device specification '{}' because no "
+      "supported kernel for {} devices is available. All available devices {}. Soft placement "
+      "(tandem::set_soft_device_placement) would run it on another device.",
+      op.name, frame.text, frame.name->type.value_or("such"), DeviceManager::get().describe_devices());
+}
+
+bool same_process(const DeviceName& name) {
+  DeviceName process = DeviceManager::get().host().name();
+  return (!name.job || name.job == process.job) && (!name.replica || name.replica == process.replica) &&
+         (!name.task || name.task == process.task);
+}
+
+// What the frame asks for, by the whole procedure; the common case is in place().
+Device& place_in_frame(const OpDef& op, const PlacementFrame& frame) {
+  const auto candidates = matching(*frame.name, op.name);
+  for (Device* device : candidates)
+    if (has_kernel(op, *device)) return *device;
+  // Soft placement relaxes the type and the id, never job, replica or task.
+  if (soft_placement.load(std::memory_order_relaxed) && same_process(*frame.name)) return default_device(op);
+  if (candidates.empty()) no_such_device(op.name, frame);
+  no_kernel(op, frame);
+}
+
+Device* resolve(const PlacementFrame& frame, std::string_view by) {
+  if (!frame.resolved) {
+    const auto candidates = matching(*frame.name, by);
+    frame.device = candidates.empty() ? nullptr : candidates.front();
+    frame.resolved = true;
+  }
+  return frame.device;
+}
+
+}  // namespace
+
+Device& place(const OpDef& op, std::span<const Tensor* const> inputs) {
+  if (op.mutated_inputs != 0) return impl_of(*inputs[0]).device();
+  if (const PlacementFrame* frame = placement_frame) {
+    Device* device = resolve(*frame, op.name);
+    if (device && has_kernel(op, *device)) [[likely]] return *device;
+    return place_in_frame(op, *frame);
+  }
+  if ((op.traits & (kView | kMetadata)) != 0 && !inputs.empty()) {
+    Device& device = impl_of(*inputs[0]).device();
+    if (has_kernel(op, device)) return device;
+  }
+  return default_device(op);
+}
+
+Device& place_constant(std::string_view what) {
+  if (const PlacementFrame* frame = placement_frame) {
+    if (Device* device = resolve(*frame, what)) return *device;
+    if (!soft_placement.load(std::memory_order_relaxed) || !same_process(*frame->name)) no_such_device(what, *frame);
+  }
+  const Defaults& devices = defaults(what);
+  return devices.gpu ? *devices.gpu : *devices.cpu;
+}
+
+Device& resolve_device(std::string_view name, std::string_view for_whom) {
+  const DeviceName parsed = DeviceName::parse(name);
+  const auto candidates = matching(parsed, for_whom);
+  if (candidates.empty())
+    fail<InvalidArgumentError>("[{}] there is no device '{}'; available devices are {}", for_whom, name,
+                               DeviceManager::get().describe_devices());
+  return *candidates.front();
+}
+
+void log_placement_of(const OpDef& op, const Device& device) {
+  if (log_placement.load(std::memory_order_relaxed)) [[unlikely]]
+    fmt::print(stderr, "Executing op {} in device {}\n", op.name, device.full_name());
+}
+
+struct DeviceScope::Saved {
+  DeviceName name;
+  std::string text;
+  PlacementFrame frame;
+  const PlacementFrame* previous = nullptr;
+};
+
+DeviceScope::DeviceScope(std::string_view device) : saved_(std::make_unique<Saved>()) {
+  saved_->previous = placement_frame;
+  saved_->text = device;
+  const DeviceName inner = DeviceName::parse(device);
+  if (inner == DeviceName()) {  // back to the default placement
+    placement_frame = nullptr;
+    return;
+  }
+  saved_->name = placement_frame ? nest(*placement_frame->name, inner) : inner;
+  saved_->frame = {&saved_->name, saved_->text, nullptr, false};
+  placement_frame = &saved_->frame;
+}
+
+DeviceScope::~DeviceScope() { placement_frame = saved_->previous; }
+
+void set_soft_device_placement(bool enabled) { soft_placement.store(enabled); }
+bool get_soft_device_placement() { return soft_placement.load(); }
+
+void synchronize() {
+  if (!DeviceManager::get().initialized()) return;
+  for (Device* device : DeviceManager::get().devices("synchronize")) device->stream().synchronize();
+}
+
+namespace debugging {
+void set_log_device_placement(bool enabled) { log_placement.store(enabled); }
+bool get_log_device_placement() { return log_placement.load(); }
+}  // namespace debugging
+
+}  // namespace tandem

@@ -1,0 +1,133 @@
+#include "tandem/tensor.h"
+
+#include <cstring>
+
+#include "core/status.h"
+#include "device/device_manager.h"
+#include "tensor/tensor_impl.h"
+
+namespace tandem {
+
+namespace detail {
+
+void undefined_tensor() {
+  throw FailedPreconditionError("[Tensor] an undefined tensor was used; assign a value to it first");
+}
+
+}  // namespace detail
+
+Tensor make_tensor(Device& device, const Shape& shape, DType dtype) {
+  RefPtr<TensorImpl> impl(new TensorImpl);
+  impl->storage = Storage::allocate(device, shape, dtype);
+  impl->shape = shape;
+  impl->dtype = dtype;
+  return Tensor(std::move(impl));
+}
+
+Tensor make_view(const Tensor& base, const Shape& shape, std::int64_t offset) {
+  const TensorImpl& from = impl_of(base);
+  RefPtr<TensorImpl> impl(new TensorImpl);
+  impl->storage = from.storage;
+  impl->shape = shape;
+  impl->dtype = from.dtype;
+  impl->offset = from.offset + offset;
+  return Tensor(std::move(impl));
+}
+
+Tensor make_alias(const Tensor& base) { return make_view(base, impl_of(base).shape); }
+
+Tensor from_host(Device& device, const Shape& shape, DType dtype, const void* host) {
+  Tensor tensor = make_tensor(device, shape, dtype);
+  const TensorImpl& impl = impl_of(tensor);
+  if (impl.bytes() > 0) device.copy_from_host(impl.data(), host, impl.bytes());
+  return tensor;
+}
+
+void to_host(const Tensor& tensor, void* host) {
+  const TensorImpl& impl = impl_of(tensor);
+  if (impl.bytes() == 0) return;
+  impl.device().copy_to_host(host, impl.data(), impl.bytes());
+  impl.device().stream().synchronize();
+}
+
+Tensor copy_to_device(const Tensor& tensor, Device& device) {
+  const TensorImpl& from = impl_of(tensor);
+  if (&from.device() == &device) return tensor;
+  Tensor result = make_tensor(device, from.shape, from.dtype);
+  copy_into(result, tensor);
+  return result;
+}
+
+void copy_into(const Tensor& to, const Tensor& from) {
+  const TensorImpl& target = impl_of(to);
+  const TensorImpl& source = impl_of(from);
+  TANDEM_ASSERT(target.bytes() == source.bytes());
+  if (target.bytes() == 0) return;
+  copy_between(target.device(), target.data(), source.device(), source.data(), source.bytes());
+}
+
+const Shape& Tensor::shape() const { return impl_of(*this).shape; }
+DType Tensor::dtype() const { return impl_of(*this).dtype; }
+const std::string& Tensor::device() const { return impl_of(*this).device().full_name(); }
+
+namespace {
+
+template <class T>
+void require_dtype(const Tensor& tensor, const char* what) {
+  if (tensor.dtype() != dtype_of<T>)
+    fail<InvalidArgumentError>("[{}] the tensor's dtype is {}, asked for as {}; cast it first", what,
+                               name_of(tensor.dtype()), name_of(dtype_of<T>));
+}
+
+}  // namespace
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  require_dtype<T>(*this, "to_vector");
+  const auto count = static_cast<std::size_t>(size());
+  if constexpr (std::is_same_v<T, bool>) {
+    std::vector<std::uint8_t> bytes(count);
+    to_host(*this, bytes.data());
+    return std::vector<bool>(bytes.begin(), bytes.end());
+  } else {
+    std::vector<T> values(count);
+    to_host(*this, values.data());
+    return values;
+  }
+}
+
+template <class T>
+T Tensor::item() const {
+  require_dtype<T>(*this, "item");
+  if (size() != 1)
+    fail<InvalidArgumentError>("[item] expected a tensor of one element, got shape {}", shape().to_string());
+  T value{};
+  to_host(*this, &value);
+  return value;
+}
+
+template <class T>
+const T* Tensor::data() const {
+  require_dtype<T>(*this, "data");
+  const TensorImpl& impl = impl_of(*this);
+  if (!impl.device().host_accessible())
+    fail<InvalidArgumentError>("[data] the tensor is on {}, whose memory the host cannot reach; copy it with cpu() first",
+                               device());
+  return reinterpret_cast<const T*>(impl.data());
+}
+
+#define TANDEM_INSTANTIATE(T)                            \
+  template std::vector<T> Tensor::to_vector<T>() const;  \
+  template T Tensor::item<T>() const;                    \
+  template const T* Tensor::data<T>() const;
+TANDEM_INSTANTIATE(float)
+TANDEM_INSTANTIATE(double)
+TANDEM_INSTANTIATE(Half)
+TANDEM_INSTANTIATE(BFloat16)
+TANDEM_INSTANTIATE(std::int32_t)
+TANDEM_INSTANTIATE(std::int64_t)
+TANDEM_INSTANTIATE(std::uint8_t)
+TANDEM_INSTANTIATE(bool)
+#undef TANDEM_INSTANTIATE
+
+}  // namespace tandem
