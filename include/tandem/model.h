@@ -1,0 +1,158 @@
+// Models: layers that train. Sequential, functional, or any Layer of one's own.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <iosfwd>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tandem/callbacks.h"
+#include "tandem/data.h"
+#include "tandem/layers.h"
+#include "tandem/losses.h"
+#include "tandem/metrics.h"
+#include "tandem/optimizers.h"
+
+namespace tandem {
+
+// The symbolic result of a layer in a functional model, or one of the model's inputs.
+class SymbolicInput {
+ public:
+  struct Node;
+  explicit SymbolicInput(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
+  const Shape& shape() const;  // batch axis -1
+  const std::shared_ptr<const Node>& node() const { return node_; }
+
+ private:
+  std::shared_ptr<const Node> node_;
+};
+
+// An input of a functional model: the shape of one example, without the batch axis.
+SymbolicInput Input(const Shape& shape, std::string name = {});
+
+// An optimizer by object or by name.
+class OptimizerChoice {
+ public:
+  OptimizerChoice() = default;
+  OptimizerChoice(optimizers::Optimizer optimizer) : optimizer_(std::move(optimizer)) {}  // NOLINT
+  OptimizerChoice(const char* name) : optimizer_(optimizers::from_name(name)) {}          // NOLINT
+  OptimizerChoice(const std::string& name) : optimizer_(optimizers::from_name(name)) {}   // NOLINT
+  const optimizers::Optimizer& get() const { return optimizer_; }
+
+ private:
+  optimizers::Optimizer optimizer_;
+};
+
+struct CompileOptions {
+  OptimizerChoice optimizer = "rmsprop";  // Keras's default
+  losses::Loss loss;
+  std::vector<metrics::Metric> metrics;
+};
+
+// What training knew after each epoch: "loss", the metrics, and with validation data "val_loss", ...
+struct History {
+  std::vector<std::int64_t> epoch;
+  std::map<std::string, std::vector<double>> history;
+  const std::vector<double>& at(const std::string& name) const;  // NotFoundError naming what there is
+};
+
+struct FitOptions {
+  std::int64_t epochs = 1;
+  std::int64_t initial_epoch = 0;
+  std::optional<std::int64_t> steps_per_epoch;  // not given: until the data ends
+  std::optional<data::Dataset> validation_data;
+  std::vector<callbacks::Callback> callbacks;
+  // 0: silent. 1: a progress bar (lines where stderr is no terminal). 2: a line an epoch.
+  int verbose = 1;
+  std::optional<std::int64_t> batch_size;  // for plain tensors: the GLOBAL batch; 32 unless given
+  std::optional<std::int64_t> shuffle_seed;
+  bool shuffle = true;  // plain tensors only: another order each epoch
+};
+
+struct EvaluateOptions {
+  std::optional<std::int64_t> steps;
+  int verbose = 0;
+  std::optional<std::int64_t> batch_size;
+};
+
+// A shared handle. Made and compiled inside a strategy's scope, it trains under that strategy.
+// Thread safety: calls with training off may run side by side; everything else is one at a time.
+class Model {
+ public:
+  Model() = default;
+  // Any layer as a model; it is built at once when it declares its input shape.
+  explicit Model(Layer layer);
+
+  bool defined() const { return impl_ != nullptr; }
+  const Layer& layer() const;
+  std::vector<Layer> layers() const;
+
+  Tensor operator()(const Tensor& input, const CallOptions& options = {}) const;
+  Tensor operator()(std::span<const Tensor> inputs, const CallOptions& options = {}) const;
+  // Makes the variables for inputs of this shape (batch axis included, -1).
+  void build(const Shape& input_shape);
+  bool built() const;
+
+  // Throws FailedPreconditionError before the model is built.
+  std::vector<Variable> variables() const;
+  std::vector<Variable> trainable_variables() const;
+  std::vector<Variable> non_trainable_variables() const;
+  std::vector<Variable> parameters() const { return trainable_variables(); }
+  std::int64_t count_params() const;
+  // A table: layer, output shape, parameters; then the totals.
+  void summary(std::ostream& out) const;
+
+  // Throws InvalidArgumentError without a loss, or when the model's variables or the optimizer's were
+  // made under another strategy.
+  void compile(CompileOptions options);
+  // The data's elements are (inputs, targets) or (inputs, targets, sample weights), in batches of the
+  // global size. Throws what goes wrong in the data or the step; the model keeps the last whole step.
+  History fit(const data::Dataset& data, FitOptions options = {});
+  History fit(const Tensor& x, const Tensor& y, FitOptions options = {});
+  std::map<std::string, double> evaluate(const data::Dataset& data, const EvaluateOptions& options = {});
+  std::map<std::string, double> evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options = {});
+  // The outputs for all inputs, joined along the batch axis. Elements are inputs, or (inputs, ...).
+  Tensor predict(const data::Dataset& data, const EvaluateOptions& options = {});
+  Tensor predict(const Tensor& x, const EvaluateOptions& options = {});
+
+  const optimizers::Optimizer& optimizer() const;  // FailedPreconditionError before compile()
+  // Ends fit() after the present step; for callbacks.
+  void stop_training();
+
+  // Weights as a safetensors file, by the variables' names. Saving replaces the file whole or not at
+  // all; loading wants the same names, shapes and dtypes (NotFoundError, InvalidArgumentError naming
+  // the tensors) and undamaged bytes (DataLossError).
+  void save_weights(const std::filesystem::path& path) const;
+  void load_weights(const std::filesystem::path& path);
+
+  struct Impl;
+  const std::shared_ptr<Impl>& impl() const { return impl_; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+class Sequential : public Model {
+ public:
+  Sequential() = default;
+  Sequential(std::initializer_list<Layer> layers) : Sequential(std::vector<Layer>(layers)) {}  // NOLINT
+  explicit Sequential(const std::vector<Layer>& layers);
+};
+
+// The layers between symbolic inputs and outputs.
+class Functional : public Model {
+ public:
+  Functional(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output);
+  Functional(const SymbolicInput& input, const SymbolicInput& output)
+      : Functional(std::vector<SymbolicInput>{input}, output) {}
+};
+
+void save_weights(const Model& model, const std::filesystem::path& path);
+
+}  // namespace tandem
