@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "core/status.h"
 #include "runtime/placement.h"
@@ -138,17 +139,21 @@ class Engine {
       slot.gradient = {};
       for (const auto& hook : leaf->on_grad_ready) hook(*leaf);
     } else {
-      ready(node, 0, slot.gradient);
+      ready(node, 0, std::exchange(slot.gradient, {}));
     }
   }
 
-  void ready(GradNode* node, int index, const Tensor& gradient) {
+  void ready(GradNode* node, int index, Tensor gradient) {
     const auto found = sources_of_.find(node);
     if (found == sources_of_.end()) return;
     for (std::size_t source : found->second) {
       if (pass_.sources[source].index != index) continue;
-      results_[source] = gradient;
-      if (pass_.on_ready) pass_.on_ready(source, gradient);
+      if (!pass_.on_ready)
+        results_[source] = gradient;
+      else if (source == found->second.back())
+        pass_.on_ready(source, std::move(gradient));
+      else
+        pass_.on_ready(source, gradient);
     }
   }
 

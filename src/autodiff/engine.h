@@ -20,9 +20,9 @@ struct BackwardPass {
   std::vector<GradEdge> sources;
   bool retain_graph = false;
   bool create_graph = false;  // record the pass itself
-  // Called with the source's place and gradient as soon as nothing can add to it any more, while the
-  // pass goes on. The order depends on the graph alone.
-  std::function<void(std::size_t source, const Tensor& gradient)> on_ready;
+  // Given the source's place and gradient as soon as nothing can add to it any more, while the pass
+  // goes on; run_backward then returns it undefined. The order depends on the graph alone.
+  std::function<void(std::size_t source, Tensor gradient)> on_ready;
 };
 
 // The gradients of `pass.sources`, undefined for those that no root depends on. Each is on the device

@@ -17,8 +17,9 @@ namespace tandem {
 class GradientReduction {
  public:
   virtual ~GradientReduction() = default;
-  // Gradient `index` is final; undefined stands for zeros. Buckets that are full set out at once.
-  virtual void ready(std::size_t index, const Tensor& gradient) = 0;
+  // Gradient `index` is final; undefined stands for zeros. A tensor that nothing else refers to is
+  // summed in place. Buckets that are full set out at once.
+  virtual void ready(std::size_t index, Tensor gradient) = 0;
   // Waits for the rest. The sums, in the order of the variables, on this replica's device; undefined
   // where no replica had a gradient.
   virtual std::vector<Tensor> finish() = 0;

@@ -1,0 +1,256 @@
+// Strategies: where the copies of a model's variables live, and how the replicas of a step run and
+// bring their gradients together. After TensorFlow's tf.distribute.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tandem/data.h"
+#include "tandem/errors.h"
+#include "tandem/reduce_op.h"
+#include "tandem/tensor.h"
+#include "tandem/variable.h"
+
+namespace tandem::distribute {
+
+// How the replicas of a step share a global batch: replica r has `counts[r]` examples from
+// `offsets[r]` on. A replica without examples sits the step out.
+struct BatchSplit {
+  std::vector<std::int64_t> offsets;
+  std::vector<std::int64_t> counts;
+  std::int64_t total = -1;  // -1: the step has no batch
+
+  // Sizes that differ by at most one, the larger ones first.
+  static BatchSplit even(std::int64_t examples, int replicas);
+};
+
+// One value a replica. Those of replicas that sat the step out are default-constructed and not
+// `present`.
+template <class T>
+class PerReplica {
+ public:
+  PerReplica() = default;
+  explicit PerReplica(std::vector<T> values) : values_(std::move(values)), present_(values_.size(), 1) {}
+  PerReplica(std::vector<T> values, BatchSplit split) : PerReplica(std::move(values)) {
+    split_ = std::move(split);
+    for (std::size_t i = 0; i < values_.size(); ++i) present_[i] = split_.total < 0 || split_.counts[i] > 0;
+  }
+
+  std::size_t size() const { return values_.size(); }
+  const std::vector<T>& values() const { return values_; }
+  const T& operator[](std::size_t replica) const { return values_[replica]; }
+  T& operator[](std::size_t replica) { return values_[replica]; }
+  bool present(std::size_t replica) const { return present_[replica] != 0; }
+  const BatchSplit& split() const { return split_; }
+
+ private:
+  std::vector<T> values_;
+  std::vector<char> present_;
+  BatchSplit split_;
+};
+
+// --- cross-device operations ---
+
+// How gradients are brought together inside a process. A value.
+class CrossDeviceOps {
+ public:
+  enum class Kind { kAllReduce, kReductionToOneDevice, kHierarchicalCopy };
+  CrossDeviceOps() = default;
+  CrossDeviceOps(Kind kind, int num_packs, std::string device)
+      : kind_(kind), num_packs_(num_packs), device_(std::move(device)) {}
+  Kind kind() const { return kind_; }
+  int num_packs() const { return num_packs_; }
+  const std::string& device() const { return device_; }
+
+ private:
+  Kind kind_ = Kind::kAllReduce;
+  int num_packs_ = 1;
+  std::string device_;
+};
+
+struct HierarchicalCopyOptions {
+  int num_packs = 1;  // equal packs of each bucket; 0: a pack a gradient
+};
+// Packs go round the replicas; each is summed by halves of the replicas, then the two halves.
+// Throws InvalidArgumentError "HierarchicalCopy requires num_packs >= 0, but N is specified".
+CrossDeviceOps HierarchicalCopyAllReduce(const HierarchicalCopyOptions& options = {});
+
+struct ReductionToOneDeviceOptions {
+  std::string reduce_to_device;  // empty: the first replica's
+};
+// Everything is copied to one device, summed there in the order of the replicas, and copied back.
+// Replicas on devices of different kinds are always brought together in this way.
+CrossDeviceOps ReductionToOneDevice(const ReductionToOneDeviceOptions& options = {});
+
+// --- strategies ---
+
+class StrategyImpl;
+
+// Closes a strategy's scope when it goes. Scopes close in the reverse order of opening, on the thread
+// that opened them.
+class StrategyScope {
+ public:
+  explicit StrategyScope(std::shared_ptr<StrategyImpl> strategy);
+  ~StrategyScope();
+  StrategyScope(const StrategyScope&) = delete;
+  StrategyScope& operator=(const StrategyScope&) = delete;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+class DistributedDataset;
+
+// A shared handle on a strategy; the kinds below make one. One thread at a time may run steps.
+class Strategy {
+ public:
+  int num_replicas_in_sync() const;
+  // The devices that the replicas run on, by full name.
+  std::vector<std::string> devices() const;
+  std::string name() const;  // "MirroredStrategy", ...
+
+  // Variables made while the scope is open belong to the strategy. Opening it again inside itself is
+  // allowed; inside another strategy's it is a RuntimeError.
+  [[nodiscard]] StrategyScope scope() const { return StrategyScope(impl_); }
+
+  // Calls fn on every replica, side by side, each on its device with its values of the arguments
+  // (PerReplica<T> becomes T; everything else is shared) and in a ReplicaContext, and returns what
+  // each returned. Not to be called from a replica. When a replica throws, the others are stopped
+  // and its error is thrown.
+  template <class Fn, class... Args>
+  auto run(Fn&& fn, const Args&... args) const {
+    using Result = std::invoke_result_t<Fn&, decltype(local(args, 0))...>;
+    const BatchSplit split = split_of(args...);
+    if constexpr (std::is_void_v<Result>) {
+      run_replicas([&](int replica) { fn(local(args, static_cast<std::size_t>(replica))...); }, split);
+    } else {
+      std::vector<Result> results(static_cast<std::size_t>(num_replicas_in_sync()));
+      run_replicas(
+          [&](int replica) {
+            results[static_cast<std::size_t>(replica)] = fn(local(args, static_cast<std::size_t>(replica))...);
+          },
+          split);
+      return PerReplica<Result>(std::move(results), split);
+    }
+  }
+
+  // One tensor of the replicas' values, on the first replica's device. With `axis`, the values are
+  // reduced over that axis as well; kMean then divides by the whole number of elements along it, so
+  // that uneven batches weigh rightly.
+  Tensor reduce(ReduceOp op, const PerReplica<Tensor>& value, std::optional<std::int64_t> axis = std::nullopt) const;
+  Tensor reduce(ReduceOp op, const Tensor& value, std::optional<std::int64_t> axis = std::nullopt) const;
+  // The replicas' values joined along `axis`.
+  Tensor gather(const PerReplica<Tensor>& value, std::int64_t axis) const;
+
+  // `dataset`, whose batches are GLOBAL, split evenly over the replicas and copied to their devices.
+  // Throws InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for scalars.
+  DistributedDataset experimental_distribute_dataset(const data::Dataset& dataset) const;
+
+  const std::shared_ptr<StrategyImpl>& impl() const { return impl_; }
+  explicit Strategy(std::shared_ptr<StrategyImpl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  template <class T>
+  static const T& local(const PerReplica<T>& value, std::size_t replica) {
+    return value[replica];
+  }
+  template <class T>
+  static const T& local(const T& value, std::size_t) {
+    return value;
+  }
+  template <class T>
+  static const BatchSplit* split_in(const PerReplica<T>& value) {
+    return value.split().total >= 0 ? &value.split() : nullptr;
+  }
+  template <class T>
+  static const BatchSplit* split_in(const T&) {
+    return nullptr;
+  }
+  template <class... Args>
+  static BatchSplit split_of(const Args&... args) {
+    const BatchSplit* found = nullptr;
+    ((found = found ? found : split_in(args)), ...);
+    return found ? *found : BatchSplit();
+  }
+  void run_replicas(const std::function<void(int replica)>& step, const BatchSplit& split) const;
+
+  std::shared_ptr<StrategyImpl> impl_;
+};
+
+// What is in force outside every scope: one replica, no copies.
+class DefaultStrategy : public Strategy {
+ public:
+  DefaultStrategy();
+};
+
+// Variables and computation on one device.
+class OneDeviceStrategy : public Strategy {
+ public:
+  explicit OneDeviceStrategy(const std::string& device);
+};
+
+struct MirroredOptions {
+  // One replica each; empty: all GPUs, else CPU:0. Throws InvalidArgumentError "No duplicates allowed
+  // in `devices` argument: (...)" and for devices that do not exist.
+  std::vector<std::string> devices;
+  CrossDeviceOps cross_device_ops;
+};
+// A replica a device, with a copy of every variable on each, kept equal: gradients are summed over
+// the replicas before every replica applies them. Replicas run at the same time, a thread each.
+class MirroredStrategy : public Strategy {
+ public:
+  explicit MirroredStrategy(const MirroredOptions& options = {});
+};
+
+// The strategy whose scope is open on this thread (or whose replica this is); the default one
+// otherwise.
+Strategy get_strategy();
+bool has_strategy();
+// Exactly one of the two holds: inside a replica (or outside every strategy), or between a
+// strategy's steps.
+bool in_replica_context();
+bool in_cross_replica_context();
+// The index of the replica that this thread runs; 0 outside.
+int replica_id_in_sync_group();
+
+// --- input ---
+
+// A dataset whose elements come as one part a replica.
+class DistributedDataset {
+ public:
+  DistributedDataset(data::Dataset dataset, std::shared_ptr<StrategyImpl> strategy);
+
+  class Iterator {
+   public:
+    using value_type = PerReplica<data::Example>;
+    const value_type& operator*() const { return current_; }
+    Iterator& operator++();
+    bool operator!=(std::default_sentinel_t) const { return !done_; }
+    bool operator==(std::default_sentinel_t) const { return done_; }
+
+   private:
+    friend class DistributedDataset;
+    void load();
+    data::Iterator::Cursor source_;
+    std::shared_ptr<StrategyImpl> strategy_;
+    value_type current_;
+    bool done_ = true;
+  };
+  // A new epoch of the dataset.
+  Iterator begin() const;
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  data::Dataset dataset_;
+  std::shared_ptr<StrategyImpl> strategy_;
+};
+
+}  // namespace tandem::distribute

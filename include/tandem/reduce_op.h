@@ -1,0 +1,10 @@
+// How values of several replicas or ranks become one.
+#pragma once
+
+#include <cstdint>
+
+namespace tandem {
+
+enum class ReduceOp : std::uint8_t { kSum, kMean, kMin, kMax, kProduct };
+
+}  // namespace tandem

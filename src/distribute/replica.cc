@@ -1,0 +1,155 @@
+#include "distribute/replica.h"
+
+#include <algorithm>
+
+#include "core/status.h"
+#include "runtime/placement.h"
+#include "tandem/autodiff.h"
+#include "tandem/creation.h"
+
+namespace tandem::distribute {
+
+Replica::Replica(int id, std::shared_ptr<LocalGroup> group, Device& device, std::vector<Replica*>& all)
+    : group_(std::move(group)), device_(device), all_(all), communicator_(group_->communicator(id)) {
+  replica_id_ = id;
+  num_replicas_ = group_->size();
+}
+
+Replica::~Replica() = default;
+
+void Replica::begin(bool active, std::int64_t offset, std::int64_t total, const random::GeneratorState& draws) {
+  active_ = active;
+  example_offset_ = total < 0 ? -1 : offset;
+  global_examples_ = total;
+  generator_.set_state(draws);
+}
+
+int Replica::first_active() const {
+  for (const Replica* replica : all_)
+    if (replica->active()) return replica->replica_id();
+  return 0;
+}
+
+Tensor Replica::own(Tensor tensor) const {
+  const TensorImpl& impl = impl_of(tensor);
+  if (&impl.device() == &device_ && impl.unique() && impl.storage->unique()) {
+    impl_of(tensor).grad = {};
+    return tensor;
+  }
+  Tensor copy = make_tensor(device_, impl.shape, impl.dtype);
+  copy_into(copy, tensor);
+  return copy;
+}
+
+namespace {
+
+Buffer buffer_of(const Tensor& tensor) {
+  const TensorImpl& impl = impl_of(tensor);
+  return {impl.data(), impl.shape.num_elements(), impl.dtype};
+}
+
+std::vector<Buffer> buffers_of(const std::vector<Tensor>& tensors) {
+  std::vector<Buffer> buffers;
+  buffers.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) buffers.push_back(buffer_of(tensor));
+  return buffers;
+}
+
+}  // namespace
+
+std::vector<Tensor> Replica::all_reduce_sum(std::span<const Tensor> tensors) {
+  std::vector<Tensor> sums;
+  sums.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) sums.push_back(own(tensor));
+  communicator_->all_reduce(buffers_of(sums), ReduceOp::kSum)->wait();
+  return sums;
+}
+
+Tensor Replica::broadcast(const Tensor& tensor) {
+  std::vector<Tensor> value = {own(tensor)};
+  communicator_->broadcast(buffers_of(value), first_active())->wait();
+  return value.front();
+}
+
+Replica::Plan& Replica::plan_for(const std::vector<Variable>& variables) {
+  const auto same = [&](const std::unique_ptr<Plan>& plan) {
+    return std::equal(plan->variables.begin(), plan->variables.end(), variables.begin(), variables.end(),
+                      [](const RefPtr<VariableImpl>& a, const Variable& b) { return a.get() == &b.impl(); });
+  };
+  const auto found = std::find_if(plans_.begin(), plans_.end(), same);
+  if (found != plans_.end()) return **found;
+  auto plan = std::make_unique<Plan>();
+  std::vector<GradientInfo> gradients;
+  for (const Variable& variable : variables) {
+    plan->variables.emplace_back(&variable.impl());
+    gradients.push_back({variable.shape().num_elements(), variable.dtype()});
+  }
+  plan->reducer = std::make_unique<Reducer>(*communicator_, std::move(gradients));
+  return *plans_.emplace_back(std::move(plan));
+}
+
+class Reduction final : public GradientReduction {
+ public:
+  Reduction(Replica& replica, Replica::Plan& plan) : replica_(replica), plan_(plan), gradients_(plan.variables.size()) {
+    plan_.reducer->reset();
+  }
+
+  void ready(std::size_t index, Tensor gradient) override {
+    if (!gradient.defined()) return;
+    const TensorSpec& spec = plan_.variables[index]->spec();
+    if (!(gradient.shape() == spec.shape) || gradient.dtype() != spec.dtype)
+      fail<InvalidArgumentError>("[all_reduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
+                                 plan_.variables[index]->options().name, gradient.shape().to_string(),
+                                 name_of(gradient.dtype()), spec.shape.to_string(), name_of(spec.dtype));
+    gradients_[index] = replica_.own(std::move(gradient));
+    plan_.reducer->ready(index, impl_of(gradients_[index]).data());
+  }
+
+  std::vector<Tensor> finish() override {
+    settle_missing();
+    plan_.reducer->finish();
+    return std::move(gradients_);
+  }
+
+ private:
+  // Gradients that this replica does not have: zeros where another one has them.
+  void settle_missing() {
+    const std::size_t count = gradients_.size();
+    std::vector<std::uint8_t> mine(count), all(count * static_cast<std::size_t>(replica_.num_replicas()), 0);
+    for (std::size_t i = 0; i < count; ++i) mine[i] = gradients_[i].defined();
+    replica_.communicator_->exchange(mine.data(), count, all.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      if (mine[i]) continue;
+      bool elsewhere = false;
+      for (std::size_t at = i; at < all.size(); at += count) elsewhere = elsewhere || all[at];
+      if (elsewhere) {
+        OnDevice on(replica_.device());
+        const TensorSpec& spec = plan_.variables[i]->spec();
+        gradients_[i] = zeros(spec.shape, {.dtype = spec.dtype});
+        plan_.reducer->ready(i, impl_of(gradients_[i]).data());
+      } else {
+        plan_.reducer->skip(i);
+      }
+    }
+  }
+
+  Replica& replica_;
+  Replica::Plan& plan_;
+  std::vector<Tensor> gradients_;
+};
+
+std::unique_ptr<GradientReduction> Replica::start_reduction(const std::vector<Variable>& variables) {
+  return std::make_unique<Reduction>(*this, plan_for(variables));
+}
+
+void Replica::run_for_idle_replicas(const std::function<void()>& update) {
+  if (replica_id_ != first_active()) return;
+  for (Replica* replica : all_) {
+    if (replica->active()) continue;
+    ReplicaContextScope context(replica);
+    OnDevice on(replica->device());
+    update();
+  }
+}
+
+}  // namespace tandem::distribute

@@ -1,0 +1,53 @@
+// What one replica of a step has: its device, its rank among the others, its random stream.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/local/local_group.h"
+#include "comm/reducer.h"
+#include "runtime/generator.h"
+#include "runtime/replica_context.h"
+#include "runtime/variable_impl.h"
+
+namespace tandem::distribute {
+
+// The context of a replica whose fellows are threads of this process. Used by one thread at a time.
+class Replica final : public ReplicaContext {
+ public:
+  Replica(int id, std::shared_ptr<LocalGroup> group, Device& device, std::vector<Replica*>& all);
+  ~Replica() override;
+
+  // Starts a step: `count` examples from `offset` on, of `total` (-1: no batch).
+  void begin(bool active, std::int64_t offset, std::int64_t total, const random::GeneratorState& draws);
+  bool active() const { return active_; }
+  Device& device() const { return device_; }
+  Generator& generator() { return generator_; }
+
+  std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) override;
+  std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>& variables) override;
+  void run_for_idle_replicas(const std::function<void()>& update) override;
+  Tensor broadcast(const Tensor& tensor) override;
+
+ private:
+  friend class Reduction;
+  // The reducer of a list of variables: buckets are assigned once.
+  struct Plan {
+    std::vector<RefPtr<VariableImpl>> variables;
+    std::unique_ptr<Reducer> reducer;
+  };
+  Plan& plan_for(const std::vector<Variable>& variables);
+  // A copy on this replica's device that nothing else refers to; `tensor` itself if it is that.
+  Tensor own(Tensor tensor) const;
+  int first_active() const;
+
+  std::shared_ptr<LocalGroup> group_;
+  Device& device_;
+  std::vector<Replica*>& all_;
+  bool active_ = true;
+  Generator generator_;
+  std::unique_ptr<Communicator> communicator_;
+  std::vector<std::unique_ptr<Plan>> plans_;
+};
+
+}  // namespace tandem::distribute

@@ -1,0 +1,57 @@
+#include "distribute/replica_threads.h"
+
+namespace tandem::distribute {
+
+ReplicaThreads::ReplicaThreads(int count) {
+  for (int replica = 1; replica < count; ++replica) threads_.emplace_back([this, replica] { work(replica); });
+}
+
+ReplicaThreads::~ReplicaThreads() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  started_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+// Steps follow each other within microseconds: yield for a while before sleeping.
+template <class Ready>
+void ReplicaThreads::wait(std::condition_variable& changed, const Ready& ready) {
+  for (int i = 0; i < 1000; ++i) {
+    if (ready()) return;
+    std::this_thread::yield();
+  }
+  std::unique_lock lock(mutex_);
+  changed.wait(lock, ready);
+}
+
+void ReplicaThreads::work(int replica) {
+  std::uint64_t seen = 0;
+  while (true) {
+    wait(started_, [&] { return stopping_ || round_.load(std::memory_order_acquire) != seen; });
+    if (stopping_) return;
+    seen = round_.load(std::memory_order_acquire);
+    (*task_)(replica);
+    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      { std::lock_guard lock(mutex_); }
+      finished_.notify_all();
+    }
+  }
+}
+
+void ReplicaThreads::run(const std::function<void(int)>& task) {
+  if (!threads_.empty()) {
+    {
+      std::lock_guard lock(mutex_);
+      task_ = &task;
+      running_.store(static_cast<int>(threads_.size()), std::memory_order_release);
+      round_.fetch_add(1, std::memory_order_release);
+    }
+    started_.notify_all();
+  }
+  task(0);
+  wait(finished_, [&] { return running_.load(std::memory_order_acquire) == 0; });
+}
+
+}  // namespace tandem::distribute

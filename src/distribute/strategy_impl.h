@@ -1,0 +1,58 @@
+// What the kinds of strategies have in common, on the three axes: what runs the replicas, where
+// variables live, how gradients are brought together.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+#include "runtime/variable_impl.h"
+#include "tandem/distribute.h"
+#include "train/replica_runner.h"
+
+namespace tandem::distribute {
+
+class StrategyImpl : public VariableCreator, public std::enable_shared_from_this<StrategyImpl> {
+ public:
+  explicit StrategyImpl(std::string name) : name_(std::move(name)) {}
+
+  const std::string& name() const { return name_; }
+  virtual bool is_default() const { return false; }
+  // One device a replica.
+  virtual const std::vector<Device*>& devices() const = 0;
+  int num_replicas() const { return static_cast<int>(devices().size()); }
+  // Runs `step` once a replica that has examples; see Strategy::run.
+  virtual void run(const std::function<void(int replica)>& step, const BatchSplit& split) = 0;
+
+  // `batch` in one part a replica, on the replicas' devices.
+  PerReplica<data::Example> split(const data::Example& batch);
+  // The hook through which models train under this strategy.
+  std::shared_ptr<ReplicaRunner> runner();
+
+  // Copies of the variable on every replica's device.
+  RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) override;
+
+ private:
+  std::string name_;
+};
+
+// The strategy of the calling thread: its open scope's, or that of the replica it runs.
+StrategyImpl* current_strategy();
+// The one outside every scope.
+const std::shared_ptr<StrategyImpl>& default_strategy();
+
+// Marks the calling thread as running a replica of `strategy` while it lives.
+class CurrentStrategyScope {
+ public:
+  explicit CurrentStrategyScope(StrategyImpl* strategy);
+  ~CurrentStrategyScope();
+  CurrentStrategyScope(const CurrentStrategyScope&) = delete;
+  CurrentStrategyScope& operator=(const CurrentStrategyScope&) = delete;
+
+ private:
+  StrategyImpl* previous_;
+};
+
+}  // namespace tandem::distribute
