@@ -1,0 +1,85 @@
+#include "autodiff/engine.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/variable_impl.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+GradEdge edge_of(const Variable& variable) { return impl_of(variable.value()).grad; }
+
+TEST(RunBackward, HandsGradientsOverAsSoonAsTheyAreWhole) {
+  const Variable first(constant(2.0)), second(constant(3.0)), third(constant(5.0));
+  const Tensor loss = (first * first) * second * third;  // third's gradient comes first
+  std::vector<std::size_t> order;
+  BackwardPass pass;
+  pass.roots = {{impl_of(loss).grad, ones({})}};
+  pass.sources = {edge_of(first), edge_of(second), edge_of(third)};
+  std::vector<float> values(3);
+  pass.on_ready = [&](std::size_t source, Tensor gradient) {
+    order.push_back(source);
+    values[source] = gradient.item<float>();
+  };
+  const auto results = run_backward(pass);
+  EXPECT_EQ(order, (std::vector<std::size_t>{2, 1, 0}));
+  EXPECT_EQ(values, (std::vector<float>{60.0f, 20.0f, 12.0f}));
+  for (const Tensor& result : results) EXPECT_FALSE(result.defined());
+}
+
+TEST(RunBackward, WaitsForEveryUseBeforeHandingOver) {
+  const Variable shared(constant(2.0)), other(constant(3.0));
+  const Tensor loss = shared * other + shared * shared;
+  std::vector<std::size_t> order;
+  BackwardPass pass;
+  pass.roots = {{impl_of(loss).grad, ones({})}};
+  pass.sources = {edge_of(shared), edge_of(other)};
+  float gradient_of_shared = 0;
+  pass.on_ready = [&](std::size_t source, Tensor gradient) {
+    order.push_back(source);
+    if (source == 0) gradient_of_shared = gradient.item<float>();
+  };
+  run_backward(pass);
+  EXPECT_EQ(order.size(), 2u);
+  EXPECT_FLOAT_EQ(gradient_of_shared, 7.0f);
+}
+
+TEST(RunBackward, CallsTheHooksOfLeaves) {
+  const Variable w(constant(4.0));
+  std::vector<float> seen;
+  w.impl().local().leaf->on_grad_ready.push_back([&](Leaf& leaf) { seen.push_back(leaf.grad.item<float>()); });
+  (w * w).backward();
+  EXPECT_EQ(seen, (std::vector<float>{8.0f}));
+}
+
+TEST(RunBackward, SeveralRoots) {
+  const Variable w(constant(4.0));
+  const Tensor a = w * 2.0, b = w * w;
+  BackwardPass pass;
+  pass.roots = {{impl_of(a).grad, ones({})}, {impl_of(b).grad, ones({})}};
+  pass.sources = {edge_of(w)};
+  EXPECT_FLOAT_EQ(run_backward(pass).front().item<float>(), 10.0f);
+}
+
+TEST(RunBackward, GradientsLiveWhereTheirSourcesLive) {
+  config::set_emulated_gpus(2);
+  Variable on_cpu, on_gpu;
+  {
+    DeviceScope cpu("/cpu:0");
+    on_cpu = Variable(constant(2.0));
+  }
+  {
+    DeviceScope gpu("/gpu:1");
+    on_gpu = Variable(constant(3.0));
+  }
+  DeviceScope elsewhere("/gpu:0");
+  (on_cpu * on_gpu).backward();
+  EXPECT_EQ(on_cpu.grad().device(), on_cpu.device());
+  EXPECT_EQ(on_gpu.grad().device(), on_gpu.device());
+  EXPECT_FLOAT_EQ(on_cpu.grad().item<float>(), 3.0f);
+  EXPECT_FLOAT_EQ(on_gpu.grad().item<float>(), 2.0f);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,219 @@
+#include "tandem/autodiff.h"
+
+#include <gtest/gtest.h>
+
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+float at(const Tensor& tensor) { return tensor.item<float>(); }
+
+TEST(GradientTape, DifferentiatesWhatItWatches) {
+  const Tensor x = constant(3.0);
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = x * x * 2.0;
+  EXPECT_FLOAT_EQ(at(tape.gradient(y, x)), 12.0f);
+}
+
+TEST(GradientTape, WatchesTrainableVariablesByItself) {
+  const Variable w(constant(2.0)), frozen(constant(5.0), {.trainable = false});
+  GradientTape tape;
+  const Tensor y = w * frozen * w;
+  const auto gradients = tape.gradient(y, std::vector<Variable>{w, frozen});
+  EXPECT_FLOAT_EQ(at(gradients[0]), 20.0f);
+  EXPECT_FALSE(gradients[1].defined());
+}
+
+TEST(GradientTape, CanBeToldNotTo) {
+  const Variable a(constant(2.0)), b(constant(3.0));
+  GradientTape tape({.watch_accessed_variables = false});
+  tape.watch(a);
+  const Tensor y = a * b;
+  const auto gradients = tape.gradient(y, std::vector<Variable>{a, b});
+  EXPECT_FLOAT_EQ(at(gradients[0]), 3.0f);
+  EXPECT_FALSE(gradients[1].defined());
+}
+
+TEST(GradientTape, UnconnectedSourcesAreNoneOrZeros) {
+  const Variable used(constant(2.0)), unused(ones({2, 3}));
+  GradientTape tape({.persistent = true});
+  const Tensor y = used * used;
+  EXPECT_FALSE(tape.gradient(y, unused).defined());
+  const Tensor zero = tape.gradient(y, unused, {.unconnected_gradients = UnconnectedGradients::kZero});
+  EXPECT_EQ(zero.shape(), (Shape{2, 3}));
+  EXPECT_EQ(zero.to_vector<float>(), std::vector<float>(6, 0.0f));
+}
+
+TEST(GradientTape, NonPersistentWorksOnce) {
+  const Variable x(constant(2.0));
+  GradientTape tape;
+  const Tensor y = x * x;
+  tape.gradient(y, x);
+  try {
+    tape.gradient(y, x);
+    FAIL();
+  } catch (const RuntimeError& error) {
+    EXPECT_STREQ(error.what(),
+                 "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)");
+  }
+}
+
+TEST(GradientTape, PersistentWorksAgain) {
+  const Variable x(constant(2.0));
+  GradientTape tape({.persistent = true});
+  const Tensor y = x * x, z = y * x;
+  EXPECT_FLOAT_EQ(at(tape.gradient(y, x)), 4.0f);
+  EXPECT_FLOAT_EQ(at(tape.gradient(z, x)), 12.0f);
+  EXPECT_FLOAT_EQ(at(tape.gradient(z, y)), 2.0f);
+}
+
+TEST(GradientTape, IntermediatesAreSourcesToo) {
+  const Variable x(constant(3.0));
+  GradientTape tape;
+  const Tensor y = x * x;
+  const Tensor z = y * y;
+  EXPECT_FLOAT_EQ(at(tape.gradient(z, y)), 18.0f);
+}
+
+TEST(GradientTape, HigherOrders) {
+  const Tensor x = constant(2.0);
+  GradientTape outer;
+  outer.watch(x);
+  GradientTape middle;
+  middle.watch(x);
+  Tensor first;
+  {
+    GradientTape inner;
+    inner.watch(x);
+    first = inner.gradient(x * x * x * x, x);  // 4 x^3
+  }
+  const Tensor second = middle.gradient(first, x);  // 12 x^2
+  const Tensor third = outer.gradient(second, x);   // 24 x
+  EXPECT_FLOAT_EQ(at(first), 32.0f);
+  EXPECT_FLOAT_EQ(at(second), 48.0f);
+  EXPECT_FLOAT_EQ(at(third), 48.0f);
+}
+
+TEST(GradientTape, OnePersistentTapeGivesSecondOrder) {
+  const Tensor x = constant(2.0);
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor first = tape.gradient(x * x * x, x);
+  EXPECT_FLOAT_EQ(at(tape.gradient(first, x)), 12.0f);
+}
+
+TEST(GradientTape, OutputGradientWeighsTheTarget) {
+  const Variable x(constant({1.0, 2.0}));
+  GradientTape tape({.persistent = true});
+  const Tensor y = x * x;
+  EXPECT_EQ(tape.gradient(y, x, {.output_gradient = constant({1.0, 10.0})}).to_vector<float>(),
+            (std::vector<float>{2.0f, 40.0f}));
+  EXPECT_THROW(tape.gradient(y, x, {.output_gradient = constant(1.0)}), InvalidArgumentError);
+}
+
+TEST(GradientTape, RefusesIntegers) {
+  GradientTape tape;
+  EXPECT_THROW(tape.watch(constant(1)), InvalidArgumentError);
+}
+
+TEST(GradientTape, AWatchedTensorIsPlainAgainAfterwards) {
+  const Tensor x = constant(3.0);
+  {
+    GradientTape tape;
+    tape.watch(x);
+    EXPECT_TRUE(x.requires_grad());
+  }
+  EXPECT_FALSE(x.requires_grad());
+}
+
+TEST(GradientTape, AssigningAfterTheForwardPassDoesNotChangeTheGradient) {
+  Variable w(constant(2.0));
+  GradientTape tape;
+  const Tensor y = w * w;
+  w.assign(constant(100.0));
+  EXPECT_FLOAT_EQ(at(tape.gradient(y, w)), 4.0f);
+  EXPECT_FLOAT_EQ(at(w.value()), 100.0f);
+}
+
+TEST(NoGradScope, RecordsNothing) {
+  const Variable w(constant(2.0));
+  NoGradScope no_grad;
+  EXPECT_FALSE(grad_enabled());
+  EXPECT_FALSE((w * w).requires_grad());
+}
+
+TEST(Backward, AccumulatesInGrad) {
+  Variable w(constant(3.0));
+  (w * w).backward();
+  EXPECT_FLOAT_EQ(at(w.grad()), 6.0f);
+  (w * 2.0).backward();
+  EXPECT_FLOAT_EQ(at(w.grad()), 8.0f);
+  w.zero_grad();
+  EXPECT_FALSE(w.grad().defined());
+}
+
+TEST(Backward, SumsOverAllUses) {
+  Tensor x = constant({1.0, 2.0});
+  x.set_requires_grad();
+  const Tensor y = x * x + x;
+  reduce_sum(y * x).backward();  // x^3 + x^2
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{5.0f, 16.0f}));
+}
+
+TEST(Backward, FreesWhatWasRecordedUnlessTold) {
+  const Variable w(constant(3.0));
+  const Tensor y = w * w;
+  y.backward({.retain_graph = true});
+  y.backward();
+  EXPECT_FLOAT_EQ(at(w.grad()), 12.0f);
+  try {
+    y.backward();
+    FAIL();
+  } catch (const RuntimeError& error) {
+    EXPECT_NE(std::string(error.what()).find("a second time"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Backward, WantsAScalarOrAGradient) {
+  const Variable w(constant({1.0, 2.0}));
+  const Tensor y = w * w;
+  EXPECT_THROW(y.backward(), InvalidArgumentError);
+  y.backward(constant({1.0, 10.0}));
+  EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{2.0f, 40.0f}));
+}
+
+TEST(Backward, OfAConstantIsAnError) { EXPECT_THROW(constant(1.0).backward(), FailedPreconditionError); }
+
+TEST(Backward, ChainsAreAsLongAsTheyLike) {
+  Tensor x = constant(1.0);
+  x.set_requires_grad();
+  Tensor y = x;
+  for (int i = 0; i < 200'000; ++i) y = y + 0.0;
+  y.backward();
+  EXPECT_FLOAT_EQ(at(x.grad()), 1.0f);
+  for (int i = 0; i < 200'000; ++i) y = x + 0.0;
+  Tensor z = x;
+  for (int i = 0; i < 200'000; ++i) z = z + 0.0;
+  z = {};  // freed without a backward pass
+}
+
+TEST(Backward, CreateGraphRecordsThePass) {
+  Tensor x = constant(2.0);
+  x.set_requires_grad();
+  (x * x * x).backward({.create_graph = true});
+  const Tensor first = x.grad();
+  EXPECT_TRUE(first.requires_grad());
+  x.zero_grad();
+  first.backward();
+  EXPECT_FLOAT_EQ(at(x.grad()), 12.0f);
+}
+
+TEST(Tensor, DetachForgetsGradients) {
+  const Variable w(constant(2.0));
+  EXPECT_FALSE((w * w).detach().requires_grad());
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,287 @@
+// The collectives between threads, over plans x devices x ranks x lengths x types.
+#include "comm/local/local_group.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <thread>
+
+#include "device/device_manager.h"
+#include "tandem/config.h"
+#include "tandem/errors.h"
+
+namespace tandem {
+namespace {
+
+// Memory of a device, filled from and read to the host.
+template <class T>
+class DeviceArray {
+ public:
+  DeviceArray(Device& device, const std::vector<T>& values) : device_(device), count_(values.size()) {
+    memory_ = device.allocator().allocate(count_ * sizeof(T));
+    if (count_) device.copy_from_host(memory_, values.data(), count_ * sizeof(T));
+  }
+  ~DeviceArray() {
+    device_.stream().synchronize();
+    device_.allocator().deallocate(memory_);
+  }
+  Buffer part(std::size_t begin, std::size_t end) const {
+    return {static_cast<T*>(memory_) + begin, static_cast<std::int64_t>(end - begin), dtype_of<T>};
+  }
+  std::vector<T> read() const {
+    std::vector<T> values(count_);
+    if (count_) device_.copy_to_host(values.data(), memory_, count_ * sizeof(T));
+    device_.stream().synchronize();
+    return values;
+  }
+
+ private:
+  Device& device_;
+  std::size_t count_;
+  void* memory_ = nullptr;
+};
+
+void on_ranks(int ranks, const std::function<void(int)>& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&, rank] { body(rank); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+template <class T>
+T value_of(int rank, std::size_t i) {
+  return static_cast<T>(static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 13) % 5 + 1));
+}
+
+enum class Where { kCpus, kGpus, kMixed };
+
+std::vector<Device*> devices_for(Where where, int ranks) {
+  config::set_logical_cpus(7);
+  config::set_emulated_gpus(7, 64);
+  DeviceManager& manager = DeviceManager::get();
+  const auto cpus = manager.devices(DeviceType::kCpu, "test");
+  const auto gpus = manager.devices(DeviceType::kGpu, "test");
+  std::vector<Device*> devices;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const bool gpu = where == Where::kGpus || (where == Where::kMixed && rank % 2 == 1);
+    devices.push_back((gpu ? gpus : cpus)[static_cast<std::size_t>(rank)]);
+  }
+  return devices;
+}
+
+template <class T>
+void check_all_reduce(const std::vector<Device*>& devices, const LocalPlan& plan, std::size_t length, ReduceOp op) {
+  const int ranks = static_cast<int>(devices.size());
+  auto group = std::make_shared<LocalGroup>(devices, LocalGroupOptions{.plan = plan});
+  std::vector<std::vector<T>> results(devices.size());
+  on_ranks(ranks, [&](int rank) {
+    const auto me = static_cast<std::size_t>(rank);
+    auto communicator = group->communicator(rank);
+    std::vector<T> values(length);
+    for (std::size_t i = 0; i < length; ++i) values[i] = value_of<T>(rank, i);
+    DeviceArray<T> array(*devices[me], values);
+    // Two collectives under way at once, of two parts and of one.
+    const std::size_t third = length / 3, half = length / 2;
+    const Buffer first[] = {array.part(0, third), array.part(third, half)};
+    const Buffer second[] = {array.part(half, length)};
+    auto one = communicator->all_reduce(first, op);
+    auto two = communicator->all_reduce(second, op);
+    two->wait();
+    one->wait();
+    results[me] = array.read();
+  });
+  for (std::size_t i = 0; i < length; ++i) {
+    float expected = static_cast<float>(value_of<T>(0, i));
+    for (int rank = 1; rank < ranks; ++rank) {
+      const float next = static_cast<float>(value_of<T>(rank, i));
+      switch (op) {
+        case ReduceOp::kSum:
+        case ReduceOp::kMean: expected += next; break;
+        case ReduceOp::kMin: expected = std::min(expected, next); break;
+        case ReduceOp::kMax: expected = std::max(expected, next); break;
+        case ReduceOp::kProduct: expected *= next; break;
+      }
+    }
+    if (op == ReduceOp::kMean) expected /= static_cast<float>(ranks);
+    for (int rank = 0; rank < ranks; ++rank)
+      ASSERT_EQ(static_cast<float>(results[static_cast<std::size_t>(rank)][i]), static_cast<float>(static_cast<T>(expected)))
+          << "rank " << rank << " of " << ranks << ", element " << i << " of " << length;
+  }
+}
+
+class LocalAllReduce : public testing::TestWithParam<std::tuple<Where, LocalPlan::Kind>> {};
+
+TEST_P(LocalAllReduce, SumsOverRanksAndLengths) {
+  const auto [where, kind] = GetParam();
+  for (int ranks : {1, 2, 3, 4, 7}) {
+    const auto devices = devices_for(where, ranks);
+    for (std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{1021}, std::size_t{100'003}})
+      check_all_reduce<float>(devices, {.kind = kind}, length, ReduceOp::kSum);
+  }
+}
+
+TEST_P(LocalAllReduce, EveryOperationAndType) {
+  const auto [where, kind] = GetParam();
+  const auto devices = devices_for(where, 3);
+  for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
+    check_all_reduce<float>(devices, {.kind = kind}, 257, op);
+    check_all_reduce<double>(devices, {.kind = kind}, 257, op);
+    check_all_reduce<Half>(devices, {.kind = kind}, 257, op);
+    check_all_reduce<BFloat16>(devices, {.kind = kind}, 257, op);
+    check_all_reduce<std::int32_t>(devices, {.kind = kind}, 257, op);
+    check_all_reduce<std::int64_t>(devices, {.kind = kind}, 257, op);
+    check_all_reduce<std::uint8_t>(devices, {.kind = kind}, 257, op);
+  }
+  check_all_reduce<float>(devices, {.kind = kind}, 257, ReduceOp::kMean);
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, LocalAllReduce,
+                         testing::Combine(testing::Values(Where::kCpus, Where::kGpus, Where::kMixed),
+                                          testing::Values(LocalPlan::Kind::kSliced, LocalPlan::Kind::kToOneDevice,
+                                                          LocalPlan::Kind::kHierarchical)));
+
+TEST(LocalGroup, HierarchicalPacks) {
+  const auto devices = devices_for(Where::kCpus, 4);
+  for (int packs : {0, 1, 2, 3, 9})
+    check_all_reduce<float>(devices, {.kind = LocalPlan::Kind::kHierarchical, .num_packs = packs}, 1001, ReduceOp::kSum);
+}
+
+TEST(LocalGroup, TheSameBitsEveryRun) {
+  const auto devices = devices_for(Where::kCpus, 5);
+  const std::size_t length = 10'007;
+  std::vector<float> first;
+  for (int run = 0; run < 5; ++run) {
+    auto group = std::make_shared<LocalGroup>(devices);
+    std::vector<float> result;
+    on_ranks(5, [&](int rank) {
+      std::vector<float> values(length);
+      for (std::size_t i = 0; i < length; ++i) values[i] = std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1));
+      DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)], values);
+      const Buffer parts[] = {array.part(0, length)};
+      auto communicator = group->communicator(rank);
+      communicator->all_reduce(parts, ReduceOp::kSum)->wait();
+      if (rank == 3) result = array.read();
+    });
+    if (run == 0) first = result;
+    EXPECT_EQ(result, first);
+  }
+}
+
+TEST(LocalGroup, Broadcast) {
+  const auto devices = devices_for(Where::kMixed, 4);
+  auto group = std::make_shared<LocalGroup>(devices);
+  on_ranks(4, [&](int rank) {
+    DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)], std::vector<float>(100, static_cast<float>(rank)));
+    const Buffer parts[] = {array.part(0, 100)};
+    auto communicator = group->communicator(rank);
+    communicator->broadcast(parts, 2)->wait();
+    EXPECT_EQ(array.read(), std::vector<float>(100, 2.0f));
+  });
+}
+
+TEST(LocalGroup, ExchangeGathersByRank) {
+  const auto devices = devices_for(Where::kCpus, 3);
+  auto group = std::make_shared<LocalGroup>(devices);
+  on_ranks(3, [&](int rank) {
+    auto communicator = group->communicator(rank);
+    const int mine = rank * 10;
+    std::vector<int> all(3);
+    communicator->exchange(&mine, sizeof(mine), all.data());
+    EXPECT_EQ(all, (std::vector<int>{0, 10, 20}));
+  });
+}
+
+TEST(LocalGroup, IdleRanksSitOut) {
+  const auto devices = devices_for(Where::kCpus, 3);
+  auto group = std::make_shared<LocalGroup>(devices);
+  group->begin({true, false, true});
+  on_ranks(3, [&](int rank) {
+    if (rank == 1) return;
+    DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)], {1.0f, 2.0f, 3.0f});
+    const Buffer parts[] = {array.part(0, 3)};
+    auto communicator = group->communicator(rank);
+    communicator->all_reduce(parts, ReduceOp::kSum)->wait();
+    EXPECT_EQ(array.read(), (std::vector<float>{2.0f, 4.0f, 6.0f}));
+  });
+}
+
+template <class E>
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(LocalGroup, RanksThatPartAreAnErrorOnEveryRank) {
+  const auto devices = devices_for(Where::kCpus, 2);
+  auto group = std::make_shared<LocalGroup>(devices);
+  on_ranks(2, [&](int rank) {
+    DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)], {1.0f, 2.0f, 3.0f});
+    const Buffer parts[] = {array.part(0, rank == 0 ? 3 : 2)};
+    auto communicator = group->communicator(rank);
+    EXPECT_NE(error_of<InvalidArgumentError>([&] { communicator->all_reduce(parts, ReduceOp::kSum)->wait(); })
+                  .find("parted at collective 0"),
+              std::string::npos);
+  });
+}
+
+TEST(LocalGroup, ARankThatFailsStopsTheOthers) {
+  const auto devices = devices_for(Where::kCpus, 3);
+  auto group = std::make_shared<LocalGroup>(devices);
+  on_ranks(3, [&](int rank) {
+    if (rank == 1) return group->abort(1, "no more tea");
+    DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)], {1.0f});
+    const Buffer parts[] = {array.part(0, 1)};
+    auto communicator = group->communicator(rank);
+    EXPECT_NE(error_of<AbortedError>([&] { communicator->all_reduce(parts, ReduceOp::kSum)->wait(); })
+                  .find("replica 1 failed, and this one stopped with it: no more tea"),
+              std::string::npos);
+  });
+}
+
+TEST(LocalGroup, ARankThatLeavesIsNotWaitedFor) {
+  const auto devices = devices_for(Where::kCpus, 2);
+  auto group = std::make_shared<LocalGroup>(devices);
+  on_ranks(2, [&](int rank) {
+    if (rank == 1) return group->leave(1);
+    DeviceArray<float> array(*devices[0], {1.0f});
+    const Buffer parts[] = {array.part(0, 1)};
+    auto communicator = group->communicator(rank);
+    EXPECT_NE(error_of<InvalidArgumentError>([&] { communicator->all_reduce(parts, ReduceOp::kSum)->wait(); })
+                  .find("replica 1 ended its step without this collective"),
+              std::string::npos);
+  });
+}
+
+TEST(LocalGroup, WaitsHaveALimit) {
+  const auto devices = devices_for(Where::kCpus, 2);
+  auto group = std::make_shared<LocalGroup>(devices, LocalGroupOptions{.time_limit = std::chrono::milliseconds(20)});
+  DeviceArray<float> array(*devices[0], {1.0f});
+  const Buffer parts[] = {array.part(0, 1)};
+  auto communicator = group->communicator(0);
+  EXPECT_THROW(communicator->all_reduce(parts, ReduceOp::kSum)->wait(), DeadlineExceededError);
+}
+
+TEST(LocalGroup, AStepAfterAFailedOneStartsClean) {
+  const auto devices = devices_for(Where::kCpus, 2);
+  auto group = std::make_shared<LocalGroup>(devices);
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (int rank = 0; rank < 2; ++rank) communicators.push_back(group->communicator(rank));
+  DeviceArray<float> lost(*devices[0], {1.0f});
+  const Buffer lost_parts[] = {lost.part(0, 1)};
+  group->abort(1, "gone");
+  EXPECT_THROW(communicators[0]->all_reduce(lost_parts, ReduceOp::kSum), AbortedError);
+  group->begin({true, true});
+  on_ranks(2, [&](int rank) {
+    DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)], {1.0f});
+    const Buffer parts[] = {array.part(0, 1)};
+    communicators[static_cast<std::size_t>(rank)]->all_reduce(parts, ReduceOp::kSum)->wait();
+    EXPECT_EQ(array.read(), (std::vector<float>{2.0f}));
+  });
+}
+
+}  // namespace
+}  // namespace tandem

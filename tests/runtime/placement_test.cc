@@ -1,0 +1,180 @@
+#include "runtime/placement.h"
+
+#include <gtest/gtest.h>
+
+#include "device/device_manager.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+constexpr const char* kCpu0 = "/job:localhost/replica:0/task:0/device:CPU:0";
+constexpr const char* kGpu0 = "/job:localhost/replica:0/task:0/device:GPU:0";
+constexpr const char* kGpu1 = "/job:localhost/replica:0/task:0/device:GPU:1";
+
+Tensor matrix() { return ones({2, 2}); }
+
+TEST(Placement, DefaultsToTheCpuWhereThereIsNoGpu) { EXPECT_EQ(matmul(matrix(), matrix()).device(), kCpu0); }
+
+TEST(Placement, PrefersTheFirstGpu) {
+  config::set_emulated_gpus(2);
+  EXPECT_EQ(matmul(matrix(), matrix()).device(), kGpu0);
+}
+
+TEST(Placement, ScopesNestFieldByField) {
+  config::set_emulated_gpus(2);
+  DeviceScope outer("/gpu:1");
+  EXPECT_EQ(matrix().device(), kGpu1);
+  {
+    DeviceScope inner("/cpu:0");
+    EXPECT_EQ(matmul(matrix(), matrix()).device(), kCpu0);
+    DeviceScope reset("");
+    EXPECT_EQ(matrix().device(), kGpu0);
+  }
+  {
+    DeviceScope task("/task:0");  // adds a field, keeps the others
+    EXPECT_EQ(matrix().device(), kGpu1);
+  }
+  EXPECT_EQ(matrix().device(), kGpu1);
+}
+
+TEST(Placement, MovesInputsToTheOperation) {
+  config::set_emulated_gpus(2);
+  Tensor a, b;
+  {
+    DeviceScope cpu("/cpu:0");
+    a = constant({{1.0, 2.0}});
+  }
+  {
+    DeviceScope gpu("/gpu:1");
+    b = constant({{3.0}, {4.0}});
+  }
+  DeviceScope gpu("/gpu:0");
+  const Tensor c = matmul(a, b);
+  EXPECT_EQ(c.device(), kGpu0);
+  EXPECT_EQ(c.to_vector<float>(), std::vector<float>{11.0f});
+  EXPECT_EQ(a.device(), kCpu0);
+}
+
+TEST(Placement, ViewsStayWhereTheirInputIs) {
+  config::set_emulated_gpus(2);
+  Tensor a;
+  {
+    DeviceScope gpu("/gpu:1");
+    a = ones({2, 3});
+  }
+  EXPECT_EQ(reshape(a, {3, 2}).device(), kGpu1);
+  EXPECT_EQ(a[1].device(), kGpu1);
+  DeviceScope cpu("/cpu:0");
+  EXPECT_EQ(reshape(a, {3, 2}).device(), kCpu0);
+}
+
+TEST(Placement, AMissingDeviceIsAnErrorThatNamesEverything) {
+  set_soft_device_placement(false);
+  DeviceScope missing("/gpu:7");
+  const std::string expected =
+      "Cannot assign a device for operation MatMul: MatMul was explicitly assigned to '/gpu:7' but available devices are "
+      "[/job:localhost/replica:0/task:0/device:CPU:0]. Make sure the device specification refers to a valid device. The "
+      "requested device appears to be a GPU, but there is none; TANDEM_EMULATED_GPUS=N makes N emulated ones.";
+  Tensor a;
+  {
+    DeviceScope cpu("/cpu:0");
+    a = matrix();
+  }
+  try {
+    matmul(a, a);
+    FAIL();
+  } catch (const InvalidArgumentError& error) {
+    EXPECT_EQ(error.what(), expected);
+  }
+}
+
+TEST(Placement, SoftPlacementTakesAnotherDevice) {
+  DeviceScope missing("/gpu:7");
+  EXPECT_EQ(matmul(matrix(), matrix()).device(), kCpu0);
+}
+
+TEST(Placement, SoftPlacementNeverRelaxesTheTask) {
+  DeviceScope elsewhere("/job:worker/task:3/cpu:0");
+  EXPECT_THROW(matrix(), InvalidArgumentError);
+}
+
+TEST(Placement, ANameThatDoesNotParse) {
+  EXPECT_THROW(DeviceScope("/gpu:one"), InvalidArgumentError);
+}
+
+TEST(Placement, TheLogNamesOperationAndDevice) {
+  debugging::set_log_device_placement(true);
+  const Tensor a = matrix();
+  testing::internal::CaptureStderr();
+  matmul(a, a);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), std::string("Executing op MatMul in device ") + kCpu0 + "\n");
+}
+
+TEST(Placement, GradientsRunWhereTheForwardRan) {
+  config::set_emulated_gpus(2);
+  Tensor x;
+  {
+    DeviceScope gpu("/gpu:1");
+    x = ones({2, 2});
+    x.set_requires_grad();
+    const Tensor y = reduce_sum(matmul(x, x));
+    DeviceScope cpu("/cpu:0");
+    y.backward();
+  }
+  EXPECT_EQ(x.grad().device(), kGpu1);
+}
+
+TEST(Tensor, ToAnotherDeviceAndBack) {
+  config::set_emulated_gpus(1);
+  const Tensor a = constant({1.0, 2.0});
+  EXPECT_EQ(a.device(), kGpu0);
+  const Tensor b = a.cpu();
+  EXPECT_EQ(b.device(), kCpu0);
+  EXPECT_EQ(b.data<float>()[1], 2.0f);
+  EXPECT_EQ(b.to("GPU:0").device(), kGpu0);
+}
+
+TEST(Tensor, MemoryOfAGpuIsNotTheHosts) {
+  config::set_emulated_gpus(1);
+  const Tensor a = constant({1.0, 2.0});
+  try {
+    a.data<float>();
+    FAIL();
+  } catch (const InvalidArgumentError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[data] the tensor is on /job:localhost/replica:0/task:0/device:GPU:0, whose memory the host cannot "
+                 "reach; copy it with cpu() first");
+  }
+}
+
+TEST(Tensor, OutOfMemoryTellsTheFigures) {
+  config::set_emulated_gpus(1, 16);
+  const Tensor held = zeros({2, 1024, 1024});
+  try {
+    zeros({4, 1024, 1024});
+    FAIL();
+  } catch (const ResourceExhaustedError& error) {
+    const std::string text = error.what();
+    for (const char* part : {"(4, 1024, 1024)", "float32", kGpu0, "requested 16.0 MiB", "limit 16.0 MiB",
+                             "in use 8.0 MiB", "largest free block 8.0 MiB", "Try a smaller batch"})
+      EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+  }
+  EXPECT_NO_THROW(zeros({1024, 1024}));  // the device goes on
+}
+
+TEST(Tensor, UndefinedTensorsAreSaidToBe) {
+  const Tensor none;
+  EXPECT_FALSE(none.defined());
+  EXPECT_THROW(none.shape(), FailedPreconditionError);
+  EXPECT_THROW(none + none, FailedPreconditionError);
+}
+
+TEST(Tensor, ReadingAsAnotherTypeIsAnError) {
+  const Tensor a = constant({1.0, 2.0});
+  EXPECT_THROW(a.to_vector<double>(), InvalidArgumentError);
+  EXPECT_THROW(a.item<float>(), InvalidArgumentError);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,74 @@
+#include "tandem/variable.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/variable_impl.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+TEST(Variable, AReaderKeepsTheValueItRead) {
+  Variable v(constant({1.0, 2.0}));
+  const Tensor before = v;
+  v.assign(constant({3.0, 4.0}));
+  EXPECT_EQ(before.to_vector<float>(), (std::vector<float>{1.0f, 2.0f}));
+  EXPECT_EQ(v.value().to_vector<float>(), (std::vector<float>{3.0f, 4.0f}));
+}
+
+TEST(Variable, AssigningWithoutReadersWritesInPlace) {
+  Variable v(constant({1.0, 2.0}));
+  const float* memory = v.value().data<float>();
+  v.assign(constant({3.0, 4.0}));
+  EXPECT_EQ(v.value().data<float>(), memory);
+  v.assign_add(constant({1.0, 1.0}));
+  v.assign_sub(constant({0.5, 0.5}));
+  EXPECT_EQ(v.value().data<float>(), memory);
+  EXPECT_EQ(v.value().to_vector<float>(), (std::vector<float>{3.5f, 4.5f}));
+}
+
+TEST(Variable, DoesNotShareMemoryWithItsInitialValue) {
+  const Tensor initial = constant({1.0});
+  Variable v(initial);
+  v.assign(constant({2.0}));
+  EXPECT_EQ(initial.to_vector<float>(), std::vector<float>{1.0f});
+}
+
+TEST(Variable, ShapesAndTypesMustAgree) {
+  Variable v(constant({1.0, 2.0}), {.name = "dense/bias"});
+  try {
+    v.assign(constant({1.0, 2.0, 3.0}));
+    FAIL();
+  } catch (const InvalidArgumentError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[assign] variable 'dense/bias' has shape (2,) and dtype float32, got shape (3,) and dtype float32");
+  }
+  EXPECT_THROW(v.assign(constant({1, 2})), InvalidArgumentError);
+}
+
+TEST(Variable, IntegersAreNotTrainable) { EXPECT_FALSE(Variable(constant(1)).trainable()); }
+
+TEST(Variable, HandlesShareTheVariable) {
+  Variable a(constant(1.0));
+  Variable b = a;
+  b.assign(constant(2.0));
+  EXPECT_EQ(a.value().item<float>(), 2.0f);
+  EXPECT_TRUE(a == b);
+  EXPECT_FALSE(a == Variable(constant(2.0)));
+}
+
+TEST(Variable, UndefinedOnesAreSaidToBe) { EXPECT_THROW(Variable().value(), FailedPreconditionError); }
+
+TEST(Variable, LivesOnTheScopesDevice) {
+  config::set_emulated_gpus(2);
+  DeviceScope gpu("/gpu:1");
+  Variable v(constant(1.0));
+  EXPECT_EQ(v.device(), "/job:localhost/replica:0/task:0/device:GPU:1");
+  DeviceScope cpu("/cpu:0");
+  v.assign(constant(5.0));
+  EXPECT_EQ(v.device(), "/job:localhost/replica:0/task:0/device:GPU:1");
+  EXPECT_EQ(v.value().item<float>(), 5.0f);
+}
+
+}  // namespace
+}  // namespace tandem
