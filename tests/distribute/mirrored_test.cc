@@ -1,0 +1,379 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "runtime/variable_impl.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+using distribute::MirroredStrategy;
+using distribute::PerReplica;
+using distribute::Strategy;
+
+MirroredStrategy two_cpus() {
+  config::set_logical_cpus(2);
+  return MirroredStrategy({.devices = {"/cpu:0", "/cpu:1"}});
+}
+
+// A two-layer perceptron, written with operations alone.
+struct Net {
+  Variable w1, b1, w2, b2;
+  explicit Net(double dropout = 0.0) : rate(dropout) {
+    random::set_seed(5);
+    w1 = Variable(random::normal({6, 16}, 0.0, 0.4), {.name = "w1"});
+    b1 = Variable(zeros({16}), {.name = "b1"});
+    w2 = Variable(random::normal({16, 3}, 0.0, 0.4), {.name = "w2"});
+    b2 = Variable(zeros({3}), {.name = "b2"});
+  }
+  std::vector<Variable> variables() const { return {w1, b1, w2, b2}; }
+  Tensor operator()(const Tensor& x) const {
+    Tensor hidden = nn::dense(x, w1, b1, nn::Activation::kRelu);
+    if (rate > 0) hidden = nn::dropout(hidden, rate);
+    return nn::dense(hidden, w2, b2);
+  }
+  double rate;
+};
+
+// 50 steps of SGD with momentum; the weights afterwards, those of every replica.
+std::vector<std::vector<std::vector<float>>> train(const Strategy& strategy, const data::Dataset& data, double dropout = 0.0,
+                                                   int steps = 50) {
+  std::unique_ptr<Net> net;
+  optimizers::Optimizer optimizer;
+  {
+    auto scope = strategy.scope();
+    net = std::make_unique<Net>(dropout);
+    optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9});
+  }
+  random::set_seed(77);
+  const auto step = [&](const data::Example& batch) {
+    GradientTape tape;
+    const Tensor loss = nn::compute_average_loss(nn::sparse_softmax_cross_entropy(batch[1], (*net)(batch[0])));
+    optimizer.apply_gradients(tape.gradient(loss, net->variables()), net->variables());
+    return loss;
+  };
+  int taken = 0;
+  for (const auto& batch : strategy.experimental_distribute_dataset(data)) {
+    strategy.run(step, batch);
+    if (++taken == steps) break;
+  }
+  std::vector<std::vector<std::vector<float>>> weights;
+  for (int replica = 0; replica < strategy.num_replicas_in_sync(); ++replica) {
+    auto& mine = weights.emplace_back();
+    for (const Variable& variable : net->variables())
+      mine.push_back(variable.impl().copies()[static_cast<std::size_t>(replica)].value.to_vector<float>());
+  }
+  return weights;
+}
+
+void expect_close(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t v = 0; v < a.size(); ++v) {
+    ASSERT_EQ(a[v].size(), b[v].size());
+    double largest = 0;
+    for (float value : b[v]) largest = std::max(largest, std::abs(static_cast<double>(value)));
+    for (std::size_t i = 0; i < a[v].size(); ++i)
+      EXPECT_NEAR(a[v][i], b[v][i], 1e-5 * std::max(largest, std::abs(static_cast<double>(b[v][i])))) << v << ' ' << i;
+  }
+}
+
+// Passes over `count` examples, the last batch of each smaller than the others.
+data::Dataset uneven(std::int64_t count, std::int64_t batch) {
+  DeviceScope cpu("/cpu:0");
+  random::set_seed(9);
+  const Tensor x = random::normal({count, 6});
+  const Tensor y = argmax(slice(x, {0, 0}, {-1, 3}), 1);
+  return data::Dataset::from_tensor_slices({x, y}).batch(batch).repeat();
+}
+
+TEST(Mirrored, TwoReplicasEqualOneDevice) {
+  const MirroredStrategy two = two_cpus();
+  const distribute::OneDeviceStrategy one("/cpu:0");
+  const auto data = uneven(27, 8);  // 8, 8, 8, 3
+  expect_close(train(two, data)[0], train(one, data)[0]);
+}
+
+TEST(Mirrored, TwoEmulatedGpusEqualOneDevice) {
+  config::set_emulated_gpus(2, 256);
+  const MirroredStrategy two({.devices = {"/gpu:0", "/gpu:1"}});
+  const distribute::OneDeviceStrategy one("/cpu:0");
+  const auto data = uneven(27, 8);
+  expect_close(train(two, data)[0], train(one, data)[0]);
+}
+
+TEST(Mirrored, ACpuAndAGpuEqualOneDevice) {
+  config::set_emulated_gpus(1, 256);
+  const MirroredStrategy two({.devices = {"/cpu:0", "/gpu:0"}});
+  const distribute::OneDeviceStrategy one("/cpu:0");
+  const auto data = uneven(27, 8);
+  expect_close(train(two, data)[0], train(one, data)[0]);
+}
+
+TEST(Mirrored, EveryCrossDeviceOperationGivesTheSame) {
+  config::set_logical_cpus(3);
+  const distribute::OneDeviceStrategy one("/cpu:0");
+  const auto data = uneven(25, 7);
+  const auto expected = train(one, data)[0];
+  for (const auto& ops :
+       {distribute::CrossDeviceOps(), distribute::HierarchicalCopyAllReduce(),
+        distribute::HierarchicalCopyAllReduce({.num_packs = 0}), distribute::HierarchicalCopyAllReduce({.num_packs = 4}),
+        distribute::ReductionToOneDevice(), distribute::ReductionToOneDevice({.reduce_to_device = "/cpu:2"})}) {
+    const MirroredStrategy three({.devices = {"/cpu:0", "/cpu:1", "/cpu:2"}, .cross_device_ops = ops});
+    expect_close(train(three, data)[0], expected);
+  }
+}
+
+TEST(Mirrored, ReplicasStayEqualToTheBit) {
+  const auto weights = train(two_cpus(), uneven(27, 8));
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
+TEST(Mirrored, TheSameSeedGivesTheSameBits) {
+  const MirroredStrategy strategy = two_cpus();
+  const auto data = uneven(27, 8);
+  EXPECT_EQ(train(strategy, data, 0.3), train(strategy, data, 0.3));
+}
+
+TEST(Mirrored, DropoutDropsWhatOneDeviceWould) {
+  const MirroredStrategy two = two_cpus();
+  const distribute::OneDeviceStrategy one("/cpu:0");
+  const auto data = uneven(27, 8);
+  expect_close(train(two, data, 0.3)[0], train(one, data, 0.3)[0]);
+}
+
+TEST(Mirrored, ReplicasWithoutExamplesKeepUp) {
+  config::set_logical_cpus(3);
+  const MirroredStrategy three({.devices = {"/cpu:0", "/cpu:1", "/cpu:2"}});
+  const distribute::OneDeviceStrategy one("/cpu:0");
+  const auto data = uneven(9, 4);  // 4, 4, 1: the last batch is too small for all
+  const auto weights = train(three, data);
+  expect_close(weights[0], train(one, data)[0]);
+  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_EQ(weights[0], weights[2]);
+}
+
+TEST(Mirrored, ReplicasRunSideBySide) {
+  const MirroredStrategy strategy = two_cpus();
+  std::atomic<int> inside{0};
+  strategy.run([&] {
+    ++inside;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (inside < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  });
+  EXPECT_EQ(inside, 2);
+}
+
+TEST(Mirrored, RunHandsEachReplicaItsOwn) {
+  const MirroredStrategy strategy = two_cpus();
+  const PerReplica<int> mine(std::vector<int>{10, 20});
+  const auto result = strategy.run([](int value, int shared) { return value + shared + distribute::replica_id_in_sync_group(); },
+                                   mine, 5);
+  EXPECT_EQ(result.values(), (std::vector<int>{15, 26}));
+}
+
+TEST(Mirrored, SplitsUnevenBatchesEvenly) {
+  const MirroredStrategy strategy = two_cpus();
+  const auto data = data::Dataset::from_tensor_slices({range(6)}).batch(4);
+  std::vector<std::vector<std::int32_t>> parts;
+  for (const auto& batch : strategy.experimental_distribute_dataset(data))
+    for (const auto& part : batch.values()) parts.push_back(part[0].to_vector<std::int32_t>());
+  EXPECT_EQ(parts, (std::vector<std::vector<std::int32_t>>{{0, 1}, {2, 3}, {4}, {5}}));
+}
+
+TEST(BatchSplit, SizesDifferByAtMostOne) {
+  const auto split = distribute::BatchSplit::even(4, 3);
+  EXPECT_EQ(split.counts, (std::vector<std::int64_t>{2, 1, 1}));
+  EXPECT_EQ(split.offsets, (std::vector<std::int64_t>{0, 2, 3}));
+}
+
+TEST(Mirrored, ScalarsCannotBeSplit) {
+  const MirroredStrategy strategy = two_cpus();
+  const auto data = data::Dataset::from_tensor_slices({range(6)});
+  try {
+    for (const auto& batch : strategy.experimental_distribute_dataset(data)) static_cast<void>(batch);
+    FAIL();
+  } catch (const InvalidArgumentError& error) {
+    EXPECT_EQ(std::string(error.what()).rfind("Expected a dataset whose elements have rank >= 1 but found a dataset whose "
+                                              "elements are scalars.",
+                                              0),
+              0u);
+  }
+}
+
+TEST(Mirrored, ReduceCombinesReplicas) {
+  const MirroredStrategy strategy = two_cpus();
+  const PerReplica<Tensor> values(std::vector<Tensor>{constant({1.0, 5.0, 3.0}), constant({4.0})});
+  const auto reduce = [&](ReduceOp op) { return strategy.reduce(op, values, 0).item<float>(); };
+  EXPECT_FLOAT_EQ(reduce(ReduceOp::kSum), 13.0f);
+  EXPECT_FLOAT_EQ(reduce(ReduceOp::kMean), 3.25f);  // by elements, not by replicas
+  EXPECT_FLOAT_EQ(reduce(ReduceOp::kMin), 1.0f);
+  EXPECT_FLOAT_EQ(reduce(ReduceOp::kMax), 5.0f);
+  const PerReplica<Tensor> scalars(std::vector<Tensor>{constant(2.0), constant(6.0)});
+  EXPECT_FLOAT_EQ(strategy.reduce(ReduceOp::kSum, scalars).item<float>(), 8.0f);
+  EXPECT_FLOAT_EQ(strategy.reduce(ReduceOp::kMean, scalars).item<float>(), 4.0f);
+  EXPECT_EQ(strategy.gather(values, 0).to_vector<float>(), (std::vector<float>{1.0f, 5.0f, 3.0f, 4.0f}));
+}
+
+TEST(Mirrored, AReplicasErrorComesOutAndTheStrategyGoesOn) {
+  const MirroredStrategy strategy = two_cpus();
+  Variable v;
+  {
+    auto scope = strategy.scope();
+    v = Variable(constant(1.0), {.trainable = false, .aggregation = VariableAggregation::kSum});
+  }
+  for (int round = 0; round < 3; ++round) {
+    try {
+      strategy.run([&] {
+        if (distribute::replica_id_in_sync_group() == 1) throw NotFoundError("replica 1 lost its way");
+        v.assign(constant(2.0));  // waits for the other replica
+      });
+      FAIL();
+    } catch (const NotFoundError& error) {
+      EXPECT_STREQ(error.what(), "replica 1 lost its way");
+    }
+    strategy.run([&] { v.assign(constant(3.0)); });
+    EXPECT_FLOAT_EQ(v.value().item<float>(), 6.0f);
+  }
+}
+
+TEST(Mirrored, ReplicasThatPartAreToldSo) {
+  const MirroredStrategy strategy = two_cpus();
+  Variable v;
+  {
+    auto scope = strategy.scope();
+    v = Variable(constant(1.0), {.trainable = false, .aggregation = VariableAggregation::kSum});
+  }
+  try {
+    strategy.run([&] {
+      if (distribute::replica_id_in_sync_group() == 0) v.assign(constant(2.0));
+    });
+    FAIL();
+  } catch (const InvalidArgumentError& error) {
+    EXPECT_NE(std::string(error.what()).find("replica 1 ended its step without this collective"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Mirrored, VariablesAreMadeInTheScopeOnly) {
+  const MirroredStrategy strategy = two_cpus();
+  EXPECT_THROW(strategy.run([] { Variable v(constant(1.0)); }), FailedPreconditionError);
+}
+
+TEST(MirroredVariable, WritingInAReplicaNeedsAnAggregation) {
+  const MirroredStrategy strategy = two_cpus();
+  Variable none, sum, mean, first;
+  {
+    auto scope = strategy.scope();
+    none = Variable(constant(0.0));
+    sum = Variable(constant(0.0), {.aggregation = VariableAggregation::kSum});
+    mean = Variable(constant(0.0), {.aggregation = VariableAggregation::kMean});
+    first = Variable(constant(0.0), {.aggregation = VariableAggregation::kOnlyFirstReplica});
+  }
+  const PerReplica<Tensor> values(std::vector<Tensor>{constant(2.0), constant(6.0)});
+  try {
+    strategy.run([&](const Tensor& value) { none.assign(value); }, values);
+    FAIL();
+  } catch (const InvalidArgumentError& error) {
+    EXPECT_EQ(std::string(error.what())
+                  .rfind("You must specify an aggregation method to update a MirroredVariable in Replica Context.", 0),
+              0u);
+  }
+  strategy.run(
+      [&](const Tensor& value) {
+        sum.assign(value);
+        mean.assign_add(value);
+        first.assign(value);
+      },
+      values);
+  for (std::size_t copy = 0; copy < 2; ++copy) {
+    EXPECT_FLOAT_EQ(sum.impl().copies()[copy].value.item<float>(), 8.0f);
+    EXPECT_FLOAT_EQ(mean.impl().copies()[copy].value.item<float>(), 4.0f);
+    EXPECT_FLOAT_EQ(first.impl().copies()[copy].value.item<float>(), 2.0f);
+  }
+  none.assign(constant(7.0));  // between steps: every copy
+  EXPECT_FLOAT_EQ(none.impl().copies()[1].value.item<float>(), 7.0f);
+}
+
+TEST(OnReadVariable, IsBroughtTogetherWhenRead) {
+  const MirroredStrategy strategy = two_cpus();
+  Variable sum, mean;
+  {
+    auto scope = strategy.scope();
+    sum = Variable(constant(0.0), {.trainable = false,
+                                   .synchronization = VariableSynchronization::kOnRead,
+                                   .aggregation = VariableAggregation::kSum});
+    mean = Variable(constant(0.0), {.trainable = false,
+                                    .synchronization = VariableSynchronization::kOnRead,
+                                    .aggregation = VariableAggregation::kMean});
+  }
+  const PerReplica<Tensor> values(std::vector<Tensor>{constant(2.0), constant(6.0)});
+  strategy.run(
+      [&](const Tensor& value) {
+        sum.assign_add(value);
+        mean.assign(value);
+      },
+      values);
+  EXPECT_FLOAT_EQ(sum.value().item<float>(), 8.0f);
+  EXPECT_FLOAT_EQ(mean.value().item<float>(), 4.0f);
+  sum.assign(constant(10.0));  // what a checkpoint held is read again
+  EXPECT_FLOAT_EQ(sum.value().item<float>(), 10.0f);
+  EXPECT_FLOAT_EQ(sum.impl().copies()[0].value.item<float>(), 5.0f);
+  EXPECT_THROW(sum.assign_add(constant(1.0)), InvalidArgumentError);
+}
+
+TEST(StrategyScope, ContextsAreAsTheyShouldBe) {
+  const MirroredStrategy strategy = two_cpus();
+  EXPECT_TRUE(distribute::in_replica_context());
+  EXPECT_FALSE(distribute::has_strategy());
+  {
+    auto scope = strategy.scope();
+    auto again = strategy.scope();
+    EXPECT_TRUE(distribute::has_strategy());
+    EXPECT_TRUE(distribute::in_cross_replica_context());
+    EXPECT_EQ(distribute::get_strategy().name(), "MirroredStrategy");
+    strategy.run([] {
+      EXPECT_TRUE(distribute::in_replica_context());
+      EXPECT_TRUE(distribute::has_strategy());
+    });
+  }
+  EXPECT_FALSE(distribute::has_strategy());
+}
+
+TEST(StrategyScope, StrategiesDoNotMix) {
+  const MirroredStrategy strategy = two_cpus();
+  const distribute::OneDeviceStrategy other("/cpu:0");
+  auto scope = strategy.scope();
+  EXPECT_THROW(static_cast<void>(other.scope()), RuntimeError);
+  EXPECT_THROW(strategy.run([&] { strategy.run([] {}); }), RuntimeError);
+  EXPECT_THROW(strategy.run([&] { static_cast<void>(strategy.scope()); }), RuntimeError);
+}
+
+TEST(MirroredStrategy, TakesAllGpusByDefault) {
+  config::set_emulated_gpus(3, 64);
+  EXPECT_EQ(MirroredStrategy().num_replicas_in_sync(), 3);
+}
+
+TEST(MirroredStrategy, RefusesBadDevices) {
+  config::set_logical_cpus(2);
+  try {
+    MirroredStrategy({.devices = {"/cpu:0", "/CPU:0"}});
+    FAIL();
+  } catch (const InvalidArgumentError& error) {
+    EXPECT_STREQ(error.what(), "No duplicates allowed in `devices` argument: (/cpu:0, /CPU:0)");
+  }
+  EXPECT_THROW(MirroredStrategy({.devices = {"/gpu:0"}}), InvalidArgumentError);
+}
+
+TEST(CrossDeviceOps, RefuseNegativePacks) {
+  try {
+    distribute::HierarchicalCopyAllReduce({.num_packs = -1});
+    FAIL();
+  } catch (const InvalidArgumentError& error) {
+    EXPECT_STREQ(error.what(), "HierarchicalCopy requires num_packs >= 0, but -1 is specified");
+  }
+}
+
+}  // namespace
+}  // namespace tandem
