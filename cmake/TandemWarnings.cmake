@@ -1,6 +1,7 @@
 # Flags of every target of the project: warnings, and the sanitizers of the preset.
 add_library(tandem_flags INTERFACE)
-target_compile_options(tandem_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers -fno-math-errno)
+target_compile_options(tandem_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+                                             -fno-math-errno -fno-trapping-math)
 if(TANDEM_WERROR)
   target_compile_options(tandem_flags INTERFACE -Werror)
 endif()
