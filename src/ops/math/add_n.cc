@@ -1,0 +1,74 @@
+// The sum of any number of tensors in one pass over memory.
+#include "core/clones.h"
+#include "core/parallel.h"
+#include "op/record.h"
+#include "ops/math/binary.h"
+#include "ops/math/elementwise.h"
+#include "runtime/dispatch.h"
+#include "tandem/math.h"
+
+namespace tandem {
+namespace {
+
+void infer_add_n(InferContext& c) {
+  const TensorSpec& first = *c.inputs[0];
+  check_dtype("AddN", kNumeric, first.dtype);
+  for (int i = 1; i < c.num_inputs(); ++i)
+    if (c.dtype(i) != first.dtype || !(c.shape(i) == first.shape))
+      fail<InvalidArgumentError>("[AddN] expected tensors of one shape and dtype, {} {}, got {} {} as tensor {}",
+                                 first.shape.to_string(), name_of(first.dtype), c.shape(i).to_string(),
+                                 name_of(c.dtype(i)), i);
+  c.add_output(first.dtype, first.shape);
+}
+
+// Elements summed at a time, over all inputs: the sums stay in the first-level cache.
+constexpr std::int64_t kChunk = 2048;
+
+template <class T>
+TANDEM_CLONES void load_chunk(const T* x, Compute<T>* sum, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) sum[i] = static_cast<Compute<T>>(x[i]);
+}
+template <class T>
+TANDEM_CLONES void add_chunk(const T* x, Compute<T>* __restrict__ sum, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i)
+    sum[i] = wrapping(sum[i], static_cast<Compute<T>>(x[i]), [](auto a, auto b) { return a + b; });
+}
+template <class T>
+TANDEM_CLONES void store_chunk(const Compute<T>* sum, T* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = store_as<T>(sum[i]);
+}
+
+void add_n_kernel(KernelContext& c) {
+  switch_numeric(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+    T* out = c.outputs[0].as<T>();
+    parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+      alignas(64) Compute<T> sum[kChunk];
+      for (; begin < end; begin += kChunk) {
+        const std::int64_t count = std::min(kChunk, end - begin);
+        load_chunk(c.inputs[0].as<const T>() + begin, sum, count);
+        for (int n = 1; n < c.inputs.size(); ++n) add_chunk(c.inputs[n].as<const T>() + begin, sum, count);
+        store_chunk(sum, out + begin, count);
+      }
+    });
+  });
+}
+
+void add_n_gradient(GradContext& c) {
+  for (int i = 0; i < c.num_inputs(); ++i)
+    if (c.needs_grad(i)) c.set_grad(i, c.grad());
+}
+
+}  // namespace
+
+const OpDef kAddN = {.name = "AddN", .infer = infer_add_n, .gradient = add_n_gradient,
+                     .cpu_kernel = add_n_kernel, .traits = kElementwise | kInPlace};
+
+Tensor add_n(std::span<const Tensor> tensors) {
+  if (tensors.empty()) fail<InvalidArgumentError>("[AddN] expected at least one tensor, got none");
+  std::vector<const Tensor*> inputs;
+  inputs.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) inputs.push_back(&tensor);
+  return run_single(kAddN, inputs, NoAttrs());
+}
+
+}  // namespace tandem

@@ -1,0 +1,148 @@
+// Shape rules and CPU kernels of element-wise operations on two operands: two tensors that broadcast,
+// or a tensor and a number.
+//
+// An operation is a type with
+//   template <class C> static R apply(C a, C b);   // C: Compute<element type>
+// and, if it refuses some integers on the right,
+//   template <class T> static const char* refuses(T b);  // what was expected instead; null: fine
+#pragma once
+
+#include <array>
+
+#include "core/clones.h"
+#include "ops/math/broadcast.h"
+#include "ops/math/elementwise.h"
+#include "ops/math/number.h"
+
+namespace tandem {
+
+// Attributes of an operation on a tensor and a number.
+struct ScalarAttrs {
+  double scalar = 0.0;
+  template <class F>
+  void fields(F&& f) const {
+    f("scalar", scalar);
+  }
+};
+
+// `result`: the result's dtype; not given, that of the operands.
+template <DTypeSet kDTypes, DType... kResult>
+void infer_binary(InferContext& c) {
+  const TensorSpec &a = *c.inputs[0], &b = *c.inputs[1];
+  if (a.dtype != b.dtype) [[unlikely]]
+    fail<InvalidArgumentError>("[{}] expected tensors of one dtype, got {} and {}", c.op().name,
+                               name_of(a.dtype), name_of(b.dtype));
+  check_dtype(c.op().name, kDTypes, a.dtype);
+  const DType result = std::array{kResult..., a.dtype}[0];
+  if (a.shape == b.shape) [[likely]]
+    c.add_output(result, a.shape);
+  else
+    c.add_output(result, broadcast_shape(c.op().name, a.shape, b.shape));
+}
+
+template <DTypeSet kDTypes, DType... kResult>
+void infer_scalar(InferContext& c) {
+  const TensorSpec& x = *c.inputs[0];
+  check_dtype(c.op().name, kDTypes, x.dtype);
+  check_number(c.op().name, x.dtype, c.attrs<ScalarAttrs>().scalar);
+  c.add_output(std::array{kResult..., x.dtype}[0], x.shape);
+}
+
+// The loops of one operation on one element type. `a`, `b` and `out` point to elements; where the name
+// says number, that operand is one element that repeats.
+struct BinaryLoops {
+  using Loop = void (*)(const void* a, const void* b, void* out, std::int64_t count);
+  Loop tensor_tensor;
+  Loop tensor_number;
+  Loop number_tensor;
+  // Throws InvalidArgumentError for the first right operand that is refused; null: none is.
+  void (*check_right)(const OpDef& op, const void* b, std::int64_t count);
+  std::size_t input_size;  // bytes an element
+  std::size_t output_size;
+};
+
+// Runs the loops over the context's two inputs.
+void run_binary(KernelContext& c, const BinaryLoops& loops);
+// Runs them over its one input with `number` (an element) on the right, or on the left.
+void run_binary_with_number(KernelContext& c, const BinaryLoops& loops, const void* number, bool number_is_left);
+
+namespace binary_detail {
+
+// Output element i depends on input elements i alone, so `out` may be `a` itself: no dependencies
+// between the iterations.
+template <class Op, class T, class Out>
+TANDEM_CLONES void tensor_tensor(const void* left, const void* right, void* result, std::int64_t count) {
+  using C = Compute<T>;
+  const T *a = static_cast<const T*>(left), *b = static_cast<const T*>(right);
+  Out* out = static_cast<Out*>(result);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i)
+    out[i] = store_as<Out>(Op::template apply<C>(static_cast<C>(a[i]), static_cast<C>(b[i])));
+}
+
+template <class Op, class T, class Out>
+TANDEM_CLONES void tensor_number(const void* left, const void* right, void* result, std::int64_t count) {
+  using C = Compute<T>;
+  const T* a = static_cast<const T*>(left);
+  const C b = static_cast<C>(*static_cast<const T*>(right));
+  Out* out = static_cast<Out*>(result);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i)
+    out[i] = store_as<Out>(Op::template apply<C>(static_cast<C>(a[i]), b));
+}
+
+template <class Op, class T, class Out>
+TANDEM_CLONES void number_tensor(const void* left, const void* right, void* result, std::int64_t count) {
+  using C = Compute<T>;
+  const C a = static_cast<C>(*static_cast<const T*>(left));
+  const T* b = static_cast<const T*>(right);
+  Out* out = static_cast<Out*>(result);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i)
+    out[i] = store_as<Out>(Op::template apply<C>(a, static_cast<C>(b[i])));
+}
+
+template <class Op, class T>
+void check_right(const OpDef& op, const void* right, std::int64_t count) {
+  const T* b = static_cast<const T*>(right);
+  for (std::int64_t i = 0; i < count; ++i)
+    if (const char* expected = Op::refuses(b[i])) [[unlikely]]
+      fail<InvalidArgumentError>("[{}] expected {}, got {} at element {}", op.name, expected, b[i], i);
+}
+
+template <class Op, class T, class Out>
+constexpr BinaryLoops make_loops() {
+  BinaryLoops loops = {tensor_tensor<Op, T, Out>, tensor_number<Op, T, Out>, number_tensor<Op, T, Out>,
+                       nullptr, sizeof(T), sizeof(Out)};
+  if constexpr (std::integral<T> && requires { Op::refuses(T{}); }) loops.check_right = check_right<Op, T>;
+  return loops;
+}
+
+// Result: void for the operands' type.
+template <class Op, class T, class Result>
+inline constexpr BinaryLoops loops_of = make_loops<Op, T, std::conditional_t<std::is_void_v<Result>, T, Result>>();
+
+}  // namespace binary_detail
+
+// Result: void for the operands' type, else bool. kDTypes: as in the shape rule.
+template <class Op, class Result = void, DTypeSet kDTypes = kNumeric>
+void binary_kernel(KernelContext& c) {
+  switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+    if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0) run_binary(c, binary_detail::loops_of<Op, T, Result>);
+  });
+}
+
+enum class ScalarSide { kLeft, kRight };
+
+// The operation on a tensor and the number in its ScalarAttrs.
+template <class Op, ScalarSide kSide = ScalarSide::kRight, class Result = void, DTypeSet kDTypes = kNumeric>
+void scalar_kernel(KernelContext& c) {
+  switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+    if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0) {
+      const T number = to_element<T>(c.attrs<ScalarAttrs>().scalar);
+      run_binary_with_number(c, binary_detail::loops_of<Op, T, Result>, &number, kSide == ScalarSide::kLeft);
+    }
+  });
+}
+
+}  // namespace tandem

@@ -1,0 +1,75 @@
+#include "ops/math/broadcast.h"
+
+#include "core/status.h"
+#include "tandem/array.h"
+#include "tandem/math.h"
+
+namespace tandem {
+
+Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b) {
+  if (!a.known() || !b.known()) return Shape();
+  const int rank = std::max(a.rank(), b.rank());
+  Dims sizes = a.rank() >= b.rank() ? a.dims() : b.dims();
+  for (int back = 1; back <= std::min(a.rank(), b.rank()); ++back) {
+    const std::int64_t m = a[a.rank() - back], n = b[b.rank() - back];
+    if (m != n && m != 1 && n != 1 && m != -1 && n != -1)
+      fail<InvalidArgumentError>("[{}] expected shapes that broadcast together, got {} and {}", op,
+                                 a.to_string(), b.to_string());
+    // Beside a known size other than 1, an unknown one can only be that size or 1.
+    sizes[rank - back] = m == 1 ? n : n == 1 ? m : std::max(m, n);
+  }
+  return Shape(sizes);
+}
+
+Tensor sum_to_shape(const Tensor& gradient, const Shape& shape) {
+  const Shape& from = gradient.shape();
+  if (from == shape) return gradient;
+  const int leading = from.rank() - shape.rank();
+  Dims axes;
+  for (int axis = 0; axis < leading; ++axis) axes.push_back(axis);
+  bool inner = false;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] != 1 || from[leading + axis] == 1) continue;
+    axes.push_back(leading + axis);
+    inner = true;
+  }
+  const Tensor sum = reduce_sum(gradient, {.axis = axes, .keepdims = leading == 0});
+  return inner && leading > 0 ? reshape(sum, shape) : sum;
+}
+
+BroadcastPlan::BroadcastPlan(const Shape& result, std::span<const Shape* const> operands) {
+  const int count = static_cast<int>(operands.size());
+  rank_ = 0;
+  for (int axis = 0; axis < result.rank(); ++axis) {
+    if (result[axis] == 1) continue;
+    std::array<bool, kMaxOperands> walks{};
+    for (int n = 0; n < count; ++n) {
+      const int own = axis - (result.rank() - operands[n]->rank());
+      walks[n] = own >= 0 && (*operands[n])[own] != 1;
+    }
+    // Strides hold 1 or 0 (walks or repeats) until the axes are merged.
+    bool merges = rank_ > 0;
+    for (int n = 0; n < count && merges; ++n) merges = strides_[n][rank_ - 1] == (walks[n] ? 1 : 0);
+    if (merges) {
+      sizes_[rank_ - 1] *= result[axis];
+      continue;
+    }
+    sizes_[rank_] = result[axis];
+    for (int n = 0; n < count; ++n) strides_[n][rank_] = walks[n] ? 1 : 0;
+    ++rank_;
+  }
+  if (rank_ == 0) {
+    sizes_[0] = 1;
+    rank_ = 1;
+  }
+  for (int n = 0; n < count; ++n) {
+    std::int64_t stride = 1;
+    for (int axis = rank_ - 1; axis >= 0; --axis) {
+      if (strides_[n][axis] == 0) continue;
+      strides_[n][axis] = stride;
+      stride *= sizes_[axis];
+    }
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,73 @@
+// Conversion between dtypes.
+#include "core/clones.h"
+#include "core/parallel.h"
+#include "op/record.h"
+#include "ops/math/elementwise.h"
+#include "ops/op_list.h"
+#include "runtime/dispatch.h"
+#include "tandem/math.h"
+
+namespace tandem {
+namespace {
+
+struct CastAttrs {
+  DType dtype = float32;
+  template <class F>
+  void fields(F&& f) const {
+    f("dtype", dtype);
+  }
+};
+
+void infer_cast(InferContext& c) { c.add_output(c.attrs<CastAttrs>().dtype, c.shape(0)); }
+
+template <class To, class From>
+inline To convert(From value) {
+  const auto v = static_cast<Compute<From>>(value);
+  if constexpr (std::is_same_v<To, bool>)
+    return v != Compute<From>{};
+  else if constexpr (std::is_same_v<To, std::uint8_t> && std::floating_point<Compute<From>>)
+    return static_cast<To>(static_cast<std::int32_t>(v));  // wraps, as from int32
+  else
+    return store_as<To>(v);
+}
+
+template <class To, class From>
+TANDEM_CLONES void cast_loop(const void* from, void* to, std::int64_t count) {
+  const From* x = static_cast<const From*>(from);
+  To* __restrict__ out = static_cast<To*>(to);
+  for (std::int64_t i = 0; i < count; ++i) out[i] = convert<To>(x[i]);
+}
+
+void cast_kernel(KernelContext& c) {
+  using Loop = void (*)(const void*, void*, std::int64_t);
+  const DType from = c.inputs[0].dtype, to = c.outputs[0].dtype;
+  const Loop loop = switch_dtype(from, [&]<class From>(TypeTag<From>) {
+    return switch_dtype(to, []<class To>(TypeTag<To>) -> Loop { return cast_loop<To, From>; });
+  });
+  const auto in_bytes = static_cast<std::int64_t>(size_of(from)), out_bytes = static_cast<std::int64_t>(size_of(to));
+  parallel_for(c.inputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+    loop(c.inputs[0].as<const std::byte>() + begin * in_bytes, c.outputs[0].as<std::byte>() + begin * out_bytes,
+         end - begin);
+  });
+}
+
+void cast_gradient(GradContext& c) {
+  // What became an integer carries no gradient back.
+  if (is_floating(c.output_spec(0).dtype)) c.set_grad(0, cast(c.grad(), c.input_spec(0).dtype));
+}
+
+const OpDef kCast = {.name = "Cast", .attrs = attrs_type<CastAttrs>, .infer = infer_cast,
+                     .gradient = cast_gradient, .cpu_kernel = cast_kernel, .traits = kElementwise};
+
+}  // namespace
+
+Tensor cast(const Tensor& x, DType dtype) {
+  return x.dtype() == dtype ? x : run(kCast, {&x}, CastAttrs{dtype});
+}
+
+OpList cast_ops() {
+  static const OpDef* const ops[] = {&kCast};
+  return ops;
+}
+
+}  // namespace tandem

@@ -1,0 +1,65 @@
+// What the loops over elements share.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include "op/op.h"
+#include "core/status.h"
+#include "op/dtype_switch.h"
+
+namespace tandem {
+
+// Elements that a thread should have at least, for its wake-up to pay.
+inline constexpr std::int64_t kElementwiseGrain = 16 * 1024;
+
+template <class T>
+inline constexpr bool is_16_bit_floating = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
+// The type that arithmetic on elements of type T is done in.
+template <class T>
+using Compute = std::conditional_t<is_16_bit_floating<T>, float, T>;
+
+template <class Out, class V>
+inline Out store_as(V value) {
+  if constexpr (is_16_bit_floating<Out>)
+    return Out(static_cast<float>(value));
+  else
+    return static_cast<Out>(value);
+}
+
+// Integer arithmetic wraps around, as in NumPy; signed overflow would be undefined.
+template <class T, class F>
+inline T wrapping(T a, T b, F f) {
+  if constexpr (std::integral<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
+  } else {
+    return f(a, b);
+  }
+}
+
+// Calls f(TypeTag<T>()) with the element type of a dtype other than bool. REQUIRES: not bool.
+template <class F>
+decltype(auto) switch_numeric(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kInt32: return f(TypeTag<std::int32_t>());
+    case DType::kInt64: return f(TypeTag<std::int64_t>());
+    case DType::kUInt8: return f(TypeTag<std::uint8_t>());
+    default: return switch_floating(dtype, f);
+  }
+}
+
+// Dtypes that an operation takes.
+using DTypeSet = std::uint32_t;
+constexpr DTypeSet set_of(DType dtype) { return 1u << static_cast<unsigned>(dtype); }
+inline constexpr DTypeSet kFloating = set_of(float32) | set_of(float64) | set_of(float16) | set_of(bfloat16);
+inline constexpr DTypeSet kSigned = kFloating | set_of(int32) | set_of(int64);
+inline constexpr DTypeSet kNumeric = kSigned | set_of(uint8);
+inline constexpr DTypeSet kAnyDType = kNumeric | set_of(bool_);
+
+// Throws InvalidArgumentError "[op] expected a floating dtype, got int32" unless `dtype` is in `set`.
+void check_dtype(std::string_view op, DTypeSet set, DType dtype);
+
+}  // namespace tandem

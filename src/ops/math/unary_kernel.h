@@ -1,0 +1,49 @@
+// Shape rule and CPU kernel of element-wise operations on one tensor.
+//
+// An operation is a type with template <class C> static R apply(C x), C: Compute<element type>.
+#pragma once
+
+#include <array>
+
+#include "core/clones.h"
+#include "core/parallel.h"
+#include "ops/math/elementwise.h"
+
+namespace tandem {
+
+// kResult: the result's dtype; not given, the input's.
+template <DTypeSet kDTypes, DType... kResult>
+void infer_unary(InferContext& c) {
+  check_dtype(c.op().name, kDTypes, c.dtype(0));
+  c.add_output(std::array{kResult..., c.dtype(0)}[0], c.shape(0));
+}
+
+namespace unary_detail {
+
+// `result` may be `input` itself: no dependencies between the iterations.
+template <class Op, class T, class Out>
+TANDEM_CLONES void loop(const void* input, void* result, std::int64_t count) {
+  const T* x = static_cast<const T*>(input);
+  Out* out = static_cast<Out*>(result);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) out[i] = store_as<Out>(Op::apply(static_cast<Compute<T>>(x[i])));
+}
+
+}  // namespace unary_detail
+
+// Result: void for the input's type. kDTypes: as in the shape rule.
+template <class Op, DTypeSet kDTypes, class Result = void>
+void unary_kernel(KernelContext& c) {
+  switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+    if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0) {
+      using Out = std::conditional_t<std::is_void_v<Result>, T, Result>;
+      const T* x = c.inputs[0].as<const T>();
+      Out* out = c.outputs[0].as<Out>();
+      parallel_for(c.inputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+        unary_detail::loop<Op, T, Out>(x + begin, out + begin, end - begin);
+      });
+    }
+  });
+}
+
+}  // namespace tandem
