@@ -192,7 +192,7 @@ OpList binary_ops() {
       &kAdd,       &kSub,           &kMul,           &kDiv,      &kMaximum,  &kMinimum, &kSquaredDifference,
       &kAddScalar, &kSubScalar,     &kScalarSub,     &kMulScalar, &kDivScalar, &kScalarDiv, &kMaximumScalar,
       &kMinimumScalar, &kAddN,      &kPow,           &kPowScalar, &kFloorDiv, &kFloorMod, &kTanhGrad,
-      &kSigmoidGrad};
+      &kSigmoidGrad, &kClipByValue};
   return ops;
 }
 

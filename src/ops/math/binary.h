@@ -1,11 +1,11 @@
-// The element-wise operations on two operands that are defined in several files.
+// Element-wise operations whose family list is in another file.
 #pragma once
 
 #include "op/op.h"
 
 namespace tandem {
 
-extern const OpDef kAddN;
+extern const OpDef kAddN, kClipByValue;
 extern const OpDef kPow, kPowScalar, kFloorDiv, kFloorMod;
 extern const OpDef kTanhGrad, kSigmoidGrad;
 

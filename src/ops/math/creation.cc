@@ -1,0 +1,197 @@
+// Tensors of values that follow a rule: no host memory is filled or copied.
+#include <cmath>
+
+#include "core/clones.h"
+#include "core/parallel.h"
+#include "ops/math/elementwise.h"
+#include "ops/math/number.h"
+#include "ops/op_list.h"
+#include "runtime/dispatch.h"
+#include "tandem/creation.h"
+
+namespace tandem {
+namespace {
+
+void check_shape(std::string_view op, const Shape& shape) {
+  for (std::int64_t size : shape)
+    if (size < 0)
+      fail<InvalidArgumentError>("[{}] expected a shape of sizes of at least 0, got {}", op, shape.to_string());
+}
+
+// --- one value everywhere ---
+
+struct FillAttrs {
+  Shape shape;
+  double value = 0.0;
+  DType dtype = float32;
+  template <class F>
+  void fields(F&& f) const {
+    f("shape", shape);
+    f("value", value);
+    f("dtype", dtype);
+  }
+};
+
+void infer_fill(InferContext& c) {
+  const auto& attrs = c.attrs<FillAttrs>();
+  check_shape("Fill", attrs.shape);
+  check_number("Fill", attrs.dtype, attrs.value);
+  c.add_output(attrs.dtype, attrs.shape);
+}
+
+template <class T>
+TANDEM_CLONES void fill_loop(T* out, T value, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = value;
+}
+
+void fill_kernel(KernelContext& c) {
+  const double value = c.attrs<FillAttrs>().value;
+  switch_dtype(c.outputs[0].dtype, [&]<class T>(TypeTag<T>) {
+    T* out = c.outputs[0].as<T>();
+    parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+      fill_loop<T>(out + begin, to_element<T>(value), end - begin);
+    });
+  });
+}
+
+// --- sequences ---
+
+struct SequenceAttrs {
+  double start = 0.0;
+  double step = 1.0;
+  double last = 0.0;  // LinSpace: the last element, exactly
+  std::int64_t count = 0;
+  DType dtype = float32;
+  template <class F>
+  void fields(F&& f) const {
+    f("start", start);
+    f("step", step);
+    f("last", last);
+    f("count", count);
+    f("dtype", dtype);
+  }
+};
+
+void infer_range(InferContext& c) {
+  const auto& attrs = c.attrs<SequenceAttrs>();
+  check_dtype("Range", kNumeric, attrs.dtype);
+  check_number("Range", attrs.dtype, attrs.start);
+  if (attrs.count > 1) check_number("Range", attrs.dtype, attrs.start + static_cast<double>(attrs.count - 1) * attrs.step);
+  if (is_integer(attrs.dtype)) check_number("Range", int64, attrs.step);
+  c.add_output(attrs.dtype, Shape({attrs.count}));
+}
+
+void range_kernel(KernelContext& c) {
+  const auto& attrs = c.attrs<SequenceAttrs>();
+  switch_numeric(attrs.dtype, [&]<class T>(TypeTag<T>) {
+    T* out = c.outputs[0].as<T>();
+    parallel_for(attrs.count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+      if constexpr (std::integral<T>) {
+        const auto start = static_cast<std::int64_t>(attrs.start), step = static_cast<std::int64_t>(attrs.step);
+        for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<T>(start + i * step);
+      } else {
+        for (std::int64_t i = begin; i < end; ++i)
+          out[i] = store_as<T>(attrs.start + static_cast<double>(i) * attrs.step);
+      }
+    });
+  });
+}
+
+void infer_linspace(InferContext& c) {
+  const auto& attrs = c.attrs<SequenceAttrs>();
+  check_dtype("LinSpace", kFloating, attrs.dtype);
+  check_number("LinSpace", attrs.dtype, attrs.start);
+  check_number("LinSpace", attrs.dtype, attrs.last);
+  if (attrs.count < 0)
+    fail<InvalidArgumentError>("[LinSpace] expected a count of at least 0, got {}", attrs.count);
+  c.add_output(attrs.dtype, Shape({attrs.count}));
+}
+
+void linspace_kernel(KernelContext& c) {
+  const auto& attrs = c.attrs<SequenceAttrs>();
+  switch_floating(attrs.dtype, [&]<class T>(TypeTag<T>) {
+    T* out = c.outputs[0].as<T>();
+    parallel_for(attrs.count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const bool is_last = i > 0 && i == attrs.count - 1;
+        out[i] = store_as<T>(is_last ? attrs.last : attrs.start + static_cast<double>(i) * attrs.step);
+      }
+    });
+  });
+}
+
+// --- the identity matrix ---
+
+struct EyeAttrs {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  DType dtype = float32;
+  template <class F>
+  void fields(F&& f) const {
+    f("rows", rows);
+    f("columns", columns);
+    f("dtype", dtype);
+  }
+};
+
+void infer_eye(InferContext& c) {
+  const auto& attrs = c.attrs<EyeAttrs>();
+  const Shape shape = {attrs.rows, attrs.columns};
+  check_shape("Eye", shape);
+  c.add_output(attrs.dtype, shape);
+}
+
+void eye_kernel(KernelContext& c) {
+  const auto& attrs = c.attrs<EyeAttrs>();
+  switch_dtype(attrs.dtype, [&]<class T>(TypeTag<T>) {
+    T* out = c.outputs[0].as<T>();
+    fill_loop<T>(out, to_element<T>(0.0), attrs.rows * attrs.columns);
+    for (std::int64_t i = 0; i < std::min(attrs.rows, attrs.columns); ++i)
+      out[i * attrs.columns + i] = to_element<T>(1.0);
+  });
+}
+
+const OpDef kFill = {.name = "Fill", .attrs = attrs_type<FillAttrs>, .infer = infer_fill, .cpu_kernel = fill_kernel};
+const OpDef kRange = {.name = "Range", .attrs = attrs_type<SequenceAttrs>, .infer = infer_range,
+                      .cpu_kernel = range_kernel};
+const OpDef kLinSpace = {.name = "LinSpace", .attrs = attrs_type<SequenceAttrs>, .infer = infer_linspace,
+                         .cpu_kernel = linspace_kernel};
+const OpDef kEye = {.name = "Eye", .attrs = attrs_type<EyeAttrs>, .infer = infer_eye, .cpu_kernel = eye_kernel};
+
+}  // namespace
+
+Tensor full(const Shape& shape, double value, const CreationOptions& options) {
+  return run(kFill, {}, FillAttrs{shape.known() ? shape : Shape::scalar(), value, options.dtype});
+}
+Tensor zeros(const Shape& shape, const CreationOptions& options) { return full(shape, 0.0, options); }
+Tensor ones(const Shape& shape, const CreationOptions& options) { return full(shape, 1.0, options); }
+Tensor zeros_like(const Tensor& tensor) { return full(tensor.shape(), 0.0, {.dtype = tensor.dtype()}); }
+Tensor ones_like(const Tensor& tensor) { return full(tensor.shape(), 1.0, {.dtype = tensor.dtype()}); }
+
+Tensor range(std::int64_t limit, const CreationOptions& options) {
+  return range(0.0, static_cast<double>(limit), 1.0, options);
+}
+
+Tensor range(double start, double limit, double delta, const CreationOptions& options) {
+  if (delta == 0.0 || !std::isfinite(delta))
+    fail<InvalidArgumentError>("[Range] expected a finite delta other than 0, got {}", delta);
+  const double count = std::max(0.0, std::ceil((limit - start) / delta));
+  if (!(count < 0x1p53)) fail<InvalidArgumentError>("[Range] expected finite bounds, got {} and {}", start, limit);
+  return run(kRange, {}, SequenceAttrs{start, delta, 0.0, static_cast<std::int64_t>(count), options.dtype});
+}
+
+Tensor linspace(double start, double stop, std::int64_t count, const CreationOptions& options) {
+  const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0.0;
+  return run(kLinSpace, {}, SequenceAttrs{start, step, stop, count, options.dtype});
+}
+
+Tensor eye(std::int64_t rows, std::int64_t columns, const CreationOptions& options) {
+  return run(kEye, {}, EyeAttrs{rows, columns < 0 ? rows : columns, options.dtype});
+}
+
+OpList creation_ops() {
+  static const OpDef* const ops[] = {&kFill, &kRange, &kLinSpace, &kEye};
+  return ops;
+}
+
+}  // namespace tandem

@@ -1,0 +1,323 @@
+// Sums, means, products, extrema, logic and norms over axes.
+#include "ops/math/reduce.h"
+
+#include <cmath>
+#include <limits>
+
+#include "core/clones.h"
+#include "op/record.h"
+#include "ops/math/elementwise.h"
+#include "ops/math/reduce_engine.h"
+#include "ops/op_list.h"
+#include "runtime/dispatch.h"
+#include "tandem/array.h"
+#include "tandem/creation.h"
+
+namespace tandem {
+
+int resolve_axis(std::string_view op, std::int64_t axis, int rank) {
+  if (axis < -rank || axis >= rank)
+    fail<InvalidArgumentError>("[{}] expected an axis in [{}, {}), got {}", op, -rank, rank, axis);
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+std::uint32_t reduced_axes(std::string_view op, const ReduceAttrs& attrs, int rank) {
+  if (attrs.all) return (1u << rank) - 1u;
+  std::uint32_t mask = 0;
+  for (std::int64_t axis : attrs.axes) {
+    const std::uint32_t bit = 1u << resolve_axis(op, axis, rank);
+    if ((mask & bit) != 0) fail<InvalidArgumentError>("[{}] expected distinct axes, got {} twice", op, axis);
+    mask |= bit;
+  }
+  return mask;
+}
+
+Shape reduced_shape(const Shape& shape, std::uint32_t mask, bool keepdims) {
+  Dims sizes;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const bool reduced = (mask >> axis & 1u) != 0;
+    if (!reduced)
+      sizes.push_back(shape[axis]);
+    else if (keepdims)
+      sizes.push_back(1);
+  }
+  return Shape(sizes);
+}
+
+namespace {
+
+// --- the loops ---
+// A reduction is a type with, for C: Compute<element type>,
+//   C neutral<C>(); C load(C element); C combine(C, C); C finish(C, count of elements)
+
+struct Plain {
+  template <class C>
+  static C load(C x) {
+    return x;
+  }
+  template <class C>
+  static C finish(C x, std::int64_t) {
+    return x;
+  }
+};
+struct Sum : Plain {
+  template <class C>
+  static C neutral() {
+    return C{0};
+  }
+  template <class C>
+  static C combine(C a, C b) {
+    return wrapping(a, b, [](auto x, auto y) { return x + y; });
+  }
+};
+struct Mean : Sum {
+  template <class C>
+  static C finish(C x, std::int64_t count) {
+    return x / static_cast<C>(count);
+  }
+};
+struct EuclideanNorm : Sum {
+  template <class C>
+  static C load(C x) {
+    return x * x;
+  }
+  template <class C>
+  static C finish(C x, std::int64_t) {
+    return std::sqrt(x);
+  }
+};
+struct Prod : Plain {
+  template <class C>
+  static C neutral() {
+    return C{1};
+  }
+  template <class C>
+  static C combine(C a, C b) {
+    return wrapping(a, b, [](auto x, auto y) { return x * y; });
+  }
+};
+template <class C>
+constexpr C lowest() {
+  return std::floating_point<C> ? -std::numeric_limits<C>::infinity() : std::numeric_limits<C>::lowest();
+}
+template <class C>
+constexpr C highest() {
+  return std::floating_point<C> ? std::numeric_limits<C>::infinity() : std::numeric_limits<C>::max();
+}
+// NaN wins, as in NumPy.
+struct Max : Plain {
+  template <class C>
+  static C neutral() {
+    return lowest<C>();
+  }
+  template <class C>
+  static C combine(C a, C b) {
+    return a > b || a != a ? a : b;
+  }
+};
+struct Min : Plain {
+  template <class C>
+  static C neutral() {
+    return highest<C>();
+  }
+  template <class C>
+  static C combine(C a, C b) {
+    return a < b || a != a ? a : b;
+  }
+};
+struct Any : Plain {
+  template <class C>
+  static C neutral() {
+    return false;
+  }
+  template <class C>
+  static C combine(C a, C b) {
+    return a | b;
+  }
+};
+struct All : Plain {
+  template <class C>
+  static C neutral() {
+    return true;
+  }
+  template <class C>
+  static C combine(C a, C b) {
+    return a & b;
+  }
+};
+
+// Accumulators side by side in a long run, combined pairwise at its end. The number is the same on
+// every machine, so that the order is.
+constexpr int kLanes = 64;
+
+template <class Op, class T>
+TANDEM_CLONES void runs_loop(const void* input, std::int64_t runs, std::int64_t length, void* accumulators) {
+  using C = Compute<T>;
+  const T* x = static_cast<const T*>(input);
+  C* out = static_cast<C*>(accumulators);
+  for (std::int64_t run = 0; run < runs; ++run, x += length) {
+    if (length < kLanes) {
+      C sum = Op::template neutral<C>();
+      for (std::int64_t i = 0; i < length; ++i) sum = Op::combine(sum, Op::load(static_cast<C>(x[i])));
+      out[run] = sum;
+      continue;
+    }
+    alignas(64) C lanes[kLanes];
+    for (int j = 0; j < kLanes; ++j) lanes[j] = Op::load(static_cast<C>(x[j]));
+    std::int64_t i = kLanes;
+    for (; i + kLanes <= length; i += kLanes)
+      for (int j = 0; j < kLanes; ++j) lanes[j] = Op::combine(lanes[j], Op::load(static_cast<C>(x[i + j])));
+    for (int j = 0; i + j < length; ++j) lanes[j] = Op::combine(lanes[j], Op::load(static_cast<C>(x[i + j])));
+    for (int width = kLanes / 2; width > 0; width /= 2)
+      for (int j = 0; j < width; ++j) lanes[j] = Op::combine(lanes[j], lanes[j + width]);
+    out[run] = lanes[0];
+  }
+}
+
+template <class Op, class T>
+TANDEM_CLONES void rows_loop(const void* input, std::int64_t rows, std::int64_t stride, std::int64_t columns,
+                             bool fresh, void* accumulators) {
+  using C = Compute<T>;
+  const T* x = static_cast<const T*>(input);
+  C* __restrict__ sums = static_cast<C*>(accumulators);
+  if (fresh)
+    for (std::int64_t i = 0; i < columns; ++i) sums[i] = Op::template neutral<C>();
+  for (std::int64_t row = 0; row < rows; ++row, x += stride)
+    for (std::int64_t i = 0; i < columns; ++i) sums[i] = Op::combine(sums[i], Op::load(static_cast<C>(x[i])));
+}
+
+template <class Op, class T>
+void combine_loop(void* accumulators, const void* others, std::int64_t count) {
+  using C = Compute<T>;
+  C* sums = static_cast<C*>(accumulators);
+  const C* more = static_cast<const C*>(others);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) sums[i] = Op::combine(sums[i], more[i]);
+}
+
+template <class Op, class T>
+void finish_loop(const void* accumulators, std::int64_t count, std::int64_t reduced, void* result) {
+  using C = Compute<T>;
+  const C* sums = static_cast<const C*>(accumulators);
+  T* out = static_cast<T*>(result);
+  for (std::int64_t i = 0; i < count; ++i) out[i] = store_as<T>(Op::finish(sums[i], reduced));
+}
+
+template <class Op, class T>
+constexpr ReduceLoops kLoops = {runs_loop<Op, T>,    rows_loop<Op, T>, combine_loop<Op, T>, finish_loop<Op, T>,
+                                sizeof(T), sizeof(Compute<T>), sizeof(T)};
+
+template <class Op, DTypeSet kDTypes>
+void reduce_kernel(KernelContext& c) {
+  const std::uint32_t mask = reduced_axes(c.op->name, c.attrs<ReduceAttrs>(), c.inputs[0].shape.rank());
+  switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+    if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0) run_reduce(c, mask, kLoops<Op, T>);
+  });
+}
+
+template <DTypeSet kDTypes>
+void infer_reduce(InferContext& c) {
+  check_dtype(c.op().name, kDTypes, c.dtype(0));
+  const auto& attrs = c.attrs<ReduceAttrs>();
+  const Shape& shape = c.shape(0);
+  if (!shape.known()) {
+    c.add_output(c.dtype(0), attrs.all && !attrs.keepdims ? Shape::scalar() : Shape());
+    return;
+  }
+  c.add_output(c.dtype(0), reduced_shape(shape, reduced_axes(c.op().name, attrs, shape.rank()), attrs.keepdims));
+}
+
+// --- gradients ---
+
+// `y` (the result, or a gradient shaped like it) with the reduced axes back as axes of size 1.
+Tensor with_axes(const GradContext& c, const Tensor& y) {
+  const auto& attrs = c.attrs<ReduceAttrs>();
+  if (attrs.keepdims) return y;
+  const Shape& shape = c.input_spec(0).shape;
+  return reshape(y, reduced_shape(shape, reduced_axes(c.op().name, attrs, shape.rank()), true));
+}
+
+void sum_gradient(GradContext& c) { c.set_grad(0, broadcast_to(with_axes(c, c.grad()), c.input_spec(0).shape)); }
+
+void mean_gradient(GradContext& c) {
+  const std::int64_t outputs = c.output_spec(0).shape.num_elements();
+  const std::int64_t reduced = outputs == 0 ? 1 : c.input_spec(0).shape.num_elements() / outputs;
+  // An empty input has an empty gradient; the divisor only has to be valid.
+  const Tensor share = c.grad() / static_cast<double>(std::max<std::int64_t>(reduced, 1));
+  c.set_grad(0, broadcast_to(with_axes(c, share), c.input_spec(0).shape));
+}
+
+// Where several elements are the extremum, each has an equal share, as in TensorFlow.
+void extremum_gradient(GradContext& c) {
+  const Tensor& x = c.input(0);
+  const Tensor winners = cast(equal(x, with_axes(c, c.output(0))), x.dtype());
+  const auto& attrs = c.attrs<ReduceAttrs>();
+  ReduceOptions over = {.axis = attrs.all ? std::nullopt : std::optional(attrs.axes), .keepdims = true};
+  c.set_grad(0, winners * (with_axes(c, c.grad()) / reduce_sum(winners, over)));
+}
+
+// The product of the other elements. Exact where some are zero; derivatives of it, however, only where
+// none is.
+void prod_gradient(GradContext& c) {
+  const Tensor& x = c.input(0);
+  const auto& attrs = c.attrs<ReduceAttrs>();
+  ReduceOptions over = {.axis = attrs.all ? std::nullopt : std::optional(attrs.axes), .keepdims = true};
+  const Tensor is_zero = equal(x, 0.0);
+  const Tensor zeros = reduce_sum(cast(is_zero, x.dtype()), over);
+  const Tensor others = where(is_zero, ones_like(x), x);
+  const Tensor product = reduce_prod(others, over);
+  const Tensor none = full(Shape::scalar(), 0.0, {.dtype = x.dtype()});
+  const Tensor if_zero = where(equal(zeros, 1.0), product, none);
+  const Tensor if_not = where(equal(zeros, 0.0), product, none) / others;
+  c.set_grad(0, with_axes(c, c.grad()) * where(is_zero, if_zero, if_not));
+}
+
+// x / norm; zero where the norm is.
+void norm_gradient(GradContext& c) {
+  const Tensor y = with_axes(c, c.output(0));
+  const Tensor divisor = where(equal(y, 0.0), ones_like(y), y);
+  c.set_grad(0, c.input(0) * (with_axes(c, c.grad()) / divisor));
+}
+
+template <class Op, DTypeSet kDTypes>
+constexpr OpDef reduction(std::string_view name, GradFn gradient = nullptr, std::uint32_t saved_inputs = 0,
+                          std::uint32_t saved_outputs = 0) {
+  return {.name = name,
+          .attrs = attrs_type<ReduceAttrs>,
+          .infer = infer_reduce<kDTypes>,
+          .gradient = gradient,
+          .cpu_kernel = reduce_kernel<Op, kDTypes>,
+          .saved_inputs = saved_inputs,
+          .saved_outputs = saved_outputs};
+}
+
+constexpr DTypeSet kBool = set_of(bool_);
+const OpDef kSum = reduction<Sum, kNumeric>("Sum", sum_gradient);
+const OpDef kMean = reduction<Mean, kFloating>("Mean", mean_gradient);
+const OpDef kProd = reduction<Prod, kNumeric>("Prod", prod_gradient, 0b1);
+const OpDef kMax = reduction<Max, kNumeric>("Max", extremum_gradient, 0b1, 0b1);
+const OpDef kMin = reduction<Min, kNumeric>("Min", extremum_gradient, 0b1, 0b1);
+const OpDef kAny = reduction<Any, kBool>("Any");
+const OpDef kAll = reduction<All, kBool>("All");
+const OpDef kEuclideanNorm = reduction<EuclideanNorm, kFloating>("EuclideanNorm", norm_gradient, 0b1, 0b1);
+
+}  // namespace
+
+Tensor reduce_sum(const Tensor& x, const ReduceOptions& options) { return run(kSum, {&x}, ReduceAttrs::of(options)); }
+Tensor reduce_mean(const Tensor& x, const ReduceOptions& options) { return run(kMean, {&x}, ReduceAttrs::of(options)); }
+Tensor reduce_prod(const Tensor& x, const ReduceOptions& options) { return run(kProd, {&x}, ReduceAttrs::of(options)); }
+Tensor reduce_max(const Tensor& x, const ReduceOptions& options) { return run(kMax, {&x}, ReduceAttrs::of(options)); }
+Tensor reduce_min(const Tensor& x, const ReduceOptions& options) { return run(kMin, {&x}, ReduceAttrs::of(options)); }
+Tensor reduce_any(const Tensor& x, const ReduceOptions& options) { return run(kAny, {&x}, ReduceAttrs::of(options)); }
+Tensor reduce_all(const Tensor& x, const ReduceOptions& options) { return run(kAll, {&x}, ReduceAttrs::of(options)); }
+Tensor norm(const Tensor& x, const ReduceOptions& options) {
+  return run(kEuclideanNorm, {&x}, ReduceAttrs::of(options));
+}
+
+OpList reduce_ops() {
+  static const OpDef* const ops[] = {&kSum, &kMean, &kProd,          &kMax,    &kMin,    &kAny,
+                                     &kAll, &kEuclideanNorm, &kArgMax, &kArgMin, &kCumsum};
+  return ops;
+}
+
+}  // namespace tandem

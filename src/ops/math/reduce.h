@@ -1,0 +1,35 @@
+// What the reductions share.
+#pragma once
+
+#include "op/op.h"
+#include "tandem/math.h"
+
+namespace tandem {
+
+struct ReduceAttrs {
+  Dims axes;         // as the caller gave them
+  bool all = false;  // every axis; `axes` is empty
+  bool keepdims = false;
+  template <class F>
+  void fields(F&& f) const {
+    f("axes", axes);
+    f("all", all);
+    f("keepdims", keepdims);
+  }
+
+  static ReduceAttrs of(const ReduceOptions& options) {
+    return {options.axis.value_or(Dims()), !options.axis.has_value(), options.keepdims};
+  }
+};
+
+// `axis` counted from the start. Throws InvalidArgumentError "[op] expected an axis in [-2, 2), got 2".
+int resolve_axis(std::string_view op, std::int64_t axis, int rank);
+// The reduced axes of a tensor of that rank, bit i for axis i. Throws InvalidArgumentError for an axis
+// that is not there or named twice.
+std::uint32_t reduced_axes(std::string_view op, const ReduceAttrs& attrs, int rank);
+// The shape of the result.
+Shape reduced_shape(const Shape& shape, std::uint32_t mask, bool keepdims);
+
+extern const OpDef kArgMax, kArgMin, kCumsum;
+
+}  // namespace tandem

@@ -1,0 +1,222 @@
+#include "ops/math/reduce_engine.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/parallel.h"
+#include "ops/math/elementwise.h"
+
+namespace tandem {
+namespace {
+
+// Elements in a block, and accumulators held on the stack.
+constexpr std::int64_t kBlock = 4096;
+constexpr std::int64_t kBlockRows = 64;
+constexpr std::int64_t kChunk = 512;
+
+std::int64_t blocks_of(std::int64_t count, std::int64_t block) { return (count + block - 1) / block; }
+
+// Axes walked together: their sizes and strides in the input.
+struct Axes {
+  int rank = 0;
+  std::array<std::int64_t, kMaxRank> sizes{};
+  std::array<std::int64_t, kMaxRank> strides{};
+
+  void push(std::int64_t size, std::int64_t stride) {
+    sizes[static_cast<std::size_t>(rank)] = size;
+    strides[static_cast<std::size_t>(rank++)] = stride;
+  }
+  std::int64_t count() const {
+    std::int64_t product = 1;
+    for (int i = 0; i < rank; ++i) product *= sizes[static_cast<std::size_t>(i)];
+    return product;
+  }
+  // Where element `index`, counted in row-major order, is in the input.
+  std::int64_t offset(std::int64_t index) const {
+    std::int64_t sum = 0;
+    for (int i = rank - 1; i >= 0; --i) {
+      const auto axis = static_cast<std::size_t>(i);
+      sum += index % sizes[axis] * strides[axis];
+      index /= sizes[axis];
+    }
+    return sum;
+  }
+};
+
+// The input's axes, merged where they are adjacent and alike: the last one, and the others by kind.
+struct Plan {
+  Axes kept, reduced;  // without the last
+  std::int64_t inner = 1;
+  bool inner_reduced = true;
+
+  Plan(const Shape& shape, std::uint32_t mask) {
+    Axes merged;
+    std::array<bool, kMaxRank> is_reduced{};
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (shape[axis] == 1) continue;
+      const bool reduce = (mask >> axis & 1u) != 0;
+      const auto last = static_cast<std::size_t>(merged.rank - 1);
+      if (merged.rank > 0 && is_reduced[last] == reduce) {
+        merged.sizes[last] *= shape[axis];
+      } else {
+        is_reduced[static_cast<std::size_t>(merged.rank)] = reduce;
+        merged.push(shape[axis], 0);
+      }
+    }
+    if (merged.rank == 0) return;
+    const auto last = static_cast<std::size_t>(merged.rank - 1);
+    inner = merged.sizes[last];
+    inner_reduced = is_reduced[last];
+    std::int64_t stride = 1;
+    for (std::size_t axis = last + 1; axis-- > 0;) {
+      merged.strides[axis] = stride;
+      stride *= merged.sizes[axis];
+    }
+    for (std::size_t axis = 0; axis < last; ++axis)
+      (is_reduced[axis] ? reduced : kept).push(merged.sizes[axis], merged.strides[axis]);
+  }
+};
+
+class Reduction {
+ public:
+  Reduction(KernelContext& c, const Plan& plan, const ReduceLoops& loops)
+      : plan_(plan),
+        loops_(loops),
+        x_(c.inputs[0].as<const std::byte>()),
+        out_(c.outputs[0].as<std::byte>()),
+        outer_(plan.kept.count()),
+        columns_(plan.inner_reduced ? 1 : plan.inner),
+        chunks_(blocks_of(columns_, kChunk)),
+        rows_(plan.reduced.count()),
+        reduced_(rows_ * (plan.inner_reduced ? plan.inner : 1)) {
+    if (!plan.inner_reduced) {
+      rows_in_block_ = kBlockRows;
+      blocks_ = blocks_of(rows_, kBlockRows);
+    } else if (plan.inner >= kBlock) {
+      pieces_ = blocks_of(plan.inner, kBlock);
+      blocks_ = rows_ * pieces_;
+    } else {
+      rows_in_block_ = kBlock / plan.inner;
+      blocks_ = blocks_of(rows_, rows_in_block_);
+    }
+    if (blocks_ > 1)
+      partial_ = static_cast<std::byte*>(
+          c.scratch(static_cast<std::size_t>(outer_ * blocks_ * columns_ * loops.accumulator_size)));
+  }
+
+  void run() const {
+    if (plan_.inner_reduced && rows_ == 1 && blocks_ == 1) return run_short_runs();
+    const std::int64_t tasks = outer_ * blocks_ * chunks_;
+    const std::int64_t elements = std::max<std::int64_t>(1, outer_ * columns_ * reduced_ / tasks);
+    parallel_for(tasks, std::max<std::int64_t>(1, kElementwiseGrain / elements),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t task = begin; task < end; ++task) run_task(task);
+                 });
+    if (blocks_ > 1) combine_blocks();
+  }
+
+ private:
+  // The usual reduction over the last axis: many outputs for one call of each loop.
+  void run_short_runs() const {
+    const std::int64_t grain = std::max<std::int64_t>(1, kElementwiseGrain / plan_.inner);
+    parallel_for(outer_, grain, [&](std::int64_t begin, std::int64_t end) {
+      alignas(64) std::byte accumulators[kChunk * sizeof(double)];
+      for (; begin < end; begin += kChunk) {
+        const std::int64_t count = std::min(kChunk, end - begin);
+        loops_.runs(x_ + begin * plan_.inner * loops_.input_size, count, plan_.inner, accumulators);
+        loops_.finish(accumulators, count, reduced_, out_ + begin * loops_.output_size);
+      }
+    });
+  }
+
+  // One chunk of columns of one block of one output row.
+  void run_task(std::int64_t task) const {
+    const std::int64_t chunk = task % chunks_, block = task / chunks_ % blocks_, outer = task / chunks_ / blocks_;
+    const std::int64_t column = chunk * kChunk, columns = std::min(kChunk, columns_ - column);
+    alignas(64) std::byte local[kChunk * sizeof(double)];
+    std::byte* accumulators =
+        blocks_ == 1 ? local : partial_ + ((outer * blocks_ + block) * columns_ + column) * loops_.accumulator_size;
+    const std::int64_t base = plan_.kept.offset(outer) + column;
+    if (!plan_.inner_reduced)
+      reduce_rows(base, block, columns, accumulators);
+    else if (pieces_ > 1)
+      reduce_piece(base, block, accumulators);
+    else
+      reduce_runs(base, block, accumulators);
+    if (blocks_ == 1)
+      loops_.finish(accumulators, columns, reduced_, out_ + (outer * columns_ + column) * loops_.output_size);
+  }
+
+  const std::byte* at(std::int64_t offset) const { return x_ + offset * loops_.input_size; }
+
+  void reduce_rows(std::int64_t base, std::int64_t block, std::int64_t columns, std::byte* accumulators) const {
+    const std::int64_t first = block * kBlockRows, last = std::min(rows_, first + kBlockRows);
+    if (plan_.reduced.rank <= 1) {
+      const std::int64_t stride = plan_.reduced.strides[0];
+      loops_.rows(at(base + first * stride), last - first, stride, columns, true, accumulators);
+      return;
+    }
+    for (std::int64_t row = first; row < last; ++row)
+      loops_.rows(at(base + plan_.reduced.offset(row)), 1, 0, columns, row == first, accumulators);
+  }
+
+  void reduce_piece(std::int64_t base, std::int64_t block, std::byte* accumulator) const {
+    const std::int64_t row = block / pieces_, start = block % pieces_ * kBlock;
+    loops_.runs(at(base + plan_.reduced.offset(row) + start), 1, std::min(kBlock, plan_.inner - start), accumulator);
+  }
+
+  void reduce_runs(std::int64_t base, std::int64_t block, std::byte* accumulator) const {
+    alignas(64) std::byte other[sizeof(double)];
+    const std::int64_t first = block * rows_in_block_, last = std::min(rows_, first + rows_in_block_);
+    for (std::int64_t row = first; row < last; ++row) {
+      loops_.runs(at(base + plan_.reduced.offset(row)), 1, plan_.inner, row == first ? accumulator : other);
+      if (row != first) loops_.combine(accumulator, other, 1);
+    }
+  }
+
+  void combine_blocks() const {
+    const std::int64_t step = columns_ * loops_.accumulator_size;
+    const std::int64_t grain = std::max<std::int64_t>(1, kElementwiseGrain / (blocks_ * columns_));
+    parallel_for(outer_, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t outer = begin; outer < end; ++outer) {
+        std::byte* blocks = partial_ + outer * blocks_ * step;
+        for (std::int64_t distance = 1; distance < blocks_; distance *= 2)
+          for (std::int64_t i = 0; i + distance < blocks_; i += 2 * distance)
+            loops_.combine(blocks + i * step, blocks + (i + distance) * step, columns_);
+        loops_.finish(blocks, columns_, reduced_, out_ + outer * columns_ * loops_.output_size);
+      }
+    });
+  }
+
+  const Plan& plan_;
+  const ReduceLoops& loops_;
+  const std::byte* x_;
+  std::byte* out_;
+  std::int64_t outer_;    // output rows
+  std::int64_t columns_;  // outputs in a row
+  std::int64_t chunks_;   // parts of a row
+  std::int64_t rows_;     // input rows or runs that meet in an output row
+  std::int64_t reduced_;  // input elements that meet in an output
+  std::int64_t pieces_ = 1;  // parts of a run
+  std::int64_t rows_in_block_ = 1;
+  std::int64_t blocks_ = 1;
+  std::byte* partial_ = nullptr;  // [outer, blocks, columns] accumulators
+};
+
+}  // namespace
+
+void run_reduce(KernelContext& c, std::uint32_t mask, const ReduceLoops& loops) {
+  const std::int64_t outputs = c.outputs[0].size();
+  if (outputs == 0) return;
+  if (c.inputs[0].size() == 0) {  // every output is the neutral element
+    alignas(64) std::byte neutral[kChunk * sizeof(double)];
+    loops.rows(nullptr, 0, 0, std::min(kChunk, outputs), true, neutral);
+    for (std::int64_t i = 0; i < outputs; i += kChunk)
+      loops.finish(neutral, std::min(kChunk, outputs - i), 0, c.outputs[0].as<std::byte>() + i * loops.output_size);
+    return;
+  }
+  const Plan plan(c.inputs[0].shape, mask);
+  Reduction(c, plan, loops).run();
+}
+
+}  // namespace tandem

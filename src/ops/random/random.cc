@@ -1,0 +1,248 @@
+// Random tensors. A draw takes its number when the operation is called; what it gives depends on that
+// number, the seed, the replica and the element's position, never on threads.
+#include "core/clones.h"
+#include "core/parallel.h"
+#include "ops/math/elementwise.h"
+#include "ops/math/number.h"
+#include "ops/op_list.h"
+#include "ops/random/distributions.h"
+#include "runtime/dispatch.h"
+#include "tandem/array.h"
+#include "tandem/random.h"
+
+namespace tandem {
+namespace {
+
+struct RandomAttrs {
+  Shape shape;
+  DType dtype = float32;
+  double a = 0.0;  // mean, low or probability
+  double b = 0.0;  // stddev or high
+  std::int64_t low = 0, high = 0;  // of integers
+  std::uint64_t seed = 0, number = 0;
+  std::uint32_t stream = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("shape", shape);
+    f("dtype", dtype);
+    f("a", a);
+    f("b", b);
+    f("low", low);
+    f("high", high);
+    f("seed", seed);
+    f("number", number);
+    f("stream", stream);
+  }
+
+  Draw draw() const { return {.seed = seed, .number = number, .stream = stream}; }
+};
+
+// Attributes with the next draw of the thread's generator.
+RandomAttrs next_draw(const Shape& shape, const random::Options& options) {
+  const Draw draw = Generator::current().next();
+  return {.shape = shape.known() ? shape : Shape::scalar(),
+          .dtype = options.dtype,
+          .seed = draw.seed,
+          .number = draw.number,
+          .stream = draw.stream};
+}
+
+template <DTypeSet kDTypes>
+void infer_random(InferContext& c) {
+  const auto& attrs = c.attrs<RandomAttrs>();
+  check_dtype(c.op().name, kDTypes, attrs.dtype);
+  for (std::int64_t size : attrs.shape)
+    if (size < 0)
+      fail<InvalidArgumentError>("[{}] expected a shape of sizes of at least 0, got {}", c.op().name,
+                                 attrs.shape.to_string());
+  c.add_output(attrs.dtype, attrs.shape);
+}
+
+inline void fill_words(const Draw& draw, std::int64_t block, Words& words) {
+  const auto first = static_cast<std::uint64_t>(block) * kColumns;
+  for (int j = 0; j < kColumns; ++j) {
+    const auto word = philox(draw, first + static_cast<std::uint64_t>(j));
+    for (int row = 0; row < 4; ++row) words[row][j] = word[static_cast<std::size_t>(row)];
+  }
+}
+
+// Blocks [begin, end) of the `count` elements of `out`.
+template <class T, class C, class Distribution>
+TANDEM_CLONES void fill_blocks(const Draw& draw, const Distribution& distribution, T* out, std::int64_t count,
+                               std::int64_t begin, std::int64_t end) {
+  alignas(64) Words words;
+  alignas(64) C elements[Distribution::kElements];
+  for (std::int64_t block = begin; block < end; ++block) {
+    fill_words(draw, block, words);
+    distribution(words, elements);
+    const std::int64_t start = block * Distribution::kElements;
+    const std::int64_t length = std::min<std::int64_t>(Distribution::kElements, count - start);
+    for (std::int64_t i = 0; i < length; ++i) out[start + i] = store_as<T>(elements[i]);
+  }
+}
+
+template <class T, class C, class Distribution>
+void fill_random(KernelContext& c, const Distribution& distribution) {
+  const Draw draw = c.attrs<RandomAttrs>().draw();
+  T* out = c.outputs[0].as<T>();
+  const std::int64_t count = c.outputs[0].size();
+  const std::int64_t blocks = (count + Distribution::kElements - 1) / Distribution::kElements;
+  parallel_for(blocks, 4096 / Distribution::kElements, [&](std::int64_t begin, std::int64_t end) {
+    fill_blocks<T, C>(draw, distribution, out, count, begin, end);
+  });
+}
+
+// The largest T below `high`, or `high` itself where there is nothing between it and `low`.
+template <class T>
+Compute<T> largest_below(double low, double high) {
+  using C = Compute<T>;
+  if (low == high) return static_cast<C>(high);
+  C top = static_cast<C>(to_element<T>(high));
+  if (static_cast<double>(top) < high) return top;
+  if constexpr (is_16_bit_floating<T>) {
+    T value = to_element<T>(high);
+    const auto magnitude = static_cast<std::uint16_t>(value.bits & 0x7fffu);
+    if (magnitude == 0)
+      value.bits = 0x8001u;
+    else
+      value.bits = static_cast<std::uint16_t>(top > 0 ? value.bits - 1 : value.bits + 1);
+    return static_cast<C>(value);
+  } else {
+    return std::nextafter(top, -std::numeric_limits<C>::infinity());
+  }
+}
+
+void uniform_kernel(KernelContext& c) {
+  const auto& attrs = c.attrs<RandomAttrs>();
+  switch_floating(attrs.dtype, [&]<class T>(TypeTag<T>) {
+    using C = Compute<T>;
+    fill_random<T, C>(c, Uniform<C>{static_cast<C>(attrs.a), static_cast<C>(attrs.b - attrs.a),
+                                    largest_below<T>(attrs.a, attrs.b)});
+  });
+}
+
+template <template <class> class Distribution>
+void normal_kernel(KernelContext& c) {
+  const auto& attrs = c.attrs<RandomAttrs>();
+  switch_floating(attrs.dtype, [&]<class T>(TypeTag<T>) {
+    using C = Compute<T>;
+    fill_random<T, C>(c, Distribution<C>{static_cast<C>(attrs.a), static_cast<C>(attrs.b)});
+  });
+}
+
+void bernoulli_kernel(KernelContext& c) {
+  const auto& attrs = c.attrs<RandomAttrs>();
+  const double ones = std::round(attrs.a * 0x1p32);  // of all words
+  const Bernoulli distribution = {ones > 0.0, static_cast<std::uint32_t>(static_cast<std::uint64_t>(ones) - 1u)};
+  switch_dtype(attrs.dtype, [&]<class T>(TypeTag<T>) { fill_random<T, float>(c, distribution); });
+}
+
+void uniform_int_kernel(KernelContext& c) {
+  const auto& attrs = c.attrs<RandomAttrs>();
+  const UniformInt distribution = {attrs.low,
+                                   static_cast<std::uint64_t>(attrs.high) - static_cast<std::uint64_t>(attrs.low)};
+  switch_numeric(attrs.dtype, [&]<class T>(TypeTag<T>) {
+    if constexpr (std::integral<T>) fill_random<T, std::int64_t>(c, distribution);
+  });
+}
+
+// The shuffle of Fisher and Yates.
+void permutation_kernel(KernelContext& c) {
+  const Draw draw = c.attrs<RandomAttrs>().draw();
+  auto* out = c.outputs[0].as<std::int64_t>();
+  const std::int64_t count = c.outputs[0].size();
+  for (std::int64_t i = 0; i < count; ++i) out[i] = i;
+  for (std::int64_t i = count - 1; i > 0; --i) {
+    const auto words = philox(draw, static_cast<std::uint64_t>(i));
+    const auto other = random_below(static_cast<std::uint64_t>(i) + 1, std::uint64_t{words[0]} << 32 | words[1]);
+    std::swap(out[i], out[static_cast<std::int64_t>(other)]);
+  }
+}
+
+constexpr OpDef random_op(std::string_view name, InferFn infer, KernelFn kernel, bool gpu = true) {
+  return {.name = name,
+          .attrs = attrs_type<RandomAttrs>,
+          .infer = infer,
+          .cpu_kernel = kernel,
+          .gpu = gpu,
+          .traits = kStateful};
+}
+
+constexpr DTypeSet kIntegers = set_of(int32) | set_of(int64) | set_of(uint8);
+const OpDef kNormal = random_op("RandomStandardNormal", infer_random<kFloating>, normal_kernel<Normal>);
+const OpDef kTruncatedNormal = random_op("TruncatedNormal", infer_random<kFloating>, normal_kernel<TruncatedNormal>);
+const OpDef kUniform = random_op("RandomUniform", infer_random<kFloating>, uniform_kernel);
+const OpDef kUniformInt = random_op("RandomUniformInt", infer_random<kIntegers>, uniform_int_kernel);
+const OpDef kBernoulli = random_op("RandomBernoulli", infer_random<kAnyDType>, bernoulli_kernel);
+const OpDef kPermutation = random_op("RandomPermutation", infer_random<set_of(int64)>, permutation_kernel, false);
+
+}  // namespace
+
+OpList random_ops() {
+  static const OpDef* const ops[] = {&kNormal, &kTruncatedNormal, &kUniform, &kUniformInt, &kBernoulli, &kPermutation};
+  return ops;
+}
+
+namespace random {
+namespace {
+
+Tensor draw_normal(const OpDef& op, const Shape& shape, double mean, double stddev, const Options& options) {
+  if (!(stddev >= 0.0))
+    fail<InvalidArgumentError>("[{}] expected a stddev of at least 0, got {}", op.name, stddev);
+  RandomAttrs attrs = next_draw(shape, options);
+  attrs.a = mean;
+  attrs.b = stddev;
+  return run(op, {}, attrs);
+}
+
+}  // namespace
+
+Tensor normal(const Shape& shape, double mean, double stddev, const Options& options) {
+  return draw_normal(kNormal, shape, mean, stddev, options);
+}
+
+Tensor truncated_normal(const Shape& shape, double mean, double stddev, const Options& options) {
+  return draw_normal(kTruncatedNormal, shape, mean, stddev, options);
+}
+
+Tensor uniform(const Shape& shape, double low, double high, const Options& options) {
+  if (!(low <= high) || !std::isfinite(high - low))
+    fail<InvalidArgumentError>("[RandomUniform] expected finite low <= high, got {} and {}", low, high);
+  check_number("RandomUniform", options.dtype, low);
+  check_number("RandomUniform", options.dtype, high);
+  RandomAttrs attrs = next_draw(shape, options);
+  attrs.a = low;
+  attrs.b = high;
+  return run(kUniform, {}, attrs);
+}
+
+Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high, const Options& options) {
+  if (low >= high) fail<InvalidArgumentError>("[RandomUniformInt] expected low < high, got {} and {}", low, high);
+  check_number("RandomUniformInt", options.dtype, static_cast<double>(low));
+  if (options.dtype != int64) check_number("RandomUniformInt", options.dtype, static_cast<double>(high - 1));
+  RandomAttrs attrs = next_draw(shape, options);
+  attrs.low = low;
+  attrs.high = high;
+  return run(kUniformInt, {}, attrs);
+}
+
+Tensor bernoulli(const Shape& shape, double probability, const Options& options) {
+  if (!(probability >= 0.0 && probability <= 1.0))
+    fail<InvalidArgumentError>("[RandomBernoulli] expected a probability in [0, 1], got {}", probability);
+  RandomAttrs attrs = next_draw(shape, options);
+  attrs.a = probability;
+  return run(kBernoulli, {}, attrs);
+}
+
+Tensor permutation(std::int64_t count) {
+  if (count < 0) fail<InvalidArgumentError>("[RandomPermutation] expected a count of at least 0, got {}", count);
+  return run(kPermutation, {}, next_draw(Shape({count}), {.dtype = int64}));
+}
+
+Tensor shuffle(const Tensor& x) {
+  if (x.rank() == 0) fail<InvalidArgumentError>("[shuffle] expected at least one axis, got shape ()");
+  return gather(x, permutation(x.dim(0)));
+}
+
+}  // namespace random
+}  // namespace tandem

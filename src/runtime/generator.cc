@@ -1,0 +1,50 @@
+#include "runtime/generator.h"
+
+#include "runtime/replica_context.h"
+
+namespace tandem {
+namespace {
+
+thread_local Generator* current_generator = nullptr;
+
+}  // namespace
+
+Draw Generator::next() {
+  const ReplicaContext* replica = ReplicaContext::current();
+  const std::lock_guard lock(mutex_);
+  return {.seed = state_.seed,
+          .number = state_.draws++,
+          .stream = replica ? static_cast<std::uint32_t>(replica->replica_id()) : 0u};
+}
+
+random::GeneratorState Generator::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+void Generator::set_state(const random::GeneratorState& state) {
+  const std::lock_guard lock(mutex_);
+  state_ = state;
+}
+
+Generator& Generator::current() { return current_generator ? *current_generator : process(); }
+
+Generator& Generator::process() {
+  static Generator generator;
+  return generator;
+}
+
+GeneratorScope::GeneratorScope(Generator& generator) : previous_(current_generator) {
+  current_generator = &generator;
+}
+
+GeneratorScope::~GeneratorScope() { current_generator = previous_; }
+
+namespace random {
+
+void set_seed(std::uint64_t seed) { Generator::process().set_state({.seed = seed, .draws = 0}); }
+GeneratorState get_state() { return Generator::process().state(); }
+void set_state(const GeneratorState& state) { Generator::process().set_state(state); }
+
+}  // namespace random
+}  // namespace tandem
