@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "core/status.h"
 #include "data/node.h"
+#include "data/splitmix.h"
 #include "runtime/generator.h"
 
 namespace tandem::data {

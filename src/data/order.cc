@@ -4,6 +4,7 @@
 
 #include "core/status.h"
 #include "data/node.h"
+#include "data/splitmix.h"
 #include "runtime/generator.h"
 
 namespace tandem::data {

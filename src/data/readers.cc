@@ -77,9 +77,12 @@ IdxHeader read_idx_header(ByteReader& reader, std::string_view name) {
 std::size_t announced_bytes(const IdxHeader& header, const ByteReader& reader, std::string_view name) {
   std::size_t bytes = header.element_size;
   bool fits = true;
-  for (const std::int64_t size : header.shape) fits = !__builtin_mul_overflow(bytes, size, &bytes) && fits;
-  // A size of 0 makes the product 0 again, whatever overflowed before it.
-  if (std::find(header.shape.begin(), header.shape.end(), 0) != header.shape.end()) return 0;
+  bool empty = false;
+  for (const std::int64_t size : header.shape) {
+    empty = empty || size == 0;
+    if (size > 0) fits = !__builtin_mul_overflow(bytes, size, &bytes) && fits;
+  }
+  if (fits && empty) return 0;
   if (!fits || bytes > reader.most_left())
     fail<DataLossError>("[read_idx] {}: expected elements of shape {}, more than the file can hold (at most {} bytes)",
                         name, header.shape.to_string(), reader.most_left());
