@@ -1,0 +1,254 @@
+// Steps that keep elements: cache, prefetch; and zip, which joins pipelines.
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "core/parallel.h"
+#include "core/status.h"
+#include "data/node.h"
+
+namespace tandem::data {
+namespace {
+
+// --- cache ---
+
+// What has been made so far, and the stream that makes the rest. Thread-safe.
+class Cache {
+ public:
+  explicit Cache(const DatasetNode& input) : input_(input) {}
+  // The element at `position`, or false past the end.
+  bool get(std::size_t position, Example& item) {
+    const std::lock_guard lock(mutex_);
+    while (elements_.size() <= position && !complete_) {
+      if (!source_) {
+        source_ = input_.elements(0);
+        source_->skip(static_cast<std::int64_t>(elements_.size()));
+      }
+      Example element;
+      bool more = false;
+      try {
+        more = source_->next(element);
+      } catch (...) {
+        source_.reset();  // the next call tries again
+        throw;
+      }
+      if (more) {
+        elements_.push_back(std::move(element));
+      } else {
+        complete_ = true;
+        source_.reset();
+      }
+    }
+    if (position >= elements_.size()) return false;
+    item = elements_[position];
+    return true;
+  }
+
+ private:
+  const DatasetNode& input_;
+  std::mutex mutex_;
+  std::vector<Example> elements_;
+  StreamPtr<Example> source_;
+  bool complete_ = false;
+};
+
+class CacheStream final : public Stream<Example> {
+ public:
+  explicit CacheStream(Cache& cache) : cache_(cache) {}
+  bool next(Example& item) override {
+    if (!cache_.get(position_, item)) return false;
+    ++position_;
+    return true;
+  }
+
+ private:
+  Cache& cache_;
+  std::size_t position_ = 0;
+};
+
+class CacheNode final : public InputNode {
+ public:
+  explicit CacheNode(NodePtr input) : InputNode(std::move(input)), cache_(this->input()) {}
+  StreamPtr<Example> elements(std::uint64_t) const override { return std::make_unique<CacheStream>(cache_); }
+
+ private:
+  mutable Cache cache_;
+};
+
+// --- prefetch ---
+
+class PrefetchStream final : public Stream<Example> {
+ public:
+  PrefetchStream(StreamPtr<Example> input, std::int64_t buffer_size)
+      : input_(std::move(input)), capacity_(static_cast<std::size_t>(buffer_size)) {}
+
+  ~PrefetchStream() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    cancelled_ = true;
+    space_.notify_one();
+    if (producer_.joinable()) producer_.join();
+  }
+
+  bool next(Example& item) override {
+    if (!producer_.joinable()) producer_ = std::thread([this] { produce(); });
+    std::unique_lock lock(mutex_);
+    filled_.wait(lock, [&] { return !buffer_.empty() || ended_; });
+    if (buffer_.empty()) {
+      if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+      return false;
+    }
+    item = std::move(buffer_.front());
+    buffer_.pop_front();
+    lock.unlock();
+    space_.notify_one();
+    return true;
+  }
+
+  std::int64_t skip(std::int64_t count) override {
+    return producer_.joinable() ? Stream::skip(count) : input_->skip(count);
+  }
+
+ private:
+  void produce() {
+    const PipelineScope scope;
+    cancel_flag = &cancelled_;
+    const ThreadBudget one_thread(1);  // the cores belong to the training step
+    for (;;) {
+      Example example;
+      bool more = false;
+      std::exception_ptr error;
+      try {
+        more = input_->next(example);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      std::unique_lock lock(mutex_);
+      if (more) {
+        space_.wait(lock, [&] { return stop_ || buffer_.size() < capacity_; });
+        if (stop_) return;
+        buffer_.push_back(std::move(example));
+      } else {
+        error_ = error;
+        ended_ = true;
+      }
+      lock.unlock();
+      filled_.notify_one();
+      if (!more) return;
+    }
+  }
+
+  StreamPtr<Example> input_;  // the producer's, once it runs
+  std::size_t capacity_;
+  std::thread producer_;
+  std::atomic<bool> cancelled_{false};
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable space_, filled_;
+  std::deque<Example> buffer_;
+  std::exception_ptr error_;
+  bool ended_ = false, stop_ = false;
+};
+
+class PrefetchNode final : public InputNode {
+ public:
+  PrefetchNode(NodePtr input, std::int64_t buffer_size) : InputNode(std::move(input)), buffer_size_(buffer_size) {}
+  StreamPtr<Example> elements(std::uint64_t epoch) const override {
+    return std::make_unique<PrefetchStream>(input().elements(epoch), buffer_size_);
+  }
+
+ private:
+  std::int64_t buffer_size_;
+};
+
+// --- zip ---
+
+class ZipStream final : public Stream<Example> {
+ public:
+  explicit ZipStream(std::vector<StreamPtr<Example>> inputs) : inputs_(std::move(inputs)) {}
+  bool next(Example& item) override {
+    if (ended_) return false;
+    Example joined;
+    for (const StreamPtr<Example>& input : inputs_) {
+      Example part;
+      if (!input->next(part)) {
+        ended_ = true;
+        return false;
+      }
+      for (const Tensor& component : part) joined.push_back(component);
+    }
+    item = std::move(joined);
+    return true;
+  }
+  std::int64_t skip(std::int64_t count) override {
+    if (ended_) return 0;
+    std::int64_t skipped = count;
+    for (const StreamPtr<Example>& input : inputs_) skipped = std::min(skipped, input->skip(count));
+    ended_ = skipped < count;
+    return skipped;
+  }
+
+ private:
+  std::vector<StreamPtr<Example>> inputs_;
+  bool ended_ = false;
+};
+
+class ZipNode final : public DatasetNode {
+ public:
+  ZipNode(std::vector<NodePtr> inputs, int depth) : DatasetNode(depth), inputs_(std::move(inputs)) {}
+  StreamPtr<Example> elements(std::uint64_t epoch) const override {
+    std::vector<StreamPtr<Example>> streams;
+    for (const NodePtr& input : inputs_) streams.push_back(input->elements(epoch));
+    return std::make_unique<ZipStream>(std::move(streams));
+  }
+  std::int64_t cardinality() const override {
+    std::int64_t smallest = kInfiniteCardinality;
+    for (const NodePtr& input : inputs_) {
+      const std::int64_t size = input->cardinality();
+      if (size == 0) return 0;
+      if (size == kUnknownCardinality || smallest == kUnknownCardinality)
+        smallest = kUnknownCardinality;
+      else if (size >= 0)
+        smallest = smallest < 0 ? size : std::min(smallest, size);
+    }
+    return smallest;
+  }
+  Spec spec() const override {
+    Spec joined(std::in_place);
+    for (const NodePtr& input : inputs_) {
+      const Spec part = input->spec();
+      if (!part) return std::nullopt;
+      joined->insert(joined->end(), part->begin(), part->end());
+    }
+    return joined;
+  }
+
+ private:
+  std::vector<NodePtr> inputs_;
+};
+
+}  // namespace
+
+NodePtr cache_node(NodePtr input) { return std::make_shared<CacheNode>(std::move(input)); }
+
+NodePtr prefetch_node(NodePtr input, std::int64_t buffer_size) {
+  if (buffer_size < 1) fail<InvalidArgumentError>("[prefetch] expected a buffer of at least 1 element, got {}", buffer_size);
+  return std::make_shared<PrefetchNode>(std::move(input), buffer_size);
+}
+
+NodePtr zip_node(const std::vector<Dataset>& datasets) {
+  if (datasets.empty()) fail<InvalidArgumentError>("[zip] expected at least one dataset, got none");
+  std::vector<NodePtr> inputs;
+  int depth = 0;
+  for (const Dataset& dataset : datasets) {
+    inputs.push_back(dataset.node());
+    depth = std::max(depth, dataset.node()->depth() + 1);
+  }
+  return std::make_shared<ZipNode>(std::move(inputs), depth);
+}
+
+}  // namespace tandem::data

@@ -1,0 +1,88 @@
+// The public handles over nodes and streams.
+#include "core/status.h"
+#include "data/node.h"
+
+namespace tandem::data {
+
+const Tensor& NextExample::operator[](std::size_t index) const {
+  if (!has_value()) fail<OutOfRangeError>("[Iterator] the dataset has no next element");
+  return (**this)[index];
+}
+
+struct Iterator::State {
+  NodePtr node;  // owns what the stream reads
+  StreamPtr<Example> stream;  // null at the end
+  IterateOptions position;
+};
+
+NextExample Iterator::next() {
+  if (!state_) fail<FailedPreconditionError>("[Iterator] an iterator of no dataset was used");
+  if (!state_->stream) return {};
+  const PipelineScope scope;
+  Example example;
+  bool more = false;
+  try {
+    more = state_->stream->next(example);
+  } catch (...) {
+    state_->stream.reset();
+    throw;
+  }
+  if (!more) {
+    state_->stream.reset();
+    return {};
+  }
+  ++state_->position.skip;
+  return example;
+}
+
+IterateOptions Iterator::position() const {
+  if (!state_) fail<FailedPreconditionError>("[Iterator] an iterator of no dataset was used");
+  return state_->position;
+}
+
+const std::shared_ptr<const DatasetNode>& Dataset::node() const {
+  if (!node_) fail<FailedPreconditionError>("[Dataset] an undefined dataset was used; assign one to it first");
+  return node_;
+}
+
+Iterator Dataset::iterate(IterateOptions options) const {
+  if (options.skip < 0) fail<InvalidArgumentError>("[Dataset] expected to skip at least 0 elements, got {}", options.skip);
+  const PipelineScope scope;
+  auto state = std::make_shared<Iterator::State>();
+  state->node = node();
+  state->stream = node()->elements(options.epoch);
+  if (options.skip > 0) state->stream->skip(options.skip);
+  state->position = options;
+  return Iterator(std::move(state));
+}
+
+Iterator::Cursor Dataset::begin() const { return iterate({.epoch = node()->next_epoch()}).begin(); }
+
+std::int64_t Dataset::cardinality() const { return node()->cardinality(); }
+std::optional<std::vector<ComponentSpec>> Dataset::element_spec() const { return node()->spec(); }
+
+Dataset Dataset::from_tensors(const Example& tensors) { return Dataset(tensors_node(tensors)); }
+Dataset Dataset::from_tensor_slices(const Example& tensors) { return Dataset(slices_node(tensors)); }
+Dataset Dataset::from_generator(std::function<GeneratorFn()> make_generator) {
+  return Dataset(generator_node(std::move(make_generator)));
+}
+Dataset Dataset::zip(const std::vector<Dataset>& datasets) { return Dataset(zip_node(datasets)); }
+
+Dataset Dataset::map(MapFn fn, MapOptions options) const { return Dataset(map_node(node(), std::move(fn), options)); }
+Dataset Dataset::filter(FilterFn fn) const { return Dataset(filter_node(node(), std::move(fn))); }
+Dataset Dataset::shuffle(std::int64_t buffer_size, ShuffleOptions options) const {
+  return Dataset(shuffle_node(node(), buffer_size, options));
+}
+Dataset Dataset::batch(std::int64_t batch_size, BatchOptions options) const {
+  return Dataset(batch_node(node(), batch_size, options));
+}
+Dataset Dataset::repeat(std::int64_t count) const { return Dataset(repeat_node(node(), count)); }
+Dataset Dataset::take(std::int64_t count) const { return Dataset(take_node(node(), count)); }
+Dataset Dataset::skip(std::int64_t count) const { return Dataset(skip_node(node(), count)); }
+Dataset Dataset::shard(std::int64_t num_shards, std::int64_t index) const {
+  return Dataset(shard_node(node(), num_shards, index));
+}
+Dataset Dataset::cache() const { return Dataset(cache_node(node())); }
+Dataset Dataset::prefetch(std::int64_t buffer_size) const { return Dataset(prefetch_node(node(), buffer_size)); }
+
+}  // namespace tandem::data

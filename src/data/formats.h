@@ -1,0 +1,21 @@
+// File formats of data sets, parsed from memory. `name` is the file's, for messages.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/datasets.h"
+
+namespace tandem::data {
+
+// The bytes of a file. Throws NotFoundError and InvalidArgumentError (not a file).
+std::vector<std::byte> read_file(std::string_view op, const std::string& path);
+
+// See tandem/datasets.h for the formats and the errors.
+Tensor parse_idx(std::span<const std::byte> bytes, std::string_view name);
+datasets::LabelledImages parse_cifar10(std::span<const std::byte> bytes, std::string_view name);
+
+}  // namespace tandem::data

@@ -1,0 +1,103 @@
+// What a Dataset handle points to: one step of a pipeline, with the steps before it.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "data/stream.h"
+
+namespace tandem::data {
+
+using Spec = std::optional<std::vector<ComponentSpec>>;
+
+// Tensors of which a row (an index of the first axis) makes an element.
+class RowSource {
+ public:
+  explicit RowSource(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
+  std::int64_t rows() const { return tensors_[0].dim(0); }
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+  // Views of one row.
+  Example row(std::int64_t index) const;
+  // Rows stacked; a view where they follow one another.
+  Example gather(std::span<const std::int64_t> indices) const;
+
+ private:
+  std::vector<Tensor> tensors_;
+};
+
+// Immutable but for the epoch counter and caches; thread-safe.
+class DatasetNode {
+ public:
+  explicit DatasetNode(int depth) : depth_(depth) {}
+  virtual ~DatasetNode() = default;
+  DatasetNode(const DatasetNode&) = delete;
+  DatasetNode& operator=(const DatasetNode&) = delete;
+
+  // Opening is cheap: work, and threads, start with the first element.
+  virtual StreamPtr<Example> elements(std::uint64_t epoch) const = 0;
+  // Where elements are rows of tensors: these tensors, and which rows in which order.
+  virtual const RowSource* rows() const { return nullptr; }
+  virtual StreamPtr<std::int64_t> indices(std::uint64_t) const { return nullptr; }
+
+  virtual std::int64_t cardinality() const = 0;
+  virtual Spec spec() const = 0;
+
+  // Steps from the source to here: tells the random steps of a pipeline apart.
+  int depth() const { return depth_; }
+  std::uint64_t next_epoch() const { return next_epoch_.fetch_add(1, std::memory_order_relaxed); }
+
+  template <class Item>
+  StreamPtr<Item> open(std::uint64_t epoch) const {
+    if constexpr (std::is_same_v<Item, Example>)
+      return elements(epoch);
+    else
+      return indices(epoch);
+  }
+
+ private:
+  int depth_;
+  mutable std::atomic<std::uint64_t> next_epoch_{0};
+};
+
+using NodePtr = std::shared_ptr<const DatasetNode>;
+
+// A step with one input, of the same elements.
+class InputNode : public DatasetNode {
+ public:
+  explicit InputNode(NodePtr input) : DatasetNode(input->depth() + 1), input_(std::move(input)) {}
+  std::int64_t cardinality() const override { return input_->cardinality(); }
+  Spec spec() const override { return input_->spec(); }
+  const DatasetNode& input() const { return *input_; }
+
+ private:
+  NodePtr input_;
+};
+
+// The elements of `indices` of `rows`; both outlive the stream through the nodes that own them.
+StreamPtr<Example> row_stream(StreamPtr<std::int64_t> indices, const RowSource& rows);
+
+// The seed of a random step: the one given, or one from the process's seed and the step's depth.
+std::uint64_t step_seed(const std::optional<std::uint64_t>& given, const DatasetNode& input);
+
+// Tensors on the host, unknown to gradients.
+Example on_host(const Example& example);
+
+// The steps. Each checks its arguments.
+NodePtr tensors_node(const Example& tensors);
+NodePtr slices_node(const Example& tensors);
+NodePtr generator_node(std::function<GeneratorFn()> make_generator);
+NodePtr zip_node(const std::vector<Dataset>& datasets);
+NodePtr map_node(NodePtr input, MapFn fn, MapOptions options);
+NodePtr filter_node(NodePtr input, FilterFn fn);
+NodePtr shuffle_node(NodePtr input, std::int64_t buffer_size, ShuffleOptions options);
+NodePtr batch_node(NodePtr input, std::int64_t batch_size, BatchOptions options);
+NodePtr repeat_node(NodePtr input, std::int64_t count);
+NodePtr take_node(NodePtr input, std::int64_t count);
+NodePtr skip_node(NodePtr input, std::int64_t count);
+NodePtr shard_node(NodePtr input, std::int64_t num_shards, std::int64_t index);
+NodePtr cache_node(NodePtr input);
+NodePtr prefetch_node(NodePtr input, std::int64_t buffer_size);
+
+}  // namespace tandem::data

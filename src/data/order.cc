@@ -1,0 +1,273 @@
+// Steps that choose and order elements without looking at them: take, skip, shard, repeat, shuffle.
+// Over rows of tensors they work on row numbers.
+#include <limits>
+
+#include "core/status.h"
+#include "data/node.h"
+#include "data/splitmix.h"
+#include "runtime/generator.h"
+
+namespace tandem::data {
+
+std::uint64_t step_seed(const std::optional<std::uint64_t>& given, const DatasetNode& input) {
+  return given ? *given : mix(Generator::process().state().seed, static_cast<std::uint64_t>(input.depth()) + 1);
+}
+
+namespace {
+
+// A step of these: `Step` opens a stream of either kind of item.
+template <class Step>
+class OrderNode final : public InputNode {
+ public:
+  OrderNode(NodePtr input, Step step) : InputNode(std::move(input)), step_(step) {}
+  StreamPtr<Example> elements(std::uint64_t epoch) const override {
+    if (rows()) return row_stream(indices(epoch), *rows());
+    return step_.template open<Example>(input(), epoch);
+  }
+  const RowSource* rows() const override { return input().rows(); }
+  StreamPtr<std::int64_t> indices(std::uint64_t epoch) const override {
+    return rows() ? step_.template open<std::int64_t>(input(), epoch) : nullptr;
+  }
+  std::int64_t cardinality() const override { return step_.cardinality(input().cardinality()); }
+
+ private:
+  Step step_;
+};
+
+template <class Step>
+NodePtr order_node(NodePtr input, Step step) {
+  return std::make_shared<OrderNode<Step>>(std::move(input), step);
+}
+
+// --- take ---
+
+template <class Item>
+class TakeStream final : public Stream<Item> {
+ public:
+  TakeStream(StreamPtr<Item> input, std::int64_t count) : input_(std::move(input)), left_(count) {}
+  bool next(Item& item) override {
+    if (left_ == 0 || !input_->next(item)) return false;
+    --left_;
+    return true;
+  }
+  std::int64_t skip(std::int64_t count) override {
+    const std::int64_t skipped = input_->skip(std::min(count, left_));
+    left_ -= skipped;
+    return skipped;
+  }
+
+ private:
+  StreamPtr<Item> input_;
+  std::int64_t left_;
+};
+
+constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+
+struct Take {
+  std::int64_t count;
+  template <class Item>
+  StreamPtr<Item> open(const DatasetNode& input, std::uint64_t epoch) const {
+    return std::make_unique<TakeStream<Item>>(input.open<Item>(epoch), count);
+  }
+  std::int64_t cardinality(std::int64_t input) const {
+    if (count == kAll) return input;
+    if (input == kInfiniteCardinality) return count;
+    return input == kUnknownCardinality ? kUnknownCardinality : std::min(input, count);
+  }
+};
+
+// --- skip and shard: every `step`-th element from the `first`-th on ---
+
+template <class Item>
+class EveryStream final : public Stream<Item> {
+ public:
+  EveryStream(StreamPtr<Item> input, std::int64_t first, std::int64_t step)
+      : input_(std::move(input)), pending_(first), step_(step) {}
+  bool next(Item& item) override {
+    if (pending_ > 0 && input_->skip(pending_) < pending_) return false;
+    pending_ = step_ - 1;
+    return input_->next(item);
+  }
+  std::int64_t skip(std::int64_t count) override {
+    if (count <= 0) return 0;
+    std::int64_t span;
+    if (__builtin_mul_overflow(count - 1, step_, &span) || __builtin_add_overflow(span, pending_ + 1, &span))
+      span = std::numeric_limits<std::int64_t>::max();
+    const std::int64_t passed = input_->skip(span);
+    const std::int64_t skipped = passed <= pending_ ? 0 : (passed - pending_ - 1) / step_ + 1;
+    pending_ = step_ - 1;
+    return skipped;
+  }
+
+ private:
+  StreamPtr<Item> input_;
+  std::int64_t pending_, step_;  // elements to pass over before the next one
+};
+
+struct Every {
+  std::int64_t first, step;
+  template <class Item>
+  StreamPtr<Item> open(const DatasetNode& input, std::uint64_t epoch) const {
+    return std::make_unique<EveryStream<Item>>(input.open<Item>(epoch), first, step);
+  }
+  std::int64_t cardinality(std::int64_t input) const {
+    if (input < 0) return input;
+    return input > first ? (input - first - 1) / step + 1 : 0;
+  }
+};
+
+// --- repeat ---
+
+template <class Item>
+class RepeatStream final : public Stream<Item> {
+ public:
+  RepeatStream(const DatasetNode& input, std::int64_t count, std::uint64_t epoch)
+      : input_(input),
+        count_(count),
+        // Repetitions are epochs of the input, counted over the epochs of the whole.
+        first_epoch_(count >= 0 ? epoch * static_cast<std::uint64_t>(count) : epoch << 32) {}
+
+  bool next(Item& item) override {
+    while (open()) {
+      if (pass_->next(item)) {
+        empty_ = false;
+        return true;
+      }
+      close();
+    }
+    return false;
+  }
+
+  std::int64_t skip(std::int64_t count) override {
+    std::int64_t skipped = 0;
+    const std::int64_t size = input_.cardinality();
+    while (skipped < count) {
+      // Whole repetitions need not be opened when their size is known.
+      if (!pass_ && size > 0) {
+        std::int64_t whole = (count - skipped) / size;
+        if (count_ >= 0) whole = std::min(whole, count_ - repetition_);
+        repetition_ += whole;
+        skipped += whole * size;
+        empty_ = false;
+        if (skipped == count) break;
+      }
+      if (!open()) break;
+      const std::int64_t passed = pass_->skip(count - skipped);
+      if (passed > 0) empty_ = false;
+      skipped += passed;
+      if (skipped < count) close();
+    }
+    return skipped;
+  }
+
+ private:
+  bool open() {
+    if (pass_) return true;
+    if (ended_ || repetition_ == count_) return false;
+    pass_ = input_.open<Item>(first_epoch_ + static_cast<std::uint64_t>(repetition_));
+    empty_ = true;
+    return true;
+  }
+  void close() {
+    ended_ = empty_;  // an empty input repeated for ever is empty
+    pass_.reset();
+    ++repetition_;
+  }
+
+  const DatasetNode& input_;
+  std::int64_t count_;
+  std::uint64_t first_epoch_;
+  std::int64_t repetition_ = 0;
+  StreamPtr<Item> pass_;
+  bool empty_ = true;  // so far, the present pass
+  bool ended_ = false;
+};
+
+struct Repeat {
+  std::int64_t count;
+  template <class Item>
+  StreamPtr<Item> open(const DatasetNode& input, std::uint64_t epoch) const {
+    return std::make_unique<RepeatStream<Item>>(input, count, epoch);
+  }
+  std::int64_t cardinality(std::int64_t input) const {
+    if (count == 0 || input == 0) return 0;
+    if (count < 0 || input == kInfiniteCardinality) return kInfiniteCardinality;
+    if (input == kUnknownCardinality) return kUnknownCardinality;
+    std::int64_t total;
+    return __builtin_mul_overflow(input, count, &total) ? kInfiniteCardinality : total;
+  }
+};
+
+// --- shuffle ---
+
+template <class Item>
+class ShuffleStream final : public Stream<Item> {
+ public:
+  ShuffleStream(StreamPtr<Item> input, std::int64_t buffer_size, std::uint64_t seed)
+      : input_(std::move(input)), capacity_(static_cast<std::size_t>(buffer_size)), random_(seed) {}
+  bool next(Item& item) override {
+    Item fresh;
+    while (!input_ended_ && buffer_.size() < capacity_) {
+      if (input_->next(fresh))
+        buffer_.push_back(std::move(fresh));
+      else
+        input_ended_ = true;
+    }
+    if (buffer_.empty()) return false;
+    Item& chosen = buffer_[static_cast<std::size_t>(random_.below(buffer_.size()))];
+    item = std::move(chosen);
+    if (&chosen != &buffer_.back()) chosen = std::move(buffer_.back());
+    buffer_.pop_back();
+    return true;
+  }
+
+ private:
+  StreamPtr<Item> input_;
+  std::size_t capacity_;
+  SplitMix random_;
+  std::vector<Item> buffer_;
+  bool input_ended_ = false;
+};
+
+struct Shuffle {
+  std::int64_t buffer_size;
+  std::uint64_t seed;
+  bool reshuffle;
+  template <class Item>
+  StreamPtr<Item> open(const DatasetNode& input, std::uint64_t epoch) const {
+    return std::make_unique<ShuffleStream<Item>>(input.open<Item>(epoch), buffer_size, mix(seed, reshuffle ? epoch : 0));
+  }
+  std::int64_t cardinality(std::int64_t input) const { return input; }
+};
+
+}  // namespace
+
+NodePtr take_node(NodePtr input, std::int64_t count) {
+  if (count < -1) fail<InvalidArgumentError>("[take] expected a count of at least 0, or -1 for all, got {}", count);
+  return order_node(std::move(input), Take{count == -1 ? kAll : count});
+}
+
+NodePtr skip_node(NodePtr input, std::int64_t count) {
+  if (count < 0) fail<InvalidArgumentError>("[skip] expected a count of at least 0, got {}", count);
+  return order_node(std::move(input), Every{count, 1});
+}
+
+NodePtr shard_node(NodePtr input, std::int64_t num_shards, std::int64_t index) {
+  if (num_shards < 1) fail<InvalidArgumentError>("[shard] expected at least 1 shard, got {}", num_shards);
+  if (index < 0 || index >= num_shards)
+    fail<InvalidArgumentError>("[shard] expected an index of [0, {}), got {}", num_shards, index);
+  return order_node(std::move(input), Every{index, num_shards});
+}
+
+NodePtr repeat_node(NodePtr input, std::int64_t count) {
+  if (count < -1) fail<InvalidArgumentError>("[repeat] expected a count of at least 0, or -1 for ever, got {}", count);
+  return order_node(std::move(input), Repeat{count});
+}
+
+NodePtr shuffle_node(NodePtr input, std::int64_t buffer_size, ShuffleOptions options) {
+  if (buffer_size < 1) fail<InvalidArgumentError>("[shuffle] expected a buffer of at least 1 element, got {}", buffer_size);
+  const std::uint64_t seed = step_seed(options.seed, *input);
+  return order_node(std::move(input), Shuffle{buffer_size, seed, options.reshuffle_each_iteration});
+}
+
+}  // namespace tandem::data

@@ -1,0 +1,206 @@
+// Where elements come from: tensors in memory, and generators.
+#include <cstring>
+
+#include "core/parallel.h"
+#include "core/status.h"
+#include "data/node.h"
+#include "tensor/tensor_impl.h"
+
+namespace tandem::data {
+
+Example on_host(const Example& example) {
+  Example copy;
+  for (const Tensor& tensor : example) copy.push_back(copy_to_device(make_alias(tensor), DeviceManager::get().host()));
+  return copy;
+}
+
+Example RowSource::row(std::int64_t index) const {
+  std::vector<Tensor> views;
+  views.reserve(tensors_.size());
+  for (const Tensor& tensor : tensors_) {
+    const Shape shape = tensor.shape().without_leading(1);
+    const auto bytes = shape.num_elements() * static_cast<std::int64_t>(size_of(tensor.dtype()));
+    views.push_back(make_view(tensor, shape, index * bytes));
+  }
+  return Example(std::move(views));
+}
+
+Example RowSource::gather(std::span<const std::int64_t> indices) const {
+  constexpr std::int64_t kAlignment = 64, kGrainBytes = 64 * 1024;
+  const auto count = static_cast<std::int64_t>(indices.size());
+  bool consecutive = true;
+  for (std::size_t i = 1; i < indices.size(); ++i) consecutive = consecutive && indices[i] == indices[i - 1] + 1;
+  std::vector<Tensor> batch;
+  batch.reserve(tensors_.size());
+  for (const Tensor& tensor : tensors_) {
+    Shape shape = tensor.shape();
+    shape.set(0, count);
+    const auto row = shape.without_leading(1).num_elements() * static_cast<std::int64_t>(size_of(tensor.dtype()));
+    // Kernels like aligned memory better than they dislike a copy.
+    if (consecutive && indices[0] * row % kAlignment == 0) {
+      batch.push_back(make_view(tensor, shape, indices[0] * row));
+      continue;
+    }
+    Tensor rows = make_tensor(impl_of(tensor).device(), shape, tensor.dtype());
+    const std::byte* from = impl_of(tensor).data();
+    std::byte* to = impl_of(rows).data();
+    parallel_for(count, std::max<std::int64_t>(1, kGrainBytes / std::max<std::int64_t>(row, 1)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t i = begin; i < end; ++i)
+                     std::memcpy(to + i * row, from + indices[static_cast<std::size_t>(i)] * row,
+                                 static_cast<std::size_t>(row));
+                 });
+    batch.push_back(std::move(rows));
+  }
+  return Example(std::move(batch));
+}
+
+namespace {
+
+class RowStream final : public Stream<Example> {
+ public:
+  RowStream(StreamPtr<std::int64_t> indices, const RowSource& rows) : indices_(std::move(indices)), rows_(rows) {}
+  bool next(Example& item) override {
+    std::int64_t index = 0;
+    if (!indices_->next(index)) return false;
+    item = rows_.row(index);
+    return true;
+  }
+  std::int64_t skip(std::int64_t count) override { return indices_->skip(count); }
+
+ private:
+  StreamPtr<std::int64_t> indices_;
+  const RowSource& rows_;
+};
+
+class CountingStream final : public Stream<std::int64_t> {
+ public:
+  explicit CountingStream(std::int64_t count) : count_(count) {}
+  bool next(std::int64_t& item) override {
+    if (next_ == count_) return false;
+    item = next_++;
+    return true;
+  }
+  std::int64_t skip(std::int64_t count) override {
+    const std::int64_t skipped = std::min(count, count_ - next_);
+    next_ += skipped;
+    return skipped;
+  }
+
+ private:
+  std::int64_t count_, next_ = 0;
+};
+
+class SlicesNode final : public DatasetNode {
+ public:
+  explicit SlicesNode(std::vector<Tensor> tensors) : DatasetNode(0), rows_(std::move(tensors)) {}
+  StreamPtr<Example> elements(std::uint64_t epoch) const override { return row_stream(indices(epoch), rows_); }
+  const RowSource* rows() const override { return &rows_; }
+  StreamPtr<std::int64_t> indices(std::uint64_t) const override {
+    return std::make_unique<CountingStream>(rows_.rows());
+  }
+  std::int64_t cardinality() const override { return rows_.rows(); }
+  Spec spec() const override {
+    Spec spec(std::in_place);
+    for (const Tensor& tensor : rows_.tensors()) spec->push_back({tensor.dtype(), tensor.shape().without_leading(1)});
+    return spec;
+  }
+
+ private:
+  RowSource rows_;
+};
+
+class OnceStream final : public Stream<Example> {
+ public:
+  explicit OnceStream(Example example) : example_(std::move(example)) {}
+  bool next(Example& item) override {
+    if (done_) return false;
+    done_ = true;
+    item = std::move(example_);
+    return true;
+  }
+
+ private:
+  Example example_;
+  bool done_ = false;
+};
+
+class TensorsNode final : public DatasetNode {
+ public:
+  explicit TensorsNode(Example example) : DatasetNode(0), example_(std::move(example)) {}
+  StreamPtr<Example> elements(std::uint64_t) const override { return std::make_unique<OnceStream>(example_); }
+  std::int64_t cardinality() const override { return 1; }
+  Spec spec() const override {
+    Spec spec(std::in_place);
+    for (const Tensor& tensor : example_) spec->push_back({tensor.dtype(), tensor.shape()});
+    return spec;
+  }
+
+ private:
+  Example example_;
+};
+
+class GeneratorStream final : public Stream<Example> {
+ public:
+  explicit GeneratorStream(const std::function<GeneratorFn()>& make) : make_(make) {}
+  bool next(Example& item) override {
+    if (done_) return false;
+    if (!generator_) generator_ = make_();
+    std::optional<Example> example = generator_();
+    if (!example) {
+      done_ = true;
+      return false;
+    }
+    item = std::move(*example);
+    return true;
+  }
+
+ private:
+  const std::function<GeneratorFn()>& make_;
+  GeneratorFn generator_;
+  bool done_ = false;
+};
+
+class GeneratorNode final : public DatasetNode {
+ public:
+  explicit GeneratorNode(std::function<GeneratorFn()> make) : DatasetNode(0), make_(std::move(make)) {}
+  StreamPtr<Example> elements(std::uint64_t) const override { return std::make_unique<GeneratorStream>(make_); }
+  std::int64_t cardinality() const override { return kUnknownCardinality; }
+  Spec spec() const override { return std::nullopt; }
+
+ private:
+  std::function<GeneratorFn()> make_;
+};
+
+}  // namespace
+
+StreamPtr<Example> row_stream(StreamPtr<std::int64_t> indices, const RowSource& rows) {
+  return std::make_unique<RowStream>(std::move(indices), rows);
+}
+
+NodePtr tensors_node(const Example& tensors) {
+  if (tensors.empty()) fail<InvalidArgumentError>("[from_tensors] expected at least one tensor, got none");
+  return std::make_shared<TensorsNode>(on_host(tensors));
+}
+
+NodePtr slices_node(const Example& tensors) {
+  if (tensors.empty()) fail<InvalidArgumentError>("[from_tensor_slices] expected at least one tensor, got none");
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].rank() == 0)
+      fail<InvalidArgumentError>("[from_tensor_slices] expected tensors of at least one axis, got a scalar as component {}",
+                                 i);
+    if (tensors[i].dim(0) != tensors[0].dim(0))
+      fail<InvalidArgumentError>(
+          "[from_tensor_slices] expected first axes of one size, got {} (component 0, shape {}) and {} (component {}, "
+          "shape {})",
+          tensors[0].dim(0), tensors[0].shape().to_string(), tensors[i].dim(0), i, tensors[i].shape().to_string());
+  }
+  return std::make_shared<SlicesNode>(on_host(tensors).components());
+}
+
+NodePtr generator_node(std::function<GeneratorFn()> make_generator) {
+  if (!make_generator) fail<InvalidArgumentError>("[from_generator] expected a function, got an empty one");
+  return std::make_shared<GeneratorNode>(std::move(make_generator));
+}
+
+}  // namespace tandem::data

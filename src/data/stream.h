@@ -1,0 +1,54 @@
+// What runs when a dataset is iterated over: streams of elements, or of row numbers where the source
+// is a set of tensors in memory, so that choosing rows touches no data until it must.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "device/device_manager.h"
+#include "runtime/placement.h"
+#include "tandem/autodiff.h"
+#include "tandem/data.h"
+
+namespace tandem::data {
+
+// Set while a stream runs on a thread whose consumer may go away: the consumer sets the flag, and loops
+// that could keep its destructor waiting ask for it.
+inline constinit thread_local const std::atomic<bool>* cancel_flag = nullptr;
+struct Cancelled {};
+inline void check_cancelled() {
+  if (cancel_flag && cancel_flag->load(std::memory_order_relaxed)) throw Cancelled();
+}
+
+// One pass over a sequence of items. Not thread-safe. After an exception it is at its end.
+template <class Item>
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  // The next item in `item`, or false at the end; then it stays there.
+  virtual bool next(Item& item) = 0;
+  // Passes over up to `count` items and returns how many there were: fewer only at the end.
+  virtual std::int64_t skip(std::int64_t count) {
+    Item item;
+    std::int64_t skipped = 0;
+    for (; skipped < count && next(item); ++skipped) check_cancelled();
+    return skipped;
+  }
+};
+
+template <class Item>
+using StreamPtr = std::unique_ptr<Stream<Item>>;
+
+// The placement and recording that everything in a pipeline runs under.
+class PipelineScope {
+  OnDevice device_{DeviceManager::get().host()};
+  NoGradScope no_grad_;
+};
+
+}  // namespace tandem::data

@@ -1,0 +1,20 @@
+// The operations of this folder that more than one of its files names.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "op/op.h"
+
+namespace tandem {
+
+extern const OpDef kReshape, kExpandDims, kSqueeze, kIdentity, kStopGradient;           // shape.cc
+extern const OpDef kTranspose, kBroadcastTo, kTile, kReverse;                           // rearrange.cc
+extern const OpDef kSlice, kStridedSlice;                                               // slice.cc
+extern const OpDef kPad;                                                                // pad.cc
+
+// `axis` of a tensor of `rank` axes, negative ones counting from the end, as 0 .. rank-1. Throws
+// InvalidArgumentError "[op] expected an axis ...".
+int normalize_axis(const OpDef& op, std::int64_t axis, int rank);
+
+}  // namespace tandem

@@ -1,0 +1,237 @@
+// Elements chosen by indices.
+#include <algorithm>
+#include <cstring>
+
+#include "core/parallel.h"
+#include "core/status.h"
+#include "op/dtype_switch.h"
+#include "op/record.h"
+#include "ops/array/array_ops.h"
+#include "ops/op_list.h"
+#include "runtime/dispatch.h"
+#include "tandem/array.h"
+#include "tandem/nn.h"
+
+namespace tandem {
+namespace {
+
+void check_indices(const InferContext& c, int input) {
+  if (c.dtype(input) != int32 && c.dtype(input) != int64)
+    fail<InvalidArgumentError>("[{}] expected int32 or int64 indices, got {}", c.op().name, name_of(c.dtype(input)));
+}
+
+// Calls f with the indices as an array of int32 or of int64.
+template <class F>
+void with_indices(const TensorView& view, const F& f) {
+  if (view.dtype == int32)
+    f(view.as<const std::int32_t>());
+  else
+    f(view.as<const std::int64_t>());
+}
+
+// `shape` as [outer, axis, inner].
+struct AxisSplit {
+  AxisSplit(const Shape& shape, int at) : size(shape[at]) {
+    for (int i = 0; i < at; ++i) outer *= shape[i];
+    for (int i = at + 1; i < shape.rank(); ++i) inner *= shape[i];
+  }
+  std::int64_t outer = 1, size, inner = 1;
+};
+
+// --- GatherV2 ---
+
+struct GatherAttrs {
+  std::int64_t axis = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("axis", axis);
+  }
+};
+
+void infer_gather(InferContext& c) {
+  check_indices(c, 1);
+  const Shape& params = c.shape(0);
+  const int axis = normalize_axis(c.op(), c.attrs<GatherAttrs>().axis, params.rank());
+  Dims dims;
+  for (int i = 0; i < axis; ++i) dims.push_back(params[i]);
+  for (const std::int64_t size : c.shape(1)) dims.push_back(size);
+  for (int i = axis + 1; i < params.rank(); ++i) dims.push_back(params[i]);
+  c.add_output(c.dtype(0), Shape(dims));
+}
+
+template <class Index>
+void check_range(const Index* indices, std::int64_t count, std::int64_t size) {
+  for (std::int64_t i = 0; i < count; ++i)
+    if (indices[i] < 0 || indices[i] >= size)
+      fail<InvalidArgumentError>("[GatherV2] expected indices of [0, {}), got {} at position {}", size, indices[i], i);
+}
+
+void gather_kernel(KernelContext& c) {
+  const TensorView& params = c.inputs[0];
+  const AxisSplit split(params.shape, normalize_axis(*c.op, c.attrs<GatherAttrs>().axis, params.shape.rank()));
+  const std::int64_t count = c.inputs[1].size();
+  const auto run = split.inner * static_cast<std::int64_t>(size_of(params.dtype));
+  with_indices(c.inputs[1], [&](const auto* indices) {
+    check_range(indices, count, split.size);
+    if (c.outputs[0].size() == 0) return;
+    const auto* from = params.as<std::byte>();
+    auto* to = c.outputs[0].as<std::byte>();
+    const std::int64_t grain = std::max<std::int64_t>(1, 64 * 1024 / run);
+    parallel_for(split.outer * count, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        std::memcpy(to + i * run, from + (i / count * split.size + indices[i % count]) * run,
+                    static_cast<std::size_t>(run));
+    });
+  });
+}
+
+// --- GatherGrad: rows of the gradient added up where they were taken from ---
+
+struct GatherGradAttrs {
+  std::int64_t axis = 0;
+  Shape shape;  // of params
+  template <class F>
+  void fields(F&& f) const {
+    f("axis", axis);
+    f("shape", shape);
+  }
+};
+
+void infer_gather_grad(InferContext& c) {
+  check_indices(c, 1);
+  c.add_output(c.dtype(0), c.attrs<GatherGradAttrs>().shape);
+}
+
+// Each thread owns a range of the output and adds to it in the order of the indices: the sums do not
+// depend on the number of threads. 16-bit types are summed in float32.
+template <class T, class Sum, class Index>
+void scatter_add(KernelContext& c, const Index* indices) {
+  const Shape& shape = c.outputs[0].shape;
+  const AxisSplit split(shape, normalize_axis(*c.op, c.attrs<GatherGradAttrs>().axis, shape.rank()));
+  const std::int64_t count = c.inputs[1].size(), total = c.outputs[0].size();
+  const T* gradient = c.inputs[0].as<T>();
+  T* output = c.outputs[0].as<T>();
+  Sum* sums;
+  if constexpr (std::is_same_v<T, Sum>)
+    sums = output;
+  else
+    sums = static_cast<Sum*>(c.scratch(static_cast<std::size_t>(total) * sizeof(Sum)));
+
+  const std::int64_t rows = split.outer * split.size;
+  const std::int64_t work = split.outer * count * split.inner;
+  const std::int64_t grain = std::max<std::int64_t>(1, rows * 16 * 1024 / std::max<std::int64_t>(work + total, 1));
+  parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::fill(sums + begin * split.inner, sums + end * split.inner, Sum(0));
+    for (std::int64_t outer = begin / split.size; outer * split.size < end; ++outer) {
+      const T* from = gradient + outer * count * split.inner;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t row = outer * split.size + indices[i];
+        if (row < begin || row >= end) continue;
+        for (std::int64_t k = 0; k < split.inner; ++k)
+          sums[row * split.inner + k] += static_cast<Sum>(from[i * split.inner + k]);
+      }
+    }
+    if constexpr (!std::is_same_v<T, Sum>)
+      for (std::int64_t k = begin * split.inner; k < end * split.inner; ++k) output[k] = static_cast<T>(sums[k]);
+  });
+}
+
+void gather_grad_kernel(KernelContext& c) {
+  if (c.outputs[0].size() == 0) return;
+  with_indices(c.inputs[1], [&](const auto* indices) {
+    switch_floating(c.outputs[0].dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      scatter_add<T, std::conditional_t<sizeof(T) == 2, float, T>>(c, indices);
+    });
+  });
+}
+
+void gather_grad_gradient(GradContext& c) {
+  if (c.needs_grad(0)) c.set_grad(0, gather(c.grad(), c.input(1), c.attrs<GatherGradAttrs>().axis));
+}
+
+const OpDef kGatherGrad = {.name = "GatherGrad",
+                           .attrs = &attrs_type<GatherGradAttrs>,
+                           .infer = infer_gather_grad,
+                           .gradient = gather_grad_gradient,
+                           .cpu_kernel = gather_grad_kernel,
+                           .saved_inputs = 1u << 1};
+
+void gather_gradient(GradContext& c) {
+  if (c.needs_grad(0))
+    c.set_grad(0, run(kGatherGrad, {&c.grad(), &c.input(1)},
+                      GatherGradAttrs{c.attrs<GatherAttrs>().axis, c.input_spec(0).shape}));
+}
+
+const OpDef kGather = {.name = "GatherV2",
+                       .attrs = &attrs_type<GatherAttrs>,
+                       .infer = infer_gather,
+                       .gradient = gather_gradient,
+                       .cpu_kernel = gather_kernel,
+                       .saved_inputs = 1u << 1};
+
+// --- OneHot ---
+
+struct OneHotAttrs {
+  std::int64_t depth = 0;
+  double on = 1.0;
+  double off = 0.0;
+  DType dtype = float32;
+  template <class F>
+  void fields(F&& f) const {
+    f("depth", depth);
+    f("on", on);
+    f("off", off);
+    f("dtype", dtype);
+  }
+};
+
+void infer_one_hot(InferContext& c) {
+  check_indices(c, 0);
+  const OneHotAttrs& attrs = c.attrs<OneHotAttrs>();
+  if (attrs.depth < 0) fail<InvalidArgumentError>("[OneHot] expected a depth of at least 0, got {}", attrs.depth);
+  Dims dims = c.shape(0).dims();
+  dims.push_back(attrs.depth);
+  c.add_output(attrs.dtype, Shape(dims));
+}
+
+void one_hot_kernel(KernelContext& c) {
+  const OneHotAttrs& attrs = c.attrs<OneHotAttrs>();
+  const std::int64_t depth = attrs.depth;
+  if (c.outputs[0].size() == 0) return;
+  with_indices(c.inputs[0], [&](const auto* indices) {
+    switch_dtype(attrs.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* output = c.outputs[0].as<T>();
+      const T on = static_cast<T>(attrs.on), off = static_cast<T>(attrs.off);
+      parallel_for(c.inputs[0].size(), std::max<std::int64_t>(1, 16 * 1024 / depth),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     std::fill(output + begin * depth, output + end * depth, off);
+                     for (std::int64_t i = begin; i < end; ++i)
+                       if (indices[i] >= 0 && indices[i] < depth) output[i * depth + indices[i]] = on;
+                   });
+    });
+  });
+}
+
+const OpDef kOneHot = {
+    .name = "OneHot", .attrs = &attrs_type<OneHotAttrs>, .infer = infer_one_hot, .cpu_kernel = one_hot_kernel};
+
+}  // namespace
+
+Tensor gather(const Tensor& params, const Tensor& indices, std::int64_t axis) {
+  return run(kGather, {&params, &indices}, GatherAttrs{axis});
+}
+
+Tensor nn::embedding_lookup(const Tensor& table, const Tensor& indices) { return gather(table, indices, 0); }
+
+Tensor one_hot(const Tensor& indices, std::int64_t depth, const OneHotOptions& options) {
+  return run(kOneHot, {&indices}, OneHotAttrs{depth, options.on, options.off, options.dtype});
+}
+
+OpList index_ops() {
+  static const OpDef* const ops[] = {&kGather, &kGatherGrad, &kOneHot};
+  return ops;
+}
+
+}  // namespace tandem

@@ -1,0 +1,263 @@
+// Tensors joined along an axis, and taken apart again.
+#include <cstring>
+#include <numeric>
+
+#include "core/parallel.h"
+#include "core/status.h"
+#include "op/record.h"
+#include "ops/array/array_ops.h"
+#include "ops/op_list.h"
+#include "runtime/dispatch.h"
+#include "tandem/array.h"
+#include "tandem/creation.h"
+
+namespace tandem {
+namespace {
+
+struct JoinAttrs {
+  std::int64_t axis = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("axis", axis);
+  }
+};
+
+std::int64_t elements_before(const Shape& shape, int axis) {
+  std::int64_t count = 1;
+  for (int i = 0; i < axis; ++i) count *= shape[i];
+  return count;
+}
+
+// Copies `rows` runs of `bytes`, from runs `from_stride` apart to runs `to_stride` apart.
+void copy_runs(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
+               std::int64_t rows, std::int64_t bytes) {
+  constexpr std::int64_t kGrainBytes = 64 * 1024;
+  if (rows == 1) {
+    parallel_for(bytes, kGrainBytes, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+    });
+    return;
+  }
+  parallel_for(rows, std::max<std::int64_t>(1, kGrainBytes / std::max<std::int64_t>(bytes, 1)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row)
+                   std::memcpy(to + row * to_stride, from + row * from_stride, static_cast<std::size_t>(bytes));
+               });
+}
+
+// The joined tensor is `rows` rows; each part is a run of every row, in order.
+void join_parts(KernelContext& c, std::int64_t rows) {
+  if (rows == 0) return;
+  const auto size = static_cast<std::int64_t>(size_of(c.outputs[0].dtype));
+  const std::int64_t stride = c.outputs[0].size() / rows * size;
+  auto* to = c.outputs[0].as<std::byte>();
+  for (const TensorView& part : c.inputs) {
+    const std::int64_t run = part.size() / rows * size;
+    copy_runs(to, stride, part.as<std::byte>(), run, rows, run);
+    to += run;
+  }
+}
+
+void take_parts(KernelContext& c, std::int64_t rows) {
+  if (rows == 0) return;
+  const auto size = static_cast<std::int64_t>(size_of(c.inputs[0].dtype));
+  const std::int64_t stride = c.inputs[0].size() / rows * size;
+  const auto* from = c.inputs[0].as<std::byte>();
+  for (const TensorView& part : c.outputs) {
+    const std::int64_t run = part.size() / rows * size;
+    copy_runs(part.as<std::byte>(), run, from, stride, rows, run);
+    from += run;
+  }
+}
+
+// The gradients of all outputs, zeros for those that nothing depends on.
+std::vector<Tensor> output_gradients(GradContext& c) {
+  std::vector<Tensor> gradients;
+  for (int i = 0; i < c.num_outputs(); ++i)
+    gradients.push_back(c.grad(i).defined() ? c.grad(i)
+                                            : zeros(c.output_spec(i).shape, {.dtype = c.output_spec(i).dtype}));
+  return gradients;
+}
+
+void check_join(const InferContext& c) {
+  if (c.num_inputs() == 0) fail<InvalidArgumentError>("[{}] expected at least one tensor, got none", c.op().name);
+  for (int i = 1; i < c.num_inputs(); ++i)
+    if (c.dtype(i) != c.dtype(0))
+      fail<InvalidArgumentError>("[{}] expected tensors of one dtype, got {} and {}", c.op().name, name_of(c.dtype(0)),
+                                 name_of(c.dtype(i)));
+}
+
+// --- ConcatV2 ---
+
+void infer_concat(InferContext& c) {
+  check_join(c);
+  Shape shape = c.shape(0);
+  if (shape.rank() == 0) fail<InvalidArgumentError>("[ConcatV2] expected tensors of at least one axis, got scalars");
+  const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, shape.rank());
+  std::int64_t total = shape[axis];
+  for (int i = 1; i < c.num_inputs(); ++i) {
+    Shape other = c.shape(i);
+    if (other.rank() == shape.rank()) {
+      total += other[axis];
+      other.set(axis, shape[axis]);
+    }
+    if (!(other == shape))
+      fail<InvalidArgumentError>("[ConcatV2] expected shapes that agree except along axis {}, got {} and {}", axis,
+                                 shape.to_string(), c.shape(i).to_string());
+  }
+  shape.set(axis, total);
+  c.add_output(c.dtype(0), shape);
+}
+
+void concat_kernel(KernelContext& c) {
+  const Shape& shape = c.outputs[0].shape;
+  join_parts(c, elements_before(shape, normalize_axis(*c.op, c.attrs<JoinAttrs>().axis, shape.rank())));
+}
+
+void concat_gradient(GradContext& c) {
+  const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, c.output_spec(0).shape.rank());
+  std::vector<std::int64_t> sizes;
+  for (int i = 0; i < c.num_inputs(); ++i) sizes.push_back(c.input_spec(i).shape[axis]);
+  std::vector<Tensor> parts = split(c.grad(), sizes, axis);
+  for (int i = 0; i < c.num_inputs(); ++i)
+    if (c.needs_grad(i)) c.set_grad(i, std::move(parts[static_cast<std::size_t>(i)]));
+}
+
+// --- Pack ---
+
+void infer_pack(InferContext& c) {
+  check_join(c);
+  for (int i = 1; i < c.num_inputs(); ++i)
+    if (!(c.shape(i) == c.shape(0)))
+      fail<InvalidArgumentError>("[Pack] expected tensors of one shape, got {} and {}", c.shape(0).to_string(),
+                                 c.shape(i).to_string());
+  const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, c.shape(0).rank() + 1);
+  Dims dims;
+  for (int i = 0; i <= c.shape(0).rank(); ++i) {
+    if (i == axis) dims.push_back(c.num_inputs());
+    if (i < c.shape(0).rank()) dims.push_back(c.shape(0)[i]);
+  }
+  c.add_output(c.dtype(0), Shape(dims));
+}
+
+void pack_gradient(GradContext& c) {
+  std::vector<Tensor> parts = unstack(c.grad(), c.attrs<JoinAttrs>().axis);
+  for (int i = 0; i < c.num_inputs(); ++i)
+    if (c.needs_grad(i)) c.set_grad(i, std::move(parts[static_cast<std::size_t>(i)]));
+}
+
+// --- SplitV ---
+
+struct SplitAttrs {
+  std::vector<std::int64_t> sizes;
+  std::int64_t axis = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("sizes", sizes);
+    f("axis", axis);
+  }
+};
+
+void infer_split(InferContext& c) {
+  const SplitAttrs& attrs = c.attrs<SplitAttrs>();
+  Shape shape = c.shape(0);
+  const int axis = normalize_axis(c.op(), attrs.axis, shape.rank());
+  std::int64_t total = 0;
+  bool valid = !attrs.sizes.empty();
+  for (const std::int64_t size : attrs.sizes) {
+    valid = valid && size >= 0 && size <= shape[axis];
+    if (valid) total += size;
+  }
+  if (!valid || total != shape[axis])
+    fail<InvalidArgumentError>("[SplitV] expected sizes that add up to {} (axis {} of shape {}), got {} adding up to {}",
+                               shape[axis], axis, shape.to_string(), fmt::format("{}", fmt::join(attrs.sizes, "+")),
+                               std::accumulate(attrs.sizes.begin(), attrs.sizes.end(), std::int64_t{0}));
+  for (const std::int64_t size : attrs.sizes) {
+    shape.set(axis, size);
+    c.add_output(c.dtype(0), shape);
+  }
+}
+
+void split_kernel(KernelContext& c) {
+  const Shape& shape = c.inputs[0].shape;
+  take_parts(c, elements_before(shape, normalize_axis(*c.op, c.attrs<SplitAttrs>().axis, shape.rank())));
+}
+
+void split_gradient(GradContext& c) { c.set_grad(0, concat(output_gradients(c), c.attrs<SplitAttrs>().axis)); }
+
+// --- Unpack ---
+
+void infer_unpack(InferContext& c) {
+  const Shape& shape = c.shape(0);
+  const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, shape.rank());
+  Dims dims;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (i != axis) dims.push_back(shape[i]);
+  for (std::int64_t i = 0; i < shape[axis]; ++i) c.add_output(c.dtype(0), Shape(dims));
+}
+
+void unpack_kernel(KernelContext& c) {
+  const Shape& shape = c.inputs[0].shape;
+  take_parts(c, elements_before(shape, normalize_axis(*c.op, c.attrs<JoinAttrs>().axis, shape.rank())));
+}
+
+void unpack_gradient(GradContext& c) { c.set_grad(0, stack(output_gradients(c), c.attrs<JoinAttrs>().axis)); }
+
+const OpDef kConcat = {.name = "ConcatV2",
+                       .attrs = &attrs_type<JoinAttrs>,
+                       .infer = infer_concat,
+                       .gradient = concat_gradient,
+                       .cpu_kernel = concat_kernel};
+// A new axis joins as an old one does: the rows are what is before it.
+const OpDef kPack = {.name = "Pack",
+                     .attrs = &attrs_type<JoinAttrs>,
+                     .infer = infer_pack,
+                     .gradient = pack_gradient,
+                     .cpu_kernel = concat_kernel};
+const OpDef kSplit = {.name = "SplitV",
+                      .attrs = &attrs_type<SplitAttrs>,
+                      .infer = infer_split,
+                      .gradient = split_gradient,
+                      .cpu_kernel = split_kernel};
+const OpDef kUnpack = {.name = "Unpack",
+                       .attrs = &attrs_type<JoinAttrs>,
+                       .infer = infer_unpack,
+                       .gradient = unpack_gradient,
+                       .cpu_kernel = unpack_kernel};
+
+Tensor run_join(const OpDef& op, std::span<const Tensor> tensors, std::int64_t axis) {
+  std::vector<const Tensor*> inputs;
+  inputs.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) inputs.push_back(&tensor);
+  return run_single(op, inputs, JoinAttrs{axis});
+}
+
+}  // namespace
+
+Tensor concat(std::span<const Tensor> tensors, std::int64_t axis) { return run_join(kConcat, tensors, axis); }
+Tensor stack(std::span<const Tensor> tensors, std::int64_t axis) { return run_join(kPack, tensors, axis); }
+
+std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, std::int64_t axis) {
+  const Tensor* input = &x;
+  return run_op(kSplit, {&input, 1}, SplitAttrs{sizes, axis});
+}
+
+std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis) {
+  const std::int64_t size = x.shape().dim(axis);
+  if (parts <= 0 || size % parts != 0)
+    fail<InvalidArgumentError>("[SplitV] expected a number of parts that divides {} (axis {} of shape {}), got {}", size,
+                               axis, x.shape().to_string(), parts);
+  return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(parts), size / parts), axis);
+}
+
+std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis) {
+  const Tensor* input = &x;
+  return run_op(kUnpack, {&input, 1}, JoinAttrs{axis});
+}
+
+OpList join_ops() {
+  static const OpDef* const ops[] = {&kConcat, &kPack, &kSplit, &kUnpack};
+  return ops;
+}
+
+}  // namespace tandem

@@ -1,0 +1,128 @@
+// Elements put around a tensor.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/parallel.h"
+#include "core/status.h"
+#include "op/dtype_switch.h"
+#include "op/record.h"
+#include "ops/array/array_ops.h"
+#include "runtime/dispatch.h"
+#include "tandem/array.h"
+
+namespace tandem {
+namespace {
+
+struct PadAttrs {
+  Dims before;
+  Dims after;
+  double value = 0.0;
+  template <class F>
+  void fields(F&& f) const {
+    f("before", before);
+    f("after", after);
+    f("value", value);
+  }
+};
+
+// Whether an element of `dtype` can hold `value` exactly (floating types: rounded).
+bool holds(DType dtype, double value) {
+  switch (dtype) {
+    case DType::kInt32: return value == std::trunc(value) && std::abs(value) < 0x1p31;
+    case DType::kInt64: return value == std::trunc(value) && std::abs(value) < 0x1p63;
+    case DType::kUInt8: return value == std::trunc(value) && value >= 0.0 && value < 256.0;
+    case DType::kBool: return value == 0.0 || value == 1.0;
+    default: return true;
+  }
+}
+
+void infer_pad(InferContext& c) {
+  const Shape& shape = c.shape(0);
+  const PadAttrs& attrs = c.attrs<PadAttrs>();
+  bool valid = attrs.before.size() == shape.rank();
+  for (const std::int64_t count : attrs.before) valid = valid && count >= 0;
+  for (const std::int64_t count : attrs.after) valid = valid && count >= 0;
+  if (!valid)
+    fail<InvalidArgumentError>("[Pad] expected {} pairs of counts of at least 0 for shape {}, got {} before and {} after",
+                               shape.rank(), shape.to_string(), Shape(attrs.before).to_string(),
+                               Shape(attrs.after).to_string());
+  if (!holds(c.dtype(0), attrs.value))
+    fail<InvalidArgumentError>("[Pad] expected a value that {} holds, got {}", name_of(c.dtype(0)), attrs.value);
+  Dims dims;
+  for (int axis = 0; axis < shape.rank(); ++axis) dims.push_back(attrs.before[axis] + shape[axis] + attrs.after[axis]);
+  c.add_output(c.dtype(0), Shape(dims));
+}
+
+// The output row by row, a row being the last padded axis with everything behind it.
+template <class T>
+void pad_rows(KernelContext& c) {
+  const PadAttrs& attrs = c.attrs<PadAttrs>();
+  const Shape& from = c.inputs[0].shape;
+  const Shape& to = c.outputs[0].shape;
+  const T* input = c.inputs[0].as<T>();
+  T* output = c.outputs[0].as<T>();
+  const T value = static_cast<T>(attrs.value);
+
+  int split = from.rank();  // axes from here on are not padded
+  std::int64_t behind = 1;
+  while (split > 0 && from[split - 1] == to[split - 1]) behind *= from[--split];
+  if (split == 0) {
+    std::memcpy(output, input, static_cast<std::size_t>(to.num_elements()) * sizeof(T));
+    return;
+  }
+  const int row_axis = split - 1;
+  const std::int64_t lead = attrs.before[row_axis] * behind, middle = from[row_axis] * behind;
+  const std::int64_t length = to[row_axis] * behind;
+  const std::int64_t rows = to.num_elements() / length;
+  parallel_for(rows, std::max<std::int64_t>(1, 16 * 1024 / length), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      // The row's place in the input, if it has one.
+      std::int64_t rest = row, source = 0, stride = 1;
+      bool inside = true;
+      for (int axis = row_axis - 1; axis >= 0; --axis) {
+        const std::int64_t index = rest % to[axis] - attrs.before[axis];
+        rest /= to[axis];
+        inside = inside && index >= 0 && index < from[axis];
+        source += index * stride;
+        stride *= from[axis];
+      }
+      T* target = output + row * length;
+      if (!inside) {
+        std::fill_n(target, length, value);
+        continue;
+      }
+      std::fill_n(target, lead, value);
+      std::memcpy(target + lead, input + source * middle, static_cast<std::size_t>(middle) * sizeof(T));
+      std::fill_n(target + lead + middle, length - lead - middle, value);
+    }
+  });
+}
+
+void pad_kernel(KernelContext& c) {
+  if (c.outputs[0].size() == 0) return;
+  switch_dtype(c.outputs[0].dtype, [&](auto tag) { pad_rows<typename decltype(tag)::type>(c); });
+}
+
+void pad_gradient(GradContext& c) {
+  c.set_grad(0, slice(c.grad(), c.attrs<PadAttrs>().before, c.input_spec(0).shape.dims()));
+}
+
+}  // namespace
+
+const OpDef kPad = {.name = "Pad",
+                    .attrs = &attrs_type<PadAttrs>,
+                    .infer = infer_pad,
+                    .gradient = pad_gradient,
+                    .cpu_kernel = pad_kernel};
+
+Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64_t>>& paddings, double value) {
+  PadAttrs attrs{.value = value};
+  for (const auto& [before, after] : paddings) {
+    attrs.before.push_back(before);
+    attrs.after.push_back(after);
+  }
+  return run(kPad, {&x}, attrs);
+}
+
+}  // namespace tandem

@@ -1,0 +1,223 @@
+// The same elements in other places: transposed, broadcast, tiled, reversed.
+#include "core/status.h"
+#include "op/record.h"
+#include "ops/array/array_ops.h"
+#include "ops/array/strided_copy.h"
+#include "ops/math/broadcast.h"
+#include "runtime/dispatch.h"
+#include "tandem/array.h"
+#include "tandem/math.h"
+
+namespace tandem {
+namespace {
+
+void run_copy(KernelContext& c, const StridedCopy& copy) {
+  if (c.outputs[0].size() > 0) copy.run(c.outputs[0].data, c.inputs[0].data, size_of(c.outputs[0].dtype));
+}
+
+// --- Transpose ---
+
+struct TransposeAttrs {
+  Dims permutation;  // empty: the axes reversed
+  template <class F>
+  void fields(F&& f) const {
+    f("permutation", permutation);
+  }
+};
+
+// The permutation in full, with axes of 0 .. rank-1.
+Dims full_permutation(const OpDef& op, const Dims& given, int rank) {
+  Dims permutation = given;
+  if (given.empty())
+    for (int axis = rank - 1; axis >= 0; --axis) permutation.push_back(axis);
+  bool seen[kMaxRank] = {};
+  bool valid = permutation.size() == rank;
+  for (int i = 0; valid && i < rank; ++i) {
+    valid = permutation[i] >= -rank && permutation[i] < rank;
+    if (!valid) break;
+    permutation[i] = normalize_axis(op, permutation[i], rank);
+    valid = !std::exchange(seen[permutation[i]], true);
+  }
+  if (!valid)
+    fail<InvalidArgumentError>("[Transpose] expected a permutation of the {} axes, got {}", rank,
+                               Shape(given).to_string());
+  return permutation;
+}
+
+void infer_transpose(InferContext& c) {
+  const Shape& shape = c.shape(0);
+  Dims dims;
+  for (const std::int64_t axis : full_permutation(c.op(), c.attrs<TransposeAttrs>().permutation, shape.rank()))
+    dims.push_back(shape[static_cast<int>(axis)]);
+  c.add_output(c.dtype(0), Shape(dims));
+}
+
+void transpose_kernel(KernelContext& c) {
+  const Shape& shape = c.inputs[0].shape;
+  const Dims strides = dense_strides(shape);
+  StridedCopy copy;
+  for (const std::int64_t axis : full_permutation(*c.op, c.attrs<TransposeAttrs>().permutation, shape.rank()))
+    copy.add_axis(shape[static_cast<int>(axis)], strides[static_cast<int>(axis)]);
+  run_copy(c, copy);
+}
+
+void transpose_gradient(GradContext& c) {
+  const int rank = c.input_spec(0).shape.rank();
+  const Dims permutation = full_permutation(c.op(), c.attrs<TransposeAttrs>().permutation, rank);
+  Dims inverse = permutation;
+  for (int i = 0; i < rank; ++i) inverse[static_cast<int>(permutation[i])] = i;
+  c.set_grad(0, transpose(c.grad(), inverse));
+}
+
+// --- BroadcastTo ---
+
+struct BroadcastToAttrs {
+  Shape shape;
+  template <class F>
+  void fields(F&& f) const {
+    f("shape", shape);
+  }
+};
+
+void infer_broadcast_to(InferContext& c) {
+  const Shape& from = c.shape(0);
+  const Shape& to = c.attrs<BroadcastToAttrs>().shape;
+  const int added = to.rank() - from.rank();
+  bool valid = to.fully_defined() && added >= 0;
+  for (int axis = 0; valid && axis < from.rank(); ++axis) valid = from[axis] == 1 || from[axis] == to[axis + added];
+  if (!valid)
+    fail<InvalidArgumentError>("[BroadcastTo] expected a shape that {} broadcasts to, got {}", from.to_string(),
+                               to.to_string());
+  c.add_output(c.dtype(0), to);
+}
+
+void broadcast_to_kernel(KernelContext& c) {
+  const Shape& from = c.inputs[0].shape;
+  const Shape& to = c.outputs[0].shape;
+  const Dims strides = dense_strides(from);
+  const int added = to.rank() - from.rank();
+  StridedCopy copy;
+  for (int axis = 0; axis < to.rank(); ++axis)
+    copy.add_axis(to[axis], axis < added || from[axis - added] == 1 ? 0 : strides[axis - added]);
+  run_copy(c, copy);
+}
+
+void broadcast_to_gradient(GradContext& c) { c.set_grad(0, sum_to_shape(c.grad(), c.input_spec(0).shape)); }
+
+// --- Tile ---
+
+struct TileAttrs {
+  Dims multiples;
+  template <class F>
+  void fields(F&& f) const {
+    f("multiples", multiples);
+  }
+};
+
+void infer_tile(InferContext& c) {
+  const Shape& shape = c.shape(0);
+  const Dims& multiples = c.attrs<TileAttrs>().multiples;
+  bool valid = multiples.size() == shape.rank();
+  for (const std::int64_t multiple : multiples) valid = valid && multiple >= 0;
+  if (!valid)
+    fail<InvalidArgumentError>("[Tile] expected {} multiples of at least 0 for shape {}, got {}", shape.rank(),
+                               shape.to_string(), Shape(multiples).to_string());
+  Dims dims;
+  for (int axis = 0; axis < shape.rank(); ++axis) dims.push_back(shape[axis] * multiples[axis]);
+  c.add_output(c.dtype(0), Shape(dims));
+}
+
+void tile_kernel(KernelContext& c) {
+  const Shape& shape = c.inputs[0].shape;
+  const Dims strides = dense_strides(shape);
+  StridedCopy copy;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    copy.add_axis(c.attrs<TileAttrs>().multiples[axis], 0);
+    copy.add_axis(shape[axis], strides[axis]);
+  }
+  run_copy(c, copy);
+}
+
+// Axis by axis, so that no intermediate has more than four axes.
+void tile_gradient(GradContext& c) {
+  const Shape& shape = c.input_spec(0).shape;
+  const Dims& multiples = c.attrs<TileAttrs>().multiples;
+  Tensor gradient = c.grad();
+  std::int64_t before = 1, behind = gradient.size();
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const std::int64_t tiled = shape[axis] * multiples[axis];
+    if (tiled > 0) behind /= tiled;
+    if (multiples[axis] != 1)
+      gradient = reduce_sum(reshape(gradient, {before, multiples[axis], shape[axis], behind}), {.axis = Dims{1}});
+    before *= shape[axis];
+  }
+  c.set_grad(0, reshape(gradient, shape));
+}
+
+// --- Reverse ---
+
+struct ReverseAttrs {
+  Dims axes;
+  template <class F>
+  void fields(F&& f) const {
+    f("axes", axes);
+  }
+};
+
+void infer_reverse(InferContext& c) {
+  bool seen[kMaxRank] = {};
+  for (const std::int64_t axis : c.attrs<ReverseAttrs>().axes)
+    if (std::exchange(seen[normalize_axis(c.op(), axis, c.shape(0).rank())], true))
+      fail<InvalidArgumentError>("[ReverseV2] expected each axis once, got {}",
+                                 Shape(c.attrs<ReverseAttrs>().axes).to_string());
+  c.add_output(c.dtype(0), c.shape(0));
+}
+
+void reverse_kernel(KernelContext& c) {
+  const Shape& shape = c.inputs[0].shape;
+  Dims strides = dense_strides(shape);
+  std::int64_t offset = 0;
+  for (const std::int64_t given : c.attrs<ReverseAttrs>().axes) {
+    const int axis = normalize_axis(*c.op, given, shape.rank());
+    offset += (shape[axis] - 1) * strides[axis];
+    strides[axis] = -strides[axis];
+  }
+  StridedCopy copy;
+  copy.set_offset(offset);
+  for (int axis = 0; axis < shape.rank(); ++axis) copy.add_axis(shape[axis], strides[axis]);
+  run_copy(c, copy);
+}
+
+void reverse_gradient(GradContext& c) { c.set_grad(0, reverse(c.grad(), c.attrs<ReverseAttrs>().axes)); }
+
+}  // namespace
+
+const OpDef kTranspose = {.name = "Transpose",
+                          .attrs = &attrs_type<TransposeAttrs>,
+                          .infer = infer_transpose,
+                          .gradient = transpose_gradient,
+                          .cpu_kernel = transpose_kernel};
+const OpDef kBroadcastTo = {.name = "BroadcastTo",
+                            .attrs = &attrs_type<BroadcastToAttrs>,
+                            .infer = infer_broadcast_to,
+                            .gradient = broadcast_to_gradient,
+                            .cpu_kernel = broadcast_to_kernel};
+const OpDef kTile = {.name = "Tile",
+                     .attrs = &attrs_type<TileAttrs>,
+                     .infer = infer_tile,
+                     .gradient = tile_gradient,
+                     .cpu_kernel = tile_kernel};
+const OpDef kReverse = {.name = "ReverseV2",
+                        .attrs = &attrs_type<ReverseAttrs>,
+                        .infer = infer_reverse,
+                        .gradient = reverse_gradient,
+                        .cpu_kernel = reverse_kernel};
+
+Tensor transpose(const Tensor& x, const Dims& permutation) {
+  return run(kTranspose, {&x}, TransposeAttrs{permutation});
+}
+Tensor broadcast_to(const Tensor& x, const Shape& shape) { return run(kBroadcastTo, {&x}, BroadcastToAttrs{shape}); }
+Tensor tile(const Tensor& x, const Dims& multiples) { return run(kTile, {&x}, TileAttrs{multiples}); }
+Tensor reverse(const Tensor& x, const Dims& axes) { return run(kReverse, {&x}, ReverseAttrs{axes}); }
+
+}  // namespace tandem

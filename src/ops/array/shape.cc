@@ -1,0 +1,127 @@
+// The same elements under another shape: views that share storage.
+#include "core/status.h"
+#include "op/record.h"
+#include "ops/array/array_ops.h"
+#include "ops/op_list.h"
+#include "runtime/dispatch.h"
+#include "tandem/array.h"
+
+namespace tandem {
+
+int normalize_axis(const OpDef& op, std::int64_t axis, int rank) {
+  if (axis < -rank || axis >= rank)
+    fail<InvalidArgumentError>("[{}] expected an axis of [{}, {}), got {}", op.name, -rank, rank, axis);
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+namespace {
+
+struct ReshapeAttrs {
+  Shape shape;
+  template <class F>
+  void fields(F&& f) const {
+    f("shape", shape);
+  }
+};
+
+void infer_reshape(InferContext& c) {
+  Shape shape = c.attrs<ReshapeAttrs>().shape;
+  const std::int64_t count = c.shape(0).num_elements();
+  int unknown = -1;
+  std::int64_t known = 1;
+  bool valid = shape.known();
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] == -1 && unknown < 0)
+      unknown = axis;
+    else if (shape[axis] < 0)
+      valid = false;
+    else
+      known *= shape[axis];
+  }
+  if (valid && unknown >= 0) {
+    valid = known > 0 && count % known == 0;
+    if (valid) shape.set(unknown, count / known);
+  } else {
+    valid = valid && known == count;
+  }
+  if (!valid)
+    fail<InvalidArgumentError>("[Reshape] expected a shape of {} elements for a tensor of shape {}, got {}", count,
+                               c.shape(0).to_string(), c.attrs<ReshapeAttrs>().shape.to_string());
+  c.add_output(c.dtype(0), shape);
+}
+
+// Whatever the view did to the shape, the gradient takes the input's.
+void view_gradient(GradContext& c) { c.set_grad(0, reshape(c.grad(), c.input_spec(0).shape)); }
+
+struct AxesAttrs {
+  Dims axes;
+  template <class F>
+  void fields(F&& f) const {
+    f("axes", axes);
+  }
+};
+
+void infer_expand_dims(InferContext& c) {
+  const int axis = normalize_axis(c.op(), c.attrs<AxesAttrs>().axes[0], c.shape(0).rank() + 1);
+  Dims dims;
+  for (int i = 0; i <= c.shape(0).rank(); ++i) {
+    if (i == axis) dims.push_back(1);
+    if (i < c.shape(0).rank()) dims.push_back(c.shape(0)[i]);
+  }
+  c.add_output(c.dtype(0), Shape(dims));
+}
+
+void infer_squeeze(InferContext& c) {
+  const Shape& shape = c.shape(0);
+  const Dims& axes = c.attrs<AxesAttrs>().axes;
+  bool drop[kMaxRank] = {};
+  for (const std::int64_t axis : axes) {
+    const int i = normalize_axis(c.op(), axis, shape.rank());
+    if (shape[i] != 1)
+      fail<InvalidArgumentError>("[Squeeze] expected axis {} of shape {} to be 1, got {}", axis, shape.to_string(),
+                                 shape[i]);
+    drop[i] = true;
+  }
+  Dims dims;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (axes.empty() ? shape[i] != 1 : !drop[i]) dims.push_back(shape[i]);
+  c.add_output(c.dtype(0), Shape(dims));
+}
+
+void infer_same(InferContext& c) { c.add_output(c.dtype(0), c.shape(0)); }
+
+void identity_gradient(GradContext& c) { c.set_grad(0, c.grad()); }
+
+}  // namespace
+
+const OpDef kReshape = {.name = "Reshape",
+                        .attrs = &attrs_type<ReshapeAttrs>,
+                        .infer = infer_reshape,
+                        .gradient = view_gradient,
+                        .traits = kView | kMetadata};
+const OpDef kExpandDims = {.name = "ExpandDims",
+                           .attrs = &attrs_type<AxesAttrs>,
+                           .infer = infer_expand_dims,
+                           .gradient = view_gradient,
+                           .traits = kView | kMetadata};
+const OpDef kSqueeze = {.name = "Squeeze",
+                        .attrs = &attrs_type<AxesAttrs>,
+                        .infer = infer_squeeze,
+                        .gradient = view_gradient,
+                        .traits = kView | kMetadata};
+const OpDef kIdentity = {.name = "Identity", .infer = infer_same, .gradient = identity_gradient, .traits = kView};
+const OpDef kStopGradient = {.name = "StopGradient", .infer = infer_same, .traits = kView | kMetadata};
+
+Tensor reshape(const Tensor& x, const Shape& shape) { return run(kReshape, {&x}, ReshapeAttrs{shape}); }
+Tensor expand_dims(const Tensor& x, std::int64_t axis) { return run(kExpandDims, {&x}, AxesAttrs{{axis}}); }
+Tensor squeeze(const Tensor& x, const Dims& axes) { return run(kSqueeze, {&x}, AxesAttrs{axes}); }
+Tensor identity(const Tensor& x) { return run(kIdentity, {&x}); }
+Tensor stop_gradient(const Tensor& x) { return run(kStopGradient, {&x}); }
+
+OpList shape_ops() {
+  static const OpDef* const ops[] = {&kReshape,   &kExpandDims, &kSqueeze, &kIdentity, &kStopGradient, &kTranspose,
+                                     &kBroadcastTo, &kTile,     &kReverse, &kSlice,    &kStridedSlice, &kPad};
+  return ops;
+}
+
+}  // namespace tandem

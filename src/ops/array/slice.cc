@@ -1,0 +1,157 @@
+// Parts of a tensor: views where only the first axis is cut, copies otherwise.
+#include "core/status.h"
+#include "op/record.h"
+#include "ops/array/array_ops.h"
+#include "ops/array/strided_copy.h"
+#include "runtime/dispatch.h"
+#include "tandem/array.h"
+
+namespace tandem {
+namespace {
+
+// --- Slice: any part, copied ---
+
+struct SliceAttrs {
+  Dims begin;
+  Dims size;
+  template <class F>
+  void fields(F&& f) const {
+    f("begin", begin);
+    f("size", size);
+  }
+};
+
+void infer_slice(InferContext& c) {
+  const Shape& shape = c.shape(0);
+  const SliceAttrs& attrs = c.attrs<SliceAttrs>();
+  bool valid = attrs.begin.size() == shape.rank() && attrs.size.size() == shape.rank();
+  Dims dims;
+  for (int axis = 0; valid && axis < shape.rank(); ++axis) {
+    const std::int64_t begin = attrs.begin[axis];
+    const std::int64_t size = attrs.size[axis] == -1 ? shape[axis] - begin : attrs.size[axis];
+    valid = begin >= 0 && size >= 0 && begin <= shape[axis] && size <= shape[axis] - begin;
+    dims.push_back(size);
+  }
+  if (!valid)
+    fail<InvalidArgumentError>("[Slice] expected a part of shape {}, got begin {} and size {}", shape.to_string(),
+                               Shape(attrs.begin).to_string(), Shape(attrs.size).to_string());
+  c.add_output(c.dtype(0), Shape(dims));
+}
+
+void slice_kernel(KernelContext& c) {
+  const Dims& begin = c.attrs<SliceAttrs>().begin;
+  const Shape& shape = c.outputs[0].shape;
+  if (shape.num_elements() == 0) return;
+  const Dims strides = dense_strides(c.inputs[0].shape);
+  StridedCopy copy;
+  std::int64_t offset = 0;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    offset += begin[axis] * strides[axis];
+    copy.add_axis(shape[axis], strides[axis]);
+  }
+  copy.set_offset(offset);
+  copy.run(c.outputs[0].data, c.inputs[0].data, size_of(c.outputs[0].dtype));
+}
+
+void slice_gradient(GradContext& c) {
+  const Shape& whole = c.input_spec(0).shape;
+  const Shape& part = c.output_spec(0).shape;
+  std::vector<std::pair<std::int64_t, std::int64_t>> paddings;
+  for (int axis = 0; axis < whole.rank(); ++axis) {
+    const std::int64_t begin = c.attrs<SliceAttrs>().begin[axis];
+    paddings.emplace_back(begin, whole[axis] - begin - part[axis]);
+  }
+  c.set_grad(0, pad(c.grad(), paddings));
+}
+
+// --- StridedSlice: rows of the first axis, shared ---
+
+struct StridedSliceAttrs {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;  // exclusive
+  bool shrink = false;   // the row at `begin`, without the axis
+  template <class F>
+  void fields(F&& f) const {
+    f("begin", begin);
+    f("end", end);
+    f("shrink", shrink);
+  }
+};
+
+// The first row; negative indices count from the end.
+std::int64_t first_row(const StridedSliceAttrs& attrs, const Shape& shape) {
+  return attrs.shrink && attrs.begin < 0 ? attrs.begin + shape[0] : attrs.begin;
+}
+
+void infer_strided_slice(InferContext& c) {
+  const Shape& shape = c.shape(0);
+  const StridedSliceAttrs& attrs = c.attrs<StridedSliceAttrs>();
+  if (shape.rank() == 0)
+    fail<InvalidArgumentError>("[StridedSlice] expected a tensor of at least one axis, got a scalar");
+  const std::int64_t begin = first_row(attrs, shape);
+  if (attrs.shrink) {
+    if (begin < 0 || begin >= shape[0])
+      fail<InvalidArgumentError>("[StridedSlice] expected an index of [{}, {}) for shape {}, got {}", -shape[0],
+                                 shape[0], shape.to_string(), attrs.begin);
+    c.add_output(c.dtype(0), shape.without_leading(1));
+  } else {
+    if (begin < 0 || attrs.end < begin || attrs.end > shape[0])
+      fail<InvalidArgumentError>("[StridedSlice] expected rows within [0, {}) of shape {}, got [{}, {})", shape[0],
+                                 shape.to_string(), attrs.begin, attrs.end);
+    Shape part = shape;
+    part.set(0, attrs.end - begin);
+    c.add_output(c.dtype(0), part);
+  }
+}
+
+std::int64_t strided_slice_offset(const InferContext& c) {
+  return first_row(c.attrs<StridedSliceAttrs>(), c.shape(0)) * c.shape(0).without_leading(1).num_elements() *
+         static_cast<std::int64_t>(size_of(c.dtype(0)));
+}
+
+void strided_slice_gradient(GradContext& c) {
+  const StridedSliceAttrs& attrs = c.attrs<StridedSliceAttrs>();
+  const Shape& whole = c.input_spec(0).shape;
+  const std::int64_t begin = first_row(attrs, whole);
+  std::vector<std::pair<std::int64_t, std::int64_t>> paddings(static_cast<std::size_t>(whole.rank()));
+  paddings[0] = {begin, whole[0] - (attrs.shrink ? begin + 1 : attrs.end)};
+  c.set_grad(0, pad(attrs.shrink ? expand_dims(c.grad(), 0) : c.grad(), paddings));
+}
+
+}  // namespace
+
+const OpDef kSlice = {.name = "Slice",
+                      .attrs = &attrs_type<SliceAttrs>,
+                      .infer = infer_slice,
+                      .gradient = slice_gradient,
+                      .cpu_kernel = slice_kernel};
+const OpDef kStridedSlice = {.name = "StridedSlice",
+                             .attrs = &attrs_type<StridedSliceAttrs>,
+                             .infer = infer_strided_slice,
+                             .gradient = strided_slice_gradient,
+                             .traits = kView | kMetadata,
+                             .view_offset = strided_slice_offset};
+
+Tensor slice(const Tensor& x, const Dims& begin, const Dims& size) {
+  const Shape& shape = x.shape();
+  // Only the first axis cut: a view. What is not valid goes to the operation that says so.
+  bool whole_rows = shape.rank() > 0 && begin.size() == shape.rank() && size.size() == shape.rank();
+  for (int axis = 1; whole_rows && axis < shape.rank(); ++axis)
+    whole_rows = begin[axis] == 0 && (size[axis] == -1 || size[axis] == shape[axis]);
+  if (whole_rows) {
+    const std::int64_t rows = size[0] == -1 ? shape[0] - begin[0] : size[0];
+    if (begin[0] >= 0 && rows >= 0 && begin[0] <= shape[0] && rows <= shape[0] - begin[0])
+      return slice_rows(x, begin[0], begin[0] + rows);
+  }
+  return run(kSlice, {&x}, SliceAttrs{begin, size});
+}
+
+Tensor slice_rows(const Tensor& x, std::int64_t begin, std::int64_t end) {
+  return run(kStridedSlice, {&x}, StridedSliceAttrs{.begin = begin, .end = end});
+}
+
+Tensor Tensor::operator[](std::int64_t index) const {
+  return run(kStridedSlice, {this}, StridedSliceAttrs{.begin = index, .end = index + 1, .shrink = true});
+}
+
+}  // namespace tandem

@@ -1,0 +1,43 @@
+// One loop for every operation that only rearranges elements: a dense output read from a strided
+// input. Transposing, broadcasting, slicing, reversing and tiling differ in strides alone.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "tandem/shape.h"
+
+namespace tandem {
+
+// output[i0, i1, ...] = input[offset + i0 * stride0 + i1 * stride1 + ...]; sizes are the output's,
+// strides and the offset count elements and may be zero or negative.
+class StridedCopy {
+ public:
+  // Twice kMaxRank: tiling splits each axis in two.
+  static constexpr int kMaxAxes = 2 * kMaxRank;
+
+  void add_axis(std::int64_t size, std::int64_t stride);  // from the first axis to the last
+  void set_offset(std::int64_t offset) { offset_ = offset; }
+  // Writes every element of `output`, spread over the thread's team. `element_size` is 1, 2, 4 or 8
+  // bytes; the memory does not overlap.
+  void run(void* output, const void* input, std::size_t element_size) const;
+
+ private:
+  template <class T>
+  void run_typed(T* output, const T* input) const;
+  template <class T>
+  void copy_rows(T* output, const T* input) const;
+  template <class T>
+  void transpose_blocks(T* output, const T* input, int axis) const;
+
+  std::array<std::int64_t, kMaxAxes> sizes_{};
+  std::array<std::int64_t, kMaxAxes> strides_{};
+  int rank_ = 0;
+  std::int64_t offset_ = 0;
+};
+
+// The stride of each axis of a dense tensor, in elements.
+Dims dense_strides(const Shape& shape);
+
+}  // namespace tandem
