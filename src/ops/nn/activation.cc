@@ -1,0 +1,362 @@
+#include "ops/nn/activation.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <numbers>
+#include <string>
+
+#include "core/clones.h"
+#include "core/parallel.h"
+#include "core/status.h"
+#include "op/dtype_switch.h"
+#include "op/record.h"
+#include "ops/math/elementwise.h"
+#include "ops/nn/activation_math.h"
+#include "ops/nn/dense.h"
+#include "ops/onednn/onednn.h"
+#include "ops/op_list.h"
+#include "runtime/dispatch.h"
+#include "tandem/math.h"
+
+namespace tandem {
+namespace {
+
+struct ActivationAttrs {
+  double alpha = 0.0;
+  template <class F>
+  void fields(F&& f) const {
+    f("alpha", alpha);
+  }
+};
+
+// Each activation: its value, the gradient dx of its input given dy and what the forward operation
+// saved (its result or its input), and `curvature`: the derivative by the saved tensor of dx / dy, for
+// second order; undefined where it is 0.
+
+struct Relu {
+  static constexpr std::string_view kName = "Relu", kGradName = "ReluGrad";
+  static constexpr bool kSavesOutput = true;
+  template <class T>
+  static T value(T x, T) {
+    return nn::relu_value(x);
+  }
+  template <class T>
+  static T gradient(T dy, T y, T) {
+    return y > T(0) ? dy : T(0);
+  }
+  static Tensor curvature(const Tensor&, double) { return {}; }
+};
+
+struct Relu6 {
+  static constexpr std::string_view kName = "Relu6", kGradName = "Relu6Grad";
+  static constexpr bool kSavesOutput = true;
+  template <class T>
+  static T value(T x, T) {
+    return nn::relu6_value(x);
+  }
+  template <class T>
+  static T gradient(T dy, T y, T) {
+    return y > T(0) && y < T(6) ? dy : T(0);
+  }
+  static Tensor curvature(const Tensor&, double) { return {}; }
+};
+
+struct LeakyRelu {
+  static constexpr std::string_view kName = "LeakyRelu", kGradName = "LeakyReluGrad";
+  static constexpr bool kSavesOutput = false;
+  template <class T>
+  static T value(T x, T alpha) {
+    return x > T(0) ? x : alpha * x;
+  }
+  template <class T>
+  static T gradient(T dy, T x, T alpha) {
+    return x > T(0) ? dy : alpha * dy;
+  }
+  static Tensor curvature(const Tensor&, double) { return {}; }
+};
+
+struct Elu {
+  static constexpr std::string_view kName = "Elu", kGradName = "EluGrad";
+  static constexpr bool kSavesOutput = true;
+  template <class T>
+  static T value(T x, T alpha) {
+    return nn::elu_value(x, alpha);
+  }
+  template <class T>
+  static T gradient(T dy, T y, T alpha) {
+    return y < T(0) ? dy * (y + alpha) : dy;
+  }
+  static Tensor curvature(const Tensor& y, double) { return cast(less(y, 0.0), y.dtype()); }
+};
+
+constexpr double kSeluScale = 1.0507009873554804934193349852946;
+constexpr double kSeluAlpha = 1.6732632423543772848170429916717;
+
+struct Selu {
+  static constexpr std::string_view kName = "Selu", kGradName = "SeluGrad";
+  static constexpr bool kSavesOutput = true;
+  template <class T>
+  static T value(T x, T) {
+    return T(kSeluScale) * nn::elu_value(x, T(kSeluAlpha));
+  }
+  template <class T>
+  static T gradient(T dy, T y, T) {
+    return y < T(0) ? dy * (y + T(kSeluScale * kSeluAlpha)) : dy * T(kSeluScale);
+  }
+  static Tensor curvature(const Tensor& y, double) { return cast(less(y, 0.0), y.dtype()); }
+};
+
+struct Softplus {
+  static constexpr std::string_view kName = "Softplus", kGradName = "SoftplusGrad";
+  static constexpr bool kSavesOutput = true;
+  template <class T>
+  static T value(T x, T) {
+    return (x < T(0) ? T(0) : x) + vec::log1p(vec::exp(-std::fabs(x)));
+  }
+  template <class T>
+  static T gradient(T dy, T y, T) {
+    return dy * -vec::expm1(-y);
+  }
+  static Tensor curvature(const Tensor& y, double) { return exp(negative(y)); }
+};
+
+struct Swish {
+  static constexpr std::string_view kName = "Swish", kGradName = "SwishGrad";
+  static constexpr bool kSavesOutput = false;
+  template <class T>
+  static T value(T x, T) {
+    return x * vec::sigmoid(x);
+  }
+  template <class T>
+  static T gradient(T dy, T x, T) {
+    const T s = vec::sigmoid(x);
+    return dy * (s + x * s * (T(1) - s));
+  }
+  static Tensor curvature(const Tensor& x, double) {
+    const Tensor s = sigmoid(x);
+    return s * (1.0 - s) * (x * (1.0 - 2.0 * s) + 2.0);
+  }
+};
+
+// D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units": x times the normal distribution's Phi(x).
+struct Gelu {
+  static constexpr std::string_view kName = "Gelu", kGradName = "GeluGrad";
+  static constexpr bool kSavesOutput = false;
+  static constexpr double kDensity = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+  template <class T>
+  static T value(T x, T) {
+    return T(0.5) * x * (T(1) + vec::erf(x * T(1 / std::numbers::sqrt2)));
+  }
+  template <class T>
+  static T gradient(T dy, T x, T) {
+    const T phi = T(0.5) * (T(1) + vec::erf(x * T(1 / std::numbers::sqrt2)));
+    return dy * (phi + x * T(kDensity) * vec::exp(T(-0.5) * x * x));
+  }
+  static Tensor curvature(const Tensor& x, double) {
+    const Tensor x2 = square(x);
+    return exp(x2 * -0.5) * (2.0 - x2) * kDensity;
+  }
+};
+
+// The same paper's approximation by tanh.
+struct GeluTanh {
+  static constexpr std::string_view kName = "GeluTanh", kGradName = "GeluTanhGrad";
+  static constexpr bool kSavesOutput = false;
+  static constexpr double kScale = 2.0 * std::numbers::inv_sqrtpi / std::numbers::sqrt2, kCubic = 0.044715;
+  template <class T>
+  static T value(T x, T) {
+    return T(0.5) * x * (T(1) + vec::tanh(T(kScale) * x * (T(1) + T(kCubic) * x * x)));
+  }
+  template <class T>
+  static T gradient(T dy, T x, T) {
+    const T t = vec::tanh(T(kScale) * x * (T(1) + T(kCubic) * x * x));
+    const T inner = T(kScale) * (T(1) + T(3 * kCubic) * x * x);
+    return dy * T(0.5) * (T(1) + t + x * (T(1) - t * t) * inner);
+  }
+  static Tensor curvature(const Tensor& x, double) {
+    const Tensor x2 = square(x);
+    const Tensor t = tanh(x * (1.0 + x2 * kCubic) * kScale);
+    const Tensor s = 1.0 - square(t);
+    const Tensor inner = (1.0 + x2 * (3 * kCubic)) * kScale;
+    return s * (inner + x * (x * (3 * kCubic * kScale) - t * square(inner)));
+  }
+};
+
+template <class A, class T>
+TANDEM_CLONES void value_range(const T* x, T* y, std::int64_t count, double alpha) {
+  using C = Compute<T>;
+  for (std::int64_t i = 0; i < count; ++i) y[i] = store_as<T>(A::value(static_cast<C>(x[i]), static_cast<C>(alpha)));
+}
+
+template <class A, class T>
+TANDEM_CLONES void gradient_range(const T* dy, const T* saved, T* dx, std::int64_t count, double alpha) {
+  using C = Compute<T>;
+  for (std::int64_t i = 0; i < count; ++i)
+    dx[i] = store_as<T>(A::gradient(static_cast<C>(dy[i]), static_cast<C>(saved[i]), static_cast<C>(alpha)));
+}
+
+void infer_activation(InferContext& c) {
+  check_dtype(c.op().name, kFloating, c.dtype(0));
+  c.add_output(c.dtype(0), c.shape(0));
+}
+
+void infer_activation_gradient(InferContext& c) {
+  check_dtype(c.op().name, kFloating, c.dtype(0));
+  if (c.dtype(0) != c.dtype(1) || !(c.shape(0) == c.shape(1)))
+    fail<InvalidArgumentError>("[{}] expected tensors of one dtype and shape, got {} {} and {} {}", c.op().name,
+                               name_of(c.dtype(0)), c.shape(0).to_string(), name_of(c.dtype(1)),
+                               c.shape(1).to_string());
+  c.add_output(c.dtype(0), c.shape(0));
+}
+
+template <class A>
+struct ActivationOp {
+  static void kernel(KernelContext& c) {
+    const double alpha = c.attrs<ActivationAttrs>().alpha;
+    switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+      const T* x = c.inputs[0].as<const T>();
+      T* y = c.outputs[0].as<T>();
+      parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+        value_range<A, T>(x + begin, y + begin, end - begin, alpha);
+      });
+    });
+  }
+
+  static void gradient_kernel(KernelContext& c) {
+    const double alpha = c.attrs<ActivationAttrs>().alpha;
+    switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+      const T *dy = c.inputs[0].as<const T>(), *saved = c.inputs[1].as<const T>();
+      T* dx = c.outputs[0].as<T>();
+      parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+        gradient_range<A, T>(dy + begin, saved + begin, dx + begin, end - begin, alpha);
+      });
+    });
+  }
+
+  static void gradient(GradContext& c) {
+    const Tensor saved = A::kSavesOutput ? c.output(0) : c.input(0);
+    c.set_grad(0, run(kGrad, {&c.grad(), &saved}, c.attrs<ActivationAttrs>()));
+  }
+
+  static void second_gradient(GradContext& c) {
+    const auto& attrs = c.attrs<ActivationAttrs>();
+    const Tensor& tensor = c.input(1);
+    if (c.needs_grad(0)) c.set_grad(0, run(kGrad, {&c.grad(), &tensor}, attrs));
+    if (!c.needs_grad(1)) return;
+    const Tensor curvature = A::curvature(tensor, attrs.alpha);
+    if (curvature.defined()) c.set_grad(1, c.grad() * c.input(0) * curvature);
+  }
+
+  static Tensor apply(const Tensor& x, double alpha = 0.0) {
+    return run(kForward, {&x}, ActivationAttrs{.alpha = alpha});
+  }
+
+  static const OpDef kForward;
+  static const OpDef kGrad;
+};
+
+template <class A>
+const OpDef ActivationOp<A>::kForward = {.name = A::kName,
+                                         .attrs = &attrs_type<ActivationAttrs>,
+                                         .infer = infer_activation,
+                                         .gradient = &ActivationOp<A>::gradient,
+                                         .cpu_kernel = &ActivationOp<A>::kernel,
+                                         .traits = kElementwise | kInPlace,
+                                         .saved_inputs = A::kSavesOutput ? 0u : 1u,
+                                         .saved_outputs = A::kSavesOutput ? 1u : 0u};
+template <class A>
+const OpDef ActivationOp<A>::kGrad = {.name = A::kGradName,
+                                      .attrs = &attrs_type<ActivationAttrs>,
+                                      .infer = infer_activation_gradient,
+                                      .gradient = &ActivationOp<A>::second_gradient,
+                                      .cpu_kernel = &ActivationOp<A>::gradient_kernel,
+                                      .traits = kElementwise | kInPlace,
+                                      .saved_inputs = 0b11};
+
+struct ActivationName {
+  std::string_view name;
+  nn::Activation activation;
+};
+using enum nn::Activation;
+constexpr ActivationName kActivationNames[] = {
+    {"linear", kLinear}, {"relu", kRelu}, {"relu6", kRelu6},       {"leaky_relu", kLeakyRelu},
+    {"elu", kElu},       {"selu", kSelu}, {"gelu", kGelu},         {"swish", kSwish},
+    {"silu", kSwish},    {"tanh", kTanh}, {"softplus", kSoftplus}, {"sigmoid", kSigmoid},
+    {"softmax", kSoftmax}};
+
+}  // namespace
+
+OpList activation_ops() {
+  static const OpDef* const ops[] = {
+      &ActivationOp<Relu>::kForward,      &ActivationOp<Relu>::kGrad,     &ActivationOp<Relu6>::kForward,
+      &ActivationOp<Relu6>::kGrad,        &ActivationOp<LeakyRelu>::kForward, &ActivationOp<LeakyRelu>::kGrad,
+      &ActivationOp<Elu>::kForward,       &ActivationOp<Elu>::kGrad,      &ActivationOp<Selu>::kForward,
+      &ActivationOp<Selu>::kGrad,         &ActivationOp<Softplus>::kForward, &ActivationOp<Softplus>::kGrad,
+      &ActivationOp<Swish>::kForward,     &ActivationOp<Swish>::kGrad,    &ActivationOp<Gelu>::kForward,
+      &ActivationOp<Gelu>::kGrad,         &ActivationOp<GeluTanh>::kForward, &ActivationOp<GeluTanh>::kGrad,
+      &kFusedMatMul, &kMatMulBiasAdd, &kBiasAdd,                      &kBiasAddGrad};
+  return ops;
+}
+
+namespace nn {
+
+Tensor relu(const Tensor& x) { return ActivationOp<Relu>::apply(x); }
+Tensor relu6(const Tensor& x) { return ActivationOp<Relu6>::apply(x); }
+Tensor leaky_relu(const Tensor& x, double alpha) { return ActivationOp<LeakyRelu>::apply(x, alpha); }
+Tensor elu(const Tensor& x, double alpha) {
+  if (!(alpha >= 0.0)) fail<InvalidArgumentError>("[Elu] expected alpha of 0 or more, got {}", alpha);
+  return ActivationOp<Elu>::apply(x, alpha);
+}
+Tensor selu(const Tensor& x) { return ActivationOp<Selu>::apply(x); }
+Tensor gelu(const Tensor& x, bool approximate) {
+  return approximate ? ActivationOp<GeluTanh>::apply(x) : ActivationOp<Gelu>::apply(x);
+}
+Tensor swish(const Tensor& x) { return ActivationOp<Swish>::apply(x); }
+Tensor softplus(const Tensor& x) { return ActivationOp<Softplus>::apply(x); }
+
+Activation activation_from_name(std::string_view name) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (lower.empty()) return kLinear;
+  std::string known;
+  for (const ActivationName& entry : kActivationNames) {
+    if (entry.name == lower) return entry.activation;
+    known += known.empty() ? "" : ", ";
+    known += entry.name;
+  }
+  fail<InvalidArgumentError>("[activation] expected one of {}, got '{}'", known, name);
+}
+
+Tensor activate(const Tensor& x, Activation activation) {
+  switch (activation) {
+    case kLinear: return x;
+    case kRelu: return relu(x);
+    case kRelu6: return relu6(x);
+    case kLeakyRelu: return leaky_relu(x);
+    case kElu: return elu(x);
+    case kSelu: return selu(x);
+    case kGelu: return gelu(x);
+    case kSwish: return swish(x);
+    case kSoftplus: return softplus(x);
+    case kSigmoid: return sigmoid(x);
+    case kTanh: return tanh(x);
+    case kSoftmax: return softmax(x);
+  }
+  fail<InternalError>("not an activation: {}", static_cast<int>(activation));
+}
+
+Tensor fused_activation_gradient(Activation activation, const Tensor& dy, const Tensor& y) {
+  switch (activation) {
+    case kLinear: return dy;
+    case kRelu: return run(ActivationOp<Relu>::kGrad, {&dy, &y}, ActivationAttrs{});
+    case kRelu6: return run(ActivationOp<Relu6>::kGrad, {&dy, &y}, ActivationAttrs{});
+    case kElu: return run(ActivationOp<Elu>::kGrad, {&dy, &y}, ActivationAttrs{.alpha = 1.0});
+    case kSigmoid: return dy * y * (1.0 - y);
+    case kTanh: return dy * (1.0 - square(y));
+    default: fail<InternalError>("not a fused activation: {}", static_cast<int>(activation));
+  }
+}
+
+}  // namespace nn
+}  // namespace tandem

@@ -1,0 +1,84 @@
+// Sums down the columns of [rows, columns] data (channels last): the statistics of batch
+// normalisation and the gradients of biases. The rows are cut into blocks whose size depends on the
+// shape alone, and the blocks' sums are added in order, so that the result does not depend on the
+// number of threads.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "core/parallel.h"
+
+namespace tandem {
+
+struct ColumnBlocks {
+  static constexpr std::int64_t kElements = 16 * 1024;  // in a block, about
+  static constexpr std::int64_t kMinRows = 16;
+  static constexpr std::int64_t kNarrow = 64;
+
+  std::int64_t rows, columns;
+  // Narrow rows are taken several at a time, so that loops are long enough to vectorise: parameters a
+  // column are stored `repeat` times over, in rows of `width`.
+  std::int64_t repeat, width;
+  std::int64_t block_rows, blocks;
+
+  // REQUIRES: columns > 0.
+  ColumnBlocks(std::int64_t row_count, std::int64_t column_count) : rows(row_count), columns(column_count) {
+    repeat = columns >= kNarrow ? 1 : (kNarrow + columns - 1) / columns;
+    width = columns * repeat;
+    block_rows = std::max(kMinRows, kElements / columns);
+    block_rows = (block_rows + repeat - 1) / repeat * repeat;
+    blocks = (rows + block_rows - 1) / block_rows;
+  }
+  std::int64_t begin(std::int64_t block) const { return block * block_rows * columns; }
+  std::int64_t rows_in(std::int64_t block) const { return std::min(block_rows, rows - block * block_rows); }
+
+  // Calls body(block) for all blocks, over the team.
+  template <class Body>
+  void for_blocks(const Body& body) const {
+    const std::int64_t grain = std::max<std::int64_t>(1, kElements / (block_rows * columns));
+    parallel_for(blocks, grain, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t block = first; block < last; ++block) body(block);
+    });
+  }
+
+  // `values`, one a column, written `repeat` times to `wide` [width].
+  template <class T>
+  void widen(const T* values, T* wide) const {
+    for (std::int64_t r = 0; r < repeat; ++r) std::copy_n(values, columns, wide + r * columns);
+  }
+
+  // sums[column] = the sum over the block's rows of term(element, j): `element` counts from the start
+  // of the data, j is the element's place in a wide row. Inlined, with `term`, into its caller.
+  template <class A, class Term>
+  [[gnu::always_inline]] inline void sum_block(std::int64_t block, A* sums, const Term& term) const {
+    std::array<A, 2 * kNarrow> narrow;
+    A* wide = repeat == 1 ? sums : narrow.data();
+    std::fill_n(wide, width, A(0));
+    std::int64_t i = begin(block);
+    const std::int64_t end = i + rows_in(block) * columns, w = width;
+    for (; i + 4 * w <= end; i += 4 * w)
+      for (std::int64_t j = 0; j < w; ++j)
+        wide[j] += (term(i + j, j) + term(i + w + j, j)) + (term(i + 2 * w + j, j) + term(i + 3 * w + j, j));
+    for (; i + w <= end; i += w)
+      for (std::int64_t j = 0; j < w; ++j) wide[j] += term(i + j, j);
+    for (std::int64_t j = 0; i + j < end; ++j) wide[j] += term(i + j, j);
+    if (repeat == 1) return;
+    for (std::int64_t c = 0; c < columns; ++c) {
+      A sum = narrow[static_cast<std::size_t>(c)];
+      for (std::int64_t r = 1; r < repeat; ++r) sum += narrow[static_cast<std::size_t>(r * columns + c)];
+      sums[c] = sum;
+    }
+  }
+
+  // totals[column] = the sum of partial[block][column] over the blocks, in order, in double.
+  template <class A>
+  void add_blocks(const A* partial, double* totals) const {
+    std::fill_n(totals, columns, 0.0);
+    for (std::int64_t block = 0; block < blocks; ++block)
+      for (std::int64_t c = 0; c < columns; ++c) totals[c] += static_cast<double>(partial[block * columns + c]);
+  }
+};
+
+}  // namespace tandem

@@ -1,0 +1,16 @@
+// Convolutions of float64, which oneDNN does not compute: plain loops, for gradient checks and
+// reference results. Sums run in an order that does not depend on the number of threads.
+#pragma once
+
+#include "ops/onednn/onednn.h"
+
+namespace tandem {
+
+// y = conv(x, kernel) + bias; `bias` may be null.
+void plain_conv_forward(const onednn::Conv& conv, const double* x, const double* kernel, const double* bias, double* y);
+void plain_conv_backward_input(const onednn::Conv& conv, const double* dy, const double* kernel, double* dx);
+// `dbias` may be null.
+void plain_conv_backward_filter(const onednn::Conv& conv, const double* x, const double* dy, double* dkernel,
+                                double* dbias);
+
+}  // namespace tandem

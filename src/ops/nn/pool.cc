@@ -1,0 +1,422 @@
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "core/clones.h"
+#include "core/parallel.h"
+#include "core/status.h"
+#include "op/dtype_switch.h"
+#include "op/record.h"
+#include "ops/math/elementwise.h"
+#include "ops/nn/window.h"
+#include "ops/op_list.h"
+#include "runtime/dispatch.h"
+#include "tandem/array.h"
+#include "tandem/nn.h"
+
+namespace tandem {
+namespace {
+
+struct PoolAttrs {
+  std::int64_t window_h = 1, window_w = 1;
+  std::int64_t stride_h = 1, stride_w = 1;
+  nn::Padding padding = nn::Padding::kValid;
+  std::int64_t height = 0, width = 0;  // of the pictures: for the gradient of average pooling
+  template <class F>
+  void fields(F&& f) const {
+    f("window_h", window_h);
+    f("window_w", window_w);
+    f("stride_h", stride_h);
+    f("stride_w", stride_w);
+    f("padding", padding);
+    f("height", height);
+    f("width", width);
+  }
+};
+
+struct Pool {
+  std::int64_t n, h, w, channels, oh, ow;
+  std::int64_t window_h, window_w, stride_h, stride_w, pad_top, pad_left;
+
+  // Whether every pixel belongs to exactly one window.
+  bool tiles() const {
+    return window_h == stride_h && window_w == stride_w && pad_top == 0 && pad_left == 0 && oh * stride_h == h &&
+           ow * stride_w == w;
+  }
+};
+
+Pool geometry(std::string_view op, const PoolAttrs& a, const Shape& x) {
+  if (x.rank() != 4) fail<InvalidArgumentError>("[{}] expected pictures [n, h, w, c], got shape {}", op, x.to_string());
+  if (a.window_h < 1 || a.window_w < 1 || a.stride_h < 1 || a.stride_w < 1)
+    fail<InvalidArgumentError>("[{}] expected a window and strides of 1 or more, got {}x{} and {}x{}", op, a.window_h,
+                               a.window_w, a.stride_h, a.stride_w);
+  const nn::WindowAxis rows = nn::place_windows(x[1], a.window_h, a.stride_h, 1, a.padding);
+  const nn::WindowAxis columns = nn::place_windows(x[2], a.window_w, a.stride_w, 1, a.padding);
+  if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
+    fail<InvalidArgumentError>("[{}] expected pictures as large as the {}x{} window, got shape {}", op, a.window_h,
+                               a.window_w, x.to_string());
+  return {.n = x[0],
+          .h = x[1],
+          .w = x[2],
+          .channels = x[3],
+          .oh = rows.output,
+          .ow = columns.output,
+          .window_h = a.window_h,
+          .window_w = a.window_w,
+          .stride_h = a.stride_h,
+          .stride_w = a.stride_w,
+          .pad_top = rows.pad_begin,
+          .pad_left = columns.pad_begin};
+}
+
+Shape result_of(const Pool& pool) { return {pool.n, pool.oh, pool.ow, pool.channels}; }
+
+// The pixels of a picture that the window at (oy, ox) covers.
+struct Window {
+  std::int64_t top, bottom, left, right;
+  Window(const Pool& p, std::int64_t oy, std::int64_t ox)
+      : top(std::max<std::int64_t>(0, oy * p.stride_h - p.pad_top)),
+        bottom(std::min(p.h, oy * p.stride_h - p.pad_top + p.window_h)),
+        left(std::max<std::int64_t>(0, ox * p.stride_w - p.pad_left)),
+        right(std::min(p.w, ox * p.stride_w - p.pad_left + p.window_w)) {}
+  std::int64_t count() const { return (bottom - top) * (right - left); }
+};
+
+// Channels are taken in chunks that fit a kernel's buffer on the stack.
+constexpr std::int64_t kChunk = 256;
+
+// The kernels below handle the output row `row` (of n * oh), or all rows of picture `image`, for all
+// channels. Where equals compete, the first pixel in row-major order is the maximum, as in
+// TensorFlow; the maximum of a window with a NaN is NaN.
+
+template <class T>
+TANDEM_CLONES void max_row(const Pool& p, std::int64_t row, const T* x, T* y) {
+  using C = Compute<T>;
+  const std::int64_t image = row / p.oh, oy = row % p.oh, channels = p.channels;
+  for (std::int64_t ox = 0; ox < p.ow; ++ox) {
+    const Window window(p, oy, ox);
+    T* best = y + (row * p.ow + ox) * channels;
+    const T* first = x + ((image * p.h + window.top) * p.w + window.left) * channels;
+    std::copy_n(first, channels, best);
+    for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
+      for (std::int64_t ix = window.left; ix < window.right; ++ix) {
+        const T* pixel = x + ((image * p.h + iy) * p.w + ix) * channels;
+        if (pixel == first) continue;
+        for (std::int64_t c = 0; c < channels; ++c) {
+          const C value = static_cast<C>(pixel[c]), present = static_cast<C>(best[c]);
+          best[c] = value > present || value != value ? pixel[c] : best[c];
+        }
+      }
+  }
+}
+
+// Hands each window's gradient to its maximum: to the first pixel that is not below it, which is the
+// NaN where the maximum is one.
+template <bool kTiles, class T>
+TANDEM_CLONES void max_gradient_image(const Pool& p, std::int64_t image, const T* x, const T* y, const T* dy,
+                                      Compute<T>* dx) {
+  using C = Compute<T>;
+  C rest[kChunk];
+  const std::int64_t channels = p.channels;
+  if (!kTiles) std::fill_n(dx, p.h * p.w * channels, C(0));
+  for (std::int64_t oy = 0; oy < p.oh; ++oy)
+    for (std::int64_t ox = 0; ox < p.ow; ++ox) {
+      const Window window(p, oy, ox);
+      const std::int64_t at = ((image * p.oh + oy) * p.ow + ox) * channels;
+      for (std::int64_t start = 0; start < channels; start += kChunk) {
+        const std::int64_t count = std::min(kChunk, channels - start);
+        const T* best = y + at + start;
+        for (std::int64_t c = 0; c < count; ++c) rest[c] = static_cast<C>(dy[at + start + c]);
+        for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
+          for (std::int64_t ix = window.left; ix < window.right; ++ix) {
+            const T* pixel = x + ((image * p.h + iy) * p.w + ix) * channels + start;
+            C* out = dx + (iy * p.w + ix) * channels + start;
+            for (std::int64_t c = 0; c < count; ++c) {
+              const bool below = static_cast<C>(pixel[c]) < static_cast<C>(best[c]);
+              const C share = below ? C(0) : rest[c];
+              rest[c] = below ? rest[c] : C(0);
+              out[c] = kTiles ? share : out[c] + share;
+            }
+          }
+      }
+    }
+}
+
+// The elements of g where the maxima of x are.
+template <class T>
+TANDEM_CLONES void gather_maxima_row(const Pool& p, std::int64_t row, const T* x, const T* y, const T* g, T* out) {
+  using C = Compute<T>;
+  const std::int64_t image = row / p.oh, oy = row % p.oh, channels = p.channels;
+  for (std::int64_t ox = 0; ox < p.ow; ++ox) {
+    const Window window(p, oy, ox);
+    const std::int64_t at = (row * p.ow + ox) * channels;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const C best = static_cast<C>(y[at + c]);
+      bool found = false;
+      for (std::int64_t iy = window.top; iy < window.bottom && !found; ++iy)
+        for (std::int64_t ix = window.left; ix < window.right && !found; ++ix) {
+          const std::int64_t from = ((image * p.h + iy) * p.w + ix) * channels + c;
+          if (static_cast<C>(x[from]) < best) continue;
+          out[at + c] = g[from];
+          found = true;
+        }
+    }
+  }
+}
+
+template <class T>
+TANDEM_CLONES void average_row(const Pool& p, std::int64_t row, const T* x, T* y) {
+  using C = Compute<T>;
+  C sum[kChunk];
+  const std::int64_t image = row / p.oh, oy = row % p.oh, channels = p.channels;
+  for (std::int64_t ox = 0; ox < p.ow; ++ox) {
+    const Window window(p, oy, ox);
+    const C scale = C(1) / static_cast<C>(window.count());
+    for (std::int64_t start = 0; start < channels; start += kChunk) {
+      const std::int64_t count = std::min(kChunk, channels - start);
+      std::fill_n(sum, count, C(0));
+      for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
+        for (std::int64_t ix = window.left; ix < window.right; ++ix) {
+          const T* pixel = x + ((image * p.h + iy) * p.w + ix) * channels + start;
+          for (std::int64_t c = 0; c < count; ++c) sum[c] += static_cast<C>(pixel[c]);
+        }
+      T* out = y + (row * p.ow + ox) * channels + start;
+      for (std::int64_t c = 0; c < count; ++c) out[c] = store_as<T>(sum[c] * scale);
+    }
+  }
+}
+
+template <class T>
+TANDEM_CLONES void average_gradient_image(const Pool& p, std::int64_t image, const T* dy, Compute<T>* dx) {
+  using C = Compute<T>;
+  const std::int64_t channels = p.channels;
+  std::fill_n(dx, p.h * p.w * channels, C(0));
+  for (std::int64_t oy = 0; oy < p.oh; ++oy)
+    for (std::int64_t ox = 0; ox < p.ow; ++ox) {
+      const Window window(p, oy, ox);
+      const C scale = C(1) / static_cast<C>(window.count());
+      const T* slope = dy + ((image * p.oh + oy) * p.ow + ox) * channels;
+      for (std::int64_t iy = window.top; iy < window.bottom; ++iy)
+        for (std::int64_t ix = window.left; ix < window.right; ++ix) {
+          C* out = dx + (iy * p.w + ix) * channels;
+          for (std::int64_t c = 0; c < channels; ++c) out[c] += static_cast<C>(slope[c]) * scale;
+        }
+    }
+}
+
+std::int64_t rows_per_thread(const Pool& p) {
+  return std::max<std::int64_t>(1, kElementwiseGrain / (p.ow * p.channels * p.window_h * p.window_w));
+}
+
+// Calls body(row) for the n * oh rows of windows.
+template <class Body>
+void for_rows(const Pool& p, const Body& body) {
+  parallel_for(p.n * p.oh, rows_per_thread(p), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) body(row);
+  });
+}
+
+// Calls body(image, dx of the image), where dx is of the type that sums are kept in, and rounds it
+// into the output of type T behind it.
+template <class T, class Body>
+void for_image_gradients(KernelContext& context, const Pool& p, T* dx, const Body& body) {
+  using C = Compute<T>;
+  const std::int64_t size = p.h * p.w * p.channels;
+  C* wide = nullptr;
+  if constexpr (std::is_same_v<C, T>)
+    wide = dx;
+  else
+    wide = static_cast<C*>(context.scratch(static_cast<std::size_t>(p.n * size) * sizeof(C)));
+  parallel_for(p.n, std::max<std::int64_t>(1, kElementwiseGrain / size), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t image = begin; image < end; ++image) {
+      C* gradient = wide + image * size;
+      body(image, gradient);
+      if constexpr (!std::is_same_v<C, T>)
+        for (std::int64_t i = 0; i < size; ++i) dx[image * size + i] = store_as<T>(gradient[i]);
+    }
+  });
+}
+
+void infer_pool(InferContext& c) {
+  check_dtype(c.op().name, kFloating, c.dtype(0));
+  c.add_output(c.dtype(0), result_of(geometry(c.op().name, c.attrs<PoolAttrs>(), c.shape(0))));
+}
+
+void check_input(InferContext& c, int input, const Shape& shape) {
+  if (c.dtype(input) != c.dtype(0) || !(c.shape(input) == shape))
+    fail<InvalidArgumentError>("[{}] expected input {} of dtype {} and shape {}, got {} {}", c.op().name, input,
+                               name_of(c.dtype(0)), shape.to_string(), name_of(c.dtype(input)),
+                               c.shape(input).to_string());
+}
+
+// Inputs x, y, dy.
+void infer_max_grad(InferContext& c) {
+  check_dtype(c.op().name, kFloating, c.dtype(0));
+  const Shape result = result_of(geometry(c.op().name, c.attrs<PoolAttrs>(), c.shape(0)));
+  check_input(c, 1, result);
+  check_input(c, 2, result);
+  c.add_output(c.dtype(0), c.shape(0));
+}
+
+// Inputs x, y, and g, shaped like x.
+void infer_max_grad_grad(InferContext& c) {
+  check_dtype(c.op().name, kFloating, c.dtype(0));
+  const Shape result = result_of(geometry(c.op().name, c.attrs<PoolAttrs>(), c.shape(0)));
+  check_input(c, 1, result);
+  check_input(c, 2, c.shape(0));
+  c.add_output(c.dtype(0), result);
+}
+
+void infer_average_grad(InferContext& c) {
+  check_dtype(c.op().name, kFloating, c.dtype(0));
+  const auto& attrs = c.attrs<PoolAttrs>();
+  const Shape& dy = c.shape(0);
+  if (dy.rank() != 4)
+    fail<InvalidArgumentError>("[{}] expected a gradient of rank 4, got shape {}", c.op().name, dy.to_string());
+  const Shape x{dy[0], attrs.height, attrs.width, dy[3]};
+  check_input(c, 0, result_of(geometry(c.op().name, attrs, x)));
+  c.add_output(c.dtype(0), x);
+}
+
+void max_kernel(KernelContext& c) {
+  const TensorView &x = c.inputs[0], &y = c.outputs[0];
+  if (y.size() == 0) return;
+  const Pool pool = geometry("", c.attrs<PoolAttrs>(), x.shape);
+  switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
+    for_rows(pool, [&](std::int64_t row) { max_row(pool, row, x.as<const T>(), y.as<T>()); });
+  });
+}
+
+void max_grad_kernel(KernelContext& c) {
+  const TensorView &x = c.inputs[0], &y = c.inputs[1], &dy = c.inputs[2], &dx = c.outputs[0];
+  if (dx.size() == 0) return;
+  const Pool pool = geometry("", c.attrs<PoolAttrs>(), x.shape);
+  switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
+    for_image_gradients(c, pool, dx.as<T>(), [&](std::int64_t image, Compute<T>* gradient) {
+      const auto work = pool.tiles() ? max_gradient_image<true, T> : max_gradient_image<false, T>;
+      work(pool, image, x.as<const T>(), y.as<const T>(), dy.as<const T>(), gradient);
+    });
+  });
+}
+
+void max_grad_grad_kernel(KernelContext& c) {
+  const TensorView &x = c.inputs[0], &y = c.inputs[1], &g = c.inputs[2], &out = c.outputs[0];
+  if (out.size() == 0) return;
+  const Pool pool = geometry("", c.attrs<PoolAttrs>(), x.shape);
+  switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
+    for_rows(pool, [&](std::int64_t row) {
+      gather_maxima_row(pool, row, x.as<const T>(), y.as<const T>(), g.as<const T>(), out.as<T>());
+    });
+  });
+}
+
+void average_kernel(KernelContext& c) {
+  const TensorView &x = c.inputs[0], &y = c.outputs[0];
+  if (y.size() == 0) return;
+  const Pool pool = geometry("", c.attrs<PoolAttrs>(), x.shape);
+  switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
+    for_rows(pool, [&](std::int64_t row) { average_row(pool, row, x.as<const T>(), y.as<T>()); });
+  });
+}
+
+void average_grad_kernel(KernelContext& c) {
+  const TensorView &dy = c.inputs[0], &dx = c.outputs[0];
+  if (dx.size() == 0) return;
+  const Pool pool = geometry("", c.attrs<PoolAttrs>(), dx.shape);
+  switch_floating(dx.dtype, [&]<class T>(TypeTag<T>) {
+    for_image_gradients(c, pool, dx.as<T>(), [&](std::int64_t image, Compute<T>* gradient) {
+      average_gradient_image(pool, image, dy.as<const T>(), gradient);
+    });
+  });
+}
+
+extern const OpDef kMaxPool, kMaxPoolGrad, kMaxPoolGradGrad, kAvgPool, kAvgPoolGrad;
+
+void max_gradient(GradContext& c) {
+  const Tensor y = c.output(0);
+  c.set_grad(0, run(kMaxPoolGrad, {&c.input(0), &y, &c.grad()}, c.attrs<PoolAttrs>()));
+}
+// The place of the maxima does not move with x (almost everywhere): only dy has a gradient.
+void max_grad_gradient(GradContext& c) {
+  if (c.needs_grad(2))
+    c.set_grad(2, run(kMaxPoolGradGrad, {&c.input(0), &c.input(1), &c.grad()}, c.attrs<PoolAttrs>()));
+}
+void max_grad_grad_gradient(GradContext& c) {
+  if (c.needs_grad(2)) c.set_grad(2, run(kMaxPoolGrad, {&c.input(0), &c.input(1), &c.grad()}, c.attrs<PoolAttrs>()));
+}
+void average_gradient(GradContext& c) {
+  PoolAttrs attrs = c.attrs<PoolAttrs>();
+  attrs.height = c.input_spec(0).shape[1];
+  attrs.width = c.input_spec(0).shape[2];
+  c.set_grad(0, run(kAvgPoolGrad, {&c.grad()}, attrs));
+}
+void average_grad_gradient(GradContext& c) { c.set_grad(0, run(kAvgPool, {&c.grad()}, c.attrs<PoolAttrs>())); }
+
+const OpDef kMaxPool = {.name = "MaxPool",
+                        .attrs = &attrs_type<PoolAttrs>,
+                        .infer = infer_pool,
+                        .gradient = max_gradient,
+                        .cpu_kernel = max_kernel,
+                        .saved_inputs = 0b1,
+                        .saved_outputs = 0b1};
+const OpDef kMaxPoolGrad = {.name = "MaxPoolGrad",
+                            .attrs = &attrs_type<PoolAttrs>,
+                            .infer = infer_max_grad,
+                            .gradient = max_grad_gradient,
+                            .cpu_kernel = max_grad_kernel,
+                            .saved_inputs = 0b011};
+const OpDef kMaxPoolGradGrad = {.name = "MaxPoolGradGrad",
+                                .attrs = &attrs_type<PoolAttrs>,
+                                .infer = infer_max_grad_grad,
+                                .gradient = max_grad_grad_gradient,
+                                .cpu_kernel = max_grad_grad_kernel,
+                                .saved_inputs = 0b011};
+const OpDef kAvgPool = {.name = "AvgPool",
+                        .attrs = &attrs_type<PoolAttrs>,
+                        .infer = infer_pool,
+                        .gradient = average_gradient,
+                        .cpu_kernel = average_kernel};
+const OpDef kAvgPoolGrad = {.name = "AvgPoolGrad",
+                            .attrs = &attrs_type<PoolAttrs>,
+                            .infer = infer_average_grad,
+                            .gradient = average_grad_gradient,
+                            .cpu_kernel = average_grad_kernel};
+
+PoolAttrs attrs_of(const nn::Pool2DOptions& options) {
+  const nn::Pair strides = options.strides.value_or(options.window);
+  return {.window_h = options.window.height,
+          .window_w = options.window.width,
+          .stride_h = strides.height,
+          .stride_w = strides.width,
+          .padding = options.padding};
+}
+
+// One window as large as the picture.
+Tensor pool_globally(std::string_view name, const OpDef& op, const Tensor& x, bool keepdims) {
+  if (x.rank() != 4)
+    fail<InvalidArgumentError>("[{}] expected pictures [n, h, w, c], got shape {}", name, x.shape().to_string());
+  const PoolAttrs attrs = attrs_of({.window = {x.dim(1), x.dim(2)}});
+  const Tensor y = run(op, {&x}, attrs);
+  return keepdims ? y : reshape(y, {x.dim(0), x.dim(3)});
+}
+
+}  // namespace
+
+OpList pool_ops() {
+  static const OpDef* const ops[] = {&kMaxPool, &kMaxPoolGrad, &kMaxPoolGradGrad, &kAvgPool, &kAvgPoolGrad};
+  return ops;
+}
+
+namespace nn {
+
+Tensor max_pool2d(const Tensor& x, const Pool2DOptions& options) { return run(kMaxPool, {&x}, attrs_of(options)); }
+Tensor avg_pool2d(const Tensor& x, const Pool2DOptions& options) { return run(kAvgPool, {&x}, attrs_of(options)); }
+Tensor global_avg_pool2d(const Tensor& x, bool keepdims) {
+  return pool_globally("global_avg_pool2d", kAvgPool, x, keepdims);
+}
+Tensor global_max_pool2d(const Tensor& x, bool keepdims) {
+  return pool_globally("global_max_pool2d", kMaxPool, x, keepdims);
+}
+
+}  // namespace nn
+}  // namespace tandem
