@@ -76,8 +76,8 @@ class LayerBase {
   void ensure_built(std::span<const Shape> input_shapes);
 
  protected:
-  // A new variable of this layer, named "path/name", through the open strategy scope. Throws
-  // FailedPreconditionError inside a strategy's replicas, where none can be made.
+  // A new variable of this layer, named "path/name", through the open strategy scope; refused inside
+  // a strategy's replicas (FailedPreconditionError).
   Variable add_weight(const std::string& name, const Shape& shape, const Initializer& initializer,
                       VariableOptions options = {});
 

@@ -3,7 +3,6 @@
 
 #include "core/status.h"
 #include "nn/naming.h"
-#include "runtime/replica_context.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/layers.h"
@@ -91,12 +90,6 @@ void LayerBase::ensure_built(std::span<const Shape> input_shapes) {
 
 Variable LayerBase::add_weight(const std::string& name, const Shape& shape,
                                const Initializer& initializer, VariableOptions options) {
-  const ReplicaContext* replica = ReplicaContext::current();
-  if (replica && replica->num_replicas() > 1)
-    fail<FailedPreconditionError>(
-        "[{}] variable '{}' would be made inside a strategy's replicas: build the model before, in "
-        "the strategy's scope, or declare its input shape there",
-        label(), name);
   options.name = (path_.empty() ? label() : path_) + "/" + name;
   return variables_.emplace_back(initializer(shape, float32), std::move(options));
 }

@@ -105,7 +105,7 @@ class PositivesMetric : public MetricBase {
   std::vector<Tensor> statistics(const Tensor& y_true, const Tensor& y_pred,
                                  const Tensor& sample_weight) const override {
     NoGradScope no_grad;
-    const Tensor actual = not_equal(like_predictions(what_, y_true, y_pred), 0.0);
+    const Tensor actual = logical_not(equal(like_predictions(what_, y_true, y_pred), 0.0));
     const Tensor predicted = greater(y_pred, threshold_);
     const auto count = [&](const Tensor& condition) {
       const Tensor ones = cast(condition, float64);
@@ -138,7 +138,7 @@ class AucMetric : public MetricBase {
   std::vector<Tensor> statistics(const Tensor& y_true, const Tensor& y_pred,
                                  const Tensor& sample_weight) const override {
     NoGradScope no_grad;
-    const Tensor actual = not_equal(like_predictions("auc", y_true, y_pred), 0.0);
+    const Tensor actual = logical_not(equal(like_predictions("auc", y_true, y_pred), 0.0));
     Tensor positive = cast(actual, float64);
     Tensor negative = cast(logical_not(actual), float64);
     if (sample_weight.defined()) {
