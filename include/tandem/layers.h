@@ -1,10 +1,13 @@
 // Layers: callables with variables, the parts of models.
 #pragma once
 
+#include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,7 +29,9 @@ class SymbolicInput;  // tandem/model.h
 
 // What users derive from to write a layer or a model of their own. A layer makes its variables in
 // build(), which runs once, before the first call, with the shape of what comes in (batch axis -1).
-// Not thread-safe while it is built; afterwards replicas may call it side by side.
+//
+// Thread safety: replicas may call a layer side by side. Everything that sets it up (names, paths,
+// variables) belongs to one thread; a layer that has variables must be built before replicas call it.
 class LayerBase {
  public:
   explicit LayerBase(std::string name) : name_(std::move(name)) {}
@@ -36,17 +41,23 @@ class LayerBase {
 
   // The type's name in snake case ("dense"), from which unique names in a model are made.
   virtual std::string kind() const = 0;
+  // Makes the variables, with add_weight(). The default makes those of the layers inside, by
+  // call()ing this one on zeros (float32, a batch of one) wherever the sizes are known.
   virtual void build(std::span<const Shape> input_shapes);
   virtual Tensor call(std::span<const Tensor> inputs, const CallOptions& options) = 0;
   // The shape of the result for inputs of these shapes (batch axis -1), for summaries and symbolic
-  // calls. Throws InvalidArgumentError "[dense] expected ..., got ...", naming the layer.
+  // calls. Throws InvalidArgumentError "[dense] expected ..., got ...", naming the layer. May be
+  // asked before the layer is built.
   virtual Shape output_shape(std::span<const Shape> input_shapes) const = 0;
   // The layers inside this one, in the order in which their variables are listed.
   virtual std::vector<Layer> children() const;
 
+  // Empty until the layer is given a name or becomes part of a model.
   const std::string& name() const { return name_; }
+  // The name, or the kind while there is none; for messages.
+  std::string label() const { return name_.empty() ? kind() : name_; }
   void set_name(std::string name) { name_ = std::move(name); }
-  bool built() const { return built_; }
+  bool built() const { return built_.load(std::memory_order_acquire); }
   // The shape of one example that the layer was told to expect, without the batch axis; unset if not.
   const Shape& declared_input_shape() const { return declared_input_shape_; }
   void declare_input_shape(const Shape& shape) { declared_input_shape_ = shape; }
@@ -54,15 +65,19 @@ class LayerBase {
   void set_trainable(bool trainable) { trainable_ = trainable; }
   // This layer's own variables, its children's not included.
   const std::vector<Variable>& own_variables() const { return variables_; }
-  // The prefix of the names of the variables ("block_1/dense"), set by the model before build().
+  // Where the layer is in its model ("block_1/dense"): what the names of its variables begin with.
+  // Empty for the model itself, whose own variables are named by its label().
   const std::string& path() const { return path_; }
   void set_path(std::string path) { path_ = std::move(path); }
 
-  // Builds once: set_path() of the children, build(), built() from then on.
+  // Builds once: gives the children unique names and their paths, runs build(), built() from then on.
+  // Throws InvalidArgumentError when the shapes are not those that the layer was declared for, and
+  // when two children were given one name.
   void ensure_built(std::span<const Shape> input_shapes);
 
  protected:
-  // A new variable of this layer, named "path/name", through the open strategy scope.
+  // A new variable of this layer, named "path/name", through the open strategy scope; refused inside
+  // a strategy's replicas (FailedPreconditionError).
   Variable add_weight(const std::string& name, const Shape& shape, const Initializer& initializer,
                       VariableOptions options = {});
 
@@ -71,7 +86,8 @@ class LayerBase {
   std::string path_;
   Shape declared_input_shape_;
   std::vector<Variable> variables_;
-  bool built_ = false;
+  std::mutex build_mutex_;
+  std::atomic<bool> built_ = false;
   bool trainable_ = true;
 };
 
@@ -79,7 +95,8 @@ class LayerBase {
 class Layer {
  public:
   Layer() = default;
-  Layer(std::shared_ptr<LayerBase> layer) : layer_(std::move(layer)) {}  // NOLINT: from make_shared<MyLayer>()
+  template <std::derived_from<LayerBase> L>
+  Layer(std::shared_ptr<L> layer) : layer_(std::move(layer)) {}  // NOLINT: from make_shared<MyLayer>()
 
   bool defined() const { return layer_ != nullptr; }
   LayerBase& base() const;  // FailedPreconditionError when undefined
@@ -104,18 +121,18 @@ class Layer {
 namespace layers {
 
 struct DenseOptions {
-  std::string activation;
+  std::string activation{};
   bool use_bias = true;
   Initializer kernel_initializer = initializers::glorot_uniform();
   Initializer bias_initializer = initializers::zeros();
-  Shape input_shape;
-  std::string name;
+  Shape input_shape{};
+  std::string name{};
 };
 // activation(x . kernel + bias) over the last axis.
 Layer Dense(std::int64_t units, const DenseOptions& options = {});
 
 struct Conv2DOptions {
-  std::string activation;
+  std::string activation{};
   nn::Pair strides = 1;
   std::string padding = "valid";
   nn::Pair dilation_rate = 1;
@@ -123,13 +140,13 @@ struct Conv2DOptions {
   bool use_bias = true;
   Initializer kernel_initializer = initializers::glorot_uniform();
   Initializer bias_initializer = initializers::zeros();
-  Shape input_shape;
-  std::string name;
+  Shape input_shape{};
+  std::string name{};
 };
 Layer Conv2D(std::int64_t filters, nn::Pair kernel_size, const Conv2DOptions& options = {});
 
 struct DepthwiseConv2DOptions {
-  std::string activation;
+  std::string activation{};
   nn::Pair strides = 1;
   std::string padding = "valid";
   nn::Pair dilation_rate = 1;
@@ -137,24 +154,24 @@ struct DepthwiseConv2DOptions {
   bool use_bias = true;
   Initializer kernel_initializer = initializers::glorot_uniform();
   Initializer bias_initializer = initializers::zeros();
-  Shape input_shape;
-  std::string name;
+  Shape input_shape{};
+  std::string name{};
 };
 Layer DepthwiseConv2D(nn::Pair kernel_size, const DepthwiseConv2DOptions& options = {});
 
 struct Pooling2DOptions {
-  std::optional<nn::Pair> strides;  // not given: the window
+  std::optional<nn::Pair> strides{};  // not given: the window
   std::string padding = "valid";
-  Shape input_shape;
-  std::string name;
+  Shape input_shape{};
+  std::string name{};
 };
 Layer MaxPooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
 Layer AveragePooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
 
 struct GlobalPooling2DOptions {
   bool keepdims = false;
-  Shape input_shape;
-  std::string name;
+  Shape input_shape{};
+  std::string name{};
 };
 Layer GlobalAveragePooling2D(const GlobalPooling2DOptions& options = {});
 Layer GlobalMaxPooling2D(const GlobalPooling2DOptions& options = {});
@@ -164,8 +181,8 @@ struct BatchNormalizationOptions {
   double epsilon = 1e-3;
   bool center = true;
   bool scale = true;
-  Shape input_shape;
-  std::string name;
+  Shape input_shape{};
+  std::string name{};
 };
 // Over all axes but the last. The moving moments are on-read variables, averaged over replicas.
 Layer BatchNormalization(const BatchNormalizationOptions& options = {});
@@ -174,14 +191,14 @@ struct LayerNormalizationOptions {
   double epsilon = 1e-3;
   bool center = true;
   bool scale = true;
-  Shape input_shape;
-  std::string name;
+  Shape input_shape{};
+  std::string name{};
 };
 Layer LayerNormalization(const LayerNormalizationOptions& options = {});  // over the last axis
 
 struct SimpleOptions {
-  Shape input_shape;
-  std::string name;
+  Shape input_shape{};
+  std::string name{};
 };
 Layer Dropout(double rate, const SimpleOptions& options = {});
 Layer Flatten(const SimpleOptions& options = {});
@@ -194,8 +211,8 @@ Layer Rescaling(double scale, double offset = 0.0, const SimpleOptions& options 
 Layer ZeroPadding2D(nn::Pair padding = 1, const SimpleOptions& options = {});
 struct EmbeddingOptions {
   Initializer embeddings_initializer = initializers::random_uniform();
-  Shape input_shape;
-  std::string name;
+  Shape input_shape{};
+  std::string name{};
 };
 Layer Embedding(std::int64_t input_dim, std::int64_t output_dim, const EmbeddingOptions& options = {});
 // Of several inputs, in functional models.
@@ -203,7 +220,7 @@ Layer Add(const SimpleOptions& options = {});
 Layer Multiply(const SimpleOptions& options = {});
 struct ConcatenateOptions {
   std::int64_t axis = -1;
-  std::string name;
+  std::string name{};
 };
 Layer Concatenate(const ConcatenateOptions& options = {});
 // A function of one tensor as a layer. It must not make variables.

@@ -30,9 +30,9 @@ class LearningRate {
 
 // Bounds on gradients, applied after they have been summed over the replicas. At most one.
 struct Clipping {
-  std::optional<double> clipvalue;         // each element
-  std::optional<double> clipnorm;          // each gradient's norm
-  std::optional<double> global_clipnorm;   // the norm of all together
+  std::optional<double> clipvalue{};         // each element
+  std::optional<double> clipnorm{};          // each gradient's norm
+  std::optional<double> global_clipnorm{};   // the norm of all together
 };
 
 struct ApplyOptions {
@@ -83,7 +83,7 @@ struct SGDOptions {
   double momentum = 0.0;
   bool nesterov = false;
   double weight_decay = 0.0;  // decoupled
-  Clipping clipping;
+  Clipping clipping{};
 };
 Optimizer SGD(const SGDOptions& options = {}, std::vector<Variable> parameters = {});
 
@@ -92,7 +92,7 @@ struct AdamOptions {
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double epsilon = 1e-7;
-  Clipping clipping;
+  Clipping clipping{};
 };
 Optimizer Adam(const AdamOptions& options = {}, std::vector<Variable> parameters = {});  // Kingma and Ba 2015
 
@@ -102,7 +102,7 @@ struct AdamWOptions {
   double beta_2 = 0.999;
   double epsilon = 1e-7;
   double weight_decay = 0.004;
-  Clipping clipping;
+  Clipping clipping{};
 };
 Optimizer AdamW(const AdamWOptions& options = {}, std::vector<Variable> parameters = {});  // Loshchilov and Hutter 2019
 
@@ -112,7 +112,7 @@ struct RMSpropOptions {
   double momentum = 0.0;
   double epsilon = 1e-7;
   bool centered = false;
-  Clipping clipping;
+  Clipping clipping{};
 };
 Optimizer RMSprop(const RMSpropOptions& options = {}, std::vector<Variable> parameters = {});
 
@@ -120,7 +120,7 @@ struct AdagradOptions {
   LearningRate learning_rate = 1e-3;
   double initial_accumulator_value = 0.1;
   double epsilon = 1e-7;
-  Clipping clipping;
+  Clipping clipping{};
 };
 Optimizer Adagrad(const AdagradOptions& options = {}, std::vector<Variable> parameters = {});  // Duchi et al. 2011
 
@@ -130,7 +130,7 @@ struct LAMBOptions {
   double beta_2 = 0.999;
   double epsilon = 1e-6;
   double weight_decay = 0.0;
-  Clipping clipping;
+  Clipping clipping{};
 };
 Optimizer LAMB(const LAMBOptions& options = {}, std::vector<Variable> parameters = {});  // You et al. 2020
 
@@ -149,7 +149,7 @@ LearningRate inverse_time_decay(double initial, std::int64_t decay_steps, double
 // From `initial` to `alpha` * target over decay_steps, after a linear warm-up to `warmup_target`.
 struct CosineOptions {
   double alpha = 0.0;
-  std::optional<double> warmup_target;
+  std::optional<double> warmup_target{};
   std::int64_t warmup_steps = 0;
 };
 LearningRate cosine_decay(double initial, std::int64_t decay_steps, const CosineOptions& options = {});

@@ -8,8 +8,8 @@ namespace {
 
 thread_local VariableCreator* current_creator = nullptr;
 
-Tensor clone_to(const Tensor& value, Device& device) {
-  MemoryTagScope tag(MemoryTag::kWeights);
+Tensor clone_to(const Tensor& value, Device& device, MemoryTag tag) {
+  MemoryTagScope scope(tag);
   Tensor copy = make_tensor(device, value.shape(), value.dtype());
   copy_into(copy, value);
   return copy;
@@ -21,12 +21,14 @@ void keep_leaf(const VariableImpl::Copy& copy, const Tensor& value) {
 
 }  // namespace
 
-VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const> devices, VariableOptions options)
+VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const> devices, VariableOptions options,
+                           MemoryTag tag)
     : options_(std::move(options)), spec_(impl_of(initial_value)) {
   if (options_.trainable && !is_floating(spec_.dtype)) options_.trainable = false;
   for (Device* device : devices) {
     Copy& copy = copies_.emplace_back();
-    copy.value = clone_to(initial_value, *device);
+    copy.tag = tag;
+    copy.value = clone_to(initial_value, *device, tag);
     if (options_.trainable) {
       copy.leaf = make_ref<Leaf>(*device);
       keep_leaf(copy, copy.value);
@@ -43,7 +45,7 @@ VariableImpl::Copy& VariableImpl::local() {
 const Tensor& VariableImpl::writable(Copy& copy) {
   const TensorImpl& impl = impl_of(copy.value);
   if (!impl.unique() || !impl.storage->unique()) {
-    Tensor fresh = clone_to(copy.value, impl.device());
+    Tensor fresh = clone_to(copy.value, impl.device(), copy.tag);
     keep_leaf(copy, fresh);
     copy.value = std::move(fresh);
   }
@@ -56,7 +58,7 @@ void VariableImpl::store(Copy& copy, const Tensor& value) {
     copy_into(copy.value, value);
     return;
   }
-  Tensor fresh = clone_to(value, impl.device());
+  Tensor fresh = clone_to(value, impl.device(), copy.tag);
   keep_leaf(copy, fresh);
   copy.value = std::move(fresh);
 }

@@ -16,10 +16,13 @@ class VariableImpl final : public RefCounted {
   struct Copy {
     Tensor value;
     RefPtr<Leaf> leaf;  // null: not trainable
+    MemoryTag tag = MemoryTag::kWeights;
   };
 
   // `initial_value` is copied to each of `devices`: one copy each, in the order of the replicas.
-  VariableImpl(const Tensor& initial_value, std::span<Device* const> devices, VariableOptions options);
+  // `tag`: what the memory is accounted as.
+  VariableImpl(const Tensor& initial_value, std::span<Device* const> devices, VariableOptions options,
+               MemoryTag tag = MemoryTag::kWeights);
 
   const VariableOptions& options() const { return options_; }
   const TensorSpec& spec() const { return spec_; }

@@ -1,0 +1,133 @@
+// Conv2D and DepthwiseConv2D.
+#include "nn/layer_base.h"
+
+namespace tandem::layers {
+namespace {
+
+// What both kinds share: the window's geometry, kernel and bias.
+class ConvolutionLayer : public UnaryLayer {
+ public:
+  template <class Options>
+  ConvolutionLayer(const char* kind, nn::Pair kernel_size, const Options& options)
+      : UnaryLayer(kind, options.name, options.input_shape),
+        kernel_size_(kernel_size),
+        attributes_{.strides = options.strides,
+                    .padding = nn::padding_from_name(options.padding),
+                    .dilations = options.dilation_rate,
+                    .activation = nn::activation_from_name(options.activation)},
+        use_bias_(options.use_bias),
+        kernel_initializer_(options.kernel_initializer),
+        bias_initializer_(options.bias_initializer) {
+    expect_positive(kernel_size, "kernel size");
+    expect_positive(options.strides, "stride");
+    expect_positive(options.dilation_rate, "dilation rate");
+  }
+
+ protected:
+  virtual Shape kernel_shape(std::int64_t channels) const = 0;
+  virtual std::int64_t output_channels(const Shape& x) const = 0;
+
+  void make_weights(const Shape& x) final {
+    const std::int64_t outputs = infer(x)[3];
+    channels_ = known_size(x, 3, "channels");
+    kernel_ = add_weight("kernel", kernel_shape(channels_), kernel_initializer_);
+    if (use_bias_) bias_ = add_weight("bias", {outputs}, bias_initializer_);
+  }
+
+  Shape infer(const Shape& x) const final {
+    expect_rank(x, 4, kPictureAxes);
+    if (channels_ >= 0 && x[3] >= 0 && x[3] != channels_)
+      reject(fmt::format("an input of {} channels", channels_), x);
+    const auto& a = attributes_;
+    const std::int64_t height =
+        windows(x[1], kernel_size_.height, a.strides.height, a.dilations.height, a.padding);
+    const std::int64_t width =
+        windows(x[2], kernel_size_.width, a.strides.width, a.dilations.width, a.padding);
+    if (height == 0 || width == 0)
+      reject(fmt::format("a picture of at least {} x {}",
+                         (kernel_size_.height - 1) * a.dilations.height + 1,
+                         (kernel_size_.width - 1) * a.dilations.width + 1),
+             x);
+    return {x[0], height, width, output_channels(x)};
+  }
+
+  Tensor bias() const { return use_bias_ ? bias_.value() : Tensor(); }
+  void expect_positive(nn::Pair pair, const char* what) const {
+    if (pair.height <= 0 || pair.width <= 0)
+      fail<InvalidArgumentError>("[{}] expected a positive {}, got {} x {}", label(), what,
+                                 pair.height, pair.width);
+  }
+
+  nn::Pair kernel_size_;
+  nn::Conv2DOptions attributes_;
+  Variable kernel_;
+
+ private:
+  bool use_bias_;
+  Initializer kernel_initializer_;
+  Initializer bias_initializer_;
+  std::int64_t channels_ = -1;
+  Variable bias_;
+};
+
+class Conv2DLayer final : public ConvolutionLayer {
+ public:
+  Conv2DLayer(std::int64_t filters, nn::Pair kernel_size, const Conv2DOptions& options)
+      : ConvolutionLayer("conv2d", kernel_size, options), filters_(filters) {
+    attributes_.groups = options.groups;
+    if (options.groups <= 0 || filters <= 0 || filters % options.groups != 0)
+      fail<InvalidArgumentError>("[conv2d] expected filters divisible by groups, got {} and {}",
+                                 filters, options.groups);
+  }
+
+ private:
+  Shape kernel_shape(std::int64_t channels) const override {
+    return {kernel_size_.height, kernel_size_.width, channels / attributes_.groups, filters_};
+  }
+  std::int64_t output_channels(const Shape& x) const override {
+    if (x[3] >= 0 && x[3] % attributes_.groups != 0)
+      reject(fmt::format("a number of channels divisible by {} groups", attributes_.groups), x);
+    return filters_;
+  }
+  Tensor run(const Tensor& x, const CallOptions&) override {
+    return nn::conv2d(x, kernel_, bias(), attributes_);
+  }
+
+  std::int64_t filters_;
+};
+
+class DepthwiseConv2DLayer final : public ConvolutionLayer {
+ public:
+  DepthwiseConv2DLayer(nn::Pair kernel_size, const DepthwiseConv2DOptions& options)
+      : ConvolutionLayer("depthwise_conv2d", kernel_size, options),
+        multiplier_(options.depth_multiplier) {
+    if (multiplier_ <= 0)
+      fail<InvalidArgumentError>("[depthwise_conv2d] expected a positive depth multiplier, got {}",
+                                 multiplier_);
+  }
+
+ private:
+  Shape kernel_shape(std::int64_t channels) const override {
+    return {kernel_size_.height, kernel_size_.width, channels, multiplier_};
+  }
+  std::int64_t output_channels(const Shape& x) const override {
+    return x[3] < 0 ? -1 : x[3] * multiplier_;
+  }
+  Tensor run(const Tensor& x, const CallOptions&) override {
+    return nn::depthwise_conv2d(x, kernel_, bias(), attributes_);
+  }
+
+  std::int64_t multiplier_;
+};
+
+}  // namespace
+
+Layer Conv2D(std::int64_t filters, nn::Pair kernel_size, const Conv2DOptions& options) {
+  return std::make_shared<Conv2DLayer>(filters, kernel_size, options);
+}
+
+Layer DepthwiseConv2D(nn::Pair kernel_size, const DepthwiseConv2DOptions& options) {
+  return std::make_shared<DepthwiseConv2DLayer>(kernel_size, options);
+}
+
+}  // namespace tandem::layers

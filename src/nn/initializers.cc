@@ -1,0 +1,123 @@
+#include "tandem/initializers.h"
+
+#include <cmath>
+
+#include "nn/naming.h"
+#include "tandem/creation.h"
+#include "tandem/random.h"
+
+namespace tandem {
+
+Initializer::Initializer(const char* name) : Initializer(initializers::from_name(name)) {}
+
+Tensor Initializer::operator()(const Shape& shape, DType dtype) const {
+  if (!function_) throw FailedPreconditionError("[Initializer] an undefined initializer was used");
+  return function_(shape, dtype);
+}
+
+namespace initializers {
+namespace {
+
+struct Fans {
+  double in = 1.0;
+  double out = 1.0;
+};
+
+Fans fans_of(const Shape& shape) {
+  const int rank = shape.rank();
+  if (rank == 0) return {};
+  if (rank == 1) return {static_cast<double>(shape[0]), static_cast<double>(shape[0])};
+  double receptive_field = 1.0;
+  for (int axis = 0; axis < rank - 2; ++axis) receptive_field *= static_cast<double>(shape[axis]);
+  return {receptive_field * static_cast<double>(shape[rank - 2]),
+          receptive_field * static_cast<double>(shape[rank - 1])};
+}
+
+enum class FanMode { kIn, kAverage };
+
+double variance_of(const Shape& shape, double scale, FanMode mode) {
+  const Fans fans = fans_of(shape);
+  const double fan = mode == FanMode::kIn ? fans.in : (fans.in + fans.out) / 2.0;
+  return scale / std::max(1.0, fan);
+}
+
+Initializer scaled_uniform(std::string name, double scale, FanMode mode) {
+  return {std::move(name), [=](const Shape& shape, DType dtype) {
+            const double limit = std::sqrt(3.0 * variance_of(shape, scale, mode));
+            return random::uniform(shape, -limit, limit, {.dtype = dtype});
+          }};
+}
+
+// Of a normal distribution cut off at two standard deviations, this is left of the standard
+// deviation; dividing by it gives the draws the variance asked for, as Keras does.
+constexpr double kTruncatedStddev = 0.87962566103423978;
+
+Initializer scaled_normal(std::string name, double scale, FanMode mode) {
+  return {std::move(name), [=](const Shape& shape, DType dtype) {
+            const double stddev = std::sqrt(variance_of(shape, scale, mode)) / kTruncatedStddev;
+            return random::truncated_normal(shape, 0.0, stddev, {.dtype = dtype});
+          }};
+}
+
+}  // namespace
+
+Initializer zeros() {
+  return {"zeros",
+          [](const Shape& shape, DType dtype) { return tandem::zeros(shape, {.dtype = dtype}); }};
+}
+
+Initializer ones() {
+  return {"ones",
+          [](const Shape& shape, DType dtype) { return tandem::ones(shape, {.dtype = dtype}); }};
+}
+
+Initializer constant(double value) {
+  return {"constant",
+          [=](const Shape& shape, DType dtype) { return full(shape, value, {.dtype = dtype}); }};
+}
+
+Initializer random_normal(double mean, double stddev) {
+  return {"random_normal", [=](const Shape& shape, DType dtype) {
+            return random::normal(shape, mean, stddev, {.dtype = dtype});
+          }};
+}
+
+Initializer random_uniform(double low, double high) {
+  return {"random_uniform", [=](const Shape& shape, DType dtype) {
+            return random::uniform(shape, low, high, {.dtype = dtype});
+          }};
+}
+
+Initializer truncated_normal(double mean, double stddev) {
+  return {"truncated_normal", [=](const Shape& shape, DType dtype) {
+            return random::truncated_normal(shape, mean, stddev, {.dtype = dtype});
+          }};
+}
+
+Initializer glorot_uniform() { return scaled_uniform("glorot_uniform", 1.0, FanMode::kAverage); }
+Initializer glorot_normal() { return scaled_normal("glorot_normal", 1.0, FanMode::kAverage); }
+Initializer he_uniform() { return scaled_uniform("he_uniform", 2.0, FanMode::kIn); }
+Initializer he_normal() { return scaled_normal("he_normal", 2.0, FanMode::kIn); }
+Initializer lecun_uniform() { return scaled_uniform("lecun_uniform", 1.0, FanMode::kIn); }
+Initializer lecun_normal() { return scaled_normal("lecun_normal", 1.0, FanMode::kIn); }
+
+Initializer from_name(std::string_view name) {
+  using Factory = Initializer (*)();
+  static constexpr Named<Factory> kTable[] = {
+      {"zeros", zeros},
+      {"ones", ones},
+      {"random_normal", [] { return random_normal(); }},
+      {"random_uniform", [] { return random_uniform(); }},
+      {"truncated_normal", [] { return truncated_normal(); }},
+      {"glorot_uniform", glorot_uniform},
+      {"glorot_normal", glorot_normal},
+      {"he_uniform", he_uniform},
+      {"he_normal", he_normal},
+      {"lecun_uniform", lecun_uniform},
+      {"lecun_normal", lecun_normal},
+  };
+  return find_named(std::span<const Named<Factory>>(kTable), "initializers", name)();
+}
+
+}  // namespace initializers
+}  // namespace tandem

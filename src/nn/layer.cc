@@ -1,0 +1,128 @@
+// What all layers share: building, names, variables.
+#include <unordered_set>
+
+#include "core/status.h"
+#include "nn/naming.h"
+#include "tandem/autodiff.h"
+#include "tandem/creation.h"
+#include "tandem/layers.h"
+
+namespace tandem {
+namespace {
+
+bool compatible(const Shape& a, const Shape& b) {
+  if (!a.known() || !b.known()) return true;
+  if (a.rank() != b.rank()) return false;
+  for (int axis = 0; axis < a.rank(); ++axis)
+    if (a[axis] != b[axis] && a[axis] >= 0 && b[axis] >= 0) return false;
+  return true;
+}
+
+void check_declared_shape(const LayerBase& layer, std::span<const Shape> input_shapes) {
+  const Shape& declared = layer.declared_input_shape();
+  if (!declared.known() || input_shapes.empty()) return;
+  const Shape expected = declared.with_leading(-1);
+  if (!compatible(expected, input_shapes.front()))
+    fail<InvalidArgumentError>("[{}] expected an input of shape {}, got {}", layer.label(),
+                               expected.to_string(), input_shapes.front().to_string());
+}
+
+Shape with_unknown_batch(const Shape& shape) {
+  Shape result = shape;
+  if (result.rank() > 0) result.set(0, -1);
+  return result;
+}
+
+void collect(const LayerBase& layer, bool trainable, std::unordered_set<const LayerBase*>& seen,
+             const std::function<void(const Variable&, bool trainable)>& visit) {
+  if (!seen.insert(&layer).second) return;
+  trainable = trainable && layer.trainable();
+  for (const Variable& variable : layer.own_variables())
+    visit(variable, trainable && variable.trainable());
+  for (const Layer& child : layer.children()) collect(child.base(), trainable, seen, visit);
+}
+
+template <class Keep>
+std::vector<Variable> variables_where(const LayerBase& layer, const Keep& keep) {
+  std::vector<Variable> result;
+  std::unordered_set<const LayerBase*> seen;
+  collect(layer, true, seen, [&](const Variable& variable, bool trainable) {
+    if (keep(trainable)) result.push_back(variable);
+  });
+  return result;
+}
+
+}  // namespace
+
+std::vector<Layer> LayerBase::children() const { return {}; }
+
+void LayerBase::build(std::span<const Shape> input_shapes) {
+  if (children().empty()) return;
+  std::vector<Tensor> examples;
+  for (Shape shape : input_shapes) {
+    if (shape.rank() > 0) shape.set(0, 1);
+    if (!shape.fully_defined()) return;  // the children are built when they are first called
+    examples.push_back(zeros(shape));
+  }
+  NoGradScope no_grad;
+  call(examples, {});
+}
+
+void LayerBase::ensure_built(std::span<const Shape> input_shapes) {
+  if (built()) return;
+  const std::lock_guard lock(build_mutex_);
+  if (built()) return;
+  check_declared_shape(*this, input_shapes);
+  const std::vector<Layer> inside = children();
+  assign_unique_names(inside, label());
+  for (const Layer& child : inside) {
+    LayerBase& layer = child.base();
+    if (!layer.built()) layer.set_path(path_.empty() ? layer.name() : path_ + "/" + layer.name());
+  }
+  try {
+    build(input_shapes);
+  } catch (...) {
+    variables_.clear();  // a later attempt starts afresh
+    throw;
+  }
+  built_.store(true, std::memory_order_release);
+}
+
+Variable LayerBase::add_weight(const std::string& name, const Shape& shape,
+                               const Initializer& initializer, VariableOptions options) {
+  options.name = (path_.empty() ? label() : path_) + "/" + name;
+  return variables_.emplace_back(initializer(shape, float32), std::move(options));
+}
+
+LayerBase& Layer::base() const {
+  if (!layer_) throw FailedPreconditionError("[Layer] an undefined layer was used");
+  return *layer_;
+}
+
+Tensor Layer::operator()(const Tensor& input, const CallOptions& options) const {
+  return (*this)(std::span(&input, 1), options);
+}
+
+Tensor Layer::operator()(std::span<const Tensor> inputs, const CallOptions& options) const {
+  LayerBase& layer = base();
+  if (!layer.built()) {
+    std::vector<Shape> shapes;
+    for (const Tensor& input : inputs) shapes.push_back(with_unknown_batch(input.shape()));
+    layer.ensure_built(shapes);
+  }
+  return layer.call(inputs, options);
+}
+
+std::vector<Variable> Layer::variables() const {
+  return variables_where(base(), [](bool) { return true; });
+}
+
+std::vector<Variable> Layer::trainable_variables() const {
+  return variables_where(base(), [](bool trainable) { return trainable; });
+}
+
+std::vector<Variable> Layer::non_trainable_variables() const {
+  return variables_where(base(), [](bool trainable) { return !trainable; });
+}
+
+}  // namespace tandem

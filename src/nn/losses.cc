@@ -1,0 +1,197 @@
+#include "tandem/losses.h"
+
+#include "nn/naming.h"
+#include "nn/targets.h"
+#include "runtime/replica_context.h"
+#include "tandem/array.h"
+#include "tandem/math.h"
+#include "tandem/nn.h"
+
+namespace tandem::losses {
+namespace {
+
+constexpr double kEpsilon = 1e-7;  // Keras's: probabilities stay this far from 0 and 1
+
+Tensor inside_unit(const Tensor& probabilities) {
+  return clip_by_value(probabilities, kEpsilon, 1.0 - kEpsilon);
+}
+
+void expect_classes(const char* what, const Tensor& y_pred) {
+  if (y_pred.rank() < 1 || y_pred.dim(-1) < 1)
+    fail<InvalidArgumentError>("[{}] expected y_pred of shape (..., classes), got {}", what,
+                               y_pred.shape().to_string());
+}
+
+void expect_smoothing(const char* what, double smoothing) {
+  if (!(smoothing >= 0.0 && smoothing <= 1.0))
+    fail<InvalidArgumentError>("[{}] expected label smoothing in [0, 1], got {}", what, smoothing);
+}
+
+// Labels moved by the share `smoothing` towards `uniform`.
+Tensor smoothed(const Tensor& labels, double smoothing, double uniform) {
+  return smoothing == 0.0 ? labels : labels * (1.0 - smoothing) + smoothing * uniform;
+}
+
+// Labels that are all 0 or 1 stand for -1 and 1, as in Keras. A batch of ones alone means the same
+// either way, so that the result does not depend on how examples are batched.
+Tensor signs_of(const Tensor& labels) {
+  const Tensor binary = reduce_all(logical_or(equal(labels, 0.0), equal(labels, 1.0)));
+  return where(binary, labels * 2.0 - 1.0, labels);
+}
+
+}  // namespace
+
+Tensor mse(const Tensor& y_true, const Tensor& y_pred) {
+  const Tensor target = like_predictions("mean_squared_error", y_true, y_pred);
+  return mean_of_example(squared_difference(y_pred, target));
+}
+
+Tensor mae(const Tensor& y_true, const Tensor& y_pred) {
+  const Tensor target = like_predictions("mean_absolute_error", y_true, y_pred);
+  return mean_of_example(abs(y_pred - target));
+}
+
+Tensor huber(const Tensor& y_true, const Tensor& y_pred, double delta) {
+  if (!(delta > 0.0)) fail<InvalidArgumentError>("[huber] expected a positive delta, got {}", delta);
+  const Tensor error = abs(y_pred - like_predictions("huber", y_true, y_pred));
+  // The quadratic part up to delta and the linear one beyond, without a branch.
+  const Tensor quadratic = minimum(error, delta);
+  return mean_of_example(square(quadratic) * 0.5 + (error - quadratic) * delta);
+}
+
+Tensor hinge(const Tensor& y_true, const Tensor& y_pred) {
+  const Tensor signs = signs_of(like_predictions("hinge", y_true, y_pred));
+  return mean_of_example(nn::relu(subtract(1.0, signs * y_pred)));
+}
+
+Tensor kl_divergence(const Tensor& y_true, const Tensor& y_pred) {
+  expect_classes("kl_divergence", y_pred);
+  const Tensor target =
+      clip_by_value(like_predictions("kl_divergence", y_true, y_pred), kEpsilon, 1.0);
+  return reduce_sum(target * log(target / clip_by_value(y_pred, kEpsilon, 1.0)),
+                    {.axis = Dims{-1}});
+}
+
+Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+                           const CrossentropyOptions& options) {
+  expect_smoothing("binary_crossentropy", options.label_smoothing);
+  const Tensor target = smoothed(like_predictions("binary_crossentropy", y_true, y_pred),
+                                 options.label_smoothing, 0.5);
+  if (options.from_logits) return mean_of_example(nn::sigmoid_cross_entropy(target, y_pred));
+  const Tensor p = inside_unit(y_pred);
+  const Tensor likelihood = target * log(p) + subtract(1.0, target) * log(subtract(1.0, p));
+  return mean_of_example(negative(likelihood));
+}
+
+Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+                                const CrossentropyOptions& options) {
+  expect_smoothing("categorical_crossentropy", options.label_smoothing);
+  expect_classes("categorical_crossentropy", y_pred);
+  const Tensor target = smoothed(like_predictions("categorical_crossentropy", y_true, y_pred),
+                                 options.label_smoothing,
+                                 1.0 / static_cast<double>(y_pred.dim(-1)));
+  if (options.from_logits) return nn::softmax_cross_entropy(target, y_pred);
+  const Tensor total = reduce_sum(y_pred, {.axis = Dims{-1}, .keepdims = true});
+  return negative(reduce_sum(target * log(inside_unit(y_pred / total)), {.axis = Dims{-1}}));
+}
+
+Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+                                       const CrossentropyOptions& options) {
+  if (options.label_smoothing != 0.0)
+    fail<InvalidArgumentError>(
+        "[sparse_categorical_crossentropy] expected no label smoothing, which wants dense labels; "
+        "got {}",
+        options.label_smoothing);
+  expect_classes("sparse_categorical_crossentropy", y_pred);
+  const Tensor labels = class_labels("sparse_categorical_crossentropy", y_true, y_pred);
+  return nn::sparse_softmax_cross_entropy(labels,
+                                          options.from_logits ? y_pred : log(inside_unit(y_pred)));
+}
+
+Loss::Loss(const char* name) : Loss(from_name(name)) {}
+Loss::Loss(const std::string& name) : Loss(from_name(name)) {}
+
+Tensor Loss::per_example(const Tensor& y_true, const Tensor& y_pred) const {
+  if (!per_example_) throw FailedPreconditionError("[Loss] an undefined loss was used");
+  return per_example_(y_true, y_pred);
+}
+
+Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred,
+                        const Tensor& sample_weight) const {
+  const bool mean = reduction_ == Reduction::kAuto || reduction_ == Reduction::kSumOverBatchSize;
+  if (mean && ReplicaContext::current())
+    fail<InvalidArgumentError>(
+        "[{}] Please use Reduction::kSum or Reduction::kNone for loss reduction when losses are "
+        "used in a strategy's replicas: what to divide by is the global batch. Average with "
+        "nn::compute_average_loss(loss.per_example(...)), or let fit() do it.",
+        name_);
+  Tensor values = per_example(y_true, y_pred);
+  if (sample_weight.defined()) values = values * weights_for(name_, sample_weight, values);
+  if (reduction_ == Reduction::kNone) return values;
+  return mean ? reduce_mean(values) : reduce_sum(values);
+}
+
+Loss SparseCategoricalCrossentropy(const CrossentropyOptions& options) {
+  return {"sparse_categorical_crossentropy",
+          [options](const Tensor& y_true, const Tensor& y_pred) {
+            return sparse_categorical_crossentropy(y_true, y_pred, options);
+          },
+          options.reduction};
+}
+
+Loss CategoricalCrossentropy(const CrossentropyOptions& options) {
+  return {"categorical_crossentropy",
+          [options](const Tensor& y_true, const Tensor& y_pred) {
+            return categorical_crossentropy(y_true, y_pred, options);
+          },
+          options.reduction};
+}
+
+Loss BinaryCrossentropy(const CrossentropyOptions& options) {
+  return {"binary_crossentropy",
+          [options](const Tensor& y_true, const Tensor& y_pred) {
+            return binary_crossentropy(y_true, y_pred, options);
+          },
+          options.reduction};
+}
+
+Loss MeanSquaredError(const LossOptions& options) {
+  return {"mean_squared_error", mse, options.reduction};
+}
+
+Loss MeanAbsoluteError(const LossOptions& options) {
+  return {"mean_absolute_error", mae, options.reduction};
+}
+
+Loss Huber(const HuberOptions& options) {
+  return {"huber",
+          [delta = options.delta](const Tensor& y_true, const Tensor& y_pred) {
+            return huber(y_true, y_pred, delta);
+          },
+          options.reduction};
+}
+
+Loss KLDivergence(const LossOptions& options) {
+  return {"kl_divergence", kl_divergence, options.reduction};
+}
+
+Loss Hinge(const LossOptions& options) { return {"hinge", hinge, options.reduction}; }
+
+Loss from_name(std::string_view name) {
+  using Factory = Loss (*)();
+  static constexpr Named<Factory> kTable[] = {
+      {"sparse_categorical_crossentropy", [] { return SparseCategoricalCrossentropy(); }},
+      {"categorical_crossentropy", [] { return CategoricalCrossentropy(); }},
+      {"binary_crossentropy", [] { return BinaryCrossentropy(); }},
+      {"mean_squared_error", [] { return MeanSquaredError(); }},
+      {"mse", [] { return MeanSquaredError(); }},
+      {"mean_absolute_error", [] { return MeanAbsoluteError(); }},
+      {"mae", [] { return MeanAbsoluteError(); }},
+      {"huber", [] { return Huber(); }},
+      {"kl_divergence", [] { return KLDivergence(); }},
+      {"hinge", [] { return Hinge(); }},
+  };
+  return find_named(std::span<const Named<Factory>>(kTable), "losses", name)();
+}
+
+}  // namespace tandem::losses

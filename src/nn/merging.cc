@@ -1,0 +1,123 @@
+// Layers of several inputs.
+#include "nn/layer_base.h"
+#include "tandem/array.h"
+#include "tandem/math.h"
+
+namespace tandem::layers {
+namespace {
+
+class MergingLayer : public KindLayer {
+ public:
+  using KindLayer::KindLayer;
+
+  Tensor call(std::span<const Tensor> inputs, const CallOptions&) final {
+    check_count(inputs.size());
+    for (std::size_t i = 1; i < inputs.size(); ++i)
+      static_cast<void>(merged(inputs[0].shape(), inputs[i].shape()));
+    return merge(inputs);
+  }
+
+  Shape output_shape(std::span<const Shape> input_shapes) const final {
+    check_count(input_shapes.size());
+    Shape result = input_shapes.front();
+    for (const Shape& shape : input_shapes.subspan(1)) result = merged(result, shape);
+    return result;
+  }
+
+ protected:
+  virtual Tensor merge(std::span<const Tensor> inputs) const = 0;
+  // The shape of two inputs merged.
+  virtual Shape merged(const Shape& a, const Shape& b) const = 0;
+
+  [[noreturn]] void reject_pair(const char* expected, const Shape& a, const Shape& b) const {
+    fail<InvalidArgumentError>("[{}] expected {}, got {} and {}", label(), expected, a.to_string(),
+                               b.to_string());
+  }
+
+ private:
+  void check_count(std::size_t count) const {
+    if (count < 2)
+      fail<InvalidArgumentError>("[{}] expected two or more inputs, got {}", label(), count);
+  }
+};
+
+// Sums and products. One shape for all, as residual connections want it: a broadcast along the batch
+// would be a mistake, and along the others is rarely meant.
+class ArithmeticLayer final : public MergingLayer {
+ public:
+  using Function = Tensor (*)(std::span<const Tensor> inputs);
+  ArithmeticLayer(const char* kind, Function function, const SimpleOptions& options)
+      : MergingLayer(kind, options.name, options.input_shape), function_(function) {}
+
+ private:
+  Tensor merge(std::span<const Tensor> inputs) const override { return function_(inputs); }
+
+  Shape merged(const Shape& a, const Shape& b) const override {
+    if (a.rank() != b.rank()) reject_pair("inputs of one shape", a, b);
+    Shape result = a;
+    for (int axis = 0; axis < a.rank(); ++axis) {
+      if (a[axis] >= 0 && b[axis] >= 0 && a[axis] != b[axis])
+        reject_pair("inputs of one shape", a, b);
+      if (a[axis] < 0) result.set(axis, b[axis]);
+    }
+    return result;
+  }
+
+  Function function_;
+};
+
+class ConcatenateLayer final : public MergingLayer {
+ public:
+  explicit ConcatenateLayer(const ConcatenateOptions& options)
+      : MergingLayer("concatenate", options.name, Shape()), axis_(options.axis) {}
+
+ private:
+  Tensor merge(std::span<const Tensor> inputs) const override { return concat(inputs, axis_); }
+
+  Shape merged(const Shape& a, const Shape& b) const override {
+    const int axis = static_cast<int>(axis_ < 0 ? axis_ + a.rank() : axis_);
+    if (axis < 1 || axis >= a.rank())
+      fail<InvalidArgumentError>("[{}] expected inputs with an axis {} besides the batch, got {}",
+                                 label(), axis_, a.to_string());
+    if (a.rank() != b.rank())
+      reject_pair("inputs that differ along the joined axis alone", a, b);
+    Shape result = a;
+    for (int i = 0; i < a.rank(); ++i) {
+      const bool known = a[i] >= 0 && b[i] >= 0;
+      if (i == axis) {
+        result.set(i, known ? a[i] + b[i] : -1);
+      } else if (known && a[i] != b[i]) {
+        reject_pair("inputs that differ along the joined axis alone", a, b);
+      } else if (a[i] < 0) {
+        result.set(i, b[i]);
+      }
+    }
+    return result;
+  }
+
+  std::int64_t axis_;
+};
+
+}  // namespace
+
+Layer Add(const SimpleOptions& options) {
+  return std::make_shared<ArithmeticLayer>(
+      "add", [](std::span<const Tensor> inputs) { return add_n(inputs); }, options);
+}
+
+Layer Multiply(const SimpleOptions& options) {
+  return std::make_shared<ArithmeticLayer>(
+      "multiply",
+      [](std::span<const Tensor> inputs) {
+        Tensor product = inputs.front();
+        for (const Tensor& input : inputs.subspan(1)) product = product * input;
+        return product;
+      },
+      options);
+}
+
+Layer Concatenate(const ConcatenateOptions& options) {
+  return std::make_shared<ConcatenateLayer>(options);
+}
+
+}  // namespace tandem::layers

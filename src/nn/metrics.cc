@@ -1,0 +1,327 @@
+// The metrics. Every one is a few sums, in float64, so that any split of the examples ends in the
+// same figure.
+#include "tandem/metrics.h"
+
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "device/device_manager.h"
+#include "nn/naming.h"
+#include "nn/targets.h"
+#include "runtime/placement.h"
+#include "tandem/array.h"
+#include "tandem/autodiff.h"
+#include "tandem/creation.h"
+#include "tandem/losses.h"
+#include "tandem/math.h"
+
+namespace tandem::metrics {
+namespace {
+
+Tensor count_of(std::int64_t count) {
+  return full(Shape::scalar(), static_cast<double>(count), {.dtype = float64});
+}
+
+// Values times weights; a weight of zero masks whatever the value is.
+Tensor weighted(std::string_view what, const Tensor& values, const Tensor& sample_weight) {
+  const Tensor weights = weights_for(what, sample_weight, values);
+  return where(equal(weights, 0.0), zeros_like(values), values * weights);
+}
+
+// The mean of one value an example: their sum and how many there are.
+class MeanMetric : public MetricBase {
+ public:
+  using Values = std::function<Tensor(const Tensor& y_true, const Tensor& y_pred)>;
+  MeanMetric(const char* what, Values values) : what_(what), values_(std::move(values)) {}
+
+  std::vector<Tensor> statistics(const Tensor& y_true, const Tensor& y_pred,
+                                 const Tensor& sample_weight) const override {
+    NoGradScope no_grad;
+    const Tensor values = cast(values_(y_true, y_pred), float64);
+    if (!sample_weight.defined()) return {reduce_sum(values), count_of(values.size())};
+    const Tensor weights =
+        broadcast_to(weights_for(what_, sample_weight, values), values.shape());
+    return {reduce_sum(weighted(what_, values, sample_weight)), reduce_sum(weights)};
+  }
+
+  double result(const std::vector<Tensor>& sums) const override {
+    const double count = sums[1].item<double>();
+    return count == 0.0 ? 0.0 : sums[0].item<double>() / count;
+  }
+
+ private:
+  const char* what_;
+  Values values_;
+};
+
+Tensor sparse_hits(const Tensor& y_true, const Tensor& y_pred) {
+  const Tensor labels = class_labels("sparse_categorical_accuracy", y_true, y_pred);
+  return equal(cast(labels, int64), argmax(y_pred, -1));
+}
+
+Tensor categorical_hits(const Tensor& y_true, const Tensor& y_pred) {
+  const Tensor target = like_predictions("categorical_accuracy", y_true, y_pred);
+  return equal(argmax(target, -1), argmax(y_pred, -1));
+}
+
+// The share of an example's outputs that are on the right side of the threshold.
+Tensor binary_hits(const Tensor& y_true, const Tensor& y_pred, double threshold) {
+  const Tensor target = like_predictions("binary_accuracy", y_true, y_pred);
+  const Tensor decided = cast(greater(y_pred, threshold), y_pred.dtype());
+  return mean_of_example(cast(equal(target, decided), float64));
+}
+
+// As Keras tells them apart: one output is binary, targets of the predictions' shape are dense.
+Tensor hits(const Tensor& y_true, const Tensor& y_pred) {
+  if (y_pred.rank() < 2 || y_pred.dim(-1) == 1) return binary_hits(y_true, y_pred, 0.5);
+  if (y_true.shape() == y_pred.shape()) return categorical_hits(y_true, y_pred);
+  return sparse_hits(y_true, y_pred);
+}
+
+// Whether fewer than k classes score more than the labelled one, as TensorFlow's in_top_k decides
+// ties; a score that is not finite never counts.
+Tensor top_k_hits(const Tensor& y_true, const Tensor& y_pred, std::int64_t k) {
+  const Tensor labels = class_labels("sparse_top_k_categorical_accuracy", y_true, y_pred);
+  const Tensor classes = range(y_pred.dim(-1), {.dtype = labels.dtype()});
+  const Tensor labelled = equal(expand_dims(labels, -1), classes);
+  const Tensor nowhere =
+      full(y_pred.shape(), -std::numeric_limits<double>::infinity(), {.dtype = y_pred.dtype()});
+  const Tensor score =
+      reduce_max(where(labelled, y_pred, nowhere), {.axis = Dims{-1}, .keepdims = true});
+  const Tensor above =
+      reduce_sum(cast(greater(y_pred, score), float32), {.axis = Dims{-1}});
+  return logical_and(less(above, static_cast<double>(k)), is_finite(squeeze(score, {-1})));
+}
+
+// The share of true positives among the positives that were predicted (precision) or that there are
+// (recall). Every output counts.
+class PositivesMetric : public MetricBase {
+ public:
+  enum class Among { kPredicted, kActual };
+  PositivesMetric(const char* what, double threshold, Among among)
+      : what_(what), threshold_(threshold), among_(among) {}
+
+  std::vector<Tensor> statistics(const Tensor& y_true, const Tensor& y_pred,
+                                 const Tensor& sample_weight) const override {
+    NoGradScope no_grad;
+    const Tensor actual = logical_not(equal(like_predictions(what_, y_true, y_pred), 0.0));
+    const Tensor predicted = greater(y_pred, threshold_);
+    const auto count = [&](const Tensor& condition) {
+      const Tensor ones = cast(condition, float64);
+      return reduce_sum(sample_weight.defined() ? weighted(what_, ones, sample_weight) : ones);
+    };
+    return {count(logical_and(actual, predicted)),
+            count(among_ == Among::kPredicted ? predicted : actual)};
+  }
+
+  double result(const std::vector<Tensor>& sums) const override {
+    const double all = sums[1].item<double>();
+    return all == 0.0 ? 0.0 : sums[0].item<double>() / all;
+  }
+
+ private:
+  const char* what_;
+  double threshold_;
+  Among among_;
+};
+
+// Histograms of the predictions of positive and of negative examples: bucket i holds those in
+// (i / (n - 1), (i + 1) / (n - 1)], which are above the thresholds 0 .. i of n.
+class AucMetric : public MetricBase {
+ public:
+  explicit AucMetric(int num_thresholds) : thresholds_(num_thresholds) {
+    if (num_thresholds < 2)
+      fail<InvalidArgumentError>("[auc] expected two or more thresholds, got {}", num_thresholds);
+  }
+
+  std::vector<Tensor> statistics(const Tensor& y_true, const Tensor& y_pred,
+                                 const Tensor& sample_weight) const override {
+    NoGradScope no_grad;
+    const Tensor actual = logical_not(equal(like_predictions("auc", y_true, y_pred), 0.0));
+    Tensor positive = cast(actual, float64);
+    Tensor negative = cast(logical_not(actual), float64);
+    if (sample_weight.defined()) {
+      positive = weighted("auc", positive, sample_weight);
+      negative = weighted("auc", negative, sample_weight);
+    }
+    const double steps = thresholds_ - 1;
+    const Tensor bucket = clip_by_value(ceil(y_pred * steps) - 1.0, 0.0, steps - 1.0);
+    const Tensor members = one_hot(cast(reshape(bucket, {y_pred.size()}), int32), thresholds_ - 1,
+                                   {.dtype = float64});
+    const auto histogram = [&](const Tensor& weights) {
+      return reshape(matmul(reshape(weights, {1, y_pred.size()}), members), {thresholds_ - 1});
+    };
+    return {histogram(positive), histogram(negative)};
+  }
+
+  // The trapezoids between neighbouring thresholds, from the highest, above which nothing is.
+  double result(const std::vector<Tensor>& sums) const override {
+    const std::vector<double> positive = sums[0].to_vector<double>();
+    const std::vector<double> negative = sums[1].to_vector<double>();
+    double true_positives = 0.0;
+    double false_positives = 0.0;
+    double area = 0.0;
+    for (std::size_t i = positive.size(); i-- > 0;) {
+      area += negative[i] * (true_positives + positive[i] / 2.0);
+      true_positives += positive[i];
+      false_positives += negative[i];
+    }
+    const double all = true_positives * false_positives;
+    return all == 0.0 ? 0.0 : area / all;
+  }
+
+ private:
+  int thresholds_;
+};
+
+Metric mean_metric(std::string name, const char* what, MeanMetric::Values values) {
+  return {std::move(name), std::make_shared<MeanMetric>(what, std::move(values))};
+}
+
+}  // namespace
+
+// The sums so far, a set for each device that statistics came from: adding never waits for a device
+// or moves a tensor.
+struct Metric::State {
+  std::string name;
+  std::shared_ptr<const MetricBase> base;
+  mutable std::mutex mutex;
+  std::map<std::string, std::vector<Tensor>> sums;
+};
+
+Metric::Metric(std::string name, std::shared_ptr<const MetricBase> base)
+    : state_(std::make_shared<State>()) {
+  state_->name = std::move(name);
+  state_->base = std::move(base);
+}
+
+Metric::Metric(const char* name) : Metric(from_name(name)) {}
+Metric::Metric(const std::string& name) : Metric(from_name(name)) {}
+
+namespace {
+
+template <class T>
+T& defined_state(const std::shared_ptr<T>& state) {
+  if (!state) throw FailedPreconditionError("[Metric] an undefined metric was used");
+  return *state;
+}
+
+}  // namespace
+
+const std::string& Metric::name() const { return defined_state(state_).name; }
+const MetricBase& Metric::base() const { return *defined_state(state_).base; }
+
+void Metric::update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) {
+  OnDevice on(impl_of(y_pred).device());
+  add_statistics(base().statistics(y_true, y_pred, sample_weight));
+}
+
+void Metric::add_statistics(const std::vector<Tensor>& statistics) {
+  State& state = defined_state(state_);
+  if (statistics.empty()) return;
+  NoGradScope no_grad;
+  OnDevice on(impl_of(statistics.front()).device());
+  const std::lock_guard lock(state.mutex);
+  std::vector<Tensor>& sums = state.sums[statistics.front().device()];
+  sums.resize(statistics.size());
+  for (std::size_t i = 0; i < statistics.size(); ++i) {
+    const Tensor addend = cast(statistics[i].detach(), float64);
+    sums[i] = sums[i].defined() ? sums[i] + addend : addend;
+  }
+}
+
+double Metric::result() const {
+  const State& state = defined_state(state_);
+  NoGradScope no_grad;
+  OnDevice on(DeviceManager::get().host());
+  const std::lock_guard lock(state.mutex);
+  std::vector<Tensor> totals;
+  for (const auto& [device, sums] : state.sums) {
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const Tensor sum = sums[i].cpu();
+      if (i == totals.size())
+        totals.push_back(sum);
+      else
+        totals[i] = totals[i] + sum;
+    }
+  }
+  return totals.empty() ? 0.0 : state.base->result(totals);
+}
+
+void Metric::reset() {
+  State& state = defined_state(state_);
+  const std::lock_guard lock(state.mutex);
+  state.sums.clear();
+}
+
+Metric Accuracy(std::string name) { return mean_metric(std::move(name), "accuracy", hits); }
+
+Metric SparseCategoricalAccuracy(std::string name) {
+  return mean_metric(std::move(name), "sparse_categorical_accuracy", sparse_hits);
+}
+
+Metric CategoricalAccuracy(std::string name) {
+  return mean_metric(std::move(name), "categorical_accuracy", categorical_hits);
+}
+
+Metric BinaryAccuracy(double threshold, std::string name) {
+  return mean_metric(std::move(name), "binary_accuracy",
+                     [threshold](const Tensor& y_true, const Tensor& y_pred) {
+                       return binary_hits(y_true, y_pred, threshold);
+                     });
+}
+
+Metric SparseTopKCategoricalAccuracy(std::int64_t k, std::string name) {
+  if (k < 1)
+    fail<InvalidArgumentError>(
+        "[sparse_top_k_categorical_accuracy] expected k of 1 or more, got {}", k);
+  return mean_metric(
+      std::move(name), "sparse_top_k_categorical_accuracy",
+      [k](const Tensor& y_true, const Tensor& y_pred) { return top_k_hits(y_true, y_pred, k); });
+}
+
+Metric MeanSquaredError(std::string name) {
+  return mean_metric(std::move(name), "mean_squared_error", losses::mse);
+}
+
+Metric MeanAbsoluteError(std::string name) {
+  return mean_metric(std::move(name), "mean_absolute_error", losses::mae);
+}
+
+Metric Precision(double threshold, std::string name) {
+  return {std::move(name), std::make_shared<PositivesMetric>("precision", threshold,
+                                                             PositivesMetric::Among::kPredicted)};
+}
+
+Metric Recall(double threshold, std::string name) {
+  return {std::move(name), std::make_shared<PositivesMetric>("recall", threshold,
+                                                             PositivesMetric::Among::kActual)};
+}
+
+Metric AUC(int num_thresholds, std::string name) {
+  return {std::move(name), std::make_shared<AucMetric>(num_thresholds)};
+}
+
+Metric from_name(std::string_view name) {
+  using Factory = Metric (*)(std::string name);
+  static constexpr Named<Factory> kTable[] = {
+      {"accuracy", Accuracy},
+      {"acc", Accuracy},
+      {"sparse_categorical_accuracy", SparseCategoricalAccuracy},
+      {"categorical_accuracy", CategoricalAccuracy},
+      {"binary_accuracy", [](std::string n) { return BinaryAccuracy(0.5, std::move(n)); }},
+      {"sparse_top_k_categorical_accuracy",
+       [](std::string n) { return SparseTopKCategoricalAccuracy(5, std::move(n)); }},
+      {"mean_squared_error", MeanSquaredError},
+      {"mse", MeanSquaredError},
+      {"mean_absolute_error", MeanAbsoluteError},
+      {"mae", MeanAbsoluteError},
+      {"precision", [](std::string n) { return Precision(0.5, std::move(n)); }},
+      {"recall", [](std::string n) { return Recall(0.5, std::move(n)); }},
+      {"auc", [](std::string n) { return AUC(200, std::move(n)); }},
+  };
+  return find_named(std::span<const Named<Factory>>(kTable), "metrics", name)(std::string(name));
+}
+
+}  // namespace tandem::metrics

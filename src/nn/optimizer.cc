@@ -1,0 +1,294 @@
+#include "autodiff/engine.h"
+#include "core/status.h"
+#include "device/device_manager.h"
+#include "nn/optimizer_impl.h"
+#include "runtime/placement.h"
+#include "runtime/replica_context.h"
+#include "runtime/variable_impl.h"
+#include "tandem/autodiff.h"
+#include "tandem/creation.h"
+#include "tandem/math.h"
+
+namespace tandem::optimizers {
+namespace {
+
+using Copy = VariableImpl::Copy;
+
+// Variables that no program makes by itself: one copy beside each of `like`'s.
+Variable make_beside(const VariableImpl& like, const Tensor& value, std::string name,
+                     std::span<Device* const> devices, MemoryTag tag) {
+  return Variable(make_ref<VariableImpl>(
+      value, devices,
+      VariableOptions{.name = std::move(name),
+                      .trainable = false,
+                      .synchronization = like.options().synchronization},
+      tag));
+}
+
+// The count of steps, on the host.
+std::int64_t read_count(const Copy& copy) { return *copy.value.data<std::int64_t>(); }
+void write_count(Copy& copy, std::int64_t count) {
+  *reinterpret_cast<std::int64_t*>(impl_of(VariableImpl::writable(copy)).data()) = count;
+}
+
+void check_pair(const std::string& optimizer, const Tensor& gradient, const Variable& variable) {
+  if (!gradient.defined()) return;
+  if (!(gradient.shape() == variable.shape()) || gradient.dtype() != variable.dtype())
+    fail<InvalidArgumentError>(
+        "[{}] expected a gradient of shape {} and dtype {} for variable '{}', got {} and {}",
+        optimizer, variable.shape().to_string(), name_of(variable.dtype()), variable.name(),
+        gradient.shape().to_string(), name_of(gradient.dtype()));
+}
+
+void check_clipping(const std::string& optimizer, const Clipping& clipping) {
+  int given = 0;
+  for (const auto& bound : {clipping.clipvalue, clipping.clipnorm, clipping.global_clipnorm}) {
+    if (!bound) continue;
+    ++given;
+    if (!(*bound > 0.0))
+      fail<InvalidArgumentError>("[{}] expected a positive bound on gradients, got {}", optimizer,
+                                 *bound);
+  }
+  if (given > 1)
+    fail<InvalidArgumentError>(
+        "[{}] expected at most one of clipvalue, clipnorm and global_clipnorm, got {}", optimizer,
+        given);
+}
+
+}  // namespace
+
+Optimizer::Impl::Impl(std::string name, LearningRate rate, const Clipping& clipping,
+                      std::vector<Variable> parameters)
+    : name_(std::move(name)),
+      rate_(std::move(rate)),
+      clipping_(clipping),
+      parameters_(std::move(parameters)) {
+  check_clipping(name_, clipping_);
+}
+
+// --- slots ---
+
+// Each replica of a step needs a copy of its own, and all variables of an optimizer the same number.
+void Optimizer::Impl::check_copies(const Variable& variable) const {
+  const std::size_t copies = variable.impl().copies().size();
+  const auto expect = [&](std::size_t replicas) {
+    if (copies == replicas) return;
+    fail<InvalidArgumentError>(
+        "[{}] Trying to create optimizer slot variable under the scope for a strategy of {} "
+        "replica(s), which is different from the scope used for the original variable ('{}', made "
+        "for {}). Make the variables and take the optimizer's steps under one strategy.",
+        name_, replicas, variable.name(), copies);
+  };
+  if (iterations_.defined()) expect(iterations_.impl().copies().size());
+  if (const ReplicaContext* context = ReplicaContext::current())
+    expect(static_cast<std::size_t>(context->num_replicas()));
+}
+
+std::unique_ptr<Optimizer::Impl::State> Optimizer::Impl::make_state(
+    const Variable& variable) const {
+  const VariableImpl& impl = variable.impl();
+  auto state = std::make_unique<State>(State{variable, {}});
+  std::vector<Device*> devices;
+  for (const Copy& copy : variable.impl().copies())
+    devices.push_back(&impl_of(copy.value).device());
+  const std::string of =
+      variable.name().empty() ? "variable_" + std::to_string(order_.size()) : variable.name();
+  OnDevice on(*devices.front());
+  for (const SlotSpec& slot : slots()) {
+    const Tensor initial =
+        full(variable.shape(), slot.initial_value, {.dtype = variable.dtype()});
+    state->slots.push_back(make_beside(impl, initial, name_ + "/" + of + "/" + slot.name, devices,
+                                       MemoryTag::kOptimizer));
+  }
+  return state;
+}
+
+std::vector<Optimizer::Impl::State*> Optimizer::Impl::states_of(
+    const std::vector<Variable>& variables) {
+  NoGradScope no_grad;
+  MemoryTagScope tag(MemoryTag::kOptimizer);
+  const std::lock_guard lock(mutex_);
+  std::vector<State*> states;
+  states.reserve(variables.size());
+  for (const Variable& variable : variables) {
+    check_copies(variable);
+    if (!iterations_.defined()) {
+      Device& host = DeviceManager::get().host();
+      const std::vector<Device*> hosts(variable.impl().copies().size(), &host);
+      OnDevice on(host);
+      iterations_ = make_beside(variable.impl(), zeros(Shape::scalar(), {.dtype = int64}),
+                                "iterations", hosts, MemoryTag::kOptimizer);
+    }
+    std::unique_ptr<State>& state = states_[&variable.impl()];
+    if (!state) {
+      state = make_state(variable);
+      order_.push_back(state.get());
+    }
+    states.push_back(state.get());
+  }
+  return states;
+}
+
+std::vector<Variable> Optimizer::Impl::variables() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Variable> result;
+  if (iterations_.defined()) result.push_back(iterations_);
+  for (const State* state : order_)
+    result.insert(result.end(), state->slots.begin(), state->slots.end());
+  return result;
+}
+
+std::int64_t Optimizer::Impl::iterations() const {
+  const std::lock_guard lock(mutex_);
+  return iterations_.defined() ? read_count(iterations_.impl().local()) : 0;
+}
+
+// --- a step ---
+
+void Optimizer::Impl::clip(std::vector<Tensor>& gradients) const {
+  if (clipping_.global_clipnorm) {
+    gradients = clip_by_global_norm(gradients, *clipping_.global_clipnorm).tensors;
+    return;
+  }
+  for (Tensor& gradient : gradients) {
+    if (!gradient.defined()) continue;
+    if (clipping_.clipvalue)
+      gradient = clip_by_value(gradient, -*clipping_.clipvalue, *clipping_.clipvalue);
+    else if (clipping_.clipnorm)
+      gradient = clip_by_norm(gradient, *clipping_.clipnorm);
+  }
+}
+
+void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> states,
+                                  std::span<const Tensor> gradients) {
+  Copy& steps = iterations_.impl().copies()[copy];
+  const std::int64_t count = read_count(steps);
+  const Step step{.learning_rate = rate_.at(count), .number = count + 1};
+  std::vector<Tensor> slots;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    slots.clear();
+    for (const Variable& slot : states[i]->slots)
+      slots.push_back(VariableImpl::writable(slot.impl().copies()[copy]));
+    update(step, VariableImpl::writable(states[i]->variable.impl().copies()[copy]), gradients[i],
+           slots);
+  }
+  write_count(steps, count + 1);
+}
+
+void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
+                            const ApplyOptions& options) {
+  if (gradients.size() != variables.size())
+    fail<InvalidArgumentError>("[{}] expected a gradient for each of {} variables, got {}", name_,
+                               variables.size(), gradients.size());
+  if (variables.empty())
+    fail<InvalidArgumentError>("[{}] expected variables to update, got none", name_);
+  for (std::size_t i = 0; i < variables.size(); ++i)
+    check_pair(name_, gradients[i], variables[i]);
+
+  NoGradScope no_grad;
+  ReplicaContext* context = ReplicaContext::current();
+  const std::vector<State*> states = states_of(variables);
+  if (context && context->num_replicas() > 1 && !options.skip_gradients_aggregation) {
+    const auto reduction = context->start_reduction(variables);
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      reduction->ready(i, std::move(gradients[i]));
+    gradients = reduction->finish();
+  }
+  clip(gradients);
+
+  if (context) {
+    update_copy(static_cast<std::size_t>(context->replica_id()), states, gradients);
+    context->run_for_idle_replicas([&] {
+      const int idle = ReplicaContext::current()->replica_id();
+      update_copy(static_cast<std::size_t>(idle), states, gradients);
+    });
+  } else {
+    const std::size_t copies = iterations_.impl().copies().size();
+    for (std::size_t copy = 0; copy < copies; ++copy) update_copy(copy, states, gradients);
+  }
+}
+
+void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& variables) {
+  if (loss.size() != 1)
+    fail<InvalidArgumentError>("[{}] expected a scalar loss, got shape {}", name_,
+                               loss.shape().to_string());
+  if (!impl_of(loss).grad)
+    fail<FailedPreconditionError>(
+        "[{}] the loss depends on no trainable variable, or was computed under NoGradScope", name_);
+  if (variables.empty())
+    fail<InvalidArgumentError>("[{}] expected variables to update, got none", name_);
+
+  BackwardPass pass;
+  pass.roots.push_back({impl_of(loss).grad, ones_like(loss.detach())});
+  for (const Variable& variable : variables) {
+    const RefPtr<Leaf>& leaf = variable.impl().local().leaf;
+    if (!leaf) fail<InvalidArgumentError>("[{}] variable '{}' is not trainable", name_, variable.name());
+    pass.sources.push_back({leaf, 0});
+  }
+  ReplicaContext* context = ReplicaContext::current();
+  if (!context || context->num_replicas() == 1) {
+    apply(run_backward(pass), variables, {});
+    return;
+  }
+  const auto reduction = context->start_reduction(variables);
+  pass.on_ready = [&](std::size_t source, const Tensor& gradient) {
+    reduction->ready(source, gradient);
+  };
+  run_backward(pass);
+  apply(reduction->finish(), variables, {.skip_gradients_aggregation = true});
+}
+
+// --- the handle ---
+
+namespace {
+
+template <class T>
+T& defined_impl(const std::shared_ptr<T>& impl) {
+  if (!impl) throw FailedPreconditionError("[Optimizer] an undefined optimizer was used");
+  return *impl;
+}
+
+}  // namespace
+
+const std::string& Optimizer::name() const { return defined_impl(impl_).name(); }
+
+void Optimizer::apply_gradients(const std::vector<Tensor>& gradients,
+                                const std::vector<Variable>& variables,
+                                const ApplyOptions& options) {
+  defined_impl(impl_).apply(gradients, variables, options);
+}
+
+void Optimizer::minimize(const Tensor& loss, const std::vector<Variable>& variables) {
+  defined_impl(impl_).minimize(loss, variables);
+}
+
+const std::vector<Variable>& Optimizer::parameters() const {
+  return defined_impl(impl_).parameters();
+}
+
+void Optimizer::step() {
+  const std::vector<Variable>& variables = parameters();
+  if (variables.empty())
+    fail<FailedPreconditionError>("[{}] step() needs the parameters given to the optimizer's factory",
+                                  name());
+  std::vector<Tensor> gradients;
+  for (const Variable& variable : variables) gradients.push_back(variable.grad());
+  impl_->apply(std::move(gradients), variables, {});
+}
+
+void Optimizer::zero_grad() {
+  for (Variable variable : parameters()) variable.zero_grad();
+}
+
+std::int64_t Optimizer::iterations() const { return defined_impl(impl_).iterations(); }
+double Optimizer::learning_rate() const { return defined_impl(impl_).learning_rate(); }
+void Optimizer::set_learning_rate(const LearningRate& rate) {
+  defined_impl(impl_).set_learning_rate(rate);
+}
+std::vector<Variable> Optimizer::variables() const { return defined_impl(impl_).variables(); }
+void Optimizer::build(const std::vector<Variable>& variables) {
+  defined_impl(impl_).build(variables);
+}
+
+}  // namespace tandem::optimizers

@@ -1,0 +1,75 @@
+// What optimizers share: the slots of each variable, the count of steps, summing and clipping of the
+// gradients. A kind of optimizer adds its slots and its update rule.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tandem/optimizers.h"
+
+namespace tandem::optimizers {
+
+// Variables' slots are made once, by whichever replica comes first; every replica then works on its
+// own copies of variables, slots and the count of steps.
+struct Optimizer::Impl {
+ public:
+  struct SlotSpec {
+    const char* name;
+    double initial_value = 0.0;
+  };
+  struct Step {
+    double learning_rate = 0.0;
+    std::int64_t number = 1;  // of this step, from 1
+  };
+
+  Impl(std::string name, LearningRate rate, const Clipping& clipping,
+       std::vector<Variable> parameters);
+  virtual ~Impl() = default;
+
+  const std::string& name() const { return name_; }
+  const std::vector<Variable>& parameters() const { return parameters_; }
+  void apply(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
+             const ApplyOptions& options);
+  void minimize(const Tensor& loss, const std::vector<Variable>& variables);
+  std::int64_t iterations() const;
+  double learning_rate() const { return rate_.at(iterations()); }
+  void set_learning_rate(const LearningRate& rate) { rate_ = rate; }
+  std::vector<Variable> variables() const;
+  void build(const std::vector<Variable>& variables) { static_cast<void>(states_of(variables)); }
+
+ protected:
+  virtual std::vector<SlotSpec> slots() const = 0;
+  // Changes `variable` and `slots` (in the order of slots()) in place; all are on one device.
+  virtual void update(const Step& step, const Tensor& variable, const Tensor& gradient,
+                      std::span<const Tensor> slots) const = 0;
+
+ private:
+  struct State {
+    Variable variable;  // kept, so that its address means no other one
+    std::vector<Variable> slots;
+  };
+
+  std::vector<State*> states_of(const std::vector<Variable>& variables);
+  void check_copies(const Variable& variable) const;
+  std::unique_ptr<State> make_state(const Variable& variable) const;
+  void clip(std::vector<Tensor>& gradients) const;
+  // One step of the copies of replica `copy`.
+  void update_copy(std::size_t copy, std::span<State* const> states,
+                   std::span<const Tensor> gradients);
+
+  std::string name_;
+  LearningRate rate_;
+  Clipping clipping_;
+  std::vector<Variable> parameters_;
+
+  mutable std::mutex mutex_;  // of what follows
+  Variable iterations_;       // on the host, a copy a replica; undefined before the first variable
+  std::unordered_map<const VariableImpl*, std::unique_ptr<State>> states_;
+  std::vector<State*> order_;  // of creation
+};
+
+}  // namespace tandem::optimizers

@@ -1,0 +1,82 @@
+// Pooling over windows and over whole pictures.
+#include "nn/layer_base.h"
+
+namespace tandem::layers {
+namespace {
+
+using Pool = Tensor (*)(const Tensor& x, const nn::Pool2DOptions& options);
+using GlobalPool = Tensor (*)(const Tensor& x, bool keepdims);
+
+class PoolingLayer final : public UnaryLayer {
+ public:
+  PoolingLayer(const char* kind, Pool pool, nn::Pair window, const Pooling2DOptions& options)
+      : UnaryLayer(kind, options.name, options.input_shape),
+        pool_(pool),
+        attributes_{.window = window,
+                    .strides = options.strides,
+                    .padding = nn::padding_from_name(options.padding)} {
+    const nn::Pair strides = options.strides.value_or(window);
+    if (window.height <= 0 || window.width <= 0 || strides.height <= 0 || strides.width <= 0)
+      fail<InvalidArgumentError>(
+          "[{}] expected a positive window and strides, got {} x {} and {} x {}", label(),
+          window.height, window.width, strides.height, strides.width);
+  }
+
+ private:
+  Tensor run(const Tensor& x, const CallOptions&) override { return pool_(x, attributes_); }
+
+  Shape infer(const Shape& x) const override {
+    expect_rank(x, 4, kPictureAxes);
+    const auto& [window, given_strides, padding] = attributes_;
+    const nn::Pair strides = given_strides.value_or(window);
+    const std::int64_t height = windows(x[1], window.height, strides.height, 1, padding);
+    const std::int64_t width = windows(x[2], window.width, strides.width, 1, padding);
+    if (height == 0 || width == 0)
+      reject(fmt::format("a picture of at least {} x {}", window.height, window.width), x);
+    return {x[0], height, width, x[3]};
+  }
+
+  Pool pool_;
+  nn::Pool2DOptions attributes_;
+};
+
+class GlobalPoolingLayer final : public UnaryLayer {
+ public:
+  GlobalPoolingLayer(const char* kind, GlobalPool pool, const GlobalPooling2DOptions& options)
+      : UnaryLayer(kind, options.name, options.input_shape),
+        pool_(pool),
+        keepdims_(options.keepdims) {}
+
+ private:
+  Tensor run(const Tensor& x, const CallOptions&) override { return pool_(x, keepdims_); }
+
+  Shape infer(const Shape& x) const override {
+    expect_rank(x, 4, kPictureAxes);
+    return keepdims_ ? Shape{x[0], 1, 1, x[3]} : Shape{x[0], x[3]};
+  }
+
+  GlobalPool pool_;
+  bool keepdims_;
+};
+
+}  // namespace
+
+Layer MaxPooling2D(nn::Pair pool_size, const Pooling2DOptions& options) {
+  return std::make_shared<PoolingLayer>("max_pooling2d", nn::max_pool2d, pool_size, options);
+}
+
+Layer AveragePooling2D(nn::Pair pool_size, const Pooling2DOptions& options) {
+  return std::make_shared<PoolingLayer>("average_pooling2d", nn::avg_pool2d, pool_size, options);
+}
+
+Layer GlobalAveragePooling2D(const GlobalPooling2DOptions& options) {
+  return std::make_shared<GlobalPoolingLayer>("global_average_pooling2d", nn::global_avg_pool2d,
+                                              options);
+}
+
+Layer GlobalMaxPooling2D(const GlobalPooling2DOptions& options) {
+  return std::make_shared<GlobalPoolingLayer>("global_max_pooling2d", nn::global_max_pool2d,
+                                              options);
+}
+
+}  // namespace tandem::layers

@@ -1,0 +1,196 @@
+// Layers without variables, of one input.
+#include "nn/layer_base.h"
+#include "tandem/array.h"
+#include "tandem/autodiff.h"
+#include "tandem/creation.h"
+#include "tandem/math.h"
+
+namespace tandem::layers {
+namespace {
+
+// A layer that keeps its input's shape.
+class ElementwiseLayer final : public UnaryLayer {
+ public:
+  using Function = std::function<Tensor(const Tensor& x, const CallOptions& options)>;
+  ElementwiseLayer(const char* kind, Function function, const SimpleOptions& options)
+      : UnaryLayer(kind, options.name, options.input_shape), function_(std::move(function)) {}
+
+ private:
+  Tensor run(const Tensor& x, const CallOptions& options) override { return function_(x, options); }
+  Shape infer(const Shape& x) const override { return x; }
+
+  Function function_;
+};
+
+class FlattenLayer final : public UnaryLayer {
+ public:
+  explicit FlattenLayer(const SimpleOptions& options)
+      : UnaryLayer("flatten", options.name, options.input_shape) {}
+
+ private:
+  Tensor run(const Tensor& x, const CallOptions&) override { return reshape(x, infer(x.shape())); }
+
+  Shape infer(const Shape& x) const override {
+    if (x.rank() < 1) reject("an input with a batch axis", x);
+    std::int64_t features = 1;
+    for (int axis = 1; axis < x.rank(); ++axis)
+      features = x[axis] < 0 || features < 0 ? -1 : features * x[axis];
+    return {x[0], features};
+  }
+};
+
+class ReshapeLayer final : public UnaryLayer {
+ public:
+  ReshapeLayer(const Shape& target, const SimpleOptions& options)
+      : UnaryLayer("reshape", options.name, options.input_shape), target_(target) {
+    for (int axis = 0; axis < target.rank(); ++axis) {
+      const bool open = target[axis] == -1;
+      if (target[axis] < -1 || (open && open_axis_ >= 0))
+        fail<InvalidArgumentError>("[reshape] expected sizes of which at most one is -1, got {}",
+                                   target.to_string());
+      if (open)
+        open_axis_ = axis;
+      else
+        fixed_elements_ *= target[axis];
+    }
+  }
+
+ private:
+  Tensor run(const Tensor& x, const CallOptions&) override { return reshape(x, infer(x.shape())); }
+
+  Shape infer(const Shape& x) const override {
+    if (x.rank() < 1) reject("an input with a batch axis", x);
+    Shape example = target_;
+    const Shape features = x.without_leading(1);
+    if (features.fully_defined()) {
+      const std::int64_t elements = features.num_elements();
+      const bool fits = open_axis_ < 0 ? elements == fixed_elements_
+                                       : fixed_elements_ > 0 && elements % fixed_elements_ == 0;
+      if (!fits)
+        reject("an example that fits the target shape " + target_.to_string(), x);
+      if (open_axis_ >= 0) example.set(open_axis_, elements / fixed_elements_);
+    }
+    return example.with_leading(x[0]);
+  }
+
+  Shape target_;
+  int open_axis_ = -1;
+  std::int64_t fixed_elements_ = 1;
+};
+
+class ZeroPadding2DLayer final : public UnaryLayer {
+ public:
+  ZeroPadding2DLayer(nn::Pair padding, const SimpleOptions& options)
+      : UnaryLayer("zero_padding2d", options.name, options.input_shape), padding_(padding) {
+    if (padding.height < 0 || padding.width < 0)
+      fail<InvalidArgumentError>("[zero_padding2d] expected padding of 0 or more, got {} x {}",
+                                 padding.height, padding.width);
+  }
+
+ private:
+  Tensor run(const Tensor& x, const CallOptions&) override {
+    const std::pair<std::int64_t, std::int64_t> height{padding_.height, padding_.height};
+    const std::pair<std::int64_t, std::int64_t> width{padding_.width, padding_.width};
+    return pad(x, {{0, 0}, height, width, {0, 0}});
+  }
+
+  Shape infer(const Shape& x) const override {
+    expect_rank(x, 4, kPictureAxes);
+    const auto padded = [](std::int64_t size, std::int64_t by) {
+      return size < 0 ? -1 : size + 2 * by;
+    };
+    return {x[0], padded(x[1], padding_.height), padded(x[2], padding_.width), x[3]};
+  }
+
+  nn::Pair padding_;
+};
+
+class LambdaLayer final : public UnaryLayer {
+ public:
+  LambdaLayer(std::function<Tensor(const Tensor&)> function, const SimpleOptions& options)
+      : UnaryLayer("lambda", options.name, options.input_shape), function_(std::move(function)) {
+    if (!function_) fail<InvalidArgumentError>("[lambda] expected a function, got none");
+  }
+
+ private:
+  Tensor run(const Tensor& x, const CallOptions&) override { return function_(x); }
+
+  // Only the function knows: it runs on zeros, with a batch that no other size is likely to be.
+  Shape infer(const Shape& x) const override {
+    constexpr std::int64_t kTrialBatch = 3;
+    Shape trial = x;
+    if (trial.rank() > 0 && trial[0] < 0) trial.set(0, kTrialBatch);
+    if (!trial.fully_defined()) reject("an input whose sizes are known but for the batch", x);
+    NoGradScope no_grad;
+    Shape result = function_(zeros(trial)).shape();
+    if (result.rank() > 0 && result[0] == trial[0]) result.set(0, x[0]);
+    return result;
+  }
+
+  void make_weights(const Shape&) override {}
+  void check(const Shape&) const override {}
+
+  std::function<Tensor(const Tensor&)> function_;
+};
+
+Layer elementwise(const char* kind, ElementwiseLayer::Function function,
+                  const SimpleOptions& options) {
+  return std::make_shared<ElementwiseLayer>(kind, std::move(function), options);
+}
+
+}  // namespace
+
+Layer Dropout(double rate, const SimpleOptions& options) {
+  if (!(rate >= 0.0 && rate < 1.0))
+    fail<InvalidArgumentError>("[dropout] expected a rate in [0, 1), got {}", rate);
+  return elementwise(
+      "dropout",
+      [rate](const Tensor& x, const CallOptions& call) {
+        return call.training && rate > 0.0 ? nn::dropout(x, rate) : x;
+      },
+      options);
+}
+
+Layer Activation(const std::string& activation, const SimpleOptions& options) {
+  const nn::Activation function = nn::activation_from_name(activation);
+  return elementwise(
+      "activation",
+      [function](const Tensor& x, const CallOptions&) { return nn::activate(x, function); },
+      options);
+}
+
+Layer ReLU(const SimpleOptions& options) {
+  return elementwise(
+      "relu", [](const Tensor& x, const CallOptions&) { return nn::relu(x); }, options);
+}
+
+Layer Softmax(const SimpleOptions& options) {
+  return elementwise(
+      "softmax", [](const Tensor& x, const CallOptions&) { return nn::softmax(x); }, options);
+}
+
+Layer Rescaling(double scale, double offset, const SimpleOptions& options) {
+  return elementwise(
+      "rescaling",
+      [scale, offset](const Tensor& x, const CallOptions&) {
+        const Tensor scaled = (is_floating(x.dtype()) ? x : cast(x, float32)) * scale;
+        return offset == 0.0 ? scaled : scaled + offset;
+      },
+      options);
+}
+
+Layer Flatten(const SimpleOptions& options) { return std::make_shared<FlattenLayer>(options); }
+
+Layer Reshape(const Shape& target_shape, const SimpleOptions& options) {
+  return std::make_shared<ReshapeLayer>(target_shape, options);
+}
+
+Layer ZeroPadding2D(nn::Pair padding, const SimpleOptions& options) {
+  return std::make_shared<ZeroPadding2DLayer>(padding, options);
+}
+
+Layer Lambda(std::function<Tensor(const Tensor&)> function, const SimpleOptions& options) {
+  return std::make_shared<LambdaLayer>(std::move(function), options);
+}
+
+}  // namespace tandem::layers

@@ -1,0 +1,52 @@
+// Layers one behind the other, as one layer.
+#include "nn/layer_base.h"
+#include "nn/naming.h"
+
+namespace tandem::layers {
+namespace {
+
+class StackLayer final : public UnaryLayer {
+ public:
+  StackLayer(const std::vector<Layer>& layers, const SimpleOptions& options)
+      : UnaryLayer("stack", options.name, options.input_shape), layers_(layers) {
+    if (layers.empty()) fail<InvalidArgumentError>("[stack] expected at least one layer, got none");
+    assign_unique_names(layers_, label());
+    const Shape& first = layers_.front().base().declared_input_shape();
+    if (!options.input_shape.known()) declare_input_shape(first);
+  }
+
+  std::vector<Layer> children() const override { return layers_; }
+
+ private:
+  void make_weights(const Shape& x) override {
+    Shape shape = x;
+    for (const Layer& layer : layers_) {
+      layer.base().ensure_built(std::span(&shape, 1));
+      shape = layer.base().output_shape(std::span(&shape, 1));
+    }
+  }
+
+  Tensor run(const Tensor& x, const CallOptions& options) override {
+    Tensor value = x;
+    for (const Layer& layer : layers_) value = layer(value, options);
+    return value;
+  }
+
+  Shape infer(const Shape& x) const override {
+    Shape shape = x;
+    for (const Layer& layer : layers_) shape = layer.base().output_shape(std::span(&shape, 1));
+    return shape;
+  }
+
+  void check(const Shape&) const override {}  // the layers check as they are called
+
+  std::vector<Layer> layers_;
+};
+
+}  // namespace
+
+Layer Stack(const std::vector<Layer>& layers, const SimpleOptions& options) {
+  return std::make_shared<StackLayer>(layers, options);
+}
+
+}  // namespace tandem::layers
