@@ -69,7 +69,7 @@ SymbolicInput Layer::operator()(const std::vector<SymbolicInput>& inputs) const 
 }
 
 FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output)
-    : LayerBase("functional"), input_shapes_(shapes_of(inputs)) {
+    : LayerBase(""), input_shapes_(shapes_of(inputs)) {
   std::unordered_map<const Node*, std::size_t> slots;
   for (const SymbolicInput& input : inputs) {
     if (input.node()->layer.defined())
@@ -120,7 +120,7 @@ void FunctionalLayer::build(std::span<const Shape> input_shapes) {
 
 Tensor FunctionalLayer::call(std::span<const Tensor> inputs, const CallOptions& options) {
   if (inputs.size() != input_shapes_.size())
-    fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", name(), input_shapes_.size(), inputs.size());
+    fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", label(), input_shapes_.size(), inputs.size());
   std::vector<Tensor> slots(inputs.begin(), inputs.end());
   for (const Step& step : steps_) {
     slots.push_back(step.layer(gather(slots, step), options));
@@ -131,11 +131,27 @@ Tensor FunctionalLayer::call(std::span<const Tensor> inputs, const CallOptions& 
 
 Shape FunctionalLayer::output_shape(std::span<const Shape> input_shapes) const {
   if (input_shapes.size() != input_shapes_.size())
-    fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", name(), input_shapes_.size(),
+    fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", label(), input_shapes_.size(),
                                input_shapes.size());
+  return propagate(input_shapes).back();
+}
+
+std::vector<Shape> FunctionalLayer::propagate(std::span<const Shape> input_shapes) const {
   std::vector<Shape> slots(input_shapes.begin(), input_shapes.end());
   for (const Step& step : steps_) slots.push_back(step.layer.base().output_shape(gather(slots, step)));
-  return slots.back();
+  return slots;
+}
+
+std::vector<Shape> FunctionalLayer::layer_output_shapes() const {
+  const std::vector<Shape> slots = propagate(input_shapes_);
+  std::vector<Shape> shapes;
+  for (const Layer& layer : children())
+    for (std::size_t i = 0; i < steps_.size(); ++i)
+      if (steps_[i].layer.shared() == layer.shared()) {
+        shapes.push_back(slots[input_shapes_.size() + i]);
+        break;
+      }
+  return shapes;
 }
 
 std::vector<Layer> FunctionalLayer::children() const {

@@ -29,6 +29,8 @@ class FunctionalLayer final : public LayerBase {
   std::vector<Layer> children() const override;
 
   const std::vector<Shape>& input_shapes() const { return input_shapes_; }
+  // What each of children() gives, where it is first used.
+  std::vector<Shape> layer_output_shapes() const;
 
  private:
   // Values live in slots: first those of the inputs, then one a step.
@@ -38,6 +40,7 @@ class FunctionalLayer final : public LayerBase {
     std::vector<std::size_t> last_uses;  // slots that nothing behind this step reads
   };
 
+  std::vector<Shape> propagate(std::span<const Shape> input_shapes) const;
   template <class Value>
   std::vector<Value> gather(const std::vector<Value>& slots, const Step& step) const;
 

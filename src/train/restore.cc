@@ -1,4 +1,7 @@
+#include "train/restore.h"
+
 #include <algorithm>
+#include <set>
 
 #include "core/status.h"
 #include "tandem/checkpoint.h"
@@ -18,12 +21,12 @@ std::string list_names(const std::vector<std::string>& names) {
 
 }  // namespace
 
-void restore_variables(const std::vector<Variable>& variables,
-                       const std::map<std::string, Tensor>& tensors, const std::string& what) {
+void check_variables(const std::vector<Variable>& variables, const std::map<std::string, Tensor>& tensors,
+                     const std::string& what) {
   std::vector<std::string> missing, extra;
-  std::map<std::string, bool> expected;
+  std::set<std::string> expected;
   for (const Variable& variable : variables) {
-    expected[variable.name()] = true;
+    expected.insert(variable.name());
     if (!tensors.contains(variable.name())) missing.push_back(variable.name());
   }
   for (const auto& [name, tensor] : tensors)
@@ -42,6 +45,11 @@ void restore_variables(const std::vector<Variable>& variables,
                                  name_of(tensor.dtype()), tensor.shape().to_string(),
                                  name_of(variable.dtype()), variable.shape().to_string());
   }
+}
+
+void restore_variables(const std::vector<Variable>& variables, const std::map<std::string, Tensor>& tensors,
+                       const std::string& what) {
+  check_variables(variables, tensors, what);
   for (Variable variable : variables) variable.assign(tensors.at(variable.name()));
 }
 
