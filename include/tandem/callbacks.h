@@ -32,6 +32,13 @@ class CallbackBase {
   virtual void on_batch_end(Model&, std::int64_t /*batch*/, const Logs&) {}
   // Whether on_batch_end reads its logs: computing them waits for the devices.
   virtual bool needs_batch_logs() const { return false; }
+
+  // What a training checkpoint keeps of this callback, and how it goes on from that; called between
+  // on_train_begin() and the first on_epoch_begin(), which may be of an epoch that is under way.
+  virtual std::map<std::string, Tensor> state() const { return {}; }
+  virtual void restore(Model&, const std::map<std::string, Tensor>& /*state*/) {}
+  // Whether it is called behind those that do not say so; for callbacks that save the others' state.
+  virtual bool runs_last() const { return false; }
 };
 
 // A shared handle.
@@ -58,7 +65,7 @@ struct EarlyStoppingOptions {
   double min_delta = 0.0;
   std::int64_t patience = 0;
   std::string mode = "auto";
-  std::optional<double> baseline;
+  std::optional<double> baseline{};
   bool restore_best_weights = false;
 };
 Callback EarlyStopping(const EarlyStoppingOptions& options = {});
@@ -83,21 +90,35 @@ Callback CSVLogger(const std::filesystem::path& path, bool append = false);
 // Event files that TensorBoard reads: scalars an epoch under `directory`/train and /validation.
 Callback TensorBoard(const std::filesystem::path& directory);
 
-struct BackupAndRestoreOptions {
-  // Steps between backups; not given: one an epoch.
-  std::optional<std::int64_t> save_freq;
-  bool delete_checkpoint = true;  // at the end of training
+struct TrainingCheckpointOptions {
+  // Steps between checkpoints, counted in each epoch; besides, there is one at the end of each epoch.
+  std::optional<std::int64_t> save_freq{};
+  // Goes on from the file (NotFoundError when it is not there) instead of starting anew.
+  bool resume = false;
+  // Kept in the file; must be the same when training goes on (InvalidArgumentError naming what is not).
+  std::map<std::string, std::string> config{};
 };
-// Keeps one training checkpoint in `directory` and goes on from it, to the very step and with the
-// same result as an unbroken run, when training starts again.
+// Keeps all that training needs in one safetensors file: weights, the optimizer's variables, the
+// random stream, the place in the data, the epoch's sums so far, the callbacks' states, the history.
+// Resumed from it, a program that is otherwise the same ends with the same bits as an unbroken run.
+Callback TrainingCheckpoint(const std::filesystem::path& path, const TrainingCheckpointOptions& options = {});
+
+struct BackupAndRestoreOptions {
+  // Steps between backups, counted in each epoch; besides, there is one at the end of each epoch.
+  std::optional<std::int64_t> save_freq{};
+  // At the end of training, unless it was stopped within an epoch.
+  bool delete_checkpoint = true;
+};
+// A TrainingCheckpoint in `directory` (made if need be) that training goes on from by itself when it
+// starts again.
 Callback BackupAndRestore(const std::filesystem::path& directory, const BackupAndRestoreOptions& options = {});
 
 // Calls of the user's own, without a class.
 struct LambdaOptions {
-  std::function<void(Model&)> on_train_begin, on_train_end;
-  std::function<void(Model&, std::int64_t epoch)> on_epoch_begin;
-  std::function<void(Model&, std::int64_t epoch, const Logs&)> on_epoch_end;
-  std::function<void(Model&, std::int64_t batch, const Logs&)> on_batch_end;
+  std::function<void(Model&)> on_train_begin{}, on_train_end{};
+  std::function<void(Model&, std::int64_t epoch)> on_epoch_begin{};
+  std::function<void(Model&, std::int64_t epoch, const Logs&)> on_epoch_end{};
+  std::function<void(Model&, std::int64_t batch, const Logs&)> on_batch_end{};
 };
 Callback LambdaCallback(LambdaOptions options);
 

@@ -26,6 +26,7 @@ class Loss {
 
   bool defined() const { return static_cast<bool>(per_example_); }
   const std::string& name() const { return name_; }
+  Reduction reduction() const { return reduction_; }
   // One value an example: shape (batch) or (batch, ...) for losses over positions.
   Tensor per_example(const Tensor& y_true, const Tensor& y_pred) const;
   // Reduced to a scalar (kNone: per example). `sample_weight`: undefined, or one value an example.

@@ -51,8 +51,8 @@ class OptimizerChoice {
 
 struct CompileOptions {
   OptimizerChoice optimizer = "rmsprop";  // Keras's default
-  losses::Loss loss;
-  std::vector<metrics::Metric> metrics;
+  losses::Loss loss{};
+  std::vector<metrics::Metric> metrics{};
 };
 
 // What training knew after each epoch: "loss", the metrics, and with validation data "val_loss", ...
@@ -65,20 +65,21 @@ struct History {
 struct FitOptions {
   std::int64_t epochs = 1;
   std::int64_t initial_epoch = 0;
-  std::optional<std::int64_t> steps_per_epoch;  // not given: until the data ends
-  std::optional<data::Dataset> validation_data;
-  std::vector<callbacks::Callback> callbacks;
+  // Not given: until the data ends. Each epoch starts the data anew, in its own order.
+  std::optional<std::int64_t> steps_per_epoch{};
+  std::optional<data::Dataset> validation_data{};
+  std::vector<callbacks::Callback> callbacks{};
   // 0: silent. 1: a progress bar (lines where stderr is no terminal). 2: a line an epoch.
   int verbose = 1;
-  std::optional<std::int64_t> batch_size;  // for plain tensors: the GLOBAL batch; 32 unless given
-  std::optional<std::int64_t> shuffle_seed;
+  std::optional<std::int64_t> batch_size{};    // plain tensors only: the GLOBAL batch; 32 unless given
+  std::optional<std::int64_t> shuffle_seed{};  // plain tensors only: not given, random::set_seed's
   bool shuffle = true;  // plain tensors only: another order each epoch
 };
 
 struct EvaluateOptions {
-  std::optional<std::int64_t> steps;
+  std::optional<std::int64_t> steps{};
   int verbose = 0;
-  std::optional<std::int64_t> batch_size;
+  std::optional<std::int64_t> batch_size{};  // plain tensors only: the GLOBAL batch; 32 unless given
 };
 
 // A shared handle. Made and compiled inside a strategy's scope, it trains under that strategy.
@@ -112,7 +113,7 @@ class Model {
   // made under another strategy.
   void compile(CompileOptions options);
   // The data's elements are (inputs, targets) or (inputs, targets, sample weights), in batches of the
-  // global size. Throws what goes wrong in the data or the step; the model keeps the last whole step.
+  // global size; a functional model's inputs are as many components as it has. Throws what goes wrong in the data or the step; the model keeps the last whole step.
   History fit(const data::Dataset& data, FitOptions options = {});
   History fit(const Tensor& x, const Tensor& y, FitOptions options = {});
   std::map<std::string, double> evaluate(const data::Dataset& data, const EvaluateOptions& options = {});
@@ -122,7 +123,8 @@ class Model {
   Tensor predict(const Tensor& x, const EvaluateOptions& options = {});
 
   const optimizers::Optimizer& optimizer() const;  // FailedPreconditionError before compile()
-  // Ends fit() after the present step; for callbacks.
+  // Ends fit() after the present step; for callbacks. An epoch that is cut short so is told to callbacks
+  // and in the history like a whole one.
   void stop_training();
 
   // Weights as a safetensors file, by the variables' names. Saving replaces the file whole or not at

@@ -8,6 +8,7 @@
 
 #include "tandem/data.h"
 #include "tandem/tensor.h"
+#include "tandem/variable.h"
 
 namespace tandem {
 

@@ -1,0 +1,50 @@
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "core/status.h"
+#include "tandem/callbacks.h"
+
+namespace tandem::callbacks {
+namespace {
+
+class CSVLoggerImpl final : public CallbackBase {
+ public:
+  CSVLoggerImpl(std::filesystem::path path, bool append) : path_(std::move(path)), append_(append) {}
+
+  void on_train_begin(Model&) override {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path_, error);
+    header_ = !(append_ && !error && size > 0);
+    out_ = std::ofstream(path_, append_ ? std::ios::app : std::ios::trunc);
+    if (!out_) fail<NotFoundError>("[CSVLogger] cannot write '{}': {}", path_.string(), std::strerror(errno));
+  }
+
+  void on_epoch_end(Model&, std::int64_t epoch, const Logs& logs) override {
+    std::string names = "epoch", figures = std::to_string(epoch);
+    for (const auto& [name, value] : logs) {
+      names += "," + name;
+      figures += fmt::format(",{}", value);
+    }
+    if (header_) out_ << names << '\n';
+    header_ = false;
+    out_ << figures << '\n' << std::flush;
+    if (!out_) fail<ResourceExhaustedError>("[CSVLogger] cannot write '{}': {}", path_.string(), std::strerror(errno));
+  }
+
+  void on_train_end(Model&) override { out_.close(); }
+
+ private:
+  std::filesystem::path path_;
+  bool append_;
+  bool header_ = true;
+  std::ofstream out_;
+};
+
+}  // namespace
+
+Callback CSVLogger(const std::filesystem::path& path, bool append) {
+  return Callback(std::make_shared<CSVLoggerImpl>(path, append));
+}
+
+}  // namespace tandem::callbacks

@@ -1,0 +1,82 @@
+#include "core/log.h"
+#include "core/status.h"
+#include "tandem/autodiff.h"
+#include "tandem/model.h"
+#include "train/callbacks/monitor.h"
+#include "train/callbacks/state.h"
+
+namespace tandem::callbacks {
+namespace {
+
+constexpr const char* kBestWeights = "best_weights/";
+
+// As Keras's.
+class EarlyStoppingImpl final : public CallbackBase {
+ public:
+  explicit EarlyStoppingImpl(const EarlyStoppingOptions& options)
+      : options_(options), monitor_("EarlyStopping", options.monitor, options.mode, options.min_delta) {
+    if (options.patience < 0)
+      fail<InvalidArgumentError>("[EarlyStopping] expected patience of at least 0, got {}", options.patience);
+  }
+
+  void on_train_begin(Model&) override {
+    wait_ = 0;
+    best_ = monitor_.worst();
+    best_weights_.clear();
+  }
+
+  void on_epoch_end(Model& model, std::int64_t epoch, const Logs& logs) override {
+    const std::optional<double> value = monitor_.value(logs);
+    if (!value) return;
+    if (options_.restore_best_weights && best_weights_.empty()) keep_weights(model);
+    ++wait_;
+    if (monitor_.improves(*value, best_)) {
+      best_ = *value;
+      if (options_.restore_best_weights) keep_weights(model);
+      // Falling short of the baseline counts as no progress.
+      if (!options_.baseline || monitor_.improves(*value, *options_.baseline)) wait_ = 0;
+      return;
+    }
+    if (wait_ < options_.patience || epoch == 0) return;
+    model.stop_training();
+    logging::info("[EarlyStopping] epoch {}: '{}' has not improved for {} epochs", epoch + 1, options_.monitor, wait_);
+    if (options_.restore_best_weights) restore_weights(model);
+  }
+
+  State state() const override {
+    State state = {{"wait", number(static_cast<double>(wait_))}, {"best", number(best_)}};
+    for (const auto& [name, value] : best_weights_) state[kBestWeights + name] = value;
+    return state;
+  }
+
+  void restore(Model&, const State& state) override {
+    wait_ = static_cast<std::int64_t>(number(state, "wait"));
+    best_ = number(state, "best");
+    best_weights_.clear();
+    for (const auto& [name, value] : state)
+      if (name.starts_with(kBestWeights)) best_weights_[name.substr(std::string(kBestWeights).size())] = value;
+  }
+
+ private:
+  // Tensors read from variables keep the values they had.
+  void keep_weights(const Model& model) {
+    for (const Variable& variable : model.variables()) best_weights_[variable.name()] = variable.value().detach();
+  }
+  void restore_weights(const Model& model) const {
+    for (Variable variable : model.variables()) variable.assign(best_weights_.at(variable.name()));
+  }
+
+  EarlyStoppingOptions options_;
+  Monitor monitor_;
+  std::int64_t wait_ = 0;
+  double best_ = 0.0;
+  State best_weights_;
+};
+
+}  // namespace
+
+Callback EarlyStopping(const EarlyStoppingOptions& options) {
+  return Callback(std::make_shared<EarlyStoppingImpl>(options));
+}
+
+}  // namespace tandem::callbacks

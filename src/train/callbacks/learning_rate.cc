@@ -1,0 +1,125 @@
+#include <algorithm>
+
+#include "core/log.h"
+#include "core/status.h"
+#include "tandem/model.h"
+#include "train/callbacks/monitor.h"
+#include "train/callbacks/state.h"
+
+namespace tandem::callbacks {
+namespace {
+
+void set_rate(const Model& model, double rate) {
+  optimizers::Optimizer optimizer = model.optimizer();
+  optimizer.set_learning_rate(rate);
+}
+
+class SchedulerImpl final : public CallbackBase {
+ public:
+  using Schedule = std::function<double(std::int64_t, double)>;
+  explicit SchedulerImpl(Schedule schedule) : schedule_(std::move(schedule)) {
+    if (!schedule_) throw InvalidArgumentError("[LearningRateScheduler] expected a function, got none");
+  }
+
+  void on_train_begin(Model&) override { epoch_ = -1; }
+
+  void on_epoch_begin(Model& model, std::int64_t epoch) override {
+    if (epoch == epoch_) return;  // resumed within the epoch, at its rate
+    rate_ = schedule_(epoch, model.optimizer().learning_rate());
+    epoch_ = epoch;
+    set_rate(model, rate_);
+  }
+
+  State state() const override { return {{"epoch", number(static_cast<double>(epoch_))}, {"rate", number(rate_)}}; }
+
+  void restore(Model& model, const State& state) override {
+    epoch_ = static_cast<std::int64_t>(number(state, "epoch"));
+    rate_ = number(state, "rate");
+    if (epoch_ >= 0) set_rate(model, rate_);
+  }
+
+ private:
+  Schedule schedule_;
+  std::int64_t epoch_ = -1;  // the one that rate_ was set for
+  double rate_ = 0.0;
+};
+
+// As Keras's.
+class PlateauImpl final : public CallbackBase {
+ public:
+  explicit PlateauImpl(const ReduceLROnPlateauOptions& options)
+      : options_(options), monitor_("ReduceLROnPlateau", options.monitor, options.mode, options.min_delta) {
+    if (options.factor <= 0.0 || options.factor >= 1.0)
+      fail<InvalidArgumentError>("[ReduceLROnPlateau] expected a factor between 0 and 1, got {}", options.factor);
+  }
+
+  void on_train_begin(Model& model) override {
+    best_ = monitor_.worst();
+    wait_ = cooldown_ = 0;
+    rate_ = model.optimizer().learning_rate();
+    reduced_ = false;
+  }
+
+  void on_epoch_end(Model& model, std::int64_t epoch, const Logs& logs) override {
+    const std::optional<double> value = monitor_.value(logs);
+    if (!value) return;
+    if (cooldown_ > 0) {
+      --cooldown_;
+      wait_ = 0;
+    }
+    if (monitor_.improves(*value, best_)) {
+      best_ = *value;
+      wait_ = 0;
+    } else if (cooldown_ == 0 && ++wait_ >= options_.patience) {
+      reduce(model, epoch);
+    }
+  }
+
+  State state() const override {
+    State state = {{"best", number(best_)},
+                   {"wait", number(static_cast<double>(wait_))},
+                   {"cooldown", number(static_cast<double>(cooldown_))}};
+    if (reduced_) state["rate"] = number(rate_);
+    return state;
+  }
+
+  void restore(Model& model, const State& state) override {
+    best_ = number(state, "best");
+    wait_ = static_cast<std::int64_t>(number(state, "wait"));
+    cooldown_ = static_cast<std::int64_t>(number(state, "cooldown"));
+    reduced_ = state.contains("rate");
+    if (!reduced_) return;
+    rate_ = number(state, "rate");
+    set_rate(model, rate_);
+  }
+
+ private:
+  void reduce(const Model& model, std::int64_t epoch) {
+    const double rate = model.optimizer().learning_rate();
+    if (rate <= options_.min_lr) return;
+    rate_ = std::max(rate * options_.factor, options_.min_lr);
+    reduced_ = true;
+    set_rate(model, rate_);
+    logging::info("[ReduceLROnPlateau] epoch {}: the learning rate is {} from here on", epoch + 1, rate_);
+    cooldown_ = options_.cooldown;
+    wait_ = 0;
+  }
+
+  ReduceLROnPlateauOptions options_;
+  Monitor monitor_;
+  double best_ = 0.0, rate_ = 0.0;
+  std::int64_t wait_ = 0, cooldown_ = 0;
+  bool reduced_ = false;
+};
+
+}  // namespace
+
+Callback LearningRateScheduler(std::function<double(std::int64_t, double)> schedule) {
+  return Callback(std::make_shared<SchedulerImpl>(std::move(schedule)));
+}
+
+Callback ReduceLROnPlateau(const ReduceLROnPlateauOptions& options) {
+  return Callback(std::make_shared<PlateauImpl>(options));
+}
+
+}  // namespace tandem::callbacks

@@ -1,0 +1,30 @@
+// What callbacks that watch a figure share: which way is better, and what to do when it is missing.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tandem/callbacks.h"
+
+namespace tandem::callbacks {
+
+class Monitor {
+ public:
+  // `mode`: "min", "max" or "auto" (larger is better for accuracies, AUC, precision and recall).
+  // Throws InvalidArgumentError for another. `callback` goes in messages.
+  Monitor(std::string callback, std::string monitored, const std::string& mode, double min_delta = 0.0);
+
+  // The figure; nothing, with a warning the first time, where the logs do not have it.
+  std::optional<double> value(const Logs& logs);
+  // Whether `value` is better than `best` by more than min_delta.
+  bool improves(double value, double best) const;
+  double worst() const;  // infinity on the bad side
+
+ private:
+  std::string callback_, monitored_;
+  bool larger_is_better_;
+  double min_delta_;
+  bool warned_ = false;
+};
+
+}  // namespace tandem::callbacks

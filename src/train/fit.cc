@@ -1,0 +1,162 @@
+// The training loop.
+#include <algorithm>
+
+#include "core/log.h"
+#include "core/status.h"
+#include "tandem/model.h"
+#include "tandem/random.h"
+#include "train/model_impl.h"
+#include "train/progress_bar.h"
+#include "train/step.h"
+#include "train/training_state.h"
+
+namespace tandem {
+namespace {
+
+using callbacks::Callback;
+using callbacks::Logs;
+
+class FitLoop {
+ public:
+  FitLoop(Model& model, const data::Dataset& data, const FitOptions& options)
+      : model_(model),
+        impl_(compiled_impl_of(model, "fit")),
+        data_(data),
+        options_(options),
+        stepper_(prepare(), "fit"),
+        progress_{.epoch = options.initial_epoch, .statistics = stepper_.statistics()},
+        bar_(options.verbose) {
+    for (const Callback& callback : options.callbacks) (callback->runs_last() ? last_ : progress_.callbacks).push_back(callback);
+    impl_.progress = &progress_;
+    impl_.stop = false;
+  }
+  ~FitLoop() { impl_.progress = nullptr; }
+
+  History run() {
+    for_each([&](auto& callback) { callback.on_train_begin(model_); });
+    while (progress_.epoch < options_.epochs && !impl_.stop) run_epoch();
+    for_each([&](auto& callback) { callback.on_train_end(model_); });
+    return std::move(progress_.history);
+  }
+
+ private:
+  // The model with all variables of training made, where its strategy wants them.
+  Model::Impl& prepare() const {
+    if (!data_.defined()) throw InvalidArgumentError("[fit] expected a dataset, got an undefined one");
+    if (options_.steps_per_epoch && *options_.steps_per_epoch < 1)
+      fail<InvalidArgumentError>("[fit] expected steps_per_epoch of at least 1, got {}", *options_.steps_per_epoch);
+    if (options_.epochs < 0 || options_.initial_epoch < 0)
+      fail<InvalidArgumentError>("[fit] expected epochs and initial_epoch of at least 0, got {} and {}", options_.epochs,
+                                 options_.initial_epoch);
+    if (options_.verbose < 0 || options_.verbose > 2)
+      fail<InvalidArgumentError>("[fit] expected verbose of 0, 1 or 2, got {}", options_.verbose);
+    build_for(impl_, data_, "fit");
+    const VariableCreatorScope creator(impl_.creator);
+    impl_.optimizer.build(impl_.layer.trainable_variables());
+    return impl_;
+  }
+
+  template <class Call>
+  void for_each(const Call& call) {
+    for (const Callback& callback : progress_.callbacks) call(*callback);
+    for (const Callback& callback : last_) call(*callback);
+  }
+
+  std::optional<std::int64_t> steps() const {
+    if (options_.steps_per_epoch) return options_.steps_per_epoch;
+    if (known_steps_) return known_steps_;
+    const std::int64_t cardinality = data_.cardinality();
+    return cardinality >= 0 ? std::optional(cardinality) : std::nullopt;
+  }
+
+  void run_epoch() {
+    const std::int64_t epoch = progress_.epoch;
+    if (progress_.step == 0) progress_.statistics.clear();
+    bar_.begin(fmt::format("Epoch {}/{}", epoch + 1, options_.epochs), steps(), progress_.step);
+    for_each([&](auto& callback) { callback.on_epoch_begin(model_, epoch); });
+    const bool whole = run_steps(epoch);
+    if (progress_.step == 0)
+      throw InvalidArgumentError("[fit] the data is empty: it gave no batch");
+    Logs logs = progress_.statistics.logs();
+    if (options_.validation_data) validate(logs);
+    bar_.end(logs);
+    progress_.history.epoch.push_back(epoch);
+    for (const auto& [name, value] : logs) progress_.history.history[name].push_back(value);
+    // From here on a checkpoint goes on with the next epoch; one made within an epoch that was stopped,
+    // with its next step.
+    if (whole) {
+      known_steps_ = progress_.step;
+      progress_.epoch = epoch + 1;
+      progress_.step = 0;
+      progress_.statistics.clear();
+    }
+    for_each([&](auto& callback) { callback.on_epoch_end(model_, epoch, logs); });
+  }
+
+  // Whether the epoch ran to its end.
+  bool run_steps(std::int64_t epoch) {
+    data::Iterator batches = data_.iterate({.epoch = static_cast<std::uint64_t>(epoch), .skip = progress_.step});
+    while (!options_.steps_per_epoch || progress_.step < *options_.steps_per_epoch) {
+      const data::NextExample batch = batches.next();
+      if (!batch) {
+        if (options_.steps_per_epoch)
+          logging::warn("[fit] the data ended after {} of {} steps", progress_.step, *options_.steps_per_epoch);
+        return true;
+      }
+      if (impl_.stop) return false;
+      stepper_.train(*batch);
+      ++progress_.step;
+      bar_.step(progress_.step, (*batch)[0].dim(0), [&] { return progress_.statistics.logs(); });
+      end_batch();
+    }
+    return true;
+  }
+
+  void end_batch() {
+    bool wanted = false;
+    for_each([&](auto& callback) { wanted = wanted || callback.needs_batch_logs(); });
+    const Logs logs = wanted ? progress_.statistics.logs() : Logs();
+    for_each([&](auto& callback) { callback.on_batch_end(model_, progress_.step - 1, logs); });
+  }
+
+  void validate(Logs& logs) {
+    Stepper tester(impl_, "fit");
+    data::Iterator batches = options_.validation_data->iterate();
+    for (data::NextExample batch; (batch = batches.next());) tester.test(*batch);
+    if (tester.statistics().empty())
+      throw InvalidArgumentError("[fit] the validation data is empty: it gave no batch");
+    logs.merge(tester.statistics().logs("val_"));
+  }
+
+  Model& model_;
+  Model::Impl& impl_;
+  const data::Dataset& data_;
+  const FitOptions& options_;
+  Stepper stepper_;
+  TrainingProgress progress_;
+  std::vector<Callback> last_;
+  ProgressBar bar_;
+  std::optional<std::int64_t> known_steps_;
+};
+
+}  // namespace
+
+History Model::fit(const data::Dataset& data, FitOptions options) {
+  if (options.batch_size)
+    throw InvalidArgumentError("[fit] batch_size is for plain tensors; batch() the dataset instead");
+  return FitLoop(*this, data, options).run();
+}
+
+History Model::fit(const Tensor& x, const Tensor& y, FitOptions options) {
+  const std::int64_t batch_size = options.batch_size.value_or(kDefaultBatchSize);
+  options.batch_size.reset();
+  data::Dataset data = data::Dataset::from_tensor_slices({x, y});
+  if (options.shuffle) {
+    std::optional<std::uint64_t> seed;
+    if (options.shuffle_seed) seed = static_cast<std::uint64_t>(*options.shuffle_seed);
+    data = data.shuffle(std::max<std::int64_t>(x.dim(0), 1), {.seed = seed});
+  }
+  return fit(in_batches(data, batch_size, "fit"), std::move(options));
+}
+
+}  // namespace tandem

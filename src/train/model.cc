@@ -1,0 +1,193 @@
+#include "tandem/model.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/status.h"
+#include "tandem/checkpoint.h"
+#include "train/functional.h"
+#include "train/model_impl.h"
+
+namespace tandem {
+namespace {
+
+Shape with_unknown_batch(Shape shape) {
+  if (shape.rank() > 0) shape.set(0, -1);
+  return shape;
+}
+
+std::vector<Shape> shapes_of(std::span<const Tensor> inputs) {
+  std::vector<Shape> shapes;
+  for (const Tensor& input : inputs) shapes.push_back(with_unknown_batch(input.shape()));
+  return shapes;
+}
+
+void require_unique_names(const std::vector<metrics::Metric>& metrics) {
+  std::set<std::string> names = {"loss"};
+  for (const metrics::Metric& metric : metrics)
+    if (!names.insert(metric.name()).second)
+      fail<InvalidArgumentError>("[compile] expected metrics of unique names other than 'loss', got two of '{}'",
+                                 metric.name());
+}
+
+void require_ownership(const ReplicaRunner& runner, const std::vector<Variable>& variables,
+                       const char* whose) {
+  for (const Variable& variable : variables)
+    if (!runner.owns(variable))
+      fail<InvalidArgumentError>(
+          "[compile] Variable '{}' of the {} was not created in the distribution strategy scope that compile() "
+          "runs in; make the model, the optimizer and compile() in one strategy.scope()",
+          variable.name(), whose);
+}
+
+}  // namespace
+
+Model::Impl& impl_of(const Model& model, const char* what) {
+  if (!model.defined()) fail<FailedPreconditionError>("[{}] an undefined model was used", what);
+  return *model.impl();
+}
+
+Model::Impl& compiled_impl_of(const Model& model, const char* what) {
+  Model::Impl& impl = impl_of(model, what);
+  if (!impl.compiled)
+    fail<FailedPreconditionError>("[{}] the model is not compiled; call compile() first", what);
+  return impl;
+}
+
+Model::Impl& built_impl_of(const Model& model, const char* what) {
+  Model::Impl& impl = impl_of(model, what);
+  if (!impl.layer.base().built())
+    fail<FailedPreconditionError>(
+        "[{}] the model is not built: give its first layer an input_shape, or call build() first", what);
+  return impl;
+}
+
+void Model::Impl::build(std::vector<Shape> shapes) {
+  layer.base().ensure_built(shapes);
+  input_shapes = std::move(shapes);
+}
+
+Model::Model(Layer layer) : impl_(std::make_shared<Impl>()) {
+  impl_->layer = std::move(layer);
+  LayerBase& base = impl_->layer.base();
+  impl_->layers = base.children();
+  if (base.declared_input_shape().known())
+    impl_->build({base.declared_input_shape().with_leading(-1)});
+}
+
+const Layer& Model::layer() const { return impl_of(*this, "layer").layer; }
+std::vector<Layer> Model::layers() const { return impl_of(*this, "layers").layers; }
+
+Tensor Model::operator()(const Tensor& input, const CallOptions& options) const {
+  return (*this)(std::span(&input, 1), options);
+}
+
+Tensor Model::operator()(std::span<const Tensor> inputs, const CallOptions& options) const {
+  Impl& impl = impl_of(*this, "call");
+  if (!impl.layer.base().built()) impl.build(shapes_of(inputs));
+  return impl.layer(inputs, options);
+}
+
+void Model::build(const Shape& input_shape) {
+  Impl& impl = impl_of(*this, "build");
+  if (!input_shape.known() || input_shape.rank() < 1)
+    fail<InvalidArgumentError>("[build] expected a shape with a batch axis, got {}", input_shape.to_string());
+  if (!built()) impl.build({with_unknown_batch(input_shape)});
+}
+
+bool Model::built() const { return impl_of(*this, "built").layer.base().built(); }
+
+std::vector<Variable> Model::variables() const {
+  return built_impl_of(*this, "variables").layer.variables();
+}
+std::vector<Variable> Model::trainable_variables() const {
+  return built_impl_of(*this, "trainable_variables").layer.trainable_variables();
+}
+std::vector<Variable> Model::non_trainable_variables() const {
+  return built_impl_of(*this, "non_trainable_variables").layer.non_trainable_variables();
+}
+
+std::int64_t Model::count_params() const {
+  std::int64_t count = 0;
+  for (const Variable& variable : variables()) count += variable.shape().num_elements();
+  return count;
+}
+
+void Model::compile(CompileOptions options) {
+  Impl& impl = impl_of(*this, "compile");
+  if (!options.loss.defined())
+    throw InvalidArgumentError("[compile] expected a loss, got none");
+  if (!options.optimizer.get().defined())
+    throw InvalidArgumentError("[compile] expected an optimizer, got an undefined one");
+  if (options.loss.reduction() == losses::Reduction::kNone)
+    fail<InvalidArgumentError>("[compile] loss '{}' has reduction kNone, which gives no scalar to train on",
+                               options.loss.name());
+  require_unique_names(options.metrics);
+  const std::shared_ptr<ReplicaRunner> runner = ReplicaRunner::current();
+  if (built()) require_ownership(*runner, variables(), "model");
+  require_ownership(*runner, options.optimizer.get().variables(), "optimizer");
+  impl.optimizer = options.optimizer.get();
+  impl.loss = std::move(options.loss);
+  impl.metrics = std::move(options.metrics);
+  impl.runner = runner;
+  impl.creator = VariableCreator::current();
+  impl.compiled = true;
+}
+
+const optimizers::Optimizer& Model::optimizer() const {
+  return compiled_impl_of(*this, "optimizer").optimizer;
+}
+
+void Model::stop_training() { impl_of(*this, "stop_training").stop = true; }
+
+void Model::save_weights(const std::filesystem::path& path) const {
+  TensorFile file;
+  for (const Variable& variable : variables())
+    if (!file.tensors.emplace(variable.name(), variable.value()).second)
+      fail<InvalidArgumentError>("[save_weights] two variables are named '{}'; give their layers unique names",
+                                 variable.name());
+  save_safetensors(path, file);
+}
+
+void Model::load_weights(const std::filesystem::path& path) {
+  const std::vector<Variable> targets = variables();
+  restore_variables(targets, load_safetensors(path).tensors, "'" + path.string() + "'");
+}
+
+void save_weights(const Model& model, const std::filesystem::path& path) { model.save_weights(path); }
+
+const std::vector<double>& History::at(const std::string& name) const {
+  const auto found = history.find(name);
+  if (found != history.end()) return found->second;
+  std::string known;
+  for (const auto& [other, values] : history) known += (known.empty() ? "'" : ", '") + other + "'";
+  fail<NotFoundError>("[History] there is no '{}', only {}", name, known.empty() ? "nothing" : known);
+}
+
+Sequential::Sequential(const std::vector<Layer>& layers) {
+  const Layer stack = layers::Stack(layers);
+  if (!layers.empty() && !stack.base().declared_input_shape().known())
+    stack.base().declare_input_shape(layers.front().base().declared_input_shape());
+  Model model(stack);
+  model.impl()->sequential = true;
+  model.impl()->layers = layers;
+  Model::operator=(std::move(model));
+}
+
+namespace {
+
+Model functional_model(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output) {
+  auto layer = std::make_shared<FunctionalLayer>(inputs, output);
+  const std::vector<Shape> shapes = layer->input_shapes();
+  Model model{Layer(std::move(layer))};
+  model.impl()->num_inputs = shapes.size();
+  if (!model.built()) model.impl()->build(shapes);
+  return model;
+}
+
+}  // namespace
+
+Functional::Functional(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output)
+    : Model(functional_model(inputs, output)) {}
+
+}  // namespace tandem

@@ -1,0 +1,50 @@
+// What a Model handle points to.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/variable_impl.h"
+#include "tandem/model.h"
+#include "train/replica_runner.h"
+
+namespace tandem {
+
+struct TrainingProgress;
+
+struct Model::Impl {
+  Layer layer;
+  // The parts of a Sequential, in order; of other models those inside the layer.
+  std::vector<Layer> layers;
+  bool sequential = false;
+  // Of what the model was built for (batch axis -1); empty before.
+  std::vector<Shape> input_shapes;
+  std::size_t num_inputs = 1;
+
+  // From compile() on.
+  bool compiled = false;
+  optimizers::Optimizer optimizer;
+  losses::Loss loss;
+  std::vector<metrics::Metric> metrics;
+  // The strategy that the model was compiled under. The runner keeps the creator alive.
+  std::shared_ptr<ReplicaRunner> runner;
+  VariableCreator* creator = nullptr;
+
+  // While fit() runs.
+  bool stop = false;
+  TrainingProgress* progress = nullptr;
+
+  void build(std::vector<Shape> shapes);
+  // The result's shape of each of `layers`; unknown where it cannot be told. Empty before building.
+  std::vector<Shape> layer_output_shapes() const;
+};
+
+// The model's implementation. Throws FailedPreconditionError "[what] ..." for an undefined model.
+Model::Impl& impl_of(const Model& model, const char* what);
+// ... and for one that is not compiled.
+Model::Impl& compiled_impl_of(const Model& model, const char* what);
+// ... and for one without variables yet.
+Model::Impl& built_impl_of(const Model& model, const char* what);
+
+}  // namespace tandem

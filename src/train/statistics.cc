@@ -1,0 +1,141 @@
+#include "train/statistics.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/status.h"
+#include "tandem/autodiff.h"
+#include "tandem/creation.h"
+#include "tandem/device.h"
+#include "tandem/math.h"
+
+namespace tandem {
+namespace {
+
+void accumulate(Tensor& total, const Tensor& value) {
+  const Tensor wide = cast(value, float64);
+  total = total.defined() ? add(total, wide) : wide;
+}
+
+void accumulate(std::vector<Tensor>& totals, const std::vector<Tensor>& values) {
+  totals.resize(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) accumulate(totals[i], values[i]);
+}
+
+std::string key_of(std::size_t replica, const std::string& what) {
+  return fmt::format("{}/{}", replica, what);
+}
+
+std::string metric_key(const metrics::Metric& metric, std::size_t statistic) {
+  return fmt::format("metric/{}/{}", metric.name(), statistic);
+}
+
+}  // namespace
+
+void Statistics::add(int replica, std::int64_t examples, const Tensor& loss,
+                     const std::vector<std::vector<Tensor>>& metrics) {
+  NoGradScope no_grad;
+  Replica& sums = replicas_[static_cast<std::size_t>(replica)];
+  sums.examples += examples;
+  accumulate(sums.loss, loss);
+  sums.metrics.resize(metrics.size());
+  for (std::size_t i = 0; i < metrics.size(); ++i) accumulate(sums.metrics[i], metrics[i]);
+}
+
+void Statistics::clear() {
+  for (Replica& replica : replicas_) replica = {};
+}
+
+std::int64_t Statistics::examples() const {
+  std::int64_t examples = 0;
+  for (const Replica& replica : replicas_) examples += replica.examples;
+  return examples;
+}
+
+callbacks::Logs Statistics::logs(const std::string& prefix) {
+  if (empty()) return {};
+  NoGradScope no_grad;
+  const DeviceScope host("/cpu:0");
+  double loss = 0.0;
+  std::vector<std::vector<Tensor>> sums(metrics_.size());
+  for (const Replica& replica : replicas_) {
+    if (replica.examples == 0) continue;
+    loss += replica.loss.item<double>();
+    for (std::size_t i = 0; i < metrics_.size(); ++i) {
+      std::vector<Tensor> on_host;
+      for (const Tensor& tensor : replica.metrics[i]) on_host.push_back(tensor.cpu());
+      accumulate(sums[i], on_host);
+    }
+  }
+  callbacks::Logs logs;
+  logs[prefix + "loss"] = loss / static_cast<double>(examples());
+  for (std::size_t i = 0; i < metrics_.size(); ++i) {
+    metrics_[i].reset();
+    metrics_[i].add_statistics(sums[i]);
+    logs[prefix + metrics_[i].name()] = metrics_[i].result();
+  }
+  return logs;
+}
+
+std::map<std::string, Tensor> Statistics::state() const {
+  std::map<std::string, Tensor> state;
+  for (std::size_t id = 0; id < replicas_.size(); ++id) {
+    const Replica& replica = replicas_[id];
+    if (replica.examples == 0) continue;
+    const DeviceScope host("/cpu:0");
+    state[key_of(id, "examples")] = constant(std::vector<std::int64_t>{replica.examples});
+    state[key_of(id, "loss")] = replica.loss;
+    for (std::size_t i = 0; i < metrics_.size(); ++i)
+      for (std::size_t k = 0; k < replica.metrics[i].size(); ++k)
+        state[key_of(id, metric_key(metrics_[i], k))] = replica.metrics[i][k];
+  }
+  return state;
+}
+
+namespace {
+
+using Named = std::map<std::string, Tensor>;
+
+// The tensors of each replica, by what follows its number in their names.
+std::map<std::size_t, Named> by_replica(const Named& state) {
+  std::map<std::size_t, Named> parts;
+  for (const auto& [key, tensor] : state) {
+    const std::size_t slash = key.find('/');
+    std::size_t replica = 0;
+    const auto parsed = std::from_chars(key.data(), key.data() + std::min(slash, key.size()), replica);
+    if (slash == std::string::npos || parsed.ptr != key.data() + slash)
+      fail<DataLossError>("[load] the checkpoint's sums have a tensor named '{}'", key);
+    parts[replica][key.substr(slash + 1)] = tensor;
+  }
+  return parts;
+}
+
+Tensor take(Named& tensors, const std::string& name) {
+  auto found = tensors.extract(name);
+  return found.empty() ? Tensor() : found.mapped();
+}
+
+}  // namespace
+
+void Statistics::restore(const std::map<std::string, Tensor>& state) {
+  NoGradScope no_grad;
+  const DeviceScope host("/cpu:0");
+  clear();
+  for (auto& [id, tensors] : by_replica(state)) {
+    // Sums of replicas that are no more go to those that are.
+    Replica& replica = replicas_[id % replicas_.size()];
+    const Tensor examples = take(tensors, "examples"), loss = take(tensors, "loss");
+    std::vector<std::vector<Tensor>> sums(metrics_.size());
+    for (std::size_t i = 0; i < metrics_.size(); ++i)
+      for (Tensor sum; (sum = take(tensors, metric_key(metrics_[i], sums[i].size()))).defined();)
+        sums[i].push_back(sum);
+    if (!examples.defined() || !loss.defined() || !tensors.empty())
+      throw DataLossError("[load] the checkpoint's sums are not those of the model's loss and metrics");
+    replica.examples += examples.to_vector<std::int64_t>().at(0);
+    accumulate(replica.loss, loss);
+    replica.metrics.resize(metrics_.size());
+    for (std::size_t i = 0; i < metrics_.size(); ++i) accumulate(replica.metrics[i], sums[i]);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,154 @@
+#include "train/step.h"
+
+#include <optional>
+
+#include "core/status.h"
+#include "runtime/replica_context.h"
+#include "tandem/array.h"
+#include "tandem/autodiff.h"
+#include "tandem/math.h"
+
+namespace tandem {
+namespace {
+
+Shape with_trailing_ones(const Shape& shape, int rank) {
+  Dims sizes = shape.dims();
+  while (sizes.size() < rank) sizes.push_back(1);
+  return Shape(sizes);
+}
+
+}  // namespace
+
+void check_batch(const data::Example& batch, std::size_t least, std::size_t most, const std::string& what) {
+  if (batch.size() < least || batch.size() > most)
+    fail<InvalidArgumentError>(
+        "[{}] expected elements of {} components (inputs, then targets, then perhaps sample weights), got {}", what,
+        least == most ? std::to_string(least) : fmt::format("{} to {}", least, most), batch.size());
+  for (const Tensor& component : batch) {
+    if (component.rank() < 1)
+      fail<InvalidArgumentError>("[{}] expected elements with a batch axis, got a scalar; batch() the dataset", what);
+    if (component.dim(0) != batch[0].dim(0))
+      fail<InvalidArgumentError>("[{}] the components of a batch differ in their first axis: shapes {} and {}", what,
+                                 batch[0].shape().to_string(), component.shape().to_string());
+  }
+  if (batch[0].dim(0) == 0) fail<InvalidArgumentError>("[{}] expected batches of at least one example, got 0", what);
+}
+
+void build_for(Model::Impl& model, const data::Dataset& data, const char* what) {
+  if (model.layer.base().built()) return;
+  const data::NextExample first = data.iterate().next();
+  if (!first) fail<InvalidArgumentError>("[{}] the data is empty: it gave no batch", what);
+  check_batch(*first, model.num_inputs, first->size(), what);
+  std::vector<Shape> shapes;
+  for (std::size_t i = 0; i < model.num_inputs; ++i) {
+    shapes.push_back((*first)[i].shape());
+    shapes.back().set(0, -1);
+  }
+  const VariableCreatorScope creator(model.creator);
+  model.build(std::move(shapes));
+}
+
+Stepper::Stepper(Model::Impl& model, std::string what)
+    : model_(model),
+      what_(std::move(what)),
+      variables_(model.layer.trainable_variables()),
+      statistics_(model.runner ? model.runner->num_replicas() : 1, model.metrics) {}
+
+Stepper::Parts Stepper::parts_of(const data::Example& batch) const {
+  Parts parts;
+  const std::size_t count = model_.num_inputs;
+  parts.inputs.assign(batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(count));
+  parts.targets = batch[count];
+  if (batch.size() > count + 1) parts.weights = batch[count + 1];
+  return parts;
+}
+
+void Stepper::check(const data::Example& batch) const {
+  check_batch(batch, model_.num_inputs + 1, model_.num_inputs + 2, what_);
+}
+
+std::int64_t Stepper::global_examples(std::int64_t here) {
+  const ReplicaContext* context = ReplicaContext::current();
+  return context && context->global_examples() >= 0 ? context->global_examples() : here;
+}
+
+Tensor Stepper::example_losses(const Parts& parts, const Tensor& outputs) const {
+  Tensor losses = model_.loss.per_example(parts.targets, outputs);
+  const std::int64_t examples = parts.targets.dim(0);
+  if (losses.rank() < 1 || losses.dim(0) != examples)
+    fail<InvalidArgumentError>("[{}] loss '{}' gave shape {}, expected a value for each of the {} examples", what_,
+                               model_.loss.name(), losses.shape().to_string(), examples);
+  if (parts.weights.defined()) {
+    const Tensor& weights = parts.weights;
+    if (weights.rank() > losses.rank())
+      fail<InvalidArgumentError>("[{}] expected sample weights of shape ({},), got {}", what_, examples,
+                                 weights.shape().to_string());
+    losses = losses * reshape(cast(weights, losses.dtype()), with_trailing_ones(weights.shape(), losses.rank()));
+  }
+  if (losses.rank() == 1) return losses;
+  Dims positions;
+  for (int axis = 1; axis < losses.rank(); ++axis) positions.push_back(axis);
+  return reduce_mean(losses, {.axis = positions});
+}
+
+void Stepper::keep_statistics(const Parts& parts, const Tensor& outputs, const Tensor& losses) {
+  NoGradScope no_grad;
+  const std::int64_t examples = parts.targets.dim(0);
+  Tensor loss = reduce_sum(losses);
+  // A loss that is a sum over the batch is told as the mean of its values, each weighing as many
+  // examples as its batch had.
+  if (model_.loss.reduction() == losses::Reduction::kSum)
+    loss = loss * static_cast<double>(global_examples(examples));
+  std::vector<std::vector<Tensor>> metrics;
+  for (const metrics::Metric& metric : model_.metrics)
+    metrics.push_back(metric.base().statistics(parts.targets, outputs, parts.weights));
+  const ReplicaContext* context = ReplicaContext::current();
+  statistics_.add(context ? context->replica_id() : 0, examples, loss, metrics);
+}
+
+void Stepper::train(const data::Example& batch) {
+  check(batch);
+  model_.runner->run(batch, [&](const data::Example& examples) -> std::vector<Tensor> {
+    const Parts parts = parts_of(examples);
+    const Tensor outputs = model_.layer(parts.inputs, {.training = true});
+    const Tensor losses = example_losses(parts, outputs);
+    const Tensor loss =
+        model_.loss.reduction() == losses::Reduction::kSum
+            ? reduce_sum(losses)
+            : nn::compute_average_loss(losses, {.global_batch_size = global_examples(parts.targets.dim(0))});
+    // Before the optimizer's step: what a metric finds wrong leaves the model as it was.
+    keep_statistics(parts, outputs.detach(), losses.detach());
+    optimizers::Optimizer optimizer = model_.optimizer;
+    optimizer.minimize(loss, variables_);
+    return {};
+  });
+}
+
+void Stepper::test(const data::Example& batch) {
+  check(batch);
+  model_.runner->run(batch, [&](const data::Example& examples) -> std::vector<Tensor> {
+    NoGradScope no_grad;
+    const Parts parts = parts_of(examples);
+    const Tensor outputs = model_.layer(parts.inputs, {.training = false});
+    keep_statistics(parts, outputs, example_losses(parts, outputs));
+    return {};
+  });
+}
+
+std::vector<Tensor> Stepper::predict(const data::Example& batch) {
+  check_batch(batch, model_.num_inputs, batch.size(), what_);
+  const auto inputs_of = [&](const data::Example& example) {
+    return std::vector<Tensor>(example.begin(), example.begin() + static_cast<std::ptrdiff_t>(model_.num_inputs));
+  };
+  const auto runner = model_.runner ? model_.runner : ReplicaRunner::current();
+  const auto results =
+      runner->run(data::Example(inputs_of(batch)), [&](const data::Example& examples) -> std::vector<Tensor> {
+        NoGradScope no_grad;
+        return {model_.layer(examples.components(), {.training = false})};
+      });
+  std::vector<Tensor> outputs;
+  for (const std::vector<Tensor>& result : results) outputs.push_back(result.front().cpu());
+  return outputs;
+}
+
+}  // namespace tandem

@@ -1,0 +1,60 @@
+// One batch through a model, on every replica.
+#pragma once
+
+#include <vector>
+
+#include "tandem/data.h"
+#include "train/model_impl.h"
+#include "train/statistics.h"
+
+namespace tandem {
+
+// Trains and tests a compiled model batch by batch, under the strategy that it was compiled under.
+// One thread at a time.
+class Stepper {
+ public:
+  // `what` goes in messages ("fit"). REQUIRES: the model is built and compiled.
+  Stepper(Model::Impl& model, std::string what);
+
+  // Forward, backward and the optimizer's step on a global batch of inputs, targets and perhaps sample
+  // weights. Throws InvalidArgumentError for anything else, before the model changes.
+  void train(const data::Example& batch);
+  // Forward alone.
+  void test(const data::Example& batch);
+  // The outputs for the batch's inputs, in order, on the host.
+  std::vector<Tensor> predict(const data::Example& batch);
+
+  Statistics& statistics() { return statistics_; }
+
+ private:
+  struct Parts {
+    std::vector<Tensor> inputs;
+    Tensor targets, weights;
+  };
+  Parts parts_of(const data::Example& batch) const;
+  void check(const data::Example& batch) const;
+  // One value an example, times its weight.
+  Tensor example_losses(const Parts& parts, const Tensor& outputs) const;
+  void keep_statistics(const Parts& parts, const Tensor& outputs, const Tensor& losses);
+  // How many examples the global batch has, of which `here` are this replica's.
+  static std::int64_t global_examples(std::int64_t here);
+
+  Model::Impl& model_;
+  std::string what_;
+  std::vector<Variable> variables_;
+  Statistics statistics_;
+};
+
+// For plain tensors: the batch that Keras takes when none is given.
+inline constexpr std::int64_t kDefaultBatchSize = 32;
+// Throws InvalidArgumentError for a batch size below 1.
+data::Dataset in_batches(const data::Dataset& data, std::int64_t batch_size, const char* what);
+
+// Builds a model that has no variables yet for the elements of `data`, under the strategy that it was
+// compiled under.
+void build_for(Model::Impl& model, const data::Dataset& data, const char* what);
+// Throws InvalidArgumentError when a batch has fewer than `least` or more than `most` components, when
+// one is a scalar, when they differ in the first axis, or when that is empty.
+void check_batch(const data::Example& batch, std::size_t least, std::size_t most, const std::string& what);
+
+}  // namespace tandem

@@ -1,0 +1,165 @@
+#include "train/training_state.h"
+
+#include <charconv>
+
+#include "core/status.h"
+#include "tandem/checkpoint.h"
+#include "tandem/creation.h"
+#include "tandem/device.h"
+#include "tandem/random.h"
+#include "train/model_impl.h"
+#include "train/restore.h"
+
+namespace tandem {
+namespace {
+
+using Named = std::map<std::string, Tensor>;
+
+constexpr const char* kVersion = "1";
+// Groups of tensors, by how their names begin.
+constexpr const char* kModel = "model/";
+constexpr const char* kCopies = "replicas/";
+constexpr const char* kOptimizer = "optimizer/";
+constexpr const char* kStatistics = "statistics/";
+constexpr const char* kHistory = "history/";
+constexpr const char* kHistoryEpochs = "history_epochs";
+constexpr const char* kCallbacks = "callbacks/";
+constexpr const char* kConfig = "config.";
+
+void put_all(Named& to, const std::string& prefix, const Named& tensors) {
+  for (const auto& [name, tensor] : tensors)
+    if (!to.emplace(prefix + name, tensor).second)
+      fail<InvalidArgumentError>("[save] two variables are named '{}'; give their layers unique names", name);
+}
+
+Named group(const Named& tensors, const std::string& prefix) {
+  Named result;
+  for (auto it = tensors.lower_bound(prefix); it != tensors.end() && it->first.starts_with(prefix); ++it)
+    result.emplace(it->first.substr(prefix.size()), it->second);
+  return result;
+}
+
+Named values_of(const std::vector<Variable>& variables) {
+  Named values;
+  for (const Variable& variable : variables) put_all(values, "", {{variable.name(), variable.value()}});
+  return values;
+}
+
+// Whether the replicas' copies of the variable may differ.
+bool kept_apart(const Variable& variable) {
+  return variable.impl().distributed() && variable.synchronization() == VariableSynchronization::kOnRead;
+}
+
+std::string copy_name(std::size_t replica, const Variable& variable) {
+  return fmt::format("{}{}/{}", kCopies, replica, variable.name());
+}
+
+void save_copies(Named& tensors, const std::vector<Variable>& variables) {
+  for (const Variable& variable : variables) {
+    if (!kept_apart(variable)) continue;
+    const auto& copies = variable.impl().copies();
+    for (std::size_t replica = 0; replica < copies.size(); ++replica)
+      tensors[copy_name(replica, variable)] = copies[replica].value;
+  }
+}
+
+void restore_copies(const Named& tensors, const std::vector<Variable>& variables) {
+  for (const Variable& variable : variables) {
+    if (!kept_apart(variable)) continue;
+    auto& copies = variable.impl().copies();
+    // Of another number of replicas: the aggregate, which the variable has already, stands.
+    if (tensors.contains(copy_name(copies.size(), variable))) continue;
+    for (std::size_t replica = 0; replica < copies.size(); ++replica) {
+      const auto found = tensors.find(copy_name(replica, variable));
+      if (found == tensors.end()) break;
+      VariableImpl::store(copies[replica], found->second);
+    }
+  }
+}
+
+template <class T>
+T parse_number(const TensorFile& file, const std::string& key, const std::string& what) {
+  const auto found = file.metadata.find(key);
+  T number{};
+  const char* end = found == file.metadata.end() ? nullptr : found->second.data() + found->second.size();
+  if (!end || std::from_chars(found->second.data(), end, number).ptr != end)
+    fail<DataLossError>("[load] {} is no training checkpoint: it has no number '{}'", what, key);
+  return number;
+}
+
+void check_config(const TensorFile& file, const std::map<std::string, std::string>& config, const std::string& what) {
+  for (const auto& [key, value] : config) {
+    const auto found = file.metadata.find(kConfig + key);
+    const std::string saved = found == file.metadata.end() ? "nothing" : "'" + found->second + "'";
+    if (found == file.metadata.end() || found->second != value)
+      fail<InvalidArgumentError>("[load] {} was written with {} for {}, expected '{}'", what, saved, key, value);
+  }
+}
+
+TrainingProgress& progress_of(const Model& model, const char* what) {
+  TrainingProgress* progress = impl_of(model, what).progress;
+  if (!progress) fail<FailedPreconditionError>("[{}] a training state exists only while fit() runs", what);
+  return *progress;
+}
+
+}  // namespace
+
+void save_training_state(const Model& model, const std::filesystem::path& path,
+                         const std::map<std::string, std::string>& config) {
+  const TrainingProgress& progress = progress_of(model, "save");
+  const DeviceScope host("/cpu:0");
+  TensorFile file;
+  put_all(file.tensors, kModel, values_of(model.variables()));
+  put_all(file.tensors, kOptimizer, values_of(model.optimizer().variables()));
+  save_copies(file.tensors, model.variables());
+  put_all(file.tensors, kStatistics, progress.statistics.state());
+  for (const auto& [name, values] : progress.history.history) file.tensors[kHistory + name] = constant(values, {.dtype = float64});
+  if (!progress.history.epoch.empty()) file.tensors[kHistoryEpochs] = constant(progress.history.epoch, {.dtype = int64});
+  for (std::size_t i = 0; i < progress.callbacks.size(); ++i)
+    put_all(file.tensors, fmt::format("{}{}/", kCallbacks, i), progress.callbacks[i]->state());
+
+  const random::GeneratorState draws = random::get_state();
+  file.metadata = {{"tandem.training_state", kVersion},
+                   {"epoch", std::to_string(progress.epoch)},
+                   {"step", std::to_string(progress.step)},
+                   {"random.seed", std::to_string(draws.seed)},
+                   {"random.draws", std::to_string(draws.draws)}};
+  for (const auto& [key, value] : config) file.metadata[kConfig + key] = value;
+  save_safetensors(path, file);
+}
+
+void load_training_state(Model& model, const std::filesystem::path& path,
+                         const std::map<std::string, std::string>& config) {
+  TrainingProgress& progress = progress_of(model, "load");
+  const std::string what = "'" + path.string() + "'";
+  const TensorFile file = load_safetensors(path);
+  const auto version = file.metadata.find("tandem.training_state");
+  if (version == file.metadata.end() || version->second != kVersion)
+    fail<InvalidArgumentError>("[load] {} is no training checkpoint of version {}, got {}", what, kVersion,
+                               version == file.metadata.end() ? "none" : version->second);
+  check_config(file, config, what);
+  const auto epoch = parse_number<std::int64_t>(file, "epoch", what);
+  const auto step = parse_number<std::int64_t>(file, "step", what);
+  const random::GeneratorState draws = {.seed = parse_number<std::uint64_t>(file, "random.seed", what),
+                                        .draws = parse_number<std::uint64_t>(file, "random.draws", what)};
+  const Named weights = group(file.tensors, kModel), slots = group(file.tensors, kOptimizer);
+  const std::vector<Variable> variables = model.variables();
+  check_variables(variables, weights, what);
+  check_variables(model.optimizer().variables(), slots, what);
+  progress.statistics.restore(group(file.tensors, kStatistics));
+
+  restore_variables(variables, weights, what);
+  restore_variables(model.optimizer().variables(), slots, what);
+  restore_copies(file.tensors, variables);
+  progress.history = {};
+  for (const auto& [name, values] : group(file.tensors, kHistory)) progress.history.history[name] = values.to_vector<double>();
+  if (const auto epochs = file.tensors.find(kHistoryEpochs); epochs != file.tensors.end())
+    progress.history.epoch = epochs->second.to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < progress.callbacks.size(); ++i)
+    progress.callbacks[i]->restore(model, group(file.tensors, fmt::format("{}{}/", kCallbacks, i)));
+  random::set_state(draws);
+  progress.epoch = epoch;
+  progress.step = step;
+}
+
+}  // namespace tandem
