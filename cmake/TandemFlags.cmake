@@ -12,3 +12,17 @@ if(TANDEM_SANITIZE)
   # Resolvers of function clones run before a sanitizer is ready.
   target_compile_definitions(tandem_flags INTERFACE TANDEM_NO_FUNCTION_CLONES)
 endif()
+
+# Precompiled headers take two fifths off a clean build. A compiler cache cannot see through them, and
+# saves more, so that the two exclude each other.
+set(precompile ON)
+if(CMAKE_CXX_COMPILER_LAUNCHER)
+  set(precompile OFF)
+endif()
+option(TANDEM_PRECOMPILED_HEADERS "Precompile the headers that most files include" ${precompile})
+
+function(tandem_precompile target)
+  if(TANDEM_PRECOMPILED_HEADERS)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()

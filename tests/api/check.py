@@ -1,0 +1,135 @@
+"""Runs a program of examples/ and compares what it prints with what its comments say.
+
+    check.py BUILD_FOLDER devices [--emulated-gpus N]
+    check.py BUILD_FOLDER fit_mirrored [--mnist FOLDER]
+
+Exits with 77 (skipped) when the data asked for is not on this machine, unless TANDEM_CI_EXPECTS says
+that it is.
+"""
+
+import argparse
+import os
+import pathlib
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+
+
+def run(program, arguments=(), cwd=None, environment=None):
+    result = subprocess.run([program, *arguments], cwd=cwd, env={**os.environ, **(environment or {})},
+                            capture_output=True, text=True, timeout=800)
+    if result.returncode != 0:
+        sys.exit(f"{program} ended with {result.returncode}\n{result.stdout}\n{result.stderr}")
+    return result.stdout, result.stderr
+
+
+def expect(condition, what, *outputs):
+    if not condition:
+        sys.exit("\n".join([f"does not hold: {what}", *outputs]))
+
+
+def check_devices(build, options):
+    gpus = options.emulated_gpus
+    environment = {"TANDEM_EMULATED_GPUS": str(gpus) if gpus else ""}
+    out, err = run(build / "01_devices", environment=environment)
+    where = f"/job:localhost/replica:0/task:0/device:{'GPU' if gpus else 'CPU'}:0"
+    lines = out.splitlines()
+    expected = [
+        f"Num GPUs Available: {gpus}",
+        "[[22. 28.]",
+        " [49. 64.]]",
+        f"(2, 2) float32 {where}",
+        "/job:localhost/replica:0/task:0/device:CPU:0",
+    ]
+    expect(lines[:5] == expected, f"the first lines are {expected}", out, err)
+    expect(lines[-1] == "4 22", "the last line is '4 22'", out, err)
+    message = "\n".join(lines[5:-1])
+    for part in ("MatMul", "gpu:7", "device:CPU:0", *(f"device:GPU:{i}" for i in range(gpus))):
+        expect(part in message, f"the error for a missing device names {part}", out, err)
+    expect(f"Executing op MatMul in device {where}" in err, f"the placement log has MatMul on {where}", out, err)
+    expect("Executing op MatMul in device /job:localhost/replica:0/task:0/device:CPU:0" in err,
+           "the placement log has MatMul on CPU:0", out, err)
+
+
+def write_idx(path, magic, sizes, payload):
+    path.write_bytes(struct.pack(f">I{len(sizes)}I", magic, *sizes) + payload)
+
+
+def make_digits(folder, train=6000, test=1000):
+    """A set in MNIST's format that a small network learns in one epoch: ten blocky patterns, shifted and noisy."""
+    draw = random.Random(7)
+    cells = [[draw.random() < 0.5 for _ in range(49)] for _ in range(10)]
+    # Each pattern on a field with room to shift by up to two pixels.
+    fields = [[bytes(200 if 2 <= y < 30 and 2 <= x < 30 and pattern[(y - 2) // 4 * 7 + (x - 2) // 4] else 0
+                     for x in range(32)) for y in range(32)] for pattern in cells]
+    noise = bytes(i * 50 // 256 for i in range(256))
+    for name, count in (("train", train), ("t10k", test)):
+        labels = bytes(draw.randrange(10) for _ in range(count))
+        pictures = bytearray()
+        for label in labels:
+            top, left = draw.randrange(5), draw.randrange(5)
+            clean = b"".join(row[left:left + 28] for row in fields[label][top:top + 28])
+            speckle = draw.randbytes(784).translate(noise)
+            pictures += bytes(map(int.__add__, clean, speckle))
+        write_idx(folder / f"{name}-images-idx3-ubyte", 0x803, (count, 28, 28), bytes(pictures))
+        write_idx(folder / f"{name}-labels-idx1-ubyte", 0x801, (count,), labels)
+
+
+def mnist_folder(options):
+    folder = pathlib.Path(os.environ["TANDEM_DATA"], "mnist") if os.environ.get("TANDEM_DATA") else options.mnist
+    if folder.is_dir():
+        return folder.resolve()
+    if "mnist" in os.environ.get("TANDEM_CI_EXPECTS", "").split(","):
+        sys.exit("mnist is missing, and TANDEM_CI_EXPECTS says that this machine has it")
+    print("mnist is not on this machine")
+    sys.exit(SKIPPED)
+
+
+def check_fit_mirrored(build, options):
+    with tempfile.TemporaryDirectory() as work:
+        work = pathlib.Path(work)
+        if options.mnist:
+            data = mnist_folder(options)
+        else:
+            data = work / "mnist"
+            data.mkdir()
+            make_digits(data)
+        out, err = run(build / "04_fit_mirrored", [str(data)], cwd=work)
+        lines = out.splitlines()
+        expect(lines[0] == "2", "two replicas are in sync", out, err)
+        # 3*3*1*32 + 32, and 13*13*32*128 + 128, and 128*10 + 10.
+        for parameters in ("320", "692352", "1290", "693962"):
+            expect(re.search(rf"\b{parameters}\b", out.replace(",", "")), f"the summary tells {parameters} parameters",
+                   out, err)
+        accuracies = [float(line) for line in lines if re.fullmatch(r"[01](\.\d+)?", line)]
+        expect(accuracies and accuracies[-1] > 0.97, "accuracy above 0.97 after one epoch", out, err)
+        check_safetensors(work / "weights.safetensors", out, err)
+        expect(any((work / "logs").rglob("events.out.tfevents.*")), "TensorBoard's event files are in logs/", out, err)
+
+
+def check_safetensors(path, *outputs):
+    expect(path.is_file(), f"{path.name} was written", *outputs)
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = content[8:8 + length].decode()
+    expect(header.count('"F32"') == 6, "the file holds six float32 tensors", header, *outputs)
+    expect(len(content) == 8 + length + 4 * 693962, "the file holds 693,962 numbers", header, *outputs)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("program", choices=["devices", "fit_mirrored"])
+    parser.add_argument("--emulated-gpus", type=int, default=0)
+    parser.add_argument("--mnist", type=pathlib.Path)
+    options = parser.parse_args()
+    {"devices": check_devices, "fit_mirrored": check_fit_mirrored}[options.program](options.build, options)
+
+
+if __name__ == "__main__":
+    main()
