@@ -1,29 +1,32 @@
-// Best fit with coalescing: the allocator of every device, over the regions that a backend gives it.
-// Behaviour and constants are those of TensorFlow's BFC allocator (256-byte units, 21 bins, regions
-// that double from 2 MiB, the split rule with its 128 MiB, one back-off by 0.9, 10 s of waiting).
+// Best fit with coalescing: the allocator of every device, over the regions that a backend gives
+// it. Behaviour and constants are those of TensorFlow's BFC allocator (256-byte units, 21 bins,
+// regions that double from 2 MiB, the split rule with its 128 MiB, one back-off by 0.9, 10 s of
+// waiting).
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <map>
+#include <functional>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
-#include <unordered_map>
+#include <thread>
 #include <vector>
 
 #include "device/allocator.h"
+#include "device/bfc_chunks.h"
 
 namespace tandem {
 
-// Where regions come from.
+// Where regions come from. Called under the allocator's lock.
 class RegionSource {
  public:
   virtual ~RegionSource() = default;
   // At least 256-byte aligned memory, or null when refused.
   virtual void* take(std::size_t bytes) = 0;
+  // Work that was enqueued before may still use the region.
   virtual void give_back(void* region, std::size_t bytes) noexcept = 0;
 };
 
@@ -33,12 +36,23 @@ struct BfcOptions {
   bool allow_growth = true;        // false: the first extension takes the whole limit
   bool garbage_collection = true;  // give back regions that are wholly free before running out
   std::chrono::milliseconds retry_limit{10'000};  // how long to wait for others to free memory
+  // Called without the lock when memory ran out: finishes deferred work, so that what it holds is
+  // freed. May be empty.
+  std::function<void()> drain = nullptr;
+  // The thread that runs the deferred work; `drain` has waited for all that it will free.
+  std::thread::id drained_thread = {};
+  // Under AddressSanitizer, makes the use of freed memory an error. For memory that only host code
+  // uses, and never after it is freed.
+  bool poison_freed = false;
 };
 
+// A request that nothing can satisfy now waits for other threads to free memory, up to retry_limit,
+// unless that cannot help: the request is above the limit, nothing is in use, or no thread but the
+// caller (and drained_thread) has ever used the allocator.
 class BfcAllocator final : public Allocator {
  public:
   BfcAllocator(BfcOptions options, std::unique_ptr<RegionSource> source);
-  ~BfcAllocator() override;
+  ~BfcAllocator() override;  // gives back every region, in use or not
 
   const std::string& name() const override { return options_.name; }
   void* allocate(std::size_t bytes) override;
@@ -48,8 +62,51 @@ class BfcAllocator final : public Allocator {
   std::size_t trim() override;
 
  private:
-  BfcOptions options_;
-  std::unique_ptr<RegionSource> source_;
+  static constexpr int kBins = 21;
+
+  struct Region {
+    char* base = nullptr;
+    std::size_t size = 0;
+    bfc::Handle* handles = nullptr;  // of the chunk that starts at each unit; pages touched as used
+  };
+
+  std::unique_lock<std::mutex> lock() const;
+  void note_thread();
+  bool waiting_can_help(std::size_t rounded) const;
+  void* wait_for_memory(std::unique_lock<std::mutex>& held, std::size_t rounded);
+
+  void* allocate_locked(std::size_t rounded);
+  void* take_free_chunk(std::size_t rounded);
+  void split(bfc::Handle handle, std::size_t bytes);
+  bfc::Handle merge(bfc::Handle first, bfc::Handle second);
+  void insert_free(bfc::Handle handle);
+  void erase_free(bfc::Handle handle);
+
+  bool extend(std::size_t rounded);
+  bool collect_garbage(std::size_t rounded);
+  std::size_t give_back_free_regions();
+  void give_back(Region& region);
+  bool wholly_free(const Region& region) const;
+  Region& region_of(const void* memory);
+  bfc::Handle& handle_at(const void* memory);
+
+  const BfcOptions options_;
+  const std::unique_ptr<RegionSource> source_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable memory_freed_;
+  int waiting_ = 0;
+  std::thread::id first_thread_;
+  bool several_threads_ = false;
+
+  bfc::ChunkTable chunks_;
+  std::array<bfc::ChunkTree, kBins> bins_;
+  std::uint32_t bins_in_use_ = 0;  // a bit for each bin that is not empty
+  std::vector<Region> regions_;    // ordered by address
+  std::size_t last_region_ = 0;    // where the last look-up ended
+  std::size_t next_region_bytes_;
+  bool backed_off_ = false;
+  AllocatorStats stats_;
 };
 
 }  // namespace tandem

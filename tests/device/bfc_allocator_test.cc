@@ -1,0 +1,342 @@
+#include "device/bfc_allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "device/bfc_model.h"
+#include "device/mmap_memory.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+struct Fixture {
+  explicit Fixture(std::size_t total, bool growth = true, bool garbage_collection = true)
+      : allocator({.name = "test_bfc",
+                   .total_bytes = total,
+                   .allow_growth = growth,
+                   .garbage_collection = garbage_collection},
+                  std::make_unique<ScriptedSource>(log)) {}
+  std::uintptr_t allocate(std::size_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(allocator.allocate(bytes));
+  }
+  void deallocate(std::uintptr_t address) {
+    allocator.deallocate(reinterpret_cast<void*>(address));  // NOLINT
+  }
+
+  ScriptedSource::Log log;
+  BfcAllocator allocator;
+};
+
+TEST(BfcAllocator, UnitsOf256Bytes) {
+  Fixture f(64 * kMiB);
+  EXPECT_EQ(f.allocate(0), 0u);
+  const auto a = f.allocate(1), b = f.allocate(256), c = f.allocate(257), d = f.allocate(1);
+  EXPECT_EQ(b - a, 256u);
+  EXPECT_EQ(c - b, 256u);
+  EXPECT_EQ(d - c, 512u);
+  EXPECT_EQ(a % 256, 0u);
+  const AllocatorStats stats = f.allocator.stats();
+  EXPECT_EQ(stats.num_allocs, 4);
+  EXPECT_EQ(stats.bytes_in_use, 1280);
+  EXPECT_EQ(stats.largest_alloc_size, 512);
+  EXPECT_EQ(stats.bytes_limit, 64 << 20);
+  EXPECT_EQ(f.allocator.name(), "test_bfc");
+  f.allocator.deallocate(nullptr);
+}
+
+TEST(BfcAllocator, RegionsDoubleFromTwoMiB) {
+  Fixture f(64 * kMiB);
+  EXPECT_EQ(f.allocator.stats().bytes_reserved, 0);
+  f.allocate(1);
+  EXPECT_EQ(f.allocator.stats().bytes_reserved, 2 << 20);
+  f.allocate(2 * kMiB);  // next: 4 MiB
+  EXPECT_EQ(f.allocator.stats().bytes_reserved, 6 << 20);
+  f.allocate(17 * kMiB);  // 8, 16, then 32: enlarged to fit, so the one after is 32 again
+  EXPECT_EQ(f.allocator.stats().bytes_reserved, 38 << 20);
+  f.allocate(16 * kMiB);  // 38 + 32 is above the limit: all that remains
+  EXPECT_EQ(f.allocator.stats().bytes_reserved, 64 << 20);
+}
+
+TEST(BfcAllocator, WithoutGrowthTheFirstExtensionTakesAll) {
+  Fixture f(100 * kMiB + 100, /*growth=*/false);
+  EXPECT_EQ(f.allocator.stats().bytes_reserved, 0);
+  f.allocate(1);
+  EXPECT_EQ(f.allocator.stats().bytes_reserved, 100 << 20);
+  EXPECT_EQ(f.log.regions.size(), 1u);
+  EXPECT_EQ(f.allocator.stats().largest_free_block, (100 << 20) - 256);
+}
+
+TEST(BfcAllocator, SplitsFromTwiceTheRequestOn) {
+  Fixture f(2 * kMiB);
+  const auto first = f.allocate(1024);
+  const auto fence = f.allocate(256);
+  f.deallocate(first);
+  const auto whole = f.allocate(768);  // 1024 < 2 * 768: handed out whole
+  EXPECT_EQ(whole, first);
+  EXPECT_EQ(f.allocator.stats().bytes_in_use, 1024 + 256);
+  f.deallocate(whole);
+  const auto half = f.allocate(512);  // 1024 >= 2 * 512: split
+  EXPECT_EQ(half, first);
+  EXPECT_EQ(f.allocator.stats().bytes_in_use, 512 + 256);
+  EXPECT_EQ(f.allocate(512), first + 512);
+  f.deallocate(fence);
+}
+
+TEST(BfcAllocator, SplitsWhen128MiBWouldBeLost) {
+  Fixture f(1024 * kMiB, /*growth=*/false);
+  f.allocate(700 * kMiB);  // leaves 324, less than twice 200 but 124 over: whole
+  f.allocate(200 * kMiB);
+  EXPECT_EQ(f.allocator.stats().bytes_in_use, 1024 << 20);
+  Fixture g(1024 * kMiB, /*growth=*/false);
+  g.allocate(696 * kMiB);  // leaves 328: 128 over 200, so split
+  g.allocate(200 * kMiB);
+  EXPECT_EQ(g.allocator.stats().bytes_in_use, 896 << 20);
+}
+
+TEST(BfcAllocator, BestFitThenLowestAddress) {
+  Fixture f(2 * kMiB);
+  std::vector<std::uintptr_t> blocks;
+  for (const std::size_t size : {2048, 256, 1024, 256, 1024, 256, 1280, 256})
+    blocks.push_back(f.allocate(size));
+  for (const int i : {4, 0, 6, 2}) f.deallocate(blocks[static_cast<std::size_t>(i)]);
+  EXPECT_EQ(f.allocate(1024), blocks[2]);
+  EXPECT_EQ(f.allocate(1024), blocks[4]);
+  EXPECT_EQ(f.allocate(1024), blocks[6]);
+  EXPECT_EQ(f.allocate(1024), blocks[0]);
+}
+
+TEST(BfcAllocator, CoalescesOnBothSidesButNotAcrossRegions) {
+  Fixture f(6 * kMiB);
+  const auto a = f.allocate(1 * kMiB), b = f.allocate(512 << 10), c = f.allocate(512 << 10);
+  const auto other = f.allocate(4 * kMiB);
+  f.deallocate(a);
+  f.deallocate(c);
+  EXPECT_EQ(f.allocator.stats().largest_free_block, 1 << 20);
+  EXPECT_DOUBLE_EQ(f.allocator.stats().fragmentation(), 0.5 / 1.5);
+  f.deallocate(b);
+  EXPECT_EQ(f.allocator.stats().largest_free_block, 2 << 20);
+  f.deallocate(other);
+  EXPECT_EQ(f.allocator.stats().largest_free_block, 4 << 20);
+  EXPECT_EQ(f.allocator.stats().bytes_in_use, 0);
+}
+
+TEST(BfcAllocator, BacksOffOnceInItsLife) {
+  Fixture f(1024 * kMiB, /*growth=*/false);
+  f.log.largest = 600 * kMiB;
+  ASSERT_NE(f.allocate(1), 0u);  // 1024 * 0.9^6 is the first below 600
+  EXPECT_EQ(f.log.refused, 6);
+  const auto reserved = static_cast<std::size_t>(f.allocator.stats().bytes_reserved);
+  EXPECT_GE(reserved, 540 * kMiB);
+  EXPECT_LE(reserved, 600 * kMiB);
+  f.log.refused = 0;
+  f.log.largest = 100 * kMiB;
+  EXPECT_EQ(f.allocate(700 * kMiB), 0u);  // above what is left: never asked for
+  EXPECT_EQ(f.log.refused, 0);
+  EXPECT_EQ(f.allocate(reserved), 0u);
+  EXPECT_EQ(f.log.refused, 0);
+  EXPECT_EQ(f.allocate(reserved - 256), f.log.regions.begin()->first + 256);
+  EXPECT_EQ(f.allocate(kMiB), 0u);  // refused, and no second back-off
+  EXPECT_EQ(f.log.refused, 1);
+}
+
+TEST(BfcAllocator, BacksOffDownToTheRequest) {
+  Fixture f(1024 * kMiB, /*growth=*/false);
+  f.log.largest = 512 * kMiB;
+  EXPECT_NE(f.allocate(512 * kMiB), 0u);
+  EXPECT_EQ(f.allocator.stats().bytes_reserved, 512 << 20);
+}
+
+TEST(BfcAllocator, GivesBackFreeRegionsBeforeRunningOut) {
+  Fixture f(14 * kMiB);
+  const auto a = f.allocate(2 * kMiB), b = f.allocate(4 * kMiB);
+  const auto c = f.allocate(8 * kMiB);
+  f.deallocate(a);
+  f.deallocate(c);
+  EXPECT_EQ(f.allocate(11 * kMiB), 0u);  // 10 MiB could be had at most: nothing is given back
+  EXPECT_EQ(f.log.given_back, 0);
+  EXPECT_NE(f.allocate(10 * kMiB), 0u);
+  EXPECT_EQ(f.log.given_back, 2);
+  EXPECT_EQ(f.allocator.stats().bytes_reserved, 14 << 20);
+  f.deallocate(b);
+
+  Fixture off(6 * kMiB, true, /*garbage_collection=*/false);
+  off.deallocate(off.allocate(2 * kMiB));
+  EXPECT_EQ(off.allocate(6 * kMiB), 0u);
+}
+
+TEST(BfcAllocator, TrimReturnsWhatIsWhollyFree) {
+  Fixture f(64 * kMiB);
+  const auto a = f.allocate(2 * kMiB), b = f.allocate(4 * kMiB), c = f.allocate(8 * kMiB);
+  f.deallocate(b);
+  EXPECT_EQ(f.allocator.trim(), 4 * kMiB);
+  EXPECT_EQ(f.allocator.trim(), 0u);
+  EXPECT_EQ(f.allocator.stats().bytes_reserved, 10 << 20);
+  f.deallocate(a);
+  f.deallocate(c);
+  EXPECT_EQ(f.allocator.trim(), 10 * kMiB);
+  EXPECT_TRUE(f.log.regions.empty());
+  f.allocate(1);  // as new: two MiB again
+  EXPECT_EQ(f.allocator.stats().bytes_reserved, 2 << 20);
+}
+
+TEST(BfcAllocator, AccountsByTagAndPeak) {
+  Fixture f(64 * kMiB);
+  std::uintptr_t weights = 0, nested = 0;
+  {
+    MemoryTagScope scope(MemoryTag::kWeights);
+    weights = f.allocate(1000);
+    {
+      MemoryTagScope inner(MemoryTag::kGradients);
+      nested = f.allocate(300);
+    }
+    f.allocate(256);
+  }
+  f.allocate(1);
+  const auto by_tag = [&](MemoryTag tag) {
+    return f.allocator.stats().bytes_by_tag[static_cast<std::size_t>(tag)];
+  };
+  EXPECT_EQ(by_tag(MemoryTag::kWeights), 1024 + 256);
+  EXPECT_EQ(by_tag(MemoryTag::kGradients), 512);
+  EXPECT_EQ(by_tag(MemoryTag::kOther), 256);
+  f.deallocate(nested);  // counts for the tag it was allocated with
+  f.deallocate(weights);
+  EXPECT_EQ(by_tag(MemoryTag::kGradients), 0);
+  EXPECT_EQ(by_tag(MemoryTag::kWeights), 256);
+  EXPECT_EQ(f.allocator.stats().peak_bytes_in_use, 1024 + 512 + 256 + 256);
+  f.allocator.reset_peak();
+  EXPECT_EQ(f.allocator.stats().peak_bytes_in_use, 512);
+}
+
+TEST(BfcAllocator, GivesEverythingBackAtItsEnd) {
+  ScriptedSource::Log log;
+  {
+    BfcAllocator allocator({.name = "x", .total_bytes = 64 * kMiB},
+                           std::make_unique<ScriptedSource>(log));
+    allocator.allocate(1);
+    allocator.deallocate(allocator.allocate(3 * kMiB));
+    EXPECT_EQ(log.regions.size(), 2u);
+  }
+  EXPECT_TRUE(log.regions.empty());
+}
+
+TEST(BfcAllocatorDeathTest, StrayAndDoubleFreesEndTheProcess) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  Fixture f(64 * kMiB);
+  const auto a = f.allocate(1000);
+  EXPECT_DEATH(f.deallocate(a + 1), "");
+  EXPECT_DEATH(f.deallocate(a + 256), "");
+  EXPECT_DEATH(f.deallocate(123 << 8), "");
+  f.deallocate(a);
+  EXPECT_DEATH(f.deallocate(a), "");
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST(BfcAllocatorDeathTest, UseAfterFreeIsSeenByTheSanitizer) {
+  BfcAllocator allocator({.name = "x", .total_bytes = 64 * kMiB, .poison_freed = true},
+                         std::make_unique<MmapRegionSource>());
+  auto* memory = static_cast<volatile char*>(allocator.allocate(1000));
+  memory[999] = 1;
+  allocator.deallocate(const_cast<char*>(memory));
+  EXPECT_DEATH(memory[0] = 1, "use-after-poison");
+  auto* again = static_cast<volatile char*>(allocator.allocate(1000));
+  again[999] = 1;
+}
+#endif
+
+// Small numbers to walk through: same seeds, same operations.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed * 2862933555777941757u + 3037000493u) {}
+  std::uint64_t below(std::uint64_t bound) {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return (state_ >> 33) % bound;
+  }
+  // Spread evenly over the orders of magnitude up to 2^bits.
+  std::size_t size(int bits) {
+    return 1 + below(std::uint64_t{1} << (1 + below(static_cast<std::uint64_t>(bits))));
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+TEST(BfcAllocatorProperty, EveryAddressAndFigureIsThatOfThePlainModel) {
+  for (const bool growth : {true, false}) {
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      const std::size_t total = 400 * kMiB + 12345;
+      Fixture f(total, growth);
+      BfcModel model(total, growth);
+      Random random(seed);
+      std::vector<std::uintptr_t> live;
+      for (int step = 0; step < 40'000; ++step) {
+        if (live.size() < 400 && (live.empty() || random.below(100) < 52)) {
+          const std::size_t bytes = random.size(25);
+          const std::uintptr_t address = f.allocate(bytes);
+          ASSERT_EQ(address, model.allocate(bytes)) << "step " << step << ", " << bytes << " bytes";
+          if (address != 0) live.push_back(address);
+        } else {
+          const std::size_t which = random.below(live.size());
+          f.deallocate(live[which]);
+          model.deallocate(live[which]);
+          live[which] = live.back();
+          live.pop_back();
+        }
+        const AllocatorStats stats = f.allocator.stats();
+        ASSERT_EQ(static_cast<std::size_t>(stats.bytes_in_use), model.in_use);
+        ASSERT_EQ(static_cast<std::size_t>(stats.bytes_reserved), model.reserved);
+        ASSERT_EQ(static_cast<std::size_t>(stats.largest_free_block), model.largest_free());
+      }
+      const AllocatorStats stats = f.allocator.stats();
+      EXPECT_EQ(static_cast<std::size_t>(stats.peak_bytes_in_use), model.peak);
+      EXPECT_EQ(static_cast<std::size_t>(stats.largest_alloc_size), model.largest);
+    }
+  }
+}
+
+TEST(BfcAllocatorProperty, MillionsOfOperationsLeaveNoTrace) {
+  Fixture f(std::size_t{4} << 30);
+  Random random(7);
+  struct Block {
+    std::uintptr_t address = 0;
+    std::size_t bytes = 0;
+  };
+  std::vector<Block> live(5000);
+  std::map<std::uintptr_t, std::size_t> intervals;
+  for (int step = 0; step < 3'000'000; ++step) {
+    Block& block = live[random.below(live.size())];
+    if (block.address != 0) {
+      intervals.erase(block.address);
+      f.deallocate(block.address);
+      block.address = 0;
+    } else {
+      block.bytes = random.size(20);
+      block.address = f.allocate(block.bytes);
+      ASSERT_NE(block.address, 0u);
+      const auto [here, fresh] = intervals.emplace(block.address, block.bytes);
+      ASSERT_TRUE(fresh);
+      if (here != intervals.begin()) {
+        const auto before = std::prev(here);
+        ASSERT_LE(before->first + before->second, block.address);
+      }
+      const auto after = std::next(here);
+      if (after != intervals.end()) {
+        ASSERT_LE(block.address + block.bytes, after->first);
+      }
+    }
+  }
+  for (const Block& block : live)
+    if (block.address != 0) f.deallocate(block.address);
+  const AllocatorStats stats = f.allocator.stats();
+  EXPECT_EQ(stats.bytes_in_use, 0);
+  for (const std::int64_t bytes : stats.bytes_by_tag) EXPECT_EQ(bytes, 0);
+  EXPECT_EQ(f.allocator.trim(), static_cast<std::size_t>(stats.bytes_reserved));
+  EXPECT_TRUE(f.log.regions.empty());
+}
+
+}  // namespace
+}  // namespace tandem

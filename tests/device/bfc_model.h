@@ -1,0 +1,152 @@
+// A second, plain implementation of best fit with coalescing, written for clarity alone: ordered
+// maps, no records, no bins. Regions lie where ScriptedSource puts them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "device/bfc_allocator.h"
+
+namespace tandem {
+
+// Hands out addresses that are never touched: each region starts a gigabyte-aligned gap after the
+// one before. Refuses regions above `largest`, when set.
+class ScriptedSource final : public RegionSource {
+ public:
+  struct Log {
+    std::map<std::uintptr_t, std::size_t> regions;
+    std::size_t largest = SIZE_MAX;
+    int refused = 0;
+    int given_back = 0;
+  };
+  explicit ScriptedSource(Log& log) : log_(log) {}
+
+  static std::uintptr_t address_after(std::uintptr_t& next, std::size_t bytes) {
+    const std::uintptr_t address = next;
+    next += (bytes / kGap + 2) * kGap;
+    return address;
+  }
+
+  void* take(std::size_t bytes) override {
+    if (bytes > log_.largest) {
+      ++log_.refused;
+      return nullptr;
+    }
+    const std::uintptr_t address = address_after(next_, bytes);
+    log_.regions[address] = bytes;
+    return reinterpret_cast<void*>(address);  // NOLINT: made up on purpose
+  }
+  void give_back(void* region, std::size_t bytes) noexcept override {
+    const auto found = log_.regions.find(reinterpret_cast<std::uintptr_t>(region));
+    if (found == log_.regions.end() || found->second != bytes) std::abort();
+    log_.regions.erase(found);
+    ++log_.given_back;
+  }
+
+  static constexpr std::uintptr_t kGap = std::uintptr_t{1} << 30;
+  static constexpr std::uintptr_t kStart = std::uintptr_t{1} << 40;
+
+ private:
+  Log& log_;
+  std::uintptr_t next_ = kStart;
+};
+
+class BfcModel {
+ public:
+  BfcModel(std::size_t total, bool growth)
+      : total_(total),
+        next_region_(growth ? std::min<std::size_t>(total, 2 << 20) : (total + 255) / 256 * 256) {}
+
+  std::uintptr_t allocate(std::size_t bytes) {
+    const std::size_t need = (bytes + 255) / 256 * 256;
+    auto found = best_fit(need);
+    if (!found && extend(need)) found = best_fit(need);
+    if (!found && collect(need) && extend(need)) found = best_fit(need);
+    if (!found) return 0;
+    auto [size, address] = *found;
+    free_.erase(*found);
+    if (size >= 2 * need || size - need >= std::size_t{128} << 20) {
+      free_.insert({size - need, address + need});
+      size = need;
+    }
+    used_[address] = size;
+    in_use += size;
+    peak = std::max(peak, in_use);
+    largest = std::max(largest, size);
+    return address;
+  }
+
+  void deallocate(std::uintptr_t address) {
+    std::size_t size = used_.at(address);
+    used_.erase(address);
+    in_use -= size;
+    const auto region = std::prev(regions_.upper_bound(address));
+    for (auto each = free_.begin(); each != free_.end();) {
+      const auto [other_size, other] = *each;
+      const bool same = other >= region->first && other < region->first + region->second;
+      if (same && other + other_size == address) {
+        address = other;
+        size += other_size;
+        each = free_.erase(each);
+      } else if (same && address + size == other) {
+        size += other_size;
+        each = free_.erase(each);
+      } else {
+        ++each;
+      }
+    }
+    free_.insert({size, address});
+  }
+
+  std::size_t largest_free() const { return free_.empty() ? 0 : free_.rbegin()->first; }
+
+  std::size_t in_use = 0, peak = 0, largest = 0, reserved = 0;
+
+ private:
+  using SizeAndAddress = std::pair<std::size_t, std::uintptr_t>;
+
+  std::optional<SizeAndAddress> best_fit(std::size_t need) const {
+    const auto found = free_.lower_bound({need, 0});
+    return found == free_.end() ? std::nullopt : std::optional(*found);
+  }
+  bool extend(std::size_t need) {
+    const std::size_t available = (total_ - reserved) / 256 * 256;
+    if (need > available) return false;
+    const bool enlarge = need > next_region_;
+    while (need > next_region_) next_region_ *= 2;
+    const std::size_t bytes = std::min(next_region_, available);
+    if (!enlarge) next_region_ *= 2;
+    const std::uintptr_t address = ScriptedSource::address_after(next_address_, bytes);
+    regions_[address] = bytes;
+    reserved += bytes;
+    free_.insert({bytes, address});
+    return true;
+  }
+  bool collect(std::size_t need) {
+    std::set<SizeAndAddress> whole;
+    std::size_t bytes = 0;
+    for (const auto& [address, size] : regions_)
+      if (free_.contains({size, address})) {
+        whole.insert({size, address});
+        bytes += size;
+      }
+    if (bytes == 0 || need > total_ - reserved + bytes) return false;
+    for (const auto& each : whole) {
+      free_.erase(each);
+      regions_.erase(each.second);
+    }
+    reserved -= bytes;
+    return true;
+  }
+
+  std::size_t total_, next_region_;
+  std::uintptr_t next_address_ = ScriptedSource::kStart;
+  std::set<SizeAndAddress> free_;
+  std::map<std::uintptr_t, std::size_t> used_, regions_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,186 @@
+#include "device/device_name.h"
+
+#include <gtest/gtest.h>
+
+#include "tandem/errors.h"
+
+namespace tandem {
+namespace {
+
+DeviceName full(std::string_view text) {
+  const auto name = DeviceName::parse_full(text);
+  EXPECT_TRUE(name.has_value()) << text;
+  return name.value_or(DeviceName());
+}
+
+template <class F>
+std::string error_of(F&& call) {
+  try {
+    call();
+  } catch (const InvalidArgumentError& e) {
+    return e.what();
+  }
+  return "no InvalidArgumentError";
+}
+
+TEST(DeviceName, FullNamesThatParse) {
+  const std::pair<const char*, const char*> table[] = {
+      {"", ""},
+      {"/", ""},
+      {"/job:w1_x/replica:2/task:3/device:GPU:4", "/job:w1_x/replica:2/task:3/device:GPU:4"},
+      {"/device:GPU:4/task:3/replica:2/job:w", "/job:w/replica:2/task:3/device:GPU:4"},
+      {"/job:a/job:b", "/job:b"},
+      {"/job:a/job:*", ""},
+      {"/replica:*/task:*/device:*", ""},
+      {"/device:GPU", "/device:GPU:*"},
+      {"/device:GPU:*", "/device:GPU:*"},
+      {"/device:GPU:1/device:GPU:*", "/device:GPU:*"},
+      {"/device:GPU:1/device:GPU", "/device:GPU:*"},
+      {"/device:cpu:0", "/device:cpu:0"},
+      {"/device:My_Type9:0", "/device:My_Type9:0"},
+      {"/cpu:0", "/device:CPU:0"},
+      {"/CPU:*", "/device:CPU:*"},
+      {"/gpu:17", "/device:GPU:17"},
+      {"/GPU:007", "/device:GPU:7"},
+      {"/gpu:1/cpu:*", "/device:CPU:*"},
+      {"/job:w/gpu:1", "/job:w/device:GPU:1"},
+      {"/device:*:3", ""},  // an id without a type is kept, but not printed
+  };
+  for (const auto& [text, printed] : table) EXPECT_EQ(full(text).to_string(), printed) << text;
+  EXPECT_EQ(full("/device:*:3").id, 3);
+}
+
+TEST(DeviceName, FullNamesThatDoNotParse) {
+  for (
+      const char* text :
+      {"//",        "job:w",        "/job:",         "/job:9w",         "/job:w-1",
+       "/job:_w",   "/replica:",    "/replica:-1",   "/replica:x",      "/task:1x",
+       "/device:",  "/device:GPU:", "/device:GPU:x", "/device:9:0",     "/device:G-U:0",
+       "/gpu",      "/gpu:",        "/tpu:0",        "/Gpu:0",          "GPU:0",
+       "/gpu:0/",   "/gpu:0 ",      " /gpu:0",       "/gpu:2147483648", "/gpu:99999999999999999999",
+       "/unknown:0"})
+    EXPECT_FALSE(DeviceName::parse_full(text).has_value()) << text;
+  EXPECT_EQ(full("/gpu:2147483647").id, 2147483647);
+}
+
+TEST(DeviceName, LocalNames) {
+  const auto name = DeviceName::parse_local("GPU:3");
+  ASSERT_TRUE(name.has_value());
+  EXPECT_EQ(name->type, "GPU");
+  EXPECT_EQ(name->id, 3);
+  EXPECT_FALSE(name->job.has_value());
+  EXPECT_EQ(DeviceName::parse_local("gpu:3")->type, "gpu");
+  for (const char* text :
+       {"", "GPU", "GPU:", "GPU:*", "/GPU:0", "GPU:0/", "9:0", "GPU:x", "GPU:1:2"})
+    EXPECT_FALSE(DeviceName::parse_local(text).has_value()) << text;
+}
+
+TEST(DeviceName, UserForms) {
+  for (const char* text :
+       {"GPU:1", "gpu:1", "Gpu:1", "/gpu:1", "/GPU:1", "/Gpu:1", "/device:GPU:1", "/device:gpu:1"})
+    EXPECT_EQ(DeviceName::parse(text).to_string(), "/device:GPU:1") << text;
+  EXPECT_EQ(DeviceName::parse("/job:localhost/replica:0/task:0/device:cpu:2").to_string(),
+            "/job:localhost/replica:0/task:0/device:CPU:2");
+  EXPECT_EQ(DeviceName::parse("/device:xpu:0").type, "xpu");
+  EXPECT_EQ(DeviceName::parse(""), DeviceName());
+  EXPECT_EQ(error_of([] { DeviceName::parse("gpu1"); }),
+            "Could not parse gpu1 into a device specification.");
+}
+
+TEST(DeviceName, FullySpecified) {
+  EXPECT_TRUE(full("/job:w/replica:0/task:0/device:GPU:0").fully_specified());
+  EXPECT_FALSE(full("/job:w/replica:0/task:0/device:GPU").fully_specified());
+  EXPECT_FALSE(full("/job:w/replica:0/device:GPU:0").fully_specified());
+}
+
+TEST(DeviceName, Specification) {
+  EXPECT_TRUE(is_specification(full("/device:GPU"), full("/job:w/device:GPU:1")));
+  EXPECT_TRUE(is_specification(full(""), full("/gpu:0")));
+  EXPECT_FALSE(is_specification(full("/gpu:0"), full("/gpu:1")));
+  EXPECT_FALSE(is_specification(full("/gpu:0"), full("/device:GPU")));
+  EXPECT_FALSE(is_specification(full("/device:cpu:0"), full("/cpu:0")));
+}
+
+TEST(DeviceName, CompatibleIsStricterThanMerge) {
+  DeviceName job = full("/job:w");
+  const DeviceName gpu = full("/device:GPU:0");
+  EXPECT_FALSE(are_compatible(job, gpu));
+  merge(job, gpu, /*soft=*/false);
+  EXPECT_EQ(job.to_string(), "/job:w/device:GPU:0");
+  EXPECT_TRUE(are_compatible(full("/gpu:0"), full("/device:GPU")));
+  EXPECT_TRUE(are_compatible(full("/device:GPU"), full("/gpu:0")));
+}
+
+struct MergeCase {
+  const char* target;
+  const char* other;
+  const char* hard;        // the result, or what is incompatible when it starts with '!'
+  const char* soft;        // likewise
+  const char* overridden;  // likewise
+};
+
+TEST(DeviceName, Merging) {
+  const MergeCase table[] = {
+      {"/job:a", "/job:b", "!jobs", "!jobs", "!jobs"},
+      {"/replica:1", "/replica:2", "!replicas", "!replicas", "!replicas"},
+      {"/task:1", "/task:2", "!tasks", "!tasks", "!tasks"},
+      {"/gpu:1", "/cpu:1", "!types", "", "/device:CPU:1"},
+      {"/gpu:1", "/cpu:2", "!types", "", "/device:CPU:2"},
+      {"/gpu:1", "/device:CPU", "!types", "", "/device:CPU:1"},
+      {"/gpu:1", "/gpu:2", "!ids", "/device:GPU:*", "/device:GPU:2"},
+      {"/gpu:1", "/gpu:1", "/device:GPU:1", "/device:GPU:1", "/device:GPU:1"},
+      {"/gpu:1", "/device:GPU", "/device:GPU:1", "/device:GPU:1", "/device:GPU:1"},
+      {"/device:GPU", "/gpu:2", "/device:GPU:2", "/device:GPU:2", "/device:GPU:2"},
+      {"", "/job:a/task:2", "/job:a/task:2", "/job:a/task:2", "/job:a/task:2"},
+      {"/task:1/gpu:1", "/job:a/cpu:0", "!types", "/job:a/task:1", "/job:a/task:1/device:CPU:0"},
+  };
+  for (const MergeCase& each : table) {
+    const auto check = [&](const char* expected, auto&& merging) {
+      DeviceName target = full(each.target);
+      const std::string error = error_of([&] { merging(target); });
+      if (*expected == '!') {
+        EXPECT_EQ(error, std::string("Cannot merge devices with incompatible ") + (expected + 1) +
+                             ": '" + full(each.target).to_string() + "' and '" +
+                             full(each.other).to_string() + "'");
+        EXPECT_EQ(target, full(each.target));
+      } else {
+        EXPECT_EQ(error, "no InvalidArgumentError");
+        EXPECT_EQ(target.to_string(), expected) << each.target << " + " << each.other;
+      }
+    };
+    check(each.hard, [&](DeviceName& target) { merge(target, full(each.other), false); });
+    check(each.soft, [&](DeviceName& target) { merge(target, full(each.other), true); });
+    check(each.overridden, [&](DeviceName& target) { merge_override(target, full(each.other)); });
+  }
+}
+
+TEST(DeviceName, SoftTypeConflictClearsTheIdToo) {
+  DeviceName target = full("/gpu:1");
+  merge(target, full("/cpu:1"), /*soft=*/true);
+  EXPECT_FALSE(target.type.has_value());
+  EXPECT_FALSE(target.id.has_value());
+}
+
+TEST(DeviceName, InnerScopeWinsFieldByField) {
+  EXPECT_EQ(nest(full("/job:w/task:1/gpu:1"), full("/cpu:0")).to_string(),
+            "/job:w/task:1/device:CPU:0");
+  EXPECT_EQ(nest(full("/gpu:1"), full("/job:w")).to_string(), "/job:w/device:GPU:1");
+  EXPECT_EQ(nest(full("/gpu:1"), full("")).to_string(), "/device:GPU:1");
+  EXPECT_EQ(nest(full("/gpu:1"), full("/device:CPU")).to_string(), "/device:CPU:1");
+}
+
+TEST(DeviceName, Canonical) {
+  const char* base = "/job:localhost/replica:0/task:0/device:CPU:0";
+  EXPECT_EQ(canonicalize("GPU:1", base), "/job:localhost/replica:0/task:0/device:GPU:1");
+  EXPECT_EQ(canonicalize("/task:3", base), "/job:localhost/replica:0/task:3/device:CPU:0");
+  EXPECT_EQ(canonicalize("/gpu:2/job:w", base), "/job:w/replica:0/task:0/device:GPU:2");
+  EXPECT_EQ(error_of([] { canonicalize("GPU:1", "nonsense"); }),
+            "Could not parse basename: nonsense into a device specification.");
+  EXPECT_EQ(error_of([] { canonicalize("GPU:1", "/job:a"); }),
+            "Basename: /job:a should be fully specified.");
+  EXPECT_EQ(error_of([&] { canonicalize("GPU", base); }),
+            "Could not parse GPU into a device specification.");
+}
+
+}  // namespace
+}  // namespace tandem
