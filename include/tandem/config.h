@@ -46,11 +46,13 @@ std::vector<LogicalDevice> list_logical_devices(std::string_view device_type = {
 // Throws InvalidArgumentError "Unrecognized device: ..." for one that does not exist.
 DeviceDetails get_device_details(const PhysicalDevice& device);
 
-// Only these devices of `device_type` get logical devices. An empty list hides all.
+// Only these devices of `device_type` get logical devices, in this order. An empty list hides all;
+// a hidden CPU is not listed, but stays the home of host data.
 void set_visible_devices(const std::vector<PhysicalDevice>& devices, std::string_view device_type = {});
 std::vector<PhysicalDevice> get_visible_devices(std::string_view device_type = {});
 
 // Whether a GPU's memory is taken as needed (true) or nearly all at first use (false, the default).
+// The environment variable TANDEM_FORCE_GPU_ALLOW_GROWTH=true|false overrides the setting.
 void set_memory_growth(const PhysicalDevice& device, bool enable);
 bool get_memory_growth(const PhysicalDevice& device);
 // The share of each GPU's TOTAL memory that this process may use; 0: all but the reserve.
@@ -63,7 +65,8 @@ void set_logical_device_configuration(const PhysicalDevice& device,
 void set_logical_cpus(int count);
 // `count` emulated GPUs of `memory_mib` MiB each. An environment variable of the form
 // TANDEM_EMULATED_GPUS=N or N:MiB does the same; the call wins over it. Emulated GPUs appear only
-// where there is no real one.
+// where there is no real one, and CUDA_VISIBLE_DEVICES hides them as it would real ones. Nothing of
+// their memory is reserved; it takes up the host's as it is used.
 void set_emulated_gpus(int count, std::int64_t memory_mib = 1024);
 
 // Cores that operations may use in all; 0: every core of the process. Logical CPUs share them.
@@ -78,7 +81,8 @@ struct MemoryInfo {
   std::int64_t largest_free_block = 0;  // bytes
   double fragmentation = 0.0;           // (free - largest free block) / free
 };
-// Statistics of a logical device ("GPU:0", "/gpu:1", a full name). Initialises the runtime.
+// Statistics of a logical device ("GPU:0", "/gpu:1", a full name), once the work enqueued on it is
+// done. Initialises the runtime.
 MemoryInfo get_memory_info(std::string_view device);
 void reset_memory_stats(std::string_view device);
 // Gives memory that is wholly free back to the device; returns the bytes.

@@ -1,0 +1,112 @@
+#include "tandem/config.h"
+
+#include "core/status.h"
+#include "device/device_manager.h"
+
+namespace tandem::config {
+namespace {
+
+DeviceManager& manager() {
+  return DeviceManager::get();
+}
+
+Device& device_named(std::string_view name, const char* by) {
+  const DeviceName wanted = nest(manager().devices(by).front()->name(), DeviceName::parse(name));
+  if (Device* device = manager().find(wanted)) return *device;
+  fail<InvalidArgumentError>("[{}] expected one of {}, got '{}'", by, manager().describe_devices(),
+                             name);
+}
+
+// A device whose deferred work is done, so that what the work held is free.
+Device& settled_device(std::string_view name, const char* by) {
+  Device& device = device_named(name, by);
+  device.stream().synchronize();
+  return device;
+}
+
+}  // namespace
+
+std::vector<PhysicalDevice> list_physical_devices(std::string_view device_type) {
+  return manager().physical_devices(device_type);
+}
+
+std::vector<LogicalDevice> list_logical_devices(std::string_view device_type) {
+  std::vector<LogicalDevice> result;
+  const bool cpus_visible = !manager().visible_devices("CPU").empty();
+  for (const Device* device : manager().devices("list_logical_devices")) {
+    const std::string& type = *device->name().type;
+    if (!device_type.empty() && device_type != type) continue;
+    if (device->type() == DeviceType::kCpu && !cpus_visible) continue;
+    result.push_back({device->full_name(), type});
+  }
+  return result;
+}
+
+DeviceDetails get_device_details(const PhysicalDevice& device) {
+  return manager().details(device);
+}
+
+void set_visible_devices(const std::vector<PhysicalDevice>& devices, std::string_view device_type) {
+  manager().set_visible_devices(devices, device_type);
+}
+
+std::vector<PhysicalDevice> get_visible_devices(std::string_view device_type) {
+  return manager().visible_devices(device_type);
+}
+
+void set_memory_growth(const PhysicalDevice& device, bool enable) {
+  manager().set_memory_growth(device, enable);
+}
+
+bool get_memory_growth(const PhysicalDevice& device) {
+  return manager().memory_growth(device);
+}
+
+void set_per_process_gpu_memory_fraction(double fraction) {
+  manager().set_memory_fraction(fraction);
+}
+
+void set_logical_device_configuration(
+    const PhysicalDevice& device, const std::vector<LogicalDeviceConfiguration>& logical_devices) {
+  manager().set_logical_devices(device, logical_devices);
+}
+
+void set_logical_cpus(int count) {
+  if (count < 1)
+    fail<InvalidArgumentError>("[set_logical_cpus] expected at least 1 CPU, got {}", count);
+  manager().set_logical_devices(
+      manager().physical_devices("CPU").front(),
+      std::vector<LogicalDeviceConfiguration>(static_cast<std::size_t>(count)));
+}
+
+void set_emulated_gpus(int count, std::int64_t memory_mib) {
+  manager().set_emulated_gpus(count, memory_mib);
+}
+
+void set_intra_op_parallelism_threads(int threads) {
+  manager().set_intra_op_parallelism(threads);
+}
+
+int get_intra_op_parallelism_threads() {
+  return manager().intra_op_parallelism();
+}
+
+MemoryInfo get_memory_info(std::string_view device) {
+  const AllocatorStats stats = settled_device(device, "get_memory_info").allocator().stats();
+  return {.current = stats.bytes_in_use,
+          .peak = stats.peak_bytes_in_use,
+          .limit = stats.bytes_limit,
+          .reserved = stats.bytes_reserved,
+          .largest_free_block = stats.largest_free_block,
+          .fragmentation = stats.fragmentation()};
+}
+
+void reset_memory_stats(std::string_view device) {
+  settled_device(device, "reset_memory_stats").allocator().reset_peak();
+}
+
+std::int64_t trim_memory(std::string_view device) {
+  return static_cast<std::int64_t>(settled_device(device, "trim_memory").allocator().trim());
+}
+
+}  // namespace tandem::config

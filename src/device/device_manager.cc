@@ -1,0 +1,139 @@
+#include "device/device_manager.h"
+
+#include <fmt/ranges.h>
+
+#include <atomic>
+
+#include "device/cpu/cpu_device.h"
+#include "device/device_settings.h"
+
+namespace tandem {
+
+struct DeviceManager::State {
+  std::mutex mutex;  // guards the settings, and initialisation
+  DeviceSettings settings;
+
+  // Fixed once `initialized` is set, and read without the lock from then on.
+  std::atomic<bool> initialized{false};
+  std::vector<std::unique_ptr<Device>> owned;
+  std::vector<Device*> devices;  // CPUs, then GPUs
+  std::size_t num_cpus = 0;
+};
+
+DeviceManager::DeviceManager() : state_(*new State) {}
+
+DeviceManager& DeviceManager::get() {
+  static DeviceManager* const instance = new DeviceManager;
+  return *instance;
+}
+
+std::vector<config::PhysicalDevice> DeviceManager::physical_devices(std::string_view type) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  return state_.settings.physical(type);
+}
+
+config::DeviceDetails DeviceManager::details(const config::PhysicalDevice& device) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  return state_.settings.details(device);
+}
+
+void DeviceManager::set_visible_devices(std::span<const config::PhysicalDevice> devices,
+                                        std::string_view type) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  state_.settings.set_visible(devices, type);
+}
+
+std::vector<config::PhysicalDevice> DeviceManager::visible_devices(std::string_view type) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  return state_.settings.visible(type);
+}
+
+void DeviceManager::set_memory_growth(const config::PhysicalDevice& device, bool enable) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  state_.settings.set_growth(device, enable);
+}
+
+bool DeviceManager::memory_growth(const config::PhysicalDevice& device) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  return state_.settings.growth(device);
+}
+
+void DeviceManager::set_memory_fraction(double fraction) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  state_.settings.set_fraction(fraction);
+}
+
+void DeviceManager::set_logical_devices(
+    const config::PhysicalDevice& device,
+    std::span<const config::LogicalDeviceConfiguration> configuration) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  state_.settings.set_logical(device, configuration);
+}
+
+void DeviceManager::set_emulated_gpus(int count, std::int64_t memory_mib) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  state_.settings.set_emulated_gpus(count, memory_mib);
+}
+
+void DeviceManager::set_intra_op_parallelism(int threads) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  state_.settings.set_intra_op(threads);
+}
+
+int DeviceManager::intra_op_parallelism() {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  return state_.settings.intra_op();
+}
+
+bool DeviceManager::initialized() const {
+  return state_.initialized.load(std::memory_order_acquire);
+}
+
+void DeviceManager::initialize(std::string_view by) {
+  if (initialized()) return;
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  if (initialized()) return;
+  const std::vector<DeviceSettings::LogicalGpu> gpus = state_.settings.logical_gpus();
+  const int cpus = state_.settings.num_logical_cpus();
+  const int cpu_threads = state_.settings.threads_for(static_cast<std::size_t>(cpus));
+
+  // A failure on the way leaves the runtime uninitialised.
+  std::vector<std::unique_ptr<Device>> made;
+  for (int i = 0; i < cpus; ++i)
+    made.push_back(std::make_unique<CpuDevice>(local_device_name("CPU", i), cpu_threads));
+  for (const DeviceSettings::LogicalGpu& each : gpus)
+    made.push_back(each.gpu->make_device(each.options));
+  state_.settings.freeze(by);
+  state_.owned = std::move(made);
+  for (const auto& device : state_.owned) state_.devices.push_back(device.get());
+  state_.num_cpus = static_cast<std::size_t>(cpus);
+  state_.initialized.store(true, std::memory_order_release);
+}
+
+std::span<Device* const> DeviceManager::devices(std::string_view by) {
+  initialize(by);
+  return state_.devices;
+}
+
+std::span<Device* const> DeviceManager::devices(DeviceType type, std::string_view by) {
+  const std::span<Device* const> all = devices(by);
+  return type == DeviceType::kCpu ? all.first(state_.num_cpus) : all.subspan(state_.num_cpus);
+}
+
+Device* DeviceManager::find(const DeviceName& name) {
+  for (Device* device : devices("a device look-up"))
+    if (device->name() == name) return device;
+  return nullptr;
+}
+
+Device& DeviceManager::host() {
+  return *devices("the first use of the host").front();
+}
+
+std::string DeviceManager::describe_devices() {
+  std::vector<std::string_view> names;
+  for (const Device* device : devices("a device listing")) names.push_back(device->full_name());
+  return fmt::format("[{}]", fmt::join(names, ", "));
+}
+
+}  // namespace tandem

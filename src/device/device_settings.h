@@ -1,0 +1,71 @@
+// What the process asked of its devices before they come to life, checked as it is asked, and the
+// logical devices that follow from it. The rules and texts are TensorFlow's (tf.config).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/discovery.h"
+#include "device/physical_gpu.h"
+#include "tandem/config.h"
+
+namespace tandem {
+
+// Not thread-safe: the device manager's lock guards it.
+class DeviceSettings {
+ public:
+  // `type` empty: every type.
+  std::vector<config::PhysicalDevice> physical(std::string_view type) const;
+  config::DeviceDetails details(const config::PhysicalDevice& device) const;
+
+  void set_visible(std::span<const config::PhysicalDevice> devices, std::string_view type);
+  // In the order they were given, which is the order of the logical devices.
+  std::vector<config::PhysicalDevice> visible(std::string_view type) const;
+  void set_growth(const config::PhysicalDevice& device, bool enable);
+  bool growth(const config::PhysicalDevice& device) const;
+  void set_fraction(double fraction);
+  void set_logical(const config::PhysicalDevice& device,
+                   std::span<const config::LogicalDeviceConfiguration> configuration);
+  void set_emulated_gpus(int count, std::int64_t memory_mib);
+  void set_intra_op(int threads);
+  int intra_op() const { return intra_op_; }
+
+  int num_logical_cpus() const;
+  struct LogicalGpu {
+    std::shared_ptr<const PhysicalGpu> gpu;
+    LogicalGpuOptions options;
+  };
+  // Throws InvalidArgumentError when the settings contradict each other.
+  std::vector<LogicalGpu> logical_gpus() const;
+  // Threads of one operation on each of `devices` that share the cores.
+  int threads_for(std::size_t devices) const;
+
+  // From now on changing a setting is a RuntimeError that names `by`.
+  void freeze(std::string_view by);
+
+ private:
+  using Configurations = std::vector<config::LogicalDeviceConfiguration>;
+
+  PhysicalGpus gpus() const { return frozen_by_ ? frozen_gpus_ : discover_gpus(emulated_); }
+  std::shared_ptr<const PhysicalGpu> gpu_of(const config::PhysicalDevice& device) const;
+  void check_exists(const config::PhysicalDevice& device) const;
+  void refuse_if_frozen(std::string_view what, std::string_view setter) const;
+  const Configurations* configurations_of(const config::PhysicalDevice& device) const;
+  bool common_growth(const std::vector<config::PhysicalDevice>& gpus) const;
+
+  // Settings of a device that is no longer there have no effect.
+  std::optional<EmulatedGpuRequest> emulated_;
+  std::optional<std::vector<config::PhysicalDevice>> visible_;  // none: every device
+  std::map<std::string, bool> growth_;
+  std::map<std::string, Configurations> configurations_;
+  double fraction_ = 0.0;
+  int intra_op_ = 0;
+  std::optional<std::string> frozen_by_;
+  PhysicalGpus frozen_gpus_;
+};
+
+}  // namespace tandem

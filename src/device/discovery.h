@@ -1,0 +1,40 @@
+// Which physical devices there are, before anything is initialised.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/physical_gpu.h"
+#include "tandem/config.h"
+
+namespace tandem {
+
+inline constexpr int kMaxEmulatedGpus = 1024;
+inline constexpr std::int64_t kMaxEmulatedMib = std::int64_t{1} << 30;
+
+struct EmulatedGpuRequest {
+  int count = 0;
+  std::int64_t memory_mib = 1024;
+  friend bool operator==(const EmulatedGpuRequest&, const EmulatedGpuRequest&) = default;
+};
+
+// TANDEM_EMULATED_GPUS: "N" or "N:MiB". Throws InvalidArgumentError for anything else.
+std::optional<EmulatedGpuRequest> emulated_gpus_from_environment();
+
+// How many of `count` GPUs of one kind a CUDA_VISIBLE_DEVICES of `text` leaves: as in CUDA, the
+// indices up to the first that names no GPU, none when one is named twice.
+int visible_count(std::string_view text, int count);
+
+// The real GPUs, or where there is none the emulated ones, of which CUDA_VISIBLE_DEVICES hides some
+// as it would of real ones.
+PhysicalGpus discover_gpus(const std::optional<EmulatedGpuRequest>& request);
+
+// "/physical_device:GPU:0"
+config::PhysicalDevice physical_device(std::string_view type, int index);
+// "/job:localhost/replica:0/task:0/device:GPU:0"
+DeviceName local_device_name(std::string_view type, int id);
+
+}  // namespace tandem

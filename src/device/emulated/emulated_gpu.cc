@@ -1,0 +1,87 @@
+#include "device/emulated/emulated_gpu.h"
+
+#include <cstring>
+#include <utility>
+
+#include "device/mmap_memory.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kKeptInQueue = std::size_t{64} << 10;
+
+// Regions are given back in order with the work on the stream, which may still use them. Taking one
+// costs nothing until its pages are touched.
+class EmulatedMemory final : public RegionSource {
+ public:
+  explicit EmulatedMemory(Stream& stream) : stream_(stream) {}
+  void* take(std::size_t bytes) override { return map_memory(bytes); }
+  void give_back(void* region, std::size_t bytes) noexcept override {
+    stream_.enqueue([region, bytes] { unmap_memory(region, bytes); });
+  }
+
+ private:
+  Stream& stream_;
+};
+
+class PhysicalEmulatedGpu final : public PhysicalGpu {
+ public:
+  explicit PhysicalEmulatedGpu(std::int64_t memory) : memory_(memory) {}
+  config::DeviceDetails details() const override {
+    return {.device_name = "Emulated GPU", .memory_bytes = memory_, .emulated = true};
+  }
+  // Nothing is reserved: nothing else uses this memory.
+  std::int64_t memory_limit(double fraction) const override {
+    if (fraction == 0.0) return memory_;
+    return static_cast<std::int64_t>(static_cast<double>(memory_) * fraction);
+  }
+  std::unique_ptr<Device> make_device(const LogicalGpuOptions& options) const override {
+    return std::make_unique<EmulatedGpu>(options);
+  }
+
+ private:
+  std::int64_t memory_;
+};
+
+}  // namespace
+
+EmulatedGpu::EmulatedGpu(const LogicalGpuOptions& options)
+    : Device(options.name, DeviceBackend::kEmulatedGpu, options.intra_op_threads),
+      stream_(options.intra_op_threads, "tandem-gpu" + std::to_string(index() % 10000)),
+      allocator_({.name = "GPU_" + std::to_string(index()) + "_bfc",
+                  .total_bytes = static_cast<std::size_t>(options.memory_limit),
+                  .allow_growth = options.allow_growth,
+                  .drain = [this] { stream_.drain(); },
+                  .drained_thread = stream_.thread_id()},
+                 std::make_unique<EmulatedMemory>(stream_)) {}
+
+void EmulatedGpu::copy_from_host(void* device_memory, const void* host, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (bytes > kKeptInQueue) {
+    stream_.enqueue([=] { std::memcpy(device_memory, host, bytes); });
+    stream_.record().wait();
+    return;
+  }
+  const std::shared_ptr<std::byte[]> kept(new std::byte[bytes]);
+  std::memcpy(kept.get(), host, bytes);
+  stream_.enqueue([=] { std::memcpy(device_memory, kept.get(), bytes); });
+}
+
+void EmulatedGpu::copy_to_host(void* host, const void* device_memory, std::size_t bytes) {
+  if (bytes == 0) return;
+  stream_.enqueue([=] { std::memcpy(host, device_memory, bytes); });
+}
+
+void EmulatedGpu::copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) {
+  if (bytes == 0) return;
+  stream_.enqueue([=] { std::memcpy(to, peer_memory, bytes); });
+}
+
+PhysicalGpus emulated_gpus(int count, std::int64_t memory_mib) {
+  PhysicalGpus gpus;
+  for (int i = 0; i < count; ++i)
+    gpus.push_back(std::make_shared<PhysicalEmulatedGpu>(memory_mib << 20));
+  return gpus;
+}
+
+}  // namespace tandem

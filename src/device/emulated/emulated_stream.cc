@@ -1,0 +1,249 @@
+#include "device/emulated/emulated_stream.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "core/parallel.h"
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kSpins = 400;  // some microseconds: a wake-up costs more
+constexpr std::chrono::seconds kExitLimit{5};
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+// The tasks, numbered from 1 as they are queued, and how many are done.
+class EmulatedStream::Queue {
+ public:
+  void push(std::function<void()> task) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pending_.push_back(std::move(task));
+    queued_.store(queued_.load(std::memory_order_relaxed) + 1);
+    if (sleeping_) work_.notify_one();
+  }
+
+  std::uint64_t queued() const { return queued_.load(); }
+  bool done(std::uint64_t number) const { return done_.load() >= number; }
+  bool halted() const { return halting_.load(); }
+  bool on_worker() const { return std::this_thread::get_id() == worker_.load(); }
+
+  // Blocks until task `number` is done or the process exits.
+  void wait_done(std::uint64_t number) {
+    for (int i = 0; i < kSpins && !done(number); ++i) pause_briefly();
+    if (done(number)) return;
+    std::unique_lock<std::mutex> lock(mutex_);
+    waiting_.fetch_add(1);
+    progress_.wait(lock, [&] { return done(number) || halted(); });
+    waiting_.fetch_sub(1);
+  }
+
+  // As wait_done(), then throws the exception that is kept if a task up to `number` left it.
+  void wait(std::uint64_t number) {
+    if (done(number) && !failed_.load()) return;
+    if (on_worker())
+      fail<InternalError>("[Stream] a task waits for its own stream, which would never end");
+    wait_done(number);
+    if (!done(number))
+      fail<UnavailableError>("[Stream] waiting for a device while the process exits");
+    std::exception_ptr thrown;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (error_ && error_number_ <= number) {
+        thrown = std::exchange(error_, nullptr);
+        failed_.store(false);
+      }
+    }
+    if (thrown) std::rethrow_exception(thrown);
+  }
+
+  void work() {
+    worker_.store(std::this_thread::get_id());
+    std::vector<std::function<void()>> batch;
+    while (take(batch)) {
+      for (std::function<void()>& task : batch) {
+        if (halted()) park();
+        try {
+          task();
+        } catch (...) {
+          keep(std::current_exception());
+        }
+        task = nullptr;  // what it held is free before anyone sees that it is done
+        const std::uint64_t number = done_.load(std::memory_order_relaxed) + 1;
+        done_.store(number);
+        if (waiting_.load() > 0) {
+          { const std::lock_guard<std::mutex> lock(mutex_); }
+          progress_.notify_all();
+        }
+        if (std::has_single_bit(number)) halt_at_exit();
+      }
+      batch.clear();
+    }
+  }
+
+  // No more tasks will come: work() returns when all are done.
+  void close() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    work_.notify_one();
+  }
+
+  static void add(const std::shared_ptr<Queue>& queue) {
+    const std::lock_guard<std::mutex> lock(all().mutex);
+    all().queues.push_back(queue);
+  }
+  static void remove(const std::shared_ptr<Queue>& queue) {
+    const std::lock_guard<std::mutex> lock(all().mutex);
+    std::erase(all().queues, queue);
+  }
+
+ private:
+  struct All {
+    std::mutex mutex;
+    std::vector<std::shared_ptr<Queue>> queues;
+  };
+  static All& all() {
+    static All* const instance = new All;
+    return *instance;
+  }
+
+  // Tasks use objects that exist until the process exits, which are created as kernels first run
+  // and destroyed last created first; so does this handler run: it is registered anew, ever more
+  // rarely, as work goes on.
+  static void halt_at_exit() {
+    std::atexit([] {
+      const std::lock_guard<std::mutex> lock(all().mutex);
+      const auto deadline = std::chrono::steady_clock::now() + kExitLimit;
+      for (const std::shared_ptr<Queue>& queue : all().queues) queue->halt();
+      for (const std::shared_ptr<Queue>& queue : all().queues) queue->await_halt(deadline);
+    });
+  }
+
+  void halt() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    halting_.store(true);
+    work_.notify_one();
+    progress_.notify_all();
+  }
+
+  void await_halt(std::chrono::steady_clock::time_point deadline) {
+    if (on_worker()) return;
+    std::unique_lock<std::mutex> lock(mutex_);
+    parking_.wait_until(lock, deadline, [&] { return parked_; });
+  }
+
+  [[noreturn]] void park() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      parked_ = true;
+      parking_.notify_all();
+    }
+    for (;;) pause();
+  }
+
+  bool take(std::vector<std::function<void()>>& batch) {
+    for (int i = 0; i < kSpins && done(queued()) && !halted(); ++i) pause_briefly();
+    std::unique_lock<std::mutex> lock(mutex_);
+    sleeping_ = true;
+    work_.wait(lock, [&] { return !pending_.empty() || closed_ || halted(); });
+    sleeping_ = false;
+    if (halted()) {
+      lock.unlock();
+      park();
+    }
+    batch.swap(pending_);
+    return !batch.empty();
+  }
+
+  void keep(std::exception_ptr error) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (error_) return;
+    error_ = std::move(error);
+    error_number_ = done_.load() + 1;
+    failed_.store(true);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable work_, progress_, parking_;
+  std::vector<std::function<void()>> pending_;
+  bool sleeping_ = false, closed_ = false, parked_ = false;
+  std::exception_ptr error_;  // the first that was not thrown yet
+  std::uint64_t error_number_ = 0;
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> halting_{false};
+  std::atomic<std::uint64_t> queued_{0}, done_{0};
+  std::atomic<int> waiting_{0};
+  std::atomic<std::thread::id> worker_;
+};
+
+class EmulatedStream::QueueEvent final : public Event::State {
+ public:
+  QueueEvent(std::shared_ptr<Queue> queue, std::uint64_t number)
+      : queue_(std::move(queue)), number_(number) {}
+  bool done() const override { return queue_->done(number_); }
+  void wait() override { queue_->wait(number_); }
+  bool belongs_to(const Queue* queue) const { return queue_.get() == queue; }
+
+ private:
+  std::shared_ptr<Queue> queue_;
+  std::uint64_t number_;
+};
+
+EmulatedStream::EmulatedStream(int intra_op_threads, const std::string& thread_name)
+    : queue_(std::make_shared<Queue>()), thread_([queue = queue_, intra_op_threads] {
+        const ThreadBudget budget(intra_op_threads);
+        queue->work();
+      }) {
+  pthread_setname_np(thread_.native_handle(), thread_name.c_str());
+  Queue::add(queue_);
+}
+
+EmulatedStream::~EmulatedStream() {
+  queue_->close();
+  thread_.join();
+  Queue::remove(queue_);
+}
+
+void EmulatedStream::enqueue(std::function<void()> task) {
+  queue_->push(std::move(task));
+}
+
+Event EmulatedStream::record() {
+  return Event(std::make_shared<QueueEvent>(queue_, queue_->queued()));
+}
+
+void EmulatedStream::wait(const Event& event) {
+  if (!event.state()) return;
+  const auto* own = dynamic_cast<const QueueEvent*>(event.state().get());
+  if (own != nullptr && own->belongs_to(queue_.get())) return;
+  queue_->push([event] { event.wait(); });
+}
+
+void EmulatedStream::synchronize() {
+  queue_->wait(queue_->queued());
+}
+
+void EmulatedStream::drain() {
+  if (!queue_->on_worker()) queue_->wait_done(queue_->queued());
+}
+
+}  // namespace tandem
