@@ -119,7 +119,7 @@ TEST(Tile, RepeatsTheWhole) {
   expect_moved(tile(iota({2, 1, 3}), {1, 50, 1}), {2, 50, 3}, [](const Index& i) { return i[0] * 3 + i[2]; });
   EXPECT_EQ(tile(iota({2, 3}), {0, 1}).shape(), Shape({0, 3}));
   EXPECT_EQ(message_of<InvalidArgumentError>([] { tile(iota({2, 3}), {2}); }),
-            "[Tile] expected 2 multiples of at least 0 for shape (2, 3), got (2,)");
+            "[Tile] expected 2 multiples of at least 0 for shape (2, 3), got (2)");
 }
 
 TEST(Reverse, TurnsAxes) {
@@ -172,7 +172,7 @@ TEST(Pad, SurroundsWithAValue) {
   expect_moved(pad(iota({2, 2}), {{0, 0}, {0, 0}}), {2, 2}, [](const Index& i) { return i[0] * 2 + i[1]; });
   EXPECT_EQ(pad(zeros({0, 2}), {{1, 0}, {0, 0}}, 5.0).to_vector<float>(), (std::vector<float>{5, 5}));
   EXPECT_EQ(message_of<InvalidArgumentError>([] { pad(iota({2}), {{-1, 0}}); }),
-            "[Pad] expected 1 pairs of counts of at least 0 for shape (2,), got (-1,) before and (0,) after");
+            "[Pad] expected 1 pairs of counts of at least 0 for shape (2,), got (-1) before and (0) after");
   EXPECT_EQ(message_of<InvalidArgumentError>([] { pad(cast(iota({2}), uint8), {{1, 0}}, -1.0); }),
             "[Pad] expected a value that uint8 holds, got -1");
 }
