@@ -181,7 +181,7 @@ class Engine {
       input_grads_[i] = {};
       arrived(edge);
     }
-    if (!pass_.retain_graph && !pass_.create_graph) node.release();
+    if (!pass_.retain_graph && !pass_.create_graph) node.free_saved();
   }
 
   void check(const OpNode& node, std::size_t i) const {

@@ -92,7 +92,7 @@ std::size_t announced_bytes(const IdxHeader& header, const ByteReader& reader, s
 template <class Stored, class T>
 void from_big_endian(const std::byte* from, std::int64_t count, T* to) {
   for (std::int64_t i = 0; i < count; ++i) {
-    std::array<std::byte, sizeof(Stored)> bytes;
+    std::array<std::byte, sizeof(Stored)> bytes{};
     std::reverse_copy(from + i * std::int64_t{sizeof(Stored)}, from + (i + 1) * std::int64_t{sizeof(Stored)},
                       bytes.begin());
     to[i] = static_cast<T>(std::bit_cast<Stored>(bytes));

@@ -14,9 +14,9 @@ std::atomic<std::uint64_t> next_sequence{1};
 
 }  // namespace
 
-OpNode::~OpNode() { release(); }
+OpNode::~OpNode() { free_saved(); }
 
-void OpNode::release() {
+void OpNode::free_saved() {
   // Freeing a node frees the nodes that only it refers to: done in a loop, because a recursion as
   // deep as the program that was recorded would overflow the stack.
   thread_local std::vector<RefPtr<GradNodeBase>> pending;

@@ -41,7 +41,7 @@ struct OpNode final : GradNode {
 
   ~OpNode() override;  // iterative, however long the chain of nodes behind it is
   // Frees the saved tensors and edges.
-  void release();
+  void free_saved();
 };
 
 // A tensor that gradients are asked for: a variable's value or a watched tensor.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <string>
 
 #include "op/op.h"
 
@@ -16,5 +16,8 @@ extern const OpDef kPad;                                                        
 // `axis` of a tensor of `rank` axes, negative ones counting from the end, as 0 .. rank-1. Throws
 // InvalidArgumentError "[op] expected an axis ...".
 int normalize_axis(const OpDef& op, std::int64_t axis, int rank);
+
+// "(1, -1)"
+std::string text_of(const Dims& dims);
 
 }  // namespace tandem

@@ -45,8 +45,8 @@ void infer_pad(InferContext& c) {
   for (const std::int64_t count : attrs.after) valid = valid && count >= 0;
   if (!valid)
     fail<InvalidArgumentError>("[Pad] expected {} pairs of counts of at least 0 for shape {}, got {} before and {} after",
-                               shape.rank(), shape.to_string(), Shape(attrs.before).to_string(),
-                               Shape(attrs.after).to_string());
+                               shape.rank(), shape.to_string(), text_of(attrs.before),
+                               text_of(attrs.after));
   if (!holds(c.dtype(0), attrs.value))
     fail<InvalidArgumentError>("[Pad] expected a value that {} holds, got {}", name_of(c.dtype(0)), attrs.value);
   Dims dims;

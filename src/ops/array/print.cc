@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
+#include <cstdlib>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -39,25 +39,16 @@ Decimal parse_scientific(std::string_view text) {
 // `value` is a T, finite and not negative.
 template <class T>
 Decimal shortest_decimal(double value) {
-  char buffer[64];
   if constexpr (sizeof(T) == 2) {
     for (int precision = 0;; ++precision) {
-      const int length = std::snprintf(buffer, sizeof(buffer), "%.*e", precision, value);
-      const std::string_view text(buffer, static_cast<std::size_t>(length));
-      if (precision >= 8 || static_cast<double>(static_cast<T>(std::strtof(buffer, nullptr))) == value)
-        return parse_scientific(text);
+      const std::string text = fmt::format("{:.{}e}", value, precision);
+      if (precision >= 8 || static_cast<double>(static_cast<T>(std::stof(text))) == value) return parse_scientific(text);
     }
   } else {
+    char buffer[64];
     const auto end = std::to_chars(buffer, buffer + sizeof(buffer), static_cast<T>(value), std::chars_format::scientific);
     return parse_scientific({buffer, static_cast<std::size_t>(end.ptr - buffer)});
   }
-}
-
-std::string formatted(const char* format, int precision, double value) {
-  const int length = std::snprintf(nullptr, 0, format, precision, value);
-  std::string text(static_cast<std::size_t>(length), '\0');
-  std::snprintf(text.data(), text.size() + 1, format, precision, value);
-  return text;
 }
 
 // A number's text in its parts: "-12" "25" "" or "-1" "5" "e-05".
@@ -78,7 +69,7 @@ NumberText positional(double value, int precision) {
   const Decimal decimal = shortest_decimal<T>(magnitude);
   const int fraction_digits = static_cast<int>(decimal.digits.size()) - 1 - decimal.exponent;
   if (fraction_digits > precision) {
-    const std::string fixed = formatted("%.*f", precision, magnitude);
+    const std::string fixed = fmt::format("{:.{}f}", magnitude, precision);
     const std::size_t point = fixed.find('.');
     text.whole = fixed.substr(0, point);
     text.fraction = fixed.substr(point + 1);
@@ -105,11 +96,10 @@ NumberText scientific(double value, int precision) {
   const double magnitude = std::abs(value);
   Decimal decimal = shortest_decimal<T>(magnitude);
   if (static_cast<int>(decimal.digits.size()) - 1 > precision)
-    decimal = parse_scientific(formatted("%.*e", precision, magnitude));
-  const std::string power = std::to_string(std::abs(decimal.exponent));
-  return {.whole = (std::signbit(value) ? "-" : "") + decimal.digits.substr(0, 1),
-          .fraction = decimal.digits == "0" ? "" : decimal.digits.substr(1),
-          .exponent = (decimal.exponent < 0 ? "e-" : "e+") + std::string(power.size() < 2 ? 1 : 0, '0') + power};
+    decimal = parse_scientific(fmt::format("{:.{}e}", magnitude, precision));
+  return {.whole = fmt::format("{}{}", std::signbit(value) ? "-" : "", decimal.digits[0]),
+          .fraction = decimal.digits.substr(1),
+          .exponent = fmt::format("e{}{:02}", decimal.exponent < 0 ? '-' : '+', std::abs(decimal.exponent))};
 }
 
 std::string non_finite(double value) { return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf"; }
@@ -176,10 +166,10 @@ std::string float_scalar(double value) {
   const double magnitude = std::abs(value);
   if (magnitude == 0.0 || (magnitude >= 1e-4 && magnitude < 1e16)) {
     const NumberText text = positional<T>(value, 400);
-    return text.whole + '.' + (text.fraction.empty() ? "0" : text.fraction);
+    return fmt::format("{}.{}", text.whole, text.fraction.empty() ? "0" : text.fraction);
   }
   const NumberText text = scientific<T>(value, 400);
-  return text.whole + (text.fraction.empty() ? "" : "." + text.fraction) + text.exponent;
+  return fmt::format("{}{}{}{}", text.whole, text.fraction.empty() ? "" : ".", text.fraction, text.exponent);
 }
 
 template <class T>

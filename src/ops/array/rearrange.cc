@@ -40,7 +40,7 @@ Dims full_permutation(const OpDef& op, const Dims& given, int rank) {
   }
   if (!valid)
     fail<InvalidArgumentError>("[Transpose] expected a permutation of the {} axes, got {}", rank,
-                               Shape(given).to_string());
+                               text_of(given));
   return permutation;
 }
 
@@ -121,7 +121,7 @@ void infer_tile(InferContext& c) {
   for (const std::int64_t multiple : multiples) valid = valid && multiple >= 0;
   if (!valid)
     fail<InvalidArgumentError>("[Tile] expected {} multiples of at least 0 for shape {}, got {}", shape.rank(),
-                               shape.to_string(), Shape(multiples).to_string());
+                               shape.to_string(), text_of(multiples));
   Dims dims;
   for (int axis = 0; axis < shape.rank(); ++axis) dims.push_back(shape[axis] * multiples[axis]);
   c.add_output(c.dtype(0), Shape(dims));
@@ -169,7 +169,7 @@ void infer_reverse(InferContext& c) {
   for (const std::int64_t axis : c.attrs<ReverseAttrs>().axes)
     if (std::exchange(seen[normalize_axis(c.op(), axis, c.shape(0).rank())], true))
       fail<InvalidArgumentError>("[ReverseV2] expected each axis once, got {}",
-                                 Shape(c.attrs<ReverseAttrs>().axes).to_string());
+                                 text_of(c.attrs<ReverseAttrs>().axes));
   c.add_output(c.dtype(0), c.shape(0));
 }
 

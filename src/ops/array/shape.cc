@@ -14,6 +14,8 @@ int normalize_axis(const OpDef& op, std::int64_t axis, int rank) {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
+std::string text_of(const Dims& dims) { return fmt::format("({})", fmt::join(dims.span(), ", ")); }
+
 namespace {
 
 struct ReshapeAttrs {
@@ -46,7 +48,7 @@ void infer_reshape(InferContext& c) {
   }
   if (!valid)
     fail<InvalidArgumentError>("[Reshape] expected a shape of {} elements for a tensor of shape {}, got {}", count,
-                               c.shape(0).to_string(), c.attrs<ReshapeAttrs>().shape.to_string());
+                               c.shape(0).to_string(), text_of(c.attrs<ReshapeAttrs>().shape.dims()));
   c.add_output(c.dtype(0), shape);
 }
 

@@ -34,7 +34,7 @@ void infer_slice(InferContext& c) {
   }
   if (!valid)
     fail<InvalidArgumentError>("[Slice] expected a part of shape {}, got begin {} and size {}", shape.to_string(),
-                               Shape(attrs.begin).to_string(), Shape(attrs.size).to_string());
+                               text_of(attrs.begin), text_of(attrs.size));
   c.add_output(c.dtype(0), Shape(dims));
 }
 
