@@ -1,0 +1,310 @@
+#include "ops/nn/cross_entropy.h"
+
+#include <vector>
+
+#include "core/clones.h"
+#include "core/status.h"
+#include "op/dtype_switch.h"
+#include "op/record.h"
+#include "ops/nn/exp_rows.h"
+#include "ops/nn/norm_math.h"
+#include "runtime/dispatch.h"
+#include "tandem/array.h"
+#include "tandem/math.h"
+#include "tandem/nn.h"
+
+namespace tandem {
+namespace {
+
+Shape rows_of(const Shape& logits) {
+  Dims dims;
+  for (int i = 0; i + 1 < logits.rank(); ++i) dims.push_back(logits[i]);
+  return Shape(dims);
+}
+
+void check_logits(InferContext& c, int input) {
+  check_dtype(c.op().name, kFloating, c.dtype(input));
+  const Shape& logits = c.shape(input);
+  if (logits.rank() < 1 || logits.dim(-1) == 0)
+    fail<InvalidArgumentError>("[{}] expected logits [..., classes], got shape {}", c.op().name, logits.to_string());
+}
+
+// Labels that are classes.
+void check_classes(InferContext& c, int labels, const Shape& logits) {
+  if (!is_integer(c.dtype(labels)))
+    fail<InvalidArgumentError>("[{}] expected labels of an integer dtype, got {}", c.op().name,
+                               name_of(c.dtype(labels)));
+  if (!(c.shape(labels) == rows_of(logits)))
+    fail<InvalidArgumentError>("[{}] expected labels of shape {} for logits of shape {}, got {}", c.op().name,
+                               rows_of(logits).to_string(), logits.to_string(), c.shape(labels).to_string());
+}
+
+// Labels that are probabilities.
+void check_probabilities(InferContext& c, int labels, int logits) {
+  if (c.dtype(labels) != c.dtype(logits) || !(c.shape(labels) == c.shape(logits)))
+    fail<InvalidArgumentError>("[{}] expected labels like the logits, {} {}, got {} {}", c.op().name,
+                               name_of(c.dtype(logits)), c.shape(logits).to_string(), name_of(c.dtype(labels)),
+                               c.shape(labels).to_string());
+}
+
+void add_loss_outputs(InferContext& c) {
+  c.add_output(c.dtype(0), rows_of(c.shape(0)));
+  c.add_output(statistics_dtype(c.dtype(0)), rows_of(c.shape(0)));
+}
+
+void infer_sparse(InferContext& c) {
+  check_logits(c, 0);
+  check_classes(c, 1, c.shape(0));
+  add_loss_outputs(c);
+}
+
+void infer_dense(InferContext& c) {
+  check_logits(c, 0);
+  check_probabilities(c, 1, 0);
+  add_loss_outputs(c);
+}
+
+void check_rows(InferContext& c) {
+  const Shape rows = rows_of(c.shape(1));
+  if (c.dtype(0) != c.dtype(1) || !(c.shape(0) == rows) || !(c.shape(3) == rows) ||
+      c.dtype(3) != statistics_dtype(c.dtype(1)))
+    fail<InvalidArgumentError>("[{}] expected a gradient of {} {}, got {} {}", c.op().name, name_of(c.dtype(1)),
+                               rows.to_string(), name_of(c.dtype(0)), c.shape(0).to_string());
+  c.add_output(c.dtype(1), c.shape(1));
+}
+
+void infer_sparse_grad(InferContext& c) {
+  check_logits(c, 1);
+  check_classes(c, 2, c.shape(1));
+  check_rows(c);
+}
+
+void infer_dense_grad(InferContext& c) {
+  check_logits(c, 1);
+  check_probabilities(c, 2, 1);
+  check_rows(c);
+}
+
+// The labels as int64, in scratch memory; each checked.
+const std::int64_t* classes_of(KernelContext& c, const TensorView& labels, std::int64_t classes) {
+  std::int64_t* copy = take<std::int64_t>(c, labels.size());
+  switch_numeric(labels.dtype, [&]<class L>(TypeTag<L>) {
+    const L* from = labels.as<const L>();
+    for (std::int64_t i = 0; i < labels.size(); ++i) {
+      copy[i] = static_cast<std::int64_t>(from[i]);
+      if (copy[i] < 0 || copy[i] >= classes)
+        fail<InvalidArgumentError>("[{}] label {} at position {} is outside the valid range [0, {})", c.op->name,
+                                   copy[i], i, classes);
+    }
+  });
+  return copy;
+}
+
+template <class T>
+TANDEM_CLONES void log_sums(std::int64_t rows, std::int64_t columns, const T* x, Compute<T>* logs) {
+  using C = Compute<T>;
+  C largest[kExpRows], sums[kExpRows];
+  exp_sums(rows, columns, x, largest, sums);
+  for (std::int64_t r = 0; r < rows; ++r) logs[r] = largest[r] + vec::log(sums[r]);
+}
+
+template <class T>
+TANDEM_CLONES void dense_losses(std::int64_t rows, std::int64_t columns, const T* x, const T* labels,
+                                const Compute<T>* logs, T* loss) {
+  using C = Compute<T>;
+  for (std::int64_t r = 0; r < rows; ++r, x += columns, labels += columns)
+    loss[r] = store_as<T>(row_sum<C>(
+        columns, [=](std::int64_t j) { return static_cast<C>(labels[j]) * (logs[r] - static_cast<C>(x[j])); }));
+}
+
+// dlogits = dloss * (softmax(logits) - 1 at the label).
+template <class T>
+TANDEM_CLONES void sparse_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss, const T* x,
+                                    const std::int64_t* labels, const Compute<T>* logs, T* dx) {
+  using C = Compute<T>;
+  for_exp(rows, columns, x, logs, [=](std::int64_t r, std::int64_t first, std::int64_t count, const C* p) {
+    const C slope = static_cast<C>(dloss[r]);
+    T* out = dx + r * columns + first;
+    for (std::int64_t j = 0; j < count; ++j) out[j] = store_as<T>(slope * p[j]);
+    const std::int64_t label = labels[r] - first;
+    if (label >= 0 && label < count) out[label] = store_as<T>(slope * (p[label] - C(1)));
+  });
+}
+
+// dlogits = dloss * (softmax(logits) * sum(labels) - labels).
+template <class T>
+TANDEM_CLONES void dense_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss, const T* x, const T* labels,
+                                   const Compute<T>* logs, T* dx) {
+  using C = Compute<T>;
+  C totals[kExpRows];
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const T* row = labels + r * columns;
+    totals[r] = row_sum<C>(columns, [row](std::int64_t j) { return static_cast<C>(row[j]); });
+  }
+  for_exp(rows, columns, x, logs, [&](std::int64_t r, std::int64_t first, std::int64_t count, const C* p) {
+    const C slope = static_cast<C>(dloss[r]);
+    const std::int64_t at = r * columns + first;
+    for (std::int64_t j = 0; j < count; ++j)
+      dx[at + j] = store_as<T>(slope * (p[j] * totals[r] - static_cast<C>(labels[at + j])));
+  });
+}
+
+void sparse_kernel(KernelContext& c) {
+  const TensorView &logits = c.inputs[0], &loss = c.outputs[0];
+  const std::int64_t columns = logits.shape.dim(-1);
+  const std::int64_t* labels = classes_of(c, c.inputs[1], columns);
+  switch_floating(logits.dtype, [&]<class T>(TypeTag<T>) {
+    using C = Compute<T>;
+    const T* x = logits.as<const T>();
+    C* logs = c.outputs[1].as<C>();
+    for_row_blocks(loss.size(), columns, [&](std::int64_t first, std::int64_t rows) {
+      log_sums(rows, columns, x + first * columns, logs + first);
+      for (std::int64_t r = first; r < first + rows; ++r)
+        loss.as<T>()[r] = store_as<T>(logs[r] - static_cast<C>(x[r * columns + labels[r]]));
+    });
+  });
+}
+
+void sparse_grad_kernel(KernelContext& c) {
+  const TensorView& logits = c.inputs[1];
+  const std::int64_t columns = logits.shape.dim(-1);
+  const std::int64_t* labels = classes_of(c, c.inputs[2], columns);
+  switch_floating(logits.dtype, [&]<class T>(TypeTag<T>) {
+    for_row_blocks(row_count(logits.shape), columns, [&](std::int64_t first, std::int64_t rows) {
+      sparse_grad_rows(rows, columns, c.inputs[0].as<const T>() + first, logits.as<const T>() + first * columns,
+                       labels + first, c.inputs[3].as<const Compute<T>>() + first,
+                       c.outputs[0].as<T>() + first * columns);
+    });
+  });
+}
+
+void dense_kernel(KernelContext& c) {
+  const TensorView &logits = c.inputs[0], &loss = c.outputs[0];
+  const std::int64_t columns = logits.shape.dim(-1);
+  switch_floating(logits.dtype, [&]<class T>(TypeTag<T>) {
+    const T *x = logits.as<const T>(), *labels = c.inputs[1].as<const T>();
+    auto* logs = c.outputs[1].as<Compute<T>>();
+    for_row_blocks(loss.size(), columns, [&](std::int64_t first, std::int64_t rows) {
+      log_sums(rows, columns, x + first * columns, logs + first);
+      dense_losses(rows, columns, x + first * columns, labels + first * columns, logs + first, loss.as<T>() + first);
+    });
+  });
+}
+
+void dense_grad_kernel(KernelContext& c) {
+  const TensorView& logits = c.inputs[1];
+  const std::int64_t columns = logits.shape.dim(-1);
+  switch_floating(logits.dtype, [&]<class T>(TypeTag<T>) {
+    for_row_blocks(row_count(logits.shape), columns, [&](std::int64_t first, std::int64_t rows) {
+      const std::int64_t at = first * columns;
+      dense_grad_rows(rows, columns, c.inputs[0].as<const T>() + first, logits.as<const T>() + at,
+                      c.inputs[2].as<const T>() + at, c.inputs[3].as<const Compute<T>>() + first,
+                      c.outputs[0].as<T>() + at);
+    });
+  });
+}
+
+// A backward pass that is recorded is composed of operations that have gradients of their own.
+
+void sparse_gradient(GradContext& c) {
+  const Tensor &logits = c.input(0), &labels = c.input(1), &dloss = c.grad(0);
+  if (grad_mode) {
+    const Tensor target = one_hot(labels, logits.dim(-1), {.dtype = logits.dtype()});
+    c.set_grad(0, expand_dims(dloss, -1) * (nn::softmax(logits) - target));
+    return;
+  }
+  const Tensor logs = c.output(1);
+  c.set_grad(0, run(kSparseSoftmaxCrossEntropyGrad, {&dloss, &logits, &labels, &logs}));
+}
+
+void dense_gradient(GradContext& c) {
+  const Tensor &logits = c.input(0), &labels = c.input(1), &dloss = c.grad(0);
+  if (c.needs_grad(0)) {
+    if (grad_mode) {
+      const Tensor total = reduce_sum(labels, {.axis = Dims{-1}, .keepdims = true});
+      c.set_grad(0, expand_dims(dloss, -1) * (nn::softmax(logits) * total - labels));
+    } else {
+      const Tensor logs = c.output(1);
+      c.set_grad(0, run(kSoftmaxCrossEntropyGrad, {&dloss, &logits, &labels, &logs}));
+    }
+  }
+  if (c.needs_grad(1)) c.set_grad(1, -expand_dims(dloss, -1) * nn::log_softmax(logits));
+}
+
+// --- sigmoid ---
+
+void infer_sigmoid(InferContext& c) {
+  check_dtype(c.op().name, kFloating, c.dtype(0));
+  check_probabilities(c, 1, 0);
+  c.add_output(c.dtype(0), c.shape(0));
+}
+
+// max(x, 0) - x z + log(1 + exp(-|x|)): log(1 + exp(x)) - x z without overflow.
+template <class T>
+TANDEM_CLONES void sigmoid_range(const T* logits, const T* labels, T* loss, std::int64_t count) {
+  using C = Compute<T>;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const C x = static_cast<C>(logits[i]), z = static_cast<C>(labels[i]);
+    loss[i] = store_as<T>((x < C(0) ? C(0) : x) - x * z + vec::log1p(vec::exp(-std::fabs(x))));
+  }
+}
+
+void sigmoid_kernel(KernelContext& c) {
+  switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+    const T *logits = c.inputs[0].as<const T>(), *labels = c.inputs[1].as<const T>();
+    parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+      sigmoid_range(logits + begin, labels + begin, c.outputs[0].as<T>() + begin, end - begin);
+    });
+  });
+}
+
+void sigmoid_gradient(GradContext& c) {
+  const Tensor &x = c.input(0), &z = c.input(1), &g = c.grad();
+  if (c.needs_grad(0)) c.set_grad(0, g * (sigmoid(x) - z));
+  if (c.needs_grad(1)) c.set_grad(1, -(g * x));
+}
+
+}  // namespace
+
+const OpDef kSparseSoftmaxCrossEntropy = {.name = "SparseSoftmaxCrossEntropyWithLogits",
+                                          .infer = infer_sparse,
+                                          .gradient = sparse_gradient,
+                                          .cpu_kernel = sparse_kernel,
+                                          .saved_inputs = 0b11,
+                                          .saved_outputs = 0b10};
+const OpDef kSparseSoftmaxCrossEntropyGrad = {.name = "SparseSoftmaxCrossEntropyWithLogitsGrad",
+                                              .infer = infer_sparse_grad,
+                                              .cpu_kernel = sparse_grad_kernel};
+const OpDef kSoftmaxCrossEntropy = {.name = "SoftmaxCrossEntropyWithLogits",
+                                    .infer = infer_dense,
+                                    .gradient = dense_gradient,
+                                    .cpu_kernel = dense_kernel,
+                                    .saved_inputs = 0b11,
+                                    .saved_outputs = 0b10};
+const OpDef kSoftmaxCrossEntropyGrad = {
+    .name = "SoftmaxCrossEntropyWithLogitsGrad", .infer = infer_dense_grad, .cpu_kernel = dense_grad_kernel};
+const OpDef kSigmoidCrossEntropy = {.name = "SigmoidCrossEntropyWithLogits",
+                                    .infer = infer_sigmoid,
+                                    .gradient = sigmoid_gradient,
+                                    .cpu_kernel = sigmoid_kernel,
+                                    .traits = kElementwise | kInPlace,
+                                    .saved_inputs = 0b11};
+
+namespace nn {
+
+Tensor sparse_softmax_cross_entropy(const Tensor& labels, const Tensor& logits) {
+  const Tensor* inputs[] = {&logits, &labels};
+  return std::move(run_op(kSparseSoftmaxCrossEntropy, inputs)[0]);
+}
+
+Tensor softmax_cross_entropy(const Tensor& labels, const Tensor& logits) {
+  const Tensor* inputs[] = {&logits, &labels};
+  return std::move(run_op(kSoftmaxCrossEntropy, inputs)[0]);
+}
+
+Tensor sigmoid_cross_entropy(const Tensor& labels, const Tensor& logits) {
+  return run(kSigmoidCrossEntropy, {&logits, &labels});
+}
+
+}  // namespace nn
+}  // namespace tandem

@@ -1,0 +1,106 @@
+// Dropout: N. Srivastava et al., 2014, with the kept elements scaled up at once ("inverted").
+#include <cmath>
+#include <cstdint>
+
+#include "core/clones.h"
+#include "core/parallel.h"
+#include "core/status.h"
+#include "op/dtype_switch.h"
+#include "op/record.h"
+#include "ops/math/elementwise.h"
+#include "ops/op_list.h"
+#include "ops/random/distributions.h"
+#include "runtime/dispatch.h"
+#include "runtime/generator.h"
+#include "runtime/replica_context.h"
+#include "tandem/nn.h"
+
+namespace tandem {
+namespace {
+
+struct DropoutAttrs {
+  double rate = 0.0;
+  std::uint64_t seed = 0, number = 0;
+  std::uint32_t stream = 0;
+  std::int64_t offset = 0;  // the position of the first element in the global batch's tensor
+  template <class F>
+  void fields(F&& f) const {
+    f("rate", rate);
+    f("seed", seed);
+    f("number", number);
+    f("stream", stream);
+    f("offset", offset);
+  }
+};
+
+void infer_dropout(InferContext& c) {
+  check_dtype(c.op().name, kFloating, c.dtype(0));
+  const double rate = c.attrs<DropoutAttrs>().rate;
+  if (!(rate >= 0.0 && rate < 1.0)) fail<InvalidArgumentError>("[{}] expected a rate in [0, 1), got {}", c.op().name, rate);
+  c.add_output(c.dtype(0), c.shape(0));
+}
+
+// Elements [begin, end), counted in the global tensor; x and y point at element 0 of it. Position p
+// takes row (p % block) / 16, column p % 16 of the block of random words p / block.
+template <class T>
+TANDEM_CLONES void dropout_range(const Draw& draw, std::uint32_t threshold, double scale, std::int64_t offset,
+                                 const T* x, T* y, std::int64_t begin, std::int64_t end) {
+  using C = Compute<T>;
+  constexpr std::int64_t kBlock = 4 * kColumns;
+  alignas(64) Words words;
+  const C factor = static_cast<C>(scale);
+  for (std::int64_t block = begin / kBlock; block * kBlock < end; ++block) {
+    fill_words(draw, block, words);
+    const std::int64_t first = block * kBlock;
+    const std::int64_t from = std::max(begin, first), to = std::min(end, first + kBlock);
+    const std::uint32_t* word = &words[0][0] + (from - first);
+    const T* in = x + (from - offset);
+    T* out = y + (from - offset);
+    for (std::int64_t i = 0; i < to - from; ++i)
+      out[i] = store_as<T>(word[i] >= threshold ? static_cast<C>(in[i]) * factor : C(0));
+  }
+}
+
+void dropout_kernel(KernelContext& c) {
+  const auto& attrs = c.attrs<DropoutAttrs>();
+  const Draw draw{.seed = attrs.seed, .number = attrs.number, .stream = attrs.stream};
+  const auto threshold = static_cast<std::uint32_t>(std::lround(attrs.rate * 0x1p32));
+  switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+    parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+      dropout_range(draw, threshold, 1.0 / (1.0 - attrs.rate), attrs.offset, c.inputs[0].as<const T>(),
+                    c.outputs[0].as<T>(), attrs.offset + begin, attrs.offset + end);
+    });
+  });
+}
+
+extern const OpDef kDropout;
+
+// The mask is drawn again: the attributes identify it.
+void dropout_gradient(GradContext& c) { c.set_grad(0, run(kDropout, {&c.grad()}, c.attrs<DropoutAttrs>())); }
+
+const OpDef kDropout = {.name = "Dropout",
+                        .attrs = &attrs_type<DropoutAttrs>,
+                        .infer = infer_dropout,
+                        .gradient = dropout_gradient,
+                        .cpu_kernel = dropout_kernel,
+                        .traits = kStateful | kInPlace};
+
+}  // namespace
+
+OpList dropout_ops() {
+  static const OpDef* const ops[] = {&kDropout};
+  return ops;
+}
+
+Tensor nn::dropout(const Tensor& x, double rate) {
+  const Draw draw = Generator::current().next();
+  DropoutAttrs attrs{.rate = rate, .seed = draw.seed, .number = draw.number, .stream = draw.stream};
+  const ReplicaContext* replica = ReplicaContext::current();
+  if (replica && replica->example_offset() >= 0 && x.rank() > 0 && x.dim(0) > 0) {
+    attrs.stream = 0;  // the position alone tells the replicas' elements apart
+    attrs.offset = replica->example_offset() * (x.size() / x.dim(0));
+  }
+  return run(kDropout, {&x}, attrs);
+}
+
+}  // namespace tandem

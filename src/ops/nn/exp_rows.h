@@ -1,0 +1,69 @@
+// exp over rows, for the softmax family. Short rows are taken several at a time, so that the loop over
+// exp is long enough to vectorise however few classes there are.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/parallel.h"
+#include "core/vector_math.h"
+#include "op/op.h"
+#include "ops/math/elementwise.h"
+#include "ops/nn/rows.h"
+
+namespace tandem {
+
+// Rows that a kernel keeps figures of on the stack.
+inline constexpr std::int64_t kExpRows = 64;
+
+// Calls use(row, first column, count, e), where e[0..count) = exp(x[row][first + ..] - offset[row]), until
+// every element of the rows has been seen once, each row from left to right.
+template <class T, class Use>
+[[gnu::always_inline]] inline void for_exp(std::int64_t rows, std::int64_t columns, const T* x,
+                                           const Compute<T>* offset, const Use& use) {
+  using C = Compute<T>;
+  constexpr std::int64_t kBuffer = 2048;
+  C e[kBuffer];
+  const std::int64_t group = std::max<std::int64_t>(1, kBuffer / columns), width = std::min(columns, kBuffer);
+  for (std::int64_t first = 0; first < rows; first += group) {
+    const std::int64_t count = std::min(group, rows - first);
+    for (std::int64_t start = 0; start < columns; start += width) {
+      const std::int64_t length = std::min(width, columns - start);
+      for (std::int64_t r = 0; r < count; ++r)
+        for (std::int64_t j = 0; j < length; ++j)
+          e[r * length + j] = static_cast<C>(x[(first + r) * columns + start + j]) - offset[first + r];
+      for (std::int64_t i = 0; i < count * length; ++i) e[i] = vec::exp(e[i]);
+      for (std::int64_t r = 0; r < count; ++r) use(first + r, start, length, e + r * length);
+    }
+  }
+}
+
+// The largest element of each row and the row's sum of exp(x - largest). REQUIRES: rows <= kExpRows.
+template <class T>
+[[gnu::always_inline]] inline void exp_sums(std::int64_t rows, std::int64_t columns, const T* x, Compute<T>* largest,
+                                            Compute<T>* sums) {
+  using C = Compute<T>;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const T* row = x + r * columns;
+    largest[r] = row_max<C>(columns, [row](std::int64_t j) { return static_cast<C>(row[j]); });
+    sums[r] = C(0);
+  }
+  for_exp(rows, columns, x, largest, [sums](std::int64_t r, std::int64_t, std::int64_t count, const C* e) {
+    sums[r] += row_sum<C>(count, [e](std::int64_t j) { return e[j]; });
+  });
+}
+
+// Calls body(first row, rows) with at most kExpRows rows at a time, over the team.
+template <class Body>
+void for_row_blocks(std::int64_t rows, std::int64_t columns, const Body& body) {
+  const std::int64_t block = std::clamp<std::int64_t>(kElementwiseGrain / columns, 1, kExpRows);
+  parallel_for((rows + block - 1) / block, std::max<std::int64_t>(1, kElementwiseGrain / 4 / (block * columns)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin; i < end; ++i) body(i * block, std::min(block, rows - i * block));
+               });
+}
+
+// The number of rows of a tensor's last axis. REQUIRES: rank >= 1; the last axis is not empty.
+inline std::int64_t row_count(const Shape& shape) { return shape.num_elements() / shape.dim(-1); }
+
+}  // namespace tandem

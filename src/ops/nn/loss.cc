@@ -1,0 +1,45 @@
+// Losses brought to the global batch's scale.
+#include "core/status.h"
+#include "runtime/replica_context.h"
+#include "tandem/creation.h"
+#include "tandem/math.h"
+#include "tandem/nn.h"
+
+namespace tandem::nn {
+namespace {
+
+std::int64_t replicas_in_sync() {
+  const ReplicaContext* replica = ReplicaContext::current();
+  return replica ? replica->num_replicas() : 1;
+}
+
+std::int64_t global_batch_size(const Tensor& per_example_loss, const AverageLossOptions& options) {
+  if (options.global_batch_size) {
+    if (*options.global_batch_size < 1)
+      fail<InvalidArgumentError>("[compute_average_loss] expected a global batch size of 1 or more, got {}",
+                                 *options.global_batch_size);
+    return *options.global_batch_size;
+  }
+  const ReplicaContext* replica = ReplicaContext::current();
+  if (replica && replica->global_examples() >= 0) return std::max<std::int64_t>(1, replica->global_examples());
+  // A batch without examples adds nothing to the sum.
+  return std::max<std::int64_t>(1, replicas_in_sync() * per_example_loss.dim(0));
+}
+
+}  // namespace
+
+Tensor compute_average_loss(const Tensor& per_example_loss, const AverageLossOptions& options) {
+  if (per_example_loss.rank() < 1)
+    fail<InvalidArgumentError>("[compute_average_loss] expected a loss an example, of rank 1 or more, got a scalar");
+  const double batch = static_cast<double>(global_batch_size(per_example_loss, options));
+  const Tensor weighted = options.sample_weight.defined()
+                              ? per_example_loss * cast(options.sample_weight, per_example_loss.dtype())
+                              : per_example_loss;
+  return reduce_sum(weighted) / batch;
+}
+
+Tensor scale_regularization_loss(const Tensor& regularization_loss) {
+  return reduce_sum(regularization_loss) / static_cast<double>(replicas_in_sync());
+}
+
+}  // namespace tandem::nn

@@ -1,0 +1,140 @@
+// The optimizers' update rules: each one pass over a variable's memory, in place. What is written is
+// the memory of the tensors given, so callers make sure that nobody else reads it
+// (VariableImpl::writable). No operation here is recorded.
+//
+// Gradients and slots have the variable's shape and floating dtype (InvalidArgumentError otherwise);
+// 16-bit elements are computed in float32. `grad_scale` multiplies the gradient first. `weight_decay`
+// is decoupled (I. Loshchilov and F. Hutter, 2019): the variable is first scaled by
+// 1 - learning_rate * weight_decay.
+#pragma once
+
+#include <cstdint>
+
+#include "tandem/tensor.h"
+
+namespace tandem::update {
+
+// var -= rate * g.
+struct GradientDescent {
+  double learning_rate = 0.01;
+  double weight_decay = 0.0;
+  double grad_scale = 1.0;
+  template <class F>
+  void fields(F&& f) const {
+    f("learning_rate", learning_rate);
+    f("weight_decay", weight_decay);
+    f("grad_scale", grad_scale);
+  }
+};
+void apply(const GradientDescent& rule, const Tensor& variable, const Tensor& gradient);
+
+// velocity = momentum * velocity - rate * g; var += velocity, or with `nesterov` var += momentum *
+// velocity - rate * g. As Keras.
+struct Momentum {
+  double learning_rate = 0.01;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 0.0;
+  double grad_scale = 1.0;
+  template <class F>
+  void fields(F&& f) const {
+    f("learning_rate", learning_rate);
+    f("momentum", momentum);
+    f("nesterov", nesterov);
+    f("weight_decay", weight_decay);
+    f("grad_scale", grad_scale);
+  }
+};
+void apply(const Momentum& rule, const Tensor& variable, const Tensor& velocity, const Tensor& gradient);
+
+// D. P. Kingma and J. Ba, 2015, in the form of Keras: epsilon stands outside the square root and
+// beside the uncorrected v. m += (1 - beta_1) (g - m); v += (1 - beta_2) (g^2 - v);
+// var -= rate * sqrt(1 - beta_2^step) / (1 - beta_1^step) * m / (sqrt(v) + epsilon).
+struct Adam {
+  double learning_rate = 1e-3;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-7;
+  std::int64_t step = 1;  // counts from 1
+  double weight_decay = 0.0;
+  double grad_scale = 1.0;
+  template <class F>
+  void fields(F&& f) const {
+    f("learning_rate", learning_rate);
+    f("beta_1", beta_1);
+    f("beta_2", beta_2);
+    f("epsilon", epsilon);
+    f("step", step);
+    f("weight_decay", weight_decay);
+    f("grad_scale", grad_scale);
+  }
+};
+void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v, const Tensor& gradient);
+
+// T. Tieleman and G. Hinton, 2012, in the form of Keras: epsilon stands inside the square root.
+// ms = rho * ms + (1 - rho) g^2; d = rate * g / sqrt(ms + epsilon), with mg = rho * mg + (1 - rho) g
+// and ms - mg^2 in place of ms when centred; with momentum, mom = momentum * mom + d and var -= mom,
+// else var -= d.
+struct RmsProp {
+  double learning_rate = 1e-3;
+  double rho = 0.9;
+  double momentum = 0.0;
+  double epsilon = 1e-7;
+  double weight_decay = 0.0;
+  double grad_scale = 1.0;
+  template <class F>
+  void fields(F&& f) const {
+    f("learning_rate", learning_rate);
+    f("rho", rho);
+    f("momentum", momentum);
+    f("epsilon", epsilon);
+    f("weight_decay", weight_decay);
+    f("grad_scale", grad_scale);
+  }
+};
+// `momentum` is undefined when rule.momentum is 0, and `mean_gradient` unless centred.
+void apply(const RmsProp& rule, const Tensor& variable, const Tensor& mean_square, const Tensor& momentum,
+           const Tensor& mean_gradient, const Tensor& gradient);
+
+// J. Duchi, E. Hazan and Y. Singer, 2011: accumulator += g^2; var -= rate * g / sqrt(accumulator +
+// epsilon). The accumulator's initial value is the caller's.
+struct Adagrad {
+  double learning_rate = 1e-3;
+  double epsilon = 1e-7;
+  double weight_decay = 0.0;
+  double grad_scale = 1.0;
+  template <class F>
+  void fields(F&& f) const {
+    f("learning_rate", learning_rate);
+    f("epsilon", epsilon);
+    f("weight_decay", weight_decay);
+    f("grad_scale", grad_scale);
+  }
+};
+void apply(const Adagrad& rule, const Tensor& variable, const Tensor& accumulator, const Tensor& gradient);
+
+// Y. You et al., 2020: Adam's direction r = m^ / (sqrt(v^) + epsilon) + weight_decay * var with both
+// moments corrected, and var -= rate * (|var| / |r|) * r; the ratio is 1 where a norm is 0. Weight
+// decay is part of r here.
+struct Lamb {
+  double learning_rate = 1e-3;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-6;
+  std::int64_t step = 1;  // counts from 1
+  double weight_decay = 0.0;
+  double grad_scale = 1.0;
+  template <class F>
+  void fields(F&& f) const {
+    f("learning_rate", learning_rate);
+    f("beta_1", beta_1);
+    f("beta_2", beta_2);
+    f("epsilon", epsilon);
+    f("step", step);
+    f("weight_decay", weight_decay);
+    f("grad_scale", grad_scale);
+  }
+};
+void apply(const Lamb& rule, const Tensor& variable, const Tensor& m, const Tensor& v, const Tensor& gradient);
+
+}  // namespace tandem::update
