@@ -1,0 +1,86 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/tensors.h"
+#include "tandem/initializers.h"
+#include "tandem/random.h"
+
+namespace tandem {
+namespace {
+
+using testing::expect_error;
+using testing::values_of;
+
+struct Moments {
+  double mean = 0.0, variance = 0.0, smallest = 0.0, largest = 0.0;
+};
+
+Moments moments_of(const Tensor& tensor) {
+  const std::vector<double> values = values_of(tensor);
+  Moments m{.smallest = values[0], .largest = values[0]};
+  for (double v : values) {
+    m.mean += v / static_cast<double>(values.size());
+    m.smallest = std::min(m.smallest, v);
+    m.largest = std::max(m.largest, v);
+  }
+  for (double v : values) m.variance += (v - m.mean) * (v - m.mean) / static_cast<double>(values.size());
+  return m;
+}
+
+TEST(Initializers, ConstantsFill) {
+  EXPECT_EQ(initializers::zeros()({2, 2}).to_vector<float>(), std::vector<float>(4, 0.0f));
+  EXPECT_EQ(initializers::ones()({3}).to_vector<float>(), std::vector<float>(3, 1.0f));
+  EXPECT_EQ(initializers::constant(2.5)({2}, float64).to_vector<double>(), std::vector<double>(2, 2.5));
+}
+
+// Expects draws whose variance is `variance` and that end at `limit`.
+void expect_spread(const Initializer& initializer, const Shape& shape, double variance, double limit) {
+  random::set_seed(3);
+  const Moments m = moments_of(initializer(shape));
+  EXPECT_NEAR(m.mean, 0.0, 4.0 * std::sqrt(variance / static_cast<double>(shape.num_elements())));
+  EXPECT_NEAR(m.variance, variance, 0.03 * variance) << initializer.name();
+  EXPECT_LE(m.largest, limit) << initializer.name();
+  EXPECT_GE(m.smallest, -limit) << initializer.name();
+  EXPECT_GT(m.largest, 0.97 * limit) << initializer.name();  // the whole range is used
+}
+
+TEST(Initializers, ScaleWithTheFans) {
+  const Shape shape{200, 300};
+  const auto uniform = [](double variance) { return std::sqrt(3.0 * variance); };
+  const auto normal = [](double variance) { return 2.0 * std::sqrt(variance) / 0.87962566103423978; };
+  for (const auto& [initializer, variance] :
+       std::vector<std::pair<Initializer, double>>{{initializers::glorot_uniform(), 2.0 / 500.0},
+                                                   {initializers::he_uniform(), 2.0 / 200.0},
+                                                   {initializers::lecun_uniform(), 1.0 / 200.0}})
+    expect_spread(initializer, shape, variance, uniform(variance));
+  for (const auto& [initializer, variance] :
+       std::vector<std::pair<Initializer, double>>{{initializers::glorot_normal(), 2.0 / 500.0},
+                                                   {initializers::he_normal(), 2.0 / 200.0},
+                                                   {initializers::lecun_normal(), 1.0 / 200.0}})
+    expect_spread(initializer, shape, variance, normal(variance));
+}
+
+TEST(Initializers, KernelsOfConvolutionsCountTheirWindow) {
+  const double variance = 2.0 / (3 * 3 * (40 + 50));
+  expect_spread(initializers::glorot_uniform(), {3, 3, 40, 50}, variance, std::sqrt(3.0 * variance));
+}
+
+TEST(Initializers, DependOnTheSeedAlone) {
+  random::set_seed(11);
+  const auto first = initializers::glorot_uniform()({4, 5}).to_vector<float>();
+  const auto second = initializers::glorot_uniform()({4, 5}).to_vector<float>();
+  EXPECT_NE(first, second);
+  random::set_seed(11);
+  EXPECT_EQ(initializers::glorot_uniform()({4, 5}).to_vector<float>(), first);
+}
+
+TEST(Initializers, GoByName) {
+  EXPECT_EQ(Initializer("he_normal").name(), "he_normal");
+  expect_error<InvalidArgumentError>([] { Initializer("he"); }, "[initializers] expected one of: zeros, ones");
+  expect_error<FailedPreconditionError>([] { Initializer()({2}); }, "[Initializer]");
+}
+
+}  // namespace
+}  // namespace tandem
