@@ -1,0 +1,14 @@
+// The subcommands of `tandem`. Each adds itself to the command line; what it does runs when the line
+// has been parsed, and throws tandem::Error.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace tandem::tools {
+
+void add_devices_command(CLI::App& app);
+void add_train_command(CLI::App& app);
+
+}  // namespace tandem::tools

@@ -1,0 +1,203 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "commands.h"
+#include "models.h"
+#include "pictures.h"
+#include "tandem/callbacks.h"
+#include "tandem/config.h"
+#include "tandem/distribute.h"
+#include "tandem/random.h"
+
+namespace tandem::tools {
+namespace {
+
+struct TrainOptions {
+  std::string model = "lenet", data = "synthetic", strategy = "default", optimizer;
+  std::vector<std::string> devices;
+  std::optional<std::int64_t> batch, limit, checkpoint_steps;
+  std::optional<double> learning_rate;
+  std::int64_t epochs = 2;
+  std::uint64_t seed = 1;
+  std::string checkpoint, report;
+  bool resume = false;
+};
+
+void check(const TrainOptions& options) {
+  const auto reject = [](const std::string& message) { throw InvalidArgumentError("[train] " + message); };
+  if (options.batch && *options.batch < 1) reject(fmt::format("expected --batch of at least 1, got {}", *options.batch));
+  if (options.epochs < 0) reject(fmt::format("expected --epochs of at least 0, got {}", options.epochs));
+  if (options.checkpoint.empty() && (options.resume || options.checkpoint_steps))
+    reject("--resume and --checkpoint-steps need --checkpoint FILE");
+  if (options.strategy == "default" && !options.devices.empty())
+    reject("--devices needs --strategy one_device or mirrored");
+  if (options.strategy == "one_device" && options.devices.size() > 1)
+    reject(fmt::format("--strategy one_device takes one device, got {}", options.devices.size()));
+  if (const auto directory = std::filesystem::path(options.report).parent_path();
+      !directory.empty() && !std::filesystem::is_directory(directory))
+    throw NotFoundError("[train] there is no directory '" + directory.string() + "' for the report");
+}
+
+// The index of a name like "/cpu:1" or "/device:CPU:1"; nothing for other devices.
+std::optional<int> cpu_index(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::size_t at = name.rfind("cpu:");
+  if (at == std::string::npos) return std::nullopt;
+  int index = 0;
+  const char* end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + at + 4, end, index);
+  return parsed.ptr == end && parsed.ec == std::errc() ? std::optional(index) : std::nullopt;
+}
+
+// As many logical CPUs as the devices' names speak of, sharing the cores.
+void configure_cpus(const std::vector<std::string>& devices) {
+  constexpr int kMaxCpus = 1024;
+  int count = 1;
+  for (const std::string& device : devices)
+    if (const std::optional<int> index = cpu_index(device); index && *index < kMaxCpus)
+      count = std::max(count, *index + 1);
+  if (count > 1) config::set_logical_cpus(count);
+}
+
+distribute::Strategy make_strategy(const TrainOptions& options) {
+  if (options.strategy == "default") return distribute::DefaultStrategy();
+  if (options.strategy == "one_device")
+    return distribute::OneDeviceStrategy(options.devices.empty() ? "/cpu:0" : options.devices.front());
+  if (options.strategy == "mirrored") return distribute::MirroredStrategy({.devices = options.devices});
+  throw InvalidArgumentError("[train] expected --strategy default, one_device or mirrored, got '" + options.strategy +
+                             "'");
+}
+
+// What must be the same for training to go on from a checkpoint.
+std::map<std::string, std::string> config_of(const TrainOptions& options, std::int64_t batch, const Recipe& recipe) {
+  std::map<std::string, std::string> config = {
+      {"--model", options.model},
+      {"--batch", std::to_string(batch)},
+      {"--seed", std::to_string(options.seed)},
+      {"--limit", options.limit ? std::to_string(*options.limit) : "all"},
+      {"--data", options.data.substr(0, options.data.find(':'))},
+      {"--optimizer", options.optimizer.empty() ? recipe.optimizer : options.optimizer},
+      {"--lr", options.learning_rate ? fmt::format("{}", *options.learning_rate) : "default"}};
+  if (recipe.decay) config["--epochs"] = std::to_string(options.epochs);  // the schedule's length
+  return config;
+}
+
+std::vector<callbacks::Callback> callbacks_of(const TrainOptions& options, std::int64_t batch, const Recipe& recipe) {
+  if (options.checkpoint.empty()) return {};
+  return {callbacks::TrainingCheckpoint(options.checkpoint, {.save_freq = options.checkpoint_steps,
+                                                             .resume = options.resume,
+                                                             .config = config_of(options, batch, recipe)})};
+}
+
+// Counts what this run trains on, which a resumed run's history does not tell.
+class Stopwatch final : public callbacks::CallbackBase {
+ public:
+  Stopwatch(std::int64_t batch, std::int64_t examples) : batch_(batch), examples_(examples) {}
+
+  void on_train_begin(Model&) override { start_ = Clock::now(); }
+  void on_batch_end(Model&, std::int64_t index, const callbacks::Logs&) override {
+    trained_ += std::min(batch_, examples_ - index * batch_);
+  }
+  void on_train_end(Model&) override { seconds_ = std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  double seconds() const { return seconds_; }
+  double examples_per_second() const {
+    return trained_ > 0 ? static_cast<double>(trained_) / seconds_ : 0.0;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::int64_t batch_, examples_;
+  std::int64_t trained_ = 0;
+  Clock::time_point start_;
+  double seconds_ = 0.0;
+};
+
+void write_report(const std::string& path, const nlohmann::ordered_json& report) {
+  std::ofstream out(path, std::ios::trunc);
+  out << report.dump(2) << '\n' << std::flush;
+  if (!out) throw ResourceExhaustedError("[train] cannot write the report '" + path + "'");
+}
+
+std::vector<double> epochs_of(const History& history, const std::string& name) {
+  const auto found = history.history.find(name);
+  return found == history.history.end() ? std::vector<double>() : found->second;
+}
+
+void train(const TrainOptions& options) {
+  check(options);
+  const Recipe recipe = recipe_of(options.model);
+  const std::int64_t batch = options.batch.value_or(recipe.batch);
+  configure_cpus(options.devices);
+  random::set_seed(options.seed);
+  const distribute::Strategy strategy = make_strategy(options);
+  const datasets::TrainTest pictures = load_pictures(options.data, options.limit, options.seed);
+  const std::int64_t steps_per_epoch = (pictures.train.size() + batch - 1) / batch;
+
+  Model model;
+  {
+    const auto scope = strategy.scope();
+    model = make_model(options.model, pictures.train.images.shape().without_leading(1), pictures.train.classes);
+    model.compile({.optimizer = make_optimizer(recipe, options.optimizer, options.learning_rate,
+                                               steps_per_epoch * options.epochs),
+                   .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                   .metrics = {"accuracy"}});
+  }
+
+  auto callbacks = callbacks_of(options, batch, recipe);
+  const auto stopwatch = std::make_shared<Stopwatch>(batch, pictures.train.size());
+  callbacks.push_back(callbacks::Callback(stopwatch));
+  const History history =
+      model.fit(training_batches(pictures.train, {.batch = batch, .seed = options.seed, .augment = recipe.augment}),
+                {.epochs = options.epochs, .callbacks = callbacks});
+  const auto test = model.evaluate(test_batches(pictures.test, std::max<std::int64_t>(batch, 256)));
+
+  std::cout << fmt::format("test_loss: {:.4f} - test_accuracy: {:.4f} - {:.0f} samples/s\n", test.at("loss"),
+                           test.at("accuracy"), stopwatch->examples_per_second());
+  if (!options.report.empty())
+    write_report(options.report, {{"train_loss", epochs_of(history, "loss")},
+                                  {"train_accuracy", epochs_of(history, "accuracy")},
+                                  {"test_loss", test.at("loss")},
+                                  {"test_accuracy", test.at("accuracy")},
+                                  {"samples_per_second", stopwatch->examples_per_second()},
+                                  {"seconds", stopwatch->seconds()},
+                                  {"parameters", model.count_params()},
+                                  {"devices", strategy.devices()},
+                                  {"version", TANDEM_VERSION}});
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  const auto options = std::make_shared<TrainOptions>();
+  CLI::App* command = app.add_subcommand("train", "Train a model and test it");
+  command->add_option("--model", options->model, "mlp, lenet or resnet20")->capture_default_str();
+  command->add_option("--data", options->data, "synthetic, mnist:DIRECTORY or cifar10:DIRECTORY")->capture_default_str();
+  command->add_option("--strategy", options->strategy, "default, one_device or mirrored")->capture_default_str();
+  command->add_option("--devices", options->devices, "Of the strategy, as in /cpu:0,/cpu:1 or /gpu:0,/gpu:1")
+      ->delimiter(',');
+  command->add_option("--batch", options->batch, "Examples a step, over all devices; not given: the model's own");
+  command->add_option("--epochs", options->epochs, "Passes over the training data")->capture_default_str();
+  command->add_option("--optimizer", options->optimizer, "sgd, adam, ...; not given: the model's own");
+  command->add_option("--lr", options->learning_rate, "The learning rate; not given: the model's or optimizer's own");
+  command->add_option("--seed", options->seed, "Of weights, order, dropout and drawn data")->capture_default_str();
+  command->add_option("--limit", options->limit, "Train on the first N pictures only");
+  command->add_option("--checkpoint", options->checkpoint, "Keep the state of training in this file");
+  command->add_option("--checkpoint-steps", options->checkpoint_steps,
+                      "Steps between checkpoints; besides, there is one at the end of each epoch");
+  command->add_flag("--resume", options->resume, "Go on from the checkpoint");
+  command->add_option("--report", options->report, "Write the figures to this file, as JSON");
+  command->callback([options] { train(*options); });
+}
+
+}  // namespace tandem::tools
