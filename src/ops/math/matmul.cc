@@ -2,9 +2,9 @@
 
 #include "core/status.h"
 #include "op/record.h"
+#include "ops/math/activation_math.h"
 #include "ops/math/broadcast.h"
 #include "ops/math/gemm.h"
-#include "ops/nn/activation_math.h"
 #include "ops/onednn/onednn.h"
 #include "ops/onednn/widen.h"
 #include "ops/op_list.h"

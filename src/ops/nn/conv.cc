@@ -5,9 +5,9 @@
 
 #include "core/status.h"
 #include "op/record.h"
+#include "ops/math/activation_math.h"
 #include "ops/math/elementwise.h"
 #include "ops/nn/activation.h"
-#include "ops/nn/activation_math.h"
 #include "ops/nn/conv_plain.h"
 #include "ops/nn/dense.h"
 #include "ops/nn/window.h"

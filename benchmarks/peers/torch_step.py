@@ -1,0 +1,105 @@
+"""One training step of a case in PyTorch, timed; prints a JSON line. scripts/bench runs it with PyTorch's
+best settings: OpenBLAS's OpenMP flavour, tcmalloc, channels_last (docs/benchmarks.md)."""
+
+import argparse
+import json
+import os
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.shortcut = None
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)), inplace=True)))
+        return F.relu(y + (self.shortcut(x) if self.shortcut else x), inplace=True)
+
+
+def resnet20():
+    layers = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True)]
+    inputs = 16
+    for outputs in (16, 32, 64):
+        for block in range(3):
+            layers.append(Block(inputs, outputs, 2 if block == 0 and outputs != 16 else 1))
+            inputs = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(784, 512), nn.ReLU(inplace=True), nn.Linear(512, 512), nn.ReLU(inplace=True),
+                         nn.Linear(512, 10))
+
+
+def lenet():
+    return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(inplace=True), nn.Conv2d(32, 64, 3), nn.ReLU(inplace=True),
+                         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(inplace=True),
+                         nn.Linear(128, 10))
+
+
+CASES = {  # name: (model, shape of an example, batch)
+    "mlp64": (mlp, (784,), 64),
+    "mlp512": (mlp, (784,), 512),
+    "lenet64": (lenet, (1, 28, 28), 64),
+    "resnet20": (resnet20, (3, 32, 32), 128),
+}
+
+
+def peak_mib():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--case", choices=CASES, required=True)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(1)
+    started = float(os.environ.get("TANDEM_BENCH_STARTED", "nan"))
+    torch.ones(1) + torch.ones(1)
+    startup_ms = (time.clock_gettime(time.CLOCK_MONOTONIC) - started) * 1e3
+
+    make, shape, batch = CASES[options.case]
+    model = make()
+    pool = [(torch.randn(batch, *shape), torch.randint(10, (batch,))) for _ in range(4)]
+    if len(shape) == 3:
+        model = model.to(memory_format=torch.channels_last)
+        pool = [(x.contiguous(memory_format=torch.channels_last), y) for x, y in pool]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def run(seconds):
+        steps, begin = 0, time.perf_counter()
+        while True:
+            for x, y in pool:
+                optimizer.zero_grad(set_to_none=True)
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+            loss.item()
+            steps += len(pool)
+            elapsed = time.perf_counter() - begin
+            if elapsed >= seconds:
+                return elapsed / steps * 1e3
+
+    run(min(1.0, options.seconds / 2))
+    print(json.dumps({"program": "pytorch", "version": torch.__version__, "case": options.case,
+                      "threads": options.threads, "replicas": 1, "ms": run(options.seconds),
+                      "peak_mib": peak_mib(), "startup_ms": None if startup_ms != startup_ms else startup_ms}))
+
+
+if __name__ == "__main__":
+    main()
