@@ -11,6 +11,7 @@ namespace tandem {
 class EmulatedGpu final : public Device {
  public:
   explicit EmulatedGpu(const LogicalGpuOptions& options);
+  ~EmulatedGpu() override { stream_.drain(); }  // the work at hand may free memory
 
   Allocator& allocator() override { return allocator_; }
   Stream& stream() override { return stream_; }

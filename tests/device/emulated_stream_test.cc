@@ -1,0 +1,251 @@
+#include "device/emulated/emulated_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "core/parallel.h"
+#include "tandem/errors.h"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A task that lasts until it is opened.
+class Gate {
+ public:
+  std::function<void()> task() {
+    return [open = open_] {
+      while (!open->load()) std::this_thread::sleep_for(100us);
+    };
+  }
+  void open() { open_->store(true); }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+template <class E, class F>
+std::string error_of(F&& call) {
+  try {
+    call();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return "no such error";
+}
+
+TEST(EmulatedStream, RunsInOrderOnItsOwnThread) {
+  EmulatedStream stream(1, "test");
+  EXPECT_EQ(stream.execution(), Stream::Execution::kDeferred);
+  std::vector<int> order;
+  std::thread::id where;
+  for (int i = 0; i < 1000; ++i)
+    stream.enqueue([&, i] {
+      order.push_back(i);
+      where = std::this_thread::get_id();
+    });
+  stream.synchronize();
+  ASSERT_EQ(order.size(), 1000u);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
+  EXPECT_EQ(where, stream.thread_id());
+  EXPECT_NE(where, std::this_thread::get_id());
+}
+
+TEST(EmulatedStream, DefersWork) {
+  EmulatedStream stream(1, "test");
+  Gate gate;
+  stream.enqueue(gate.task());
+  int value = 0;
+  stream.enqueue([&] { value = 1; });
+  const Event event = stream.record();
+  EXPECT_FALSE(event.done());
+  EXPECT_EQ(value, 0);
+  gate.open();
+  event.wait();
+  EXPECT_TRUE(event.done());
+  EXPECT_EQ(value, 1);
+}
+
+TEST(EmulatedStream, EventsStandForWhatWasEnqueuedBefore) {
+  EmulatedStream stream(1, "test");
+  const Event none = stream.record();
+  EXPECT_TRUE(none.done());
+  Gate gate;
+  stream.enqueue([] {});
+  const Event before = stream.record();
+  stream.enqueue(gate.task());
+  const Event after = stream.record();
+  before.wait();
+  EXPECT_FALSE(after.done());
+  gate.open();
+  stream.synchronize();
+  EXPECT_TRUE(after.done());
+  EXPECT_TRUE(Event().done());
+  Event().wait();
+}
+
+TEST(EmulatedStream, FreesWhatATaskHeldBeforeItIsDone) {
+  EmulatedStream stream(1, "test");
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = held;
+  stream.enqueue([held = std::move(held)] {});
+  stream.synchronize();
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST(EmulatedStream, RunsTasksWithItsTeam) {
+  EmulatedStream stream(3, "test");
+  int threads = 0;
+  stream.enqueue([&] { threads = intra_op_threads(); });
+  stream.synchronize();
+  EXPECT_EQ(threads, 3);
+}
+
+TEST(EmulatedStream, ThrowsTheFirstExceptionOnce) {
+  EmulatedStream stream(1, "test");
+  bool later = false;
+  stream.enqueue([] { throw InvalidArgumentError("first"); });
+  stream.enqueue([] { throw InvalidArgumentError("second"); });
+  stream.enqueue([&] { later = true; });
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { stream.synchronize(); }), "first");
+  EXPECT_TRUE(later);  // work goes on
+  stream.synchronize();
+  stream.enqueue([] { throw NotFoundError("third"); });
+  const Event event = stream.record();
+  EXPECT_EQ(error_of<NotFoundError>([&] { event.wait(); }), "third");
+  event.wait();
+  stream.synchronize();
+}
+
+TEST(EmulatedStream, AnEventThrowsOnlyWhatCameBeforeIt) {
+  EmulatedStream stream(1, "test");
+  stream.enqueue([] {});
+  const Event before = stream.record();
+  stream.enqueue([] { throw NotFoundError("after"); });
+  stream.drain();
+  before.wait();
+  EXPECT_EQ(error_of<NotFoundError>([&] { stream.synchronize(); }), "after");
+}
+
+TEST(EmulatedStream, WaitsForOtherStreams) {
+  EmulatedStream a(1, "a"), b(1, "b");
+  Gate gate;
+  int value = 0;
+  a.enqueue(gate.task());
+  a.enqueue([&] { value = 7; });
+  b.wait(a.record());
+  int seen = 0;
+  b.enqueue([&] { seen = value; });
+  const Event end = b.record();
+  EXPECT_FALSE(end.done());
+  gate.open();
+  end.wait();
+  EXPECT_EQ(seen, 7);
+  b.wait(b.record());  // already in order
+  b.wait(Event());
+  b.synchronize();
+}
+
+TEST(EmulatedStream, FailuresTravelAlongEvents) {
+  EmulatedStream a(1, "a"), b(1, "b");
+  a.enqueue([] { throw NotFoundError("on a"); });
+  b.wait(a.record());
+  EXPECT_EQ(error_of<NotFoundError>([&] { b.synchronize(); }), "on a");
+  a.synchronize();
+}
+
+TEST(EmulatedStream, ATaskThatWaitsForItselfIsAnErrorNotAHang) {
+  EmulatedStream stream(1, "test");
+  stream.enqueue([&] { stream.synchronize(); });
+  EXPECT_EQ(error_of<InternalError>([&] { stream.synchronize(); }),
+            "[Stream] a task waits for its own stream, which would never end");
+  stream.enqueue([&] { stream.drain(); });  // does nothing there
+  stream.synchronize();
+}
+
+TEST(EmulatedStream, FinishesItsWorkWhenDestroyed) {
+  std::atomic<int> count{0};
+  {
+    EmulatedStream stream(1, "test");
+    for (int i = 0; i < 100; ++i) stream.enqueue([&] { ++count; });
+  }
+  EXPECT_EQ(count.load(), 100);
+}
+
+TEST(EmulatedStream, TasksOfSeveralThreadsAllRun) {
+  EmulatedStream stream(1, "test");
+  std::int64_t sum = 0;  // only the stream's thread touches it
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 2000; ++i) {
+        stream.enqueue([&] { ++sum; });
+        if (i % 100 == 0) stream.synchronize();
+        if (i % 77 == 0) stream.record().wait();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  stream.synchronize();
+  EXPECT_EQ(sum, 8000);
+}
+
+TEST(EmulatedStream, StreamsThatWaitForEachOtherMakeProgress) {
+  EmulatedStream a(1, "a"), b(1, "b");
+  int value = 0;
+  for (int i = 0; i < 500; ++i) {
+    a.enqueue([&] { ++value; });
+    b.wait(a.record());
+    b.enqueue([&] { ++value; });
+    a.wait(b.record());
+  }
+  a.synchronize();
+  EXPECT_EQ(value, 1000);
+}
+
+TEST(EmulatedStreamDeathTest, TheProcessEndsWithWorkInTheQueue) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        auto* stream = new EmulatedStream(1, "test");
+        std::atomic<int> started{0};
+        for (int i = 0; i < 100'000; ++i)
+          stream->enqueue([&] {
+            ++started;
+            std::this_thread::sleep_for(1ms);
+          });
+        while (started == 0) std::this_thread::yield();
+        std::exit(3);
+      },
+      testing::ExitedWithCode(3), "");
+}
+
+TEST(EmulatedStreamDeathTest, WaitingWhileTheProcessEndsIsAnError) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        static EmulatedStream* stream = nullptr;
+        std::atexit([] {  // runs after the streams stopped
+          try {
+            stream->enqueue([] {});
+            stream->synchronize();
+          } catch (const UnavailableError& e) {
+            std::fprintf(stderr, "%s\n", e.what());
+            std::_Exit(4);
+          }
+        });
+        stream = new EmulatedStream(1, "test");
+        stream->enqueue([] {});
+        stream->synchronize();
+        std::exit(3);
+      },
+      testing::ExitedWithCode(4), "waiting for a device while the process exits");
+}
+
+}  // namespace
+}  // namespace tandem
