@@ -62,8 +62,10 @@ void trim_zeros(std::string& fraction) {
   while (!fraction.empty() && fraction.back() == '0') fraction.pop_back();
 }
 
+// `exact_whole`: digits of the whole part that the number's precision does not reach are those of its
+// exact value, not zeros.
 template <class T>
-NumberText positional(double value, int precision) {
+NumberText positional(double value, int precision, bool exact_whole) {
   NumberText text;
   const double magnitude = std::abs(value);
   const Decimal decimal = shortest_decimal<T>(magnitude);
@@ -83,7 +85,7 @@ NumberText positional(double value, int precision) {
     }
     const auto whole = static_cast<std::size_t>(exponent) + 1;
     if (digits.size() < whole) digits.append(whole - digits.size(), '0');
-    text.whole = digits.substr(0, whole);
+    text.whole = exact_whole && decimal.digits.size() < whole ? fmt::format("{:.0f}", magnitude) : digits.substr(0, whole);
     text.fraction = digits.substr(whole);
     trim_zeros(text.fraction);
   }
@@ -91,15 +93,21 @@ NumberText positional(double value, int precision) {
   return text;
 }
 
+// Exactly `precision` fractional digits of the exact value.
+NumberText scientific_digits(double value, int precision) {
+  const std::string text = fmt::format("{:.{}e}", value, precision);
+  const std::size_t point = text.find('.'), e = text.find('e');
+  return {.whole = text.substr(0, std::min(point, e)),
+          .fraction = point == std::string::npos ? "" : text.substr(point + 1, e - point - 1),
+          .exponent = text.substr(e)};
+}
+
 template <class T>
 NumberText scientific(double value, int precision) {
-  const double magnitude = std::abs(value);
-  Decimal decimal = shortest_decimal<T>(magnitude);
-  if (static_cast<int>(decimal.digits.size()) - 1 > precision)
-    decimal = parse_scientific(fmt::format("{:.{}e}", magnitude, precision));
-  return {.whole = fmt::format("{}{}", std::signbit(value) ? "-" : "", decimal.digits[0]),
-          .fraction = decimal.digits.substr(1),
-          .exponent = fmt::format("e{}{:02}", decimal.exponent < 0 ? '-' : '+', std::abs(decimal.exponent))};
+  const int shortest = static_cast<int>(shortest_decimal<T>(std::abs(value)).digits.size()) - 1;
+  NumberText text = scientific_digits(value, std::min(shortest, precision));
+  trim_zeros(text.fraction);
+  return text;
 }
 
 std::string non_finite(double value) { return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf"; }
@@ -129,7 +137,7 @@ std::vector<std::string> float_words(const std::vector<double>& values) {
     if (!std::isfinite(value)) continue;
     any_finite = true;
     NumberText& text = texts.back();
-    text = exponents ? scientific<T>(value, kPrecision) : positional<T>(value, kPrecision);
+    text = exponents ? scientific<T>(value, kPrecision) : positional<T>(value, kPrecision, true);
     left = std::max(left, text.whole.size());
     right = std::max(right, text.fraction.size());
     power = std::max(power, text.exponent.size());
@@ -147,8 +155,10 @@ std::vector<std::string> float_words(const std::vector<double>& values) {
       word.insert(0, left + behind + 1 - word.size(), ' ');
     } else {
       NumberText& text = texts[i];
+      // Exponents align the digits: shorter numbers show more of their exact value.
+      if (exponents) text = scientific_digits(values[i], static_cast<int>(right));
       word = std::string(left - text.whole.size(), ' ') + text.whole + '.' + text.fraction;
-      word.append(right - text.fraction.size(), exponents ? '0' : ' ');
+      word.append(right - text.fraction.size(), ' ');
       if (exponents) {
         text.exponent.insert(2, power - text.exponent.size(), '0');
         word += text.exponent;
@@ -165,7 +175,7 @@ std::string float_scalar(double value) {
   if (!std::isfinite(value)) return non_finite(value);
   const double magnitude = std::abs(value);
   if (magnitude == 0.0 || (magnitude >= 1e-4 && magnitude < 1e16)) {
-    const NumberText text = positional<T>(value, 400);
+    const NumberText text = positional<T>(value, 400, false);
     return fmt::format("{}.{}", text.whole, text.fraction.empty() ? "0" : text.fraction);
   }
   const NumberText text = scientific<T>(value, 400);
