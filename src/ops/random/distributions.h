@@ -17,6 +17,14 @@ namespace tandem {
 inline constexpr int kColumns = 16;
 using Words = std::uint32_t[4][kColumns];
 
+inline void fill_words(const Draw& draw, std::int64_t block, Words& words) {
+  const auto first = static_cast<std::uint64_t>(block) * kColumns;
+  for (int j = 0; j < kColumns; ++j) {
+    const auto word = philox(draw, first + static_cast<std::uint64_t>(j));
+    for (int row = 0; row < 4; ++row) words[row][j] = word[static_cast<std::size_t>(row)];
+  }
+}
+
 // In [0, 1), on a grid of 2^-24.
 inline float unit_float(std::uint32_t word) { return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f; }
 // In (0, 1], down to 2^-31.

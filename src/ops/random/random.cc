@@ -58,14 +58,6 @@ void infer_random(InferContext& c) {
   c.add_output(attrs.dtype, attrs.shape);
 }
 
-inline void fill_words(const Draw& draw, std::int64_t block, Words& words) {
-  const auto first = static_cast<std::uint64_t>(block) * kColumns;
-  for (int j = 0; j < kColumns; ++j) {
-    const auto word = philox(draw, first + static_cast<std::uint64_t>(j));
-    for (int row = 0; row < 4; ++row) words[row][j] = word[static_cast<std::size_t>(row)];
-  }
-}
-
 // Blocks [begin, end) of the `count` elements of `out`.
 template <class T, class C, class Distribution>
 TANDEM_CLONES void fill_blocks(const Draw& draw, const Distribution& distribution, T* out, std::int64_t count,
