@@ -151,7 +151,7 @@ void Model::save_weights(const std::filesystem::path& path) const {
 
 void Model::load_weights(const std::filesystem::path& path) {
   const std::vector<Variable> targets = variables();
-  restore_variables(targets, load_safetensors(path).tensors, "'" + path.string() + "'");
+  restore_variables(targets, load_safetensors(path).tensors, fmt::format("'{}'", path.string()));
 }
 
 void save_weights(const Model& model, const std::filesystem::path& path) { model.save_weights(path); }
@@ -160,7 +160,7 @@ const std::vector<double>& History::at(const std::string& name) const {
   const auto found = history.find(name);
   if (found != history.end()) return found->second;
   std::string known;
-  for (const auto& [other, values] : history) known += (known.empty() ? "'" : ", '") + other + "'";
+  for (const auto& [other, values] : history) known += fmt::format("{}'{}'", known.empty() ? "" : ", ", other);
   fail<NotFoundError>("[History] there is no '{}', only {}", name, known.empty() ? "nothing" : known);
 }
 

@@ -20,7 +20,7 @@ std::string bar(std::int64_t done, std::int64_t total) {
   std::string text(static_cast<std::size_t>(kBarWidth), '.');
   std::fill_n(text.begin(), filled, '=');
   if (filled < kBarWidth) text[static_cast<std::size_t>(filled)] = '>';
-  return "[" + text + "]";
+  return fmt::format("[{}]", text);
 }
 
 std::string duration(double seconds) {
@@ -85,9 +85,9 @@ void ProgressBar::step(std::int64_t done, std::int64_t examples, const Figures& 
   const std::string total = total_ ? std::to_string(*total_) : "Unknown";
   std::string line = fmt::format("{:>{}}/{}", done_, total_ ? total.size() : 1, total);
   if (total_) {
-    if (terminal_) line += " " + bar(done_, *total_);
+    if (terminal_) line += fmt::format(" {}", bar(done_, *total_));
     const double each = seconds / static_cast<double>(done_ - first_);
-    line += " - ETA: " + duration(each * static_cast<double>(std::max<std::int64_t>(*total_ - done_, 0)));
+    line += fmt::format(" - ETA: {}", duration(each * static_cast<double>(std::max<std::int64_t>(*total_ - done_, 0))));
   }
   write(line + rate(seconds) + figures_text(figures()), false);
 }
@@ -96,8 +96,8 @@ void ProgressBar::end(const callbacks::Logs& logs) {
   if (verbose_ == 0) return;
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   std::string line = fmt::format("{}/{}", done_, done_);
-  if (verbose_ == 1 && terminal_) line += " " + bar(1, 1);
-  write(line + " - " + duration(seconds) + rate(seconds) + figures_text(logs), true);
+  if (verbose_ == 1 && terminal_) line += fmt::format(" {}", bar(1, 1));
+  write(fmt::format("{} - {}{}{}", line, duration(seconds), rate(seconds), figures_text(logs)), true);
 }
 
 void ProgressBar::write(const std::string& line, bool last) {

@@ -34,7 +34,7 @@ std::string shape_text(const Shape& shape) {
   std::string text;
   for (std::int64_t size : shape)
     text += (text.empty() ? "" : ", ") + (size < 0 ? std::string("None") : std::to_string(size));
-  return "(" + text + ")";
+  return fmt::format("({})", text);
 }
 
 std::string totals(const char* what, const std::vector<Variable>& variables) {

@@ -90,7 +90,7 @@ T parse_number(const TensorFile& file, const std::string& key, const std::string
 void check_config(const TensorFile& file, const std::map<std::string, std::string>& config, const std::string& what) {
   for (const auto& [key, value] : config) {
     const auto found = file.metadata.find(kConfig + key);
-    const std::string saved = found == file.metadata.end() ? "nothing" : "'" + found->second + "'";
+    const std::string saved = found == file.metadata.end() ? "nothing" : fmt::format("'{}'", found->second);
     if (found == file.metadata.end() || found->second != value)
       fail<InvalidArgumentError>("[load] {} was written with {} for {}, expected '{}'", what, saved, key, value);
   }
@@ -131,7 +131,7 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
 void load_training_state(Model& model, const std::filesystem::path& path,
                          const std::map<std::string, std::string>& config) {
   TrainingProgress& progress = progress_of(model, "load");
-  const std::string what = "'" + path.string() + "'";
+  const std::string what = fmt::format("'{}'", path.string());
   const TensorFile file = load_safetensors(path);
   const auto version = file.metadata.find("tandem.training_state");
   if (version == file.metadata.end() || version->second != kVersion)

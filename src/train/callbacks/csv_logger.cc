@@ -23,7 +23,7 @@ class CSVLoggerImpl final : public CallbackBase {
   void on_epoch_end(Model&, std::int64_t epoch, const Logs& logs) override {
     std::string names = "epoch", figures = std::to_string(epoch);
     for (const auto& [name, value] : logs) {
-      names += "," + name;
+      names += fmt::format(",{}", name);
       figures += fmt::format(",{}", value);
     }
     if (header_) out_ << names << '\n';

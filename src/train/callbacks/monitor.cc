@@ -34,7 +34,7 @@ std::optional<double> Monitor::value(const Logs& logs) {
   if (found != logs.end()) return found->second;
   if (!warned_) {
     std::string known;
-    for (const auto& [name, value] : logs) known += (known.empty() ? "" : ", ") + name;
+    for (const auto& [name, value] : logs) known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
     logging::warn("[{}] there is no figure '{}' to watch, only {}", callback_, monitored_, known);
     warned_ = true;
   }

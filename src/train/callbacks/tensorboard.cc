@@ -5,8 +5,8 @@
 
 #include "core/status.h"
 #include "tandem/callbacks.h"
-#include "tensorboard_event.pb.h"
 #include "train/callbacks/tfrecord_writer.h"
+#include "train/proto/tensorboard_event.pb.h"
 
 namespace tandem::callbacks {
 namespace {
@@ -27,7 +27,7 @@ class EventFile {
     tensorboard::Event event = event_at(step);
     for (const auto& [name, value] : figures) {
       auto* scalar = event.mutable_summary()->add_value();
-      scalar->set_tag("epoch_" + name);
+      scalar->set_tag(fmt::format("epoch_{}", name));
       scalar->set_simple_value(static_cast<float>(value));
     }
     writer_->write(event.SerializeAsString());
