@@ -212,10 +212,10 @@ TEST(EmulatedStreamDeathTest, TheProcessEndsWithWorkInTheQueue) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
-        auto* stream = new EmulatedStream(1, "test");
-        std::atomic<int> started{0};
+        static auto* const stream = new EmulatedStream(1, "test");
+        static std::atomic<int> started{0};
         for (int i = 0; i < 100'000; ++i)
-          stream->enqueue([&] {
+          stream->enqueue([] {
             ++started;
             std::this_thread::sleep_for(1ms);
           });

@@ -89,12 +89,12 @@ class EmulatedStream::Queue {
         }
         task = nullptr;  // what it held is free before anyone sees that it is done
         const std::uint64_t number = done_.load(std::memory_order_relaxed) + 1;
+        if (std::has_single_bit(number)) halt_at_exit();
         done_.store(number);
         if (waiting_.load() > 0) {
           { const std::lock_guard<std::mutex> lock(mutex_); }
           progress_.notify_all();
         }
-        if (std::has_single_bit(number)) halt_at_exit();
       }
       batch.clear();
     }
@@ -110,6 +110,7 @@ class EmulatedStream::Queue {
   static void add(const std::shared_ptr<Queue>& queue) {
     const std::lock_guard<std::mutex> lock(all().mutex);
     all().queues.push_back(queue);
+    halt_at_exit();
   }
   static void remove(const std::shared_ptr<Queue>& queue) {
     const std::lock_guard<std::mutex> lock(all().mutex);
