@@ -97,7 +97,7 @@ class PrefetchStream final : public Stream<Example> {
   bool next(Example& item) override {
     if (!producer_.joinable()) producer_ = std::thread([this] { produce(); });
     std::unique_lock lock(mutex_);
-    filled_.wait(lock, [&] { return !buffer_.empty() || ended_; });
+    wait_for(filled_, lock, [&] { return !buffer_.empty() || ended_; });
     if (buffer_.empty()) {
       if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
       return false;

@@ -54,7 +54,7 @@ class Wave {
   std::array<Term, 4> terms_;
 };
 
-// From the digit's box to pixels: sheared, turned, scaled, about the middle of the picture.
+// From the digit's box to pixels: bent, sheared, turned, scaled.
 class Hand {
  public:
   explicit Hand(SplitMix& random) : wave_(random) {
@@ -65,18 +65,15 @@ class Hand {
     xy_ = -sine * height - cosine * shear * height;
     yx_ = sine * width;
     yy_ = cosine * height - sine * shear * height;
-    shift_ = {kShift * spread(random), kShift * spread(random)};
   }
   Point operator()(Point p) const {
     p = wave_(p);
-    const float x = p.x - 0.5f, y = p.y - 0.5f;
-    return {kDigitSide * 0.5f + shift_.x + xx_ * x + xy_ * y, kDigitSide * 0.5f + shift_.y + yx_ * x + yy_ * y};
+    return {xx_ * p.x + xy_ * p.y, yx_ * p.x + yy_ * p.y};
   }
 
  private:
   Wave wave_;
   float xx_, xy_, yx_, yy_;
-  Point shift_;
 };
 
 // A Catmull-Rom curve through the points, as straight pieces; or just the points.
@@ -101,6 +98,13 @@ std::vector<Point> pieces(const Stroke& stroke, SplitMix& random) {
   }
   line.push_back(points.back());
   return line;
+}
+
+// How far to move what lies in [low, high] so that its middle is `off` the picture's middle, but no
+// nearer than `margin` to the border where it fits.
+float placement(float low, float high, float off, float margin) {
+  const float room = std::max(0.0f, 0.5f * (kDigitSide - (high - low)) - margin);
+  return 0.5f * (kDigitSide - low - high) + std::clamp(off, -room, room);
 }
 
 // Lowers `squared`, each pixel's squared distance from the strokes, by the piece from a to b. Pixels
@@ -139,16 +143,22 @@ void paint_digit(int digit, SplitMix random, std::uint8_t* pixels) {
   const float noise = between(random, 0.0f, 24.0f);
   const float reach = radius + softness;
 
+  std::vector<std::vector<Point>> lines;
+  Point low = {1e6f, 1e6f}, high = {-1e6f, -1e6f};
+  for (const Stroke& stroke : style) {
+    for (Point& p : lines.emplace_back(pieces(stroke, random))) {
+      p = hand(p);
+      low = {std::min(low.x, p.x), std::min(low.y, p.y)};
+      high = {std::max(high.x, p.x), std::max(high.y, p.y)};
+    }
+  }
+  const float right = placement(low.x, high.x, kShift * spread(random), reach);
+  const float down = placement(low.y, high.y, kShift * spread(random), reach);
   Pixels squared;
   squared.fill(1e6f);
-  for (const Stroke& stroke : style) {
-    const std::vector<Point> line = pieces(stroke, random);
-    Point from = hand(line[0]);
-    for (std::size_t i = 1; i < line.size(); ++i) {
-      const Point to = hand(line[i]);
-      approach(squared, from, to, reach);
-      from = to;
-    }
+  for (std::vector<Point>& line : lines) {
+    for (Point& p : line) p = {p.x + right, p.y + down};
+    for (std::size_t i = 1; i < line.size(); ++i) approach(squared, line[i - 1], line[i], reach);
   }
   for (std::size_t i = 0; i < squared.size(); ++i) {
     const float cover = std::clamp((reach - std::sqrt(squared[i])) / (2.0f * softness), 0.0f, 1.0f);

@@ -72,7 +72,7 @@ class ParallelMapStream final : public Stream<Example> {
       for (int i = 0; i < options_.num_parallel_calls; ++i) workers_.emplace_back([this] { work(); });
     std::unique_lock lock(mutex_);
     std::shared_ptr<Slot> slot;
-    done_.wait(lock, [&] {
+    wait_for(done_, lock, [&] {
       slot = take_done();
       return slot || (input_ended_ && slots_.empty());
     });

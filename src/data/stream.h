@@ -3,8 +3,11 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "device/device_manager.h"
@@ -20,6 +23,13 @@ inline constinit thread_local const std::atomic<bool>* cancel_flag = nullptr;
 struct Cancelled {};
 inline void check_cancelled() {
   if (cancel_flag && cancel_flag->load(std::memory_order_relaxed)) throw Cancelled();
+}
+
+// Waits for a condition; a thread whose consumer goes away meanwhile throws Cancelled.
+template <class Condition>
+void wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, const Condition& condition) {
+  if (!cancel_flag) return changed.wait(lock, condition);
+  while (!changed.wait_for(lock, std::chrono::milliseconds(20), condition)) check_cancelled();
 }
 
 // One pass over a sequence of items. Not thread-safe. After an exception it is at its end.

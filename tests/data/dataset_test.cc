@@ -1,0 +1,386 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "data/pipelines.h"
+#include "support/tensors.h"
+#include "tandem/autodiff.h"
+#include "tandem/device.h"
+#include "tandem/errors.h"
+#include "tandem/math.h"
+#include "tandem/random.h"
+
+namespace tandem {
+namespace {
+
+using data::Dataset;
+using data::Example;
+using testing::batches_of;
+using testing::count_up;
+using testing::elements_of;
+using testing::expect_error;
+using testing::generated;
+using testing::numbers;
+using testing::values_in;
+
+using Values = std::vector<std::int32_t>;
+
+Example add_one(const Example& e) { return {e[0] + 1.0}; }
+
+// --- sources ---
+
+TEST(FromTensors, IsOneElement) {
+  const Dataset dataset = Dataset::from_tensors({constant({1, 2}), constant(3)});
+  EXPECT_EQ(dataset.cardinality(), 1);
+  int count = 0;
+  for (const Example& e : dataset) {
+    ++count;
+    EXPECT_EQ(e.size(), 2u);
+    EXPECT_EQ(values_in(e), (Values{1, 2}));
+  }
+  EXPECT_EQ(count, 1);
+}
+
+TEST(FromTensorSlices, IsAnElementARow) {
+  const Dataset dataset = Dataset::from_tensor_slices({constant({{1, 2}, {3, 4}, {5, 6}}), constant({7, 8, 9})});
+  EXPECT_EQ(dataset.cardinality(), 3);
+  EXPECT_EQ(elements_of(dataset), (Values{1, 2, 3, 4, 5, 6}));
+  auto iterator = dataset.iterate();
+  iterator.next();
+  const auto second = iterator.next();
+  EXPECT_EQ(second[1].item<std::int32_t>(), 8);
+  const auto spec = dataset.element_spec();
+  ASSERT_TRUE(spec);
+  EXPECT_EQ((*spec)[0].shape, Shape({2}));
+  EXPECT_EQ((*spec)[1].shape, Shape::scalar());
+  EXPECT_EQ((*spec)[1].dtype, int32);
+}
+
+TEST(FromTensorSlices, NamesAxesThatDiffer) {
+  expect_error<InvalidArgumentError>(
+      [] { Dataset::from_tensor_slices({zeros({3, 2}), zeros({4})}); },
+      "[from_tensor_slices] expected first axes of one size, got 3 (component 0, shape (3, 2)) and 4 (component 1, "
+      "shape (4,))");
+  expect_error<InvalidArgumentError>([] { Dataset::from_tensor_slices(constant(1)); }, "got a scalar as component 0");
+  EXPECT_THROW(Dataset::from_tensor_slices(Example()), InvalidArgumentError);
+}
+
+TEST(FromGenerator, StartsAnewEachPass) {
+  const Dataset dataset = generated(4);
+  EXPECT_EQ(dataset.cardinality(), data::kUnknownCardinality);
+  EXPECT_FALSE(dataset.element_spec());
+  EXPECT_EQ(elements_of(dataset), count_up(0, 4));
+  EXPECT_EQ(elements_of(dataset), count_up(0, 4));
+  EXPECT_EQ(elements_of(dataset.iterate({.skip = 3})), (Values{3}));
+}
+
+TEST(Dataset, SaysWhenItIsUndefined) {
+  EXPECT_FALSE(Dataset().defined());
+  EXPECT_THROW(Dataset().batch(1), FailedPreconditionError);
+  EXPECT_THROW(data::Iterator().next(), FailedPreconditionError);
+}
+
+// --- steps; over rows of tensors, and over elements of a generator ---
+
+class Steps : public ::testing::TestWithParam<bool> {
+ protected:
+  static Dataset source(int count) { return GetParam() ? numbers(count) : generated(count); }
+};
+INSTANTIATE_TEST_SUITE_P(, Steps, ::testing::Values(true, false),
+                         [](const auto& info) { return info.param ? "Rows" : "Elements"; });
+
+TEST_P(Steps, TakeAndSkip) {
+  EXPECT_EQ(elements_of(source(5).take(3)), count_up(0, 3));
+  EXPECT_EQ(elements_of(source(5).take(9)), count_up(0, 5));
+  EXPECT_EQ(elements_of(source(5).take(-1)), count_up(0, 5));
+  EXPECT_EQ(elements_of(source(5).take(0)), Values());
+  EXPECT_EQ(elements_of(source(5).skip(2)), count_up(2, 5));
+  EXPECT_EQ(elements_of(source(5).skip(9)), Values());
+  EXPECT_EQ(elements_of(source(9).skip(2).take(3).skip(1)), count_up(3, 5));
+}
+
+TEST_P(Steps, Shard) {
+  EXPECT_EQ(elements_of(source(10).shard(3, 0)), (Values{0, 3, 6, 9}));
+  EXPECT_EQ(elements_of(source(10).shard(3, 2)), (Values{2, 5, 8}));
+  EXPECT_EQ(elements_of(source(2).shard(4, 3)), Values());
+  EXPECT_EQ(elements_of(source(5).shard(1, 0)), count_up(0, 5));
+}
+
+TEST_P(Steps, Repeat) {
+  EXPECT_EQ(elements_of(source(3).repeat(2)), (Values{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(elements_of(source(3).repeat(0)), Values());
+  EXPECT_EQ(elements_of(source(3).repeat().take(7)), (Values{0, 1, 2, 0, 1, 2, 0}));
+  EXPECT_EQ(elements_of(source(0).repeat()), Values());
+}
+
+TEST_P(Steps, BatchKeepsOrDropsTheLastOne) {
+  EXPECT_EQ(batches_of(source(5).batch(2).iterate()), (std::vector<Values>{{0, 1}, {2, 3}, {4}}));
+  EXPECT_EQ(batches_of(source(5).batch(2, {.drop_remainder = true}).iterate()), (std::vector<Values>{{0, 1}, {2, 3}}));
+  EXPECT_EQ(batches_of(source(4).batch(2).batch(2).iterate()), (std::vector<Values>{{0, 1, 2, 3}}));
+  EXPECT_EQ(batches_of(source(3).repeat(2).batch(4).iterate()), (std::vector<Values>{{0, 1, 2, 0}, {1, 2}}));
+  EXPECT_EQ(batches_of(source(3).batch(1'000'000'000'000).iterate()), (std::vector<Values>{{0, 1, 2}}));
+  EXPECT_EQ(batches_of(source(600).batch(600).iterate()), (std::vector<Values>{count_up(0, 600)}));
+  EXPECT_EQ(source(3).batch(2).iterate().next()[0].shape(), Shape({2}));
+}
+
+TEST_P(Steps, ShuffleIsAPermutationOfEachEpoch) {
+  const Dataset dataset = source(100).shuffle(100, {.seed = 7});
+  const Values first = elements_of(dataset, 0), second = elements_of(dataset, 1);
+  EXPECT_NE(first, count_up(0, 100));
+  EXPECT_NE(first, second);
+  EXPECT_EQ(elements_of(dataset, 0), first);
+  for (Values values : {first, second}) {
+    std::sort(values.begin(), values.end());
+    EXPECT_EQ(values, count_up(0, 100));
+  }
+  const Dataset fixed = source(100).shuffle(100, {.seed = 7, .reshuffle_each_iteration = false});
+  EXPECT_EQ(elements_of(fixed, 0), elements_of(fixed, 5));
+  EXPECT_NE(elements_of(source(100).shuffle(100, {.seed = 8})), first);
+}
+
+TEST_P(Steps, ShuffleDrawsFromItsBuffer) {
+  const Values values = elements_of(source(100).shuffle(10, {.seed = 3}));
+  // Element i is drawn no earlier than when the buffer reaches it.
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_LE(values[i], static_cast<std::int32_t>(i) + 9);
+  EXPECT_EQ(elements_of(source(20).shuffle(1, {.seed = 3})), count_up(0, 20));
+}
+
+TEST_P(Steps, RepeatShufflesEachRepetition) {
+  const Values values = elements_of(source(50).shuffle(50, {.seed = 1}).repeat(2));
+  EXPECT_NE(Values(values.begin(), values.begin() + 50), Values(values.begin() + 50, values.end()));
+  // Repetitions of later epochs are new ones, too.
+  EXPECT_NE(elements_of(source(50).shuffle(50, {.seed = 1}).repeat(2), 1), values);
+}
+
+TEST_P(Steps, FilterAndCache) {
+  const auto odd = [](const Example& e) { return e[0].item<std::int32_t>() % 2 == 1; };
+  EXPECT_EQ(elements_of(source(7).filter(odd)), (Values{1, 3, 5}));
+  const Dataset cached = source(7).filter(odd).cache();
+  EXPECT_EQ(elements_of(cached), (Values{1, 3, 5}));
+  EXPECT_EQ(elements_of(cached, 1), (Values{1, 3, 5}));
+  EXPECT_EQ(elements_of(cached.iterate({.skip = 2})), (Values{5}));
+}
+
+TEST_P(Steps, Zip) {
+  const Dataset zipped = Dataset::zip({source(3), source(9).skip(4)});
+  auto iterator = zipped.iterate();
+  const auto first = iterator.next();
+  ASSERT_EQ(first->size(), 2u);
+  EXPECT_EQ(first[0].item<std::int32_t>(), 0);
+  EXPECT_EQ(first[1].item<std::int32_t>(), 4);
+  EXPECT_EQ(elements_of(zipped), count_up(0, 3));
+  EXPECT_EQ(elements_of(zipped.iterate({.skip = 2})), (Values{2}));
+}
+
+TEST_P(Steps, SkippingEqualsReadingOn) {
+  const auto plus = [](Dataset d) { return d.map(add_one); };
+  const Dataset pipelines[] = {
+      source(23),
+      source(23).take(17),
+      source(23).skip(3),
+      source(23).shard(4, 1),
+      source(23).shuffle(7, {.seed = 5}),
+      source(23).repeat(3),
+      source(23).shuffle(23, {.seed = 5}).repeat(),
+      source(23).batch(4),
+      source(23).batch(4, {.drop_remainder = true}),
+      plus(source(23)).batch(5),
+      plus(source(23).shuffle(9, {.seed = 2})).batch(3).prefetch(2),
+      source(23).map(add_one, {.num_parallel_calls = 3}).batch(2),
+      source(23).cache().shuffle(5, {.seed = 1}),
+      source(23).batch(4).repeat(2).prefetch(1),
+      plus(source(23)).shard(3, 1).repeat(2).skip(2).batch(3),
+      Dataset::zip({source(23), source(23).repeat()}),
+      source(23).filter([](const Example& e) { return e[0].item<std::int32_t>() % 3 != 0; }).batch(2),
+  };
+  for (const Dataset& dataset : pipelines) {
+    const Dataset finite = dataset.cardinality() == data::kInfiniteCardinality ? dataset.take(60) : dataset;
+    const auto all = batches_of(finite.iterate({.epoch = 2}));
+    for (std::size_t skip = 0; skip <= all.size() + 1; ++skip) {
+      const auto rest = batches_of(finite.iterate({.epoch = 2, .skip = static_cast<std::int64_t>(skip)}));
+      const std::vector<Values> expected(all.begin() + static_cast<std::ptrdiff_t>(std::min(skip, all.size())), all.end());
+      EXPECT_EQ(rest, expected) << "pipeline " << (&dataset - pipelines) << ", skipping " << skip;
+    }
+  }
+}
+
+TEST(Cardinality, IsKnownWithoutIterating) {
+  const auto ten = numbers(10);
+  EXPECT_EQ(ten.take(3).cardinality(), 3);
+  EXPECT_EQ(ten.skip(3).cardinality(), 7);
+  EXPECT_EQ(ten.skip(30).cardinality(), 0);
+  EXPECT_EQ(ten.shard(4, 1).cardinality(), 3);
+  EXPECT_EQ(ten.shard(4, 3).cardinality(), 2);
+  EXPECT_EQ(ten.batch(4).cardinality(), 3);
+  EXPECT_EQ(ten.batch(4, {.drop_remainder = true}).cardinality(), 2);
+  EXPECT_EQ(ten.repeat(3).cardinality(), 30);
+  EXPECT_EQ(ten.repeat().cardinality(), data::kInfiniteCardinality);
+  EXPECT_EQ(ten.repeat().take(-1).cardinality(), data::kInfiniteCardinality);
+  EXPECT_EQ(ten.repeat().take(25).batch(10).cardinality(), 3);
+  EXPECT_EQ(ten.map(add_one).shuffle(3).prefetch(2).cache().cardinality(), 10);
+  EXPECT_EQ(ten.filter([](const Example&) { return true; }).cardinality(), data::kUnknownCardinality);
+  EXPECT_EQ(Dataset::zip({ten, ten.repeat()}).cardinality(), 10);
+  EXPECT_EQ(Dataset::zip({ten, generated(3)}).cardinality(), data::kUnknownCardinality);
+  EXPECT_EQ((*ten.batch(4).element_spec())[0].shape, Shape({-1}));
+  EXPECT_EQ((*ten.batch(5).element_spec())[0].shape, Shape({5}));
+}
+
+TEST(StepArguments, AreChecked) {
+  const auto ten = numbers(10);
+  expect_error<InvalidArgumentError>([&] { ten.batch(0); }, "[batch] expected a batch size of at least 1, got 0");
+  expect_error<InvalidArgumentError>([&] { ten.batch(-2); }, "got -2");
+  expect_error<InvalidArgumentError>([&] { ten.shuffle(0); }, "[shuffle] expected a buffer of at least 1 element, got 0");
+  expect_error<InvalidArgumentError>([&] { ten.repeat(-2); }, "[repeat] expected a count of at least 0");
+  expect_error<InvalidArgumentError>([&] { ten.take(-2); }, "[take] expected a count of at least 0");
+  expect_error<InvalidArgumentError>([&] { ten.skip(-1); }, "[skip] expected a count of at least 0, got -1");
+  expect_error<InvalidArgumentError>([&] { ten.shard(0, 0); }, "[shard] expected at least 1 shard, got 0");
+  expect_error<InvalidArgumentError>([&] { ten.shard(2, 2); }, "[shard] expected an index of [0, 2), got 2");
+  expect_error<InvalidArgumentError>([&] { ten.prefetch(0); }, "[prefetch] expected a buffer of at least 1 element");
+  expect_error<InvalidArgumentError>([&] { ten.map(add_one, {.num_parallel_calls = 0}); }, "[map] expected");
+  expect_error<InvalidArgumentError>([&] { ten.iterate({.skip = -1}); }, "got -1");
+  EXPECT_THROW(ten.map(nullptr), InvalidArgumentError);
+  EXPECT_THROW(ten.filter(nullptr), InvalidArgumentError);
+  EXPECT_THROW(Dataset::zip({}), InvalidArgumentError);
+  EXPECT_THROW(Dataset::from_generator(nullptr), InvalidArgumentError);
+}
+
+TEST(Batch, NamesTheElementThatDiffers) {
+  const auto ragged = generated(5).map([](const Example& e) {
+    const int i = e[0].item<std::int32_t>();
+    return Example{constant(i), zeros({i < 3 ? 2 : 4, 3})};
+  });
+  auto iterator = ragged.batch(2).iterate();
+  EXPECT_TRUE(iterator.next());
+  expect_error<InvalidArgumentError>(
+      [&] { iterator.next(); },
+      "[batch] expected elements of one shape and dtype: component 1 is float32 (2, 3) in the first element of the batch "
+      "and float32 (4, 3) in element 1");
+  EXPECT_FALSE(iterator.next());
+  const auto growing = generated(3).map([](const Example& e) {
+    return e[0].item<std::int32_t>() < 2 ? e : Example{e[0], e[0]};
+  });
+  expect_error<InvalidArgumentError>([&] { growing.batch(3).iterate().next(); },
+                                     "expected elements of 1 components, got one of 2 (element 2 of the batch)");
+}
+
+TEST(Batch, SharesRowsThatFollowOneAnother) {
+  const Tensor x = zeros({64, 16});
+  auto iterator = Dataset::from_tensor_slices(x).batch(16).iterate();
+  EXPECT_EQ(iterator.next()[0].data<float>(), x.data<float>());
+  EXPECT_EQ(iterator.next()[0].data<float>(), x.data<float>() + 16 * 16);
+}
+
+// --- iteration ---
+
+TEST(Iteration, TakesTheNextEpochEachTime) {
+  const Dataset dataset = numbers(30).shuffle(30, {.seed = 4});
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    Values seen;
+    const Dataset copy = dataset;  // shares the count
+    for (const Example& e : copy) seen.push_back(values_in(e)[0]);
+    EXPECT_EQ(seen, elements_of(dataset, epoch));
+  }
+}
+
+TEST(Iteration, GoesOnFromAPosition) {
+  const Dataset dataset = numbers(40).shuffle(40, {.seed = 4}).map(add_one).batch(3).prefetch(2);
+  auto iterator = dataset.iterate({.epoch = 6});
+  for (int i = 0; i < 5; ++i) iterator.next();
+  const data::IterateOptions position = iterator.position();
+  EXPECT_EQ(position, (data::IterateOptions{.epoch = 6, .skip = 5}));
+  EXPECT_EQ(batches_of(dataset.iterate(position)), batches_of(iterator));
+}
+
+TEST(Iteration, DoesNotMapWhatItSkips) {
+  std::atomic<int> calls = 0;
+  const auto counting = [&](const Example& e) {
+    ++calls;
+    return e;
+  };
+  const Dataset dataset = numbers(100).shuffle(50, {.seed = 1}).map(counting).repeat().batch(8).prefetch(1).take(20);
+  auto iterator = dataset.iterate({.skip = 19});
+  EXPECT_TRUE(iterator.next());
+  EXPECT_FALSE(iterator.next());
+  EXPECT_LE(calls, 3 * 8);  // one batch taken, two more made ahead
+}
+
+TEST(Iteration, SaysWhenThereIsNoNextElement) {
+  auto iterator = numbers(1).iterate();
+  EXPECT_EQ(iterator.next()[0].item<std::int32_t>(), 0);
+  expect_error<OutOfRangeError>([&] { iterator.next()[0]; }, "[Iterator] the dataset has no next element");
+}
+
+TEST(Iteration, OverARestOfAnIterator) {
+  auto iterator = numbers(5).iterate();
+  iterator.next();
+  Values rest;
+  for (const Example& e : iterator) rest.push_back(values_in(e)[0]);
+  EXPECT_EQ(rest, count_up(1, 5));
+}
+
+TEST(Iteration, DerivesShufflesFromTheProcessSeed) {
+  const auto order = [](std::uint64_t seed) {
+    random::set_seed(seed);
+    return elements_of(numbers(50).shuffle(50));
+  };
+  EXPECT_EQ(order(1), order(1));
+  EXPECT_NE(order(1), order(2));
+  // Two shuffles of one pipeline are not one shuffle done twice.
+  random::set_seed(1);
+  const Values twice = elements_of(numbers(50).shuffle(50).shuffle(50));
+  const Values once = order(1);
+  Values composed;
+  for (const std::int32_t i : once) composed.push_back(once[static_cast<std::size_t>(i)]);
+  EXPECT_NE(twice, composed);
+}
+
+TEST(Iteration, RunsOnTheCpuWithoutRecording) {
+  Tensor weight = constant({2.0});
+  weight.set_requires_grad();
+  const Dataset dataset = numbers(4).map([&](const Example& e) {
+    EXPECT_FALSE(grad_enabled());
+    return Example{cast(e[0], float32) * weight};
+  });
+  const DeviceScope elsewhere("/gpu:0");
+  for (const int calls : {1, 2}) {
+    for (auto iterator = dataset.map([](const Example& e) { return e; }, {.num_parallel_calls = calls}).prefetch(1).iterate();
+         const auto e = iterator.next();) {
+      EXPECT_FALSE(e[0].requires_grad());
+      EXPECT_NE(e[0].device().find("device:CPU:0"), std::string::npos);
+    }
+  }
+  EXPECT_TRUE(grad_enabled());
+}
+
+TEST(Map, RandomOperationsRepeat) {
+  const auto noisy = [](const Example& e) { return Example{random::uniform_int({2}, 0, 1'000'000) + e[0] * 0.0}; };
+  const Dataset one = numbers(20).map(noisy);
+  const Dataset many = numbers(20).map(noisy, {.num_parallel_calls = 4});
+  const Values expected = elements_of(one, 3);
+  EXPECT_EQ(elements_of(one, 3), expected);
+  EXPECT_EQ(elements_of(many, 3), expected);
+  EXPECT_NE(elements_of(one, 4), expected);
+  EXPECT_EQ(elements_of(one.iterate({.epoch = 3, .skip = 15})), Values(expected.end() - 10, expected.end()));
+  // The caller's own stream of draws is left alone.
+  const auto before = random::get_state();
+  elements_of(one);
+  EXPECT_EQ(random::get_state(), before);
+}
+
+TEST(Cache, MakesEachElementOnce) {
+  std::atomic<int> calls = 0;
+  const Dataset dataset = numbers(10).map([&](const Example& e) {
+    ++calls;
+    return add_one(e);
+  }).cache();
+  EXPECT_EQ(elements_of(dataset.take(4)), count_up(1, 5));
+  EXPECT_EQ(calls, 4);
+  EXPECT_EQ(elements_of(dataset), count_up(1, 11));
+  EXPECT_EQ(elements_of(dataset, 1), count_up(1, 11));
+  EXPECT_EQ(calls, 10);
+}
+
+}  // namespace
+}  // namespace tandem

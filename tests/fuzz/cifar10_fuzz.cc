@@ -1,0 +1,11 @@
+// Any bytes as a file of CIFAR-10's binary format: valid data or a typed error.
+#include "data/formats.h"
+#include "tandem/errors.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+  try {
+    tandem::data::parse_cifar10(std::as_bytes(std::span(bytes, size)), "input");
+  } catch (const tandem::Error&) {
+  }
+  return 0;
+}
