@@ -126,7 +126,8 @@ TEST(Mirrored, EveryCrossDeviceOperationGivesTheSame) {
 }
 
 TEST(Mirrored, ReplicasStayEqualToTheBit) {
-  const auto weights = train(two_cpus(), uneven(27, 8));
+  const MirroredStrategy strategy = two_cpus();
+  const auto weights = train(strategy, uneven(27, 8));
   EXPECT_EQ(weights[0], weights[1]);
 }
 
