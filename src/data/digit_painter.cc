@@ -101,7 +101,7 @@ std::vector<Point> pieces(const Stroke& stroke, SplitMix& random) {
 }
 
 // How far to move what lies in [low, high] so that its middle is `off` the picture's middle, but no
-// nearer than `margin` to the border where it fits.
+// nearer than `margin` to the border. REQUIRES: it fits.
 float placement(float low, float high, float off, float margin) {
   const float room = std::max(0.0f, 0.5f * (kDigitSide - (high - low)) - margin);
   return 0.5f * (kDigitSide - low - high) + std::clamp(off, -room, room);
@@ -152,12 +152,14 @@ void paint_digit(int digit, SplitMix random, std::uint8_t* pixels) {
       high = {std::max(high.x, p.x), std::max(high.y, p.y)};
     }
   }
-  const float right = placement(low.x, high.x, kShift * spread(random), reach);
-  const float down = placement(low.y, high.y, kShift * spread(random), reach);
+  const float margin = reach + 0.5f;  // keeps the pixels of the border dark
+  const float scale = std::min(1.0f, (kDigitSide - 2.0f * margin) / std::max(high.x - low.x, high.y - low.y));
+  const float right = placement(scale * low.x, scale * high.x, kShift * spread(random), margin);
+  const float down = placement(scale * low.y, scale * high.y, kShift * spread(random), margin);
   Pixels squared;
   squared.fill(1e6f);
   for (std::vector<Point>& line : lines) {
-    for (Point& p : line) p = {p.x + right, p.y + down};
+    for (Point& p : line) p = {scale * p.x + right, scale * p.y + down};
     for (std::size_t i = 1; i < line.size(); ++i) approach(squared, line[i - 1], line[i], reach);
   }
   for (std::size_t i = 0; i < squared.size(); ++i) {

@@ -1,4 +1,7 @@
 // Steps that run the caller's functions: map, on one thread or several, and filter.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -50,8 +53,9 @@ class MapStream final : public Stream<Example> {
   std::int64_t position_ = 0;
 };
 
-// Workers take elements from the input, one at a time, and run the function side by side; up to twice
-// as many elements as workers are on their way or waiting to be taken.
+// Workers take chunks of elements from the input, one worker at a time, and run the function on them
+// side by side. Up to twice as many chunks as workers are on their way or waiting to be taken. Cheap
+// functions get larger chunks, so that handing over costs little beside them.
 class ParallelMapStream final : public Stream<Example> {
  public:
   ParallelMapStream(StreamPtr<Example> input, KeyedMap fn, MapOptions options)
@@ -70,17 +74,15 @@ class ParallelMapStream final : public Stream<Example> {
   bool next(Example& item) override {
     if (workers_.empty())
       for (int i = 0; i < options_.num_parallel_calls; ++i) workers_.emplace_back([this] { work(); });
-    std::unique_lock lock(mutex_);
-    std::shared_ptr<Slot> slot;
-    wait_for(done_, lock, [&] {
-      slot = take_done();
-      return slot || (input_ended_ && slots_.empty());
-    });
-    if (!slot) return false;
-    lock.unlock();
-    may_pull_.notify_one();
-    if (slot->error) std::rethrow_exception(slot->error);
-    item = std::move(slot->result);
+    while (taken_ == current_.results.size()) {
+      if (current_.error) std::rethrow_exception(std::exchange(current_.error, nullptr));
+      std::unique_lock lock(mutex_);
+      wait_for(done_, lock, [&] { return take_done() || (input_ended_ && chunks_.empty()); });
+      if (taken_ == current_.results.size() && !current_.error && input_ended_ && chunks_.empty()) return false;
+      lock.unlock();
+      may_pull_.notify_one();
+    }
+    item = std::move(current_.results[taken_++]);
     return true;
   }
 
@@ -92,23 +94,24 @@ class ParallelMapStream final : public Stream<Example> {
   }
 
  private:
-  struct Slot {
-    Example result;
+  struct Chunk {
+    std::vector<Example> results;  // of the elements before the error, if there is one
     std::exception_ptr error;
     bool done = false;
   };
 
-  // The next element to hand out, removed from the slots; null when it is not ready.
-  std::shared_ptr<Slot> take_done() {
-    for (auto it = slots_.begin(); it != slots_.end(); ++it) {
+  // Makes the next chunk the current one, if it is ready.
+  bool take_done() {
+    for (auto it = chunks_.begin(); it != chunks_.end(); ++it) {
       if ((*it)->done) {
-        std::shared_ptr<Slot> slot = std::move(*it);
-        slots_.erase(it);
-        return slot;
+        current_ = std::move(**it);
+        taken_ = 0;
+        chunks_.erase(it);
+        return true;
       }
-      if (options_.deterministic) return nullptr;
+      if (options_.deterministic) return false;
     }
-    return nullptr;
+    return false;
   }
 
   void work() {
@@ -118,56 +121,86 @@ class ParallelMapStream final : public Stream<Example> {
     const auto capacity = 2 * static_cast<std::size_t>(options_.num_parallel_calls);
     std::unique_lock lock(mutex_);
     for (;;) {
-      may_pull_.wait(lock, [&] { return stop_ || input_ended_ || (!pulling_ && slots_.size() < capacity); });
+      may_pull_.wait(lock, [&] { return stop_ || input_ended_ || (!pulling_ && chunks_.size() < capacity); });
       if (stop_ || input_ended_) return;
-      // The slot is there before its element, so that the order of slots is the input's.
+      // The chunk is there before its elements, so that the order of chunks is the input's.
       pulling_ = true;
-      const auto slot = std::make_shared<Slot>();
-      slots_.push_back(slot);
+      const auto chunk = std::make_shared<Chunk>();
+      chunks_.push_back(chunk);
+      const std::size_t size = chunk_size_;
+      const std::int64_t position = next_position_;
       lock.unlock();
-      Example element;
-      bool more = false;
-      try {
-        more = input_->next(element);
-      } catch (...) {
-        slot->error = std::current_exception();
-      }
+      std::exception_ptr input_error;
+      bool ended = false;
+      std::vector<Example> elements = pull(size, input_error, ended);
       lock.lock();
       pulling_ = false;
-      if (!more) {
-        input_ended_ = true;
-        if (slot->error)
-          slot->done = true;
-        else
-          slots_.pop_back();
-        may_pull_.notify_all();
-        done_.notify_one();
-        return;
-      }
-      const std::int64_t position = next_position_++;
+      input_ended_ = ended;
+      next_position_ += static_cast<std::int64_t>(elements.size());
       lock.unlock();
-      may_pull_.notify_one();
-      try {
-        slot->result = fn_(element, position);
-      } catch (...) {
-        slot->error = std::current_exception();
-      }
-      element = {};
+      if (ended)
+        may_pull_.notify_all();
+      else
+        may_pull_.notify_one();
+
+      const auto start = std::chrono::steady_clock::now();
+      chunk->results = std::move(elements);
+      apply(*chunk, position);
+      if (!chunk->error) chunk->error = input_error;
+      const auto taken = std::chrono::steady_clock::now() - start;
       lock.lock();
-      slot->done = true;
+      if (taken < kShortChunk)
+        chunk_size_ = std::min(kMaxChunk, 2 * size);
+      else if (taken > 8 * kShortChunk)
+        chunk_size_ = std::max<std::size_t>(1, size / 2);
+      chunk->done = true;
       done_.notify_one();
     }
   }
+
+  std::vector<Example> pull(std::size_t count, std::exception_ptr& error, bool& ended) {
+    std::vector<Example> elements;
+    try {
+      for (Example element; elements.size() < count; elements.push_back(std::move(element)))
+        if (!input_->next(element)) {
+          ended = true;
+          break;
+        }
+    } catch (...) {
+      error = std::current_exception();
+      ended = true;
+    }
+    return elements;
+  }
+
+  void apply(Chunk& chunk, std::int64_t position) {
+    std::size_t i = 0;
+    try {
+      for (; i < chunk.results.size(); ++i) {
+        check_cancelled();
+        chunk.results[i] = fn_(chunk.results[i], position + static_cast<std::int64_t>(i));
+      }
+    } catch (...) {
+      chunk.error = std::current_exception();
+      chunk.results.resize(i);
+    }
+  }
+
+  static constexpr auto kShortChunk = std::chrono::microseconds(250);
+  static constexpr std::size_t kMaxChunk = 64;
 
   StreamPtr<Example> input_;  // used by the worker that set pulling_
   KeyedMap fn_;
   MapOptions options_;
   std::vector<std::thread> workers_;
   std::atomic<bool> cancelled_{false};
+  Chunk current_;  // the consumer's
+  std::size_t taken_ = 0;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable may_pull_, done_;
-  std::deque<std::shared_ptr<Slot>> slots_;
+  std::deque<std::shared_ptr<Chunk>> chunks_;
+  std::size_t chunk_size_ = 1;
   std::int64_t next_position_ = 0;
   bool pulling_ = false, input_ended_ = false, stop_ = false;
 };

@@ -266,6 +266,7 @@ TEST(Batch, NamesTheElementThatDiffers) {
 }
 
 TEST(Batch, SharesRowsThatFollowOneAnother) {
+  const DeviceScope on_cpu("/cpu:0");
   const Tensor x = zeros({64, 16});
   auto iterator = Dataset::from_tensor_slices(x).batch(16).iterate();
   EXPECT_EQ(iterator.next()[0].data<float>(), x.data<float>());

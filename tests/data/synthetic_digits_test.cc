@@ -32,7 +32,7 @@ TEST(SyntheticDigits, HaveMnistsShape) {
     }
     EXPECT_GT(bright, 15) << i;
     EXPECT_LT(bright, 400) << i;
-    EXPECT_LT(border, 8) << i;
+    EXPECT_EQ(border, 0) << i;
   }
 }
 

@@ -4,6 +4,7 @@
 #include "support/gradient_check.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
+#include "tandem/device.h"
 #include "tandem/errors.h"
 
 namespace tandem {
@@ -19,6 +20,7 @@ using testing::wiggly;
 using Tensors = const std::vector<Tensor>&;
 
 TEST(Reshape, SharesStorageAndInfersOneSize) {
+  const DeviceScope on_cpu("/cpu:0");  // its memory is looked at
   const Tensor x = iota({2, 3, 4});
   const Tensor y = reshape(x, {-1, 6});
   EXPECT_EQ(y.shape(), Shape({4, 6}));
@@ -40,6 +42,7 @@ TEST(Reshape, RejectsOtherCounts) {
 }
 
 TEST(ExpandDims, PutsAnAxisAnywhere) {
+  const DeviceScope on_cpu("/cpu:0");  // its memory is looked at
   const Tensor x = iota({2, 3});
   EXPECT_EQ(expand_dims(x, 0).shape(), Shape({1, 2, 3}));
   EXPECT_EQ(expand_dims(x, 1).shape(), Shape({2, 1, 3}));
@@ -51,6 +54,7 @@ TEST(ExpandDims, PutsAnAxisAnywhere) {
 }
 
 TEST(Squeeze, DropsAxesOfOne) {
+  const DeviceScope on_cpu("/cpu:0");  // its memory is looked at
   const Tensor x = iota({1, 2, 1, 3, 1});
   EXPECT_EQ(squeeze(x).shape(), Shape({2, 3}));
   EXPECT_EQ(squeeze(x, {0, -1}).shape(), Shape({2, 1, 3}));
@@ -131,6 +135,7 @@ TEST(Reverse, TurnsAxes) {
 }
 
 TEST(Slice, SharesStorageWhenOnlyTheFirstAxisIsCut) {
+  const DeviceScope on_cpu("/cpu:0");  // its memory is looked at
   const Tensor x = iota({5, 3, 2});
   const Tensor y = slice(x, {1, 0, 0}, {3, -1, 2});
   EXPECT_EQ(y.shape(), Shape({3, 3, 2}));
@@ -154,6 +159,7 @@ TEST(Slice, CopiesOtherParts) {
 }
 
 TEST(Indexing, TakesALeadingSlice) {
+  const DeviceScope on_cpu("/cpu:0");  // its memory is looked at
   const Tensor x = iota({3, 4});
   EXPECT_EQ(x[1].to_vector<std::int32_t>(), (std::vector<std::int32_t>{4, 5, 6, 7}));
   EXPECT_EQ(x[-1][0].item<std::int32_t>(), 8);
