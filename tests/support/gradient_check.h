@@ -33,7 +33,6 @@ inline bool is_checked(const Tensor& input) { return input.dtype() == float64; }
 // d weigh(f(inputs)) / d inputs[which], by differences.
 inline std::vector<double> numeric_gradient(const TensorFunction& f, const std::vector<Tensor>& inputs,
                                             std::size_t which, double step) {
-  const NoGradScope no_grad;
   const std::vector<double> values = values_of(inputs[which]);
   const auto loss_at = [&](std::size_t element, double value) {
     std::vector<double> moved = values;
@@ -98,7 +97,7 @@ inline void expect_second_order(const TensorFunction& f, const std::vector<Tenso
                                 const GradientCheckOptions& options = {}) {
   namespace detail = gradient_check_detail;
   const TensorFunction gradients = [&f](const std::vector<Tensor>& arguments) {
-    GradientTape tape;
+    GradientTape tape({.persistent = true});  // which records its backward pass
     std::vector<Tensor> sources;
     for (const Tensor& argument : arguments) {
       if (!detail::is_checked(argument)) continue;
