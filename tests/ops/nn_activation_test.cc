@@ -1,0 +1,103 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ops/nn_reference.h"
+#include "tandem/nn.h"
+
+namespace tandem {
+namespace {
+
+using nn::Activation;
+using testing::expect_error;
+using testing::expect_gradients;
+using testing::expect_second_order;
+using testing::expect_tensor;
+using testing::random_tensor;
+using testing::values_of;
+
+struct Case {
+  const char* name;
+  std::function<Tensor(const Tensor&)> op;
+  double (*exact)(double);
+};
+
+double sigmoid_of(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"relu", nn::relu, [](double x) { return std::fmax(x, 0.0); }},
+      {"relu6", nn::relu6, [](double x) { return std::fmin(std::fmax(x, 0.0), 6.0); }},
+      {"leaky_relu", [](const Tensor& x) { return nn::leaky_relu(x); }, [](double x) { return x > 0 ? x : 0.2 * x; }},
+      {"leaky_relu -0.5", [](const Tensor& x) { return nn::leaky_relu(x, -0.5); },
+       [](double x) { return x > 0 ? x : -0.5 * x; }},
+      {"elu", [](const Tensor& x) { return nn::elu(x); }, [](double x) { return x > 0 ? x : std::exp(x) - 1; }},
+      {"elu 0.3", [](const Tensor& x) { return nn::elu(x, 0.3); },
+       [](double x) { return x > 0 ? x : 0.3 * (std::exp(x) - 1); }},
+      {"selu", nn::selu,
+       [](double x) { return 1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * (std::exp(x) - 1)); }},
+      {"gelu", [](const Tensor& x) { return nn::gelu(x); },
+       [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }},
+      {"gelu tanh", [](const Tensor& x) { return nn::gelu(x, true); },
+       [](double x) {
+         return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+       }},
+      {"swish", nn::swish, [](double x) { return x * sigmoid_of(x); }},
+      {"softplus", nn::softplus, [](double x) { return std::fmax(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }},
+  };
+  return all;
+}
+
+TEST(Activation, AgreesWithItsFormulaInEveryDtype) {
+  for (const Case& c : cases())
+    for (const DType dtype : testing::kFloatingTypes) {
+      SCOPED_TRACE(std::string(c.name) + " " + std::string(name_of(dtype)));
+      const Tensor x = random_tensor({37, 7}, 1, -9, 9, dtype);
+      std::vector<double> expected;
+      for (double value : values_of(x)) expected.push_back(c.exact(value));
+      expect_tensor(c.op(x), dtype, {37, 7}, expected, 4 * testing::epsilon_of(dtype));
+    }
+}
+
+TEST(Activation, HasRightGradients) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    const auto f = [&](const std::vector<Tensor>& in) { return c.op(in[0]); };
+    const Tensor x = random_tensor({41}, 2, -8, 8);
+    expect_gradients(f, {x});
+    expect_second_order(f, {x});
+    testing::expect_other_dtypes_like_float64(f, {x});
+  }
+}
+
+TEST(Activation, KeepsNaN) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const Case& c : cases())
+    for (const DType dtype : testing::kFloatingTypes) {
+      SCOPED_TRACE(c.name);
+      EXPECT_TRUE(std::isnan(values_of(c.op(constant(std::vector<double>{nan}, {.dtype = dtype})))[0]));
+    }
+}
+
+TEST(Activation, HandlesEmptyTensors) {
+  for (const Case& c : cases()) expect_tensor(c.op(ones({0, 3})), float32, {0, 3}, {});
+}
+
+TEST(Activation, HasNames) {
+  EXPECT_EQ(nn::activation_from_name(""), Activation::kLinear);
+  EXPECT_EQ(nn::activation_from_name("linear"), Activation::kLinear);
+  EXPECT_EQ(nn::activation_from_name("ReLU"), Activation::kRelu);
+  EXPECT_EQ(nn::activation_from_name("silu"), nn::activation_from_name("swish"));
+  EXPECT_EQ(nn::activation_from_name("softmax"), Activation::kSoftmax);
+  expect_error<InvalidArgumentError>([] { nn::activation_from_name("rellu"); },
+                                     "[activation] expected one of linear, relu, relu6,");
+}
+
+TEST(Activation, ExplainsBadInput) {
+  expect_error<InvalidArgumentError>([] { nn::relu(constant({1, 2})); }, "[Relu] expected a floating dtype, got int32");
+  expect_error<InvalidArgumentError>([] { nn::elu(ones({2}), -1.0); }, "[Elu] expected alpha of 0 or more, got -1");
+}
+
+}  // namespace
+}  // namespace tandem
