@@ -50,7 +50,8 @@ TEST(BatchNorm, NormalisesByTheBatchInEveryDtype) {
                    beta = random_tensor({channels}, 3, -1, 1, parameters);
       const Moments m = moments_of(values_of(x), static_cast<std::size_t>(channels));
       const nn::BatchNormResult result = nn::batch_norm_training(x, gamma, beta, 1e-2);
-      const double tolerance = 8 * testing::epsilon_of(dtype), exact = dtype == float64 ? 1e-13 : 2e-6;
+      // The sums of the plain computation are themselves exact to 1e-13 or so.
+      const double tolerance = dtype == float64 ? 1e-13 : 8 * testing::epsilon_of(dtype), exact = dtype == float64 ? 1e-13 : 2e-6;
       expect_tensor(result.y, dtype, shape, normalised(values_of(x), m, values_of(gamma), values_of(beta), 1e-2), tolerance);
       expect_tensor(result.mean, parameters, {channels}, m.mean, exact);
       expect_tensor(result.variance, parameters, {channels}, m.variance, exact);
@@ -109,7 +110,8 @@ TEST(BatchNorm, OtherDtypesHaveTheGradientsOfFloat64) {
     return nn::batch_norm_training(in[0], in[1], in[2], 1e-2).y;
   };
   const std::vector<Tensor> all = {random_tensor({900, 20}, 9), random_tensor({20}, 10), random_tensor({20}, 11)};
-  expect_like_float64(with_parameters, all, float32, 1e-5);
+  // Gamma's gradient is a sum of 900 terms of about 1 that nearly cancel: 900 roundings of 2^-24.
+  expect_like_float64(with_parameters, all, float32, 5e-5);
 }
 
 TEST(BatchNorm, InferenceUsesTheMomentsGiven) {
