@@ -15,7 +15,7 @@ namespace tandem {
 namespace {
 
 // Products of at most this many multiplications cost less in a plain loop than oneDNN's call.
-constexpr std::int64_t kSmallProduct = 4096;
+constexpr std::int64_t kSmallProduct = 1024;
 
 // The leading axes of two operands, padded to one rank and with neighbours that behave alike merged:
 // most products end with at most one.
