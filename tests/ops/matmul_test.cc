@@ -18,8 +18,9 @@ using testing::random_tensor;
 using testing::values_of;
 
 // One matrix product by definition; the operands as they are stored.
-std::vector<double> product(const std::vector<double>& a, const std::vector<double>& b, std::int64_t m, std::int64_t n,
-                            std::int64_t k, const MatMulOptions& options) {
+std::vector<double> product(const std::vector<double>& a, const std::vector<double>& b,
+                            std::int64_t m, std::int64_t n, std::int64_t k,
+                            const MatMulOptions& options) {
   std::vector<double> c;
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
@@ -32,10 +33,8 @@ std::vector<double> product(const std::vector<double>& a, const std::vector<doub
   return c;
 }
 
-const MatMulOptions kTransposes[] = {{},
-                                     {.transpose_a = true},
-                                     {.transpose_b = true},
-                                     {.transpose_a = true, .transpose_b = true}};
+const MatMulOptions kTransposes[] = {
+    {}, {.transpose_a = true}, {.transpose_b = true}, {.transpose_a = true, .transpose_b = true}};
 
 Shape stored(std::int64_t rows, std::int64_t columns, bool transposed) {
   return transposed ? Shape{columns, rows} : Shape{rows, columns};
@@ -45,11 +44,11 @@ TEST(MatMul, AgreesWithTheDefinitionInEveryDtypeAndTranspose) {
   struct Size {
     std::int64_t m, n, k;
   };
-  for (const Size size : {Size{1, 1, 1}, Size{2, 3, 4}, Size{17, 9, 33}, Size{5, 1, 300}, Size{1, 70, 65},
-                          Size{64, 48, 96}, Size{33, 129, 65}})
+  for (const Size size : {Size{1, 1, 1}, Size{2, 3, 4}, Size{17, 9, 33}, Size{5, 1, 300},
+                          Size{1, 70, 65}, Size{64, 48, 96}, Size{33, 129, 65}})
     for (const MatMulOptions& options : kTransposes) {
-      SCOPED_TRACE(::testing::Message() << size.m << "x" << size.n << "x" << size.k << " " << options.transpose_a
-                                        << options.transpose_b);
+      SCOPED_TRACE(::testing::Message() << size.m << "x" << size.n << "x" << size.k << " "
+                                        << options.transpose_a << options.transpose_b);
       const Tensor a = random_tensor(stored(size.m, size.k, options.transpose_a), 1, -1, 1);
       const Tensor b = random_tensor(stored(size.k, size.n, options.transpose_b), 2, -1, 1);
       expect_tensor(matmul(a, b, options), float64, {size.m, size.n},
@@ -84,7 +83,8 @@ TEST(MatMul, BroadcastsLeadingAxes) {
         for (int axis = batch_rank - 1; axis >= 0; --axis) {
           const std::int64_t position = rest % c.result[axis];
           rest /= c.result[axis];
-          const int axis_a = axis - (c.result.rank() - c.a.rank()), axis_b = axis - (c.result.rank() - c.b.rank());
+          const int axis_a = axis - (c.result.rank() - c.a.rank()),
+                    axis_b = axis - (c.result.rank() - c.b.rank());
           if (axis_a >= 0) {
             at_a += c.a[axis_a] == 1 ? 0 : position * step_a;
             step_a *= c.a[axis_a];
@@ -103,8 +103,12 @@ TEST(MatMul, BroadcastsLeadingAxes) {
 }
 
 TEST(MatMul, LargeBatchesOfFloat32AgreeWithFloat64) {
-  const auto f = [](const std::vector<Tensor>& in) { return matmul(in[0], in[1], {.transpose_b = true}); };
-  expect_like_float64(f, {random_tensor({3, 1, 40, 33}, 5, -1, 1), random_tensor({2, 50, 33}, 6, -1, 1)}, float32, 1e-5);
+  const auto f = [](const std::vector<Tensor>& in) {
+    return matmul(in[0], in[1], {.transpose_b = true});
+  };
+  expect_like_float64(
+      f, {random_tensor({3, 1, 40, 33}, 5, -1, 1), random_tensor({2, 50, 33}, 6, -1, 1)}, float32,
+      1e-5);
 }
 
 TEST(MatMul, HasRightGradients) {
@@ -123,20 +127,23 @@ TEST(MatMul, HasRightGradients) {
 TEST(MatMul, HandlesEmptySizes) {
   for (const DType dtype : testing::kFloatingTypes) {
     const CreationOptions type{.dtype = dtype};
-    expect_tensor(matmul(ones({2, 0}, type), ones({0, 3}, type)), dtype, {2, 3}, std::vector<double>(6, 0.0));
+    expect_tensor(matmul(ones({2, 0}, type), ones({0, 3}, type)), dtype, {2, 3},
+                  std::vector<double>(6, 0.0));
     expect_tensor(matmul(ones({0, 4}, type), ones({4, 3}, type)), dtype, {0, 3}, {});
     expect_tensor(matmul(ones({0, 2, 4}, type), ones({4, 3}, type)), dtype, {0, 2, 3}, {});
   }
 }
 
 TEST(MatMul, SameTeamSameBits) {
-  const Tensor a = random_tensor({130, 77}, 11, -1, 1, float32), b = random_tensor({77, 95}, 12, -1, 1, float32);
+  const Tensor a = random_tensor({130, 77}, 11, -1, 1, float32),
+               b = random_tensor({77, 95}, 12, -1, 1, float32);
   const std::vector<float> first = matmul(a, b).to_vector<float>();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(matmul(a, b).to_vector<float>(), first);
 }
 
 TEST(MatMul, RunsFromSeveralThreadsAtOnce) {
-  const Tensor a = random_tensor({65, 130}, 13, -1, 1, float32), b = random_tensor({130, 67}, 14, -1, 1, float32);
+  const Tensor a = random_tensor({65, 130}, 13, -1, 1, float32),
+               b = random_tensor({130, 67}, 14, -1, 1, float32);
   const std::vector<double> expected = values_of(matmul(cast(a, float64), cast(b, float64)));
   std::vector<std::thread> threads;
   std::vector<std::vector<double>> results(4);
@@ -151,18 +158,36 @@ TEST(MatMul, RunsFromSeveralThreadsAtOnce) {
 }
 
 TEST(MatMul, ExplainsBadInput) {
-  expect_error<InvalidArgumentError>([] { matmul(ones({2, 3}), ones({4, 5})); },
-                                     "[MatMul] expected equal inner sizes, got 3 and 4 (shapes (2, 3) and (4, 5))");
-  expect_error<InvalidArgumentError>([] { matmul(ones({2, 3}), ones({2, 3}), {.transpose_a = false, .transpose_b = false}); },
-                                     "[MatMul] expected equal inner sizes");
-  expect_error<InvalidArgumentError>([] { matmul(ones({3}), ones({3, 2})); },
-                                     "[MatMul] expected tensors of rank 2 or more, got shapes (3,) and (3, 2)");
-  expect_error<InvalidArgumentError>([] { matmul(ones({2, 2, 3}), ones({3, 3, 2})); },
-                                     "[BatchMatMulV2] expected leading axes that broadcast");
-  expect_error<InvalidArgumentError>([] { matmul(ones({2, 3}), ones({3, 2}, {.dtype = float64})); },
-                                     "expected two tensors of one floating dtype, got float32 and float64");
   expect_error<InvalidArgumentError>(
-      [] { matmul(ones({2, 3}, {.dtype = int32}), ones({3, 2}, {.dtype = int32})); }, "got int32 and int32");
+      [] {
+        matmul(ones({2, 3}), ones({4, 5}));
+      },
+      "[MatMul] expected equal inner sizes, got 3 and 4 (shapes (2, 3) and (4, 5))");
+  expect_error<InvalidArgumentError>(
+      [] {
+        matmul(ones({2, 3}), ones({2, 3}), {.transpose_a = false, .transpose_b = false});
+      },
+      "[MatMul] expected equal inner sizes");
+  expect_error<InvalidArgumentError>(
+      [] {
+        matmul(ones({3}), ones({3, 2}));
+      },
+      "[MatMul] expected tensors of rank 2 or more, got shapes (3,) and (3, 2)");
+  expect_error<InvalidArgumentError>(
+      [] {
+        matmul(ones({2, 2, 3}), ones({3, 3, 2}));
+      },
+      "[BatchMatMulV2] expected leading axes that broadcast");
+  expect_error<InvalidArgumentError>(
+      [] {
+        matmul(ones({2, 3}), ones({3, 2}, {.dtype = float64}));
+      },
+      "expected two tensors of one floating dtype, got float32 and float64");
+  expect_error<InvalidArgumentError>(
+      [] {
+        matmul(ones({2, 3}, {.dtype = int32}), ones({3, 2}, {.dtype = int32}));
+      },
+      "got int32 and int32");
 }
 
 }  // namespace

@@ -29,22 +29,28 @@ const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {"relu", nn::relu, [](double x) { return std::fmax(x, 0.0); }},
       {"relu6", nn::relu6, [](double x) { return std::fmin(std::fmax(x, 0.0), 6.0); }},
-      {"leaky_relu", [](const Tensor& x) { return nn::leaky_relu(x); }, [](double x) { return x > 0 ? x : 0.2 * x; }},
+      {"leaky_relu", [](const Tensor& x) { return nn::leaky_relu(x); },
+       [](double x) { return x > 0 ? x : 0.2 * x; }},
       {"leaky_relu -0.5", [](const Tensor& x) { return nn::leaky_relu(x, -0.5); },
        [](double x) { return x > 0 ? x : -0.5 * x; }},
-      {"elu", [](const Tensor& x) { return nn::elu(x); }, [](double x) { return x > 0 ? x : std::exp(x) - 1; }},
+      {"elu", [](const Tensor& x) { return nn::elu(x); },
+       [](double x) { return x > 0 ? x : std::exp(x) - 1; }},
       {"elu 0.3", [](const Tensor& x) { return nn::elu(x, 0.3); },
        [](double x) { return x > 0 ? x : 0.3 * (std::exp(x) - 1); }},
       {"selu", nn::selu,
-       [](double x) { return 1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * (std::exp(x) - 1)); }},
+       [](double x) {
+         return 1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * (std::exp(x) - 1));
+       }},
       {"gelu", [](const Tensor& x) { return nn::gelu(x); },
        [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }},
       {"gelu tanh", [](const Tensor& x) { return nn::gelu(x, true); },
        [](double x) {
-         return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+         return 0.5 * x *
+                (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
        }},
       {"swish", nn::swish, [](double x) { return x * sigmoid_of(x); }},
-      {"softplus", nn::softplus, [](double x) { return std::fmax(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }},
+      {"softplus", nn::softplus,
+       [](double x) { return std::fmax(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }},
   };
   return all;
 }
@@ -76,7 +82,8 @@ TEST(Activation, KeepsNaN) {
   for (const Case& c : cases())
     for (const DType dtype : testing::kFloatingTypes) {
       SCOPED_TRACE(c.name);
-      EXPECT_TRUE(std::isnan(values_of(c.op(constant(std::vector<double>{nan}, {.dtype = dtype})))[0]));
+      EXPECT_TRUE(
+          std::isnan(values_of(c.op(constant(std::vector<double>{nan}, {.dtype = dtype})))[0]));
     }
 }
 
@@ -95,8 +102,13 @@ TEST(Activation, HasNames) {
 }
 
 TEST(Activation, ExplainsBadInput) {
-  expect_error<InvalidArgumentError>([] { nn::relu(constant({1, 2})); }, "[Relu] expected a floating dtype, got int32");
-  expect_error<InvalidArgumentError>([] { nn::elu(ones({2}), -1.0); }, "[Elu] expected alpha of 0 or more, got -1");
+  expect_error<InvalidArgumentError>(
+      [] {
+        nn::relu(constant({1, 2}));
+      },
+      "[Relu] expected a floating dtype, got int32");
+  expect_error<InvalidArgumentError>([] { nn::elu(ones({2}), -1.0); },
+                                     "[Elu] expected alpha of 0 or more, got -1");
 }
 
 }  // namespace

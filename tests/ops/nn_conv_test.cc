@@ -21,21 +21,26 @@ using testing::random_tensor;
 using testing::TensorFunction;
 using testing::values_of;
 
-std::int64_t size_of_result(std::int64_t size, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
-                            Padding padding) {
+std::int64_t size_of_result(std::int64_t size, std::int64_t kernel, std::int64_t stride,
+                            std::int64_t dilation, Padding padding) {
   if (padding == Padding::kSame) return (size + stride - 1) / stride;
   return (size - (kernel - 1) * dilation - 1) / stride + 1;
 }
 
 // The convolution by definition, with the padding as TensorFlow documents it.
-std::vector<double> convolve(const Tensor& x, const Tensor& kernel, const Tensor& bias, const Conv2DOptions& options) {
+std::vector<double> convolve(const Tensor& x, const Tensor& kernel, const Tensor& bias,
+                             const Conv2DOptions& options) {
   const std::vector<double> in = values_of(x), taps = values_of(kernel),
                             shift = bias.defined() ? values_of(bias) : std::vector<double>();
   const std::int64_t n = x.dim(0), h = x.dim(1), w = x.dim(2), channels = x.dim(3);
-  const std::int64_t kh = kernel.dim(0), kw = kernel.dim(1), per_group = kernel.dim(2), out = kernel.dim(3);
-  const std::int64_t oh = size_of_result(h, kh, options.strides.height, options.dilations.height, options.padding);
-  const std::int64_t ow = size_of_result(w, kw, options.strides.width, options.dilations.width, options.padding);
-  const auto before = [&](std::int64_t size, std::int64_t result, std::int64_t k, std::int64_t stride, std::int64_t dilation) {
+  const std::int64_t kh = kernel.dim(0), kw = kernel.dim(1), per_group = kernel.dim(2),
+                     out = kernel.dim(3);
+  const std::int64_t oh =
+      size_of_result(h, kh, options.strides.height, options.dilations.height, options.padding);
+  const std::int64_t ow =
+      size_of_result(w, kw, options.strides.width, options.dilations.width, options.padding);
+  const auto before = [&](std::int64_t size, std::int64_t result, std::int64_t k,
+                          std::int64_t stride, std::int64_t dilation) {
     if (options.padding == Padding::kValid) return std::int64_t{0};
     return std::max<std::int64_t>(0, (result - 1) * stride + (k - 1) * dilation + 1 - size) / 2;
   };
@@ -51,10 +56,13 @@ std::vector<double> convolve(const Tensor& x, const Tensor& kernel, const Tensor
           for (std::int64_t i = 0; i < kh; ++i)
             for (std::int64_t j = 0; j < kw; ++j)
               for (std::int64_t c = 0; c < per_group; ++c) {
-                const std::int64_t row = y * options.strides.height - top + i * options.dilations.height;
-                const std::int64_t column = z * options.strides.width - left + j * options.dilations.width;
+                const std::int64_t row =
+                    y * options.strides.height - top + i * options.dilations.height;
+                const std::int64_t column =
+                    z * options.strides.width - left + j * options.dilations.width;
                 if (row < 0 || row >= h || column < 0 || column >= w) continue;
-                sum += in[static_cast<std::size_t>(((b * h + row) * w + column) * channels + group * per_group + c)] *
+                sum += in[static_cast<std::size_t>(((b * h + row) * w + column) * channels +
+                                                   group * per_group + c)] *
                        taps[static_cast<std::size_t>(((i * kw + j) * per_group + c) * out + o)];
               }
           result.push_back(sum);
@@ -72,7 +80,7 @@ const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {{2, 5, 6, 3}, {3, 3, 3, 4}, {}},
       {{2, 5, 6, 3}, {3, 3, 3, 4}, {.padding = kSame}},
-      {{2, 6, 5, 2}, {2, 3, 2, 5}, {.padding = kSame}},                             // even kernel: odd pixel at the end
+      {{2, 6, 5, 2}, {2, 3, 2, 5}, {.padding = kSame}},  // even kernel: odd pixel at the end
       {{1, 7, 8, 2}, {3, 3, 2, 3}, {.strides = 2, .padding = kSame}},
       {{1, 8, 7, 2}, {3, 2, 2, 3}, {.strides = {2, 3}, .padding = kSame}},
       {{1, 9, 9, 2}, {3, 3, 2, 3}, {.strides = {3, 2}, .padding = kValid}},
@@ -83,8 +91,8 @@ const std::vector<Case>& cases() {
       {{2, 6, 5, 4}, {3, 3, 2, 6}, {.padding = kSame, .groups = 2}},
       {{2, 6, 5, 4}, {3, 3, 1, 4}, {.strides = 2, .padding = kSame, .groups = 4}},  // depthwise
       {{1, 6, 5, 3}, {3, 3, 1, 6}, {.padding = kValid, .groups = 3}},
-      {{1, 1, 1, 1}, {3, 3, 1, 1}, {.padding = kSame}},                             // all padding but one tap
-      {{1, 4, 4, 17}, {4, 4, 17, 33}, {}},                                          // a window as large as the picture
+      {{1, 1, 1, 1}, {3, 3, 1, 1}, {.padding = kSame}},  // all padding but one tap
+      {{1, 4, 4, 17}, {4, 4, 17, 33}, {}},               // a window as large as the picture
       {{3, 6, 6, 32}, {3, 3, 32, 16}, {.padding = kSame}}};
   return all;
 }
@@ -96,7 +104,8 @@ TensorFunction function_of(const Conv2DOptions& options) {
 }
 
 std::vector<Tensor> inputs_of(const Case& c) {
-  return {random_tensor(c.x, 1, -1, 1), random_tensor(c.kernel, 2, -0.5, 0.5), random_tensor({c.kernel[3]}, 3, -1, 1)};
+  return {random_tensor(c.x, 1, -1, 1), random_tensor(c.kernel, 2, -0.5, 0.5),
+          random_tensor({c.kernel[3]}, 3, -1, 1)};
 }
 
 TEST(Conv2D, AgreesWithTheDefinition) {
@@ -104,11 +113,15 @@ TEST(Conv2D, AgreesWithTheDefinition) {
     SCOPED_TRACE(c.x.to_string() + c.kernel.to_string());
     const std::vector<Tensor> in = inputs_of(c);
     const Shape result{c.x[0],
-                       size_of_result(c.x[1], c.kernel[0], c.options.strides.height, c.options.dilations.height, c.options.padding),
-                       size_of_result(c.x[2], c.kernel[1], c.options.strides.width, c.options.dilations.width, c.options.padding),
+                       size_of_result(c.x[1], c.kernel[0], c.options.strides.height,
+                                      c.options.dilations.height, c.options.padding),
+                       size_of_result(c.x[2], c.kernel[1], c.options.strides.width,
+                                      c.options.dilations.width, c.options.padding),
                        c.kernel[3]};
-    expect_tensor(nn::conv2d(in[0], in[1], in[2], c.options), float64, result, convolve(in[0], in[1], in[2], c.options), 1e-12);
-    expect_tensor(nn::conv2d(in[0], in[1], {}, c.options), float64, result, convolve(in[0], in[1], {}, c.options), 1e-12);
+    expect_tensor(nn::conv2d(in[0], in[1], in[2], c.options), float64, result,
+                  convolve(in[0], in[1], in[2], c.options), 1e-12);
+    expect_tensor(nn::conv2d(in[0], in[1], {}, c.options), float64, result,
+                  convolve(in[0], in[1], {}, c.options), 1e-12);
   }
 }
 
@@ -135,24 +148,29 @@ TEST(Conv2D, HasRightGradients) {
 
 TEST(Conv2D, HasRightSecondDerivatives) {
   for (const Conv2DOptions& options :
-       {Conv2DOptions{}, Conv2DOptions{.strides = 2, .padding = Padding::kSame, .activation = Activation::kTanh},
+       {Conv2DOptions{},
+        Conv2DOptions{.strides = 2, .padding = Padding::kSame, .activation = Activation::kTanh},
         Conv2DOptions{.padding = Padding::kSame, .groups = 2}})
-    expect_second_order(function_of(options), {random_tensor({1, 4, 3, 2}, 1, -1, 1),
-                                               random_tensor({2, 2, 2 / options.groups, 2}, 2, -0.5, 0.5),
-                                               random_tensor({2}, 3, -1, 1)});
+    expect_second_order(
+        function_of(options),
+        {random_tensor({1, 4, 3, 2}, 1, -1, 1),
+         random_tensor({2, 2, 2 / options.groups, 2}, 2, -0.5, 0.5), random_tensor({2}, 3, -1, 1)});
 }
 
 TEST(Conv2D, FusesActivations) {
-  for (const Activation activation : {Activation::kRelu, Activation::kRelu6, Activation::kElu, Activation::kSigmoid,
-                                      Activation::kTanh, Activation::kGelu, Activation::kSoftmax}) {
+  for (const Activation activation :
+       {Activation::kRelu, Activation::kRelu6, Activation::kElu, Activation::kSigmoid,
+        Activation::kTanh, Activation::kGelu, Activation::kSoftmax}) {
     SCOPED_TRACE(static_cast<int>(activation));
     Conv2DOptions options{.padding = Padding::kSame};
     const std::vector<Tensor> in = inputs_of(cases()[1]);
     for (const DType dtype : {float32, float64}) {
       options.activation = Activation::kLinear;
-      const Tensor linear = nn::conv2d(cast(in[0], dtype), cast(in[1], dtype), cast(in[2], dtype), options);
+      const Tensor linear =
+          nn::conv2d(cast(in[0], dtype), cast(in[1], dtype), cast(in[2], dtype), options);
       options.activation = activation;
-      const Tensor fused = nn::conv2d(cast(in[0], dtype), cast(in[1], dtype), cast(in[2], dtype), options);
+      const Tensor fused =
+          nn::conv2d(cast(in[0], dtype), cast(in[1], dtype), cast(in[2], dtype), options);
       expect_tensor(fused, dtype, linear.shape(), values_of(nn::activate(linear, activation)),
                     dtype == float32 ? 2e-6 : 1e-14);
     }
@@ -173,16 +191,21 @@ TEST(Conv2D, GradientsComeForTheInputsThatAreWatchedAlone) {
 }
 
 TEST(DepthwiseConv2D, FiltersEachChannelByItself) {
-  const Tensor x = random_tensor({2, 5, 6, 3}, 4), kernel = random_tensor({3, 2, 3, 2}, 5), bias = random_tensor({6}, 6);
+  const Tensor x = random_tensor({2, 5, 6, 3}, 4), kernel = random_tensor({3, 2, 3, 2}, 5),
+               bias = random_tensor({6}, 6);
   const Conv2DOptions options{.strides = 2, .padding = Padding::kSame};
   const Tensor y = nn::depthwise_conv2d(x, kernel, bias, options);
   // Channel c of x alone gives channels 2 c and 2 c + 1.
   for (std::int64_t c = 0; c < 3; ++c) {
-    const Tensor alone = nn::conv2d(slice(x, {0, 0, 0, c}, {-1, -1, -1, 1}), slice(kernel, {0, 0, c, 0}, {-1, -1, 1, -1}),
+    const Tensor alone = nn::conv2d(slice(x, {0, 0, 0, c}, {-1, -1, -1, 1}),
+                                    slice(kernel, {0, 0, c, 0}, {-1, -1, 1, -1}),
                                     slice(bias, {2 * c}, {2}), options);
-    expect_tensor(slice(y, {0, 0, 0, 2 * c}, {-1, -1, -1, 2}), float64, alone.shape(), values_of(alone), 1e-13);
+    expect_tensor(slice(y, {0, 0, 0, 2 * c}, {-1, -1, -1, 2}), float64, alone.shape(),
+                  values_of(alone), 1e-13);
   }
-  const auto f = [&](const std::vector<Tensor>& in) { return nn::depthwise_conv2d(in[0], in[1], in[2], options); };
+  const auto f = [&](const std::vector<Tensor>& in) {
+    return nn::depthwise_conv2d(in[0], in[1], in[2], options);
+  };
   expect_gradients(f, {x, kernel, bias});
   expect_other_dtypes_like_float64(f, {x, kernel, bias}, 30);
 }
@@ -190,7 +213,8 @@ TEST(DepthwiseConv2D, FiltersEachChannelByItself) {
 TEST(Conv2D, HandlesEmptyBatches) {
   for (const DType dtype : testing::kFloatingTypes) {
     const CreationOptions type{.dtype = dtype};
-    const Tensor x = ones({0, 4, 4, 2}, type), kernel = ones({3, 3, 2, 5}, type), bias = ones({5}, type);
+    const Tensor x = ones({0, 4, 4, 2}, type), kernel = ones({3, 3, 2, 5}, type),
+                 bias = ones({5}, type);
     GradientTape tape;
     for (const Tensor& tensor : {x, kernel, bias}) tape.watch(tensor);
     const Tensor y = nn::conv2d(x, kernel, bias, {.activation = Activation::kRelu});
@@ -204,20 +228,43 @@ TEST(Conv2D, HandlesEmptyBatches) {
 
 TEST(Conv2D, ExplainsBadInput) {
   const Tensor x = ones({1, 5, 5, 4}), kernel = ones({3, 3, 4, 2});
-  expect_error<InvalidArgumentError>([&] { nn::conv2d(ones({5, 5, 4}), kernel); },
-                                     "[Conv2D] expected pictures [n, h, w, in] and a kernel [kh, kw, in / groups, out]");
-  expect_error<InvalidArgumentError>([&] { nn::conv2d(x, ones({3, 3, 3, 2})); }, "got shape (3, 3, 3, 2)");
-  expect_error<InvalidArgumentError>([&] { nn::conv2d(x, ones({3, 3, 2, 3}), {}, {.groups = 2}); }, "in 2 groups");
-  expect_error<InvalidArgumentError>([&] { nn::conv2d(x, ones({6, 6, 4, 2})); },
-                                     "expected pictures as large as the 6x6 kernel (dilation 1x1), got shape (1, 5, 5, 4)");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::conv2d(ones({5, 5, 4}), kernel);
+      },
+      "[Conv2D] expected pictures [n, h, w, in] and a kernel [kh, kw, in / groups, out]");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::conv2d(x, ones({3, 3, 3, 2}));
+      },
+      "got shape (3, 3, 3, 2)");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::conv2d(x, ones({3, 3, 2, 3}), {}, {.groups = 2});
+      },
+      "in 2 groups");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::conv2d(x, ones({6, 6, 4, 2}));
+      },
+      "expected pictures as large as the 6x6 kernel (dilation 1x1), got shape (1, 5, 5, 4)");
   expect_error<InvalidArgumentError>([&] { nn::conv2d(x, kernel, ones({3})); },
                                      "[Conv2D] expected a bias of shape (2,), got (3,)");
-  expect_error<InvalidArgumentError>([&] { nn::conv2d(x, kernel, {}, {.strides = 0}); },
-                                     "expected strides, dilations and groups of 1 or more, got 0x0");
+  expect_error<InvalidArgumentError>(
+      [&] { nn::conv2d(x, kernel, {}, {.strides = 0}); },
+      "expected strides, dilations and groups of 1 or more, got 0x0");
   expect_error<InvalidArgumentError>([&] { nn::conv2d(x, cast(kernel, float64)); },
                                      "expected one dtype, got float32 and float64");
-  expect_error<InvalidArgumentError>([&] { nn::conv2d(x, ones({3, 0, 4, 2})); }, "expected a kernel that is not empty");
-  expect_error<InvalidArgumentError>([&] { nn::depthwise_conv2d(x, ones({3, 3, 3, 1})); }, "[DepthwiseConv2D] expected");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::conv2d(x, ones({3, 0, 4, 2}));
+      },
+      "expected a kernel that is not empty");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::depthwise_conv2d(x, ones({3, 3, 3, 1}));
+      },
+      "[DepthwiseConv2D] expected");
   expect_error<InvalidArgumentError>([] { nn::padding_from_name("full"); },
                                      "[padding] expected 'valid' or 'same', got 'full'");
   EXPECT_EQ(nn::padding_from_name("SAME"), Padding::kSame);

@@ -29,7 +29,9 @@ class FakeReplica final : public ReplicaContext {
     global_examples_ = examples;
   }
   std::vector<Tensor> all_reduce_sum(std::span<const Tensor>) override { return {}; }
-  std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>&) override { return nullptr; }
+  std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>&) override {
+    return nullptr;
+  }
   void run_for_idle_replicas(const std::function<void()>&) override {}
   Tensor broadcast(const Tensor& tensor) override { return tensor; }
 };
@@ -92,7 +94,8 @@ TEST(Dropout, ReplicasDropWhatOneDeviceWould) {
     ReplicaContextScope scope(&replica);
     Generator generator({.seed = 9, .draws = 0});
     GeneratorScope draws(generator);
-    for (double value : values_of(nn::dropout(slice_rows(x, offset, offset + examples), 0.4))) parts.push_back(value);
+    for (double value : values_of(nn::dropout(slice_rows(x, offset, offset + examples), 0.4)))
+      parts.push_back(value);
     offset += examples;
   }
   EXPECT_EQ(parts, whole);
@@ -100,20 +103,32 @@ TEST(Dropout, ReplicasDropWhatOneDeviceWould) {
 
 TEST(Dropout, HandlesEmptyTensorsAndExplainsBadRates) {
   expect_tensor(nn::dropout(ones({0, 3}), 0.5), float32, {0, 3}, {});
-  expect_error<InvalidArgumentError>([] { nn::dropout(ones({2}), 1.0); }, "[Dropout] expected a rate in [0, 1), got 1");
-  expect_error<InvalidArgumentError>([] { nn::dropout(ones({2}), -0.1); }, "[Dropout] expected a rate in [0, 1)");
-  expect_error<InvalidArgumentError>([] { nn::dropout(constant({1, 2}), 0.5); }, "[Dropout] expected a floating dtype");
+  expect_error<InvalidArgumentError>([] { nn::dropout(ones({2}), 1.0); },
+                                     "[Dropout] expected a rate in [0, 1), got 1");
+  expect_error<InvalidArgumentError>([] { nn::dropout(ones({2}), -0.1); },
+                                     "[Dropout] expected a rate in [0, 1)");
+  expect_error<InvalidArgumentError>(
+      [] {
+        nn::dropout(constant({1, 2}), 0.5);
+      },
+      "[Dropout] expected a floating dtype");
 }
 
 TEST(AverageLoss, DividesByTheGlobalBatch) {
   const Tensor loss = constant({1.0, 2.0, 6.0});
   EXPECT_FLOAT_EQ(nn::compute_average_loss(loss).item<float>(), 3.0f);
   EXPECT_FLOAT_EQ(nn::compute_average_loss(loss, {.global_batch_size = 12}).item<float>(), 0.75f);
-  EXPECT_FLOAT_EQ(nn::compute_average_loss(loss, {.sample_weight = constant({0.0, 1.0, 0.5})}).item<float>(), 5.0f / 3.0f);
-  EXPECT_FLOAT_EQ(nn::compute_average_loss(loss, {.sample_weight = constant({0, 1, 1})}).item<float>(), 8.0f / 3.0f);
-  expect_error<InvalidArgumentError>([&] { nn::compute_average_loss(loss, {.global_batch_size = 0}); },
-                                     "expected a global batch size of 1 or more, got 0");
-  expect_error<InvalidArgumentError>([] { nn::compute_average_loss(constant(1.0)); }, "expected a loss an example");
+  EXPECT_FLOAT_EQ(
+      nn::compute_average_loss(loss, {.sample_weight = constant({0.0, 1.0, 0.5})}).item<float>(),
+      5.0f / 3.0f);
+  EXPECT_FLOAT_EQ(
+      nn::compute_average_loss(loss, {.sample_weight = constant({0, 1, 1})}).item<float>(),
+      8.0f / 3.0f);
+  expect_error<InvalidArgumentError>(
+      [&] { nn::compute_average_loss(loss, {.global_batch_size = 0}); },
+      "expected a global batch size of 1 or more, got 0");
+  expect_error<InvalidArgumentError>([] { nn::compute_average_loss(constant(1.0)); },
+                                     "expected a loss an example");
 }
 
 TEST(AverageLoss, KnowsTheReplicas) {

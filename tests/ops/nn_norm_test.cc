@@ -26,12 +26,14 @@ Moments moments_of(const std::vector<double>& x, std::size_t channels) {
   Moments m{std::vector<double>(channels), std::vector<double>(channels)};
   const double rows = static_cast<double>(x.size() / channels);
   for (std::size_t i = 0; i < x.size(); ++i) m.mean[i % channels] += x[i] / rows;
-  for (std::size_t i = 0; i < x.size(); ++i) m.variance[i % channels] += std::pow(x[i] - m.mean[i % channels], 2) / rows;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    m.variance[i % channels] += std::pow(x[i] - m.mean[i % channels], 2) / rows;
   return m;
 }
 
-std::vector<double> normalised(const std::vector<double>& x, const Moments& m, const std::vector<double>& gamma,
-                               const std::vector<double>& beta, double epsilon) {
+std::vector<double> normalised(const std::vector<double>& x, const Moments& m,
+                               const std::vector<double>& gamma, const std::vector<double>& beta,
+                               double epsilon) {
   std::vector<double> y;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const std::size_t c = i % gamma.size();
@@ -41,18 +43,23 @@ std::vector<double> normalised(const std::vector<double>& x, const Moments& m, c
 }
 
 TEST(BatchNorm, NormalisesByTheBatchInEveryDtype) {
-  for (const Shape& shape : {Shape{2, 1}, Shape{6, 3}, Shape{5000, 3}, Shape{4, 5, 6, 16}, Shape{1300, 70}})
+  for (const Shape& shape :
+       {Shape{2, 1}, Shape{6, 3}, Shape{5000, 3}, Shape{4, 5, 6, 16}, Shape{1300, 70}})
     for (const DType dtype : testing::kFloatingTypes) {
       SCOPED_TRACE(shape.to_string() + std::string(name_of(dtype)));
       const std::int64_t channels = shape.dim(-1);
       const DType parameters = dtype == float64 ? float64 : float32;
-      const Tensor x = random_tensor(shape, 1, -1, 3, dtype), gamma = random_tensor({channels}, 2, 0.5, 1.5, parameters),
+      const Tensor x = random_tensor(shape, 1, -1, 3, dtype),
+                   gamma = random_tensor({channels}, 2, 0.5, 1.5, parameters),
                    beta = random_tensor({channels}, 3, -1, 1, parameters);
       const Moments m = moments_of(values_of(x), static_cast<std::size_t>(channels));
       const nn::BatchNormResult result = nn::batch_norm_training(x, gamma, beta, 1e-2);
       // The sums of the plain computation are themselves exact to 1e-13 or so.
-      const double tolerance = dtype == float64 ? 1e-13 : 8 * testing::epsilon_of(dtype), exact = dtype == float64 ? 1e-13 : 2e-6;
-      expect_tensor(result.y, dtype, shape, normalised(values_of(x), m, values_of(gamma), values_of(beta), 1e-2), tolerance);
+      const double tolerance = dtype == float64 ? 1e-13 : 8 * testing::epsilon_of(dtype),
+                   exact = dtype == float64 ? 1e-13 : 2e-6;
+      expect_tensor(result.y, dtype, shape,
+                    normalised(values_of(x), m, values_of(gamma), values_of(beta), 1e-2),
+                    tolerance);
       expect_tensor(result.mean, parameters, {channels}, m.mean, exact);
       expect_tensor(result.variance, parameters, {channels}, m.variance, exact);
     }
@@ -65,7 +72,8 @@ TEST(BatchNorm, KeepsItsPrecisionFarFromZero) {
   const Tensor x = constant(values, {.dtype = float32, .shape = {10000, 2}});
   const Moments m = moments_of(values_of(x), 2);
   const nn::BatchNormResult result = nn::batch_norm_training(x, ones({2}), zeros({2}), 1e-6);
-  expect_tensor(cast(result.variance, float64) * 100.0, float64, {2}, {m.variance[0] * 100, m.variance[1] * 100}, 1e-3);
+  expect_tensor(cast(result.variance, float64) * 100.0, float64, {2},
+                {m.variance[0] * 100, m.variance[1] * 100}, 1e-3);
 }
 
 TEST(BatchNorm, DoesNotDependOnTheNumberOfThreads) {
@@ -82,8 +90,11 @@ TEST(BatchNorm, DoesNotDependOnTheNumberOfThreads) {
 }
 
 TEST(BatchNorm, HasRightGradients) {
-  const std::vector<Tensor> in = {random_tensor({2, 3, 2, 3}, 6), random_tensor({3}, 7), random_tensor({3}, 8)};
-  const auto f = [](const std::vector<Tensor>& in) { return nn::batch_norm_training(in[0], in[1], in[2], 1e-2).y; };
+  const std::vector<Tensor> in = {random_tensor({2, 3, 2, 3}, 6), random_tensor({3}, 7),
+                                  random_tensor({3}, 8)};
+  const auto f = [](const std::vector<Tensor>& in) {
+    return nn::batch_norm_training(in[0], in[1], in[2], 1e-2).y;
+  };
   expect_gradients(f, in);
   expect_second_order(f, in);
   // Through the moments too.
@@ -93,14 +104,19 @@ TEST(BatchNorm, HasRightGradients) {
         return r.y * r.mean + r.variance;
       },
       in);
-  expect_gradients([](const std::vector<Tensor>& in) { return nn::batch_norm_training(in[0], in[1], in[2]).variance; },
-                   {in[0], in[1], in[2]});
+  expect_gradients(
+      [](const std::vector<Tensor>& in) {
+        return nn::batch_norm_training(in[0], in[1], in[2]).variance;
+      },
+      {in[0], in[1], in[2]});
 }
 
 TEST(BatchNorm, OtherDtypesHaveTheGradientsOfFloat64) {
   const auto f = [](const std::vector<Tensor>& in) {
     const DType parameters = in[0].dtype() == float64 ? float64 : float32;
-    return nn::batch_norm_training(in[0], ones({20}, {.dtype = parameters}), zeros({20}, {.dtype = parameters}), 1e-2).y;
+    return nn::batch_norm_training(in[0], ones({20}, {.dtype = parameters}),
+                                   zeros({20}, {.dtype = parameters}), 1e-2)
+        .y;
   };
   const std::vector<Tensor> in = {random_tensor({900, 20}, 9)};
   expect_like_float64(f, in, float32, 1e-5);
@@ -109,19 +125,22 @@ TEST(BatchNorm, OtherDtypesHaveTheGradientsOfFloat64) {
   const auto with_parameters = [](const std::vector<Tensor>& in) {
     return nn::batch_norm_training(in[0], in[1], in[2], 1e-2).y;
   };
-  const std::vector<Tensor> all = {random_tensor({900, 20}, 9), random_tensor({20}, 10), random_tensor({20}, 11)};
+  const std::vector<Tensor> all = {random_tensor({900, 20}, 9), random_tensor({20}, 10),
+                                   random_tensor({20}, 11)};
   // Gamma's gradient is a sum of 900 terms of about 1 that nearly cancel: 900 roundings of 2^-24.
   expect_like_float64(with_parameters, all, float32, 5e-5);
 }
 
 TEST(BatchNorm, InferenceUsesTheMomentsGiven) {
-  const Tensor x = random_tensor({4, 5, 3}, 12), gamma = random_tensor({3}, 13), beta = random_tensor({3}, 14),
-               mean = random_tensor({3}, 15), variance = random_tensor({3}, 16, 0.5, 2);
+  const Tensor x = random_tensor({4, 5, 3}, 12), gamma = random_tensor({3}, 13),
+               beta = random_tensor({3}, 14), mean = random_tensor({3}, 15),
+               variance = random_tensor({3}, 16, 0.5, 2);
   const auto f = [](const std::vector<Tensor>& in) {
     return nn::batch_norm_inference(in[0], in[1], in[2], in[3], in[4], 1e-2);
   };
   expect_tensor(f({x, gamma, beta, mean, variance}), float64, {4, 5, 3},
-                normalised(values_of(x), {values_of(mean), values_of(variance)}, values_of(gamma), values_of(beta), 1e-2),
+                normalised(values_of(x), {values_of(mean), values_of(variance)}, values_of(gamma),
+                           values_of(beta), 1e-2),
                 1e-13);
   expect_gradients(f, {x, gamma, beta, mean, variance});
   testing::expect_other_dtypes_like_float64(f, {x, gamma, beta, mean, variance}, 60);
@@ -129,14 +148,24 @@ TEST(BatchNorm, InferenceUsesTheMomentsGiven) {
 }
 
 TEST(BatchNorm, ExplainsBadInput) {
-  expect_error<InvalidArgumentError>([] { nn::batch_norm_training(ones({4, 3}), ones({4}), ones({3})); },
-                                     "expected parameters of shape (3,), got (4,)");
-  expect_error<InvalidArgumentError>([] { nn::batch_norm_training(ones({0, 3}), ones({3}), ones({3})); },
-                                     "expected data to take moments of, got shape (0, 3)");
-  expect_error<InvalidArgumentError>([] { nn::batch_norm_training(ones({3}), ones({3}), ones({3})); },
-                                     "expected data of rank 2 or more, got shape (3,)");
   expect_error<InvalidArgumentError>(
-      [] { nn::batch_norm_training(ones({4, 3}), ones({3}, {.dtype = float64}), ones({3}, {.dtype = float64})); },
+      [] {
+        nn::batch_norm_training(ones({4, 3}), ones({4}), ones({3}));
+      },
+      "expected parameters of shape (3,), got (4,)");
+  expect_error<InvalidArgumentError>(
+      [] {
+        nn::batch_norm_training(ones({0, 3}), ones({3}), ones({3}));
+      },
+      "expected data to take moments of, got shape (0, 3)");
+  expect_error<InvalidArgumentError>(
+      [] { nn::batch_norm_training(ones({3}), ones({3}), ones({3})); },
+      "expected data of rank 2 or more, got shape (3,)");
+  expect_error<InvalidArgumentError>(
+      [] {
+        nn::batch_norm_training(ones({4, 3}), ones({3}, {.dtype = float64}),
+                                ones({3}, {.dtype = float64}));
+      },
       "expected parameters of dtype float32 for data of dtype float32, got float64");
 }
 
@@ -145,38 +174,53 @@ TEST(LayerNorm, NormalisesRows) {
     for (const DType dtype : testing::kFloatingTypes) {
       SCOPED_TRACE(shape.to_string() + std::string(name_of(dtype)));
       const std::size_t width = static_cast<std::size_t>(shape.dim(-1));
-      const Tensor x = random_tensor(shape, 17, -1, 3, dtype), gamma = random_tensor({shape.dim(-1)}, 18, 0.5, 1.5, dtype),
+      const Tensor x = random_tensor(shape, 17, -1, 3, dtype),
+                   gamma = random_tensor({shape.dim(-1)}, 18, 0.5, 1.5, dtype),
                    beta = random_tensor({shape.dim(-1)}, 19, -1, 1, dtype);
-      const std::vector<double> in = values_of(x), scale = values_of(gamma), shift = values_of(beta);
+      const std::vector<double> in = values_of(x), scale = values_of(gamma),
+                                shift = values_of(beta);
       std::vector<double> expected;
       for (std::size_t row = 0; row < in.size(); row += width) {
         double mean = 0, variance = 0;
         for (std::size_t j = 0; j < width; ++j) mean += in[row + j] / static_cast<double>(width);
-        for (std::size_t j = 0; j < width; ++j) variance += std::pow(in[row + j] - mean, 2) / static_cast<double>(width);
         for (std::size_t j = 0; j < width; ++j)
-          expected.push_back((in[row + j] - mean) / std::sqrt(variance + 1e-2) * scale[j] + shift[j]);
+          variance += std::pow(in[row + j] - mean, 2) / static_cast<double>(width);
+        for (std::size_t j = 0; j < width; ++j)
+          expected.push_back((in[row + j] - mean) / std::sqrt(variance + 1e-2) * scale[j] +
+                             shift[j]);
       }
-      expect_tensor(nn::layer_norm(x, gamma, beta, 1e-2), dtype, shape, expected, 8 * testing::epsilon_of(dtype));
+      expect_tensor(nn::layer_norm(x, gamma, beta, 1e-2), dtype, shape, expected,
+                    8 * testing::epsilon_of(dtype));
     }
 }
 
 TEST(LayerNorm, HasRightGradients) {
-  const auto f = [](const std::vector<Tensor>& in) { return nn::layer_norm(in[0], in[1], in[2], 1e-2); };
-  const std::vector<Tensor> in = {random_tensor({2, 3, 4}, 20), random_tensor({4}, 21), random_tensor({4}, 22)};
+  const auto f = [](const std::vector<Tensor>& in) {
+    return nn::layer_norm(in[0], in[1], in[2], 1e-2);
+  };
+  const std::vector<Tensor> in = {random_tensor({2, 3, 4}, 20), random_tensor({4}, 21),
+                                  random_tensor({4}, 22)};
   expect_gradients(f, in);
   expect_second_order(f, in);
   expect_gradients(f, {random_tensor({5}, 23), random_tensor({5}, 24), random_tensor({5}, 25)});
-  const std::vector<Tensor> large = {random_tensor({300, 90}, 26, -1, 1), random_tensor({90}, 27, 0.5, 1.5), random_tensor({90}, 28)};
+  const std::vector<Tensor> large = {random_tensor({300, 90}, 26, -1, 1),
+                                     random_tensor({90}, 27, 0.5, 1.5), random_tensor({90}, 28)};
   expect_like_float64(f, large, float32, 2e-5);
   expect_like_float64(f, large, float16, 8e-3);
   expect_like_float64(f, large, bfloat16, 6e-2);
 }
 
 TEST(LayerNorm, ExplainsBadInput) {
-  expect_error<InvalidArgumentError>([] { nn::layer_norm(ones({4, 3}), ones({4}), ones({3})); },
-                                     "[LayerNorm] expected parameters of shape (3,), got (4,)");
-  expect_error<InvalidArgumentError>([] { nn::layer_norm(ones({4, 0}), ones({0}), ones({0})); },
-                                     "[LayerNorm] expected data with a last axis to normalise over");
+  expect_error<InvalidArgumentError>(
+      [] {
+        nn::layer_norm(ones({4, 3}), ones({4}), ones({3}));
+      },
+      "[LayerNorm] expected parameters of shape (3,), got (4,)");
+  expect_error<InvalidArgumentError>(
+      [] {
+        nn::layer_norm(ones({4, 0}), ones({0}), ones({0}));
+      },
+      "[LayerNorm] expected data with a last axis to normalise over");
 }
 
 }  // namespace

@@ -47,8 +47,11 @@ std::vector<double> pooled(const Tensor& x, const Case& c, bool average) {
   const nn::Pair window = c.options.window, stride = c.options.strides.value_or(window);
   const std::int64_t h = c.x[1], w = c.x[2], channels = c.x[3];
   const bool same = c.options.padding == Padding::kSame;
-  const std::int64_t top = same ? std::max<std::int64_t>(0, (c.result[1] - 1) * stride.height + window.height - h) / 2 : 0;
-  const std::int64_t left = same ? std::max<std::int64_t>(0, (c.result[2] - 1) * stride.width + window.width - w) / 2 : 0;
+  const std::int64_t top =
+      same ? std::max<std::int64_t>(0, (c.result[1] - 1) * stride.height + window.height - h) / 2
+           : 0;
+  const std::int64_t left =
+      same ? std::max<std::int64_t>(0, (c.result[2] - 1) * stride.width + window.width - w) / 2 : 0;
   std::vector<double> result;
   for (std::int64_t n = 0; n < c.x[0]; ++n)
     for (std::int64_t y = 0; y < c.result[1]; ++y)
@@ -57,9 +60,11 @@ std::vector<double> pooled(const Tensor& x, const Case& c, bool average) {
           double best = -1e300, sum = 0, count = 0;
           for (std::int64_t i = 0; i < window.height; ++i)
             for (std::int64_t j = 0; j < window.width; ++j) {
-              const std::int64_t row = y * stride.height - top + i, column = z * stride.width - left + j;
+              const std::int64_t row = y * stride.height - top + i,
+                                 column = z * stride.width - left + j;
               if (row < 0 || row >= h || column < 0 || column >= w) continue;
-              const double value = in[static_cast<std::size_t>(((n * h + row) * w + column) * channels + channel)];
+              const double value =
+                  in[static_cast<std::size_t>(((n * h + row) * w + column) * channels + channel)];
               best = std::max(best, value);
               sum += value;
               count += 1;
@@ -83,12 +88,18 @@ TEST(Pool, HasRightGradients) {
     if (c.x[3] > 20) continue;
     SCOPED_TRACE(c.x.to_string());
     const Tensor x = random_tensor(c.x, 2);
-    const auto max = [&](const std::vector<Tensor>& in) { return nn::max_pool2d(in[0], c.options); };
-    const auto average = [&](const std::vector<Tensor>& in) { return nn::avg_pool2d(in[0], c.options); };
+    const auto max = [&](const std::vector<Tensor>& in) {
+      return nn::max_pool2d(in[0], c.options);
+    };
+    const auto average = [&](const std::vector<Tensor>& in) {
+      return nn::avg_pool2d(in[0], c.options);
+    };
     expect_gradients(max, {x});
     expect_gradients(average, {x});
     const auto max_of_squares = [&](const std::vector<Tensor>& in) { return max({square(in[0])}); };
-    const auto average_of_squares = [&](const std::vector<Tensor>& in) { return average({square(in[0])}); };
+    const auto average_of_squares = [&](const std::vector<Tensor>& in) {
+      return average({square(in[0])});
+    };
     expect_second_order(max_of_squares, {x});
     expect_second_order(average_of_squares, {x});
   }
@@ -99,10 +110,13 @@ TEST(Pool, OtherDtypesAgreeWithFloat64) {
     SCOPED_TRACE(c.x.to_string());
     // Far enough apart that no two are equal once rounded.
     std::vector<double> values;
-    for (std::int64_t i = 0; i < c.x.num_elements(); ++i) values.push_back(static_cast<double>(i * 37 % 251) / 16.0);
+    for (std::int64_t i = 0; i < c.x.num_elements(); ++i)
+      values.push_back(static_cast<double>(i * 37 % 251) / 16.0);
     const Tensor x = constant(values, {.shape = c.x});
-    expect_other_dtypes_like_float64([&](const std::vector<Tensor>& in) { return nn::max_pool2d(in[0], c.options); }, {x});
-    expect_other_dtypes_like_float64([&](const std::vector<Tensor>& in) { return nn::avg_pool2d(in[0], c.options); }, {x});
+    expect_other_dtypes_like_float64(
+        [&](const std::vector<Tensor>& in) { return nn::max_pool2d(in[0], c.options); }, {x});
+    expect_other_dtypes_like_float64(
+        [&](const std::vector<Tensor>& in) { return nn::avg_pool2d(in[0], c.options); }, {x});
   }
 }
 
@@ -111,7 +125,8 @@ TEST(MaxPool, HandsTheGradientToTheFirstOfEquals) {
     GradientTape tape;
     const Tensor x = constant({1.0, 3.0, 3.0, 3.0}, {.shape = {1, 2, 2, 1}});
     tape.watch(x);
-    expect_tensor(tape.gradient(nn::max_pool2d(x, options), x), float32, {1, 2, 2, 1}, {0, 1, 0, 0});
+    expect_tensor(tape.gradient(nn::max_pool2d(x, options), x), float32, {1, 2, 2, 1},
+                  {0, 1, 0, 0});
   }
 }
 
@@ -131,11 +146,14 @@ TEST(MaxPool, PropagatesNaN) {
 
 TEST(GlobalPool, ReducesHeightAndWidth) {
   const Tensor x = random_tensor({2, 3, 5, 4}, 3);
-  expect_tensor(nn::global_avg_pool2d(x), float64, {2, 4}, values_of(reduce_mean(x, {.axis = Dims{1, 2}})), 1e-14);
-  expect_tensor(nn::global_max_pool2d(x), float64, {2, 4}, values_of(reduce_max(x, {.axis = Dims{1, 2}})));
+  expect_tensor(nn::global_avg_pool2d(x), float64, {2, 4},
+                values_of(reduce_mean(x, {.axis = Dims{1, 2}})), 1e-14);
+  expect_tensor(nn::global_max_pool2d(x), float64, {2, 4},
+                values_of(reduce_max(x, {.axis = Dims{1, 2}})));
   EXPECT_EQ(nn::global_avg_pool2d(x, true).shape(), (Shape{2, 1, 1, 4}));
   expect_gradients([](const std::vector<Tensor>& in) { return nn::global_avg_pool2d(in[0]); }, {x});
-  expect_gradients([](const std::vector<Tensor>& in) { return nn::global_max_pool2d(in[0], true); }, {x});
+  expect_gradients([](const std::vector<Tensor>& in) { return nn::global_max_pool2d(in[0], true); },
+                   {x});
 }
 
 TEST(Pool, HandlesEmptyBatches) {
@@ -148,15 +166,31 @@ TEST(Pool, HandlesEmptyBatches) {
 }
 
 TEST(Pool, ExplainsBadInput) {
-  expect_error<InvalidArgumentError>([] { nn::max_pool2d(ones({4, 4, 2})); },
-                                     "[MaxPool] expected pictures [n, h, w, c], got shape (4, 4, 2)");
-  expect_error<InvalidArgumentError>([] { nn::avg_pool2d(ones({1, 4, 4, 2}), {.window = 5}); },
-                                     "[AvgPool] expected pictures as large as the 5x5 window, got shape (1, 4, 4, 2)");
-  expect_error<InvalidArgumentError>([] { nn::max_pool2d(ones({1, 4, 4, 2}), {.window = 0}); },
-                                     "expected a window and strides of 1 or more, got 0x0 and 0x0");
-  expect_error<InvalidArgumentError>([] { nn::max_pool2d(ones({1, 4, 4, 2}, {.dtype = int32})); },
-                                     "[MaxPool] expected a floating dtype, got int32");
-  expect_error<InvalidArgumentError>([] { nn::global_avg_pool2d(ones({4, 4})); }, "[global_avg_pool2d] expected pictures");
+  expect_error<InvalidArgumentError>(
+      [] {
+        nn::max_pool2d(ones({4, 4, 2}));
+      },
+      "[MaxPool] expected pictures [n, h, w, c], got shape (4, 4, 2)");
+  expect_error<InvalidArgumentError>(
+      [] {
+        nn::avg_pool2d(ones({1, 4, 4, 2}), {.window = 5});
+      },
+      "[AvgPool] expected pictures as large as the 5x5 window, got shape (1, 4, 4, 2)");
+  expect_error<InvalidArgumentError>(
+      [] {
+        nn::max_pool2d(ones({1, 4, 4, 2}), {.window = 0});
+      },
+      "expected a window and strides of 1 or more, got 0x0 and 0x0");
+  expect_error<InvalidArgumentError>(
+      [] {
+        nn::max_pool2d(ones({1, 4, 4, 2}, {.dtype = int32}));
+      },
+      "[MaxPool] expected a floating dtype, got int32");
+  expect_error<InvalidArgumentError>(
+      [] {
+        nn::global_avg_pool2d(ones({4, 4}));
+      },
+      "[global_avg_pool2d] expected pictures");
 }
 
 }  // namespace

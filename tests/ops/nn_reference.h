@@ -8,8 +8,8 @@ namespace tandem::testing {
 
 // Expects `f` of the inputs rounded to `dtype`, and its gradients, to be what float64 gives for the same
 // numbers. Only float64 inputs are rounded; the others are passed on.
-inline void expect_like_float64(const TensorFunction& f, const std::vector<Tensor>& inputs, DType dtype,
-                                double tolerance) {
+inline void expect_like_float64(const TensorFunction& f, const std::vector<Tensor>& inputs,
+                                DType dtype, double tolerance) {
   SCOPED_TRACE(::testing::Message() << name_of(dtype));
   const auto run_in = [&](DType type) {
     std::vector<Tensor> arguments, sources;
@@ -33,14 +33,17 @@ inline void expect_like_float64(const TensorFunction& f, const std::vector<Tenso
     ASSERT_EQ(actual[i].defined(), expected[i].defined());
     if (!expected[i].defined()) continue;
     EXPECT_EQ(actual[i].dtype(), dtype);
-    expect_tensor(cast(actual[i], float64), float64, expected[i].shape(), values_of(expected[i]), tolerance);
+    expect_tensor(cast(actual[i], float64), float64, expected[i].shape(), values_of(expected[i]),
+                  tolerance);
   }
 }
 
 // float32, float16 and bfloat16, each to `units` of its precision.
-inline void expect_other_dtypes_like_float64(const TensorFunction& f, const std::vector<Tensor>& inputs,
+inline void expect_other_dtypes_like_float64(const TensorFunction& f,
+                                             const std::vector<Tensor>& inputs,
                                              double units = 8.0) {
-  for (const DType dtype : {float32, float16, bfloat16}) expect_like_float64(f, inputs, dtype, units * epsilon_of(dtype));
+  for (const DType dtype : {float32, float16, bfloat16})
+    expect_like_float64(f, inputs, dtype, units * epsilon_of(dtype));
 }
 
 }  // namespace tandem::testing

@@ -31,7 +31,9 @@ std::vector<double> log_sums(const std::vector<double>& x, std::size_t width) {
 }
 
 // The plain computation is itself exact to 1e-14 or so.
-double tolerance_of(DType dtype) { return dtype == float64 ? 1e-14 : 3 * testing::epsilon_of(dtype); }
+double tolerance_of(DType dtype) {
+  return dtype == float64 ? 1e-14 : 3 * testing::epsilon_of(dtype);
+}
 
 // Few classes, a buffer's worth and more of them; few rows and many.
 const Shape kShapes[] = {{1}, {3, 1}, {130, 10}, {2, 3, 5}, {3, 100}, {2, 2048}, {2, 5000}, {0, 4}};
@@ -59,15 +61,22 @@ TEST(Softmax, WorksAlongAnyAxis) {
   expect_tensor(nn::softmax(x, 1), float64, {2, 3, 4}, values_of(turned), 1e-15);
   expect_tensor(nn::softmax(x, -2), float64, {2, 3, 4}, values_of(turned), 1e-15);
   expect_gradients([](const std::vector<Tensor>& in) { return nn::log_softmax(in[0], 0); }, {x});
-  expect_error<InvalidArgumentError>([&] { nn::softmax(x, 3); }, "[Softmax] expected an axis in [-3, 3), got 3");
-  expect_error<InvalidArgumentError>([] { nn::softmax(constant(1.0)); }, "[Softmax] expected logits of rank 1 or more");
-  expect_error<InvalidArgumentError>([] { nn::softmax(constant({1, 2})); }, "[Softmax] expected a floating dtype, got int32");
+  expect_error<InvalidArgumentError>([&] { nn::softmax(x, 3); },
+                                     "[Softmax] expected an axis in [-3, 3), got 3");
+  expect_error<InvalidArgumentError>([] { nn::softmax(constant(1.0)); },
+                                     "[Softmax] expected logits of rank 1 or more");
+  expect_error<InvalidArgumentError>(
+      [] {
+        nn::softmax(constant({1, 2}));
+      },
+      "[Softmax] expected a floating dtype, got int32");
 }
 
 TEST(Softmax, StaysFiniteForLargeLogits) {
   expect_tensor(nn::softmax(constant({1000.0, 0.0, 1000.0})), float32, {3}, {0.5, 0.0, 0.5});
   expect_tensor(nn::log_softmax(constant({-1000.0, 0.0})), float32, {2}, {-1000.0, 0.0});
-  const Tensor nan = nn::softmax(constant(std::vector<float>{1.0f, std::numeric_limits<float>::quiet_NaN()}));
+  const Tensor nan =
+      nn::softmax(constant(std::vector<float>{1.0f, std::numeric_limits<float>::quiet_NaN()}));
   for (double value : values_of(nan)) EXPECT_TRUE(std::isnan(value));
 }
 
@@ -100,12 +109,15 @@ TEST(SparseSoftmaxCrossEntropy, AgreesWithTheDefinition) {
       Dims rows;
       for (int i = 0; i + 1 < shape.rank(); ++i) rows.push_back(shape[i]);
       const Tensor y = constant(labels, {.shape = Shape(rows)});
-      expect_tensor(nn::sparse_softmax_cross_entropy(y, x), dtype, Shape(rows), expected, tolerance_of(dtype));
+      expect_tensor(nn::sparse_softmax_cross_entropy(y, x), dtype, Shape(rows), expected,
+                    tolerance_of(dtype));
     }
 }
 
 TEST(SparseSoftmaxCrossEntropy, HasRightGradients) {
-  const auto f = [](const std::vector<Tensor>& in) { return nn::sparse_softmax_cross_entropy(in[1], in[0]); };
+  const auto f = [](const std::vector<Tensor>& in) {
+    return nn::sparse_softmax_cross_entropy(in[1], in[0]);
+  };
   for (const DType dtype : {int32, int64, uint8}) {
     const Tensor labels = constant({2, 0, 4}, {.dtype = dtype});
     expect_gradients(f, {random_tensor({3, 5}, 6), labels});
@@ -119,30 +131,48 @@ TEST(SparseSoftmaxCrossEntropy, HasRightGradients) {
 
 TEST(SparseSoftmaxCrossEntropy, NamesALabelOutOfRange) {
   const Tensor x = ones({2, 3});
-  expect_error<InvalidArgumentError>([&] { nn::sparse_softmax_cross_entropy(constant({1, 3}), x); },
-                                     "label 3 at position 1 is outside the valid range [0, 3)");
-  expect_error<InvalidArgumentError>([&] { nn::sparse_softmax_cross_entropy(constant({-1, 0}), x); },
-                                     "label -1 at position 0 is outside the valid range [0, 3)");
-  expect_error<InvalidArgumentError>([&] { nn::sparse_softmax_cross_entropy(constant({1, 2, 0}), x); },
-                                     "expected labels of shape (2,) for logits of shape (2, 3), got (3,)");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::sparse_softmax_cross_entropy(constant({1, 3}), x);
+      },
+      "label 3 at position 1 is outside the valid range [0, 3)");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::sparse_softmax_cross_entropy(constant({-1, 0}), x);
+      },
+      "label -1 at position 0 is outside the valid range [0, 3)");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::sparse_softmax_cross_entropy(constant({1, 2, 0}), x);
+      },
+      "expected labels of shape (2,) for logits of shape (2, 3), got (3,)");
   expect_error<InvalidArgumentError>([&] { nn::sparse_softmax_cross_entropy(ones({2}), x); },
                                      "expected labels of an integer dtype, got float32");
 }
 
 TEST(SoftmaxCrossEntropy, AgreesWithTheDefinitionAndItsGradients) {
   const Tensor x = random_tensor({4, 6}, 10), z = random_tensor({4, 6}, 11, 0, 1);
-  const auto f = [](const std::vector<Tensor>& in) { return nn::softmax_cross_entropy(in[1], in[0]); };
-  expect_tensor(f({x, z}), float64, {4}, values_of(-reduce_sum(z * nn::log_softmax(x), {.axis = Dims{-1}})), 1e-13);
+  const auto f = [](const std::vector<Tensor>& in) {
+    return nn::softmax_cross_entropy(in[1], in[0]);
+  };
+  expect_tensor(f({x, z}), float64, {4},
+                values_of(-reduce_sum(z * nn::log_softmax(x), {.axis = Dims{-1}})), 1e-13);
   expect_gradients(f, {x, z});
   expect_second_order(f, {x, z});
-  expect_other_dtypes_like_float64(f, {random_tensor({70, 12}, 12, -1, 1), random_tensor({70, 12}, 13, 0, 0.2)}, 20);
-  expect_error<InvalidArgumentError>([&] { nn::softmax_cross_entropy(ones({4, 5}), ones({4, 6})); },
-                                     "expected labels like the logits, float32 (4, 6), got float32 (4, 5)");
+  expect_other_dtypes_like_float64(
+      f, {random_tensor({70, 12}, 12, -1, 1), random_tensor({70, 12}, 13, 0, 0.2)}, 20);
+  expect_error<InvalidArgumentError>(
+      [&] {
+        nn::softmax_cross_entropy(ones({4, 5}), ones({4, 6}));
+      },
+      "expected labels like the logits, float32 (4, 6), got float32 (4, 5)");
 }
 
 TEST(SigmoidCrossEntropy, AgreesWithTheDefinitionAndItsGradients) {
   const Tensor x = random_tensor({5, 9}, 14, -6, 6), z = random_tensor({5, 9}, 15, 0, 1);
-  const auto f = [](const std::vector<Tensor>& in) { return nn::sigmoid_cross_entropy(in[1], in[0]); };
+  const auto f = [](const std::vector<Tensor>& in) {
+    return nn::sigmoid_cross_entropy(in[1], in[0]);
+  };
   std::vector<double> expected;
   const std::vector<double> logits = values_of(x), labels = values_of(z);
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -153,7 +183,8 @@ TEST(SigmoidCrossEntropy, AgreesWithTheDefinitionAndItsGradients) {
   expect_gradients(f, {x, z});
   expect_second_order(f, {x, z});
   expect_other_dtypes_like_float64(f, {x, z});
-  expect_tensor(f({constant({1000.0, -1000.0}), constant({1.0, 1.0})}), float32, {2}, {0.0, 1000.0});
+  expect_tensor(f({constant({1000.0, -1000.0}), constant({1.0, 1.0})}), float32, {2},
+                {0.0, 1000.0});
 }
 
 }  // namespace

@@ -31,9 +31,11 @@ void expect_same(int slots, double initial, const Step& step, const Rule& rule) 
     std::vector<Tensor> tensors = {random_tensor({kCount}, 1, -1, 1, dtype)};
     for (int i = 0; i < slots; ++i) tensors.push_back(full({kCount}, initial, {.dtype = dtype}));
     std::vector<State> states;
-    for (double value : values_of(tensors[0])) states.push_back({value, {initial, initial, initial}});
+    for (double value : values_of(tensors[0]))
+      states.push_back({value, {initial, initial, initial}});
     for (int number = 1; number <= 3; ++number) {
-      const Tensor gradient = random_tensor({kCount}, static_cast<std::uint32_t>(number + 1), -1, 1, dtype);
+      const Tensor gradient =
+          random_tensor({kCount}, static_cast<std::uint32_t>(number + 1), -1, 1, dtype);
       step(tensors, gradient, number);
       const std::vector<double> slopes = values_of(gradient);
       for (std::size_t i = 0; i < states.size(); ++i) rule(states[i], slopes[i], number);
@@ -41,8 +43,10 @@ void expect_same(int slots, double initial, const Step& step, const Rule& rule) 
     for (int which = 0; which <= slots; ++which) {
       SCOPED_TRACE(which);
       std::vector<double> expected;
-      for (const State& state : states) expected.push_back(which == 0 ? state.variable : state.slots[which - 1]);
-      expect_tensor(tensors[static_cast<std::size_t>(which)], dtype, {kCount}, expected, 4 * testing::epsilon_of(dtype));
+      for (const State& state : states)
+        expected.push_back(which == 0 ? state.variable : state.slots[which - 1]);
+      expect_tensor(tensors[static_cast<std::size_t>(which)], dtype, {kCount}, expected,
+                    4 * testing::epsilon_of(dtype));
     }
   }
 }
@@ -51,9 +55,13 @@ TEST(Update, GradientDescent) {
   expect_same(
       0, 0.0,
       [](const auto& t, const Tensor& g, int) {
-        update::apply(update::GradientDescent{.learning_rate = 0.1, .weight_decay = 0.01, .grad_scale = 0.5}, t[0], g);
+        update::apply(
+            update::GradientDescent{.learning_rate = 0.1, .weight_decay = 0.01, .grad_scale = 0.5},
+            t[0], g);
       },
-      [](State& s, double g, int) { s.variable = s.variable - 0.1 * 0.01 * s.variable - 0.1 * 0.5 * g; });
+      [](State& s, double g, int) {
+        s.variable = s.variable - 0.1 * 0.01 * s.variable - 0.1 * 0.5 * g;
+      });
 }
 
 TEST(Update, Momentum) {
@@ -61,8 +69,10 @@ TEST(Update, Momentum) {
     expect_same(
         1, 0.0,
         [&](const auto& t, const Tensor& g, int) {
-          update::apply(update::Momentum{.learning_rate = 0.1, .momentum = 0.9, .nesterov = nesterov, .grad_scale = 2.0},
-                        t[0], t[1], g);
+          update::apply(
+              update::Momentum{
+                  .learning_rate = 0.1, .momentum = 0.9, .nesterov = nesterov, .grad_scale = 2.0},
+              t[0], t[1], g);
         },
         [&](State& s, double g, int) {
           s.slots[0] = 0.9 * s.slots[0] - 0.1 * 2.0 * g;
@@ -75,14 +85,17 @@ TEST(Update, AdamAndAdamW) {
     expect_same(
         2, 0.0,
         [&](const auto& t, const Tensor& g, int number) {
-          update::apply(update::Adam{.learning_rate = 0.01, .beta_2 = 0.99, .step = number, .weight_decay = decay}, t[0],
-                        t[1], t[2], g);
+          update::apply(
+              update::Adam{
+                  .learning_rate = 0.01, .beta_2 = 0.99, .step = number, .weight_decay = decay},
+              t[0], t[1], t[2], g);
         },
         [&](State& s, double g, int number) {
           s.variable -= 0.01 * decay * s.variable;
           s.slots[0] = 0.9 * s.slots[0] + 0.1 * g;
           s.slots[1] = 0.99 * s.slots[1] + 0.01 * g * g;
-          const double alpha = 0.01 * std::sqrt(1 - std::pow(0.99, number)) / (1 - std::pow(0.9, number));
+          const double alpha =
+              0.01 * std::sqrt(1 - std::pow(0.99, number)) / (1 - std::pow(0.9, number));
           s.variable -= alpha * s.slots[0] / (std::sqrt(s.slots[1]) + 1e-7);
         });
 }
@@ -97,8 +110,9 @@ TEST(Update, RmsProp) {
           [&](const auto& t, const Tensor& g, int) {
             const Tensor mean = centred ? t[2] : Tensor();
             const Tensor velocity = momentum != 0.0 ? t.back() : Tensor();
-            update::apply(update::RmsProp{.learning_rate = 0.01, .momentum = momentum, .epsilon = 1e-2}, t[0], t[1],
-                          velocity, mean, g);
+            update::apply(
+                update::RmsProp{.learning_rate = 0.01, .momentum = momentum, .epsilon = 1e-2}, t[0],
+                t[1], velocity, mean, g);
           },
           [&](State& s, double g, int) {
             s.slots[0] = 0.9 * s.slots[0] + 0.1 * g * g;
@@ -121,7 +135,9 @@ TEST(Update, RmsProp) {
 TEST(Update, Adagrad) {
   expect_same(
       1, 0.1,
-      [](const auto& t, const Tensor& g, int) { update::apply(update::Adagrad{.learning_rate = 0.1}, t[0], t[1], g); },
+      [](const auto& t, const Tensor& g, int) {
+        update::apply(update::Adagrad{.learning_rate = 0.1}, t[0], t[1], g);
+      },
       [](State& s, double g, int) {
         s.slots[0] += g * g;
         s.variable -= 0.1 * g / std::sqrt(s.slots[0] + 1e-7);
@@ -130,19 +146,22 @@ TEST(Update, Adagrad) {
 
 TEST(Update, Lamb) {
   for (const DType dtype : {float32, float64}) {
-    const Tensor variable = random_tensor({kCount}, 1, -1, 1, dtype), m = zeros({kCount}, {.dtype = dtype}),
-                 v = zeros({kCount}, {.dtype = dtype});
+    const Tensor variable = random_tensor({kCount}, 1, -1, 1, dtype),
+                 m = zeros({kCount}, {.dtype = dtype}), v = zeros({kCount}, {.dtype = dtype});
     std::vector<double> w = values_of(variable), first(w.size()), second(w.size());
     for (int number = 1; number <= 3; ++number) {
-      const Tensor gradient = random_tensor({kCount}, static_cast<std::uint32_t>(number + 1), -1, 1, dtype);
-      update::apply(update::Lamb{.learning_rate = 0.05, .step = number, .weight_decay = 0.02}, variable, m, v, gradient);
+      const Tensor gradient =
+          random_tensor({kCount}, static_cast<std::uint32_t>(number + 1), -1, 1, dtype);
+      update::apply(update::Lamb{.learning_rate = 0.05, .step = number, .weight_decay = 0.02},
+                    variable, m, v, gradient);
       const std::vector<double> g = values_of(gradient);
       std::vector<double> r;
       double norm_w = 0, norm_r = 0;
       for (std::size_t i = 0; i < w.size(); ++i) {
         first[i] = 0.9 * first[i] + 0.1 * g[i];
         second[i] = 0.999 * second[i] + 0.001 * g[i] * g[i];
-        const double m_hat = first[i] / (1 - std::pow(0.9, number)), v_hat = second[i] / (1 - std::pow(0.999, number));
+        const double m_hat = first[i] / (1 - std::pow(0.9, number)),
+                     v_hat = second[i] / (1 - std::pow(0.999, number));
         r.push_back(m_hat / (std::sqrt(v_hat) + 1e-6) + 0.02 * w[i]);
         norm_w += w[i] * w[i];
         norm_r += r.back() * r.back();
@@ -162,7 +181,8 @@ TEST(Update, LambOfZerosTakesAPlainStep) {
 TEST(Update, DoesNotDependOnTheNumberOfThreads) {
   const auto run = [](int threads) {
     ThreadBudget budget(threads);
-    const Tensor variable = random_tensor({70000}, 1, -1, 1, float32), m = zeros({70000}), v = zeros({70000});
+    const Tensor variable = random_tensor({70000}, 1, -1, 1, float32), m = zeros({70000}),
+                 v = zeros({70000});
     const Tensor gradient = random_tensor({70000}, 2, -1, 1, float32);
     for (int step = 1; step <= 2; ++step) {
       update::apply(update::Adam{.step = step}, variable, m, v, gradient);
@@ -176,12 +196,17 @@ TEST(Update, DoesNotDependOnTheNumberOfThreads) {
 TEST(Update, ExplainsBadInput) {
   expect_error<InvalidArgumentError>(
       [] { update::apply(update::GradientDescent{}, zeros({2}), zeros({3})); },
-      "[ApplyGradientDescent] expected a gradient like the variable, float32 (2,), got float32 (3,)");
+      "[ApplyGradientDescent] expected a gradient like the variable, float32 (2,), got float32 "
+      "(3,)");
   expect_error<InvalidArgumentError>(
-      [] { update::apply(update::Momentum{}, zeros({2}), zeros({2}, {.dtype = float64}), zeros({2})); },
+      [] {
+        update::apply(update::Momentum{}, zeros({2}), zeros({2}, {.dtype = float64}), zeros({2}));
+      },
       "[ApplyKerasMomentum] expected a slot like the variable, float32 (2,), got float64 (2,)");
   expect_error<InvalidArgumentError>(
-      [] { update::apply(update::RmsProp{.momentum = 0.9}, zeros({2}), zeros({2}), {}, {}, zeros({2})); },
+      [] {
+        update::apply(update::RmsProp{.momentum = 0.9}, zeros({2}), zeros({2}), {}, {}, zeros({2}));
+      },
       "[RMSprop] expected a momentum slot with momentum 0.9, got none");
 }
 

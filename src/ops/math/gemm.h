@@ -52,10 +52,12 @@ TANDEM_CLONES void gemm_rows(std::int64_t begin, std::int64_t end, std::int64_t 
 
 // The whole product, its rows spread over the team.
 template <class T>
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixRef<const T> a, MatrixRef<const T> b, T* c) {
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixRef<const T> a,
+          MatrixRef<const T> b, T* c) {
   const std::int64_t work = std::max<std::int64_t>(1, n * k);
-  parallel_for(m, std::max<std::int64_t>(1, 32768 / work),
-               [&](std::int64_t begin, std::int64_t end) { gemm_rows<T>(begin, end, n, k, a, b, c); });
+  parallel_for(
+      m, std::max<std::int64_t>(1, 32768 / work),
+      [&](std::int64_t begin, std::int64_t end) { gemm_rows<T>(begin, end, n, k, a, b, c); });
 }
 
 }  // namespace tandem

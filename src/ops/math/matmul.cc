@@ -15,7 +15,7 @@ namespace tandem {
 namespace {
 
 // Products of at most this many multiplications cost less in a plain loop than oneDNN's call.
-constexpr std::int64_t kSmallProduct = 4096;
+constexpr std::int64_t kSmallProduct = 1024;
 
 // The leading axes of two operands, padded to one rank and with neighbours that behave alike merged:
 // most products end with at most one.
@@ -62,25 +62,29 @@ struct BatchAxes {
 };
 
 template <class T>
-void plain_product(KernelContext& context, const MatrixProduct& product, const BatchAxes& batch, std::int64_t m,
-                   std::int64_t n, std::int64_t k, const T* a, const T* b, const T* bias, T* c) {
+void plain_product(KernelContext& context, const MatrixProduct& product, const BatchAxes& batch,
+                   std::int64_t m, std::int64_t n, std::int64_t k, const T* a, const T* b,
+                   const T* bias, T* c) {
   const T* rows_of_b = b;
   const bool small = m * n * k <= kSmallProduct;
   if (product.transpose_b && !small) {  // the inner loop wants b's rows contiguous
-    T* copy = static_cast<T*>(context.scratch(static_cast<std::size_t>(batch.count_b * n * k) * sizeof(T)));
-    parallel_for(batch.count_b * k, std::max<std::int64_t>(1, 16384 / n), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const T* from = b + (row / k) * n * k + row % k;
-        for (std::int64_t j = 0; j < n; ++j) copy[row * n + j] = from[j * k];
-      }
-    });
+    T* copy = static_cast<T*>(
+        context.scratch(static_cast<std::size_t>(batch.count_b * n * k) * sizeof(T)));
+    parallel_for(batch.count_b * k, std::max<std::int64_t>(1, 16384 / n),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t row = begin; row < end; ++row) {
+                     const T* from = b + (row / k) * n * k + row % k;
+                     for (std::int64_t j = 0; j < n; ++j) copy[row * n + j] = from[j * k];
+                   }
+                 });
     rows_of_b = copy;
   }
   const bool strided_b = product.transpose_b && small;
   for (std::int64_t i = 0; i < batch.count; ++i) {
     const auto [at_a, at_b] = batch.operands(i);
-    const MatrixRef<const T> left = product.transpose_a ? MatrixRef<const T>{a + at_a * m * k, 1, m}
-                                                        : MatrixRef<const T>{a + at_a * m * k, k, 1};
+    const MatrixRef<const T> left = product.transpose_a
+                                        ? MatrixRef<const T>{a + at_a * m * k, 1, m}
+                                        : MatrixRef<const T>{a + at_a * m * k, k, 1};
     const MatrixRef<const T> right = strided_b ? MatrixRef<const T>{b + at_b * n * k, 1, k}
                                                : MatrixRef<const T>{rows_of_b + at_b * n * k, n, 1};
     T* result = c + i * m * n;
@@ -94,8 +98,8 @@ void plain_product(KernelContext& context, const MatrixProduct& product, const B
 
 }  // namespace
 
-void matrix_product(KernelContext& context, const MatrixProduct& product, const TensorView& a, const TensorView& b,
-                    const TensorView* bias, const TensorView& c) {
+void matrix_product(KernelContext& context, const MatrixProduct& product, const TensorView& a,
+                    const TensorView& b, const TensorView* bias, const TensorView& c) {
   if (c.size() == 0) return;
   BatchAxes batch(a.shape, b.shape);
   const int rank_a = a.shape.rank(), rank_c = c.shape.rank();
@@ -107,8 +111,9 @@ void matrix_product(KernelContext& context, const MatrixProduct& product, const 
     batch = BatchAxes(Shape{1, 1}, Shape{1, 1});
   }
   if (c.dtype == float64)
-    return plain_product(context, product, batch, m, n, k, a.as<const double>(), b.as<const double>(),
-                         bias ? bias->as<const double>() : nullptr, c.as<double>());
+    return plain_product(context, product, batch, m, n, k, a.as<const double>(),
+                         b.as<const double>(), bias ? bias->as<const double>() : nullptr,
+                         c.as<double>());
   const void* wide_a = onednn::widened(context, a);
   const void* wide_b = onednn::widened(context, b);
   const void* wide_bias = bias ? onednn::widened(context, *bias) : nullptr;
@@ -116,7 +121,8 @@ void matrix_product(KernelContext& context, const MatrixProduct& product, const 
   const DType dtype = onednn::compute_dtype(c.dtype);
   if (dtype == float32 && (k == 0 || batch.count * m * n * k <= kSmallProduct)) {
     plain_product(context, product, batch, m, n, k, static_cast<const float*>(wide_a),
-                  static_cast<const float*>(wide_b), static_cast<const float*>(wide_bias), static_cast<float*>(wide_c));
+                  static_cast<const float*>(wide_b), static_cast<const float*>(wide_bias),
+                  static_cast<float*>(wide_c));
   } else if (k == 0) {
     // bfloat16 without a term to sum: the bias and the activation alone, rounded once.
     for (std::int64_t i = 0; i < c.size(); ++i) {
@@ -158,19 +164,22 @@ void infer_matmul(InferContext& c) {
   const Shape &a = c.shape(0), &b = c.shape(1);
   const std::string_view op = c.op().name;
   if (c.dtype(0) != c.dtype(1) || !is_floating(c.dtype(0)))
-    fail<InvalidArgumentError>("[{}] expected two tensors of one floating dtype, got {} and {}", op, name_of(c.dtype(0)),
-                               name_of(c.dtype(1)));
+    fail<InvalidArgumentError>("[{}] expected two tensors of one floating dtype, got {} and {}", op,
+                               name_of(c.dtype(0)), name_of(c.dtype(1)));
   if (a.rank() < 2 || b.rank() < 2)
-    fail<InvalidArgumentError>("[{}] expected tensors of rank 2 or more, got shapes {} and {}", op, a.to_string(),
-                               b.to_string());
-  const std::int64_t m = a.dim(attrs.transpose_a ? -1 : -2), ka = a.dim(attrs.transpose_a ? -2 : -1);
-  const std::int64_t kb = b.dim(attrs.transpose_b ? -1 : -2), n = b.dim(attrs.transpose_b ? -2 : -1);
+    fail<InvalidArgumentError>("[{}] expected tensors of rank 2 or more, got shapes {} and {}", op,
+                               a.to_string(), b.to_string());
+  const std::int64_t m = a.dim(attrs.transpose_a ? -1 : -2),
+                     ka = a.dim(attrs.transpose_a ? -2 : -1);
+  const std::int64_t kb = b.dim(attrs.transpose_b ? -1 : -2),
+                     n = b.dim(attrs.transpose_b ? -2 : -1);
   const auto shapes = [&] {
-    return fmt::format("{}{} and {}{}", a.to_string(), attrs.transpose_a ? " transposed" : "", b.to_string(),
-                       attrs.transpose_b ? " transposed" : "");
+    return fmt::format("{}{} and {}{}", a.to_string(), attrs.transpose_a ? " transposed" : "",
+                       b.to_string(), attrs.transpose_b ? " transposed" : "");
   };
   if (ka != kb)
-    fail<InvalidArgumentError>("[{}] expected equal inner sizes, got {} and {} (shapes {})", op, ka, kb, shapes());
+    fail<InvalidArgumentError>("[{}] expected equal inner sizes, got {} and {} (shapes {})", op, ka,
+                               kb, shapes());
   Dims result;
   const int rank_a = a.rank() - 2, rank_b = b.rank() - 2, rank = std::max(rank_a, rank_b);
   for (int i = 0; i < rank; ++i) {
@@ -187,8 +196,8 @@ void infer_matmul(InferContext& c) {
 
 void matmul_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<MatMulAttrs>();
-  matrix_product(c, {.transpose_a = attrs.transpose_a, .transpose_b = attrs.transpose_b}, c.inputs[0], c.inputs[1],
-                 nullptr, c.outputs[0]);
+  matrix_product(c, {.transpose_a = attrs.transpose_a, .transpose_b = attrs.transpose_b},
+                 c.inputs[0], c.inputs[1], nullptr, c.outputs[0]);
 }
 
 void matmul_gradient(GradContext& c) {
@@ -197,12 +206,14 @@ void matmul_gradient(GradContext& c) {
   const Tensor& g = c.grad();
   if (c.needs_grad(0)) {
     const Tensor& b = c.input(1);
-    const Tensor da = ta ? matmul(b, g, {.transpose_a = tb, .transpose_b = true}) : matmul(g, b, {.transpose_b = !tb});
+    const Tensor da = ta ? matmul(b, g, {.transpose_a = tb, .transpose_b = true})
+                         : matmul(g, b, {.transpose_b = !tb});
     c.set_grad(0, sum_to_shape(da, c.input_spec(0).shape));
   }
   if (c.needs_grad(1)) {
     const Tensor& a = c.input(0);
-    const Tensor db = tb ? matmul(g, a, {.transpose_a = true, .transpose_b = ta}) : matmul(a, g, {.transpose_a = !ta});
+    const Tensor db = tb ? matmul(g, a, {.transpose_a = true, .transpose_b = ta})
+                         : matmul(a, g, {.transpose_a = !ta});
     c.set_grad(1, sum_to_shape(db, c.input_spec(1).shape));
   }
 }

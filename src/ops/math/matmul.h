@@ -14,7 +14,7 @@ struct MatrixProduct {
 
 // c = activation(a . b + bias) over the last two axes, leading axes broadcasting; `bias` [n] may be
 // null. REQUIRES: shapes that agree, one floating dtype.
-void matrix_product(KernelContext& context, const MatrixProduct& product, const TensorView& a, const TensorView& b,
-                    const TensorView* bias, const TensorView& c);
+void matrix_product(KernelContext& context, const MatrixProduct& product, const TensorView& a,
+                    const TensorView& b, const TensorView* bias, const TensorView& c);
 
 }  // namespace tandem

@@ -163,7 +163,8 @@ struct Gelu {
 struct GeluTanh {
   static constexpr std::string_view kName = "GeluTanh", kGradName = "GeluTanhGrad";
   static constexpr bool kSavesOutput = false;
-  static constexpr double kScale = 2.0 * std::numbers::inv_sqrtpi / std::numbers::sqrt2, kCubic = 0.044715;
+  static constexpr double kScale = 2.0 * std::numbers::inv_sqrtpi / std::numbers::sqrt2,
+                          kCubic = 0.044715;
   template <class T>
   static T value(T x, T) {
     return T(0.5) * x * (T(1) + vec::tanh(T(kScale) * x * (T(1) + T(kCubic) * x * x)));
@@ -186,14 +187,17 @@ struct GeluTanh {
 template <class A, class T>
 TANDEM_CLONES void value_range(const T* x, T* y, std::int64_t count, double alpha) {
   using C = Compute<T>;
-  for (std::int64_t i = 0; i < count; ++i) y[i] = store_as<T>(A::value(static_cast<C>(x[i]), static_cast<C>(alpha)));
+  for (std::int64_t i = 0; i < count; ++i)
+    y[i] = store_as<T>(A::value(static_cast<C>(x[i]), static_cast<C>(alpha)));
 }
 
 template <class A, class T>
-TANDEM_CLONES void gradient_range(const T* dy, const T* saved, T* dx, std::int64_t count, double alpha) {
+TANDEM_CLONES void gradient_range(const T* dy, const T* saved, T* dx, std::int64_t count,
+                                  double alpha) {
   using C = Compute<T>;
   for (std::int64_t i = 0; i < count; ++i)
-    dx[i] = store_as<T>(A::gradient(static_cast<C>(dy[i]), static_cast<C>(saved[i]), static_cast<C>(alpha)));
+    dx[i] = store_as<T>(
+        A::gradient(static_cast<C>(dy[i]), static_cast<C>(saved[i]), static_cast<C>(alpha)));
 }
 
 void infer_activation(InferContext& c) {
@@ -204,9 +208,9 @@ void infer_activation(InferContext& c) {
 void infer_activation_gradient(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   if (c.dtype(0) != c.dtype(1) || !(c.shape(0) == c.shape(1)))
-    fail<InvalidArgumentError>("[{}] expected tensors of one dtype and shape, got {} {} and {} {}", c.op().name,
-                               name_of(c.dtype(0)), c.shape(0).to_string(), name_of(c.dtype(1)),
-                               c.shape(1).to_string());
+    fail<InvalidArgumentError>("[{}] expected tensors of one dtype and shape, got {} {} and {} {}",
+                               c.op().name, name_of(c.dtype(0)), c.shape(0).to_string(),
+                               name_of(c.dtype(1)), c.shape(1).to_string());
   c.add_output(c.dtype(0), c.shape(0));
 }
 
@@ -217,9 +221,10 @@ struct ActivationOp {
     switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
       const T* x = c.inputs[0].as<const T>();
       T* y = c.outputs[0].as<T>();
-      parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-        value_range<A, T>(x + begin, y + begin, end - begin, alpha);
-      });
+      parallel_for(c.outputs[0].size(), kElementwiseGrain,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     value_range<A, T>(x + begin, y + begin, end - begin, alpha);
+                   });
     });
   }
 
@@ -228,9 +233,10 @@ struct ActivationOp {
     switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
       const T *dy = c.inputs[0].as<const T>(), *saved = c.inputs[1].as<const T>();
       T* dx = c.outputs[0].as<T>();
-      parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-        gradient_range<A, T>(dy + begin, saved + begin, dx + begin, end - begin, alpha);
-      });
+      parallel_for(
+          c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+            gradient_range<A, T>(dy + begin, saved + begin, dx + begin, end - begin, alpha);
+          });
     });
   }
 
@@ -280,22 +286,36 @@ struct ActivationName {
 };
 using enum nn::Activation;
 constexpr ActivationName kActivationNames[] = {
-    {"linear", kLinear}, {"relu", kRelu}, {"relu6", kRelu6},       {"leaky_relu", kLeakyRelu},
-    {"elu", kElu},       {"selu", kSelu}, {"gelu", kGelu},         {"swish", kSwish},
-    {"silu", kSwish},    {"tanh", kTanh}, {"softplus", kSoftplus}, {"sigmoid", kSigmoid},
+    {"linear", kLinear},  {"relu", kRelu}, {"relu6", kRelu6},       {"leaky_relu", kLeakyRelu},
+    {"elu", kElu},        {"selu", kSelu}, {"gelu", kGelu},         {"swish", kSwish},
+    {"silu", kSwish},     {"tanh", kTanh}, {"softplus", kSoftplus}, {"sigmoid", kSigmoid},
     {"softmax", kSoftmax}};
 
 }  // namespace
 
 OpList activation_ops() {
-  static const OpDef* const ops[] = {
-      &ActivationOp<Relu>::kForward,      &ActivationOp<Relu>::kGrad,     &ActivationOp<Relu6>::kForward,
-      &ActivationOp<Relu6>::kGrad,        &ActivationOp<LeakyRelu>::kForward, &ActivationOp<LeakyRelu>::kGrad,
-      &ActivationOp<Elu>::kForward,       &ActivationOp<Elu>::kGrad,      &ActivationOp<Selu>::kForward,
-      &ActivationOp<Selu>::kGrad,         &ActivationOp<Softplus>::kForward, &ActivationOp<Softplus>::kGrad,
-      &ActivationOp<Swish>::kForward,     &ActivationOp<Swish>::kGrad,    &ActivationOp<Gelu>::kForward,
-      &ActivationOp<Gelu>::kGrad,         &ActivationOp<GeluTanh>::kForward, &ActivationOp<GeluTanh>::kGrad,
-      &kFusedMatMul, &kMatMulBiasAdd, &kBiasAdd,                      &kBiasAddGrad};
+  static const OpDef* const ops[] = {&ActivationOp<Relu>::kForward,
+                                     &ActivationOp<Relu>::kGrad,
+                                     &ActivationOp<Relu6>::kForward,
+                                     &ActivationOp<Relu6>::kGrad,
+                                     &ActivationOp<LeakyRelu>::kForward,
+                                     &ActivationOp<LeakyRelu>::kGrad,
+                                     &ActivationOp<Elu>::kForward,
+                                     &ActivationOp<Elu>::kGrad,
+                                     &ActivationOp<Selu>::kForward,
+                                     &ActivationOp<Selu>::kGrad,
+                                     &ActivationOp<Softplus>::kForward,
+                                     &ActivationOp<Softplus>::kGrad,
+                                     &ActivationOp<Swish>::kForward,
+                                     &ActivationOp<Swish>::kGrad,
+                                     &ActivationOp<Gelu>::kForward,
+                                     &ActivationOp<Gelu>::kGrad,
+                                     &ActivationOp<GeluTanh>::kForward,
+                                     &ActivationOp<GeluTanh>::kGrad,
+                                     &kFusedMatMul,
+                                     &kMatMulBiasAdd,
+                                     &kBiasAdd,
+                                     &kBiasAddGrad};
   return ops;
 }
 
@@ -303,9 +323,12 @@ namespace nn {
 
 Tensor relu(const Tensor& x) { return ActivationOp<Relu>::apply(x); }
 Tensor relu6(const Tensor& x) { return ActivationOp<Relu6>::apply(x); }
-Tensor leaky_relu(const Tensor& x, double alpha) { return ActivationOp<LeakyRelu>::apply(x, alpha); }
+Tensor leaky_relu(const Tensor& x, double alpha) {
+  return ActivationOp<LeakyRelu>::apply(x, alpha);
+}
 Tensor elu(const Tensor& x, double alpha) {
-  if (!(alpha >= 0.0)) fail<InvalidArgumentError>("[Elu] expected alpha of 0 or more, got {}", alpha);
+  if (!(alpha >= 0.0))
+    fail<InvalidArgumentError>("[Elu] expected alpha of 0 or more, got {}", alpha);
   return ActivationOp<Elu>::apply(x, alpha);
 }
 Tensor selu(const Tensor& x) { return ActivationOp<Selu>::apply(x); }
@@ -317,7 +340,8 @@ Tensor softplus(const Tensor& x) { return ActivationOp<Softplus>::apply(x); }
 
 Activation activation_from_name(std::string_view name) {
   std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   if (lower.empty()) return kLinear;
   std::string known;
   for (const ActivationName& entry : kActivationNames) {

@@ -33,10 +33,11 @@ ColumnBlocks blocks_of(const TensorView& x) {
 
 // A block's means and its sums of squared distances from them: two passes over what is in the cache.
 template <class T>
-TANDEM_CLONES void block_moments(const ColumnBlocks& blocks, std::int64_t block, const T* x, Compute<T>* means,
-                                 Compute<T>* squares, Compute<T>* wide) {
+TANDEM_CLONES void block_moments(const ColumnBlocks& blocks, std::int64_t block, const T* x,
+                                 Compute<T>* means, Compute<T>* squares, Compute<T>* wide) {
   using C = Compute<T>;
-  blocks.sum_block(block, means, [x](std::int64_t i, std::int64_t) { return static_cast<C>(x[i]); });
+  blocks.sum_block(block, means,
+                   [x](std::int64_t i, std::int64_t) { return static_cast<C>(x[i]); });
   const C scale = C(1) / static_cast<C>(blocks.rows_in(block));
   for (std::int64_t c = 0; c < blocks.columns; ++c) means[c] *= scale;
   blocks.widen(means, wide);
@@ -49,14 +50,15 @@ TANDEM_CLONES void block_moments(const ColumnBlocks& blocks, std::int64_t block,
 // The mean and population variance of each column, in double. The blocks' moments are joined as by
 // T. F. Chan, G. H. Golub and R. J. LeVeque, 1979.
 template <class T>
-void moments(KernelContext& c, const ColumnBlocks& blocks, const T* x, double* mean, double* variance) {
+void moments(KernelContext& c, const ColumnBlocks& blocks, const T* x, double* mean,
+             double* variance) {
   using C = Compute<T>;
   C* means = take<C>(c, blocks.blocks * blocks.columns);
   C* squares = take<C>(c, blocks.blocks * blocks.columns);
   C* wide = take<C>(c, blocks.blocks * blocks.width);
   blocks.for_blocks([&](std::int64_t block) {
-    block_moments(blocks, block, x, means + block * blocks.columns, squares + block * blocks.columns,
-                  wide + block * blocks.width);
+    block_moments(blocks, block, x, means + block * blocks.columns,
+                  squares + block * blocks.columns, wide + block * blocks.width);
   });
   const double rows = static_cast<double>(blocks.rows);
   std::fill_n(mean, blocks.columns, 0.0);
@@ -70,15 +72,17 @@ void moments(KernelContext& c, const ColumnBlocks& blocks, const T* x, double* m
     const double share = static_cast<double>(blocks.rows_in(block)) / rows;
     for (std::int64_t i = 0; i < blocks.columns; ++i) {
       const double distance = static_cast<double>(means[block * blocks.columns + i]) - mean[i];
-      variance[i] += share * distance * distance + static_cast<double>(squares[block * blocks.columns + i]) / rows;
+      variance[i] += share * distance * distance +
+                     static_cast<double>(squares[block * blocks.columns + i]) / rows;
     }
   }
 }
 
 // y = (x - mean) * scale + shift in rows of `width`, the parameters one a column of such a row.
 template <class T>
-TANDEM_CLONES void normalise_range(const T* x, T* y, std::int64_t count, std::int64_t width, const Compute<T>* mean,
-                                   const Compute<T>* scale, const Compute<T>* shift) {
+TANDEM_CLONES void normalise_range(const T* x, T* y, std::int64_t count, std::int64_t width,
+                                   const Compute<T>* mean, const Compute<T>* scale,
+                                   const Compute<T>* shift) {
   using C = Compute<T>;
   for (std::int64_t i = 0; i < count; i += width) {
     const std::int64_t length = std::min(width, count - i);
@@ -92,7 +96,8 @@ template <class T>
 void normalise(KernelContext& c, const ColumnBlocks& blocks, const T* x, T* y, const double* mean,
                const double* variance, const double* gamma, const double* beta, double epsilon) {
   using C = Compute<T>;
-  C *means = take<C>(c, blocks.width), *scales = take<C>(c, blocks.width), *shifts = take<C>(c, blocks.width);
+  C *means = take<C>(c, blocks.width), *scales = take<C>(c, blocks.width),
+    *shifts = take<C>(c, blocks.width);
   for (std::int64_t j = 0; j < blocks.width; ++j) {
     const std::int64_t i = j % blocks.columns;
     means[j] = static_cast<C>(mean[i]);
@@ -101,7 +106,8 @@ void normalise(KernelContext& c, const ColumnBlocks& blocks, const T* x, T* y, c
   }
   blocks.for_blocks([&](std::int64_t block) {
     const std::int64_t at = blocks.begin(block);
-    normalise_range(x + at, y + at, blocks.rows_in(block) * blocks.columns, blocks.width, means, scales, shifts);
+    normalise_range(x + at, y + at, blocks.rows_in(block) * blocks.columns, blocks.width, means,
+                    scales, shifts);
   });
 }
 
@@ -113,19 +119,23 @@ void infer_training(InferContext& c) {
   const Shape& x = c.shape(0);
   check_scale_and_shift(c, x.dim(-1));
   if (x.num_elements() == 0)
-    fail<InvalidArgumentError>("[{}] expected data to take moments of, got shape {}", c.op().name, x.to_string());
+    fail<InvalidArgumentError>("[{}] expected data to take moments of, got shape {}", c.op().name,
+                               x.to_string());
   c.add_output(c.dtype(0), x);
-  for (int moment = 0; moment < 2; ++moment) c.add_output(statistics_dtype(c.dtype(0)), Shape{x.dim(-1)});
+  for (int moment = 0; moment < 2; ++moment)
+    c.add_output(statistics_dtype(c.dtype(0)), Shape{x.dim(-1)});
 }
 
 void training_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   const ColumnBlocks blocks = blocks_of(x);
   double *mean = take<double>(c, blocks.columns), *variance = take<double>(c, blocks.columns);
-  const double *gamma = converted<double>(c, c.inputs[1]), *beta = converted<double>(c, c.inputs[2]);
+  const double *gamma = converted<double>(c, c.inputs[1]),
+               *beta = converted<double>(c, c.inputs[2]);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     moments(c, blocks, x.as<const T>(), mean, variance);
-    normalise(c, blocks, x.as<const T>(), y.as<T>(), mean, variance, gamma, beta, c.attrs<NormAttrs>().epsilon);
+    normalise(c, blocks, x.as<const T>(), y.as<T>(), mean, variance, gamma, beta,
+              c.attrs<NormAttrs>().epsilon);
   });
   store(c.outputs[1], mean);
   store(c.outputs[2], variance);
@@ -147,7 +157,8 @@ void composed_training_gradient(GradContext& c) {
   const Dims axes = leading_axes(x.shape());
   const Tensor gamma = cast(c.input(1), data);
   const Tensor mean = reduce_mean(x, {.axis = axes}), centred = x - mean;
-  const Tensor inverse = rsqrt(reduce_mean(square(centred), {.axis = axes}) + c.attrs<NormAttrs>().epsilon);
+  const Tensor inverse =
+      rsqrt(reduce_mean(square(centred), {.axis = axes}) + c.attrs<NormAttrs>().epsilon);
   const Tensor normal = centred * inverse;
   Tensor dx;
   const auto add_to_dx = [&](const Tensor& term) { dx = dx.defined() ? dx + term : term; };
@@ -156,7 +167,8 @@ void composed_training_gradient(GradContext& c) {
     const Tensor slope = dy * gamma;
     add_to_dx(inverse * (slope - reduce_mean(slope, {.axis = axes}) -
                          normal * reduce_mean(slope * normal, {.axis = axes})));
-    if (c.needs_grad(1)) c.set_grad(1, cast(reduce_sum(dy * normal, {.axis = axes}), c.input_spec(1).dtype));
+    if (c.needs_grad(1))
+      c.set_grad(1, cast(reduce_sum(dy * normal, {.axis = axes}), c.input_spec(1).dtype));
     if (c.needs_grad(2)) c.set_grad(2, cast(reduce_sum(dy, {.axis = axes}), c.input_spec(2).dtype));
   }
   const double rows = static_cast<double>(x.size() / x.dim(-1));
@@ -180,8 +192,9 @@ void infer_training_grad(InferContext& c) {
   check_data(c, 0);
   const Shape& x = c.shape(1);
   if (!(c.shape(0) == x) || c.dtype(0) != c.dtype(1))
-    fail<InvalidArgumentError>("[{}] expected a gradient like the data, {} {}, got {} {}", c.op().name,
-                               name_of(c.dtype(1)), x.to_string(), name_of(c.dtype(0)), c.shape(0).to_string());
+    fail<InvalidArgumentError>("[{}] expected a gradient like the data, {} {}, got {} {}",
+                               c.op().name, name_of(c.dtype(1)), x.to_string(), name_of(c.dtype(0)),
+                               c.shape(0).to_string());
   for (int input : {2, 3, 4}) check_channel_parameter(c, input, x.dim(-1));
   c.add_output(c.dtype(0), x);
   c.add_output(c.dtype(2), Shape{x.dim(-1)});
@@ -190,10 +203,12 @@ void infer_training_grad(InferContext& c) {
 
 // A block's sums of dy and of dy * (x - mean).
 template <class T>
-TANDEM_CLONES void block_gradient_sums(const ColumnBlocks& blocks, std::int64_t block, const T* dy, const T* x,
-                                       const Compute<T>* mean, Compute<T>* sums, Compute<T>* products) {
+TANDEM_CLONES void block_gradient_sums(const ColumnBlocks& blocks, std::int64_t block, const T* dy,
+                                       const T* x, const Compute<T>* mean, Compute<T>* sums,
+                                       Compute<T>* products) {
   using C = Compute<T>;
-  blocks.sum_block(block, sums, [dy](std::int64_t i, std::int64_t) { return static_cast<C>(dy[i]); });
+  blocks.sum_block(block, sums,
+                   [dy](std::int64_t i, std::int64_t) { return static_cast<C>(dy[i]); });
   blocks.sum_block(block, products, [dy, x, mean](std::int64_t i, std::int64_t j) {
     return static_cast<C>(dy[i]) * (static_cast<C>(x[i]) - mean[j]);
   });
@@ -201,15 +216,16 @@ TANDEM_CLONES void block_gradient_sums(const ColumnBlocks& blocks, std::int64_t 
 
 // dx = scale * dy + slope * (x - mean) + shift.
 template <class T>
-TANDEM_CLONES void gradient_range(const T* dy, const T* x, T* dx, std::int64_t count, std::int64_t width,
-                                  const Compute<T>* mean, const Compute<T>* scale, const Compute<T>* slope,
+TANDEM_CLONES void gradient_range(const T* dy, const T* x, T* dx, std::int64_t count,
+                                  std::int64_t width, const Compute<T>* mean,
+                                  const Compute<T>* scale, const Compute<T>* slope,
                                   const Compute<T>* shift) {
   using C = Compute<T>;
   for (std::int64_t i = 0; i < count; i += width) {
     const std::int64_t length = std::min(width, count - i);
     for (std::int64_t j = 0; j < length; ++j)
-      dx[i + j] = store_as<T>(static_cast<C>(dy[i + j]) * scale[j] + (static_cast<C>(x[i + j]) - mean[j]) * slope[j] +
-                              shift[j]);
+      dx[i + j] = store_as<T>(static_cast<C>(dy[i + j]) * scale[j] +
+                              (static_cast<C>(x[i + j]) - mean[j]) * slope[j] + shift[j]);
   }
 }
 
@@ -219,13 +235,15 @@ void training_grad(KernelContext& c) {
   const ColumnBlocks blocks = blocks_of(c.inputs[1]);
   const std::int64_t columns = blocks.columns, width = blocks.width;
   const T *dy = c.inputs[0].as<const T>(), *x = c.inputs[1].as<const T>();
-  const double *gamma = converted<double>(c, c.inputs[2]), *mean = converted<double>(c, c.inputs[3]),
+  const double *gamma = converted<double>(c, c.inputs[2]),
+               *mean = converted<double>(c, c.inputs[3]),
                *variance = converted<double>(c, c.inputs[4]);
   C* means = take<C>(c, width);
   for (std::int64_t j = 0; j < width; ++j) means[j] = static_cast<C>(mean[j % columns]);
   C *sums = take<C>(c, blocks.blocks * columns), *products = take<C>(c, blocks.blocks * columns);
   blocks.for_blocks([&](std::int64_t block) {
-    block_gradient_sums(blocks, block, dy, x, means, sums + block * columns, products + block * columns);
+    block_gradient_sums(blocks, block, dy, x, means, sums + block * columns,
+                        products + block * columns);
   });
   double *dbeta = take<double>(c, columns), *dgamma = take<double>(c, columns);
   blocks.add_blocks(sums, dbeta);
@@ -234,7 +252,8 @@ void training_grad(KernelContext& c) {
   const double rows = static_cast<double>(blocks.rows);
   for (std::int64_t j = 0; j < width; ++j) {
     const std::int64_t i = j % columns;
-    const double inverse = 1.0 / std::sqrt(variance[i] + c.attrs<NormAttrs>().epsilon), scale = gamma[i] * inverse;
+    const double inverse = 1.0 / std::sqrt(variance[i] + c.attrs<NormAttrs>().epsilon),
+                 scale = gamma[i] * inverse;
     scales[j] = static_cast<C>(scale);
     slopes[j] = static_cast<C>(-scale * inverse * inverse * dgamma[i] / rows);
     shifts[j] = static_cast<C>(-scale * dbeta[i] / rows);
@@ -242,9 +261,11 @@ void training_grad(KernelContext& c) {
   T* dx = c.outputs[0].as<T>();
   blocks.for_blocks([&](std::int64_t block) {
     const std::int64_t at = blocks.begin(block);
-    gradient_range(dy + at, x + at, dx + at, blocks.rows_in(block) * columns, width, means, scales, slopes, shifts);
+    gradient_range(dy + at, x + at, dx + at, blocks.rows_in(block) * columns, width, means, scales,
+                   slopes, shifts);
   });
-  for (std::int64_t i = 0; i < columns; ++i) dgamma[i] /= std::sqrt(variance[i] + c.attrs<NormAttrs>().epsilon);
+  for (std::int64_t i = 0; i < columns; ++i)
+    dgamma[i] /= std::sqrt(variance[i] + c.attrs<NormAttrs>().epsilon);
   store(c.outputs[1], dgamma);
   store(c.outputs[2], dbeta);
 }
@@ -265,10 +286,12 @@ void infer_inference(InferContext& c) {
 void inference_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   if (x.size() == 0) return;
-  const double *gamma = converted<double>(c, c.inputs[1]), *beta = converted<double>(c, c.inputs[2]),
-               *mean = converted<double>(c, c.inputs[3]), *variance = converted<double>(c, c.inputs[4]);
+  const double *gamma = converted<double>(c, c.inputs[1]),
+               *beta = converted<double>(c, c.inputs[2]), *mean = converted<double>(c, c.inputs[3]),
+               *variance = converted<double>(c, c.inputs[4]);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
-    normalise(c, blocks_of(x), x.as<const T>(), y.as<T>(), mean, variance, gamma, beta, c.attrs<NormAttrs>().epsilon);
+    normalise(c, blocks_of(x), x.as<const T>(), y.as<T>(), mean, variance, gamma, beta,
+              c.attrs<NormAttrs>().epsilon);
   });
 }
 
@@ -316,21 +339,25 @@ const OpDef kBatchNormInference = {.name = "BatchNormInference",
 }  // namespace
 
 OpList norm_ops() {
-  static const OpDef* const ops[] = {&kBatchNorm, &kBatchNormGrad, &kBatchNormInference, &kLayerNorm, &kLayerNormGrad};
+  static const OpDef* const ops[] = {&kBatchNorm, &kBatchNormGrad, &kBatchNormInference,
+                                     &kLayerNorm, &kLayerNormGrad};
   return ops;
 }
 
 namespace nn {
 
-BatchNormResult batch_norm_training(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon) {
+BatchNormResult batch_norm_training(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                                    double epsilon) {
   const Tensor* inputs[] = {&x, &gamma, &beta};
   std::vector<Tensor> outputs = run_op(kBatchNorm, inputs, NormAttrs{.epsilon = epsilon});
-  return {.y = std::move(outputs[0]), .mean = std::move(outputs[1]), .variance = std::move(outputs[2])};
+  return {
+      .y = std::move(outputs[0]), .mean = std::move(outputs[1]), .variance = std::move(outputs[2])};
 }
 
-Tensor batch_norm_inference(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& mean,
-                            const Tensor& variance, double epsilon) {
-  return run(kBatchNormInference, {&x, &gamma, &beta, &mean, &variance}, NormAttrs{.epsilon = epsilon});
+Tensor batch_norm_inference(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                            const Tensor& mean, const Tensor& variance, double epsilon) {
+  return run(kBatchNormInference, {&x, &gamma, &beta, &mean, &variance},
+             NormAttrs{.epsilon = epsilon});
 }
 
 }  // namespace nn

@@ -24,7 +24,8 @@ struct ColumnBlocks {
   std::int64_t block_rows, blocks;
 
   // REQUIRES: columns > 0.
-  ColumnBlocks(std::int64_t row_count, std::int64_t column_count) : rows(row_count), columns(column_count) {
+  ColumnBlocks(std::int64_t row_count, std::int64_t column_count)
+      : rows(row_count), columns(column_count) {
     repeat = columns >= kNarrow ? 1 : (kNarrow + columns - 1) / columns;
     width = columns * repeat;
     block_rows = std::max(kMinRows, kElements / columns);
@@ -32,7 +33,9 @@ struct ColumnBlocks {
     blocks = (rows + block_rows - 1) / block_rows;
   }
   std::int64_t begin(std::int64_t block) const { return block * block_rows * columns; }
-  std::int64_t rows_in(std::int64_t block) const { return std::min(block_rows, rows - block * block_rows); }
+  std::int64_t rows_in(std::int64_t block) const {
+    return std::min(block_rows, rows - block * block_rows);
+  }
 
   // Calls body(block) for all blocks, over the team.
   template <class Body>
@@ -52,7 +55,8 @@ struct ColumnBlocks {
   // sums[column] = the sum over the block's rows of term(element, j): `element` counts from the start
   // of the data, j is the element's place in a wide row. Inlined, with `term`, into its caller.
   template <class A, class Term>
-  [[gnu::always_inline]] inline void sum_block(std::int64_t block, A* sums, const Term& term) const {
+  [[gnu::always_inline]] inline void sum_block(std::int64_t block, A* sums,
+                                               const Term& term) const {
     std::array<A, 2 * kNarrow> narrow;
     A* wide = repeat == 1 ? sums : narrow.data();
     std::fill_n(wide, width, A(0));
@@ -60,14 +64,16 @@ struct ColumnBlocks {
     const std::int64_t end = i + rows_in(block) * columns, w = width;
     for (; i + 4 * w <= end; i += 4 * w)
       for (std::int64_t j = 0; j < w; ++j)
-        wide[j] += (term(i + j, j) + term(i + w + j, j)) + (term(i + 2 * w + j, j) + term(i + 3 * w + j, j));
+        wide[j] += (term(i + j, j) + term(i + w + j, j)) +
+                   (term(i + 2 * w + j, j) + term(i + 3 * w + j, j));
     for (; i + w <= end; i += w)
       for (std::int64_t j = 0; j < w; ++j) wide[j] += term(i + j, j);
     for (std::int64_t j = 0; i + j < end; ++j) wide[j] += term(i + j, j);
     if (repeat == 1) return;
     for (std::int64_t c = 0; c < columns; ++c) {
       A sum = narrow[static_cast<std::size_t>(c)];
-      for (std::int64_t r = 1; r < repeat; ++r) sum += narrow[static_cast<std::size_t>(r * columns + c)];
+      for (std::int64_t r = 1; r < repeat; ++r)
+        sum += narrow[static_cast<std::size_t>(r * columns + c)];
       sums[c] = sum;
     }
   }
@@ -77,7 +83,8 @@ struct ColumnBlocks {
   void add_blocks(const A* partial, double* totals) const {
     std::fill_n(totals, columns, 0.0);
     for (std::int64_t block = 0; block < blocks; ++block)
-      for (std::int64_t c = 0; c < columns; ++c) totals[c] += static_cast<double>(partial[block * columns + c]);
+      for (std::int64_t c = 0; c < columns; ++c)
+        totals[c] += static_cast<double>(partial[block * columns + c]);
   }
 };
 

@@ -48,27 +48,35 @@ struct ConvAttrs {
 extern const OpDef kConv2D, kFusedConv2D, kConv2DBackpropInput, kConv2DBackpropFilter;
 
 // The geometry of a convolution of a picture by a kernel of these shapes, checked.
-onednn::Conv geometry(std::string_view op, const ConvAttrs& a, DType dtype, const Shape& x, const Shape& kernel) {
+onednn::Conv geometry(std::string_view op, const ConvAttrs& a, DType dtype, const Shape& x,
+                      const Shape& kernel) {
   if (x.rank() != 4 || kernel.rank() != 4)
     fail<InvalidArgumentError>(
-        "[{}] expected pictures [n, h, w, in] and a kernel [kh, kw, in / groups, out], got shapes {} and {}", op,
-        x.to_string(), kernel.to_string());
+        "[{}] expected pictures [n, h, w, in] and a kernel [kh, kw, in / groups, out], got shapes "
+        "{} and {}",
+        op, x.to_string(), kernel.to_string());
   if (a.stride_h < 1 || a.stride_w < 1 || a.dilation_h < 1 || a.dilation_w < 1 || a.groups < 1)
-    fail<InvalidArgumentError>("[{}] expected strides, dilations and groups of 1 or more, got {}x{}, {}x{} and {}", op,
-                               a.stride_h, a.stride_w, a.dilation_h, a.dilation_w, a.groups);
+    fail<InvalidArgumentError>(
+        "[{}] expected strides, dilations and groups of 1 or more, got {}x{}, {}x{} and {}", op,
+        a.stride_h, a.stride_w, a.dilation_h, a.dilation_w, a.groups);
   if (kernel.num_elements() == 0)
-    fail<InvalidArgumentError>("[{}] expected a kernel that is not empty, got shape {}", op, kernel.to_string());
+    fail<InvalidArgumentError>("[{}] expected a kernel that is not empty, got shape {}", op,
+                               kernel.to_string());
   if (x[3] != kernel[2] * a.groups || kernel[3] % a.groups != 0)
     fail<InvalidArgumentError>(
-        "[{}] expected a kernel of {} input channels and a multiple of {} output channels for pictures of shape {} in "
+        "[{}] expected a kernel of {} input channels and a multiple of {} output channels for "
+        "pictures of shape {} in "
         "{} groups, got shape {}",
-        op, static_cast<double>(x[3]) / static_cast<double>(a.groups), a.groups, x.to_string(), a.groups,
-        kernel.to_string());
-  const nn::WindowAxis rows = nn::place_windows(x[1], kernel[0], a.stride_h, a.dilation_h, a.padding);
-  const nn::WindowAxis columns = nn::place_windows(x[2], kernel[1], a.stride_w, a.dilation_w, a.padding);
+        op, static_cast<double>(x[3]) / static_cast<double>(a.groups), a.groups, x.to_string(),
+        a.groups, kernel.to_string());
+  const nn::WindowAxis rows =
+      nn::place_windows(x[1], kernel[0], a.stride_h, a.dilation_h, a.padding);
+  const nn::WindowAxis columns =
+      nn::place_windows(x[2], kernel[1], a.stride_w, a.dilation_w, a.padding);
   if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
-    fail<InvalidArgumentError>("[{}] expected pictures as large as the {}x{} kernel (dilation {}x{}), got shape {}", op,
-                               kernel[0], kernel[1], a.dilation_h, a.dilation_w, x.to_string());
+    fail<InvalidArgumentError>(
+        "[{}] expected pictures as large as the {}x{} kernel (dilation {}x{}), got shape {}", op,
+        kernel[0], kernel[1], a.dilation_h, a.dilation_w, x.to_string());
   return {.dtype = dtype,
           .n = x[0],
           .h = x[1],
@@ -96,19 +104,20 @@ void check_dtypes(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   for (int i = 1; i < c.num_inputs(); ++i)
     if (c.dtype(i) != c.dtype(0))
-      fail<InvalidArgumentError>("[{}] expected one dtype, got {} and {}", c.op().name, name_of(c.dtype(0)),
-                                 name_of(c.dtype(i)));
+      fail<InvalidArgumentError>("[{}] expected one dtype, got {} and {}", c.op().name,
+                                 name_of(c.dtype(0)), name_of(c.dtype(i)));
 }
 
 void check_result(std::string_view op, const onednn::Conv& conv, const Shape& dy) {
   if (!(dy == result_of(conv)))
-    fail<InvalidArgumentError>("[{}] expected a gradient of shape {}, got {}", op, result_of(conv).to_string(),
-                               dy.to_string());
+    fail<InvalidArgumentError>("[{}] expected a gradient of shape {}, got {}", op,
+                               result_of(conv).to_string(), dy.to_string());
 }
 
 void infer_conv(InferContext& c) {
   check_dtypes(c);
-  const onednn::Conv conv = geometry(c.op().name, c.attrs<ConvAttrs>(), c.dtype(0), c.shape(0), c.shape(1));
+  const onednn::Conv conv =
+      geometry(c.op().name, c.attrs<ConvAttrs>(), c.dtype(0), c.shape(0), c.shape(1));
   if (c.num_inputs() == 3 && !(c.shape(2) == Shape{conv.out}))
     fail<InvalidArgumentError>("[{}] expected a bias of shape ({},), got {}", c.op().name, conv.out,
                                c.shape(2).to_string());
@@ -120,8 +129,8 @@ void infer_backprop_input(InferContext& c) {
   const auto& attrs = c.attrs<ConvAttrs>();
   const Shape &dy = c.shape(0), &kernel = c.shape(1);
   if (dy.rank() != 4 || kernel.rank() != 4)
-    fail<InvalidArgumentError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name, dy.to_string(),
-                               kernel.to_string());
+    fail<InvalidArgumentError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name,
+                               dy.to_string(), kernel.to_string());
   const Shape x{dy[0], attrs.height, attrs.width, kernel[2] * attrs.groups};
   check_result(c.op().name, geometry(c.op().name, attrs, c.dtype(0), x, kernel), dy);
   c.add_output(c.dtype(0), x);
@@ -132,9 +141,10 @@ void infer_backprop_filter(InferContext& c) {
   const auto& attrs = c.attrs<ConvAttrs>();
   const Shape &x = c.shape(0), &dy = c.shape(1);
   if (x.rank() != 4 || dy.rank() != 4)
-    fail<InvalidArgumentError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name, x.to_string(),
-                               dy.to_string());
-  const Shape kernel{attrs.height, attrs.width, x[3] / std::max<std::int64_t>(1, attrs.groups), dy[3]};
+    fail<InvalidArgumentError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name,
+                               x.to_string(), dy.to_string());
+  const Shape kernel{attrs.height, attrs.width, x[3] / std::max<std::int64_t>(1, attrs.groups),
+                     dy[3]};
   check_result(c.op().name, geometry(c.op().name, attrs, c.dtype(0), x, kernel), dy);
   c.add_output(c.dtype(0), kernel);
   if (attrs.bias) c.add_output(c.dtype(0), Shape{dy[3]});
@@ -145,7 +155,8 @@ void conv_kernel(KernelContext& c) {
   if (y.size() == 0) return;
   const auto& attrs = c.attrs<ConvAttrs>();
   const bool bias = c.inputs.size() == 3;
-  const onednn::Conv conv = geometry("", attrs, onednn::compute_dtype(x.dtype), x.shape, kernel.shape);
+  const onednn::Conv conv =
+      geometry("", attrs, onednn::compute_dtype(x.dtype), x.shape, kernel.shape);
   if (x.dtype == float64) {
     plain_conv_forward(conv, x.as<const double>(), kernel.as<const double>(),
                        bias ? c.inputs[2].as<const double>() : nullptr, y.as<double>());
@@ -168,7 +179,8 @@ void backprop_input_kernel(KernelContext& c) {
   const onednn::Conv conv =
       geometry("", c.attrs<ConvAttrs>(), onednn::compute_dtype(dy.dtype), dx.shape, kernel.shape);
   if (dy.dtype == float64)
-    return plain_conv_backward_input(conv, dy.as<const double>(), kernel.as<const double>(), dx.as<double>());
+    return plain_conv_backward_input(conv, dy.as<const double>(), kernel.as<const double>(),
+                                     dx.as<double>());
   void* wide = onednn::wide_output(c, dx);
   onednn::conv_backward_input(c, conv, onednn::widened(c, dy), onednn::widened(c, kernel), wide);
   onednn::finish(dx, wide);
@@ -183,26 +195,29 @@ void backprop_filter_kernel(KernelContext& c) {
     if (dbias) set_to_zero(*dbias);
     return;
   }
-  const onednn::Conv conv = geometry("", attrs, onednn::compute_dtype(x.dtype), x.shape, dkernel.shape);
+  const onednn::Conv conv =
+      geometry("", attrs, onednn::compute_dtype(x.dtype), x.shape, dkernel.shape);
   if (x.dtype == float64)
-    return plain_conv_backward_filter(conv, x.as<const double>(), dy.as<const double>(), dkernel.as<double>(),
-                                      dbias ? dbias->as<double>() : nullptr);
+    return plain_conv_backward_filter(conv, x.as<const double>(), dy.as<const double>(),
+                                      dkernel.as<double>(), dbias ? dbias->as<double>() : nullptr);
   void* wide = onednn::wide_output(c, dkernel);
   void* wide_bias = dbias ? onednn::wide_output(c, *dbias) : nullptr;
-  onednn::conv_backward_filter(c, conv, onednn::widened(c, x), onednn::widened(c, dy), wide, wide_bias);
+  onednn::conv_backward_filter(c, conv, onednn::widened(c, x), onednn::widened(c, dy), wide,
+                               wide_bias);
   onednn::finish(dkernel, wide);
   if (dbias) onednn::finish(*dbias, wide_bias);
 }
 
-Tensor backprop_input(const ConvAttrs& attrs, const Tensor& dy, const Tensor& kernel, const Shape& x) {
+Tensor backprop_input(const ConvAttrs& attrs, const Tensor& dy, const Tensor& kernel,
+                      const Shape& x) {
   ConvAttrs backward = attrs;
   backward.height = x[1];
   backward.width = x[2];
   return run(kConv2DBackpropInput, {&dy, &kernel}, backward);
 }
 
-std::vector<Tensor> backprop_filter(const ConvAttrs& attrs, const Tensor& x, const Tensor& dy, const Shape& kernel,
-                                    bool bias) {
+std::vector<Tensor> backprop_filter(const ConvAttrs& attrs, const Tensor& x, const Tensor& dy,
+                                    const Shape& kernel, bool bias) {
   ConvAttrs backward = attrs;
   backward.height = kernel[0];
   backward.width = kernel[1];
@@ -223,7 +238,8 @@ void gradients(GradContext& c, const Tensor& dz) {
   const ConvAttrs attrs = plain(c.attrs<ConvAttrs>());
   const bool bias = c.num_inputs() == 3 && c.needs_grad(2);
   if (c.needs_grad(1)) {
-    const std::vector<Tensor> grads = backprop_filter(attrs, c.input(0), dz, c.input_spec(1).shape, bias);
+    const std::vector<Tensor> grads =
+        backprop_filter(attrs, c.input(0), dz, c.input_spec(1).shape, bias);
     c.set_grad(1, grads[0]);
     if (bias) c.set_grad(2, grads[1]);
   } else if (bias) {
@@ -235,14 +251,16 @@ void gradients(GradContext& c, const Tensor& dz) {
 void conv_gradient(GradContext& c) { gradients(c, c.grad()); }
 
 void fused_conv_gradient(GradContext& c) {
-  gradients(c, nn::fused_activation_gradient(c.attrs<ConvAttrs>().activation, c.grad(), c.output(0)));
+  gradients(c,
+            nn::fused_activation_gradient(c.attrs<ConvAttrs>().activation, c.grad(), c.output(0)));
 }
 
 void backprop_input_gradient(GradContext& c) {
   const ConvAttrs attrs = plain(c.attrs<ConvAttrs>());
   const Tensor& g = c.grad();
   if (c.needs_grad(0)) c.set_grad(0, run(kConv2D, {&g, &c.input(1)}, attrs));
-  if (c.needs_grad(1)) c.set_grad(1, backprop_filter(attrs, g, c.input(0), c.input_spec(1).shape, false)[0]);
+  if (c.needs_grad(1))
+    c.set_grad(1, backprop_filter(attrs, g, c.input(0), c.input_spec(1).shape, false)[0]);
 }
 
 void backprop_filter_gradient(GradContext& c) {
@@ -292,7 +310,8 @@ const OpDef kConv2DBackpropFilter = {.name = "Conv2DBackpropFilter",
 }  // namespace
 
 OpList conv_ops() {
-  static const OpDef* const ops[] = {&kConv2D, &kFusedConv2D, &kConv2DBackpropInput, &kConv2DBackpropFilter};
+  static const OpDef* const ops[] = {&kConv2D, &kFusedConv2D, &kConv2DBackpropInput,
+                                     &kConv2DBackpropFilter};
   return ops;
 }
 
@@ -300,13 +319,15 @@ namespace nn {
 
 Padding padding_from_name(std::string_view name) {
   std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   if (lower == "valid") return Padding::kValid;
   if (lower == "same") return Padding::kSame;
   fail<InvalidArgumentError>("[padding] expected 'valid' or 'same', got '{}'", name);
 }
 
-Tensor conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias, const Conv2DOptions& options) {
+Tensor conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias,
+              const Conv2DOptions& options) {
   const bool fused = onednn::fuses(options.activation);
   const ConvAttrs attrs{.stride_h = options.strides.height,
                         .stride_w = options.strides.width,
@@ -316,15 +337,18 @@ Tensor conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias, const C
                         .padding = options.padding,
                         .activation = fused ? options.activation : Activation::kLinear};
   const OpDef& op = attrs.activation == Activation::kLinear ? kConv2D : kFusedConv2D;
-  const Tensor y = bias.defined() ? run(op, {&x, &kernel, &bias}, attrs) : run(op, {&x, &kernel}, attrs);
+  const Tensor y =
+      bias.defined() ? run(op, {&x, &kernel, &bias}, attrs) : run(op, {&x, &kernel}, attrs);
   return fused ? y : activate(y, options.activation);
 }
 
-Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias, const Conv2DOptions& options) {
+Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias,
+                        const Conv2DOptions& options) {
   const Shape& taps = kernel.shape();
   if (x.rank() != 4 || taps.rank() != 4 || taps[2] != x.dim(3))
     fail<InvalidArgumentError>(
-        "[DepthwiseConv2D] expected pictures [n, h, w, in] and a kernel [kh, kw, in, multiplier], got shapes {} and {}",
+        "[DepthwiseConv2D] expected pictures [n, h, w, in] and a kernel [kh, kw, in, multiplier], "
+        "got shapes {} and {}",
         x.shape().to_string(), taps.to_string());
   if (options.groups != 1)
     fail<InvalidArgumentError>("[DepthwiseConv2D] expected no groups, got {}", options.groups);

@@ -7,10 +7,12 @@
 namespace tandem {
 
 // y = conv(x, kernel) + bias; `bias` may be null.
-void plain_conv_forward(const onednn::Conv& conv, const double* x, const double* kernel, const double* bias, double* y);
-void plain_conv_backward_input(const onednn::Conv& conv, const double* dy, const double* kernel, double* dx);
+void plain_conv_forward(const onednn::Conv& conv, const double* x, const double* kernel,
+                        const double* bias, double* y);
+void plain_conv_backward_input(const onednn::Conv& conv, const double* dy, const double* kernel,
+                               double* dx);
 // `dbias` may be null.
-void plain_conv_backward_filter(const onednn::Conv& conv, const double* x, const double* dy, double* dkernel,
-                                double* dbias);
+void plain_conv_backward_filter(const onednn::Conv& conv, const double* x, const double* dy,
+                                double* dkernel, double* dbias);
 
 }  // namespace tandem

@@ -26,7 +26,8 @@ void check_logits(InferContext& c, int input) {
   check_dtype(c.op().name, kFloating, c.dtype(input));
   const Shape& logits = c.shape(input);
   if (logits.rank() < 1 || logits.dim(-1) == 0)
-    fail<InvalidArgumentError>("[{}] expected logits [..., classes], got shape {}", c.op().name, logits.to_string());
+    fail<InvalidArgumentError>("[{}] expected logits [..., classes], got shape {}", c.op().name,
+                               logits.to_string());
 }
 
 // Labels that are classes.
@@ -35,16 +36,17 @@ void check_classes(InferContext& c, int labels, const Shape& logits) {
     fail<InvalidArgumentError>("[{}] expected labels of an integer dtype, got {}", c.op().name,
                                name_of(c.dtype(labels)));
   if (!(c.shape(labels) == rows_of(logits)))
-    fail<InvalidArgumentError>("[{}] expected labels of shape {} for logits of shape {}, got {}", c.op().name,
-                               rows_of(logits).to_string(), logits.to_string(), c.shape(labels).to_string());
+    fail<InvalidArgumentError>("[{}] expected labels of shape {} for logits of shape {}, got {}",
+                               c.op().name, rows_of(logits).to_string(), logits.to_string(),
+                               c.shape(labels).to_string());
 }
 
 // Labels that are probabilities.
 void check_probabilities(InferContext& c, int labels, int logits) {
   if (c.dtype(labels) != c.dtype(logits) || !(c.shape(labels) == c.shape(logits)))
-    fail<InvalidArgumentError>("[{}] expected labels like the logits, {} {}, got {} {}", c.op().name,
-                               name_of(c.dtype(logits)), c.shape(logits).to_string(), name_of(c.dtype(labels)),
-                               c.shape(labels).to_string());
+    fail<InvalidArgumentError>("[{}] expected labels like the logits, {} {}, got {} {}",
+                               c.op().name, name_of(c.dtype(logits)), c.shape(logits).to_string(),
+                               name_of(c.dtype(labels)), c.shape(labels).to_string());
 }
 
 void add_loss_outputs(InferContext& c) {
@@ -68,8 +70,9 @@ void check_rows(InferContext& c) {
   const Shape rows = rows_of(c.shape(1));
   if (c.dtype(0) != c.dtype(1) || !(c.shape(0) == rows) || !(c.shape(3) == rows) ||
       c.dtype(3) != statistics_dtype(c.dtype(1)))
-    fail<InvalidArgumentError>("[{}] expected a gradient of {} {}, got {} {}", c.op().name, name_of(c.dtype(1)),
-                               rows.to_string(), name_of(c.dtype(0)), c.shape(0).to_string());
+    fail<InvalidArgumentError>("[{}] expected a gradient of {} {}, got {} {}", c.op().name,
+                               name_of(c.dtype(1)), rows.to_string(), name_of(c.dtype(0)),
+                               c.shape(0).to_string());
   c.add_output(c.dtype(1), c.shape(1));
 }
 
@@ -93,8 +96,9 @@ const std::int64_t* classes_of(KernelContext& c, const TensorView& labels, std::
     for (std::int64_t i = 0; i < labels.size(); ++i) {
       copy[i] = static_cast<std::int64_t>(from[i]);
       if (copy[i] < 0 || copy[i] >= classes)
-        fail<InvalidArgumentError>("[{}] label {} at position {} is outside the valid range [0, {})", c.op->name,
-                                   copy[i], i, classes);
+        fail<InvalidArgumentError>(
+            "[{}] label {} at position {} is outside the valid range [0, {})", c.op->name, copy[i],
+            i, classes);
     }
   });
   return copy;
@@ -109,44 +113,48 @@ TANDEM_CLONES void log_sums(std::int64_t rows, std::int64_t columns, const T* x,
 }
 
 template <class T>
-TANDEM_CLONES void dense_losses(std::int64_t rows, std::int64_t columns, const T* x, const T* labels,
-                                const Compute<T>* logs, T* loss) {
+TANDEM_CLONES void dense_losses(std::int64_t rows, std::int64_t columns, const T* x,
+                                const T* labels, const Compute<T>* logs, T* loss) {
   using C = Compute<T>;
   for (std::int64_t r = 0; r < rows; ++r, x += columns, labels += columns)
-    loss[r] = store_as<T>(row_sum<C>(
-        columns, [=](std::int64_t j) { return static_cast<C>(labels[j]) * (logs[r] - static_cast<C>(x[j])); }));
+    loss[r] = store_as<T>(row_sum<C>(columns, [=](std::int64_t j) {
+      return static_cast<C>(labels[j]) * (logs[r] - static_cast<C>(x[j]));
+    }));
 }
 
 // dlogits = dloss * (softmax(logits) - 1 at the label).
 template <class T>
-TANDEM_CLONES void sparse_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss, const T* x,
-                                    const std::int64_t* labels, const Compute<T>* logs, T* dx) {
+TANDEM_CLONES void sparse_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss,
+                                    const T* x, const std::int64_t* labels, const Compute<T>* logs,
+                                    T* dx) {
   using C = Compute<T>;
-  for_exp(rows, columns, x, logs, [=](std::int64_t r, std::int64_t first, std::int64_t count, const C* p) {
-    const C slope = static_cast<C>(dloss[r]);
-    T* out = dx + r * columns + first;
-    for (std::int64_t j = 0; j < count; ++j) out[j] = store_as<T>(slope * p[j]);
-    const std::int64_t label = labels[r] - first;
-    if (label >= 0 && label < count) out[label] = store_as<T>(slope * (p[label] - C(1)));
-  });
+  for_exp(rows, columns, x, logs,
+          [=](std::int64_t r, std::int64_t first, std::int64_t count, const C* p) {
+            const C slope = static_cast<C>(dloss[r]);
+            T* out = dx + r * columns + first;
+            for (std::int64_t j = 0; j < count; ++j) out[j] = store_as<T>(slope * p[j]);
+            const std::int64_t label = labels[r] - first;
+            if (label >= 0 && label < count) out[label] = store_as<T>(slope * (p[label] - C(1)));
+          });
 }
 
 // dlogits = dloss * (softmax(logits) * sum(labels) - labels).
 template <class T>
-TANDEM_CLONES void dense_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss, const T* x, const T* labels,
-                                   const Compute<T>* logs, T* dx) {
+TANDEM_CLONES void dense_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss,
+                                   const T* x, const T* labels, const Compute<T>* logs, T* dx) {
   using C = Compute<T>;
   C totals[kExpRows];
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* row = labels + r * columns;
     totals[r] = row_sum<C>(columns, [row](std::int64_t j) { return static_cast<C>(row[j]); });
   }
-  for_exp(rows, columns, x, logs, [&](std::int64_t r, std::int64_t first, std::int64_t count, const C* p) {
-    const C slope = static_cast<C>(dloss[r]);
-    const std::int64_t at = r * columns + first;
-    for (std::int64_t j = 0; j < count; ++j)
-      dx[at + j] = store_as<T>(slope * (p[j] * totals[r] - static_cast<C>(labels[at + j])));
-  });
+  for_exp(rows, columns, x, logs,
+          [&](std::int64_t r, std::int64_t first, std::int64_t count, const C* p) {
+            const C slope = static_cast<C>(dloss[r]);
+            const std::int64_t at = r * columns + first;
+            for (std::int64_t j = 0; j < count; ++j)
+              dx[at + j] = store_as<T>(slope * (p[j] * totals[r] - static_cast<C>(labels[at + j])));
+          });
 }
 
 void sparse_kernel(KernelContext& c) {
@@ -171,8 +179,9 @@ void sparse_grad_kernel(KernelContext& c) {
   const std::int64_t* labels = classes_of(c, c.inputs[2], columns);
   switch_floating(logits.dtype, [&]<class T>(TypeTag<T>) {
     for_row_blocks(row_count(logits.shape), columns, [&](std::int64_t first, std::int64_t rows) {
-      sparse_grad_rows(rows, columns, c.inputs[0].as<const T>() + first, logits.as<const T>() + first * columns,
-                       labels + first, c.inputs[3].as<const Compute<T>>() + first,
+      sparse_grad_rows(rows, columns, c.inputs[0].as<const T>() + first,
+                       logits.as<const T>() + first * columns, labels + first,
+                       c.inputs[3].as<const Compute<T>>() + first,
                        c.outputs[0].as<T>() + first * columns);
     });
   });
@@ -186,7 +195,8 @@ void dense_kernel(KernelContext& c) {
     auto* logs = c.outputs[1].as<Compute<T>>();
     for_row_blocks(loss.size(), columns, [&](std::int64_t first, std::int64_t rows) {
       log_sums(rows, columns, x + first * columns, logs + first);
-      dense_losses(rows, columns, x + first * columns, labels + first * columns, logs + first, loss.as<T>() + first);
+      dense_losses(rows, columns, x + first * columns, labels + first * columns, logs + first,
+                   loss.as<T>() + first);
     });
   });
 }
@@ -281,8 +291,9 @@ const OpDef kSoftmaxCrossEntropy = {.name = "SoftmaxCrossEntropyWithLogits",
                                     .cpu_kernel = dense_kernel,
                                     .saved_inputs = 0b11,
                                     .saved_outputs = 0b10};
-const OpDef kSoftmaxCrossEntropyGrad = {
-    .name = "SoftmaxCrossEntropyWithLogitsGrad", .infer = infer_dense_grad, .cpu_kernel = dense_grad_kernel};
+const OpDef kSoftmaxCrossEntropyGrad = {.name = "SoftmaxCrossEntropyWithLogitsGrad",
+                                        .infer = infer_dense_grad,
+                                        .cpu_kernel = dense_grad_kernel};
 const OpDef kSigmoidCrossEntropy = {.name = "SigmoidCrossEntropyWithLogits",
                                     .infer = infer_sigmoid,
                                     .gradient = sigmoid_gradient,

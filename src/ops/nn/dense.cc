@@ -28,24 +28,27 @@ void check_same_dtypes(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   for (int i = 1; i < c.num_inputs(); ++i)
     if (c.dtype(i) != c.dtype(0))
-      fail<InvalidArgumentError>("[{}] expected one dtype, got {} and {}", c.op().name, name_of(c.dtype(0)),
-                                 name_of(c.dtype(i)));
+      fail<InvalidArgumentError>("[{}] expected one dtype, got {} and {}", c.op().name,
+                                 name_of(c.dtype(0)), name_of(c.dtype(i)));
 }
 
 void check_bias(InferContext& c, int input, std::int64_t size) {
   const Shape& bias = c.shape(input);
   if (bias.rank() != 1 || bias[0] != size)
-    fail<InvalidArgumentError>("[{}] expected a bias of shape ({},), got {}", c.op().name, size, bias.to_string());
+    fail<InvalidArgumentError>("[{}] expected a bias of shape ({},), got {}", c.op().name, size,
+                               bias.to_string());
 }
 
 void infer_fused_matmul(InferContext& c) {
   check_same_dtypes(c);
   const Shape &x = c.shape(0), &weights = c.shape(1);
   if (x.rank() < 2)
-    fail<InvalidArgumentError>("[{}] expected an input of rank 2 or more, got shape {}", c.op().name, x.to_string());
+    fail<InvalidArgumentError>("[{}] expected an input of rank 2 or more, got shape {}",
+                               c.op().name, x.to_string());
   if (weights.rank() != 2 || weights[0] != x.dim(-1))
-    fail<InvalidArgumentError>("[{}] expected weights of shape ({}, units) for an input of shape {}, got {}",
-                               c.op().name, x.dim(-1), x.to_string(), weights.to_string());
+    fail<InvalidArgumentError>(
+        "[{}] expected weights of shape ({}, units) for an input of shape {}, got {}", c.op().name,
+        x.dim(-1), x.to_string(), weights.to_string());
   if (c.num_inputs() == 3) check_bias(c, 2, weights[1]);
   Shape result = x;
   result.set(x.rank() - 1, weights[1]);
@@ -61,8 +64,8 @@ TensorView as_rows(const TensorView& view) {
 }
 
 void fused_matmul_kernel(KernelContext& c) {
-  matrix_product(c, {.activation = c.attrs<FusedMatMulAttrs>().activation}, as_rows(c.inputs[0]), c.inputs[1],
-                 c.inputs.size() == 3 ? &c.inputs[2] : nullptr, as_rows(c.outputs[0]));
+  matrix_product(c, {.activation = c.attrs<FusedMatMulAttrs>().activation}, as_rows(c.inputs[0]),
+                 c.inputs[1], c.inputs.size() == 3 ? &c.inputs[2] : nullptr, as_rows(c.outputs[0]));
 }
 
 void product_gradients(GradContext& c, const Tensor& dz) {
@@ -74,14 +77,16 @@ void product_gradients(GradContext& c, const Tensor& dz) {
     } else {
       std::int64_t rows = 1;
       for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.shape()[i];
-      c.set_grad(1, matmul(reshape(x, {rows, x.dim(-1)}), reshape(dz, {rows, dz.dim(-1)}), {.transpose_a = true}));
+      c.set_grad(1, matmul(reshape(x, {rows, x.dim(-1)}), reshape(dz, {rows, dz.dim(-1)}),
+                           {.transpose_a = true}));
     }
   }
   if (c.num_inputs() == 3 && c.needs_grad(2)) c.set_grad(2, run(kBiasAddGrad, {&dz}));
 }
 
 void fused_matmul_gradient(GradContext& c) {
-  product_gradients(c, nn::fused_activation_gradient(c.attrs<FusedMatMulAttrs>().activation, c.grad(), c.output(0)));
+  product_gradients(c, nn::fused_activation_gradient(c.attrs<FusedMatMulAttrs>().activation,
+                                                     c.grad(), c.output(0)));
 }
 
 void matmul_bias_add_gradient(GradContext& c) { product_gradients(c, c.grad()); }
@@ -90,17 +95,20 @@ void infer_bias_add(InferContext& c) {
   check_same_dtypes(c);
   const Shape& x = c.shape(0);
   if (x.rank() < 1)
-    fail<InvalidArgumentError>("[{}] expected an input of rank 1 or more, got a scalar", c.op().name);
+    fail<InvalidArgumentError>("[{}] expected an input of rank 1 or more, got a scalar",
+                               c.op().name);
   check_bias(c, 1, x.dim(-1));
   c.add_output(c.dtype(0), x);
 }
 
 template <class T>
-TANDEM_CLONES void bias_add_rows(const T* x, const T* bias, T* y, std::int64_t rows, std::int64_t columns) {
+TANDEM_CLONES void bias_add_rows(const T* x, const T* bias, T* y, std::int64_t rows,
+                                 std::int64_t columns) {
   using C = Compute<T>;
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j)
-      y[i * columns + j] = store_as<T>(static_cast<C>(x[i * columns + j]) + static_cast<C>(bias[j]));
+      y[i * columns + j] =
+          store_as<T>(static_cast<C>(x[i * columns + j]) + static_cast<C>(bias[j]));
 }
 
 void bias_add_kernel(KernelContext& c) {
@@ -108,10 +116,11 @@ void bias_add_kernel(KernelContext& c) {
   const std::int64_t rows = x.shape[0], columns = x.shape[1];
   if (x.size() == 0) return;
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
-    parallel_for(rows, std::max<std::int64_t>(1, kElementwiseGrain / columns), [&](std::int64_t begin, std::int64_t end) {
-      bias_add_rows(x.as<const T>() + begin * columns, c.inputs[1].as<const T>(), c.outputs[0].as<T>() + begin * columns,
-                    end - begin, columns);
-    });
+    parallel_for(rows, std::max<std::int64_t>(1, kElementwiseGrain / columns),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   bias_add_rows(x.as<const T>() + begin * columns, c.inputs[1].as<const T>(),
+                                 c.outputs[0].as<T>() + begin * columns, end - begin, columns);
+                 });
   });
 }
 
@@ -123,13 +132,16 @@ void bias_add_gradient(GradContext& c) {
 void infer_bias_add_grad(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   if (c.shape(0).rank() < 1)
-    fail<InvalidArgumentError>("[{}] expected an input of rank 1 or more, got a scalar", c.op().name);
+    fail<InvalidArgumentError>("[{}] expected an input of rank 1 or more, got a scalar",
+                               c.op().name);
   c.add_output(c.dtype(0), Shape{c.shape(0).dim(-1)});
 }
 
 template <class T>
-TANDEM_CLONES void sum_block(const ColumnBlocks& blocks, std::int64_t block, const T* x, Compute<T>* sums) {
-  blocks.sum_block(block, sums, [x](std::int64_t i, std::int64_t) { return static_cast<Compute<T>>(x[i]); });
+TANDEM_CLONES void sum_block(const ColumnBlocks& blocks, std::int64_t block, const T* x,
+                             Compute<T>* sums) {
+  blocks.sum_block(block, sums,
+                   [x](std::int64_t i, std::int64_t) { return static_cast<Compute<T>>(x[i]); });
 }
 
 void bias_add_grad_kernel(KernelContext& c) {
@@ -137,18 +149,23 @@ void bias_add_grad_kernel(KernelContext& c) {
   const std::int64_t columns = x.shape[1];
   if (columns == 0) return;
   const ColumnBlocks blocks(x.shape[0], columns);
-  auto* totals = static_cast<double*>(c.scratch(static_cast<std::size_t>(columns) * sizeof(double)));
+  auto* totals =
+      static_cast<double*>(c.scratch(static_cast<std::size_t>(columns) * sizeof(double)));
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     using C = Compute<T>;
-    auto* partial = static_cast<C*>(c.scratch(static_cast<std::size_t>(blocks.blocks * columns) * sizeof(C)));
-    blocks.for_blocks(
-        [&](std::int64_t block) { sum_block(blocks, block, x.as<const T>(), partial + block * columns); });
+    auto* partial =
+        static_cast<C*>(c.scratch(static_cast<std::size_t>(blocks.blocks * columns) * sizeof(C)));
+    blocks.for_blocks([&](std::int64_t block) {
+      sum_block(blocks, block, x.as<const T>(), partial + block * columns);
+    });
     blocks.add_blocks(partial, totals);
     for (std::int64_t j = 0; j < columns; ++j) c.outputs[0].as<T>()[j] = store_as<T>(totals[j]);
   });
 }
 
-void bias_add_grad_gradient(GradContext& c) { c.set_grad(0, broadcast_to(c.grad(), c.input_spec(0).shape)); }
+void bias_add_grad_gradient(GradContext& c) {
+  c.set_grad(0, broadcast_to(c.grad(), c.input_spec(0).shape));
+}
 
 }  // namespace
 
@@ -185,7 +202,8 @@ Tensor dense(const Tensor& x, const Tensor& weights, const Tensor& bias, Activat
   const bool fused = onednn::fuses(activation);
   const FusedMatMulAttrs attrs{.activation = fused ? activation : Activation::kLinear};
   const OpDef& op = attrs.activation == Activation::kLinear ? kMatMulBiasAdd : kFusedMatMul;
-  const Tensor y = bias.defined() ? run(op, {&x, &weights, &bias}, attrs) : run(op, {&x, &weights}, attrs);
+  const Tensor y =
+      bias.defined() ? run(op, {&x, &weights, &bias}, attrs) : run(op, {&x, &weights}, attrs);
   return fused ? y : activate(y, activation);
 }
 

@@ -36,15 +36,17 @@ struct DropoutAttrs {
 void infer_dropout(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   const double rate = c.attrs<DropoutAttrs>().rate;
-  if (!(rate >= 0.0 && rate < 1.0)) fail<InvalidArgumentError>("[{}] expected a rate in [0, 1), got {}", c.op().name, rate);
+  if (!(rate >= 0.0 && rate < 1.0))
+    fail<InvalidArgumentError>("[{}] expected a rate in [0, 1), got {}", c.op().name, rate);
   c.add_output(c.dtype(0), c.shape(0));
 }
 
 // Elements [begin, end), counted in the global tensor; x and y point at element 0 of it. Position p
 // takes row (p % block) / 16, column p % 16 of the block of random words p / block.
 template <class T>
-TANDEM_CLONES void dropout_range(const Draw& draw, std::uint32_t threshold, double scale, std::int64_t offset,
-                                 const T* x, T* y, std::int64_t begin, std::int64_t end) {
+TANDEM_CLONES void dropout_range(const Draw& draw, std::uint32_t threshold, double scale,
+                                 std::int64_t offset, const T* x, T* y, std::int64_t begin,
+                                 std::int64_t end) {
   using C = Compute<T>;
   constexpr std::int64_t kBlock = 4 * kColumns;
   alignas(64) Words words;
@@ -67,8 +69,9 @@ void dropout_kernel(KernelContext& c) {
   const auto threshold = static_cast<std::uint32_t>(std::lround(attrs.rate * 0x1p32));
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      dropout_range(draw, threshold, 1.0 / (1.0 - attrs.rate), attrs.offset, c.inputs[0].as<const T>(),
-                    c.outputs[0].as<T>(), attrs.offset + begin, attrs.offset + end);
+      dropout_range(draw, threshold, 1.0 / (1.0 - attrs.rate), attrs.offset,
+                    c.inputs[0].as<const T>(), c.outputs[0].as<T>(), attrs.offset + begin,
+                    attrs.offset + end);
     });
   });
 }
@@ -76,7 +79,9 @@ void dropout_kernel(KernelContext& c) {
 extern const OpDef kDropout;
 
 // The mask is drawn again: the attributes identify it.
-void dropout_gradient(GradContext& c) { c.set_grad(0, run(kDropout, {&c.grad()}, c.attrs<DropoutAttrs>())); }
+void dropout_gradient(GradContext& c) {
+  c.set_grad(0, run(kDropout, {&c.grad()}, c.attrs<DropoutAttrs>()));
+}
 
 const OpDef kDropout = {.name = "Dropout",
                         .attrs = &attrs_type<DropoutAttrs>,

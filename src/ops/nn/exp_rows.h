@@ -24,14 +24,16 @@ template <class T, class Use>
   using C = Compute<T>;
   constexpr std::int64_t kBuffer = 2048;
   C e[kBuffer];
-  const std::int64_t group = std::max<std::int64_t>(1, kBuffer / columns), width = std::min(columns, kBuffer);
+  const std::int64_t group = std::max<std::int64_t>(1, kBuffer / columns),
+                     width = std::min(columns, kBuffer);
   for (std::int64_t first = 0; first < rows; first += group) {
     const std::int64_t count = std::min(group, rows - first);
     for (std::int64_t start = 0; start < columns; start += width) {
       const std::int64_t length = std::min(width, columns - start);
       for (std::int64_t r = 0; r < count; ++r)
         for (std::int64_t j = 0; j < length; ++j)
-          e[r * length + j] = static_cast<C>(x[(first + r) * columns + start + j]) - offset[first + r];
+          e[r * length + j] =
+              static_cast<C>(x[(first + r) * columns + start + j]) - offset[first + r];
       for (std::int64_t i = 0; i < count * length; ++i) e[i] = vec::exp(e[i]);
       for (std::int64_t r = 0; r < count; ++r) use(first + r, start, length, e + r * length);
     }
@@ -40,26 +42,29 @@ template <class T, class Use>
 
 // The largest element of each row and the row's sum of exp(x - largest). REQUIRES: rows <= kExpRows.
 template <class T>
-[[gnu::always_inline]] inline void exp_sums(std::int64_t rows, std::int64_t columns, const T* x, Compute<T>* largest,
-                                            Compute<T>* sums) {
+[[gnu::always_inline]] inline void exp_sums(std::int64_t rows, std::int64_t columns, const T* x,
+                                            Compute<T>* largest, Compute<T>* sums) {
   using C = Compute<T>;
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* row = x + r * columns;
     largest[r] = row_max<C>(columns, [row](std::int64_t j) { return static_cast<C>(row[j]); });
     sums[r] = C(0);
   }
-  for_exp(rows, columns, x, largest, [sums](std::int64_t r, std::int64_t, std::int64_t count, const C* e) {
-    sums[r] += row_sum<C>(count, [e](std::int64_t j) { return e[j]; });
-  });
+  for_exp(rows, columns, x, largest,
+          [sums](std::int64_t r, std::int64_t, std::int64_t count, const C* e) {
+            sums[r] += row_sum<C>(count, [e](std::int64_t j) { return e[j]; });
+          });
 }
 
 // Calls body(first row, rows) with at most kExpRows rows at a time, over the team.
 template <class Body>
 void for_row_blocks(std::int64_t rows, std::int64_t columns, const Body& body) {
   const std::int64_t block = std::clamp<std::int64_t>(kElementwiseGrain / columns, 1, kExpRows);
-  parallel_for((rows + block - 1) / block, std::max<std::int64_t>(1, kElementwiseGrain / 4 / (block * columns)),
+  parallel_for((rows + block - 1) / block,
+               std::max<std::int64_t>(1, kElementwiseGrain / 4 / (block * columns)),
                [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t i = begin; i < end; ++i) body(i * block, std::min(block, rows - i * block));
+                 for (std::int64_t i = begin; i < end; ++i)
+                   body(i * block, std::min(block, rows - i * block));
                });
 }
 

@@ -20,7 +20,9 @@ namespace {
 
 // Rows that a thread takes at a time. The sums for gamma and beta are kept for each such block and
 // added in order, so that they do not depend on the number of threads.
-std::int64_t rows_in_block(std::int64_t columns) { return std::max<std::int64_t>(16, 16384 / columns); }
+std::int64_t rows_in_block(std::int64_t columns) {
+  return std::max<std::int64_t>(16, 16384 / columns);
+}
 
 Shape rows_of(const Shape& x) {
   Dims dims;
@@ -32,8 +34,9 @@ void check_data(InferContext& c, int input) {
   check_dtype(c.op().name, kFloating, c.dtype(input));
   const Shape& x = c.shape(input);
   if (x.rank() < 1 || x.dim(-1) == 0)
-    fail<InvalidArgumentError>("[{}] expected data with a last axis to normalise over, got shape {}", c.op().name,
-                               x.to_string());
+    fail<InvalidArgumentError>(
+        "[{}] expected data with a last axis to normalise over, got shape {}", c.op().name,
+        x.to_string());
 }
 
 void infer_layer_norm(InferContext& c) {
@@ -46,17 +49,18 @@ void infer_layer_norm(InferContext& c) {
 }
 
 template <class T>
-TANDEM_CLONES void normalise_rows(std::int64_t rows, std::int64_t columns, double epsilon, const T* x,
-                                  const Compute<T>* gamma, const Compute<T>* beta, T* y, Compute<T>* means,
-                                  Compute<T>* inverses) {
+TANDEM_CLONES void normalise_rows(std::int64_t rows, std::int64_t columns, double epsilon,
+                                  const T* x, const Compute<T>* gamma, const Compute<T>* beta, T* y,
+                                  Compute<T>* means, Compute<T>* inverses) {
   using C = Compute<T>;
   const C scale = C(1) / static_cast<C>(columns);
   for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
-    const C mean = scale * row_sum<C>(columns, [x](std::int64_t j) { return static_cast<C>(x[j]); });
+    const C mean =
+        scale * row_sum<C>(columns, [x](std::int64_t j) { return static_cast<C>(x[j]); });
     const C variance = scale * row_sum<C>(columns, [x, mean](std::int64_t j) {
-      const C distance = static_cast<C>(x[j]) - mean;
-      return distance * distance;
-    });
+                         const C distance = static_cast<C>(x[j]) - mean;
+                         return distance * distance;
+                       });
     const C inverse = C(1) / std::sqrt(variance + static_cast<C>(epsilon));
     for (std::int64_t j = 0; j < columns; ++j)
       y[j] = store_as<T>((static_cast<C>(x[j]) - mean) * inverse * gamma[j] + beta[j]);
@@ -74,8 +78,9 @@ void layer_norm_kernel(KernelContext& c) {
     const C *gamma = converted<C>(c, c.inputs[1]), *beta = converted<C>(c, c.inputs[2]);
     const std::int64_t grain = std::max<std::int64_t>(1, kElementwiseGrain / columns);
     parallel_for(x.size() / columns, grain, [&](std::int64_t begin, std::int64_t end) {
-      normalise_rows(end - begin, columns, c.attrs<NormAttrs>().epsilon, x.as<const T>() + begin * columns, gamma, beta,
-                     y.as<T>() + begin * columns, c.outputs[1].as<C>() + begin, c.outputs[2].as<C>() + begin);
+      normalise_rows(end - begin, columns, c.attrs<NormAttrs>().epsilon,
+                     x.as<const T>() + begin * columns, gamma, beta, y.as<T>() + begin * columns,
+                     c.outputs[1].as<C>() + begin, c.outputs[2].as<C>() + begin);
     });
   });
 }
@@ -84,13 +89,15 @@ void infer_layer_norm_grad(InferContext& c) {
   check_data(c, 1);
   const Shape& x = c.shape(1);
   if (!(c.shape(0) == x) || c.dtype(0) != c.dtype(1))
-    fail<InvalidArgumentError>("[{}] expected a gradient like the data, {} {}, got {} {}", c.op().name,
-                               name_of(c.dtype(1)), x.to_string(), name_of(c.dtype(0)), c.shape(0).to_string());
+    fail<InvalidArgumentError>("[{}] expected a gradient like the data, {} {}, got {} {}",
+                               c.op().name, name_of(c.dtype(1)), x.to_string(), name_of(c.dtype(0)),
+                               c.shape(0).to_string());
   check_channel_parameter(c, 2, x.dim(-1));
   for (int input : {3, 4})
     if (!(c.shape(input) == rows_of(x)) || c.dtype(input) != statistics_dtype(c.dtype(0)))
-      fail<InvalidArgumentError>("[{}] expected a figure a row of {}, got {} {}", c.op().name, x.to_string(),
-                                 name_of(c.dtype(input)), c.shape(input).to_string());
+      fail<InvalidArgumentError>("[{}] expected a figure a row of {}, got {} {}", c.op().name,
+                                 x.to_string(), name_of(c.dtype(input)),
+                                 c.shape(input).to_string());
   c.add_output(c.dtype(1), x);
   for (int parameter = 0; parameter < 2; ++parameter) c.add_output(c.dtype(2), Shape{x.dim(-1)});
 }
@@ -98,18 +105,22 @@ void infer_layer_norm_grad(InferContext& c) {
 // dx of some rows, and their sums for gamma and beta.
 template <class T>
 TANDEM_CLONES void gradient_rows(std::int64_t rows, std::int64_t columns, const T* dy, const T* x,
-                                 const Compute<T>* gamma, const Compute<T>* means, const Compute<T>* inverses, T* dx,
-                                 Compute<T>* dgamma, Compute<T>* dbeta) {
+                                 const Compute<T>* gamma, const Compute<T>* means,
+                                 const Compute<T>* inverses, T* dx, Compute<T>* dgamma,
+                                 Compute<T>* dbeta) {
   using C = Compute<T>;
   std::fill_n(dgamma, columns, C(0));
   std::fill_n(dbeta, columns, C(0));
   const C scale = C(1) / static_cast<C>(columns);
   for (std::int64_t row = 0; row < rows; ++row, x += columns, dy += columns, dx += columns) {
     const C mean = means[row], inverse = inverses[row];
-    const C sum = scale * row_sum<C>(columns, [dy, gamma](std::int64_t j) { return static_cast<C>(dy[j]) * gamma[j]; });
-    const C product = scale * row_sum<C>(columns, [=](std::int64_t j) {
-      return static_cast<C>(dy[j]) * gamma[j] * ((static_cast<C>(x[j]) - mean) * inverse);
-    });
+    const C sum = scale * row_sum<C>(columns, [dy, gamma](std::int64_t j) {
+                    return static_cast<C>(dy[j]) * gamma[j];
+                  });
+    const C product =
+        scale * row_sum<C>(columns, [=](std::int64_t j) {
+          return static_cast<C>(dy[j]) * gamma[j] * ((static_cast<C>(x[j]) - mean) * inverse);
+        });
     for (std::int64_t j = 0; j < columns; ++j) {
       const C slope = static_cast<C>(dy[j]), normal = (static_cast<C>(x[j]) - mean) * inverse;
       dx[j] = store_as<T>(inverse * (slope * gamma[j] - sum - normal * product));
@@ -124,15 +135,17 @@ void layer_norm_grad(KernelContext& c) {
   using C = Compute<T>;
   const TensorView& x = c.inputs[1];
   const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
-  const std::int64_t block_rows = rows_in_block(columns), blocks = (rows + block_rows - 1) / block_rows;
+  const std::int64_t block_rows = rows_in_block(columns),
+                     blocks = (rows + block_rows - 1) / block_rows;
   const C* gamma = converted<C>(c, c.inputs[2]);
   C *gammas = take<C>(c, blocks * columns), *betas = take<C>(c, blocks * columns);
   parallel_for(blocks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t block = first; block < last; ++block) {
       const std::int64_t row = block * block_rows, at = row * columns;
-      gradient_rows(std::min(block_rows, rows - row), columns, c.inputs[0].as<const T>() + at, x.as<const T>() + at,
-                    gamma, c.inputs[3].as<const C>() + row, c.inputs[4].as<const C>() + row,
-                    c.outputs[0].as<T>() + at, gammas + block * columns, betas + block * columns);
+      gradient_rows(std::min(block_rows, rows - row), columns, c.inputs[0].as<const T>() + at,
+                    x.as<const T>() + at, gamma, c.inputs[3].as<const C>() + row,
+                    c.inputs[4].as<const C>() + row, c.outputs[0].as<T>() + at,
+                    gammas + block * columns, betas + block * columns);
     }
   });
   double *dgamma = take<double>(c, columns), *dbeta = take<double>(c, columns);
@@ -161,12 +174,15 @@ void composed_gradient(GradContext& c) {
   const Tensor normal = centred * inverse;
   if (c.needs_grad(0)) {
     const Tensor slope = dy * gamma;
-    c.set_grad(0, inverse * (slope - reduce_mean(slope, last) - normal * reduce_mean(slope * normal, last)));
+    c.set_grad(0, inverse * (slope - reduce_mean(slope, last) -
+                             normal * reduce_mean(slope * normal, last)));
   }
   Dims leading;
   for (int i = 0; i + 1 < x.rank(); ++i) leading.push_back(i);
-  if (c.needs_grad(1)) c.set_grad(1, cast(reduce_sum(dy * normal, {.axis = leading}), c.input_spec(1).dtype));
-  if (c.needs_grad(2)) c.set_grad(2, cast(reduce_sum(dy, {.axis = leading}), c.input_spec(2).dtype));
+  if (c.needs_grad(1))
+    c.set_grad(1, cast(reduce_sum(dy * normal, {.axis = leading}), c.input_spec(1).dtype));
+  if (c.needs_grad(2))
+    c.set_grad(2, cast(reduce_sum(dy, {.axis = leading}), c.input_spec(2).dtype));
 }
 
 void layer_norm_gradient(GradContext& c) {

@@ -16,12 +16,14 @@ std::int64_t replicas_in_sync() {
 std::int64_t global_batch_size(const Tensor& per_example_loss, const AverageLossOptions& options) {
   if (options.global_batch_size) {
     if (*options.global_batch_size < 1)
-      fail<InvalidArgumentError>("[compute_average_loss] expected a global batch size of 1 or more, got {}",
-                                 *options.global_batch_size);
+      fail<InvalidArgumentError>(
+          "[compute_average_loss] expected a global batch size of 1 or more, got {}",
+          *options.global_batch_size);
     return *options.global_batch_size;
   }
   const ReplicaContext* replica = ReplicaContext::current();
-  if (replica && replica->global_examples() >= 0) return std::max<std::int64_t>(1, replica->global_examples());
+  if (replica && replica->global_examples() >= 0)
+    return std::max<std::int64_t>(1, replica->global_examples());
   // A batch without examples adds nothing to the sum.
   return std::max<std::int64_t>(1, replicas_in_sync() * per_example_loss.dim(0));
 }
@@ -30,11 +32,13 @@ std::int64_t global_batch_size(const Tensor& per_example_loss, const AverageLoss
 
 Tensor compute_average_loss(const Tensor& per_example_loss, const AverageLossOptions& options) {
   if (per_example_loss.rank() < 1)
-    fail<InvalidArgumentError>("[compute_average_loss] expected a loss an example, of rank 1 or more, got a scalar");
+    fail<InvalidArgumentError>(
+        "[compute_average_loss] expected a loss an example, of rank 1 or more, got a scalar");
   const double batch = static_cast<double>(global_batch_size(per_example_loss, options));
-  const Tensor weighted = options.sample_weight.defined()
-                              ? per_example_loss * cast(options.sample_weight, per_example_loss.dtype())
-                              : per_example_loss;
+  const Tensor weighted =
+      options.sample_weight.defined()
+          ? per_example_loss * cast(options.sample_weight, per_example_loss.dtype())
+          : per_example_loss;
   return reduce_sum(weighted) / batch;
 }
 

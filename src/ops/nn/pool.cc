@@ -40,21 +40,24 @@ struct Pool {
 
   // Whether every pixel belongs to exactly one window.
   bool tiles() const {
-    return window_h == stride_h && window_w == stride_w && pad_top == 0 && pad_left == 0 && oh * stride_h == h &&
-           ow * stride_w == w;
+    return window_h == stride_h && window_w == stride_w && pad_top == 0 && pad_left == 0 &&
+           oh * stride_h == h && ow * stride_w == w;
   }
 };
 
 Pool geometry(std::string_view op, const PoolAttrs& a, const Shape& x) {
-  if (x.rank() != 4) fail<InvalidArgumentError>("[{}] expected pictures [n, h, w, c], got shape {}", op, x.to_string());
+  if (x.rank() != 4)
+    fail<InvalidArgumentError>("[{}] expected pictures [n, h, w, c], got shape {}", op,
+                               x.to_string());
   if (a.window_h < 1 || a.window_w < 1 || a.stride_h < 1 || a.stride_w < 1)
-    fail<InvalidArgumentError>("[{}] expected a window and strides of 1 or more, got {}x{} and {}x{}", op, a.window_h,
-                               a.window_w, a.stride_h, a.stride_w);
+    fail<InvalidArgumentError>(
+        "[{}] expected a window and strides of 1 or more, got {}x{} and {}x{}", op, a.window_h,
+        a.window_w, a.stride_h, a.stride_w);
   const nn::WindowAxis rows = nn::place_windows(x[1], a.window_h, a.stride_h, 1, a.padding);
   const nn::WindowAxis columns = nn::place_windows(x[2], a.window_w, a.stride_w, 1, a.padding);
   if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))
-    fail<InvalidArgumentError>("[{}] expected pictures as large as the {}x{} window, got shape {}", op, a.window_h,
-                               a.window_w, x.to_string());
+    fail<InvalidArgumentError>("[{}] expected pictures as large as the {}x{} window, got shape {}",
+                               op, a.window_h, a.window_w, x.to_string());
   return {.n = x[0],
           .h = x[1],
           .w = x[2],
@@ -113,8 +116,8 @@ TANDEM_CLONES void max_row(const Pool& p, std::int64_t row, const T* x, T* y) {
 // Hands each window's gradient to its maximum: to the first pixel that is not below it, which is the
 // NaN where the maximum is one.
 template <bool kTiles, class T>
-TANDEM_CLONES void max_gradient_image(const Pool& p, std::int64_t image, const T* x, const T* y, const T* dy,
-                                      Compute<T>* dx) {
+TANDEM_CLONES void max_gradient_image(const Pool& p, std::int64_t image, const T* x, const T* y,
+                                      const T* dy, Compute<T>* dx) {
   using C = Compute<T>;
   C rest[kChunk];
   const std::int64_t channels = p.channels;
@@ -144,7 +147,8 @@ TANDEM_CLONES void max_gradient_image(const Pool& p, std::int64_t image, const T
 
 // The elements of g where the maxima of x are.
 template <class T>
-TANDEM_CLONES void gather_maxima_row(const Pool& p, std::int64_t row, const T* x, const T* y, const T* g, T* out) {
+TANDEM_CLONES void gather_maxima_row(const Pool& p, std::int64_t row, const T* x, const T* y,
+                                     const T* g, T* out) {
   using C = Compute<T>;
   const std::int64_t image = row / p.oh, oy = row % p.oh, channels = p.channels;
   for (std::int64_t ox = 0; ox < p.ow; ++ox) {
@@ -187,7 +191,8 @@ TANDEM_CLONES void average_row(const Pool& p, std::int64_t row, const T* x, T* y
 }
 
 template <class T>
-TANDEM_CLONES void average_gradient_image(const Pool& p, std::int64_t image, const T* dy, Compute<T>* dx) {
+TANDEM_CLONES void average_gradient_image(const Pool& p, std::int64_t image, const T* dy,
+                                          Compute<T>* dx) {
   using C = Compute<T>;
   const std::int64_t channels = p.channels;
   std::fill_n(dx, p.h * p.w * channels, C(0));
@@ -205,7 +210,8 @@ TANDEM_CLONES void average_gradient_image(const Pool& p, std::int64_t image, con
 }
 
 std::int64_t rows_per_thread(const Pool& p) {
-  return std::max<std::int64_t>(1, kElementwiseGrain / (p.ow * p.channels * p.window_h * p.window_w));
+  return std::max<std::int64_t>(1,
+                                kElementwiseGrain / (p.ow * p.channels * p.window_h * p.window_w));
 }
 
 // Calls body(row) for the n * oh rows of windows.
@@ -227,14 +233,16 @@ void for_image_gradients(KernelContext& context, const Pool& p, T* dx, const Bod
     wide = dx;
   else
     wide = static_cast<C*>(context.scratch(static_cast<std::size_t>(p.n * size) * sizeof(C)));
-  parallel_for(p.n, std::max<std::int64_t>(1, kElementwiseGrain / size), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t image = begin; image < end; ++image) {
-      C* gradient = wide + image * size;
-      body(image, gradient);
-      if constexpr (!std::is_same_v<C, T>)
-        for (std::int64_t i = 0; i < size; ++i) dx[image * size + i] = store_as<T>(gradient[i]);
-    }
-  });
+  parallel_for(p.n, std::max<std::int64_t>(1, kElementwiseGrain / size),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t image = begin; image < end; ++image) {
+                   C* gradient = wide + image * size;
+                   body(image, gradient);
+                   if constexpr (!std::is_same_v<C, T>)
+                     for (std::int64_t i = 0; i < size; ++i)
+                       dx[image * size + i] = store_as<T>(gradient[i]);
+                 }
+               });
 }
 
 void infer_pool(InferContext& c) {
@@ -244,9 +252,9 @@ void infer_pool(InferContext& c) {
 
 void check_input(InferContext& c, int input, const Shape& shape) {
   if (c.dtype(input) != c.dtype(0) || !(c.shape(input) == shape))
-    fail<InvalidArgumentError>("[{}] expected input {} of dtype {} and shape {}, got {} {}", c.op().name, input,
-                               name_of(c.dtype(0)), shape.to_string(), name_of(c.dtype(input)),
-                               c.shape(input).to_string());
+    fail<InvalidArgumentError>("[{}] expected input {} of dtype {} and shape {}, got {} {}",
+                               c.op().name, input, name_of(c.dtype(0)), shape.to_string(),
+                               name_of(c.dtype(input)), c.shape(input).to_string());
 }
 
 // Inputs x, y, dy.
@@ -272,7 +280,8 @@ void infer_average_grad(InferContext& c) {
   const auto& attrs = c.attrs<PoolAttrs>();
   const Shape& dy = c.shape(0);
   if (dy.rank() != 4)
-    fail<InvalidArgumentError>("[{}] expected a gradient of rank 4, got shape {}", c.op().name, dy.to_string());
+    fail<InvalidArgumentError>("[{}] expected a gradient of rank 4, got shape {}", c.op().name,
+                               dy.to_string());
   const Shape x{dy[0], attrs.height, attrs.width, dy[3]};
   check_input(c, 0, result_of(geometry(c.op().name, attrs, x)));
   c.add_output(c.dtype(0), x);
@@ -339,10 +348,12 @@ void max_gradient(GradContext& c) {
 // The place of the maxima does not move with x (almost everywhere): only dy has a gradient.
 void max_grad_gradient(GradContext& c) {
   if (c.needs_grad(2))
-    c.set_grad(2, run(kMaxPoolGradGrad, {&c.input(0), &c.input(1), &c.grad()}, c.attrs<PoolAttrs>()));
+    c.set_grad(2,
+               run(kMaxPoolGradGrad, {&c.input(0), &c.input(1), &c.grad()}, c.attrs<PoolAttrs>()));
 }
 void max_grad_grad_gradient(GradContext& c) {
-  if (c.needs_grad(2)) c.set_grad(2, run(kMaxPoolGrad, {&c.input(0), &c.input(1), &c.grad()}, c.attrs<PoolAttrs>()));
+  if (c.needs_grad(2))
+    c.set_grad(2, run(kMaxPoolGrad, {&c.input(0), &c.input(1), &c.grad()}, c.attrs<PoolAttrs>()));
 }
 void average_gradient(GradContext& c) {
   PoolAttrs attrs = c.attrs<PoolAttrs>();
@@ -350,7 +361,9 @@ void average_gradient(GradContext& c) {
   attrs.width = c.input_spec(0).shape[2];
   c.set_grad(0, run(kAvgPoolGrad, {&c.grad()}, attrs));
 }
-void average_grad_gradient(GradContext& c) { c.set_grad(0, run(kAvgPool, {&c.grad()}, c.attrs<PoolAttrs>())); }
+void average_grad_gradient(GradContext& c) {
+  c.set_grad(0, run(kAvgPool, {&c.grad()}, c.attrs<PoolAttrs>()));
+}
 
 const OpDef kMaxPool = {.name = "MaxPool",
                         .attrs = &attrs_type<PoolAttrs>,
@@ -394,7 +407,8 @@ PoolAttrs attrs_of(const nn::Pool2DOptions& options) {
 // One window as large as the picture.
 Tensor pool_globally(std::string_view name, const OpDef& op, const Tensor& x, bool keepdims) {
   if (x.rank() != 4)
-    fail<InvalidArgumentError>("[{}] expected pictures [n, h, w, c], got shape {}", name, x.shape().to_string());
+    fail<InvalidArgumentError>("[{}] expected pictures [n, h, w, c], got shape {}", name,
+                               x.shape().to_string());
   const PoolAttrs attrs = attrs_of({.window = {x.dim(1), x.dim(2)}});
   const Tensor y = run(op, {&x}, attrs);
   return keepdims ? y : reshape(y, {x.dim(0), x.dim(3)});
@@ -403,14 +417,19 @@ Tensor pool_globally(std::string_view name, const OpDef& op, const Tensor& x, bo
 }  // namespace
 
 OpList pool_ops() {
-  static const OpDef* const ops[] = {&kMaxPool, &kMaxPoolGrad, &kMaxPoolGradGrad, &kAvgPool, &kAvgPoolGrad};
+  static const OpDef* const ops[] = {&kMaxPool, &kMaxPoolGrad, &kMaxPoolGradGrad, &kAvgPool,
+                                     &kAvgPoolGrad};
   return ops;
 }
 
 namespace nn {
 
-Tensor max_pool2d(const Tensor& x, const Pool2DOptions& options) { return run(kMaxPool, {&x}, attrs_of(options)); }
-Tensor avg_pool2d(const Tensor& x, const Pool2DOptions& options) { return run(kAvgPool, {&x}, attrs_of(options)); }
+Tensor max_pool2d(const Tensor& x, const Pool2DOptions& options) {
+  return run(kMaxPool, {&x}, attrs_of(options));
+}
+Tensor avg_pool2d(const Tensor& x, const Pool2DOptions& options) {
+  return run(kAvgPool, {&x}, attrs_of(options));
+}
 Tensor global_avg_pool2d(const Tensor& x, bool keepdims) {
   return pool_globally("global_avg_pool2d", kAvgPool, x, keepdims);
 }

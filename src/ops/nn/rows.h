@@ -7,16 +7,21 @@
 
 namespace tandem {
 
-inline constexpr int kLanes = 16;
+// More than GCC unrolls by itself, which would keep it from vectorising the loops over lanes.
+inline constexpr int kLanes = 32;
 
 // The sum of term(j) for j in [0, count).
 template <class A, class Term>
 [[gnu::always_inline]] inline A row_sum(std::int64_t count, const Term& term) {
-  A lanes[kLanes] = {};
+  A sum = A(0);
   std::int64_t j = 0;
+  if (count < kLanes) {
+    for (; j < count; ++j) sum += term(j);
+    return sum;
+  }
+  A lanes[kLanes] = {};
   for (; j + kLanes <= count; j += kLanes)
     for (int l = 0; l < kLanes; ++l) lanes[l] += term(j + l);
-  A sum = A(0);
   for (; j < count; ++j) sum += term(j);
   for (int half = kLanes / 2; half > 0; half /= 2)
     for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
@@ -26,21 +31,20 @@ template <class A, class Term>
 // The largest term(j) for j in [0, count), minus infinity where there is none; NaN is passed over.
 template <class A, class Term>
 [[gnu::always_inline]] inline A row_max(std::int64_t count, const Term& term) {
+  const auto larger = [](A value, A best) { return value > best ? value : best; };
   constexpr A kLowest = -std::numeric_limits<A>::infinity();
+  A best = kLowest;
+  std::int64_t j = 0;
+  if (count < kLanes) {
+    for (; j < count; ++j) best = larger(term(j), best);
+    return best;
+  }
   A lanes[kLanes];
   for (int l = 0; l < kLanes; ++l) lanes[l] = kLowest;
-  std::int64_t j = 0;
   for (; j + kLanes <= count; j += kLanes)
-    for (int l = 0; l < kLanes; ++l) {
-      const A value = term(j + l);
-      lanes[l] = value > lanes[l] ? value : lanes[l];
-    }
-  A best = kLowest;
-  for (; j < count; ++j) {
-    const A value = term(j);
-    best = value > best ? value : best;
-  }
-  for (int l = 0; l < kLanes; ++l) best = lanes[l] > best ? lanes[l] : best;
+    for (int l = 0; l < kLanes; ++l) lanes[l] = larger(term(j + l), lanes[l]);
+  for (; j < count; ++j) best = larger(term(j), best);
+  for (int l = 0; l < kLanes; ++l) best = larger(lanes[l], best);
   return best;
 }
 

@@ -28,9 +28,9 @@ void infer_softmax(InferContext& c) {
 void infer_softmax_grad(InferContext& c) {
   infer_softmax(c);
   if (c.dtype(0) != c.dtype(1) || !(c.shape(0) == c.shape(1)))
-    fail<InvalidArgumentError>("[{}] expected tensors of one dtype and shape, got {} {} and {} {}", c.op().name,
-                               name_of(c.dtype(0)), c.shape(0).to_string(), name_of(c.dtype(1)),
-                               c.shape(1).to_string());
+    fail<InvalidArgumentError>("[{}] expected tensors of one dtype and shape, got {} {} and {} {}",
+                               c.op().name, name_of(c.dtype(0)), c.shape(0).to_string(),
+                               name_of(c.dtype(1)), c.shape(1).to_string());
 }
 
 template <class T>
@@ -39,10 +39,11 @@ TANDEM_CLONES void softmax_rows(std::int64_t rows, std::int64_t columns, const T
   C largest[kExpRows], sums[kExpRows];
   exp_sums(rows, columns, x, largest, sums);
   for (std::int64_t r = 0; r < rows; ++r) sums[r] = C(1) / sums[r];
-  for_exp(rows, columns, x, largest, [&](std::int64_t r, std::int64_t first, std::int64_t count, const C* e) {
-    T* out = y + r * columns + first;
-    for (std::int64_t j = 0; j < count; ++j) out[j] = store_as<T>(e[j] * sums[r]);
-  });
+  for_exp(rows, columns, x, largest,
+          [&](std::int64_t r, std::int64_t first, std::int64_t count, const C* e) {
+            T* out = y + r * columns + first;
+            for (std::int64_t j = 0; j < count; ++j) out[j] = store_as<T>(e[j] * sums[r]);
+          });
 }
 
 template <class T>
@@ -58,16 +59,20 @@ TANDEM_CLONES void log_softmax_rows(std::int64_t rows, std::int64_t columns, con
 }
 
 template <class T>
-TANDEM_CLONES void softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy, const T* y, T* dx) {
+TANDEM_CLONES void softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy,
+                                     const T* y, T* dx) {
   using C = Compute<T>;
   for (std::int64_t r = 0; r < rows; ++r, dy += columns, y += columns, dx += columns) {
-    const C sum = row_sum<C>(columns, [=](std::int64_t j) { return static_cast<C>(dy[j]) * static_cast<C>(y[j]); });
-    for (std::int64_t j = 0; j < columns; ++j) dx[j] = store_as<T>((static_cast<C>(dy[j]) - sum) * static_cast<C>(y[j]));
+    const C sum = row_sum<C>(
+        columns, [=](std::int64_t j) { return static_cast<C>(dy[j]) * static_cast<C>(y[j]); });
+    for (std::int64_t j = 0; j < columns; ++j)
+      dx[j] = store_as<T>((static_cast<C>(dy[j]) - sum) * static_cast<C>(y[j]));
   }
 }
 
 template <class T>
-TANDEM_CLONES void log_softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy, const T* y, T* dx) {
+TANDEM_CLONES void log_softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy,
+                                         const T* y, T* dx) {
   using C = Compute<T>;
   C sums[kExpRows], none[kExpRows];
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -75,10 +80,12 @@ TANDEM_CLONES void log_softmax_grad_rows(std::int64_t rows, std::int64_t columns
     sums[r] = row_sum<C>(columns, [row](std::int64_t j) { return static_cast<C>(row[j]); });
     none[r] = C(0);
   }
-  for_exp(rows, columns, y, none, [&](std::int64_t r, std::int64_t first, std::int64_t count, const C* e) {
-    const std::int64_t at = r * columns + first;
-    for (std::int64_t j = 0; j < count; ++j) dx[at + j] = store_as<T>(static_cast<C>(dy[at + j]) - e[j] * sums[r]);
-  });
+  for_exp(rows, columns, y, none,
+          [&](std::int64_t r, std::int64_t first, std::int64_t count, const C* e) {
+            const std::int64_t at = r * columns + first;
+            for (std::int64_t j = 0; j < count; ++j)
+              dx[at + j] = store_as<T>(static_cast<C>(dy[at + j]) - e[j] * sums[r]);
+          });
 }
 
 // Runs `rows`(row count, columns, inputs..., output) over blocks of rows.
@@ -112,8 +119,8 @@ void softmax_grad_kernel(KernelContext& c) {
 }
 void log_softmax_grad_kernel(KernelContext& c) {
   for_rows(c, [&]<class T>(TypeTag<T>, std::int64_t rows, std::int64_t columns, std::int64_t at) {
-    log_softmax_grad_rows(rows, columns, c.inputs[0].as<const T>() + at, c.inputs[1].as<const T>() + at,
-                          c.outputs[0].as<T>() + at);
+    log_softmax_grad_rows(rows, columns, c.inputs[0].as<const T>() + at,
+                          c.inputs[1].as<const T>() + at, c.outputs[0].as<T>() + at);
   });
 }
 
@@ -168,7 +175,8 @@ const OpDef kLogSoftmaxGrad = {.name = "LogSoftmaxGrad",
 Tensor along_axis(const OpDef& op, const Tensor& x, std::int64_t axis) {
   const int rank = x.rank();
   if (rank > 0 && (axis < -rank || axis >= rank))
-    fail<InvalidArgumentError>("[{}] expected an axis in [{}, {}), got {}", op.name, -rank, rank, axis);
+    fail<InvalidArgumentError>("[{}] expected an axis in [{}, {}), got {}", op.name, -rank, rank,
+                               axis);
   if (axis < 0) axis += rank;
   if (axis + 1 >= rank) return run(op, {&x});
   Dims permutation;
@@ -195,8 +203,12 @@ OpList softmax_ops() {
 
 namespace nn {
 
-Tensor softmax(const Tensor& logits, std::int64_t axis) { return along_axis(kSoftmax, logits, axis); }
-Tensor log_softmax(const Tensor& logits, std::int64_t axis) { return along_axis(kLogSoftmax, logits, axis); }
+Tensor softmax(const Tensor& logits, std::int64_t axis) {
+  return along_axis(kSoftmax, logits, axis);
+}
+Tensor log_softmax(const Tensor& logits, std::int64_t axis) {
+  return along_axis(kLogSoftmax, logits, axis);
+}
 
 }  // namespace nn
 }  // namespace tandem

@@ -21,9 +21,10 @@ void infer_update(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   for (int i = 1; i < c.num_inputs(); ++i)
     if (c.dtype(i) != c.dtype(0) || !(c.shape(i) == c.shape(0)))
-      fail<InvalidArgumentError>("[{}] expected {} like the variable, {} {}, got {} {}", c.op().name,
-                                 i + 1 == c.num_inputs() ? "a gradient" : "a slot", name_of(c.dtype(0)),
-                                 c.shape(0).to_string(), name_of(c.dtype(i)), c.shape(i).to_string());
+      fail<InvalidArgumentError>("[{}] expected {} like the variable, {} {}, got {} {}",
+                                 c.op().name, i + 1 == c.num_inputs() ? "a gradient" : "a slot",
+                                 name_of(c.dtype(0)), c.shape(0).to_string(), name_of(c.dtype(i)),
+                                 c.shape(i).to_string());
 }
 
 // Each rule makes step(variable, gradient, slots): the new variable; the slots are written in place.
@@ -50,7 +51,8 @@ auto step_of(const Momentum& rule) {
 template <class C>
 auto step_of(const Adam& rule) {
   const double step = static_cast<double>(rule.step);
-  const C rate = C(rule.learning_rate * std::sqrt(1.0 - std::pow(rule.beta_2, step)) / (1.0 - std::pow(rule.beta_1, step)));
+  const C rate = C(rule.learning_rate * std::sqrt(1.0 - std::pow(rule.beta_2, step)) /
+                   (1.0 - std::pow(rule.beta_1, step)));
   const C take_1 = C(1.0 - rule.beta_1), take_2 = C(1.0 - rule.beta_2), epsilon = C(rule.epsilon);
   const C keep = C(1.0 - rule.learning_rate * rule.weight_decay);
   return [=](C variable, C gradient, C* slots) {
@@ -96,8 +98,9 @@ auto step_of(const RmsPropOf<kCentred, kMomentum>& rule) {
 }
 
 template <int kSlots, class T, class Step>
-TANDEM_CLONES void update_range(T* variable, T* const* slot_data, const T* gradient, double grad_scale,
-                                std::int64_t begin, std::int64_t end, Step step) {
+TANDEM_CLONES void update_range(T* variable, T* const* slot_data, const T* gradient,
+                                double grad_scale, std::int64_t begin, std::int64_t end,
+                                Step step) {
   using C = Compute<T>;
   const C scale = static_cast<C>(grad_scale);
   T* const slot_0 = kSlots > 0 ? slot_data[0] : nullptr;
@@ -109,7 +112,8 @@ TANDEM_CLONES void update_range(T* variable, T* const* slot_data, const T* gradi
     if constexpr (kSlots > 0) slots[0] = static_cast<C>(slot_0[i]);
     if constexpr (kSlots > 1) slots[1] = static_cast<C>(slot_1[i]);
     if constexpr (kSlots > 2) slots[2] = static_cast<C>(slot_2[i]);
-    variable[i] = store_as<T>(step(static_cast<C>(variable[i]), static_cast<C>(gradient[i]) * scale, slots));
+    variable[i] =
+        store_as<T>(step(static_cast<C>(variable[i]), static_cast<C>(gradient[i]) * scale, slots));
     if constexpr (kSlots > 0) slot_0[i] = store_as<T>(slots[0]);
     if constexpr (kSlots > 1) slot_1[i] = store_as<T>(slots[1]);
     if constexpr (kSlots > 2) slot_2[i] = store_as<T>(slots[2]);
@@ -124,8 +128,9 @@ void update_kernel(KernelContext& c) {
     for (int i = 0; i < kSlots; ++i) slots[i] = c.inputs[i + 1].template as<T>();
     const auto step = step_of<Compute<T>>(rule);
     parallel_for(c.inputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      update_range<kSlots>(c.inputs[0].template as<T>(), slots, c.inputs[kSlots + 1].template as<const T>(),
-                           rule.grad_scale, begin, end, step);
+      update_range<kSlots>(c.inputs[0].template as<T>(), slots,
+                           c.inputs[kSlots + 1].template as<const T>(), rule.grad_scale, begin, end,
+                           step);
     });
   });
 }
@@ -150,13 +155,15 @@ struct LambStep {
 };
 
 template <class T>
-TANDEM_CLONES void lamb_moments(const LambStep<Compute<T>>& step, const T* variable, T* m, T* v, const T* gradient,
-                                double grad_scale, std::int64_t count, double* variable_norm, double* direction_norm) {
+TANDEM_CLONES void lamb_moments(const LambStep<Compute<T>>& step, const T* variable, T* m, T* v,
+                                const T* gradient, double grad_scale, std::int64_t count,
+                                double* variable_norm, double* direction_norm) {
   using C = Compute<T>;
   const C scale = static_cast<C>(grad_scale);
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
-    const C g = static_cast<C>(gradient[i]) * scale, old_m = static_cast<C>(m[i]), old_v = static_cast<C>(v[i]);
+    const C g = static_cast<C>(gradient[i]) * scale, old_m = static_cast<C>(m[i]),
+            old_v = static_cast<C>(v[i]);
     m[i] = store_as<T>(old_m + (g - old_m) * step.take_1);
     v[i] = store_as<T>(old_v + (g * g - old_v) * step.take_2);
   }
@@ -164,20 +171,22 @@ TANDEM_CLONES void lamb_moments(const LambStep<Compute<T>>& step, const T* varia
     return static_cast<C>(variable[i]) * static_cast<C>(variable[i]);
   }));
   *direction_norm = static_cast<double>(row_sum<C>(count, [&](std::int64_t i) {
-    const C r = step.direction(static_cast<C>(variable[i]), static_cast<C>(m[i]), static_cast<C>(v[i]));
+    const C r =
+        step.direction(static_cast<C>(variable[i]), static_cast<C>(m[i]), static_cast<C>(v[i]));
     return r * r;
   }));
 }
 
 template <class T>
-TANDEM_CLONES void lamb_apply(const LambStep<Compute<T>>& step, double rate, T* variable, const T* m, const T* v,
-                              std::int64_t count) {
+TANDEM_CLONES void lamb_apply(const LambStep<Compute<T>>& step, double rate, T* variable,
+                              const T* m, const T* v, std::int64_t count) {
   using C = Compute<T>;
   const C factor = static_cast<C>(rate);
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
     const C old = static_cast<C>(variable[i]);
-    variable[i] = store_as<T>(old - factor * step.direction(old, static_cast<C>(m[i]), static_cast<C>(v[i])));
+    variable[i] =
+        store_as<T>(old - factor * step.direction(old, static_cast<C>(m[i]), static_cast<C>(v[i])));
   }
 }
 
@@ -187,7 +196,8 @@ void lamb_kernel(KernelContext& c) {
   // The norms are summed in blocks of fixed size, in order, whatever the number of threads.
   constexpr std::int64_t kBlock = 16 * 1024;
   const std::int64_t blocks = (count + kBlock - 1) / kBlock;
-  auto* norms = static_cast<double*>(c.scratch(static_cast<std::size_t>(2 * blocks) * sizeof(double)));
+  auto* norms =
+      static_cast<double*>(c.scratch(static_cast<std::size_t>(2 * blocks) * sizeof(double)));
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     const LambStep<Compute<T>> step(rule);
     T *variable = c.inputs[0].as<T>(), *m = c.inputs[1].as<T>(), *v = c.inputs[2].as<T>();
@@ -195,8 +205,8 @@ void lamb_kernel(KernelContext& c) {
     parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b) {
         const std::int64_t at = b * kBlock;
-        lamb_moments(step, variable + at, m + at, v + at, gradient + at, rule.grad_scale, std::min(kBlock, count - at),
-                     norms + 2 * b, norms + 2 * b + 1);
+        lamb_moments(step, variable + at, m + at, v + at, gradient + at, rule.grad_scale,
+                     std::min(kBlock, count - at), norms + 2 * b, norms + 2 * b + 1);
       }
     });
     double variable_norm = 0.0, direction_norm = 0.0;
@@ -204,9 +214,12 @@ void lamb_kernel(KernelContext& c) {
       variable_norm += norms[2 * b];
       direction_norm += norms[2 * b + 1];
     }
-    const double ratio = variable_norm > 0.0 && direction_norm > 0.0 ? std::sqrt(variable_norm / direction_norm) : 1.0;
+    const double ratio = variable_norm > 0.0 && direction_norm > 0.0
+                             ? std::sqrt(variable_norm / direction_norm)
+                             : 1.0;
     parallel_for(count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      lamb_apply(step, rule.learning_rate * ratio, variable + begin, m + begin, v + begin, end - begin);
+      lamb_apply(step, rule.learning_rate * ratio, variable + begin, m + begin, v + begin,
+                 end - begin);
     });
   });
 }
@@ -233,7 +246,8 @@ template <bool kCentred, bool kMomentum>
 const OpDef kRmsProp = update_op<RmsPropOf<kCentred, kMomentum>>(
     kCentred ? (kMomentum ? "ApplyCenteredRMSPropMomentum" : "ApplyCenteredRMSProp")
              : (kMomentum ? "ApplyRMSPropMomentum" : "ApplyRMSProp"),
-    1 + kCentred + kMomentum, update_kernel<RmsPropOf<kCentred, kMomentum>, 1 + kCentred + kMomentum>);
+    1 + kCentred + kMomentum,
+    update_kernel<RmsPropOf<kCentred, kMomentum>, 1 + kCentred + kMomentum>);
 
 template <class Rule>
 void run_rule(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Rule& rule) {
@@ -260,31 +274,39 @@ namespace update {
 void apply(const GradientDescent& rule, const Tensor& variable, const Tensor& gradient) {
   run_rule(kGradientDescent, {&variable, &gradient}, rule);
 }
-void apply(const Momentum& rule, const Tensor& variable, const Tensor& velocity, const Tensor& gradient) {
+void apply(const Momentum& rule, const Tensor& variable, const Tensor& velocity,
+           const Tensor& gradient) {
   run_rule(kMomentum, {&variable, &velocity, &gradient}, rule);
 }
-void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v, const Tensor& gradient) {
+void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
+           const Tensor& gradient) {
   run_rule(kAdam, {&variable, &m, &v, &gradient}, rule);
 }
-void apply(const RmsProp& rule, const Tensor& variable, const Tensor& mean_square, const Tensor& momentum,
-           const Tensor& mean_gradient, const Tensor& gradient) {
+void apply(const RmsProp& rule, const Tensor& variable, const Tensor& mean_square,
+           const Tensor& momentum, const Tensor& mean_gradient, const Tensor& gradient) {
   if (momentum.defined() != (rule.momentum != 0.0))
     fail<InvalidArgumentError>("[RMSprop] expected {} momentum slot with momentum {}, got {}",
-                               rule.momentum != 0.0 ? "a" : "no", rule.momentum, momentum.defined() ? "one" : "none");
+                               rule.momentum != 0.0 ? "a" : "no", rule.momentum,
+                               momentum.defined() ? "one" : "none");
   if (mean_gradient.defined() && momentum.defined())
     run_rule(kRmsProp<true, true>, {&variable, &mean_square, &mean_gradient, &momentum, &gradient},
              RmsPropOf<true, true>{rule});
   else if (mean_gradient.defined())
-    run_rule(kRmsProp<true, false>, {&variable, &mean_square, &mean_gradient, &gradient}, RmsPropOf<true, false>{rule});
+    run_rule(kRmsProp<true, false>, {&variable, &mean_square, &mean_gradient, &gradient},
+             RmsPropOf<true, false>{rule});
   else if (momentum.defined())
-    run_rule(kRmsProp<false, true>, {&variable, &mean_square, &momentum, &gradient}, RmsPropOf<false, true>{rule});
+    run_rule(kRmsProp<false, true>, {&variable, &mean_square, &momentum, &gradient},
+             RmsPropOf<false, true>{rule});
   else
-    run_rule(kRmsProp<false, false>, {&variable, &mean_square, &gradient}, RmsPropOf<false, false>{rule});
+    run_rule(kRmsProp<false, false>, {&variable, &mean_square, &gradient},
+             RmsPropOf<false, false>{rule});
 }
-void apply(const Adagrad& rule, const Tensor& variable, const Tensor& accumulator, const Tensor& gradient) {
+void apply(const Adagrad& rule, const Tensor& variable, const Tensor& accumulator,
+           const Tensor& gradient) {
   run_rule(kAdagrad, {&variable, &accumulator, &gradient}, rule);
 }
-void apply(const Lamb& rule, const Tensor& variable, const Tensor& m, const Tensor& v, const Tensor& gradient) {
+void apply(const Lamb& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
+           const Tensor& gradient) {
   run_rule(kLamb, {&variable, &m, &v, &gradient}, rule);
 }
 

@@ -45,7 +45,8 @@ struct Momentum {
     f("grad_scale", grad_scale);
   }
 };
-void apply(const Momentum& rule, const Tensor& variable, const Tensor& velocity, const Tensor& gradient);
+void apply(const Momentum& rule, const Tensor& variable, const Tensor& velocity,
+           const Tensor& gradient);
 
 // D. P. Kingma and J. Ba, 2015, in the form of Keras: epsilon stands outside the square root and
 // beside the uncorrected v. m += (1 - beta_1) (g - m); v += (1 - beta_2) (g^2 - v);
@@ -69,7 +70,8 @@ struct Adam {
     f("grad_scale", grad_scale);
   }
 };
-void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v, const Tensor& gradient);
+void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
+           const Tensor& gradient);
 
 // T. Tieleman and G. Hinton, 2012, in the form of Keras: epsilon stands inside the square root.
 // ms = rho * ms + (1 - rho) g^2; d = rate * g / sqrt(ms + epsilon), with mg = rho * mg + (1 - rho) g
@@ -93,8 +95,8 @@ struct RmsProp {
   }
 };
 // `momentum` is undefined when rule.momentum is 0, and `mean_gradient` unless centred.
-void apply(const RmsProp& rule, const Tensor& variable, const Tensor& mean_square, const Tensor& momentum,
-           const Tensor& mean_gradient, const Tensor& gradient);
+void apply(const RmsProp& rule, const Tensor& variable, const Tensor& mean_square,
+           const Tensor& momentum, const Tensor& mean_gradient, const Tensor& gradient);
 
 // J. Duchi, E. Hazan and Y. Singer, 2011: accumulator += g^2; var -= rate * g / sqrt(accumulator +
 // epsilon). The accumulator's initial value is the caller's.
@@ -111,7 +113,8 @@ struct Adagrad {
     f("grad_scale", grad_scale);
   }
 };
-void apply(const Adagrad& rule, const Tensor& variable, const Tensor& accumulator, const Tensor& gradient);
+void apply(const Adagrad& rule, const Tensor& variable, const Tensor& accumulator,
+           const Tensor& gradient);
 
 // Y. You et al., 2020: Adam's direction r = m^ / (sqrt(v^) + epsilon) + weight_decay * var with both
 // moments corrected, and var -= rate * (|var| / |r|) * r; the ratio is 1 where a norm is 0. Weight
@@ -135,6 +138,7 @@ struct Lamb {
     f("grad_scale", grad_scale);
   }
 };
-void apply(const Lamb& rule, const Tensor& variable, const Tensor& m, const Tensor& v, const Tensor& gradient);
+void apply(const Lamb& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
+           const Tensor& gradient);
 
 }  // namespace tandem::update

@@ -41,7 +41,8 @@ typename P::primitive_desc describe(const dnnl::primitive_attr& attr, const Args
   return typename P::primitive_desc(typename P::desc(args...), attr, cpu());
 }
 template <class P, class Hint, class... Args>
-typename P::primitive_desc describe_backward(const dnnl::primitive_attr& attr, const Hint& hint, const Args&... args) {
+typename P::primitive_desc describe_backward(const dnnl::primitive_attr& attr, const Hint& hint,
+                                             const Args&... args) {
   return typename P::primitive_desc(typename P::desc(args...), attr, cpu(), hint);
 }
 void append_eltwise(dnnl::post_ops& ops, dnnl::algorithm algorithm, float alpha, float beta) {
@@ -53,7 +54,8 @@ typename P::primitive_desc describe(const dnnl::primitive_attr& attr, const Args
   return typename P::primitive_desc(cpu(), args..., attr);
 }
 template <class P, class Hint, class... Args>
-typename P::primitive_desc describe_backward(const dnnl::primitive_attr& attr, const Hint& hint, const Args&... args) {
+typename P::primitive_desc describe_backward(const dnnl::primitive_attr& attr, const Hint& hint,
+                                             const Args&... args) {
   return typename P::primitive_desc(cpu(), args..., hint, attr);
 }
 void append_eltwise(dnnl::post_ops& ops, dnnl::algorithm algorithm, float alpha, float beta) {
@@ -66,11 +68,19 @@ dnnl::primitive_attr attributes(nn::Activation activation = nn::Activation::kLin
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops ops;
   switch (activation) {
-    case nn::Activation::kRelu: append_eltwise(ops, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f); break;
-    case nn::Activation::kRelu6: append_eltwise(ops, dnnl::algorithm::eltwise_clip, 0.0f, 6.0f); break;
+    case nn::Activation::kRelu:
+      append_eltwise(ops, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+      break;
+    case nn::Activation::kRelu6:
+      append_eltwise(ops, dnnl::algorithm::eltwise_clip, 0.0f, 6.0f);
+      break;
     case nn::Activation::kElu: append_eltwise(ops, dnnl::algorithm::eltwise_elu, 1.0f, 0.0f); break;
-    case nn::Activation::kSigmoid: append_eltwise(ops, dnnl::algorithm::eltwise_logistic, 0.0f, 0.0f); break;
-    case nn::Activation::kTanh: append_eltwise(ops, dnnl::algorithm::eltwise_tanh, 0.0f, 0.0f); break;
+    case nn::Activation::kSigmoid:
+      append_eltwise(ops, dnnl::algorithm::eltwise_logistic, 0.0f, 0.0f);
+      break;
+    case nn::Activation::kTanh:
+      append_eltwise(ops, dnnl::algorithm::eltwise_tanh, 0.0f, 0.0f);
+      break;
     default: return attr;
   }
   attr.set_post_ops(ops);
@@ -86,7 +96,8 @@ class Executable {
     memory::desc desc;
   };
 
-  Executable(const dnnl::primitive& primitive, const memory::desc& scratchpad, std::initializer_list<Argument> arguments)
+  Executable(const dnnl::primitive& primitive, const memory::desc& scratchpad,
+             std::initializer_list<Argument> arguments)
       : primitive_(primitive), scratchpad_bytes_(scratchpad.get_size()) {
     for (const Argument& argument : arguments) add(argument);
     if (scratchpad_bytes_ > 0) add({DNNL_ARG_SCRATCHPAD, scratchpad});
@@ -99,8 +110,8 @@ class Executable {
     for (const void* address : addresses) set(i++, const_cast<void*>(address));
     if (scratchpad_bytes_ > 0) set(i++, context.scratch(scratchpad_bytes_));
     TANDEM_ASSERT(i == memories_.size());
-    check(dnnl_primitive_execute(primitive_.get(), thread_stream().get(), static_cast<int>(arguments_.size()),
-                                 arguments_.data()));
+    check(dnnl_primitive_execute(primitive_.get(), thread_stream().get(),
+                                 static_cast<int>(arguments_.size()), arguments_.data()));
   }
 
  private:
@@ -108,7 +119,9 @@ class Executable {
     memories_.push_back(memory(argument.desc, cpu(), DNNL_MEMORY_NONE));
     arguments_.push_back({argument.id, memories_.back().get()});
   }
-  void set(std::size_t i, void* address) { check(dnnl_memory_set_data_handle(memories_[i].get(), address)); }
+  void set(std::size_t i, void* address) {
+    check(dnnl_memory_set_data_handle(memories_[i].get(), address));
+  }
   static void check(dnnl_status_t status) {
     if (status != dnnl_success) [[unlikely]]
       fail<InternalError>("[oneDNN] a primitive failed with status {}", static_cast<int>(status));
@@ -130,8 +143,9 @@ struct Plan {
 
 std::unique_ptr<Executable> make_reorder(const memory::desc& from, const memory::desc& to) {
   const dnnl::reorder::primitive_desc desc(cpu(), from, cpu(), to, attributes());
-  return std::make_unique<Executable>(dnnl::reorder(desc), desc.scratchpad_desc(),
-                                      std::initializer_list<Executable::Argument>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  return std::make_unique<Executable>(
+      dnnl::reorder(desc), desc.scratchpad_desc(),
+      std::initializer_list<Executable::Argument>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
 enum class Kind : std::int64_t { kMatMul, kConvForward, kConvInput, kConvFilter };
@@ -152,13 +166,15 @@ class Key {
     for (std::int64_t dim : dims) add(dim);
   }
   friend bool operator==(const Key& a, const Key& b) {
-    return a.size_ == b.size_ && std::equal(a.words_.begin(), a.words_.begin() + a.size_, b.words_.begin());
+    return a.size_ == b.size_ &&
+           std::equal(a.words_.begin(), a.words_.begin() + a.size_, b.words_.begin());
   }
   struct Hash {
     std::size_t operator()(const Key& key) const {
       std::uint64_t hash = key.size_;
       for (std::size_t i = 0; i < key.size_; ++i)
-        hash = (hash ^ static_cast<std::uint64_t>(key.words_[i])) * 0x9e3779b97f4a7c15u, hash ^= hash >> 29;
+        hash = (hash ^ static_cast<std::uint64_t>(key.words_[i])) * 0x9e3779b97f4a7c15u,
+        hash ^= hash >> 29;
       return hash;
     }
   };
@@ -188,8 +204,8 @@ Plan& plan_for(const Key& key, const Make& make) {
 }
 
 // A matrix of `rows` x `columns` behind the batch axes, dense; `transposed`: stored the other way.
-memory::desc matrices(const MatMul& shape, const Dims& batch, std::int64_t rows, std::int64_t columns,
-                      bool transposed) {
+memory::desc matrices(const MatMul& shape, const Dims& batch, std::int64_t rows,
+                      std::int64_t columns, bool transposed) {
   const std::size_t rank = static_cast<std::size_t>(batch.size()) + 2;
   memory::dims sizes(batch.begin(), batch.end());
   sizes.push_back(rows);
@@ -220,8 +236,9 @@ Plan make_matmul(const MatMul& shape) {
     strides.back() = 1;
     const memory::desc bias(sizes, data_type(shape.dtype), strides);
     const auto desc = describe<dnnl::matmul>(attr, a, b, bias, c);
-    plan.main.reset(new Executable(dnnl::matmul(desc), desc.scratchpad_desc(),
-                                   {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_BIAS, bias}}));
+    plan.main.reset(new Executable(
+        dnnl::matmul(desc), desc.scratchpad_desc(),
+        {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_BIAS, bias}}));
   } else {
     const auto desc = describe<dnnl::matmul>(attr, a, b, c);
     plan.main.reset(new Executable(dnnl::matmul(desc), desc.scratchpad_desc(),
@@ -248,7 +265,8 @@ struct ConvDescs {
       kernel = {{out, in, c.kh, c.kw}, type, Tag::hwio};
       kernel_any = {{out, in, c.kh, c.kw}, type, Tag::any};
     } else {
-      kernel = {{c.groups, out, in, c.kh, c.kw}, type, {out, 1, c.out, c.kw * in * c.out, in * c.out}};
+      kernel = {
+          {c.groups, out, in, c.kh, c.kw}, type, {out, 1, c.out, c.kw * in * c.out, in * c.out}};
       kernel_any = {{c.groups, out, in, c.kh, c.kw}, type, Tag::any};
     }
     strides = {c.stride_h, c.stride_w};
@@ -266,10 +284,10 @@ constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 Forward::primitive_desc describe_forward(const ConvDescs& d, bool bias, nn::Activation activation) {
   const dnnl::primitive_attr attr = attributes(activation);
   constexpr auto kTraining = dnnl::prop_kind::forward_training;
-  return bias ? describe<Forward>(attr, kTraining, kDirect, d.x, d.kernel_any, d.bias, d.y, d.strides, d.dilations,
-                                  d.pad_begin, d.pad_end)
-              : describe<Forward>(attr, kTraining, kDirect, d.x, d.kernel_any, d.y, d.strides, d.dilations,
-                                  d.pad_begin, d.pad_end);
+  return bias ? describe<Forward>(attr, kTraining, kDirect, d.x, d.kernel_any, d.bias, d.y,
+                                  d.strides, d.dilations, d.pad_begin, d.pad_end)
+              : describe<Forward>(attr, kTraining, kDirect, d.x, d.kernel_any, d.y, d.strides,
+                                  d.dilations, d.pad_begin, d.pad_end);
 }
 
 Plan make_conv_forward(const Conv& conv, nn::Activation activation, bool bias) {
@@ -277,10 +295,15 @@ Plan make_conv_forward(const Conv& conv, nn::Activation activation, bool bias) {
   const auto desc = describe_forward(d, bias, activation);
   const memory::desc packed = desc.weights_desc();
   Plan plan;
-  plan.main.reset(bias ? new Executable(Forward(desc), desc.scratchpad_desc(),
-                                        {{DNNL_ARG_SRC, d.x}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, d.y}, {DNNL_ARG_BIAS, d.bias}})
-                       : new Executable(Forward(desc), desc.scratchpad_desc(),
-                                        {{DNNL_ARG_SRC, d.x}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, d.y}}));
+  plan.main.reset(
+      bias
+          ? new Executable(Forward(desc), desc.scratchpad_desc(),
+                           {{DNNL_ARG_SRC, d.x},
+                            {DNNL_ARG_WEIGHTS, packed},
+                            {DNNL_ARG_DST, d.y},
+                            {DNNL_ARG_BIAS, d.bias}})
+          : new Executable(Forward(desc), desc.scratchpad_desc(),
+                           {{DNNL_ARG_SRC, d.x}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, d.y}}));
   if (packed != d.kernel) plan.reorder = make_reorder(d.kernel, packed);
   plan.packed_bytes = packed.get_size();
   return plan;
@@ -289,12 +312,14 @@ Plan make_conv_forward(const Conv& conv, nn::Activation activation, bool bias) {
 Plan make_conv_backward_input(const Conv& conv) {
   const ConvDescs d(conv);
   const auto hint = describe_forward(d, false, nn::Activation::kLinear);
-  const auto desc = describe_backward<BackwardInput>(attributes(), hint, kDirect, d.x, d.kernel_any, d.y, d.strides,
-                                                     d.dilations, d.pad_begin, d.pad_end);
+  const auto desc =
+      describe_backward<BackwardInput>(attributes(), hint, kDirect, d.x, d.kernel_any, d.y,
+                                       d.strides, d.dilations, d.pad_begin, d.pad_end);
   const memory::desc packed = desc.weights_desc();
   Plan plan;
-  plan.main.reset(new Executable(BackwardInput(desc), desc.scratchpad_desc(),
-                                 {{DNNL_ARG_DIFF_DST, d.y}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DIFF_SRC, d.x}}));
+  plan.main.reset(new Executable(
+      BackwardInput(desc), desc.scratchpad_desc(),
+      {{DNNL_ARG_DIFF_DST, d.y}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DIFF_SRC, d.x}}));
   if (packed != d.kernel) plan.reorder = make_reorder(d.kernel, packed);
   plan.packed_bytes = packed.get_size();
   return plan;
@@ -304,17 +329,22 @@ Plan make_conv_backward_filter(const Conv& conv, bool bias) {
   const ConvDescs d(conv);
   const auto hint = describe_forward(d, bias, nn::Activation::kLinear);
   const auto desc =
-      bias ? describe_backward<BackwardFilter>(attributes(), hint, kDirect, d.x, d.kernel_any, d.bias, d.y, d.strides,
-                                               d.dilations, d.pad_begin, d.pad_end)
-           : describe_backward<BackwardFilter>(attributes(), hint, kDirect, d.x, d.kernel_any, d.y, d.strides,
-                                               d.dilations, d.pad_begin, d.pad_end);
+      bias ? describe_backward<BackwardFilter>(attributes(), hint, kDirect, d.x, d.kernel_any,
+                                               d.bias, d.y, d.strides, d.dilations, d.pad_begin,
+                                               d.pad_end)
+           : describe_backward<BackwardFilter>(attributes(), hint, kDirect, d.x, d.kernel_any, d.y,
+                                               d.strides, d.dilations, d.pad_begin, d.pad_end);
   const memory::desc packed = desc.diff_weights_desc();
   Plan plan;
   plan.main.reset(
       bias ? new Executable(BackwardFilter(desc), desc.scratchpad_desc(),
-                            {{DNNL_ARG_SRC, d.x}, {DNNL_ARG_DIFF_DST, d.y}, {DNNL_ARG_DIFF_WEIGHTS, packed}, {DNNL_ARG_DIFF_BIAS, d.bias}})
-           : new Executable(BackwardFilter(desc), desc.scratchpad_desc(),
-                            {{DNNL_ARG_SRC, d.x}, {DNNL_ARG_DIFF_DST, d.y}, {DNNL_ARG_DIFF_WEIGHTS, packed}}));
+                            {{DNNL_ARG_SRC, d.x},
+                             {DNNL_ARG_DIFF_DST, d.y},
+                             {DNNL_ARG_DIFF_WEIGHTS, packed},
+                             {DNNL_ARG_DIFF_BIAS, d.bias}})
+           : new Executable(
+                 BackwardFilter(desc), desc.scratchpad_desc(),
+                 {{DNNL_ARG_SRC, d.x}, {DNNL_ARG_DIFF_DST, d.y}, {DNNL_ARG_DIFF_WEIGHTS, packed}}));
   if (packed != d.kernel) plan.reorder = make_reorder(packed, d.kernel);
   plan.packed_bytes = packed.get_size();
   return plan;
@@ -322,8 +352,8 @@ Plan make_conv_backward_filter(const Conv& conv, bool bias) {
 
 Key conv_key(Kind kind, const Conv& c) {
   Key key(kind, c.dtype);
-  key.add(c.n, c.h, c.w, c.in, c.kh, c.kw, c.out, c.groups, c.oh, c.ow, c.stride_h, c.stride_w, c.dilation_h,
-          c.dilation_w, c.pad_top, c.pad_bottom, c.pad_left, c.pad_right);
+  key.add(c.n, c.h, c.w, c.in, c.kh, c.kw, c.out, c.groups, c.oh, c.ow, c.stride_h, c.stride_w,
+          c.dilation_h, c.dilation_w, c.pad_top, c.pad_bottom, c.pad_left, c.pad_right);
   return key;
 }
 
@@ -354,9 +384,11 @@ bool fuses(nn::Activation activation) {
   }
 }
 
-void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b, const void* bias, void* c) {
+void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
+            const void* bias, void* c) {
   Key key(Kind::kMatMul, shape.dtype);
-  key.add(shape.m, shape.n, shape.k, shape.transpose_a, shape.transpose_b, shape.bias, shape.activation);
+  key.add(shape.m, shape.n, shape.k, shape.transpose_a, shape.transpose_b, shape.bias,
+          shape.activation);
   key.add(shape.batch_a);
   key.add(shape.batch_b);
   const Plan& plan = plan_for(key, [&] { return make_matmul(shape); });
@@ -366,11 +398,12 @@ void matmul(KernelContext& context, const MatMul& shape, const void* a, const vo
     plan.main->run(context, {a, b, c});
 }
 
-void conv_forward(KernelContext& context, const Conv& conv, nn::Activation activation, const void* x,
-                  const void* kernel, const void* bias, void* y) {
+void conv_forward(KernelContext& context, const Conv& conv, nn::Activation activation,
+                  const void* x, const void* kernel, const void* bias, void* y) {
   Key key = conv_key(Kind::kConvForward, conv);
   key.add(activation, bias != nullptr);
-  const Plan& plan = plan_for(key, [&] { return make_conv_forward(conv, activation, bias != nullptr); });
+  const Plan& plan =
+      plan_for(key, [&] { return make_conv_forward(conv, activation, bias != nullptr); });
   const void* packed = pack(context, plan, kernel);
   if (bias)
     plan.main->run(context, {x, packed, y, bias});
@@ -378,16 +411,19 @@ void conv_forward(KernelContext& context, const Conv& conv, nn::Activation activ
     plan.main->run(context, {x, packed, y});
 }
 
-void conv_backward_input(KernelContext& context, const Conv& conv, const void* dy, const void* kernel, void* dx) {
-  const Plan& plan = plan_for(conv_key(Kind::kConvInput, conv), [&] { return make_conv_backward_input(conv); });
+void conv_backward_input(KernelContext& context, const Conv& conv, const void* dy,
+                         const void* kernel, void* dx) {
+  const Plan& plan =
+      plan_for(conv_key(Kind::kConvInput, conv), [&] { return make_conv_backward_input(conv); });
   plan.main->run(context, {dy, pack(context, plan, kernel), dx});
 }
 
-void conv_backward_filter(KernelContext& context, const Conv& conv, const void* x, const void* dy, void* dkernel,
-                          void* dbias) {
+void conv_backward_filter(KernelContext& context, const Conv& conv, const void* x, const void* dy,
+                          void* dkernel, void* dbias) {
   Key key = conv_key(Kind::kConvFilter, conv);
   key.add(dbias != nullptr);
-  const Plan& plan = plan_for(key, [&] { return make_conv_backward_filter(conv, dbias != nullptr); });
+  const Plan& plan =
+      plan_for(key, [&] { return make_conv_backward_filter(conv, dbias != nullptr); });
   void* packed = plan.reorder ? context.scratch(plan.packed_bytes) : dkernel;
   if (dbias)
     plan.main->run(context, {x, dy, packed, dbias});

@@ -31,7 +31,8 @@ struct MatMul {
   nn::Activation activation = nn::Activation::kLinear;
 };
 // REQUIRES: no size is 0. `bias` is null without one.
-void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b, const void* bias, void* c);
+void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
+            const void* bias, void* c);
 
 // The geometry of a convolution: x [n, h, w, in], kernel [kh, kw, in / groups, out], y [n, oh, ow, out].
 struct Conv {
@@ -45,11 +46,12 @@ struct Conv {
 };
 // REQUIRES for all three: no size is 0.
 // y = activation(conv(x, kernel) + bias); `bias` may be null.
-void conv_forward(KernelContext& context, const Conv& conv, nn::Activation activation, const void* x,
-                  const void* kernel, const void* bias, void* y);
-void conv_backward_input(KernelContext& context, const Conv& conv, const void* dy, const void* kernel, void* dx);
+void conv_forward(KernelContext& context, const Conv& conv, nn::Activation activation,
+                  const void* x, const void* kernel, const void* bias, void* y);
+void conv_backward_input(KernelContext& context, const Conv& conv, const void* dy,
+                         const void* kernel, void* dx);
 // `dbias` [out] may be null.
-void conv_backward_filter(KernelContext& context, const Conv& conv, const void* x, const void* dy, void* dkernel,
-                          void* dbias);
+void conv_backward_filter(KernelContext& context, const Conv& conv, const void* x, const void* dy,
+                          void* dkernel, void* dbias);
 
 }  // namespace tandem::onednn

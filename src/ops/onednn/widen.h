@@ -28,7 +28,8 @@ void convert(const From* from, To* to, std::int64_t count) {
 // The elements of an input in its compute dtype: where they are, or a copy in scratch memory.
 inline const void* widened(KernelContext& context, const TensorView& view) {
   if (computes(view.dtype)) return view.data;
-  auto* copy = static_cast<float*>(context.scratch(static_cast<std::size_t>(view.size()) * sizeof(float)));
+  auto* copy =
+      static_cast<float*>(context.scratch(static_cast<std::size_t>(view.size()) * sizeof(float)));
   if (view.dtype == float16)
     convert(view.as<const Half>(), copy, view.size());
   else
