@@ -23,7 +23,10 @@ Tensor divide(const Tensor& a, const Tensor& b);
 // Rounds toward negative infinity; and the remainder that goes with it.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_mod(const Tensor& a, const Tensor& b);
+// Integers: an exponent below 0 is InvalidArgumentError. The gradient with respect to b is zero where
+// a is not positive.
 Tensor pow(const Tensor& a, const Tensor& b);
+// NaN on either side gives NaN. Where both are equal, the gradient goes to a.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor squared_difference(const Tensor& a, const Tensor& b);
@@ -77,7 +80,8 @@ Tensor ceil(const Tensor& x);
 Tensor round(const Tensor& x);  // halves to even
 Tensor is_nan(const Tensor& x);      // bool
 Tensor is_finite(const Tensor& x);   // bool
-// Converts; floating to integer truncates toward zero, anything to bool asks for non-zero.
+// Converts; floating to integer truncates toward zero (unspecified where the integer cannot hold it),
+// integer to a smaller integer wraps, anything to bool asks for non-zero.
 Tensor cast(const Tensor& x, DType dtype);
 
 // --- comparison: bool results ---
@@ -105,9 +109,13 @@ struct ReduceOptions {
   bool keepdims = false;
   std::string_view name;
 };
+// Sums of float16 and bfloat16 are kept in float32. The order depends on the shape alone: the same bits
+// for any number of threads. No elements at all give 0 (product: 1; maximum: the lowest value; mean: NaN).
 Tensor reduce_sum(const Tensor& x, const ReduceOptions& options = {});
 Tensor reduce_mean(const Tensor& x, const ReduceOptions& options = {});  // floating types
+// Second derivatives hold only where no element is zero.
 Tensor reduce_prod(const Tensor& x, const ReduceOptions& options = {});
+// NaN wins. Several elements that are the extremum share its gradient.
 Tensor reduce_max(const Tensor& x, const ReduceOptions& options = {});
 Tensor reduce_min(const Tensor& x, const ReduceOptions& options = {});
 Tensor reduce_any(const Tensor& x, const ReduceOptions& options = {});  // bool
@@ -117,7 +125,8 @@ Tensor reduce_variance(const Tensor& x, const ReduceOptions& options = {});
 Tensor reduce_std(const Tensor& x, const ReduceOptions& options = {});
 // log(sum(exp(x))), without overflow.
 Tensor reduce_logsumexp(const Tensor& x, const ReduceOptions& options = {});
-// The index of the largest (smallest) element along `axis`, the first of equals; int64.
+// The index of the largest (smallest) element along `axis`, the first of equals, the first NaN where
+// there is one; int64. An axis of size 0 is InvalidArgumentError.
 Tensor argmax(const Tensor& x, std::int64_t axis = 0);
 Tensor argmin(const Tensor& x, std::int64_t axis = 0);
 // Running sums along `axis`.
@@ -134,7 +143,7 @@ struct MatMulOptions {
 Tensor matmul(const Tensor& a, const Tensor& b, const MatMulOptions& options = {});
 
 // --- norms and clipping ---
-// The Euclidean norm over all elements or the axes given.
+// The Euclidean norm over all elements or the axes given. Its gradient at zero is zero.
 Tensor norm(const Tensor& x, const ReduceOptions& options = {});
 // The Euclidean norm of all elements of all tensors, undefined ones left out. A scalar.
 Tensor global_norm(std::span<const Tensor> tensors);

@@ -33,7 +33,8 @@ inline ExpParts exp_parts(float x) {
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  return {p * (r * r) + r, std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(kRound)};
+  return {p * (r * r) + r,
+          std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(kRound)};
 }
 
 inline float power_of_two(std::int32_t exponent) {
@@ -47,7 +48,8 @@ inline float exp(float x) {
   const float low = x < -104.0f ? -104.0f : x;
   const detail::ExpParts parts = detail::exp_parts(low > 89.0f ? 89.0f : low);
   const std::int32_t half = parts.exponent >> 1;
-  return (1.0f + parts.tail) * detail::power_of_two(half) * detail::power_of_two(parts.exponent - half);
+  return (1.0f + parts.tail) * detail::power_of_two(half) *
+         detail::power_of_two(parts.exponent - half);
 }
 
 inline float expm1(float x) {
@@ -79,7 +81,7 @@ inline float log(float x) {
   p = p * m + 3.3333331174e-1f;
   const float tail = p * m * z + e * -2.12194440e-4f - 0.5f * z;
   const float finite = (m + tail) + e * 0.693359375f;
-  const float special = x == 0.0f ? -std::numeric_limits<float>::infinity()
+  const float special = x == 0.0f  ? -std::numeric_limits<float>::infinity()
                         : x > 0.0f ? x  // infinity
                                    : std::numeric_limits<float>::quiet_NaN();
   return x > 0.0f && x <= std::numeric_limits<float>::max() ? finite : special;

@@ -17,7 +17,8 @@ double ulps(float value, double exact) {
   }
   const float magnitude = std::fabs(rounded);
   const float next = std::nextafter(magnitude, std::numeric_limits<float>::infinity());
-  const double unit = std::isinf(next) ? magnitude - std::nextafter(magnitude, 0.0f) : next - magnitude;
+  const double unit =
+      std::isinf(next) ? magnitude - std::nextafter(magnitude, 0.0f) : next - magnitude;
   if (std::signbit(value) != std::signbit(rounded)) return 1e9;
   return std::fabs(static_cast<double>(value) - exact) / unit;
 }
@@ -29,9 +30,10 @@ void expect_close(F approximation, G exact, double limit) {
     const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
     ASSERT_LE(ulps(approximation(x), exact(static_cast<double>(x))), limit) << "at " << x;
   }
-  for (float x : {0.0f, -0.0f, 1.0f, -1.0f, 88.7228f, 88.73f, -87.4f, -103.97f, -104.5f, 0.625f, 1e-45f,
-                  std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
-                  std::numeric_limits<float>::max(), std::numeric_limits<float>::quiet_NaN()})
+  for (float x :
+       {0.0f, -0.0f, 1.0f, -1.0f, 88.7228f, 88.73f, -87.4f, -103.97f, -104.5f, 0.625f, 1e-45f,
+        std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::max(), std::numeric_limits<float>::quiet_NaN()})
     EXPECT_LE(ulps(approximation(x), exact(static_cast<double>(x))), limit) << "at " << x;
 }
 
@@ -54,8 +56,10 @@ TEST(VectorMath, ErfIsWithinTwoUlp) {
   expect_close([](float x) { return vec::erf(x); }, [](double x) { return std::erf(x); }, 2.0);
 }
 TEST(VectorMath, SigmoidIsWithinThreeUlp) {
-  expect_close([](float x) { return vec::sigmoid(x); },
-               [](double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); }, 3.0);
+  expect_close(
+      [](float x) { return vec::sigmoid(x); },
+      [](double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); },
+      3.0);
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ const Case kArithmetic[] = {
     {"divide", divide, [](double a, double b) { return a / b; }},
     {"maximum", maximum, [](double a, double b) { return std::fmax(a, b); }},
     {"minimum", minimum, [](double a, double b) { return std::fmin(a, b); }},
-    {"squared_difference", squared_difference, [](double a, double b) { return (a - b) * (a - b); }},
+    {"squared_difference", squared_difference,
+     [](double a, double b) { return (a - b) * (a - b); }},
     {"floor_divide", floor_divide, [](double a, double b) { return std::floor(a / b); }},
     {"floor_mod", floor_mod, floor_mod_of},
 };
@@ -60,8 +61,10 @@ std::vector<double> repeated(const Tensor& tensor, const Shape& shape) {
   return result;
 }
 
-void check(const Case& test, const Tensor& a, const Tensor& b, const Shape& shape, double tolerance) {
-  SCOPED_TRACE(::testing::Message() << test.name << ' ' << a.shape() << ' ' << b.shape() << ' ' << a.dtype());
+void check(const Case& test, const Tensor& a, const Tensor& b, const Shape& shape,
+           double tolerance) {
+  SCOPED_TRACE(::testing::Message()
+               << test.name << ' ' << a.shape() << ' ' << b.shape() << ' ' << a.dtype());
   const auto left = repeated(a, shape), right = repeated(b, shape);
   std::vector<double> expected;
   for (std::size_t i = 0; i < left.size(); ++i) expected.push_back(test.exact(left[i], right[i]));
@@ -89,7 +92,8 @@ const Shapes kShapes[] = {
 TEST(Binary, EveryOperationBroadcastsInFloat64) {
   for (const Case& test : kArithmetic)
     for (const Shapes& shapes : kShapes)
-      check(test, random_tensor(shapes.a, 1), random_tensor(shapes.b, 2, 0.5, 3.0), shapes.result, 4e-16);
+      check(test, random_tensor(shapes.a, 1), random_tensor(shapes.b, 2, 0.5, 3.0), shapes.result,
+            4e-16);
 }
 
 TEST(Binary, EveryFloatingDtype) {
@@ -116,7 +120,8 @@ TEST(Binary, IntegersIncludingNegativeDivision) {
     }
     expect_tensor(a / b, dtype, a.shape(), {3, -3, -3, 3, 2, 0});
   }
-  const Tensor a = constant({200, 3, 255}, {.dtype = uint8}), b = constant({100, 5, 255}, {.dtype = uint8});
+  const Tensor a = constant({200, 3, 255}, {.dtype = uint8}),
+               b = constant({100, 5, 255}, {.dtype = uint8});
   expect_tensor(a + b, uint8, a.shape(), {44, 8, 254});
   expect_tensor(a - b, uint8, a.shape(), {100, 254, 0});
   expect_tensor(a / b, uint8, a.shape(), {2, 0, 1});
@@ -137,10 +142,14 @@ TEST(Binary, DivisionByIntegerZeroNamesTheElement) {
   const Tensor a = constant({1, 2, 3}), b = constant({1, 0, 3});
   expect_error<InvalidArgumentError>([&] { (a / b).to_vector<int>(); },
                                      "[RealDiv] expected a non-zero divisor, got 0 at element 1");
-  expect_error<InvalidArgumentError>([&] { floor_mod(a, b).to_vector<int>(); }, "[FloorMod] expected a non-zero");
-  expect_error<InvalidArgumentError>([&] { (a / 0).to_vector<int>(); }, "[DivScalar] expected a non-zero divisor");
-  expect_error<InvalidArgumentError>([&] { (5 / b).to_vector<int>(); }, "[ScalarDiv] expected a non-zero divisor");
-  expect_tensor(constant({1.0}) / 0.0, float32, Shape({1}), {std::numeric_limits<double>::infinity()});
+  expect_error<InvalidArgumentError>([&] { floor_mod(a, b).to_vector<int>(); },
+                                     "[FloorMod] expected a non-zero");
+  expect_error<InvalidArgumentError>([&] { (a / 0).to_vector<int>(); },
+                                     "[DivScalar] expected a non-zero divisor");
+  expect_error<InvalidArgumentError>([&] { (5 / b).to_vector<int>(); },
+                                     "[ScalarDiv] expected a non-zero divisor");
+  expect_tensor(constant({1.0}) / 0.0, float32, Shape({1}),
+                {std::numeric_limits<double>::infinity()});
 }
 
 TEST(Binary, NumbersTakeTheTensorsDtype) {
@@ -165,19 +174,23 @@ TEST(Binary, NumbersTakeTheTensorsDtype) {
 
 TEST(Binary, NumbersThatTheDtypeCannotHoldAreRefused) {
   const Tensor x = constant({1, 2});
-  expect_error<InvalidArgumentError>([&] { x * 2.5; }, "[MulScalar] expected a number that int32 holds, got 2.5");
+  expect_error<InvalidArgumentError>([&] { x * 2.5; },
+                                     "[MulScalar] expected a number that int32 holds, got 2.5");
   expect_error<InvalidArgumentError>([&] { x + 3e9; }, "int32 holds");
-  expect_error<InvalidArgumentError>([&] { constant({1.0}, {.dtype = float16}) * 1e6; }, "float16 holds");
+  expect_error<InvalidArgumentError>([&] { constant({1.0}, {.dtype = float16}) * 1e6; },
+                                     "float16 holds");
   expect_error<InvalidArgumentError>([&] { constant({1}, {.dtype = uint8}) - 256; }, "uint8 holds");
-  expect_error<InvalidArgumentError>([&] { pow(x, -1.0); }, "[PowScalar] expected an exponent of at least 0");
+  expect_error<InvalidArgumentError>([&] { pow(x, -1.0); },
+                                     "[PowScalar] expected an exponent of at least 0");
 }
 
 TEST(Binary, PowerAgainstTheStandardLibrary) {
   const Tensor a = random_tensor(Shape({50}), 1, 0.1, 3), b = random_tensor(Shape({50}), 2, -3, 3);
   check({"pow", pow, [](double x, double y) { return std::pow(x, y); }}, a, b, a.shape(), 1e-14);
   expect_tensor(pow(constant({2, 3, 0}), constant({10, 0, 0})), int32, Shape({3}), {1024, 1, 1});
-  expect_error<InvalidArgumentError>([&] { pow(constant({2}), constant({-1})).to_vector<int>(); },
-                                     "[Pow] expected an exponent of at least 0, got -1 at element 0");
+  expect_error<InvalidArgumentError>(
+      [&] { pow(constant({2}), constant({-1})).to_vector<int>(); },
+      "[Pow] expected an exponent of at least 0, got -1 at element 0");
 }
 
 TEST(Binary, ExtremaKeepNan) {
@@ -189,10 +202,11 @@ TEST(Binary, ExtremaKeepNan) {
 
 TEST(Binary, ShapesAndDtypesThatDoNotFit) {
   const Tensor a = random_tensor(Shape({2, 3}));
-  expect_error<InvalidArgumentError>([&] { a + random_tensor(Shape({4})); },
-                                     "[AddV2] expected shapes that broadcast together, got (2, 3) and (4,)");
-  expect_error<InvalidArgumentError>([&] { a * constant({1.0}); },
-                                     "[Mul] expected tensors of one dtype, got float64 and float32");
+  expect_error<InvalidArgumentError>(
+      [&] { a + random_tensor(Shape({4})); },
+      "[AddV2] expected shapes that broadcast together, got (2, 3) and (4,)");
+  expect_error<InvalidArgumentError>(
+      [&] { a* constant({1.0}); }, "[Mul] expected tensors of one dtype, got float64 and float32");
   expect_error<InvalidArgumentError>([&] { constant({true}) + constant({true}); },
                                      "[AddV2] expected a floating or integer dtype, got bool");
   expect_error<FailedPreconditionError>([&] { a + Tensor(); }, "undefined");
@@ -204,9 +218,11 @@ TEST(Binary, Gradients) {
     SCOPED_TRACE(test.name);
     const auto f = [&](const std::vector<Tensor>& x) { return test.op(x[0], x[1]); };
     expect_gradients(f, {random_tensor(Shape({3, 4}), 1), random_tensor(Shape({3, 4}), 2, 2.1, 3)});
-    expect_gradients(f, {random_tensor(Shape({2, 1, 3}), 3), random_tensor(Shape({4, 1}), 4, 2.1, 3)});
+    expect_gradients(f,
+                     {random_tensor(Shape({2, 1, 3}), 3), random_tensor(Shape({4, 1}), 4, 2.1, 3)});
     expect_gradients(f, {random_tensor(Shape({3}), 5), random_tensor(Shape({2, 1}), 6, 2.1, 3)});
-    expect_gradients(f, {random_tensor(Shape::scalar(), 7), random_tensor(Shape({2, 2}), 8, 2.1, 3)});
+    expect_gradients(f,
+                     {random_tensor(Shape::scalar(), 7), random_tensor(Shape({2, 2}), 8, 2.1, 3)});
     expect_second_order([&](const std::vector<Tensor>& x) { return square(f(x)); },
                         {random_tensor(Shape({3}), 9), random_tensor(Shape({2, 3}), 10, 2.1, 3)});
   }
@@ -223,10 +239,14 @@ TEST(Binary, GradientsOfPowers) {
 
 TEST(Binary, GradientsBesideNumbers) {
   const std::function<Tensor(const Tensor&)> functions[] = {
-      [](const Tensor& x) { return x + 2.0; },          [](const Tensor& x) { return x - 2.0; },
-      [](const Tensor& x) { return 2.0 - x; },          [](const Tensor& x) { return x * 3.0; },
-      [](const Tensor& x) { return x / 3.0; },          [](const Tensor& x) { return 3.0 / x; },
-      [](const Tensor& x) { return maximum(x, 0.9); },  [](const Tensor& x) { return minimum(x, 0.9); },
+      [](const Tensor& x) { return x + 2.0; },
+      [](const Tensor& x) { return x - 2.0; },
+      [](const Tensor& x) { return 2.0 - x; },
+      [](const Tensor& x) { return x * 3.0; },
+      [](const Tensor& x) { return x / 3.0; },
+      [](const Tensor& x) { return 3.0 / x; },
+      [](const Tensor& x) { return maximum(x, 0.9); },
+      [](const Tensor& x) { return minimum(x, 0.9); },
   };
   for (const auto& f : functions) {
     const auto on_list = [&](const std::vector<Tensor>& x) { return f(x[0]); };
@@ -283,11 +303,17 @@ TEST(AddN, SixteenBitSumsAreKeptInFloat32) {
 }
 
 TEST(AddN, GradientsAndErrors) {
-  expect_gradients([](const std::vector<Tensor>& x) { return add_n({x[0], x[1], x[0]}); },
-                   {random_tensor(Shape({3}), 1), random_tensor(Shape({3}), 2)});
-  expect_error<InvalidArgumentError>([] { add_n(std::vector<Tensor>()); }, "[AddN] expected at least one tensor");
+  expect_gradients(
+      [](const std::vector<Tensor>& x) {
+        return add_n({x[0], x[1], x[0]});
+      },
+      {random_tensor(Shape({3}), 1), random_tensor(Shape({3}), 2)});
+  expect_error<InvalidArgumentError>([] { add_n(std::vector<Tensor>()); },
+                                     "[AddN] expected at least one tensor");
   expect_error<InvalidArgumentError>(
-      [] { add_n({zeros(Shape({2})), zeros(Shape({3}))}); },
+      [] {
+        add_n({zeros(Shape({2})), zeros(Shape({3}))});
+      },
       "[AddN] expected tensors of one shape and dtype, (2,) float32, got (3,) float32 as tensor 1");
 }
 

@@ -16,12 +16,13 @@ using testing::values_of;
 
 TEST(Clip, ByValue) {
   for (DType dtype : testing::kFloatingTypes)
-    expect_tensor(clip_by_value(constant({-2.0, 0.25, 3.0}, {.dtype = dtype}), -1.0, 1.0), dtype, Shape({3}),
-                  {-1.0, 0.25, 1.0});
+    expect_tensor(clip_by_value(constant({-2.0, 0.25, 3.0}, {.dtype = dtype}), -1.0, 1.0), dtype,
+                  Shape({3}), {-1.0, 0.25, 1.0});
   expect_tensor(clip_by_value(constant({-2, 1, 9}), 0, 5), int32, Shape({3}), {0, 1, 5});
   expect_tensor(clip_by_value(zeros(Shape({0})), 0, 1), float32, Shape({0}), {});
-  expect_gradients([](const std::vector<Tensor>& x) { return clip_by_value(square(x[0]), 0.5, 2.0); },
-                   {random_tensor(Shape({8}), 1)});
+  expect_gradients(
+      [](const std::vector<Tensor>& x) { return clip_by_value(square(x[0]), 0.5, 2.0); },
+      {random_tensor(Shape({8}), 1)});
   expect_error<InvalidArgumentError>([] { clip_by_value(zeros(Shape({1})), 1.0, 0.0); },
                                      "[ClipByValue] expected low <= high, got 1 and 0");
 }
@@ -31,12 +32,15 @@ TEST(Clip, ByNorm) {
   expect_tensor(clip_by_norm(x, 1.0), float32, Shape({2}), {0.6, 0.8}, 1e-7);
   expect_tensor(clip_by_norm(x, 10.0), float32, Shape({2}), {3.0, 4.0});
   expect_tensor(clip_by_norm(zeros(Shape({2})), 1.0), float32, Shape({2}), {0.0, 0.0});
-  expect_gradients([](const std::vector<Tensor>& v) { return clip_by_norm(v[0], 1.0); }, {random_tensor(Shape({4}), 2)});
-  expect_error<InvalidArgumentError>([&] { clip_by_norm(x, 0.0); }, "[clip_by_norm] expected a clip_norm above 0, got 0");
+  expect_gradients([](const std::vector<Tensor>& v) { return clip_by_norm(v[0], 1.0); },
+                   {random_tensor(Shape({4}), 2)});
+  expect_error<InvalidArgumentError>([&] { clip_by_norm(x, 0.0); },
+                                     "[clip_by_norm] expected a clip_norm above 0, got 0");
 }
 
 TEST(Clip, GlobalNormOfAllTensors) {
-  const std::vector<Tensor> tensors = {random_tensor(Shape({3, 4}), 1), Tensor(), random_tensor(Shape({5}), 2)};
+  const std::vector<Tensor> tensors = {random_tensor(Shape({3, 4}), 1), Tensor(),
+                                       random_tensor(Shape({5}), 2)};
   double squares = 0;
   for (const Tensor& tensor : tensors)
     if (tensor.defined())
@@ -50,7 +54,8 @@ TEST(Clip, GlobalNormOfAllTensors) {
 }
 
 TEST(Clip, ByGlobalNormScalesAllAlike) {
-  const std::vector<Tensor> tensors = {constant({3.0, 0.0}), Tensor(), constant({4.0}, {.dtype = float16})};
+  const std::vector<Tensor> tensors = {constant({3.0, 0.0}), Tensor(),
+                                       constant({4.0}, {.dtype = float16})};
   const ClippedTensors clipped = clip_by_global_norm(tensors, 1.0);
   EXPECT_NEAR(clipped.norm.item<float>(), 5.0, 1e-6);
   expect_tensor(clipped.tensors[0], float32, Shape({2}), {0.6, 0.0}, 1e-6);

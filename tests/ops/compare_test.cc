@@ -17,7 +17,8 @@ constexpr DType kNumbers[] = {float32, float64, float16, bfloat16, int32, int64,
 TEST(Compare, EveryDtype) {
   for (DType dtype : kNumbers) {
     SCOPED_TRACE(::testing::Message() << dtype);
-    const Tensor a = constant({1, 2, 3}, {.dtype = dtype}), b = constant({3, 2, 1}, {.dtype = dtype});
+    const Tensor a = constant({1, 2, 3}, {.dtype = dtype}),
+                 b = constant({3, 2, 1}, {.dtype = dtype});
     const Shape shape = {3};
     expect_tensor(equal(a, b), bool_, shape, {0, 1, 0});
     expect_tensor(not_equal(a, b), bool_, shape, {1, 0, 1});
@@ -60,18 +61,23 @@ TEST(Compare, Errors) {
                                      "[Less] expected a floating or integer dtype, got bool");
   expect_error<InvalidArgumentError>([] { logical_not(constant({1})); },
                                      "[LogicalNot] expected dtype bool, got int32");
-  expect_error<InvalidArgumentError>([] { less(constant({1}), 2.5); }, "[LessScalar] expected a number that int32");
-  expect_error<InvalidArgumentError>([] { equal(constant({1, 2}), constant({1, 2, 3})); },
-                                     "[Equal] expected shapes that broadcast together, got (2,) and (3,)");
+  expect_error<InvalidArgumentError>([] { less(constant({1}), 2.5); },
+                                     "[LessScalar] expected a number that int32");
+  expect_error<InvalidArgumentError>(
+      [] {
+        equal(constant({1, 2}), constant({1, 2, 3}));
+      },
+      "[Equal] expected shapes that broadcast together, got (2,) and (3,)");
 }
 
 TEST(Where, EveryDtypeAndSize) {
   const Tensor condition = constant({true, false, true});
   for (DType dtype : kNumbers)
-    expect_tensor(where(condition, constant({1, 2, 3}, {.dtype = dtype}), constant({4, 5, 6}, {.dtype = dtype})),
+    expect_tensor(where(condition, constant({1, 2, 3}, {.dtype = dtype}),
+                        constant({4, 5, 6}, {.dtype = dtype})),
                   dtype, Shape({3}), {1, 5, 3});
-  expect_tensor(where(condition, constant({true, true, true}), constant({false, false, false})), bool_, Shape({3}),
-                {1, 0, 1});
+  expect_tensor(where(condition, constant({true, true, true}), constant({false, false, false})),
+                bool_, Shape({3}), {1, 0, 1});
 }
 
 TEST(Where, BroadcastsAllThree) {
@@ -85,25 +91,36 @@ TEST(Where, BroadcastsAllThree) {
   expect_tensor(where(row, constant(7), constant(9)), int32, Shape({3}), {7, 9, 7});
   expect_tensor(where(constant(true), a, b), int32, Shape({2, 3}), {1, 2, 3, 1, 2, 3});
   expect_tensor(where(constant(false), constant(1), constant(2)), int32, Shape::scalar(), {2});
-  expect_tensor(where(constant(true), zeros(Shape({0, 3})), ones(Shape({3}))), float32, Shape({0, 3}), {});
+  expect_tensor(where(constant(true), zeros(Shape({0, 3})), ones(Shape({3}))), float32,
+                Shape({0, 3}), {});
 }
 
 TEST(Where, Gradients) {
   const Tensor condition = constant({{true, false, true}, {false, false, true}});
   const auto f = [](const std::vector<Tensor>& x) { return where(x[0], square(x[1]), exp(x[2])); };
-  expect_gradients(f, {condition, random_tensor(Shape({2, 3}), 1), random_tensor(Shape({2, 3}), 2)});
+  expect_gradients(f,
+                   {condition, random_tensor(Shape({2, 3}), 1), random_tensor(Shape({2, 3}), 2)});
   expect_gradients(f, {condition, random_tensor(Shape({3}), 3), random_tensor(Shape({2, 1}), 4)});
-  expect_gradients(f, {condition, random_tensor(Shape::scalar(), 5), random_tensor(Shape({4, 1, 1}), 6)});
-  testing::expect_second_order(f, {condition, random_tensor(Shape({3}), 7), random_tensor(Shape({2, 1}), 8)});
+  expect_gradients(
+      f, {condition, random_tensor(Shape::scalar(), 5), random_tensor(Shape({4, 1, 1}), 6)});
+  testing::expect_second_order(
+      f, {condition, random_tensor(Shape({3}), 7), random_tensor(Shape({2, 1}), 8)});
 }
 
 TEST(Where, Errors) {
   const Tensor x = constant({1.0, 2.0});
-  expect_error<InvalidArgumentError>([&] { where(x, x, x); }, "[SelectV2] expected a condition of dtype bool, got float32");
-  expect_error<InvalidArgumentError>([&] { where(constant(true), x, constant({1, 2})); },
-                                     "[SelectV2] expected tensors of one dtype, got float32 and int32");
-  expect_error<InvalidArgumentError>([&] { where(constant({true, true, false}), x, x); },
-                                     "[SelectV2] expected shapes that broadcast together, got (3,) and (2,)");
+  expect_error<InvalidArgumentError>([&] { where(x, x, x); },
+                                     "[SelectV2] expected a condition of dtype bool, got float32");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        where(constant(true), x, constant({1, 2}));
+      },
+      "[SelectV2] expected tensors of one dtype, got float32 and int32");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        where(constant({true, true, false}), x, x);
+      },
+      "[SelectV2] expected shapes that broadcast together, got (3,) and (2,)");
 }
 
 TEST(Cast, EveryPair) {
@@ -125,7 +142,8 @@ TEST(Cast, TruncatesAndRounds) {
   expect_tensor(cast(constant({1.9, -1.9, 0.5}), int32), int32, Shape({3}), {1, -1, 0});
   expect_tensor(cast(constant({1.9, -1.9, 0.0}), bool_), bool_, Shape({3}), {1, 1, 0});
   expect_tensor(cast(constant({300, -1}), uint8), uint8, Shape({2}), {44, 255});
-  expect_tensor(cast(constant({1.00390625, 1.01171875}), bfloat16), bfloat16, Shape({2}), {1.0, 1.015625});
+  expect_tensor(cast(constant({1.00390625, 1.01171875}), bfloat16), bfloat16, Shape({2}),
+                {1.0, 1.015625});
   expect_tensor(cast(constant({65519.0, 65520.0}), float16), float16, Shape({2}),
                 {65504.0, std::numeric_limits<double>::infinity()});
   expect_tensor(cast(zeros(Shape({0, 2})), int64), int64, Shape({0, 2}), {});

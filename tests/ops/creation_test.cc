@@ -22,24 +22,40 @@ TEST(Constant, DtypeOfLiterals) {
 TEST(Constant, ShapeOfNestedLists) {
   expect_tensor(constant(5), int32, Shape::scalar(), {5});
   expect_tensor(constant({5}), int32, Shape({1}), {5});
-  expect_tensor(constant({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}), float32, Shape({2, 3}), {1, 2, 3, 4, 5, 6});
-  expect_tensor(constant({{{1}, {2}}, {{3}, {4}}, {{5}, {6}}}), int32, Shape({3, 2, 1}), {1, 2, 3, 4, 5, 6});
+  expect_tensor(constant({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}), float32, Shape({2, 3}),
+                {1, 2, 3, 4, 5, 6});
+  expect_tensor(constant({{{1}, {2}}, {{3}, {4}}, {{5}, {6}}}), int32, Shape({3, 2, 1}),
+                {1, 2, 3, 4, 5, 6});
   expect_tensor(constant({}), float32, Shape({0}), {});
 }
 
 TEST(Constant, AnotherShape) {
-  expect_tensor(constant({1, 2, 3, 4}, {.shape = Shape({2, 2})}), int32, Shape({2, 2}), {1, 2, 3, 4});
+  expect_tensor(constant({1, 2, 3, 4}, {.shape = Shape({2, 2})}), int32, Shape({2, 2}),
+                {1, 2, 3, 4});
   expect_tensor(constant(7, {.shape = Shape({2, 2})}), int32, Shape({2, 2}), {7, 7, 7, 7});
-  expect_error<InvalidArgumentError>([] { constant({1, 2, 3}, {.shape = Shape({2, 2})}); },
-                                     "[Const] expected 4 elements for shape (2, 2), got 3");
-  expect_error<InvalidArgumentError>([] { constant({1, 2}, {.shape = Shape({-1})}); },
-                                     "[Const] expected a fully defined shape");
+  expect_error<InvalidArgumentError>(
+      [] {
+        constant({1, 2, 3}, {.shape = Shape({2, 2})});
+      },
+      "[Const] expected 4 elements for shape (2, 2), got 3");
+  expect_error<InvalidArgumentError>(
+      [] {
+        constant({1, 2}, {.shape = Shape({-1})});
+      },
+      "[Const] expected a fully defined shape");
 }
 
 TEST(Constant, RaggedListsAreRefused) {
-  expect_error<InvalidArgumentError>([] { constant({{1, 2}, {3}}); },
-                                     "[Const] expected lists of one length, 2 items at depth 1, got 1");
-  expect_error<InvalidArgumentError>([] { constant({Literal({1, 2}), Literal(3)}); }, "[Const] expected lists of one depth");
+  expect_error<InvalidArgumentError>(
+      [] {
+        constant({{1, 2}, {3}});
+      },
+      "[Const] expected lists of one length, 2 items at depth 1, got 1");
+  expect_error<InvalidArgumentError>(
+      [] {
+        constant({Literal({1, 2}), Literal(3)});
+      },
+      "[Const] expected lists of one depth");
 }
 
 TEST(Constant, ValuesThatTheDtypeCannotHoldAreRefused) {
@@ -47,7 +63,8 @@ TEST(Constant, ValuesThatTheDtypeCannotHoldAreRefused) {
                                      "[Const] expected a number that int32 holds, got 2.5");
   expect_error<InvalidArgumentError>([] { constant({3000000000}); }, "int32 holds");
   expect_error<InvalidArgumentError>([] { constant({-1}, {.dtype = uint8}); }, "uint8 holds");
-  expect_error<InvalidArgumentError>([] { constant({70000.0}, {.dtype = float16}); }, "float16 holds");
+  expect_error<InvalidArgumentError>([] { constant({70000.0}, {.dtype = float16}); },
+                                     "float16 holds");
   expect_error<InvalidArgumentError>([] { constant({2}, {.dtype = bool_}); }, "bool holds");
   EXPECT_EQ(constant(9007199254740993, {.dtype = int64}).item<std::int64_t>(), 9007199254740993);
 }
@@ -55,28 +72,37 @@ TEST(Constant, ValuesThatTheDtypeCannotHoldAreRefused) {
 TEST(Constant, Vectors) {
   expect_tensor(constant(std::vector<float>{1, 2}), float32, Shape({2}), {1, 2});
   expect_tensor(constant(std::vector<double>{1, 2}), float64, Shape({2}), {1, 2});
-  expect_tensor(constant(std::vector<std::int32_t>{1, 2}, {.shape = Shape({2, 1})}), int32, Shape({2, 1}), {1, 2});
-  expect_tensor(constant(std::vector<std::int64_t>{1, 2}, {.dtype = float16}), float16, Shape({2}), {1, 2});
+  expect_tensor(constant(std::vector<std::int32_t>{1, 2}, {.shape = Shape({2, 1})}), int32,
+                Shape({2, 1}), {1, 2});
+  expect_tensor(constant(std::vector<std::int64_t>{1, 2}, {.dtype = float16}), float16, Shape({2}),
+                {1, 2});
   expect_tensor(constant(std::vector<std::uint8_t>{1, 255}), uint8, Shape({2}), {1, 255});
   expect_tensor(constant(std::vector<bool>{true, false}), bool_, Shape({2}), {1, 0});
   expect_tensor(constant(std::vector<float>{}), float32, Shape({0}), {});
-  expect_error<InvalidArgumentError>([] { constant(std::vector<float>{1, 2, 3}, {.shape = Shape({2})}); },
-                                     "[Const] expected 2 elements for shape (2,), got 3");
+  expect_error<InvalidArgumentError>(
+      [] {
+        constant(std::vector<float>{1, 2, 3}, {.shape = Shape({2})});
+      },
+      "[Const] expected 2 elements for shape (2,), got 3");
 }
 
 TEST(Creation, FillsEveryDtype) {
   for (DType dtype : {float32, float64, float16, bfloat16, int32, int64, uint8, bool_}) {
-    expect_tensor(zeros(Shape({2, 3}), {.dtype = dtype}), dtype, Shape({2, 3}), std::vector<double>(6, 0));
+    expect_tensor(zeros(Shape({2, 3}), {.dtype = dtype}), dtype, Shape({2, 3}),
+                  std::vector<double>(6, 0));
     expect_tensor(ones(Shape({2}), {.dtype = dtype}), dtype, Shape({2}), {1, 1});
   }
-  expect_tensor(full(Shape({70000}), 2.5), float32, Shape({70000}), std::vector<double>(70000, 2.5));
+  expect_tensor(full(Shape({70000}), 2.5), float32, Shape({70000}),
+                std::vector<double>(70000, 2.5));
   expect_tensor(zeros(Shape()), float32, Shape::scalar(), {0});
   expect_tensor(full(Shape({0, 3}), 1), float32, Shape({0, 3}), {});
   const Tensor x = constant({{1, 2}}, {.dtype = int64});
   expect_tensor(zeros_like(x), int64, Shape({1, 2}), {0, 0});
   expect_tensor(ones_like(x), int64, Shape({1, 2}), {1, 1});
-  expect_error<InvalidArgumentError>([] { full(Shape({2}), 0.5, {.dtype = int32}); }, "[Fill] expected a number that int32");
-  expect_error<InvalidArgumentError>([] { zeros(Shape({-1})); }, "[Fill] expected a shape of sizes of at least 0");
+  expect_error<InvalidArgumentError>([] { full(Shape({2}), 0.5, {.dtype = int32}); },
+                                     "[Fill] expected a number that int32");
+  expect_error<InvalidArgumentError>([] { zeros(Shape({-1})); },
+                                     "[Fill] expected a shape of sizes of at least 0");
 }
 
 TEST(Creation, Ranges) {
@@ -87,8 +113,10 @@ TEST(Creation, Ranges) {
   expect_tensor(range(3.0, 0.0, -1.0), float32, Shape({3}), {3, 2, 1});
   expect_tensor(range(5.0, 0.0), float32, Shape({0}), {});
   EXPECT_EQ(range(100000).to_vector<int>()[99999], 99999);
-  expect_error<InvalidArgumentError>([] { range(0.0, 1.0, 0.0); }, "[Range] expected a finite delta other than 0");
-  expect_error<InvalidArgumentError>([] { range(300, {.dtype = uint8}); }, "[Range] expected a number that uint8 holds");
+  expect_error<InvalidArgumentError>([] { range(0.0, 1.0, 0.0); },
+                                     "[Range] expected a finite delta other than 0");
+  expect_error<InvalidArgumentError>([] { range(300, {.dtype = uint8}); },
+                                     "[Range] expected a number that uint8 holds");
 }
 
 TEST(Creation, Linspace) {
@@ -96,7 +124,8 @@ TEST(Creation, Linspace) {
   expect_tensor(linspace(2.0, 3.0, 1), float32, Shape({1}), {2});
   expect_tensor(linspace(2.0, 3.0, 0), float32, Shape({0}), {});
   EXPECT_EQ(linspace(0.0, 0.3, 4, {.dtype = float64}).to_vector<double>().back(), 0.3);
-  expect_error<InvalidArgumentError>([] { linspace(0, 1, -1); }, "[LinSpace] expected a count of at least 0, got -1");
+  expect_error<InvalidArgumentError>([] { linspace(0, 1, -1); },
+                                     "[LinSpace] expected a count of at least 0, got -1");
 }
 
 TEST(Creation, Identity) {
@@ -104,7 +133,8 @@ TEST(Creation, Identity) {
   expect_tensor(eye(2, 3, {.dtype = int32}), int32, Shape({2, 3}), {1, 0, 0, 0, 1, 0});
   expect_tensor(eye(3, 1), float32, Shape({3, 1}), {1, 0, 0});
   expect_tensor(eye(0), float32, Shape({0, 0}), {});
-  expect_error<InvalidArgumentError>([] { eye(-2); }, "[Eye] expected a shape of sizes of at least 0");
+  expect_error<InvalidArgumentError>([] { eye(-2); },
+                                     "[Eye] expected a shape of sizes of at least 0");
 }
 
 }  // namespace

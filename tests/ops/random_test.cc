@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "core/parallel.h"
-#include "ops/random/philox.h"
+#include "ops/random/words.h"
 #include "runtime/generator.h"
 #include "support/tensors.h"
 #include "tandem/math.h"
@@ -41,6 +41,22 @@ TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox({.seed = 0, .number = 0, .stream = 0}, 0), zeros);
   const std::array<std::uint32_t, 4> ones = {0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu};
   EXPECT_EQ(philox({.seed = ~0ull, .number = ~0ull, .stream = 0}, ~0ull), ones);
+}
+
+TEST(Philox, BlocksHoldTheWordsOfTheirCounters) {
+  // Across the carry into the upper half of the counter, too.
+  for (const std::int64_t block :
+       {std::int64_t{0}, std::int64_t{7}, (std::int64_t{1} << 28) - 1, std::int64_t{1} << 28}) {
+    const Draw draw = {.seed = 0x123456789abcdefull, .number = 0xfedcba987ull, .stream = 3};
+    Words words;
+    fill_words(draw, block, words);
+    for (int column = 0; column < kColumns; ++column) {
+      const auto expected = philox(draw, static_cast<std::uint64_t>(block * kColumns + column));
+      for (int row = 0; row < 4; ++row)
+        EXPECT_EQ(words[row][column], expected[static_cast<std::size_t>(row)])
+            << block << ' ' << row << ' ' << column;
+    }
+  }
 }
 
 TEST(Random, TheSameForAnyNumberOfThreads) {
@@ -105,7 +121,8 @@ TEST(Random, NormalHasItsMoments) {
   random::set_seed(11);
   for (DType dtype : testing::kFloatingTypes) {
     SCOPED_TRACE(::testing::Message() << dtype);
-    const Moments m = moments_of(values_of(random::normal(Shape({200000}), 1.0, 2.0, {.dtype = dtype})));
+    const Moments m =
+        moments_of(values_of(random::normal(Shape({200000}), 1.0, 2.0, {.dtype = dtype})));
     EXPECT_NEAR(m.mean, 1.0, 0.025);
     EXPECT_NEAR(m.deviation, 2.0, 0.02);
     EXPECT_NEAR(m.skew, 0.0, 0.03);
@@ -130,7 +147,8 @@ TEST(Random, NormalFollowsItsDistribution) {
     auto x = values_of(random::normal(Shape({200000}), 0, 1, {.dtype = dtype}));
     std::sort(x.begin(), x.end());
     for (double at : {-3.0, -2.0, -1.0, -0.5, 0.0, 0.7, 1.5, 2.5, 3.5}) {
-      const auto below = static_cast<double>(std::lower_bound(x.begin(), x.end(), at) - x.begin()) / 200000.0;
+      const auto below =
+          static_cast<double>(std::lower_bound(x.begin(), x.end(), at) - x.begin()) / 200000.0;
       EXPECT_NEAR(below, 0.5 * (1.0 + std::erf(at / std::sqrt(2.0))), 0.006) << at;
     }
   }
@@ -147,7 +165,8 @@ TEST(Random, TruncatedNormalStaysWithinTwoDeviations) {
     EXPECT_NEAR(m.deviation, 0.5 * 0.87962566103423978, 0.004);
     std::sort(x.begin(), x.end());
     for (double z : {-1.5, -0.5, 0.25, 1.0, 1.9}) {
-      const auto below = static_cast<double>(std::lower_bound(x.begin(), x.end(), 0.5 * z) - x.begin()) / 200000.0;
+      const auto below =
+          static_cast<double>(std::lower_bound(x.begin(), x.end(), 0.5 * z) - x.begin()) / 200000.0;
       const auto cdf = [](double v) { return 0.5 * (1.0 + std::erf(v / std::sqrt(2.0))); };
       EXPECT_NEAR(below, (cdf(z) - cdf(-2)) / (cdf(2) - cdf(-2)), 0.008) << z;
     }
@@ -158,7 +177,8 @@ TEST(Random, UniformKeepsItsBounds) {
   random::set_seed(15);
   for (DType dtype : testing::kFloatingTypes) {
     SCOPED_TRACE(::testing::Message() << dtype);
-    for (const auto& [low, high] : {std::pair{-1.0, 3.0}, std::pair{0.0, 1.0}, std::pair{-2.0, 0.0}}) {
+    for (const auto& [low, high] :
+         {std::pair{-1.0, 3.0}, std::pair{0.0, 1.0}, std::pair{-2.0, 0.0}}) {
       const auto x = values_of(random::uniform(Shape({200000}), low, high, {.dtype = dtype}));
       EXPECT_GE(*std::min_element(x.begin(), x.end()), low);
       EXPECT_LT(*std::max_element(x.begin(), x.end()), high);
@@ -181,14 +201,17 @@ TEST(Random, UniformIntCoversItsRangeEvenly) {
   const auto wide = random::uniform_int(Shape({1000}), std::numeric_limits<std::int64_t>::min(),
                                         std::numeric_limits<std::int64_t>::max(), {.dtype = int64})
                         .to_vector<std::int64_t>();
-  const auto negative = std::count_if(wide.begin(), wide.end(), [](std::int64_t v) { return v < 0; });
+  const auto negative =
+      std::count_if(wide.begin(), wide.end(), [](std::int64_t v) { return v < 0; });
   EXPECT_NEAR(static_cast<double>(negative), 500.0, 80.0);
 }
 
 TEST(Random, BernoulliGivesOnesWithItsProbability) {
   random::set_seed(17);
   for (DType dtype : {float32, bfloat16, int32, bool_})
-    EXPECT_NEAR(moments_of(values_of(random::bernoulli(Shape({100000}), 0.3, {.dtype = dtype}))).mean, 0.3, 0.008);
+    EXPECT_NEAR(
+        moments_of(values_of(random::bernoulli(Shape({100000}), 0.3, {.dtype = dtype}))).mean, 0.3,
+        0.008);
   EXPECT_EQ(values_of(random::bernoulli(Shape({10000}), 0.0)), std::vector<double>(10000, 0.0));
   EXPECT_EQ(values_of(random::bernoulli(Shape({10000}), 1.0)), std::vector<double>(10000, 1.0));
 }
@@ -207,7 +230,8 @@ TEST(Random, PermutationsAndShuffles) {
   std::array<std::array<int, 4>, 4> seen{};
   for (int n = 0; n < 4000; ++n) {
     const auto four = random::permutation(4).to_vector<std::int64_t>();
-    for (std::size_t place = 0; place < 4; ++place) ++seen[place][static_cast<std::size_t>(four[place])];
+    for (std::size_t place = 0; place < 4; ++place)
+      ++seen[place][static_cast<std::size_t>(four[place])];
   }
   for (const auto& place : seen)
     for (int count : place) EXPECT_NEAR(count, 1000, 140);
@@ -224,19 +248,23 @@ TEST(Random, PermutationsAndShuffles) {
 }
 
 TEST(Random, Errors) {
-  expect_error<InvalidArgumentError>([] { random::normal(Shape({2}), 0, -1); },
-                                     "[RandomStandardNormal] expected a stddev of at least 0, got -1");
+  expect_error<InvalidArgumentError>(
+      [] { random::normal(Shape({2}), 0, -1); },
+      "[RandomStandardNormal] expected a stddev of at least 0, got -1");
   expect_error<InvalidArgumentError>([] { random::normal(Shape({2}), 0, 1, {.dtype = int32}); },
                                      "[RandomStandardNormal] expected a floating dtype, got int32");
   expect_error<InvalidArgumentError>([] { random::uniform(Shape({2}), 1, 0); },
                                      "[RandomUniform] expected finite low <= high, got 1 and 0");
   expect_error<InvalidArgumentError>([] { random::uniform_int(Shape({2}), 3, 3); },
                                      "[RandomUniformInt] expected low < high, got 3 and 3");
-  expect_error<InvalidArgumentError>([] { random::uniform_int(Shape({2}), 0, 300, {.dtype = uint8}); }, "uint8 holds");
+  expect_error<InvalidArgumentError>(
+      [] { random::uniform_int(Shape({2}), 0, 300, {.dtype = uint8}); }, "uint8 holds");
   expect_error<InvalidArgumentError>([] { random::bernoulli(Shape({2}), 1.5); },
                                      "[RandomBernoulli] expected a probability in [0, 1], got 1.5");
-  expect_error<InvalidArgumentError>([] { random::normal(Shape({-2})); }, "expected a shape of sizes of at least 0");
-  expect_error<InvalidArgumentError>([] { random::shuffle(constant(1)); }, "[shuffle] expected at least one axis");
+  expect_error<InvalidArgumentError>([] { random::normal(Shape({-2})); },
+                                     "expected a shape of sizes of at least 0");
+  expect_error<InvalidArgumentError>([] { random::shuffle(constant(1)); },
+                                     "[shuffle] expected at least one axis");
 }
 
 }  // namespace

@@ -43,7 +43,8 @@ double variance_of(const std::vector<double>& x) {
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {"sum", reduce_sum, sum_of},
-      {"mean", reduce_mean, [](const auto& x) { return sum_of(x) / static_cast<double>(x.size()); }},
+      {"mean", reduce_mean,
+       [](const auto& x) { return sum_of(x) / static_cast<double>(x.size()); }},
       {"prod", reduce_prod,
        [](const auto& x) {
          double product = 1;
@@ -96,7 +97,8 @@ void check(const Case& test, const Tensor& x, const std::optional<Dims>& axes, d
   SCOPED_TRACE(::testing::Message() << test.name << ' ' << x.shape() << ' ' << x.dtype());
   std::vector<bool> reduced(static_cast<std::size_t>(x.rank()), !axes.has_value());
   if (axes)
-    for (std::int64_t axis : *axes) reduced[static_cast<std::size_t>(axis < 0 ? axis + x.rank() : axis)] = true;
+    for (std::int64_t axis : *axes)
+      reduced[static_cast<std::size_t>(axis < 0 ? axis + x.rank() : axis)] = true;
   Dims kept, removed;
   for (int axis = 0; axis < x.rank(); ++axis) {
     kept.push_back(reduced[static_cast<std::size_t>(axis)] ? 1 : x.shape()[axis]);
@@ -105,15 +107,18 @@ void check(const Case& test, const Tensor& x, const std::optional<Dims>& axes, d
   std::vector<double> expected;
   for (const auto& group : groups_of(x, reduced)) expected.push_back(test.exact(group));
   expect_tensor(test.op(x, {.axis = axes}), x.dtype(), Shape(removed), expected, tolerance);
-  expect_tensor(test.op(x, {.axis = axes, .keepdims = true}), x.dtype(), Shape(kept), expected, tolerance);
+  expect_tensor(test.op(x, {.axis = axes, .keepdims = true}), x.dtype(), Shape(kept), expected,
+                tolerance);
 }
 
-const std::optional<Dims> kAxesOfRank3[] = {std::nullopt, Dims(),       Dims({0}),    Dims({1}),       Dims({2}),
-                                            Dims({0, 1}), Dims({0, 2}), Dims({1, 2}), Dims({0, 1, 2}), Dims({-1, 0})};
+const std::optional<Dims> kAxesOfRank3[] = {
+    std::nullopt, Dims(),       Dims({0}),    Dims({1}),       Dims({2}),
+    Dims({0, 1}), Dims({0, 2}), Dims({1, 2}), Dims({0, 1, 2}), Dims({-1, 0})};
 
 TEST(Reduce, EveryChoiceOfAxes) {
   for (const Case& test : cases())
-    for (const auto& axes : kAxesOfRank3) check(test, random_tensor(Shape({3, 4, 5}), 1), axes, 1e-12);
+    for (const auto& axes : kAxesOfRank3)
+      check(test, random_tensor(Shape({3, 4, 5}), 1), axes, 1e-12);
 }
 
 TEST(Reduce, AxesOfSizeOneAndHighRanks) {
@@ -128,7 +133,8 @@ TEST(Reduce, EveryFloatingDtype) {
     for (DType dtype : testing::kFloatingTypes)
       for (const auto& axes : {Dims({0}), Dims({1})}) {
         const double low = std::string(test.name) == "prod" ? 0.9 : -2.0;
-        check(test, random_tensor(Shape({17, 19}), 3, low, 1.1, dtype), axes, 8 * epsilon_of(dtype));
+        check(test, random_tensor(Shape({17, 19}), 3, low, 1.1, dtype), axes,
+              8 * epsilon_of(dtype));
       }
 }
 
@@ -138,10 +144,12 @@ TEST(Reduce, LargeSizes) {
     Shape shape;
     std::optional<Dims> axes;
   } shapes[] = {
-      {Shape({100003}), std::nullopt},    {Shape({3, 10007}), Dims({1})},    {Shape({1000, 70}), Dims({1})},
-      {Shape({1000, 70}), Dims({0})},     {Shape({130, 700}), Dims({0})},    {Shape({63, 3}), Dims({0})},
-      {Shape({65, 1}), Dims({0})},        {Shape({40, 30, 70}), Dims({1})},  {Shape({40, 30, 70}), Dims({0, 2})},
-      {Shape({3, 5, 5000}), Dims({0, 2})}, {Shape({9, 8, 7, 600}), Dims({0, 2})},
+      {Shape({100003}), std::nullopt},       {Shape({3, 10007}), Dims({1})},
+      {Shape({1000, 70}), Dims({1})},        {Shape({1000, 70}), Dims({0})},
+      {Shape({130, 700}), Dims({0})},        {Shape({63, 3}), Dims({0})},
+      {Shape({65, 1}), Dims({0})},           {Shape({40, 30, 70}), Dims({1})},
+      {Shape({40, 30, 70}), Dims({0, 2})},   {Shape({3, 5, 5000}), Dims({0, 2})},
+      {Shape({9, 8, 7, 600}), Dims({0, 2})},
   };
   for (const auto& test : shapes) {
     check(cases()[0], random_tensor(test.shape, 4), test.axes, 1e-11);
@@ -150,8 +158,9 @@ TEST(Reduce, LargeSizes) {
 }
 
 TEST(Reduce, TheSameBitsForAnyNumberOfThreads) {
-  for (const auto& axes : {std::optional<Dims>(), std::optional(Dims({0})), std::optional(Dims({1})),
-                           std::optional(Dims({0, 2})), std::optional(Dims({2}))}) {
+  for (const auto& axes :
+       {std::optional<Dims>(), std::optional(Dims({0})), std::optional(Dims({1})),
+        std::optional(Dims({0, 2})), std::optional(Dims({2}))}) {
     const Tensor x = random_tensor(Shape({300, 40, 33}), 6, -2, 2, float32);
     std::vector<float> first;
     for (int threads : {1, 2, 3, 7}) {
@@ -169,7 +178,9 @@ TEST(Reduce, LongSumsStayAccurate) {
   EXPECT_EQ(reduce_sum(ones(Shape({1 << 20, 3})), {.axis = Dims({0})}).to_vector<float>(),
             std::vector<float>(3, 1048576.0f));
   // Sums of float16 are kept in float32.
-  EXPECT_EQ(static_cast<float>(reduce_mean(full(Shape({100000}), 2.0, {.dtype = float16})).item<Half>()), 2.0f);
+  EXPECT_EQ(
+      static_cast<float>(reduce_mean(full(Shape({100000}), 2.0, {.dtype = float16})).item<Half>()),
+      2.0f);
 }
 
 TEST(Reduce, Integers) {
@@ -206,22 +217,27 @@ TEST(Reduce, NothingToReduceGivesTheNeutralElement) {
 }
 
 TEST(Reduce, SpecialValues) {
-  const Tensor x = constant({{1.0, kNan, 3.0}, {-kInfinity, -kInfinity, -kInfinity}, {1000.0, 1000.0, -1000.0}});
+  const Tensor x =
+      constant({{1.0, kNan, 3.0}, {-kInfinity, -kInfinity, -kInfinity}, {1000.0, 1000.0, -1000.0}});
   const ReduceOptions last = {.axis = Dims({1})};
   expect_tensor(reduce_max(x, last), float32, Shape({3}), {kNan, -kInfinity, 1000.0});
   expect_tensor(reduce_min(x, last), float32, Shape({3}), {kNan, -kInfinity, -1000.0});
-  expect_tensor(reduce_logsumexp(x, last), float32, Shape({3}), {kNan, -kInfinity, 1000.0 + std::log(2.0)}, 1e-6);
+  expect_tensor(reduce_logsumexp(x, last), float32, Shape({3}),
+                {kNan, -kInfinity, 1000.0 + std::log(2.0)}, 1e-6);
 }
 
 TEST(Reduce, Gradients) {
   for (const Case& test : cases())
     for (const auto& axes : kAxesOfRank3) {
       SCOPED_TRACE(test.name);
-      if (axes && axes->empty() && (std::string(test.name) == "std" || std::string(test.name) == "norm"))
+      if (axes && axes->empty() &&
+          (std::string(test.name) == "std" || std::string(test.name) == "norm"))
         continue;  // not smooth: the roots of squares of single elements
       for (bool keepdims : {false, true})
         expect_gradients(
-            [&](const std::vector<Tensor>& x) { return test.op(x[0], {.axis = axes, .keepdims = keepdims}); },
+            [&](const std::vector<Tensor>& x) {
+              return test.op(x[0], {.axis = axes, .keepdims = keepdims});
+            },
             {random_tensor(Shape({2, 3, 2}), 7)}, {.tolerance = 2e-6});
     }
 }
@@ -234,8 +250,10 @@ TEST(Reduce, SecondOrder) {
 }
 
 TEST(Reduce, GradientOfProductsWithZeros) {
-  const Tensor x = constant({{0.0, 2.0, 3.0}, {0.0, 0.0, 3.0}, {1.0, 2.0, 3.0}}, {.dtype = float64});
-  expect_gradients([](const std::vector<Tensor>& v) { return reduce_prod(v[0], {.axis = Dims({1})}); }, {x});
+  const Tensor x =
+      constant({{0.0, 2.0, 3.0}, {0.0, 0.0, 3.0}, {1.0, 2.0, 3.0}}, {.dtype = float64});
+  expect_gradients(
+      [](const std::vector<Tensor>& v) { return reduce_prod(v[0], {.axis = Dims({1})}); }, {x});
 }
 
 TEST(Reduce, TiesShareTheGradientOfExtrema) {
@@ -256,11 +274,15 @@ TEST(Reduce, Errors) {
   const Tensor x = random_tensor(Shape({2, 3}));
   expect_error<InvalidArgumentError>([&] { reduce_sum(x, {.axis = Dims({2})}); },
                                      "[Sum] expected an axis in [-2, 2), got 2");
-  expect_error<InvalidArgumentError>([&] { reduce_max(x, {.axis = Dims({1, -1})}); },
-                                     "[Max] expected distinct axes, got -1 twice");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        reduce_max(x, {.axis = Dims({1, -1})});
+      },
+      "[Max] expected distinct axes, got -1 twice");
   expect_error<InvalidArgumentError>([] { reduce_mean(constant({1})); },
                                      "[Mean] expected a floating dtype, got int32");
-  expect_error<InvalidArgumentError>([&] { reduce_any(x); }, "[Any] expected dtype bool, got float64");
+  expect_error<InvalidArgumentError>([&] { reduce_any(x); },
+                                     "[Any] expected dtype bool, got float64");
 }
 
 TEST(ArgReduce, FirstOfEqualsAlongEveryAxis) {
@@ -283,15 +305,19 @@ TEST(ArgReduce, AgainstASearch) {
     for (std::size_t inner = 0; inner < 7; ++inner) {
       std::size_t best = 0;
       for (std::size_t k = 1; k < 201; ++k)
-        if (values[(outer * 201 + k) * 7 + inner] > values[(outer * 201 + best) * 7 + inner]) best = k;
+        if (values[(outer * 201 + k) * 7 + inner] > values[(outer * 201 + best) * 7 + inner])
+          best = k;
       EXPECT_EQ(found[outer * 7 + inner], static_cast<std::int64_t>(best));
     }
 }
 
 TEST(ArgReduce, EmptyAxesAndErrors) {
   expect_tensor(argmax(zeros(Shape({0, 3})), 1), int64, Shape({0}), {});
-  expect_error<InvalidArgumentError>([] { argmax(zeros(Shape({3, 0})), 1); },
-                                     "[ArgMax] expected at least one element along axis 1, got shape (3, 0)");
+  expect_error<InvalidArgumentError>(
+      [] {
+        argmax(zeros(Shape({3, 0})), 1);
+      },
+      "[ArgMax] expected at least one element along axis 1, got shape (3, 0)");
   expect_error<InvalidArgumentError>([] { argmin(zeros(Shape({3})), 1); },
                                      "[ArgMin] expected an axis in [-1, 1), got 1");
 }
@@ -304,7 +330,8 @@ TEST(Cumsum, AlongEveryAxis) {
   for (DType dtype : testing::kFloatingTypes)
     expect_tensor(cumsum(cast(x, dtype), 1), dtype, Shape({2, 3}), {1, 3, 6, 4, 9, 15});
   expect_tensor(cumsum(zeros(Shape({0, 2}))), float32, Shape({0, 2}), {});
-  expect_error<InvalidArgumentError>([&] { cumsum(x, 2); }, "[Cumsum] expected an axis in [-2, 2), got 2");
+  expect_error<InvalidArgumentError>([&] { cumsum(x, 2); },
+                                     "[Cumsum] expected an axis in [-2, 2), got 2");
 }
 
 TEST(Cumsum, Gradients) {

@@ -30,7 +30,9 @@ struct Case {
 const Case kCases[] = {
     {"negative", negative, [](double x) { return -x; }},
     {"abs", abs, [](double x) { return std::fabs(x); }, 0.1},
-    {"sign", sign, [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0; }, -3, 3, false},
+    {"sign", sign, [](double x) { return x > 0   ? 1.0
+                                         : x < 0 ? -1.0
+                                                 : 0.0; }, -3, 3, false},
     {"square", square, [](double x) { return x * x; }},
     {"sqrt", sqrt, [](double x) { return std::sqrt(x); }, 0.2},
     {"rsqrt", rsqrt, [](double x) { return 1 / std::sqrt(x); }, 0.2},
@@ -101,7 +103,8 @@ TEST(Unary, SpecialValues) {
 }
 
 TEST(Unary, RoundTakesHalvesToEven) {
-  expect_tensor(round(constant({0.5, 1.5, 2.5, -0.5, -1.5})), float32, Shape({5}), {0, 2, 2, 0, -2});
+  expect_tensor(round(constant({0.5, 1.5, 2.5, -0.5, -1.5})), float32, Shape({5}),
+                {0, 2, 2, 0, -2});
 }
 
 TEST(Unary, Integers) {
@@ -116,11 +119,14 @@ TEST(Unary, Integers) {
 }
 
 TEST(Unary, DtypesThatDoNotFit) {
-  expect_error<InvalidArgumentError>([] { exp(constant({1})); }, "[Exp] expected a floating dtype, got int32");
-  expect_error<InvalidArgumentError>([] { floor(constant({1})); }, "[Floor] expected a floating dtype, got int32");
+  expect_error<InvalidArgumentError>([] { exp(constant({1})); },
+                                     "[Exp] expected a floating dtype, got int32");
+  expect_error<InvalidArgumentError>([] { floor(constant({1})); },
+                                     "[Floor] expected a floating dtype, got int32");
   expect_error<InvalidArgumentError>([] { negative(constant({true})); },
                                      "[Neg] expected a floating or signed integer dtype, got bool");
-  expect_error<InvalidArgumentError>([] { is_nan(constant({1})); }, "[IsNan] expected a floating dtype, got int32");
+  expect_error<InvalidArgumentError>([] { is_nan(constant({1})); },
+                                     "[IsNan] expected a floating dtype, got int32");
 }
 
 }  // namespace

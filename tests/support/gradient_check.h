@@ -24,15 +24,17 @@ namespace gradient_check_detail {
 
 // A scalar that depends on every element of `y`, on each differently.
 inline Tensor weigh(const Tensor& y) {
-  const Tensor weights = constant(random_values(y.size(), 4711, 0.5, 1.5), {.dtype = y.dtype(), .shape = y.shape()});
+  const Tensor weights =
+      constant(random_values(y.size(), 4711, 0.5, 1.5), {.dtype = y.dtype(), .shape = y.shape()});
   return reduce_sum(y * weights);
 }
 
 inline bool is_checked(const Tensor& input) { return input.dtype() == float64; }
 
 // d weigh(f(inputs)) / d inputs[which], by differences.
-inline std::vector<double> numeric_gradient(const TensorFunction& f, const std::vector<Tensor>& inputs,
-                                            std::size_t which, double step) {
+inline std::vector<double> numeric_gradient(const TensorFunction& f,
+                                            const std::vector<Tensor>& inputs, std::size_t which,
+                                            double step) {
   const std::vector<double> values = values_of(inputs[which]);
   const auto loss_at = [&](std::size_t element, double value) {
     std::vector<double> moved = values;
@@ -43,7 +45,8 @@ inline std::vector<double> numeric_gradient(const TensorFunction& f, const std::
   };
   std::vector<double> gradient;
   for (std::size_t i = 0; i < values.size(); ++i)
-    gradient.push_back((loss_at(i, values[i] + step) - loss_at(i, values[i] - step)) / (2.0 * step));
+    gradient.push_back((loss_at(i, values[i] + step) - loss_at(i, values[i] - step)) /
+                       (2.0 * step));
   return gradient;
 }
 
@@ -97,7 +100,8 @@ inline void expect_second_order(const TensorFunction& f, const std::vector<Tenso
                                 const GradientCheckOptions& options = {}) {
   namespace detail = gradient_check_detail;
   const TensorFunction gradients = [&f](const std::vector<Tensor>& arguments) {
-    GradientTape tape({.persistent = true});  // so that its gradients are recorded for backward() too
+    GradientTape tape(
+        {.persistent = true});  // so that its gradients are recorded for backward() too
     std::vector<Tensor> sources;
     for (const Tensor& argument : arguments) {
       if (!detail::is_checked(argument)) continue;

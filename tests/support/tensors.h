@@ -37,8 +37,8 @@ inline std::vector<double> values_of(const Tensor& tensor) {
 }
 
 // `count` numbers in [low, high), the same for the same seed.
-inline std::vector<double> random_values(std::int64_t count, std::uint32_t seed = 1, double low = -2.0,
-                                         double high = 2.0) {
+inline std::vector<double> random_values(std::int64_t count, std::uint32_t seed = 1,
+                                         double low = -2.0, double high = 2.0) {
   std::mt19937 generator(seed);
   std::vector<double> values;
   for (std::int64_t i = 0; i < count; ++i)
@@ -46,9 +46,10 @@ inline std::vector<double> random_values(std::int64_t count, std::uint32_t seed 
   return values;
 }
 
-inline Tensor random_tensor(const Shape& shape, std::uint32_t seed = 1, double low = -2.0, double high = 2.0,
-                            DType dtype = float64) {
-  return constant(random_values(shape.num_elements(), seed, low, high), {.dtype = dtype, .shape = shape});
+inline Tensor random_tensor(const Shape& shape, std::uint32_t seed = 1, double low = -2.0,
+                            double high = 2.0, DType dtype = float64) {
+  return constant(random_values(shape.num_elements(), seed, low, high),
+                  {.dtype = dtype, .shape = shape});
 }
 
 // One unit of the dtype's precision relative to 1; 0 for integers and bool.
@@ -63,8 +64,8 @@ inline double epsilon_of(DType dtype) {
 }
 
 // Expects shape, dtype and elements, each within `tolerance` * max(1, |expected|).
-inline void expect_tensor(const Tensor& actual, DType dtype, const Shape& shape, const std::vector<double>& expected,
-                          double tolerance = 0.0) {
+inline void expect_tensor(const Tensor& actual, DType dtype, const Shape& shape,
+                          const std::vector<double>& expected, double tolerance = 0.0) {
   ASSERT_EQ(actual.dtype(), dtype);
   ASSERT_EQ(actual.shape(), shape);
   const std::vector<double> values = values_of(actual);
@@ -75,7 +76,8 @@ inline void expect_tensor(const Tensor& actual, DType dtype, const Shape& shape,
     else if (std::isinf(expected[i]) || tolerance == 0.0)
       EXPECT_EQ(values[i], expected[i]) << "element " << i;
     else
-      EXPECT_NEAR(values[i], expected[i], tolerance * std::fmax(1.0, std::fabs(expected[i]))) << "element " << i;
+      EXPECT_NEAR(values[i], expected[i], tolerance * std::fmax(1.0, std::fabs(expected[i])))
+          << "element " << i;
   }
 }
 

@@ -46,7 +46,8 @@ void apply_fused(Activation activation, T* y, std::int64_t count) {
 
 // y[rows, columns] = activation(y + bias); `bias` may be null.
 template <class T>
-void finish_rows(Activation activation, const T* bias, T* y, std::int64_t rows, std::int64_t columns) {
+void finish_rows(Activation activation, const T* bias, T* y, std::int64_t rows,
+                 std::int64_t columns) {
   if (!bias && activation == Activation::kLinear) return;
   for (std::int64_t i = 0; i < rows; ++i) {
     T* row = y + i * columns;

@@ -15,9 +15,10 @@ void infer_add_n(InferContext& c) {
   check_dtype("AddN", kNumeric, first.dtype);
   for (int i = 1; i < c.num_inputs(); ++i)
     if (c.dtype(i) != first.dtype || !(c.shape(i) == first.shape))
-      fail<InvalidArgumentError>("[AddN] expected tensors of one shape and dtype, {} {}, got {} {} as tensor {}",
-                                 first.shape.to_string(), name_of(first.dtype), c.shape(i).to_string(),
-                                 name_of(c.dtype(i)), i);
+      fail<InvalidArgumentError>(
+          "[AddN] expected tensors of one shape and dtype, {} {}, got {} {} as tensor {}",
+          first.shape.to_string(), name_of(first.dtype), c.shape(i).to_string(),
+          name_of(c.dtype(i)), i);
   c.add_output(first.dtype, first.shape);
 }
 
@@ -46,7 +47,8 @@ void add_n_kernel(KernelContext& c) {
       for (; begin < end; begin += kChunk) {
         const std::int64_t count = std::min(kChunk, end - begin);
         load_chunk(c.inputs[0].as<const T>() + begin, sum, count);
-        for (int n = 1; n < c.inputs.size(); ++n) add_chunk(c.inputs[n].as<const T>() + begin, sum, count);
+        for (int n = 1; n < c.inputs.size(); ++n)
+          add_chunk(c.inputs[n].as<const T>() + begin, sum, count);
         store_chunk(sum, out + begin, count);
       }
     });
@@ -60,8 +62,11 @@ void add_n_gradient(GradContext& c) {
 
 }  // namespace
 
-const OpDef kAddN = {.name = "AddN", .infer = infer_add_n, .gradient = add_n_gradient,
-                     .cpu_kernel = add_n_kernel, .traits = kElementwise | kInPlace};
+const OpDef kAddN = {.name = "AddN",
+                     .infer = infer_add_n,
+                     .gradient = add_n_gradient,
+                     .cpu_kernel = add_n_kernel,
+                     .traits = kElementwise | kInPlace};
 
 Tensor add_n(std::span<const Tensor> tensors) {
   if (tensors.empty()) fail<InvalidArgumentError>("[AddN] expected at least one tensor, got none");

@@ -25,8 +25,8 @@ void infer_arg_reduce(InferContext& c) {
   const int axis = resolve_axis(c.op().name, c.attrs<AxisAttrs>().axis, shape.rank());
   const Shape result = reduced_shape(shape, 1u << axis, false);
   if (shape[axis] == 0 && result.num_elements() != 0)
-    fail<InvalidArgumentError>("[{}] expected at least one element along axis {}, got shape {}", c.op().name, axis,
-                               shape.to_string());
+    fail<InvalidArgumentError>("[{}] expected at least one element along axis {}, got shape {}",
+                               c.op().name, axis, shape.to_string());
   c.add_output(int64, result);
 }
 
@@ -53,7 +53,8 @@ void arg_reduce_kernel(KernelContext& c) {
   auto* out = c.outputs[0].as<std::int64_t>();
   switch_numeric(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     const T* x = c.inputs[0].as<const T>();
-    const std::int64_t grain = std::max<std::int64_t>(1, kElementwiseGrain / std::max<std::int64_t>(length, 1));
+    const std::int64_t grain =
+        std::max<std::int64_t>(1, kElementwiseGrain / std::max<std::int64_t>(length, 1));
     parallel_for(c.outputs[0].size(), grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const T* run = x + i / inner * length * inner + i % inner;
@@ -73,9 +74,13 @@ void arg_reduce_kernel(KernelContext& c) {
 
 }  // namespace
 
-const OpDef kArgMax = {.name = "ArgMax", .attrs = attrs_type<AxisAttrs>, .infer = infer_arg_reduce,
+const OpDef kArgMax = {.name = "ArgMax",
+                       .attrs = attrs_type<AxisAttrs>,
+                       .infer = infer_arg_reduce,
                        .cpu_kernel = arg_reduce_kernel<Above>};
-const OpDef kArgMin = {.name = "ArgMin", .attrs = attrs_type<AxisAttrs>, .infer = infer_arg_reduce,
+const OpDef kArgMin = {.name = "ArgMin",
+                       .attrs = attrs_type<AxisAttrs>,
+                       .infer = infer_arg_reduce,
                        .cpu_kernel = arg_reduce_kernel<Below>};
 
 Tensor argmax(const Tensor& x, std::int64_t axis) { return run(kArgMax, {&x}, AxisAttrs{axis}); }

@@ -81,13 +81,15 @@ void sub_gradient(GradContext& c) {
 
 void mul_gradient(GradContext& c) {
   for (int i = 0; i < 2; ++i)
-    if (c.needs_grad(i)) c.set_grad(i, sum_to_shape(c.grad() * c.input(1 - i), shape_of_input(c, i)));
+    if (c.needs_grad(i))
+      c.set_grad(i, sum_to_shape(c.grad() * c.input(1 - i), shape_of_input(c, i)));
 }
 
 void div_gradient(GradContext& c) {
   const Tensor quotient = c.grad() / c.input(1);
   if (c.needs_grad(0)) c.set_grad(0, sum_to_shape(quotient, shape_of_input(c, 0)));
-  if (c.needs_grad(1)) c.set_grad(1, negative(sum_to_shape(quotient * c.output(0), shape_of_input(c, 1))));
+  if (c.needs_grad(1))
+    c.set_grad(1, negative(sum_to_shape(quotient * c.output(0), shape_of_input(c, 1))));
 }
 
 Tensor zero(DType dtype) { return full(Shape::scalar(), 0.0, {.dtype = dtype}); }
@@ -95,11 +97,14 @@ Tensor zero(DType dtype) { return full(Shape::scalar(), 0.0, {.dtype = dtype}); 
 // The whole gradient goes to the winner; to the left operand where both are equal.
 void extremum_gradient(GradContext& c, const Tensor& left_wins) {
   const Tensor none = zero(c.grad().dtype());
-  if (c.needs_grad(0)) c.set_grad(0, sum_to_shape(where(left_wins, c.grad(), none), shape_of_input(c, 0)));
+  if (c.needs_grad(0))
+    c.set_grad(0, sum_to_shape(where(left_wins, c.grad(), none), shape_of_input(c, 0)));
   if (c.num_inputs() > 1 && c.needs_grad(1))
     c.set_grad(1, sum_to_shape(where(left_wins, none, c.grad()), shape_of_input(c, 1)));
 }
-void maximum_gradient(GradContext& c) { extremum_gradient(c, greater_equal(c.input(0), c.input(1))); }
+void maximum_gradient(GradContext& c) {
+  extremum_gradient(c, greater_equal(c.input(0), c.input(1)));
+}
 void minimum_gradient(GradContext& c) { extremum_gradient(c, less_equal(c.input(0), c.input(1))); }
 
 void squared_difference_gradient(GradContext& c) {
@@ -114,58 +119,111 @@ void pass_gradient(GradContext& c) { c.set_grad(0, c.grad()); }
 void scalar_sub_gradient(GradContext& c) { c.set_grad(0, negative(c.grad())); }
 void mul_scalar_gradient(GradContext& c) { c.set_grad(0, c.grad() * scalar_of(c)); }
 void div_scalar_gradient(GradContext& c) { c.set_grad(0, c.grad() / scalar_of(c)); }
-void scalar_div_gradient(GradContext& c) { c.set_grad(0, negative(c.grad() / c.input(0) * c.output(0))); }
-void maximum_scalar_gradient(GradContext& c) { extremum_gradient(c, greater_equal(c.input(0), scalar_of(c))); }
-void minimum_scalar_gradient(GradContext& c) { extremum_gradient(c, less_equal(c.input(0), scalar_of(c))); }
+void scalar_div_gradient(GradContext& c) {
+  c.set_grad(0, negative(c.grad() / c.input(0) * c.output(0)));
+}
+void maximum_scalar_gradient(GradContext& c) {
+  extremum_gradient(c, greater_equal(c.input(0), scalar_of(c)));
+}
+void minimum_scalar_gradient(GradContext& c) {
+  extremum_gradient(c, less_equal(c.input(0), scalar_of(c)));
+}
 
 constexpr std::uint32_t kInPlaceElementwise = kElementwise | kInPlace;
 
-const OpDef kAdd = {.name = "AddV2", .infer = infer_binary<kNumeric>, .gradient = add_gradient,
-                    .cpu_kernel = binary_kernel<Add>, .traits = kInPlaceElementwise | kCommutative};
-const OpDef kSub = {.name = "Sub", .infer = infer_binary<kNumeric>, .gradient = sub_gradient,
-                    .cpu_kernel = binary_kernel<Sub>, .traits = kInPlaceElementwise};
-const OpDef kMul = {.name = "Mul", .infer = infer_binary<kNumeric>, .gradient = mul_gradient,
-                    .cpu_kernel = binary_kernel<Mul>, .traits = kInPlaceElementwise | kCommutative,
+const OpDef kAdd = {.name = "AddV2",
+                    .infer = infer_binary<kNumeric>,
+                    .gradient = add_gradient,
+                    .cpu_kernel = binary_kernel<Add>,
+                    .traits = kInPlaceElementwise | kCommutative};
+const OpDef kSub = {.name = "Sub",
+                    .infer = infer_binary<kNumeric>,
+                    .gradient = sub_gradient,
+                    .cpu_kernel = binary_kernel<Sub>,
+                    .traits = kInPlaceElementwise};
+const OpDef kMul = {.name = "Mul",
+                    .infer = infer_binary<kNumeric>,
+                    .gradient = mul_gradient,
+                    .cpu_kernel = binary_kernel<Mul>,
+                    .traits = kInPlaceElementwise | kCommutative,
                     .saved_inputs = 0b11};
-const OpDef kDiv = {.name = "RealDiv", .infer = infer_binary<kNumeric>, .gradient = div_gradient,
-                    .cpu_kernel = binary_kernel<Div>, .traits = kInPlaceElementwise,
-                    .saved_inputs = 0b10, .saved_outputs = 0b1};
-const OpDef kMaximum = {.name = "Maximum", .infer = infer_binary<kNumeric>, .gradient = maximum_gradient,
-                        .cpu_kernel = binary_kernel<Maximum>, .traits = kInPlaceElementwise,
+const OpDef kDiv = {.name = "RealDiv",
+                    .infer = infer_binary<kNumeric>,
+                    .gradient = div_gradient,
+                    .cpu_kernel = binary_kernel<Div>,
+                    .traits = kInPlaceElementwise,
+                    .saved_inputs = 0b10,
+                    .saved_outputs = 0b1};
+const OpDef kMaximum = {.name = "Maximum",
+                        .infer = infer_binary<kNumeric>,
+                        .gradient = maximum_gradient,
+                        .cpu_kernel = binary_kernel<Maximum>,
+                        .traits = kInPlaceElementwise,
                         .saved_inputs = 0b11};
-const OpDef kMinimum = {.name = "Minimum", .infer = infer_binary<kNumeric>, .gradient = minimum_gradient,
-                        .cpu_kernel = binary_kernel<Minimum>, .traits = kInPlaceElementwise,
+const OpDef kMinimum = {.name = "Minimum",
+                        .infer = infer_binary<kNumeric>,
+                        .gradient = minimum_gradient,
+                        .cpu_kernel = binary_kernel<Minimum>,
+                        .traits = kInPlaceElementwise,
                         .saved_inputs = 0b11};
-const OpDef kSquaredDifference = {.name = "SquaredDifference", .infer = infer_binary<kNumeric>,
+const OpDef kSquaredDifference = {.name = "SquaredDifference",
+                                  .infer = infer_binary<kNumeric>,
                                   .gradient = squared_difference_gradient,
                                   .cpu_kernel = binary_kernel<SquaredDifference>,
-                                  .traits = kInPlaceElementwise | kCommutative, .saved_inputs = 0b11};
+                                  .traits = kInPlaceElementwise | kCommutative,
+                                  .saved_inputs = 0b11};
 
-const OpDef kAddScalar = {.name = "AddScalar", .attrs = attrs_type<ScalarAttrs>, .infer = infer_scalar<kNumeric>,
-                          .gradient = pass_gradient, .cpu_kernel = scalar_kernel<Add>,
+const OpDef kAddScalar = {.name = "AddScalar",
+                          .attrs = attrs_type<ScalarAttrs>,
+                          .infer = infer_scalar<kNumeric>,
+                          .gradient = pass_gradient,
+                          .cpu_kernel = scalar_kernel<Add>,
                           .traits = kInPlaceElementwise};
-const OpDef kSubScalar = {.name = "SubScalar", .attrs = attrs_type<ScalarAttrs>, .infer = infer_scalar<kNumeric>,
-                          .gradient = pass_gradient, .cpu_kernel = scalar_kernel<Sub>,
+const OpDef kSubScalar = {.name = "SubScalar",
+                          .attrs = attrs_type<ScalarAttrs>,
+                          .infer = infer_scalar<kNumeric>,
+                          .gradient = pass_gradient,
+                          .cpu_kernel = scalar_kernel<Sub>,
                           .traits = kInPlaceElementwise};
-const OpDef kScalarSub = {.name = "ScalarSub", .attrs = attrs_type<ScalarAttrs>, .infer = infer_scalar<kNumeric>,
-                          .gradient = scalar_sub_gradient, .cpu_kernel = scalar_kernel<Sub, ScalarSide::kLeft>,
+const OpDef kScalarSub = {.name = "ScalarSub",
+                          .attrs = attrs_type<ScalarAttrs>,
+                          .infer = infer_scalar<kNumeric>,
+                          .gradient = scalar_sub_gradient,
+                          .cpu_kernel = scalar_kernel<Sub, ScalarSide::kLeft>,
                           .traits = kInPlaceElementwise};
-const OpDef kMulScalar = {.name = "MulScalar", .attrs = attrs_type<ScalarAttrs>, .infer = infer_scalar<kNumeric>,
-                          .gradient = mul_scalar_gradient, .cpu_kernel = scalar_kernel<Mul>,
+const OpDef kMulScalar = {.name = "MulScalar",
+                          .attrs = attrs_type<ScalarAttrs>,
+                          .infer = infer_scalar<kNumeric>,
+                          .gradient = mul_scalar_gradient,
+                          .cpu_kernel = scalar_kernel<Mul>,
                           .traits = kInPlaceElementwise};
-const OpDef kDivScalar = {.name = "DivScalar", .attrs = attrs_type<ScalarAttrs>, .infer = infer_scalar<kNumeric>,
-                          .gradient = div_scalar_gradient, .cpu_kernel = scalar_kernel<Div>,
+const OpDef kDivScalar = {.name = "DivScalar",
+                          .attrs = attrs_type<ScalarAttrs>,
+                          .infer = infer_right_scalar<Div, kNumeric>,
+                          .gradient = div_scalar_gradient,
+                          .cpu_kernel = scalar_kernel<Div>,
                           .traits = kInPlaceElementwise};
-const OpDef kScalarDiv = {.name = "ScalarDiv", .attrs = attrs_type<ScalarAttrs>, .infer = infer_scalar<kNumeric>,
-                          .gradient = scalar_div_gradient, .cpu_kernel = scalar_kernel<Div, ScalarSide::kLeft>,
-                          .traits = kInPlaceElementwise, .saved_inputs = 0b1, .saved_outputs = 0b1};
-const OpDef kMaximumScalar = {.name = "MaximumScalar", .attrs = attrs_type<ScalarAttrs>,
-                              .infer = infer_scalar<kNumeric>, .gradient = maximum_scalar_gradient,
-                              .cpu_kernel = scalar_kernel<Maximum>, .traits = kInPlaceElementwise,
+const OpDef kScalarDiv = {.name = "ScalarDiv",
+                          .attrs = attrs_type<ScalarAttrs>,
+                          .infer = infer_scalar<kNumeric>,
+                          .gradient = scalar_div_gradient,
+                          .cpu_kernel = scalar_kernel<Div, ScalarSide::kLeft>,
+                          .traits = kInPlaceElementwise,
+                          .saved_inputs = 0b1,
+                          .saved_outputs = 0b1};
+const OpDef kMaximumScalar = {.name = "MaximumScalar",
+                              .attrs = attrs_type<ScalarAttrs>,
+                              .infer = infer_scalar<kNumeric>,
+                              .gradient = maximum_scalar_gradient,
+                              .cpu_kernel = scalar_kernel<Maximum>,
+                              .traits = kInPlaceElementwise,
                               .saved_inputs = 0b1};
-const OpDef kMinimumScalar = {.name = "MinimumScalar", .attrs = attrs_type<ScalarAttrs>,
-                              .infer = infer_scalar<kNumeric>, .gradient = minimum_scalar_gradient,
-                              .cpu_kernel = scalar_kernel<Minimum>, .traits = kInPlaceElementwise,
+const OpDef kMinimumScalar = {.name = "MinimumScalar",
+                              .attrs = attrs_type<ScalarAttrs>,
+                              .infer = infer_scalar<kNumeric>,
+                              .gradient = minimum_scalar_gradient,
+                              .cpu_kernel = scalar_kernel<Minimum>,
+                              .traits = kInPlaceElementwise,
                               .saved_inputs = 0b1};
 
 }  // namespace
@@ -176,7 +234,9 @@ Tensor multiply(const Tensor& a, const Tensor& b) { return run(kMul, {&a, &b}); 
 Tensor divide(const Tensor& a, const Tensor& b) { return run(kDiv, {&a, &b}); }
 Tensor maximum(const Tensor& a, const Tensor& b) { return run(kMaximum, {&a, &b}); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return run(kMinimum, {&a, &b}); }
-Tensor squared_difference(const Tensor& a, const Tensor& b) { return run(kSquaredDifference, {&a, &b}); }
+Tensor squared_difference(const Tensor& a, const Tensor& b) {
+  return run(kSquaredDifference, {&a, &b});
+}
 
 Tensor add(const Tensor& a, double b) { return run(kAddScalar, {&a}, ScalarAttrs{b}); }
 Tensor subtract(const Tensor& a, double b) { return run(kSubScalar, {&a}, ScalarAttrs{b}); }
@@ -188,11 +248,29 @@ Tensor maximum(const Tensor& a, double b) { return run(kMaximumScalar, {&a}, Sca
 Tensor minimum(const Tensor& a, double b) { return run(kMinimumScalar, {&a}, ScalarAttrs{b}); }
 
 OpList binary_ops() {
-  static const OpDef* const ops[] = {
-      &kAdd,       &kSub,           &kMul,           &kDiv,      &kMaximum,  &kMinimum, &kSquaredDifference,
-      &kAddScalar, &kSubScalar,     &kScalarSub,     &kMulScalar, &kDivScalar, &kScalarDiv, &kMaximumScalar,
-      &kMinimumScalar, &kAddN,      &kPow,           &kPowScalar, &kFloorDiv, &kFloorMod, &kTanhGrad,
-      &kSigmoidGrad, &kClipByValue};
+  static const OpDef* const ops[] = {&kAdd,
+                                     &kSub,
+                                     &kMul,
+                                     &kDiv,
+                                     &kMaximum,
+                                     &kMinimum,
+                                     &kSquaredDifference,
+                                     &kAddScalar,
+                                     &kSubScalar,
+                                     &kScalarSub,
+                                     &kMulScalar,
+                                     &kDivScalar,
+                                     &kScalarDiv,
+                                     &kMaximumScalar,
+                                     &kMinimumScalar,
+                                     &kAddN,
+                                     &kPow,
+                                     &kPowScalar,
+                                     &kFloorDiv,
+                                     &kFloorMod,
+                                     &kTanhGrad,
+                                     &kSigmoidGrad,
+                                     &kClipByValue};
   return ops;
 }
 

@@ -16,7 +16,8 @@ void run_binary(KernelContext& c, const BinaryLoops& loops) {
   if (loops.check_right) loops.check_right(*c.op, right, b.size());
   if (a.shape == b.shape) {
     parallel_for(count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      loops.tensor_tensor(left + begin * in_bytes, right + begin * in_bytes, out + begin * out_bytes, end - begin);
+      loops.tensor_tensor(left + begin * in_bytes, right + begin * in_bytes,
+                          out + begin * out_bytes, end - begin);
     });
     return;
   }
@@ -25,19 +26,21 @@ void run_binary(KernelContext& c, const BinaryLoops& loops) {
                                  : plan.inner_stride(0) == 0 ? loops.number_tensor
                                                              : loops.tensor_tensor;
   parallel_for(count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-    plan.for_runs(begin, end, [&](std::int64_t at, const BroadcastPlan::Offsets& from, std::int64_t length) {
-      loop(left + from[0] * in_bytes, right + from[1] * in_bytes, out + at * out_bytes, length);
-    });
+    plan.for_runs(
+        begin, end, [&](std::int64_t at, const BroadcastPlan::Offsets& from, std::int64_t length) {
+          loop(left + from[0] * in_bytes, right + from[1] * in_bytes, out + at * out_bytes, length);
+        });
   });
 }
 
-void run_binary_with_number(KernelContext& c, const BinaryLoops& loops, const void* number, bool number_is_left) {
+void run_binary_with_number(KernelContext& c, const BinaryLoops& loops, const void* number,
+                            bool number_is_left) {
   const auto* x = c.inputs[0].as<const std::byte>();
   auto* out = c.outputs[0].as<std::byte>();
   const auto in_bytes = static_cast<std::int64_t>(loops.input_size);
   const auto out_bytes = static_cast<std::int64_t>(loops.output_size);
   const std::int64_t count = c.inputs[0].size();
-  if (loops.check_right) loops.check_right(*c.op, number_is_left ? x : number, number_is_left ? count : 1);
+  if (number_is_left && loops.check_right) loops.check_right(*c.op, x, count);
   parallel_for(count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
     if (number_is_left)
       loops.number_tensor(number, x + begin * in_bytes, out + begin * out_bytes, end - begin);

@@ -64,14 +64,26 @@ struct BinaryLoops {
 // Runs the loops over the context's two inputs.
 void run_binary(KernelContext& c, const BinaryLoops& loops);
 // Runs them over its one input with `number` (an element) on the right, or on the left.
-void run_binary_with_number(KernelContext& c, const BinaryLoops& loops, const void* number, bool number_is_left);
+void run_binary_with_number(KernelContext& c, const BinaryLoops& loops, const void* number,
+                            bool number_is_left);
+
+// The same for an operation that refuses some integers on the right.
+template <class Op, DTypeSet kDTypes>
+void infer_right_scalar(InferContext& c) {
+  infer_scalar<kDTypes>(c);
+  const double scalar = c.attrs<ScalarAttrs>().scalar;
+  if (is_integer(c.dtype(0)))
+    if (const char* expected = Op::refuses(static_cast<std::int64_t>(scalar)))
+      fail<InvalidArgumentError>("[{}] expected {}, got {}", c.op().name, expected, scalar);
+}
 
 namespace binary_detail {
 
 // Output element i depends on input elements i alone, so `out` may be `a` itself: no dependencies
 // between the iterations.
 template <class Op, class T, class Out>
-TANDEM_CLONES void tensor_tensor(const void* left, const void* right, void* result, std::int64_t count) {
+TANDEM_CLONES void tensor_tensor(const void* left, const void* right, void* result,
+                                 std::int64_t count) {
   using C = Compute<T>;
   const T *a = static_cast<const T*>(left), *b = static_cast<const T*>(right);
   Out* out = static_cast<Out*>(result);
@@ -81,7 +93,8 @@ TANDEM_CLONES void tensor_tensor(const void* left, const void* right, void* resu
 }
 
 template <class Op, class T, class Out>
-TANDEM_CLONES void tensor_number(const void* left, const void* right, void* result, std::int64_t count) {
+TANDEM_CLONES void tensor_number(const void* left, const void* right, void* result,
+                                 std::int64_t count) {
   using C = Compute<T>;
   const T* a = static_cast<const T*>(left);
   const C b = static_cast<C>(*static_cast<const T*>(right));
@@ -92,7 +105,8 @@ TANDEM_CLONES void tensor_number(const void* left, const void* right, void* resu
 }
 
 template <class Op, class T, class Out>
-TANDEM_CLONES void number_tensor(const void* left, const void* right, void* result, std::int64_t count) {
+TANDEM_CLONES void number_tensor(const void* left, const void* right, void* result,
+                                 std::int64_t count) {
   using C = Compute<T>;
   const C a = static_cast<C>(*static_cast<const T*>(left));
   const T* b = static_cast<const T*>(right);
@@ -107,20 +121,27 @@ void check_right(const OpDef& op, const void* right, std::int64_t count) {
   const T* b = static_cast<const T*>(right);
   for (std::int64_t i = 0; i < count; ++i)
     if (const char* expected = Op::refuses(b[i])) [[unlikely]]
-      fail<InvalidArgumentError>("[{}] expected {}, got {} at element {}", op.name, expected, b[i], i);
+      fail<InvalidArgumentError>("[{}] expected {}, got {} at element {}", op.name, expected, b[i],
+                                 i);
 }
 
 template <class Op, class T, class Out>
 constexpr BinaryLoops make_loops() {
-  BinaryLoops loops = {tensor_tensor<Op, T, Out>, tensor_number<Op, T, Out>, number_tensor<Op, T, Out>,
-                       nullptr, sizeof(T), sizeof(Out)};
-  if constexpr (std::integral<T> && requires { Op::refuses(T{}); }) loops.check_right = check_right<Op, T>;
+  BinaryLoops loops = {tensor_tensor<Op, T, Out>,
+                       tensor_number<Op, T, Out>,
+                       number_tensor<Op, T, Out>,
+                       nullptr,
+                       sizeof(T),
+                       sizeof(Out)};
+  if constexpr (std::integral<T> && requires { Op::refuses(T{}); })
+    loops.check_right = check_right<Op, T>;
   return loops;
 }
 
 // Result: void for the operands' type.
 template <class Op, class T, class Result>
-inline constexpr BinaryLoops loops_of = make_loops<Op, T, std::conditional_t<std::is_void_v<Result>, T, Result>>();
+inline constexpr BinaryLoops loops_of =
+    make_loops<Op, T, std::conditional_t<std::is_void_v<Result>, T, Result>>();
 
 }  // namespace binary_detail
 
@@ -128,19 +149,22 @@ inline constexpr BinaryLoops loops_of = make_loops<Op, T, std::conditional_t<std
 template <class Op, class Result = void, DTypeSet kDTypes = kNumeric>
 void binary_kernel(KernelContext& c) {
   switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
-    if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0) run_binary(c, binary_detail::loops_of<Op, T, Result>);
+    if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0)
+      run_binary(c, binary_detail::loops_of<Op, T, Result>);
   });
 }
 
 enum class ScalarSide { kLeft, kRight };
 
 // The operation on a tensor and the number in its ScalarAttrs.
-template <class Op, ScalarSide kSide = ScalarSide::kRight, class Result = void, DTypeSet kDTypes = kNumeric>
+template <class Op, ScalarSide kSide = ScalarSide::kRight, class Result = void,
+          DTypeSet kDTypes = kNumeric>
 void scalar_kernel(KernelContext& c) {
   switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0) {
       const T number = to_element<T>(c.attrs<ScalarAttrs>().scalar);
-      run_binary_with_number(c, binary_detail::loops_of<Op, T, Result>, &number, kSide == ScalarSide::kLeft);
+      run_binary_with_number(c, binary_detail::loops_of<Op, T, Result>, &number,
+                             kSide == ScalarSide::kLeft);
     }
   });
 }

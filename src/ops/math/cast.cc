@@ -44,10 +44,11 @@ void cast_kernel(KernelContext& c) {
   const Loop loop = switch_dtype(from, [&]<class From>(TypeTag<From>) {
     return switch_dtype(to, []<class To>(TypeTag<To>) -> Loop { return cast_loop<To, From>; });
   });
-  const auto in_bytes = static_cast<std::int64_t>(size_of(from)), out_bytes = static_cast<std::int64_t>(size_of(to));
+  const auto in_bytes = static_cast<std::int64_t>(size_of(from)),
+             out_bytes = static_cast<std::int64_t>(size_of(to));
   parallel_for(c.inputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-    loop(c.inputs[0].as<const std::byte>() + begin * in_bytes, c.outputs[0].as<std::byte>() + begin * out_bytes,
-         end - begin);
+    loop(c.inputs[0].as<const std::byte>() + begin * in_bytes,
+         c.outputs[0].as<std::byte>() + begin * out_bytes, end - begin);
   });
 }
 
@@ -56,8 +57,12 @@ void cast_gradient(GradContext& c) {
   if (is_floating(c.output_spec(0).dtype)) c.set_grad(0, cast(c.grad(), c.input_spec(0).dtype));
 }
 
-const OpDef kCast = {.name = "Cast", .attrs = attrs_type<CastAttrs>, .infer = infer_cast,
-                     .gradient = cast_gradient, .cpu_kernel = cast_kernel, .traits = kElementwise};
+const OpDef kCast = {.name = "Cast",
+                     .attrs = attrs_type<CastAttrs>,
+                     .infer = infer_cast,
+                     .gradient = cast_gradient,
+                     .cpu_kernel = cast_kernel,
+                     .traits = kElementwise};
 
 }  // namespace
 

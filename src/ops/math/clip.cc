@@ -26,14 +26,16 @@ void infer_clip(InferContext& c) {
   const auto& attrs = c.attrs<ClipAttrs>();
   check_dtype("ClipByValue", kNumeric, c.dtype(0));
   if (!(attrs.low <= attrs.high))
-    fail<InvalidArgumentError>("[ClipByValue] expected low <= high, got {} and {}", attrs.low, attrs.high);
+    fail<InvalidArgumentError>("[ClipByValue] expected low <= high, got {} and {}", attrs.low,
+                               attrs.high);
   check_number("ClipByValue", c.dtype(0), attrs.low);
   check_number("ClipByValue", c.dtype(0), attrs.high);
   c.add_output(c.dtype(0), c.shape(0));
 }
 
 template <class T>
-TANDEM_CLONES void clip_loop(const T* x, Compute<T> low, Compute<T> high, T* out, std::int64_t count) {
+TANDEM_CLONES void clip_loop(const T* x, Compute<T> low, Compute<T> high, T* out,
+                             std::int64_t count) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
     const auto value = static_cast<Compute<T>>(x[i]);
@@ -57,15 +59,20 @@ void clip_kernel(KernelContext& c) {
 
 void clip_gradient(GradContext& c) {
   const auto& attrs = c.attrs<ClipAttrs>();
-  const Tensor inside = logical_and(greater_equal(c.input(0), attrs.low), less_equal(c.input(0), attrs.high));
+  const Tensor inside =
+      logical_and(greater_equal(c.input(0), attrs.low), less_equal(c.input(0), attrs.high));
   c.set_grad(0, where(inside, c.grad(), full(Shape::scalar(), 0.0, {.dtype = c.grad().dtype()})));
 }
 
 }  // namespace
 
-const OpDef kClipByValue = {.name = "ClipByValue", .attrs = attrs_type<ClipAttrs>, .infer = infer_clip,
-                            .gradient = clip_gradient, .cpu_kernel = clip_kernel,
-                            .traits = kElementwise | kInPlace, .saved_inputs = 0b1};
+const OpDef kClipByValue = {.name = "ClipByValue",
+                            .attrs = attrs_type<ClipAttrs>,
+                            .infer = infer_clip,
+                            .gradient = clip_gradient,
+                            .cpu_kernel = clip_kernel,
+                            .traits = kElementwise | kInPlace,
+                            .saved_inputs = 0b1};
 
 Tensor clip_by_value(const Tensor& x, double low, double high) {
   return run(kClipByValue, {&x}, ClipAttrs{low, high});

@@ -10,12 +10,12 @@
 namespace tandem {
 namespace {
 
-#define TANDEM_COMPARISON(Name, expression)   \
-  struct Name {                               \
-    template <class C>                        \
-    static bool apply(C a, C b) {             \
-      return expression;                      \
-    }                                         \
+#define TANDEM_COMPARISON(Name, expression) \
+  struct Name {                             \
+    template <class C>                      \
+    static bool apply(C a, C b) {           \
+      return expression;                    \
+    }                                       \
   }
 
 TANDEM_COMPARISON(Equal, a == b);
@@ -24,7 +24,7 @@ TANDEM_COMPARISON(Less, a < b);
 TANDEM_COMPARISON(LessEqual, a <= b);
 TANDEM_COMPARISON(Greater, a > b);
 TANDEM_COMPARISON(GreaterEqual, a >= b);
-TANDEM_COMPARISON(LogicalAnd, a & b);
+TANDEM_COMPARISON(LogicalAnd, a& b);
 TANDEM_COMPARISON(LogicalOr, a | b);
 
 #undef TANDEM_COMPARISON
@@ -68,51 +68,51 @@ const OpDef kGreaterScalar = scalar_comparison<Greater, kNumeric>("GreaterScalar
 const OpDef kGreaterEqualScalar = scalar_comparison<GreaterEqual, kNumeric>("GreaterEqualScalar");
 const OpDef kLogicalAnd = comparison<LogicalAnd, kBool>("LogicalAnd", kCommutative);
 const OpDef kLogicalOr = comparison<LogicalOr, kBool>("LogicalOr", kCommutative);
-const OpDef kLogicalNot = {.name = "LogicalNot", .infer = infer_unary<kBool>,
-                           .cpu_kernel = unary_kernel<LogicalNot, kBool>, .traits = kElementwise | kInPlace};
+const OpDef kLogicalNot = {.name = "LogicalNot",
+                           .infer = infer_unary<kBool>,
+                           .cpu_kernel = unary_kernel<LogicalNot, kBool>,
+                           .traits = kElementwise | kInPlace};
 
 // --- the choice ---
 
 void infer_select(InferContext& c) {
   if (c.dtype(0) != bool_)
-    fail<InvalidArgumentError>("[SelectV2] expected a condition of dtype bool, got {}", name_of(c.dtype(0)));
+    fail<InvalidArgumentError>("[SelectV2] expected a condition of dtype bool, got {}",
+                               name_of(c.dtype(0)));
   if (c.dtype(1) != c.dtype(2))
-    fail<InvalidArgumentError>("[SelectV2] expected tensors of one dtype, got {} and {}", name_of(c.dtype(1)),
-                               name_of(c.dtype(2)));
-  Shape shape = c.shape(1) == c.shape(2) ? c.shape(1) : broadcast_shape("SelectV2", c.shape(1), c.shape(2));
+    fail<InvalidArgumentError>("[SelectV2] expected tensors of one dtype, got {} and {}",
+                               name_of(c.dtype(1)), name_of(c.dtype(2)));
+  Shape shape =
+      c.shape(1) == c.shape(2) ? c.shape(1) : broadcast_shape("SelectV2", c.shape(1), c.shape(2));
   if (!(shape == c.shape(0))) shape = broadcast_shape("SelectV2", c.shape(0), shape);
   c.add_output(c.dtype(1), shape);
 }
 
 // Elements are moved, not computed on: an unsigned integer of their size stands for any dtype.
+template <class U>
+inline U pick(std::uint8_t condition, U x, U y) {
+  const U mask = static_cast<U>(U{0} - static_cast<U>(condition));
+  return static_cast<U>((x & mask) | (y & static_cast<U>(~mask)));
+}
+
 // The strides are 1, or 0 for an operand that repeats.
 template <class U>
-TANDEM_CLONES void select_loop(const bool* condition, std::int64_t condition_stride, const U* a, std::int64_t a_stride,
-                               const U* b, std::int64_t b_stride, U* __restrict__ out, std::int64_t count) {
+TANDEM_CLONES void select_loop(const std::uint8_t* condition, std::int64_t condition_stride,
+                               const U* a, std::int64_t a_stride, const U* b, std::int64_t b_stride,
+                               U* __restrict__ out, std::int64_t count) {
+  const U x = *a, y = *b;
   if (condition_stride == 0) {
     const U* from = *condition ? a : b;
     const std::int64_t stride = *condition ? a_stride : b_stride;
     for (std::int64_t i = 0; i < count; ++i) out[i] = from[i * stride];
   } else if (a_stride == 1 && b_stride == 1) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const U x = a[i], y = b[i];
-      out[i] = condition[i] ? x : y;
-    }
+    for (std::int64_t i = 0; i < count; ++i) out[i] = pick(condition[i], a[i], b[i]);
   } else if (a_stride == 1) {
-    const U y = *b;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const U x = a[i];
-      out[i] = condition[i] ? x : y;
-    }
+    for (std::int64_t i = 0; i < count; ++i) out[i] = pick(condition[i], a[i], y);
   } else if (b_stride == 1) {
-    const U x = *a;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const U y = b[i];
-      out[i] = condition[i] ? x : y;
-    }
+    for (std::int64_t i = 0; i < count; ++i) out[i] = pick(condition[i], x, b[i]);
   } else {
-    const U x = *a, y = *b;
-    for (std::int64_t i = 0; i < count; ++i) out[i] = condition[i] ? x : y;
+    for (std::int64_t i = 0; i < count; ++i) out[i] = pick(condition[i], x, y);
   }
 }
 
@@ -124,10 +124,12 @@ void select(KernelContext& c) {
   const BroadcastPlan plan(c.outputs[0].shape, std::array{&condition.shape, &a.shape, &b.shape});
   const std::int64_t strides[] = {plan.inner_stride(0), plan.inner_stride(1), plan.inner_stride(2)};
   parallel_for(size, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-    plan.for_runs(begin, end, [&](std::int64_t at, const BroadcastPlan::Offsets& from, std::int64_t length) {
-      select_loop(condition.as<const bool>() + from[0], strides[0], a.as<const U>() + from[1], strides[1],
-                  b.as<const U>() + from[2], strides[2], c.outputs[0].as<U>() + at, length);
-    });
+    plan.for_runs(begin, end,
+                  [&](std::int64_t at, const BroadcastPlan::Offsets& from, std::int64_t length) {
+                    select_loop(condition.as<const std::uint8_t>() + from[0], strides[0],
+                                a.as<const U>() + from[1], strides[1], b.as<const U>() + from[2],
+                                strides[2], c.outputs[0].as<U>() + at, length);
+                  });
   });
 }
 
@@ -148,8 +150,12 @@ void select_gradient(GradContext& c) {
     c.set_grad(2, sum_to_shape(where(c.input(0), zero, c.grad()), c.input_spec(2).shape));
 }
 
-const OpDef kSelect = {.name = "SelectV2", .infer = infer_select, .gradient = select_gradient,
-                       .cpu_kernel = select_kernel, .traits = kElementwise, .saved_inputs = 0b1};
+const OpDef kSelect = {.name = "SelectV2",
+                       .infer = infer_select,
+                       .gradient = select_gradient,
+                       .cpu_kernel = select_kernel,
+                       .traits = kElementwise,
+                       .saved_inputs = 0b1};
 
 }  // namespace
 
@@ -163,7 +169,9 @@ Tensor equal(const Tensor& a, double b) { return run(kEqualScalar, {&a}, ScalarA
 Tensor less(const Tensor& a, double b) { return run(kLessScalar, {&a}, ScalarAttrs{b}); }
 Tensor less_equal(const Tensor& a, double b) { return run(kLessEqualScalar, {&a}, ScalarAttrs{b}); }
 Tensor greater(const Tensor& a, double b) { return run(kGreaterScalar, {&a}, ScalarAttrs{b}); }
-Tensor greater_equal(const Tensor& a, double b) { return run(kGreaterEqualScalar, {&a}, ScalarAttrs{b}); }
+Tensor greater_equal(const Tensor& a, double b) {
+  return run(kGreaterEqualScalar, {&a}, ScalarAttrs{b});
+}
 Tensor logical_and(const Tensor& a, const Tensor& b) { return run(kLogicalAnd, {&a, &b}); }
 Tensor logical_or(const Tensor& a, const Tensor& b) { return run(kLogicalOr, {&a, &b}); }
 Tensor logical_not(const Tensor& x) { return run(kLogicalNot, {&x}); }
@@ -172,10 +180,21 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 }
 
 OpList compare_ops() {
-  static const OpDef* const ops[] = {
-      &kEqual,          &kNotEqual,      &kLess,           &kLessEqual,  &kGreater,    &kGreaterEqual,
-      &kEqualScalar,    &kLessScalar,    &kLessEqualScalar, &kGreaterScalar, &kGreaterEqualScalar,
-      &kLogicalAnd,     &kLogicalOr,     &kLogicalNot,     &kSelect};
+  static const OpDef* const ops[] = {&kEqual,
+                                     &kNotEqual,
+                                     &kLess,
+                                     &kLessEqual,
+                                     &kGreater,
+                                     &kGreaterEqual,
+                                     &kEqualScalar,
+                                     &kLessScalar,
+                                     &kLessEqualScalar,
+                                     &kGreaterScalar,
+                                     &kGreaterEqualScalar,
+                                     &kLogicalAnd,
+                                     &kLogicalOr,
+                                     &kLogicalNot,
+                                     &kSelect};
   return ops;
 }
 

@@ -19,7 +19,8 @@ struct Flattened {
   bool any_float = false, any_integer = false, any_bool = false;
 
   explicit Flattened(const Literal& literal) {
-    for (const Literal* first = &literal; first->kind() == Literal::Kind::kList; first = &first->items()[0]) {
+    for (const Literal* first = &literal; first->kind() == Literal::Kind::kList;
+         first = &first->items()[0]) {
       sizes.push_back(static_cast<std::int64_t>(first->items().size()));
       if (first->items().empty()) break;
     }
@@ -36,8 +37,8 @@ struct Flattened {
   void visit(const Literal& literal, int depth) {
     const bool is_list = literal.kind() == Literal::Kind::kList;
     if (is_list != (depth < sizes.size()))
-      fail<InvalidArgumentError>("[Const] expected lists of one depth, got {} beside {}", is_list ? "a list" : "a number",
-                                 is_list ? "a number" : "a list");
+      fail<InvalidArgumentError>("[Const] expected lists of one depth, got {} beside {}",
+                                 is_list ? "a list" : "a number", is_list ? "a number" : "a list");
     if (!is_list) {
       numbers.push_back(&literal);
       any_float |= literal.kind() == Literal::Kind::kFloat;
@@ -47,8 +48,9 @@ struct Flattened {
     }
     const auto size = static_cast<std::int64_t>(literal.items().size());
     if (size != sizes[depth])
-      fail<InvalidArgumentError>("[Const] expected lists of one length, {} items at depth {}, got {}", sizes[depth],
-                                 depth, size);
+      fail<InvalidArgumentError>(
+          "[Const] expected lists of one length, {} items at depth {}, got {}", sizes[depth], depth,
+          size);
     for (const Literal& item : literal.items()) visit(item, depth + 1);
   }
 };
@@ -79,13 +81,15 @@ To element_from(const Literal& literal) {
 
 // A tensor of `count` elements, element(i) each, in the shape that the options ask for.
 template <class T, class F>
-Tensor build(std::int64_t count, const Shape& own_shape, const ConstantOptions& options, const F& element) {
+Tensor build(std::int64_t count, const Shape& own_shape, const ConstantOptions& options,
+             const F& element) {
   const Shape shape = options.shape.known() ? options.shape : own_shape;
   if (!shape.fully_defined())
     fail<InvalidArgumentError>("[Const] expected a fully defined shape, got {}", shape.to_string());
   const std::int64_t size = shape.num_elements();
   if (size != count && count != 1)
-    fail<InvalidArgumentError>("[Const] expected {} elements for shape {}, got {}", size, shape.to_string(), count);
+    fail<InvalidArgumentError>("[Const] expected {} elements for shape {}, got {}", size,
+                               shape.to_string(), count);
   // Not std::vector<T>: the one of bool has no contiguous elements.
   const auto host = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(size));
   if (count == size)
@@ -101,13 +105,15 @@ Tensor constant(const Literal& values, const ConstantOptions& options) {
   const Flattened flat(values);
   return switch_dtype(options.dtype.value_or(flat.dtype()), [&]<class T>(TypeTag<T>) {
     return build<T>(static_cast<std::int64_t>(flat.numbers.size()), Shape(flat.sizes), options,
-                    [&](std::int64_t i) { return element_from<T>(*flat.numbers[static_cast<std::size_t>(i)]); });
+                    [&](std::int64_t i) {
+                      return element_from<T>(*flat.numbers[static_cast<std::size_t>(i)]);
+                    });
   });
 }
 
 template <class From>
-  requires std::is_arithmetic_v<From>
-Tensor constant(const std::vector<From>& values, const ConstantOptions& options) {
+requires std::is_arithmetic_v<From> Tensor constant(const std::vector<From>& values,
+                                                    const ConstantOptions& options) {
   const auto count = static_cast<std::int64_t>(values.size());
   const Shape own_shape = {count};
   const Shape& shape = options.shape.known() ? options.shape : own_shape;

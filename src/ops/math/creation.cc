@@ -15,7 +15,8 @@ namespace {
 void check_shape(std::string_view op, const Shape& shape) {
   for (std::int64_t size : shape)
     if (size < 0)
-      fail<InvalidArgumentError>("[{}] expected a shape of sizes of at least 0, got {}", op, shape.to_string());
+      fail<InvalidArgumentError>("[{}] expected a shape of sizes of at least 0, got {}", op,
+                                 shape.to_string());
 }
 
 // --- one value everywhere ---
@@ -76,7 +77,9 @@ void infer_range(InferContext& c) {
   const auto& attrs = c.attrs<SequenceAttrs>();
   check_dtype("Range", kNumeric, attrs.dtype);
   check_number("Range", attrs.dtype, attrs.start);
-  if (attrs.count > 1) check_number("Range", attrs.dtype, attrs.start + static_cast<double>(attrs.count - 1) * attrs.step);
+  if (attrs.count > 1)
+    check_number("Range", attrs.dtype,
+                 attrs.start + static_cast<double>(attrs.count - 1) * attrs.step);
   if (is_integer(attrs.dtype)) check_number("Range", int64, attrs.step);
   c.add_output(attrs.dtype, Shape({attrs.count}));
 }
@@ -87,7 +90,8 @@ void range_kernel(KernelContext& c) {
     T* out = c.outputs[0].as<T>();
     parallel_for(attrs.count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
       if constexpr (std::integral<T>) {
-        const auto start = static_cast<std::int64_t>(attrs.start), step = static_cast<std::int64_t>(attrs.step);
+        const auto start = static_cast<std::int64_t>(attrs.start),
+                   step = static_cast<std::int64_t>(attrs.step);
         for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<T>(start + i * step);
       } else {
         for (std::int64_t i = begin; i < end; ++i)
@@ -114,7 +118,8 @@ void linspace_kernel(KernelContext& c) {
     parallel_for(attrs.count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const bool is_last = i > 0 && i == attrs.count - 1;
-        out[i] = store_as<T>(is_last ? attrs.last : attrs.start + static_cast<double>(i) * attrs.step);
+        out[i] =
+            store_as<T>(is_last ? attrs.last : attrs.start + static_cast<double>(i) * attrs.step);
       }
     });
   });
@@ -151,22 +156,36 @@ void eye_kernel(KernelContext& c) {
   });
 }
 
-const OpDef kFill = {.name = "Fill", .attrs = attrs_type<FillAttrs>, .infer = infer_fill, .cpu_kernel = fill_kernel};
-const OpDef kRange = {.name = "Range", .attrs = attrs_type<SequenceAttrs>, .infer = infer_range,
+const OpDef kFill = {
+    .name = "Fill", .attrs = attrs_type<FillAttrs>, .infer = infer_fill, .cpu_kernel = fill_kernel};
+const OpDef kRange = {.name = "Range",
+                      .attrs = attrs_type<SequenceAttrs>,
+                      .infer = infer_range,
                       .cpu_kernel = range_kernel};
-const OpDef kLinSpace = {.name = "LinSpace", .attrs = attrs_type<SequenceAttrs>, .infer = infer_linspace,
+const OpDef kLinSpace = {.name = "LinSpace",
+                         .attrs = attrs_type<SequenceAttrs>,
+                         .infer = infer_linspace,
                          .cpu_kernel = linspace_kernel};
-const OpDef kEye = {.name = "Eye", .attrs = attrs_type<EyeAttrs>, .infer = infer_eye, .cpu_kernel = eye_kernel};
+const OpDef kEye = {
+    .name = "Eye", .attrs = attrs_type<EyeAttrs>, .infer = infer_eye, .cpu_kernel = eye_kernel};
 
 }  // namespace
 
 Tensor full(const Shape& shape, double value, const CreationOptions& options) {
   return run(kFill, {}, FillAttrs{shape.known() ? shape : Shape::scalar(), value, options.dtype});
 }
-Tensor zeros(const Shape& shape, const CreationOptions& options) { return full(shape, 0.0, options); }
-Tensor ones(const Shape& shape, const CreationOptions& options) { return full(shape, 1.0, options); }
-Tensor zeros_like(const Tensor& tensor) { return full(tensor.shape(), 0.0, {.dtype = tensor.dtype()}); }
-Tensor ones_like(const Tensor& tensor) { return full(tensor.shape(), 1.0, {.dtype = tensor.dtype()}); }
+Tensor zeros(const Shape& shape, const CreationOptions& options) {
+  return full(shape, 0.0, options);
+}
+Tensor ones(const Shape& shape, const CreationOptions& options) {
+  return full(shape, 1.0, options);
+}
+Tensor zeros_like(const Tensor& tensor) {
+  return full(tensor.shape(), 0.0, {.dtype = tensor.dtype()});
+}
+Tensor ones_like(const Tensor& tensor) {
+  return full(tensor.shape(), 1.0, {.dtype = tensor.dtype()});
+}
 
 Tensor range(std::int64_t limit, const CreationOptions& options) {
   return range(0.0, static_cast<double>(limit), 1.0, options);
@@ -176,8 +195,10 @@ Tensor range(double start, double limit, double delta, const CreationOptions& op
   if (delta == 0.0 || !std::isfinite(delta))
     fail<InvalidArgumentError>("[Range] expected a finite delta other than 0, got {}", delta);
   const double count = std::max(0.0, std::ceil((limit - start) / delta));
-  if (!(count < 0x1p53)) fail<InvalidArgumentError>("[Range] expected finite bounds, got {} and {}", start, limit);
-  return run(kRange, {}, SequenceAttrs{start, delta, 0.0, static_cast<std::int64_t>(count), options.dtype});
+  if (!(count < 0x1p53))
+    fail<InvalidArgumentError>("[Range] expected finite bounds, got {} and {}", start, limit);
+  return run(kRange, {},
+             SequenceAttrs{start, delta, 0.0, static_cast<std::int64_t>(count), options.dtype});
 }
 
 Tensor linspace(double start, double stop, std::int64_t count, const CreationOptions& options) {

@@ -58,8 +58,11 @@ void cumsum_gradient(GradContext& c) {
 
 }  // namespace
 
-const OpDef kCumsum = {.name = "Cumsum", .attrs = attrs_type<CumsumAttrs>, .infer = infer_cumsum,
-                       .gradient = cumsum_gradient, .cpu_kernel = cumsum_kernel};
+const OpDef kCumsum = {.name = "Cumsum",
+                       .attrs = attrs_type<CumsumAttrs>,
+                       .infer = infer_cumsum,
+                       .gradient = cumsum_gradient,
+                       .cpu_kernel = cumsum_kernel};
 
 Tensor cumsum(const Tensor& x, std::int64_t axis) { return run(kCumsum, {&x}, CumsumAttrs{axis}); }
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "op/op.h"
 #include "core/status.h"
 #include "op/dtype_switch.h"
+#include "op/op.h"
 
 namespace tandem {
 
@@ -54,7 +54,8 @@ decltype(auto) switch_numeric(DType dtype, F&& f) {
 // Dtypes that an operation takes.
 using DTypeSet = std::uint32_t;
 constexpr DTypeSet set_of(DType dtype) { return 1u << static_cast<unsigned>(dtype); }
-inline constexpr DTypeSet kFloating = set_of(float32) | set_of(float64) | set_of(float16) | set_of(bfloat16);
+inline constexpr DTypeSet kFloating =
+    set_of(float32) | set_of(float64) | set_of(float16) | set_of(bfloat16);
 inline constexpr DTypeSet kSigned = kFloating | set_of(int32) | set_of(int64);
 inline constexpr DTypeSet kNumeric = kSigned | set_of(uint8);
 inline constexpr DTypeSet kAnyDType = kNumeric | set_of(bool_);

@@ -11,7 +11,9 @@ Tensor reduce_variance(const Tensor& x, const ReduceOptions& options) {
   return reduce_mean(squared_difference(x, mean), options);
 }
 
-Tensor reduce_std(const Tensor& x, const ReduceOptions& options) { return sqrt(reduce_variance(x, options)); }
+Tensor reduce_std(const Tensor& x, const ReduceOptions& options) {
+  return sqrt(reduce_variance(x, options));
+}
 
 Tensor reduce_logsumexp(const Tensor& x, const ReduceOptions& options) {
   const Tensor largest = stop_gradient(reduce_max(x, {.axis = options.axis, .keepdims = true}));
@@ -25,8 +27,10 @@ Tensor global_norm(std::span<const Tensor> tensors) {
   std::vector<Tensor> norms;
   norms.reserve(tensors.size());
   for (const Tensor& tensor : tensors)
-    if (tensor.defined()) norms.push_back(cast(norm(tensor), norms.empty() ? tensor.dtype() : norms[0].dtype()));
-  if (norms.empty()) fail<InvalidArgumentError>("[global_norm] expected at least one defined tensor, got none");
+    if (tensor.defined())
+      norms.push_back(cast(norm(tensor), norms.empty() ? tensor.dtype() : norms[0].dtype()));
+  if (norms.empty())
+    fail<InvalidArgumentError>("[global_norm] expected at least one defined tensor, got none");
   return norms.size() == 1 ? norms[0] : norm(stack(norms));
 }
 
@@ -38,7 +42,8 @@ Tensor clip_by_norm(const Tensor& x, double clip_norm) {
 
 ClippedTensors clip_by_global_norm(std::span<const Tensor> tensors, double clip_norm) {
   if (!(clip_norm > 0.0))
-    fail<InvalidArgumentError>("[clip_by_global_norm] expected a clip_norm above 0, got {}", clip_norm);
+    fail<InvalidArgumentError>("[clip_by_global_norm] expected a clip_norm above 0, got {}",
+                               clip_norm);
   ClippedTensors result;
   result.norm = global_norm(tensors);
   const Tensor scale = clip_norm / maximum(result.norm, clip_norm);

@@ -10,7 +10,9 @@ bool holds(DType dtype, double value) {
   const auto integer_within = [value](double low, double limit) {
     return value >= low && value < limit && value == std::trunc(value);
   };
-  const auto rounds_below = [value](double limit) { return !(std::fabs(value) >= limit) || std::isinf(value); };
+  const auto rounds_below = [value](double limit) {
+    return !(std::fabs(value) >= limit) || std::isinf(value);
+  };
   switch (dtype) {
     case DType::kFloat64: return true;
     // Halfway from the largest element to the next power of two is where rounding overflows.
@@ -27,7 +29,8 @@ bool holds(DType dtype, double value) {
 
 void check_number(std::string_view op, DType dtype, double value) {
   if (!holds(dtype, value))
-    fail<InvalidArgumentError>("[{}] expected a number that {} holds, got {}", op, name_of(dtype), value);
+    fail<InvalidArgumentError>("[{}] expected a number that {} holds, got {}", op, name_of(dtype),
+                               value);
 }
 
 }  // namespace tandem

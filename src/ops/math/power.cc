@@ -29,7 +29,8 @@ struct Pow {
   }
   template <class T>
   static const char* refuses(T exponent) {
-    if constexpr (std::signed_integral<T>) return exponent < 0 ? "an exponent of at least 0" : nullptr;
+    if constexpr (std::signed_integral<T>)
+      return exponent < 0 ? "an exponent of at least 0" : nullptr;
     return nullptr;
   }
 };
@@ -120,21 +121,35 @@ void pow_scalar_gradient(GradContext& c) {
 void floor_mod_gradient(GradContext& c) {
   if (c.needs_grad(0)) c.set_grad(0, sum_to_shape(c.grad(), c.input_spec(0).shape));
   if (c.needs_grad(1))
-    c.set_grad(1, negative(sum_to_shape(c.grad() * floor_divide(c.input(0), c.input(1)), c.input_spec(1).shape)));
+    c.set_grad(1, negative(sum_to_shape(c.grad() * floor_divide(c.input(0), c.input(1)),
+                                        c.input_spec(1).shape)));
 }
 
 }  // namespace
 
-const OpDef kPow = {.name = "Pow", .infer = infer_binary<kNumeric>, .gradient = pow_gradient,
-                    .cpu_kernel = binary_kernel<Pow>, .traits = kElementwise | kInPlace,
-                    .saved_inputs = 0b11, .saved_outputs = 0b1};
-const OpDef kPowScalar = {.name = "PowScalar", .attrs = attrs_type<ScalarAttrs>, .infer = infer_scalar<kNumeric>,
-                          .gradient = pow_scalar_gradient, .cpu_kernel = pow_kernel,
-                          .traits = kElementwise | kInPlace, .saved_inputs = 0b1};
-const OpDef kFloorDiv = {.name = "FloorDiv", .infer = infer_binary<kNumeric>,
-                         .cpu_kernel = binary_kernel<FloorDiv>, .traits = kElementwise | kInPlace};
-const OpDef kFloorMod = {.name = "FloorMod", .infer = infer_binary<kNumeric>, .gradient = floor_mod_gradient,
-                         .cpu_kernel = binary_kernel<FloorMod>, .traits = kElementwise | kInPlace,
+const OpDef kPow = {.name = "Pow",
+                    .infer = infer_binary<kNumeric>,
+                    .gradient = pow_gradient,
+                    .cpu_kernel = binary_kernel<Pow>,
+                    .traits = kElementwise | kInPlace,
+                    .saved_inputs = 0b11,
+                    .saved_outputs = 0b1};
+const OpDef kPowScalar = {.name = "PowScalar",
+                          .attrs = attrs_type<ScalarAttrs>,
+                          .infer = infer_right_scalar<Pow, kNumeric>,
+                          .gradient = pow_scalar_gradient,
+                          .cpu_kernel = pow_kernel,
+                          .traits = kElementwise | kInPlace,
+                          .saved_inputs = 0b1};
+const OpDef kFloorDiv = {.name = "FloorDiv",
+                         .infer = infer_binary<kNumeric>,
+                         .cpu_kernel = binary_kernel<FloorDiv>,
+                         .traits = kElementwise | kInPlace};
+const OpDef kFloorMod = {.name = "FloorMod",
+                         .infer = infer_binary<kNumeric>,
+                         .gradient = floor_mod_gradient,
+                         .cpu_kernel = binary_kernel<FloorMod>,
+                         .traits = kElementwise | kInPlace,
                          .saved_inputs = 0b11};
 
 Tensor pow(const Tensor& a, const Tensor& b) { return run(kPow, {&a, &b}); }

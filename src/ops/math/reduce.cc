@@ -26,7 +26,8 @@ std::uint32_t reduced_axes(std::string_view op, const ReduceAttrs& attrs, int ra
   std::uint32_t mask = 0;
   for (std::int64_t axis : attrs.axes) {
     const std::uint32_t bit = 1u << resolve_axis(op, axis, rank);
-    if ((mask & bit) != 0) fail<InvalidArgumentError>("[{}] expected distinct axes, got {} twice", op, axis);
+    if ((mask & bit) != 0)
+      fail<InvalidArgumentError>("[{}] expected distinct axes, got {} twice", op, axis);
     mask |= bit;
   }
   return mask;
@@ -98,11 +99,13 @@ struct Prod : Plain {
 };
 template <class C>
 constexpr C lowest() {
-  return std::floating_point<C> ? -std::numeric_limits<C>::infinity() : std::numeric_limits<C>::lowest();
+  return std::floating_point<C> ? -std::numeric_limits<C>::infinity()
+                                : std::numeric_limits<C>::lowest();
 }
 template <class C>
 constexpr C highest() {
-  return std::floating_point<C> ? std::numeric_limits<C>::infinity() : std::numeric_limits<C>::max();
+  return std::floating_point<C> ? std::numeric_limits<C>::infinity()
+                                : std::numeric_limits<C>::max();
 }
 // NaN wins, as in NumPy.
 struct Max : Plain {
@@ -151,14 +154,16 @@ struct All : Plain {
 constexpr int kLanes = 64;
 
 template <class Op, class T>
-TANDEM_CLONES void runs_loop(const void* input, std::int64_t runs, std::int64_t length, void* accumulators) {
+TANDEM_CLONES void runs_loop(const void* input, std::int64_t runs, std::int64_t length,
+                             void* accumulators) {
   using C = Compute<T>;
   const T* x = static_cast<const T*>(input);
   C* out = static_cast<C*>(accumulators);
   for (std::int64_t run = 0; run < runs; ++run, x += length) {
     if (length < kLanes) {
       C sum = Op::template neutral<C>();
-      for (std::int64_t i = 0; i < length; ++i) sum = Op::combine(sum, Op::load(static_cast<C>(x[i])));
+      for (std::int64_t i = 0; i < length; ++i)
+        sum = Op::combine(sum, Op::load(static_cast<C>(x[i])));
       out[run] = sum;
       continue;
     }
@@ -166,8 +171,10 @@ TANDEM_CLONES void runs_loop(const void* input, std::int64_t runs, std::int64_t 
     for (int j = 0; j < kLanes; ++j) lanes[j] = Op::load(static_cast<C>(x[j]));
     std::int64_t i = kLanes;
     for (; i + kLanes <= length; i += kLanes)
-      for (int j = 0; j < kLanes; ++j) lanes[j] = Op::combine(lanes[j], Op::load(static_cast<C>(x[i + j])));
-    for (int j = 0; i + j < length; ++j) lanes[j] = Op::combine(lanes[j], Op::load(static_cast<C>(x[i + j])));
+      for (int j = 0; j < kLanes; ++j)
+        lanes[j] = Op::combine(lanes[j], Op::load(static_cast<C>(x[i + j])));
+    for (int j = 0; i + j < length; ++j)
+      lanes[j] = Op::combine(lanes[j], Op::load(static_cast<C>(x[i + j])));
     for (int width = kLanes / 2; width > 0; width /= 2)
       for (int j = 0; j < width; ++j) lanes[j] = Op::combine(lanes[j], lanes[j + width]);
     out[run] = lanes[0];
@@ -175,15 +182,16 @@ TANDEM_CLONES void runs_loop(const void* input, std::int64_t runs, std::int64_t 
 }
 
 template <class Op, class T>
-TANDEM_CLONES void rows_loop(const void* input, std::int64_t rows, std::int64_t stride, std::int64_t columns,
-                             bool fresh, void* accumulators) {
+TANDEM_CLONES void rows_loop(const void* input, std::int64_t rows, std::int64_t stride,
+                             std::int64_t columns, bool fresh, void* accumulators) {
   using C = Compute<T>;
   const T* x = static_cast<const T*>(input);
   C* __restrict__ sums = static_cast<C*>(accumulators);
   if (fresh)
     for (std::int64_t i = 0; i < columns; ++i) sums[i] = Op::template neutral<C>();
   for (std::int64_t row = 0; row < rows; ++row, x += stride)
-    for (std::int64_t i = 0; i < columns; ++i) sums[i] = Op::combine(sums[i], Op::load(static_cast<C>(x[i])));
+    for (std::int64_t i = 0; i < columns; ++i)
+      sums[i] = Op::combine(sums[i], Op::load(static_cast<C>(x[i])));
 }
 
 template <class Op, class T>
@@ -204,12 +212,14 @@ void finish_loop(const void* accumulators, std::int64_t count, std::int64_t redu
 }
 
 template <class Op, class T>
-constexpr ReduceLoops kLoops = {runs_loop<Op, T>,    rows_loop<Op, T>, combine_loop<Op, T>, finish_loop<Op, T>,
-                                sizeof(T), sizeof(Compute<T>), sizeof(T)};
+constexpr ReduceLoops kLoops = {runs_loop<Op, T>,   rows_loop<Op, T>, combine_loop<Op, T>,
+                                finish_loop<Op, T>, sizeof(T),        sizeof(Compute<T>),
+                                sizeof(T)};
 
 template <class Op, DTypeSet kDTypes>
 void reduce_kernel(KernelContext& c) {
-  const std::uint32_t mask = reduced_axes(c.op->name, c.attrs<ReduceAttrs>(), c.inputs[0].shape.rank());
+  const std::uint32_t mask =
+      reduced_axes(c.op->name, c.attrs<ReduceAttrs>(), c.inputs[0].shape.rank());
   switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0) run_reduce(c, mask, kLoops<Op, T>);
   });
@@ -224,7 +234,8 @@ void infer_reduce(InferContext& c) {
     c.add_output(c.dtype(0), attrs.all && !attrs.keepdims ? Shape::scalar() : Shape());
     return;
   }
-  c.add_output(c.dtype(0), reduced_shape(shape, reduced_axes(c.op().name, attrs, shape.rank()), attrs.keepdims));
+  c.add_output(c.dtype(0), reduced_shape(shape, reduced_axes(c.op().name, attrs, shape.rank()),
+                                         attrs.keepdims));
 }
 
 // --- gradients ---
@@ -237,7 +248,9 @@ Tensor with_axes(const GradContext& c, const Tensor& y) {
   return reshape(y, reduced_shape(shape, reduced_axes(c.op().name, attrs, shape.rank()), true));
 }
 
-void sum_gradient(GradContext& c) { c.set_grad(0, broadcast_to(with_axes(c, c.grad()), c.input_spec(0).shape)); }
+void sum_gradient(GradContext& c) {
+  c.set_grad(0, broadcast_to(with_axes(c, c.grad()), c.input_spec(0).shape));
+}
 
 void mean_gradient(GradContext& c) {
   const std::int64_t outputs = c.output_spec(0).shape.num_elements();
@@ -252,7 +265,8 @@ void extremum_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
   const Tensor winners = cast(equal(x, with_axes(c, c.output(0))), x.dtype());
   const auto& attrs = c.attrs<ReduceAttrs>();
-  ReduceOptions over = {.axis = attrs.all ? std::nullopt : std::optional(attrs.axes), .keepdims = true};
+  ReduceOptions over = {.axis = attrs.all ? std::nullopt : std::optional(attrs.axes),
+                        .keepdims = true};
   c.set_grad(0, winners * (with_axes(c, c.grad()) / reduce_sum(winners, over)));
 }
 
@@ -261,7 +275,8 @@ void extremum_gradient(GradContext& c) {
 void prod_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
   const auto& attrs = c.attrs<ReduceAttrs>();
-  ReduceOptions over = {.axis = attrs.all ? std::nullopt : std::optional(attrs.axes), .keepdims = true};
+  ReduceOptions over = {.axis = attrs.all ? std::nullopt : std::optional(attrs.axes),
+                        .keepdims = true};
   const Tensor is_zero = equal(x, 0.0);
   const Tensor zeros = reduce_sum(cast(is_zero, x.dtype()), over);
   const Tensor others = where(is_zero, ones_like(x), x);
@@ -280,8 +295,8 @@ void norm_gradient(GradContext& c) {
 }
 
 template <class Op, DTypeSet kDTypes>
-constexpr OpDef reduction(std::string_view name, GradFn gradient = nullptr, std::uint32_t saved_inputs = 0,
-                          std::uint32_t saved_outputs = 0) {
+constexpr OpDef reduction(std::string_view name, GradFn gradient = nullptr,
+                          std::uint32_t saved_inputs = 0, std::uint32_t saved_outputs = 0) {
   return {.name = name,
           .attrs = attrs_type<ReduceAttrs>,
           .infer = infer_reduce<kDTypes>,
@@ -299,23 +314,38 @@ const OpDef kMax = reduction<Max, kNumeric>("Max", extremum_gradient, 0b1, 0b1);
 const OpDef kMin = reduction<Min, kNumeric>("Min", extremum_gradient, 0b1, 0b1);
 const OpDef kAny = reduction<Any, kBool>("Any");
 const OpDef kAll = reduction<All, kBool>("All");
-const OpDef kEuclideanNorm = reduction<EuclideanNorm, kFloating>("EuclideanNorm", norm_gradient, 0b1, 0b1);
+const OpDef kEuclideanNorm =
+    reduction<EuclideanNorm, kFloating>("EuclideanNorm", norm_gradient, 0b1, 0b1);
 
 }  // namespace
 
-Tensor reduce_sum(const Tensor& x, const ReduceOptions& options) { return run(kSum, {&x}, ReduceAttrs::of(options)); }
-Tensor reduce_mean(const Tensor& x, const ReduceOptions& options) { return run(kMean, {&x}, ReduceAttrs::of(options)); }
-Tensor reduce_prod(const Tensor& x, const ReduceOptions& options) { return run(kProd, {&x}, ReduceAttrs::of(options)); }
-Tensor reduce_max(const Tensor& x, const ReduceOptions& options) { return run(kMax, {&x}, ReduceAttrs::of(options)); }
-Tensor reduce_min(const Tensor& x, const ReduceOptions& options) { return run(kMin, {&x}, ReduceAttrs::of(options)); }
-Tensor reduce_any(const Tensor& x, const ReduceOptions& options) { return run(kAny, {&x}, ReduceAttrs::of(options)); }
-Tensor reduce_all(const Tensor& x, const ReduceOptions& options) { return run(kAll, {&x}, ReduceAttrs::of(options)); }
+Tensor reduce_sum(const Tensor& x, const ReduceOptions& options) {
+  return run(kSum, {&x}, ReduceAttrs::of(options));
+}
+Tensor reduce_mean(const Tensor& x, const ReduceOptions& options) {
+  return run(kMean, {&x}, ReduceAttrs::of(options));
+}
+Tensor reduce_prod(const Tensor& x, const ReduceOptions& options) {
+  return run(kProd, {&x}, ReduceAttrs::of(options));
+}
+Tensor reduce_max(const Tensor& x, const ReduceOptions& options) {
+  return run(kMax, {&x}, ReduceAttrs::of(options));
+}
+Tensor reduce_min(const Tensor& x, const ReduceOptions& options) {
+  return run(kMin, {&x}, ReduceAttrs::of(options));
+}
+Tensor reduce_any(const Tensor& x, const ReduceOptions& options) {
+  return run(kAny, {&x}, ReduceAttrs::of(options));
+}
+Tensor reduce_all(const Tensor& x, const ReduceOptions& options) {
+  return run(kAll, {&x}, ReduceAttrs::of(options));
+}
 Tensor norm(const Tensor& x, const ReduceOptions& options) {
   return run(kEuclideanNorm, {&x}, ReduceAttrs::of(options));
 }
 
 OpList reduce_ops() {
-  static const OpDef* const ops[] = {&kSum, &kMean, &kProd,          &kMax,    &kMin,    &kAny,
+  static const OpDef* const ops[] = {&kSum, &kMean,          &kProd,   &kMax,    &kMin,   &kAny,
                                      &kAll, &kEuclideanNorm, &kArgMax, &kArgMin, &kCumsum};
   return ops;
 }

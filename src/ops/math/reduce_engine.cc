@@ -14,7 +14,9 @@ constexpr std::int64_t kBlock = 4096;
 constexpr std::int64_t kBlockRows = 64;
 constexpr std::int64_t kChunk = 512;
 
-std::int64_t blocks_of(std::int64_t count, std::int64_t block) { return (count + block - 1) / block; }
+std::int64_t blocks_of(std::int64_t count, std::int64_t block) {
+  return (count + block - 1) / block;
+}
 
 // Axes walked together: their sizes and strides in the input.
 struct Axes {
@@ -100,8 +102,8 @@ class Reduction {
       blocks_ = blocks_of(rows_, rows_in_block_);
     }
     if (blocks_ > 1)
-      partial_ = static_cast<std::byte*>(
-          c.scratch(static_cast<std::size_t>(outer_ * blocks_ * columns_ * loops.accumulator_size)));
+      partial_ = static_cast<std::byte*>(c.scratch(
+          static_cast<std::size_t>(outer_ * blocks_ * columns_ * loops.accumulator_size)));
   }
 
   void run() const {
@@ -131,11 +133,14 @@ class Reduction {
 
   // One chunk of columns of one block of one output row.
   void run_task(std::int64_t task) const {
-    const std::int64_t chunk = task % chunks_, block = task / chunks_ % blocks_, outer = task / chunks_ / blocks_;
+    const std::int64_t chunk = task % chunks_, block = task / chunks_ % blocks_,
+                       outer = task / chunks_ / blocks_;
     const std::int64_t column = chunk * kChunk, columns = std::min(kChunk, columns_ - column);
     alignas(64) std::byte local[kChunk * sizeof(double)];
     std::byte* accumulators =
-        blocks_ == 1 ? local : partial_ + ((outer * blocks_ + block) * columns_ + column) * loops_.accumulator_size;
+        blocks_ == 1
+            ? local
+            : partial_ + ((outer * blocks_ + block) * columns_ + column) * loops_.accumulator_size;
     const std::int64_t base = plan_.kept.offset(outer) + column;
     if (!plan_.inner_reduced)
       reduce_rows(base, block, columns, accumulators);
@@ -144,12 +149,14 @@ class Reduction {
     else
       reduce_runs(base, block, accumulators);
     if (blocks_ == 1)
-      loops_.finish(accumulators, columns, reduced_, out_ + (outer * columns_ + column) * loops_.output_size);
+      loops_.finish(accumulators, columns, reduced_,
+                    out_ + (outer * columns_ + column) * loops_.output_size);
   }
 
   const std::byte* at(std::int64_t offset) const { return x_ + offset * loops_.input_size; }
 
-  void reduce_rows(std::int64_t base, std::int64_t block, std::int64_t columns, std::byte* accumulators) const {
+  void reduce_rows(std::int64_t base, std::int64_t block, std::int64_t columns,
+                   std::byte* accumulators) const {
     const std::int64_t first = block * kBlockRows, last = std::min(rows_, first + kBlockRows);
     if (plan_.reduced.rank <= 1) {
       const std::int64_t stride = plan_.reduced.strides[0];
@@ -162,14 +169,17 @@ class Reduction {
 
   void reduce_piece(std::int64_t base, std::int64_t block, std::byte* accumulator) const {
     const std::int64_t row = block / pieces_, start = block % pieces_ * kBlock;
-    loops_.runs(at(base + plan_.reduced.offset(row) + start), 1, std::min(kBlock, plan_.inner - start), accumulator);
+    loops_.runs(at(base + plan_.reduced.offset(row) + start), 1,
+                std::min(kBlock, plan_.inner - start), accumulator);
   }
 
   void reduce_runs(std::int64_t base, std::int64_t block, std::byte* accumulator) const {
     alignas(64) std::byte other[sizeof(double)];
-    const std::int64_t first = block * rows_in_block_, last = std::min(rows_, first + rows_in_block_);
+    const std::int64_t first = block * rows_in_block_,
+                       last = std::min(rows_, first + rows_in_block_);
     for (std::int64_t row = first; row < last; ++row) {
-      loops_.runs(at(base + plan_.reduced.offset(row)), 1, plan_.inner, row == first ? accumulator : other);
+      loops_.runs(at(base + plan_.reduced.offset(row)), 1, plan_.inner,
+                  row == first ? accumulator : other);
       if (row != first) loops_.combine(accumulator, other, 1);
     }
   }
@@ -192,11 +202,11 @@ class Reduction {
   const ReduceLoops& loops_;
   const std::byte* x_;
   std::byte* out_;
-  std::int64_t outer_;    // output rows
-  std::int64_t columns_;  // outputs in a row
-  std::int64_t chunks_;   // parts of a row
-  std::int64_t rows_;     // input rows or runs that meet in an output row
-  std::int64_t reduced_;  // input elements that meet in an output
+  std::int64_t outer_;       // output rows
+  std::int64_t columns_;     // outputs in a row
+  std::int64_t chunks_;      // parts of a row
+  std::int64_t rows_;        // input rows or runs that meet in an output row
+  std::int64_t reduced_;     // input elements that meet in an output
   std::int64_t pieces_ = 1;  // parts of a run
   std::int64_t rows_in_block_ = 1;
   std::int64_t blocks_ = 1;
@@ -212,7 +222,8 @@ void run_reduce(KernelContext& c, std::uint32_t mask, const ReduceLoops& loops) 
     alignas(64) std::byte neutral[kChunk * sizeof(double)];
     loops.rows(nullptr, 0, 0, std::min(kChunk, outputs), true, neutral);
     for (std::int64_t i = 0; i < outputs; i += kChunk)
-      loops.finish(neutral, std::min(kChunk, outputs - i), 0, c.outputs[0].as<std::byte>() + i * loops.output_size);
+      loops.finish(neutral, std::min(kChunk, outputs - i), 0,
+                   c.outputs[0].as<std::byte>() + i * loops.output_size);
     return;
   }
   const Plan plan(c.inputs[0].shape, mask);

@@ -17,8 +17,8 @@ struct ReduceLoops {
   void (*runs)(const void* x, std::int64_t runs, std::int64_t length, void* accumulators);
   // Combines x[r * stride + c], for each of `rows` rows, into accumulators[c]; `fresh`: which start
   // from the neutral element, not from what they hold.
-  void (*rows)(const void* x, std::int64_t rows, std::int64_t stride, std::int64_t columns, bool fresh,
-               void* accumulators);
+  void (*rows)(const void* x, std::int64_t rows, std::int64_t stride, std::int64_t columns,
+               bool fresh, void* accumulators);
   void (*combine)(void* accumulators, const void* others, std::int64_t count);
   // `reduced`: how many elements went into each accumulator.
   void (*finish)(const void* accumulators, std::int64_t count, std::int64_t reduced, void* out);

@@ -23,12 +23,6 @@ namespace {
     }                                  \
   }
 
-TANDEM_UNARY(Neg, wrapping(C{0}, x, [](auto a, auto b) {
-  if constexpr (std::floating_point<C>)
-    return -b;
-  else
-    return a - b;
-}));
 TANDEM_UNARY(Sign, static_cast<C>(x != x ? x : static_cast<C>((x > C{0}) - (x < C{0}))));
 TANDEM_UNARY(Square, wrapping(x, x, [](auto a, auto b) { return a * b; }));
 TANDEM_UNARY(Sqrt, std::sqrt(x));
@@ -51,6 +45,15 @@ TANDEM_UNARY(IsFinite, std::fabs(x) <= std::numeric_limits<C>::max());
 
 #undef TANDEM_UNARY
 
+struct Neg {
+  template <class C>
+  static C apply(C x) {
+    if constexpr (std::floating_point<C>)
+      return -x;
+    else
+      return wrapping(C{0}, x, [](auto a, auto b) { return a - b; });
+  }
+};
 struct Abs {
   template <class C>
   static C apply(C x) {
@@ -80,7 +83,9 @@ void abs_gradient(GradContext& c) { c.set_grad(0, c.grad() * sign(c.input(0))); 
 void square_gradient(GradContext& c) { c.set_grad(0, c.grad() * (c.input(0) * 2.0)); }
 void sqrt_gradient(GradContext& c) { c.set_grad(0, c.grad() / (c.output(0) * 2.0)); }
 void rsqrt_gradient(GradContext& c) { c.set_grad(0, c.grad() * (pow(c.output(0), 3.0) * -0.5)); }
-void reciprocal_gradient(GradContext& c) { c.set_grad(0, negative(c.grad() * square(c.output(0)))); }
+void reciprocal_gradient(GradContext& c) {
+  c.set_grad(0, negative(c.grad() * square(c.output(0))));
+}
 void exp_gradient(GradContext& c) { c.set_grad(0, c.grad() * c.output(0)); }
 void expm1_gradient(GradContext& c) { c.set_grad(0, c.grad() * (c.output(0) + 1.0)); }
 void log_gradient(GradContext& c) { c.set_grad(0, c.grad() / c.input(0)); }
@@ -127,7 +132,8 @@ const OpDef kSign = unary_op<Sign, kNumeric>("Sign");
 const OpDef kSquare = unary_op<Square, kNumeric>("Square", square_gradient, kInput);
 const OpDef kSqrt = unary_op<Sqrt, kFloating>("Sqrt", sqrt_gradient, kOutput);
 const OpDef kRsqrt = unary_op<Rsqrt, kFloating>("Rsqrt", rsqrt_gradient, kOutput);
-const OpDef kReciprocal = unary_op<Reciprocal, kFloating>("Reciprocal", reciprocal_gradient, kOutput);
+const OpDef kReciprocal =
+    unary_op<Reciprocal, kFloating>("Reciprocal", reciprocal_gradient, kOutput);
 const OpDef kExp = unary_op<Exp, kFloating>("Exp", exp_gradient, kOutput);
 const OpDef kExpm1 = unary_op<Expm1, kFloating>("Expm1", expm1_gradient, kOutput);
 const OpDef kLog = unary_op<Log, kFloating>("Log", log_gradient, kInput);
@@ -140,20 +146,29 @@ const OpDef kErf = unary_op<Erf, kFloating>("Erf", erf_gradient, kInput);
 const OpDef kFloor = unary_op<Floor, kFloating>("Floor");
 const OpDef kCeil = unary_op<Ceil, kFloating>("Ceil");
 const OpDef kRound = unary_op<Round, kFloating>("Round");
-const OpDef kIsNan = {.name = "IsNan", .infer = infer_unary<kFloating, bool_>,
-                      .cpu_kernel = unary_kernel<IsNan, kFloating, bool>, .traits = kElementwise};
-const OpDef kIsFinite = {.name = "IsFinite", .infer = infer_unary<kFloating, bool_>,
-                         .cpu_kernel = unary_kernel<IsFinite, kFloating, bool>, .traits = kElementwise};
+const OpDef kIsNan = {.name = "IsNan",
+                      .infer = infer_unary<kFloating, bool_>,
+                      .cpu_kernel = unary_kernel<IsNan, kFloating, bool>,
+                      .traits = kElementwise};
+const OpDef kIsFinite = {.name = "IsFinite",
+                         .infer = infer_unary<kFloating, bool_>,
+                         .cpu_kernel = unary_kernel<IsFinite, kFloating, bool>,
+                         .traits = kElementwise};
 
 }  // namespace
 
-const OpDef kTanhGrad = {.name = "TanhGrad", .infer = infer_binary<kFloating>, .gradient = tanh_grad_gradient,
+const OpDef kTanhGrad = {.name = "TanhGrad",
+                         .infer = infer_binary<kFloating>,
+                         .gradient = tanh_grad_gradient,
                          .cpu_kernel = binary_kernel<TanhGrad, void, kFloating>,
-                         .traits = kElementwise | kInPlace, .saved_inputs = 0b11};
-const OpDef kSigmoidGrad = {.name = "SigmoidGrad", .infer = infer_binary<kFloating>,
+                         .traits = kElementwise | kInPlace,
+                         .saved_inputs = 0b11};
+const OpDef kSigmoidGrad = {.name = "SigmoidGrad",
+                            .infer = infer_binary<kFloating>,
                             .gradient = sigmoid_grad_gradient,
                             .cpu_kernel = binary_kernel<SigmoidGrad, void, kFloating>,
-                            .traits = kElementwise | kInPlace, .saved_inputs = 0b11};
+                            .traits = kElementwise | kInPlace,
+                            .saved_inputs = 0b11};
 
 Tensor negative(const Tensor& x) { return run(kNeg, {&x}); }
 Tensor abs(const Tensor& x) { return run(kAbs, {&x}); }
@@ -178,9 +193,10 @@ Tensor is_nan(const Tensor& x) { return run(kIsNan, {&x}); }
 Tensor is_finite(const Tensor& x) { return run(kIsFinite, {&x}); }
 
 OpList unary_ops() {
-  static const OpDef* const ops[] = {&kNeg,   &kAbs,     &kSign,  &kSquare, &kSqrt, &kRsqrt, &kReciprocal,
-                                     &kExp,   &kExpm1,   &kLog,   &kLog1p,  &kSin,  &kCos,   &kTanh,
-                                     &kSigmoid, &kErf,   &kFloor, &kCeil,   &kRound, &kIsNan, &kIsFinite};
+  static const OpDef* const ops[] = {&kNeg,        &kAbs,   &kSign,    &kSquare, &kSqrt,  &kRsqrt,
+                                     &kReciprocal, &kExp,   &kExpm1,   &kLog,    &kLog1p, &kSin,
+                                     &kCos,        &kTanh,  &kSigmoid, &kErf,    &kFloor, &kCeil,
+                                     &kRound,      &kIsNan, &kIsFinite};
   return ops;
 }
 

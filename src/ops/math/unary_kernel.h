@@ -26,7 +26,8 @@ TANDEM_CLONES void loop(const void* input, void* result, std::int64_t count) {
   const T* x = static_cast<const T*>(input);
   Out* out = static_cast<Out*>(result);
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) out[i] = store_as<Out>(Op::apply(static_cast<Compute<T>>(x[i])));
+  for (std::int64_t i = 0; i < count; ++i)
+    out[i] = store_as<Out>(Op::apply(static_cast<Compute<T>>(x[i])));
 }
 
 }  // namespace unary_detail
@@ -39,9 +40,10 @@ void unary_kernel(KernelContext& c) {
       using Out = std::conditional_t<std::is_void_v<Result>, T, Result>;
       const T* x = c.inputs[0].as<const T>();
       Out* out = c.outputs[0].as<Out>();
-      parallel_for(c.inputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-        unary_detail::loop<Op, T, Out>(x + begin, out + begin, end - begin);
-      });
+      parallel_for(c.inputs[0].size(), kElementwiseGrain,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     unary_detail::loop<Op, T, Out>(x + begin, out + begin, end - begin);
+                   });
     }
   });
 }

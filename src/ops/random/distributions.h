@@ -1,7 +1,6 @@
 // From blocks of random words to numbers of a distribution.
 //
-// Words come in blocks: row r, column j of block b is word r of counter 16 b + j. A distribution is
-// a type with
+// A distribution is a type with
 //   static constexpr int kElements;             // elements that a block gives
 //   void operator()(const Words&, C* elements)  // C: float or double, or the integer type
 #pragma once
@@ -10,23 +9,14 @@
 #include <numbers>
 
 #include "core/vector_math.h"
-#include "ops/random/philox.h"
+#include "ops/random/words.h"
 
 namespace tandem {
 
-inline constexpr int kColumns = 16;
-using Words = std::uint32_t[4][kColumns];
-
-inline void fill_words(const Draw& draw, std::int64_t block, Words& words) {
-  const auto first = static_cast<std::uint64_t>(block) * kColumns;
-  for (int j = 0; j < kColumns; ++j) {
-    const auto word = philox(draw, first + static_cast<std::uint64_t>(j));
-    for (int row = 0; row < 4; ++row) words[row][j] = word[static_cast<std::size_t>(row)];
-  }
-}
-
 // In [0, 1), on a grid of 2^-24.
-inline float unit_float(std::uint32_t word) { return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f; }
+inline float unit_float(std::uint32_t word) {
+  return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f;
+}
 // In (0, 1], down to 2^-31.
 inline float positive_float(std::uint32_t word) {
   return (static_cast<float>(static_cast<std::int32_t>(word >> 1)) + 1.0f) * 0x1p-31f;
@@ -41,11 +31,13 @@ struct Direction {
 };
 inline Direction random_direction(std::uint32_t word) {
   // The top bits choose a quarter turn, the others an angle in [-1/2, 1/2) quarter turns around it.
-  const float x = static_cast<float>(static_cast<std::int32_t>(word << 2)) * (0x1p-32f * 1.57079632679f);
+  const float x =
+      static_cast<float>(static_cast<std::int32_t>(word << 2)) * (0x1p-32f * 1.57079632679f);
   const float z = x * x;
   const float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * x + x;
-  const float c = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z -
-                  0.5f * z + 1.0f;
+  const float c =
+      ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z -
+      0.5f * z + 1.0f;
   const std::uint32_t quarter = word >> 30;
   const bool odd = (quarter & 1u) != 0;
   const float a = odd ? s : c, b = odd ? c : s;
@@ -136,13 +128,14 @@ struct TruncatedNormal {
 };
 
 struct Bernoulli {
-  bool ever;
+  float one;           // zero where no word gives a one
   std::uint32_t last;  // words up to this one give a one
   static constexpr int kElements = 4 * kColumns;
 
   void operator()(const Words& words, float* out) const {
     for (int row = 0; row < 4; ++row)
-      for (int j = 0; j < kColumns; ++j) out[row * kColumns + j] = ever && words[row][j] <= last ? 1.0f : 0.0f;
+      for (int j = 0; j < kColumns; ++j)
+        out[row * kColumns + j] = words[row][j] <= last ? one : 0.0f;
   }
 };
 

@@ -9,26 +9,36 @@
 
 namespace tandem {
 
-// Four random words for a counter below 2^48, of streams below 2^16.
+inline constexpr std::uint32_t kPhiloxM0 = 0xD2511F53u, kPhiloxM1 = 0xCD9E8D57u;  // multipliers
+inline constexpr std::uint32_t kPhiloxW0 = 0x9E3779B9u,
+                               kPhiloxW1 = 0xBB67AE85u;  // added to the key
+
+// Where the rounds start: a counter below 2^48 of a stream below 2^16.
+struct PhiloxState {
+  std::uint32_t c0, c1, c2, c3;  // counter
+  std::uint32_t k0, k1;          // key
+
+  PhiloxState(const Draw& draw, std::uint64_t counter)
+      : c0(static_cast<std::uint32_t>(counter)),
+        c1(static_cast<std::uint32_t>(counter >> 32) ^ draw.stream << 16),
+        c2(static_cast<std::uint32_t>(draw.number)),
+        c3(static_cast<std::uint32_t>(draw.number >> 32)),
+        k0(static_cast<std::uint32_t>(draw.seed)),
+        k1(static_cast<std::uint32_t>(draw.seed >> 32)) {}
+};
+
+// Four random words.
 inline std::array<std::uint32_t, 4> philox(const Draw& draw, std::uint64_t counter) {
-  std::uint32_t c0 = static_cast<std::uint32_t>(counter);
-  std::uint32_t c1 = static_cast<std::uint32_t>(counter >> 32) ^ draw.stream << 16;
-  std::uint32_t c2 = static_cast<std::uint32_t>(draw.number);
-  std::uint32_t c3 = static_cast<std::uint32_t>(draw.number >> 32);
-  std::uint32_t k0 = static_cast<std::uint32_t>(draw.seed);
-  std::uint32_t k1 = static_cast<std::uint32_t>(draw.seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c0;
-    const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * c2;
-    const auto h0 = static_cast<std::uint32_t>(p0 >> 32), h1 = static_cast<std::uint32_t>(p1 >> 32);
-    c0 = h1 ^ c1 ^ k0;
-    c2 = h0 ^ c3 ^ k1;
-    c1 = static_cast<std::uint32_t>(p1);
-    c3 = static_cast<std::uint32_t>(p0);
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+  PhiloxState s(draw, counter);
+  for (int round = 0; round < 10; ++round, s.k0 += kPhiloxW0, s.k1 += kPhiloxW1) {
+    const std::uint64_t p0 = std::uint64_t{kPhiloxM0} * s.c0;
+    const std::uint64_t p1 = std::uint64_t{kPhiloxM1} * s.c2;
+    s.c0 = static_cast<std::uint32_t>(p1 >> 32) ^ s.c1 ^ s.k0;
+    s.c2 = static_cast<std::uint32_t>(p0 >> 32) ^ s.c3 ^ s.k1;
+    s.c1 = static_cast<std::uint32_t>(p1);
+    s.c3 = static_cast<std::uint32_t>(p0);
   }
-  return {c0, c1, c2, c3};
+  return {s.c0, s.c1, s.c2, s.c3};
 }
 
 // An index below `count` from 64 random bits, biased by less than count / 2^64.

@@ -1,5 +1,6 @@
 // Random tensors. A draw takes its number when the operation is called; what it gives depends on that
 // number, the seed, the replica and the element's position, never on threads.
+#include "tandem/random.h"
 #include "core/clones.h"
 #include "core/parallel.h"
 #include "ops/math/elementwise.h"
@@ -8,7 +9,6 @@
 #include "ops/random/distributions.h"
 #include "runtime/dispatch.h"
 #include "tandem/array.h"
-#include "tandem/random.h"
 
 namespace tandem {
 namespace {
@@ -16,8 +16,8 @@ namespace {
 struct RandomAttrs {
   Shape shape;
   DType dtype = float32;
-  double a = 0.0;  // mean, low or probability
-  double b = 0.0;  // stddev or high
+  double a = 0.0;                  // mean, low or probability
+  double b = 0.0;                  // stddev or high
   std::int64_t low = 0, high = 0;  // of integers
   std::uint64_t seed = 0, number = 0;
   std::uint32_t stream = 0;
@@ -53,15 +53,15 @@ void infer_random(InferContext& c) {
   check_dtype(c.op().name, kDTypes, attrs.dtype);
   for (std::int64_t size : attrs.shape)
     if (size < 0)
-      fail<InvalidArgumentError>("[{}] expected a shape of sizes of at least 0, got {}", c.op().name,
-                                 attrs.shape.to_string());
+      fail<InvalidArgumentError>("[{}] expected a shape of sizes of at least 0, got {}",
+                                 c.op().name, attrs.shape.to_string());
   c.add_output(attrs.dtype, attrs.shape);
 }
 
-// Blocks [begin, end) of the `count` elements of `out`.
+// Blocks [begin, end) of the `count` elements of `out`. By value: nothing that is written can alias it.
 template <class T, class C, class Distribution>
-TANDEM_CLONES void fill_blocks(const Draw& draw, const Distribution& distribution, T* out, std::int64_t count,
-                               std::int64_t begin, std::int64_t end) {
+TANDEM_CLONES void fill_blocks(const Draw draw, const Distribution distribution, T* out,
+                               std::int64_t count, std::int64_t begin, std::int64_t end) {
   alignas(64) Words words;
   alignas(64) C elements[Distribution::kElements];
   for (std::int64_t block = begin; block < end; ++block) {
@@ -125,14 +125,15 @@ void normal_kernel(KernelContext& c) {
 void bernoulli_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
   const double ones = std::round(attrs.a * 0x1p32);  // of all words
-  const Bernoulli distribution = {ones > 0.0, static_cast<std::uint32_t>(static_cast<std::uint64_t>(ones) - 1u)};
+  const Bernoulli distribution = {
+      ones > 0.0 ? 1.0f : 0.0f, static_cast<std::uint32_t>(static_cast<std::uint64_t>(ones) - 1u)};
   switch_dtype(attrs.dtype, [&]<class T>(TypeTag<T>) { fill_random<T, float>(c, distribution); });
 }
 
 void uniform_int_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
-  const UniformInt distribution = {attrs.low,
-                                   static_cast<std::uint64_t>(attrs.high) - static_cast<std::uint64_t>(attrs.low)};
+  const UniformInt distribution = {
+      attrs.low, static_cast<std::uint64_t>(attrs.high) - static_cast<std::uint64_t>(attrs.low)};
   switch_numeric(attrs.dtype, [&]<class T>(TypeTag<T>) {
     if constexpr (std::integral<T>) fill_random<T, std::int64_t>(c, distribution);
   });
@@ -146,7 +147,8 @@ void permutation_kernel(KernelContext& c) {
   for (std::int64_t i = 0; i < count; ++i) out[i] = i;
   for (std::int64_t i = count - 1; i > 0; --i) {
     const auto words = philox(draw, static_cast<std::uint64_t>(i));
-    const auto other = random_below(static_cast<std::uint64_t>(i) + 1, std::uint64_t{words[0]} << 32 | words[1]);
+    const auto other =
+        random_below(static_cast<std::uint64_t>(i) + 1, std::uint64_t{words[0]} << 32 | words[1]);
     std::swap(out[i], out[static_cast<std::int64_t>(other)]);
   }
 }
@@ -161,24 +163,30 @@ constexpr OpDef random_op(std::string_view name, InferFn infer, KernelFn kernel,
 }
 
 constexpr DTypeSet kIntegers = set_of(int32) | set_of(int64) | set_of(uint8);
-const OpDef kNormal = random_op("RandomStandardNormal", infer_random<kFloating>, normal_kernel<Normal>);
-const OpDef kTruncatedNormal = random_op("TruncatedNormal", infer_random<kFloating>, normal_kernel<TruncatedNormal>);
+const OpDef kNormal =
+    random_op("RandomStandardNormal", infer_random<kFloating>, normal_kernel<Normal>);
+const OpDef kTruncatedNormal =
+    random_op("TruncatedNormal", infer_random<kFloating>, normal_kernel<TruncatedNormal>);
 const OpDef kUniform = random_op("RandomUniform", infer_random<kFloating>, uniform_kernel);
-const OpDef kUniformInt = random_op("RandomUniformInt", infer_random<kIntegers>, uniform_int_kernel);
+const OpDef kUniformInt =
+    random_op("RandomUniformInt", infer_random<kIntegers>, uniform_int_kernel);
 const OpDef kBernoulli = random_op("RandomBernoulli", infer_random<kAnyDType>, bernoulli_kernel);
-const OpDef kPermutation = random_op("RandomPermutation", infer_random<set_of(int64)>, permutation_kernel, false);
+const OpDef kPermutation =
+    random_op("RandomPermutation", infer_random<set_of(int64)>, permutation_kernel, false);
 
 }  // namespace
 
 OpList random_ops() {
-  static const OpDef* const ops[] = {&kNormal, &kTruncatedNormal, &kUniform, &kUniformInt, &kBernoulli, &kPermutation};
+  static const OpDef* const ops[] = {&kNormal,     &kTruncatedNormal, &kUniform,
+                                     &kUniformInt, &kBernoulli,       &kPermutation};
   return ops;
 }
 
 namespace random {
 namespace {
 
-Tensor draw_normal(const OpDef& op, const Shape& shape, double mean, double stddev, const Options& options) {
+Tensor draw_normal(const OpDef& op, const Shape& shape, double mean, double stddev,
+                   const Options& options) {
   if (!(stddev >= 0.0))
     fail<InvalidArgumentError>("[{}] expected a stddev of at least 0, got {}", op.name, stddev);
   RandomAttrs attrs = next_draw(shape, options);
@@ -199,7 +207,8 @@ Tensor truncated_normal(const Shape& shape, double mean, double stddev, const Op
 
 Tensor uniform(const Shape& shape, double low, double high, const Options& options) {
   if (!(low <= high) || !std::isfinite(high - low))
-    fail<InvalidArgumentError>("[RandomUniform] expected finite low <= high, got {} and {}", low, high);
+    fail<InvalidArgumentError>("[RandomUniform] expected finite low <= high, got {} and {}", low,
+                               high);
   check_number("RandomUniform", options.dtype, low);
   check_number("RandomUniform", options.dtype, high);
   RandomAttrs attrs = next_draw(shape, options);
@@ -208,10 +217,13 @@ Tensor uniform(const Shape& shape, double low, double high, const Options& optio
   return run(kUniform, {}, attrs);
 }
 
-Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high, const Options& options) {
-  if (low >= high) fail<InvalidArgumentError>("[RandomUniformInt] expected low < high, got {} and {}", low, high);
+Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high,
+                   const Options& options) {
+  if (low >= high)
+    fail<InvalidArgumentError>("[RandomUniformInt] expected low < high, got {} and {}", low, high);
   check_number("RandomUniformInt", options.dtype, static_cast<double>(low));
-  if (options.dtype != int64) check_number("RandomUniformInt", options.dtype, static_cast<double>(high - 1));
+  if (options.dtype != int64)
+    check_number("RandomUniformInt", options.dtype, static_cast<double>(high - 1));
   RandomAttrs attrs = next_draw(shape, options);
   attrs.low = low;
   attrs.high = high;
@@ -220,19 +232,22 @@ Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high, cons
 
 Tensor bernoulli(const Shape& shape, double probability, const Options& options) {
   if (!(probability >= 0.0 && probability <= 1.0))
-    fail<InvalidArgumentError>("[RandomBernoulli] expected a probability in [0, 1], got {}", probability);
+    fail<InvalidArgumentError>("[RandomBernoulli] expected a probability in [0, 1], got {}",
+                               probability);
   RandomAttrs attrs = next_draw(shape, options);
   attrs.a = probability;
   return run(kBernoulli, {}, attrs);
 }
 
 Tensor permutation(std::int64_t count) {
-  if (count < 0) fail<InvalidArgumentError>("[RandomPermutation] expected a count of at least 0, got {}", count);
+  if (count < 0)
+    fail<InvalidArgumentError>("[RandomPermutation] expected a count of at least 0, got {}", count);
   return run(kPermutation, {}, next_draw(Shape({count}), {.dtype = int64}));
 }
 
 Tensor shuffle(const Tensor& x) {
-  if (x.rank() == 0) fail<InvalidArgumentError>("[shuffle] expected at least one axis, got shape ()");
+  if (x.rank() == 0)
+    fail<InvalidArgumentError>("[shuffle] expected at least one axis, got shape ()");
   return gather(x, permutation(x.dim(0)));
 }
 
