@@ -48,16 +48,21 @@ Trained train(const distribute::Strategy& strategy) {
     trained.model = layers::Stack({layers::Dense(8, {.activation = "tanh"}), layers::Dense(1)});
     const Shape shape{-1, 3};
     trained.model.base().ensure_built({&shape, 1});
-    trained.optimizer = optimizers::Adam({.learning_rate = optimizers::schedules::exponential_decay(0.1, 5, 0.9),
-                                          .clipping = {.global_clipnorm = 0.5}});
+    trained.optimizer =
+        optimizers::Adam({.learning_rate = optimizers::schedules::exponential_decay(0.1, 5, 0.9),
+                          .clipping = {.global_clipnorm = 0.5}});
   }
-  const auto data = data::Dataset::from_tensor_slices({random_tensor({6, 3}, 1, -1, 1, float32), random_tensor({6, 1}, 2, -1, 1, float32)})
-                        .batch(5).repeat(6);
+  const auto data = data::Dataset::from_tensor_slices({random_tensor({6, 3}, 1, -1, 1, float32),
+                                                       random_tensor({6, 1}, 2, -1, 1, float32)})
+                        .batch(5)
+                        .repeat(6);
   for (const auto& batch : strategy.experimental_distribute_dataset(data))
     strategy.run(
         [&](const data::Example& examples) {
-          const Tensor each = losses::mse(examples[1], trained.model(examples[0], {.training = true}));
-          trained.optimizer.minimize(nn::compute_average_loss(each), trained.model.trainable_variables());
+          const Tensor each =
+              losses::mse(examples[1], trained.model(examples[0], {.training = true}));
+          trained.optimizer.minimize(nn::compute_average_loss(each),
+                                     trained.model.trainable_variables());
         },
         batch);
   return trained;
@@ -84,8 +89,10 @@ TEST(NnInReplicas, SlotsHaveACopyBesideEachOfTheVariable) {
   const auto variables = optimizer.variables();
   ASSERT_EQ(variables.size(), 2u);
   for (std::size_t replica = 0; replica < 2; ++replica) {
-    EXPECT_EQ(variables[1].impl().copies()[replica].value.device(), w.impl().copies()[replica].value.device());
-    EXPECT_EQ(variables[0].impl().copies()[replica].value.device(), w.impl().copies()[0].value.device());  // the host
+    EXPECT_EQ(variables[1].impl().copies()[replica].value.device(),
+              w.impl().copies()[replica].value.device());
+    EXPECT_EQ(variables[0].impl().copies()[replica].value.device(),
+              w.impl().copies()[0].value.device());  // the host
   }
 }
 
@@ -127,7 +134,8 @@ TEST(NnInReplicas, SummedGradientsMayBeGiven) {
     auto scope = strategy.scope();
     w = Variable(zeros({1}), {.name = "w"});
   }
-  strategy.run([&] { optimizer.apply_gradients({ones({1})}, {w}, {.skip_gradients_aggregation = true}); });
+  strategy.run(
+      [&] { optimizer.apply_gradients({ones({1})}, {w}, {.skip_gradients_aggregation = true}); });
   EXPECT_EQ(copies_of(w), (std::vector<std::vector<double>>{{-1.0}, {-1.0}}));
 }
 
@@ -135,9 +143,12 @@ TEST(NnInReplicas, VariablesOfAnotherScopeAreRefused) {
   const MirroredStrategy strategy = two_cpus();
   const Variable outside(ones({2}), {.name = "outside"});
   optimizers::Optimizer optimizer = optimizers::SGD();
-  const std::string text = "[sgd] Trying to create optimizer slot variable under the scope for a strategy of 2 replica(s), which is "
-                           "different from the scope used for the original variable ('outside', made for 1)";
-  expect_error<InvalidArgumentError>([&] { strategy.run([&] { optimizer.apply_gradients({ones({2})}, {outside}); }); }, text);
+  const std::string text =
+      "[sgd] Trying to create optimizer slot variable under the scope for a strategy of 2 "
+      "replica(s), which is "
+      "different from the scope used for the original variable ('outside', made for 1)";
+  expect_error<InvalidArgumentError>(
+      [&] { strategy.run([&] { optimizer.apply_gradients({ones({2})}, {outside}); }); }, text);
   {
     auto scope = strategy.scope();
     optimizer.build({Variable(ones({2}), {.name = "inside"})});
@@ -156,17 +167,22 @@ TEST(NnInReplicas, BatchNormalizationAveragesItsMomentsWhenRead) {
   }
   const auto data = data::Dataset::from_tensors({constant({{1.0}, {3.0}, {10.0}, {20.0}})});
   for (const auto& batch : strategy.experimental_distribute_dataset(data))
-    strategy.run([&](const data::Example& examples) { layer(examples[0], {.training = true}); }, batch);
+    strategy.run([&](const data::Example& examples) { layer(examples[0], {.training = true}); },
+                 batch);
   const auto variables = layer.non_trainable_variables();
   EXPECT_EQ(copies_of(variables[0]), (std::vector<std::vector<double>>{{1.0}, {7.5}}));
-  expect_tensor(variables[0], float32, {1}, {4.25}, 1e-6);             // means 2 and 15, half way from 0
-  expect_tensor(variables[1], float32, {1}, {(1.0 + 13.0) / 2}, 1e-6);  // variances 1 and 25, half way from 1
+  expect_tensor(variables[0], float32, {1}, {4.25}, 1e-6);  // means 2 and 15, half way from 0
+  expect_tensor(variables[1], float32, {1}, {(1.0 + 13.0) / 2},
+                1e-6);  // variances 1 and 25, half way from 1
 }
 
 TEST(NnInReplicas, ALayerIsNotBuiltThere) {
   const MirroredStrategy strategy = two_cpus();
   const Layer layer = layers::Dense(2);
-  expect_error<FailedPreconditionError>([&] { strategy.run([&] { layer(ones({1, 3})); }); }, "dense/kernel");
+  expect_error<FailedPreconditionError>([&] { strategy.run([&] {
+                                                layer(ones({1, 3}));
+                                              }); },
+                                        "dense/kernel");
 }
 
 }  // namespace

@@ -28,7 +28,9 @@ using Values = std::vector<double>;
 constexpr std::int64_t kSize = 6;
 constexpr int kSteps = 7;
 
-Values gradient_at(int step) { return random_values(kSize, 100 + static_cast<std::uint32_t>(step), -1.0, 1.0); }
+Values gradient_at(int step) {
+  return random_values(kSize, 100 + static_cast<std::uint32_t>(step), -1.0, 1.0);
+}
 Values start() { return random_values(kSize, 5, -1.0, 1.0); }
 
 // The reference: called once a step (from 1) with the values, which it changes, and the gradient.
@@ -60,16 +62,22 @@ TEST(Optimizers, SgdWithMomentumNesterovAndDecay) {
   for (double momentum : {0.0, 0.9})
     for (bool nesterov : {false, true})
       for (double decay : {0.0, 0.05})
-        expect_follows([&] { return SGD({.learning_rate = 0.1, .momentum = momentum, .nesterov = nesterov, .weight_decay = decay}); },
-                       [&] {
-                         return [=, m = Values(kSize)](int, Values& w, const Values& g) mutable {
-                           each(w, g, [&](double& x, double d, std::size_t i) {
-                             x -= 0.1 * decay * x;
-                             m[i] = momentum * m[i] - 0.1 * d;
-                             x += nesterov && momentum > 0 ? momentum * m[i] - 0.1 * d : m[i];
-                           });
-                         };
-                       });
+        expect_follows(
+            [&] {
+              return SGD({.learning_rate = 0.1,
+                          .momentum = momentum,
+                          .nesterov = nesterov,
+                          .weight_decay = decay});
+            },
+            [&] {
+              return [=, m = Values(kSize)](int, Values& w, const Values& g) mutable {
+                each(w, g, [&](double& x, double d, std::size_t i) {
+                  x -= 0.1 * decay * x;
+                  m[i] = momentum * m[i] - 0.1 * d;
+                  x += nesterov && momentum > 0 ? momentum * m[i] - 0.1 * d : m[i];
+                });
+              };
+            });
 }
 
 Rule adam_rule(double rate, double b1, double b2, double epsilon, double decay) {
@@ -86,61 +94,75 @@ Rule adam_rule(double rate, double b1, double b2, double epsilon, double decay) 
 
 TEST(Optimizers, Adam) {
   expect_follows([] { return Adam(); }, [] { return adam_rule(1e-3, 0.9, 0.999, 1e-7, 0.0); });
-  expect_follows([] { return Adam({.learning_rate = 0.05, .beta_1 = 0.8, .beta_2 = 0.95, .epsilon = 1e-3}); },
-                 [] { return adam_rule(0.05, 0.8, 0.95, 1e-3, 0.0); });
+  expect_follows(
+      [] { return Adam({.learning_rate = 0.05, .beta_1 = 0.8, .beta_2 = 0.95, .epsilon = 1e-3}); },
+      [] { return adam_rule(0.05, 0.8, 0.95, 1e-3, 0.0); });
 }
 
 TEST(Optimizers, AdamWDecaysApartFromTheGradient) {
   expect_follows([] { return AdamW(); }, [] { return adam_rule(1e-3, 0.9, 0.999, 1e-7, 0.004); });
-  expect_follows([] { return AdamW({.learning_rate = 0.1, .weight_decay = 0.2}); }, [] { return adam_rule(0.1, 0.9, 0.999, 1e-7, 0.2); });
+  expect_follows([] { return AdamW({.learning_rate = 0.1, .weight_decay = 0.2}); },
+                 [] { return adam_rule(0.1, 0.9, 0.999, 1e-7, 0.2); });
 }
 
 TEST(Optimizers, RmsPropWithMomentumAndCentred) {
   for (double momentum : {0.0, 0.5})
     for (bool centered : {false, true})
-      expect_follows([&] { return RMSprop({.learning_rate = 0.01, .momentum = momentum, .epsilon = 1e-4, .centered = centered}); },
-                     [&] {
-                       return [=, ms = Values(kSize), mg = Values(kSize), mom = Values(kSize)](int, Values& w, const Values& g) mutable {
-                         each(w, g, [&](double& x, double d, std::size_t i) {
-                           ms[i] = 0.9 * ms[i] + 0.1 * d * d;
-                           mg[i] = 0.9 * mg[i] + 0.1 * d;
-                           const double spread = centered ? ms[i] - mg[i] * mg[i] : ms[i];
-                           mom[i] = momentum * mom[i] + 0.01 * d / std::sqrt(spread + 1e-4);
-                           x -= mom[i];
-                         });
-                       };
-                     });
+      expect_follows(
+          [&] {
+            return RMSprop({.learning_rate = 0.01,
+                            .momentum = momentum,
+                            .epsilon = 1e-4,
+                            .centered = centered});
+          },
+          [&] {
+            return [=, ms = Values(kSize), mg = Values(kSize), mom = Values(kSize)](
+                       int, Values& w, const Values& g) mutable {
+              each(w, g, [&](double& x, double d, std::size_t i) {
+                ms[i] = 0.9 * ms[i] + 0.1 * d * d;
+                mg[i] = 0.9 * mg[i] + 0.1 * d;
+                const double spread = centered ? ms[i] - mg[i] * mg[i] : ms[i];
+                mom[i] = momentum * mom[i] + 0.01 * d / std::sqrt(spread + 1e-4);
+                x -= mom[i];
+              });
+            };
+          });
 }
 
 TEST(Optimizers, AdagradStartsFromItsAccumulator) {
   for (double initial : {0.1, 0.0})
-    expect_follows([&] { return Adagrad({.learning_rate = 0.1, .initial_accumulator_value = initial}); },
-                   [&] {
-                     return [sum = Values(kSize, initial)](int, Values& w, const Values& g) mutable {
-                       each(w, g, [&](double& x, double d, std::size_t i) {
-                         sum[i] += d * d;
-                         x -= 0.1 * d / std::sqrt(sum[i] + 1e-7);
-                       });
-                     };
-                   });
+    expect_follows(
+        [&] { return Adagrad({.learning_rate = 0.1, .initial_accumulator_value = initial}); },
+        [&] {
+          return [sum = Values(kSize, initial)](int, Values& w, const Values& g) mutable {
+            each(w, g, [&](double& x, double d, std::size_t i) {
+              sum[i] += d * d;
+              x -= 0.1 * d / std::sqrt(sum[i] + 1e-7);
+            });
+          };
+        });
 }
 
 TEST(Optimizers, LambScalesByTheTrustRatio) {
   for (double decay : {0.0, 0.1})
     expect_follows([&] { return LAMB({.learning_rate = 0.02, .weight_decay = decay}); },
                    [&] {
-                     return [decay, m = Values(kSize), v = Values(kSize)](int step, Values& w, const Values& g) mutable {
+                     return [decay, m = Values(kSize), v = Values(kSize)](int step, Values& w,
+                                                                          const Values& g) mutable {
                        Values r(kSize);
                        double w_norm = 0.0, r_norm = 0.0;
                        each(w, g, [&](double& x, double d, std::size_t i) {
                          m[i] = 0.9 * m[i] + 0.1 * d;
                          v[i] = 0.999 * v[i] + 0.001 * d * d;
-                         r[i] = m[i] / (1.0 - std::pow(0.9, step)) / (std::sqrt(v[i] / (1.0 - std::pow(0.999, step))) + 1e-6) + decay * x;
+                         r[i] = m[i] / (1.0 - std::pow(0.9, step)) /
+                                    (std::sqrt(v[i] / (1.0 - std::pow(0.999, step))) + 1e-6) +
+                                decay * x;
                          w_norm += x * x;
                          r_norm += r[i] * r[i];
                        });
                        const double ratio = std::sqrt(w_norm) / std::sqrt(r_norm);
-                       each(w, g, [&](double& x, double, std::size_t i) { x -= 0.02 * ratio * r[i]; });
+                       each(w, g,
+                            [&](double& x, double, std::size_t i) { x -= 0.02 * ratio * r[i]; });
                      };
                    });
 }
@@ -149,7 +171,9 @@ TEST(Optimizers, TheRateFollowsItsSchedule) {
   expect_follows([] { return SGD({.learning_rate = schedules::exponential_decay(0.1, 2, 0.5)}); },
                  [] {
                    return [](int step, Values& w, const Values& g) {
-                     each(w, g, [&](double& x, double d, std::size_t) { x -= 0.1 * std::pow(0.5, (step - 1) / 2.0) * d; });
+                     each(w, g, [&](double& x, double d, std::size_t) {
+                       x -= 0.1 * std::pow(0.5, (step - 1) / 2.0) * d;
+                     });
                    };
                  });
 }
@@ -169,9 +193,11 @@ double norm_of(const Values& g) {
 
 // The step that SGD at rate 1 makes of gradients a and b.
 std::pair<Values, Values> step_of(const Clipping& clipping, const Values& a, const Values& b) {
-  const std::vector<Variable> variables{Variable(zeros({kSize}, {.dtype = float64})), Variable(zeros({kSize}, {.dtype = float64})),
+  const std::vector<Variable> variables{Variable(zeros({kSize}, {.dtype = float64})),
+                                        Variable(zeros({kSize}, {.dtype = float64})),
                                         Variable(zeros({1}, {.dtype = float64}))};
-  SGD({.learning_rate = 1.0, .clipping = clipping}).apply_gradients({constant(a), constant(b), Tensor()}, variables);
+  SGD({.learning_rate = 1.0, .clipping = clipping})
+      .apply_gradients({constant(a), constant(b), Tensor()}, variables);
   return {values_of(negative(variables[0])), values_of(negative(variables[1]))};
 }
 
@@ -194,9 +220,11 @@ TEST(Optimizers, ClipGradients) {
 }
 
 TEST(Optimizers, WantOneBoundAtMost) {
-  expect_error<InvalidArgumentError>([] { SGD({.clipping = {.clipvalue = 1.0, .clipnorm = 1.0}}); },
-                                     "[sgd] expected at most one of clipvalue, clipnorm and global_clipnorm, got 2");
-  expect_error<InvalidArgumentError>([] { Adam({.clipping = {.clipnorm = -1.0}}); }, "[adam] expected a positive bound on gradients, got -1");
+  expect_error<InvalidArgumentError>(
+      [] { SGD({.clipping = {.clipvalue = 1.0, .clipnorm = 1.0}}); },
+      "[sgd] expected at most one of clipvalue, clipnorm and global_clipnorm, got 2");
+  expect_error<InvalidArgumentError>([] { Adam({.clipping = {.clipnorm = -1.0}}); },
+                                     "[adam] expected a positive bound on gradients, got -1");
 }
 
 // --- the faces ---
@@ -212,7 +240,8 @@ TEST(Optimizers, ThreeFacesTakeTheSameStep) {
   for (int step = 0; step < 3; ++step) {
     {
       GradientTape tape;
-      first.apply_gradients(tape.gradient(loss_of(applied), std::vector<Variable>{applied}), {applied});
+      first.apply_gradients(tape.gradient(loss_of(applied), std::vector<Variable>{applied}),
+                            {applied});
     }
     second.minimize(loss_of(minimized), {minimized});
     third.zero_grad();
@@ -255,32 +284,48 @@ TEST(Optimizers, StepsWorkInPlace) {
 }
 
 TEST(Optimizers, BadListsAreRefused) {
-  const Variable w(ones({2}), {.name = "w"}), fixed(ones({2}), {.name = "fixed", .trainable = false});
+  const Variable w(ones({2}), {.name = "w"}),
+      fixed(ones({2}), {.name = "fixed", .trainable = false});
   Optimizer optimizer = SGD();
-  const auto refused = [](const auto& call, const std::string& text) { expect_error<InvalidArgumentError>(call, text); };
-  refused([&] { optimizer.apply_gradients({}, {w}); }, "[sgd] expected a gradient for each of 1 variables, got 0");
-  refused([&] { optimizer.apply_gradients({}, {}); }, "[sgd] expected variables to update, got none");
+  const auto refused = [](const auto& call, const std::string& text) {
+    expect_error<InvalidArgumentError>(call, text);
+  };
+  refused([&] { optimizer.apply_gradients({}, {w}); },
+          "[sgd] expected a gradient for each of 1 variables, got 0");
+  refused([&] { optimizer.apply_gradients({}, {}); },
+          "[sgd] expected variables to update, got none");
   refused([&] { optimizer.apply_gradients({ones({3})}, {w}); },
-          "[sgd] expected a gradient of shape (2,) and dtype float32 for variable 'w', got (3,) and float32");
-  refused([&] { optimizer.apply_gradients({ones({2}, {.dtype = float64})}, {w}); }, "got (2,) and float64");
-  refused([&] { optimizer.minimize(reduce_sum(w.value()) * 1.0, {fixed}); }, "[sgd] variable 'fixed' is not trainable");
-  refused([&] { optimizer.minimize(w.value() * 1.0, {w}); }, "[sgd] expected a scalar loss, got shape (2,)");
-  expect_error<FailedPreconditionError>([&] { optimizer.minimize(constant(1.0), {w}); }, "[sgd] the loss depends on no trainable variable");
-  expect_error<FailedPreconditionError>([&] { optimizer.step(); }, "[sgd] step() needs the parameters");
+          "[sgd] expected a gradient of shape (2,) and dtype float32 for variable 'w', got (3,) "
+          "and float32");
+  refused([&] { optimizer.apply_gradients({ones({2}, {.dtype = float64})}, {w}); },
+          "got (2,) and float64");
+  refused([&] { optimizer.minimize(reduce_sum(w.value()) * 1.0, {fixed}); },
+          "[sgd] variable 'fixed' is not trainable");
+  refused([&] { optimizer.minimize(w.value() * 1.0, {w}); },
+          "[sgd] expected a scalar loss, got shape (2,)");
+  expect_error<FailedPreconditionError>([&] { optimizer.minimize(constant(1.0), {w}); },
+                                        "[sgd] the loss depends on no trainable variable");
+  expect_error<FailedPreconditionError>([&] { optimizer.step(); },
+                                        "[sgd] step() needs the parameters");
   expect_error<FailedPreconditionError>([] { Optimizer().name(); }, "[Optimizer]");
   EXPECT_EQ(optimizer.iterations(), 0);
 }
 
 TEST(Optimizers, BadOptionsAreRefused) {
-  const auto refused = [](const auto& make, const std::string& text) { expect_error<InvalidArgumentError>(make, text); };
+  const auto refused = [](const auto& make, const std::string& text) {
+    expect_error<InvalidArgumentError>(make, text);
+  };
   refused([] { SGD({.momentum = 1.5}); }, "[sgd] expected momentum in [0, 1], got 1.5");
   refused([] { Adam({.beta_1 = -0.1}); }, "[adam] expected beta_1 in [0, 1], got -0.1");
-  refused([] { Adagrad({.initial_accumulator_value = -1.0}); }, "[adagrad] expected an initial accumulator of 0 or more, got -1");
-  refused([] { from_name("adamm"); }, "[optimizers] expected one of: sgd, adam, adamw, rmsprop, adagrad, lamb; got 'adamm'");
+  refused([] { Adagrad({.initial_accumulator_value = -1.0}); },
+          "[adagrad] expected an initial accumulator of 0 or more, got -1");
+  refused([] { from_name("adamm"); },
+          "[optimizers] expected one of: sgd, adam, adamw, rmsprop, adagrad, lamb; got 'adamm'");
 }
 
 TEST(Optimizers, GoByName) {
-  for (const char* name : {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lamb"}) EXPECT_EQ(from_name(name).name(), name);
+  for (const char* name : {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lamb"})
+    EXPECT_EQ(from_name(name).name(), name);
   EXPECT_EQ(from_name("sgd").learning_rate(), 0.01);
   EXPECT_EQ(from_name("adam").learning_rate(), 1e-3);
   EXPECT_EQ(from_name("adam", 0.5).learning_rate(), 0.5);
@@ -299,8 +344,9 @@ TEST(Optimizers, VariablesAreCountAndSlots) {
     names.push_back(variable.name());
     EXPECT_FALSE(variable.trainable());
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"iterations", "adam/dense/kernel/momentum", "adam/dense/kernel/velocity",
-                                             "adam/dense/bias/momentum", "adam/dense/bias/velocity"}));
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "iterations", "adam/dense/kernel/momentum", "adam/dense/kernel/velocity",
+                       "adam/dense/bias/momentum", "adam/dense/bias/velocity"}));
   EXPECT_EQ(optimizer.variables()[0].dtype(), int64);
   optimizer.apply_gradients({ones({2}), ones({3})}, {a, b});
   EXPECT_EQ(optimizer.variables().size(), 5u);
@@ -309,9 +355,12 @@ TEST(Optimizers, VariablesAreCountAndSlots) {
 
 TEST(Optimizers, RestoredStateGoesOnAsIfUnbroken) {
   const auto train = [](Optimizer& optimizer, const Variable& w, int from, int to) {
-    for (int step = from; step < to; ++step) optimizer.apply_gradients({constant(gradient_at(step))}, {w});
+    for (int step = from; step < to; ++step)
+      optimizer.apply_gradients({constant(gradient_at(step))}, {w});
   };
-  const auto make = [] { return Adam({.learning_rate = schedules::inverse_time_decay(0.1, 3, 0.5)}); };
+  const auto make = [] {
+    return Adam({.learning_rate = schedules::inverse_time_decay(0.1, 3, 0.5)});
+  };
   const Variable whole(constant(start())), before(constant(start()));
   Optimizer unbroken = make(), broken = make(), resumed = make();
   train(unbroken, whole, 0, 6);
@@ -344,8 +393,11 @@ TEST(Optimizers, SlotsLiveBesideTheirVariable) {
   DeviceScope gpu("/gpu:0");
   const Variable w(ones({100'000}), {.name = "w"});
   Optimizer optimizer = Adam();
-  Allocator& allocator = DeviceManager::get().devices(DeviceType::kGpu, "test").front()->allocator();
-  const auto tagged = [&](MemoryTag tag) { return allocator.stats().bytes_by_tag[static_cast<std::size_t>(tag)]; };
+  Allocator& allocator =
+      DeviceManager::get().devices(DeviceType::kGpu, "test").front()->allocator();
+  const auto tagged = [&](MemoryTag tag) {
+    return allocator.stats().bytes_by_tag[static_cast<std::size_t>(tag)];
+  };
   const auto weights = tagged(MemoryTag::kWeights), before = tagged(MemoryTag::kOptimizer);
   optimizer.build({w});
   EXPECT_EQ(optimizer.variables()[1].device(), w.device());
