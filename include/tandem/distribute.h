@@ -130,7 +130,7 @@ class Strategy {
     using Result = std::invoke_result_t<Fn&, decltype(local(args, 0))...>;
     const BatchSplit split = split_of(args...);
     if constexpr (std::is_void_v<Result>) {
-      run_replicas([&](int replica) { fn(local(args, static_cast<std::size_t>(replica))...); }, split);
+      run_replicas([&]([[maybe_unused]] int replica) { fn(local(args, static_cast<std::size_t>(replica))...); }, split);
     } else {
       std::vector<Result> results(static_cast<std::size_t>(num_replicas_in_sync()));
       run_replicas(

@@ -50,8 +50,9 @@ class Optimizer {
   const std::string& name() const;
 
   // One step. A variable whose gradient is undefined stays as it is. Throws InvalidArgumentError when
-  // the lists differ in length, or a gradient and its variable in shape or dtype.
-  void apply_gradients(const std::vector<Tensor>& gradients, const std::vector<Variable>& variables,
+  // the lists differ in length, a gradient and its variable in shape or dtype, or variables in the
+  // strategy that they were made under.
+  void apply_gradients(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
                        const ApplyOptions& options = {});
   // Backward from the scalar `loss`, summing each gradient over the replicas as soon as it is there,
   // then one step.

@@ -19,9 +19,8 @@ class DenseLayer final : public UnaryLayer {
  private:
   void make_weights(const Shape& x) override {
     static_cast<void>(infer(x));
-    kernel_ =
-        add_weight("kernel", {known_size(x, x.rank() - 1, "features"), units_},
-                   options_.kernel_initializer);
+    kernel_ = add_weight("kernel", {known_size(x, x.rank() - 1, "features"), units_},
+                         options_.kernel_initializer);
     if (options_.use_bias) bias_ = add_weight("bias", {units_}, options_.bias_initializer);
   }
 

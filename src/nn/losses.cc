@@ -52,7 +52,8 @@ Tensor mae(const Tensor& y_true, const Tensor& y_pred) {
 }
 
 Tensor huber(const Tensor& y_true, const Tensor& y_pred, double delta) {
-  if (!(delta > 0.0)) fail<InvalidArgumentError>("[huber] expected a positive delta, got {}", delta);
+  if (!(delta > 0.0))
+    fail<InvalidArgumentError>("[huber] expected a positive delta, got {}", delta);
   const Tensor error = abs(y_pred - like_predictions("huber", y_true, y_pred));
   // The quadratic part up to delta and the linear one beyond, without a branch.
   const Tensor quadratic = minimum(error, delta);
@@ -87,9 +88,9 @@ Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
                                 const CrossentropyOptions& options) {
   expect_smoothing("categorical_crossentropy", options.label_smoothing);
   expect_classes("categorical_crossentropy", y_pred);
-  const Tensor target = smoothed(like_predictions("categorical_crossentropy", y_true, y_pred),
-                                 options.label_smoothing,
-                                 1.0 / static_cast<double>(y_pred.dim(-1)));
+  const Tensor target =
+      smoothed(like_predictions("categorical_crossentropy", y_true, y_pred),
+               options.label_smoothing, 1.0 / static_cast<double>(y_pred.dim(-1)));
   if (options.from_logits) return nn::softmax_cross_entropy(target, y_pred);
   const Tensor total = reduce_sum(y_pred, {.axis = Dims{-1}, .keepdims = true});
   return negative(reduce_sum(target * log(inside_unit(y_pred / total)), {.axis = Dims{-1}}));

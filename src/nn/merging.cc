@@ -79,8 +79,7 @@ class ConcatenateLayer final : public MergingLayer {
     if (axis < 1 || axis >= a.rank())
       fail<InvalidArgumentError>("[{}] expected inputs with an axis {} besides the batch, got {}",
                                  label(), axis_, a.to_string());
-    if (a.rank() != b.rank())
-      reject_pair("inputs that differ along the joined axis alone", a, b);
+    if (a.rank() != b.rank()) reject_pair("inputs that differ along the joined axis alone", a, b);
     Shape result = a;
     for (int i = 0; i < a.rank(); ++i) {
       const bool known = a[i] >= 0 && b[i] >= 0;

@@ -40,8 +40,7 @@ class MeanMetric : public MetricBase {
     NoGradScope no_grad;
     const Tensor values = cast(values_(y_true, y_pred), float64);
     if (!sample_weight.defined()) return {reduce_sum(values), count_of(values.size())};
-    const Tensor weights =
-        broadcast_to(weights_for(what_, sample_weight, values), values.shape());
+    const Tensor weights = broadcast_to(weights_for(what_, sample_weight, values), values.shape());
     return {reduce_sum(weighted(what_, values, sample_weight)), reduce_sum(weights)};
   }
 
@@ -89,8 +88,7 @@ Tensor top_k_hits(const Tensor& y_true, const Tensor& y_pred, std::int64_t k) {
       full(y_pred.shape(), -std::numeric_limits<double>::infinity(), {.dtype = y_pred.dtype()});
   const Tensor score =
       reduce_max(where(labelled, y_pred, nowhere), {.axis = Dims{-1}, .keepdims = true});
-  const Tensor above =
-      reduce_sum(cast(greater(y_pred, score), float32), {.axis = Dims{-1}});
+  const Tensor above = reduce_sum(cast(greater(y_pred, score), float32), {.axis = Dims{-1}});
   return logical_and(less(above, static_cast<double>(k)), is_finite(squeeze(score, {-1})));
 }
 
@@ -147,8 +145,8 @@ class AucMetric : public MetricBase {
     }
     const double steps = thresholds_ - 1;
     const Tensor bucket = clip_by_value(ceil(y_pred * steps) - 1.0, 0.0, steps - 1.0);
-    const Tensor members = one_hot(cast(reshape(bucket, {y_pred.size()}), int32), thresholds_ - 1,
-                                   {.dtype = float64});
+    const Tensor members =
+        one_hot(cast(reshape(bucket, {y_pred.size()}), int32), thresholds_ - 1, {.dtype = float64});
     const auto histogram = [&](const Tensor& weights) {
       return reshape(matmul(reshape(weights, {1, y_pred.size()}), members), {thresholds_ - 1});
     };
@@ -295,8 +293,8 @@ Metric Precision(double threshold, std::string name) {
 }
 
 Metric Recall(double threshold, std::string name) {
-  return {std::move(name), std::make_shared<PositivesMetric>("recall", threshold,
-                                                             PositivesMetric::Among::kActual)};
+  return {std::move(name),
+          std::make_shared<PositivesMetric>("recall", threshold, PositivesMetric::Among::kActual)};
 }
 
 Metric AUC(int num_thresholds, std::string name) {

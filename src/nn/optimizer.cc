@@ -17,12 +17,12 @@ using Copy = VariableImpl::Copy;
 // Variables that no program makes by itself: one copy beside each of `like`'s.
 Variable make_beside(const VariableImpl& like, const Tensor& value, std::string name,
                      std::span<Device* const> devices, MemoryTag tag) {
-  return Variable(make_ref<VariableImpl>(
-      value, devices,
-      VariableOptions{.name = std::move(name),
-                      .trainable = false,
-                      .synchronization = like.options().synchronization},
-      tag));
+  return Variable(
+      make_ref<VariableImpl>(value, devices,
+                             VariableOptions{.name = std::move(name),
+                                             .trainable = false,
+                                             .synchronization = like.options().synchronization},
+                             tag));
 }
 
 // The count of steps, on the host.
@@ -95,8 +95,7 @@ std::unique_ptr<Optimizer::Impl::State> Optimizer::Impl::make_state(
       variable.name().empty() ? "variable_" + std::to_string(order_.size()) : variable.name();
   OnDevice on(*devices.front());
   for (const SlotSpec& slot : slots()) {
-    const Tensor initial =
-        full(variable.shape(), slot.initial_value, {.dtype = variable.dtype()});
+    const Tensor initial = full(variable.shape(), slot.initial_value, {.dtype = variable.dtype()});
     state->slots.push_back(make_beside(impl, initial, name_ + "/" + of + "/" + slot.name, devices,
                                        MemoryTag::kOptimizer));
   }
@@ -183,16 +182,14 @@ void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Var
                                variables.size(), gradients.size());
   if (variables.empty())
     fail<InvalidArgumentError>("[{}] expected variables to update, got none", name_);
-  for (std::size_t i = 0; i < variables.size(); ++i)
-    check_pair(name_, gradients[i], variables[i]);
+  for (std::size_t i = 0; i < variables.size(); ++i) check_pair(name_, gradients[i], variables[i]);
 
   NoGradScope no_grad;
   ReplicaContext* context = ReplicaContext::current();
   const std::vector<State*> states = states_of(variables);
   if (context && context->num_replicas() > 1 && !options.skip_gradients_aggregation) {
     const auto reduction = context->start_reduction(variables);
-    for (std::size_t i = 0; i < gradients.size(); ++i)
-      reduction->ready(i, std::move(gradients[i]));
+    for (std::size_t i = 0; i < gradients.size(); ++i) reduction->ready(i, std::move(gradients[i]));
     gradients = reduction->finish();
   }
   clip(gradients);
@@ -223,7 +220,8 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
   pass.roots.push_back({impl_of(loss).grad, ones_like(loss.detach())});
   for (const Variable& variable : variables) {
     const RefPtr<Leaf>& leaf = variable.impl().local().leaf;
-    if (!leaf) fail<InvalidArgumentError>("[{}] variable '{}' is not trainable", name_, variable.name());
+    if (!leaf)
+      fail<InvalidArgumentError>("[{}] variable '{}' is not trainable", name_, variable.name());
     pass.sources.push_back({leaf, 0});
   }
   ReplicaContext* context = ReplicaContext::current();
@@ -232,8 +230,8 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
     return;
   }
   const auto reduction = context->start_reduction(variables);
-  pass.on_ready = [&](std::size_t source, const Tensor& gradient) {
-    reduction->ready(source, gradient);
+  pass.on_ready = [&](std::size_t source, Tensor gradient) {
+    reduction->ready(source, std::move(gradient));
   };
   run_backward(pass);
   apply(reduction->finish(), variables, {.skip_gradients_aggregation = true});
@@ -253,10 +251,10 @@ T& defined_impl(const std::shared_ptr<T>& impl) {
 
 const std::string& Optimizer::name() const { return defined_impl(impl_).name(); }
 
-void Optimizer::apply_gradients(const std::vector<Tensor>& gradients,
+void Optimizer::apply_gradients(std::vector<Tensor> gradients,
                                 const std::vector<Variable>& variables,
                                 const ApplyOptions& options) {
-  defined_impl(impl_).apply(gradients, variables, options);
+  defined_impl(impl_).apply(std::move(gradients), variables, options);
 }
 
 void Optimizer::minimize(const Tensor& loss, const std::vector<Variable>& variables) {
@@ -270,8 +268,8 @@ const std::vector<Variable>& Optimizer::parameters() const {
 void Optimizer::step() {
   const std::vector<Variable>& variables = parameters();
   if (variables.empty())
-    fail<FailedPreconditionError>("[{}] step() needs the parameters given to the optimizer's factory",
-                                  name());
+    fail<FailedPreconditionError>(
+        "[{}] step() needs the parameters given to the optimizer's factory", name());
   std::vector<Tensor> gradients;
   for (const Variable& variable : variables) gradients.push_back(variable.grad());
   impl_->apply(std::move(gradients), variables, {});

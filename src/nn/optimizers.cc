@@ -16,7 +16,8 @@ using Slots = std::span<const Tensor>;
 template <class Rule>
 class RuleOptimizer final : public Optimizer::Impl {
  public:
-  using Apply = void (*)(const Rule& rule, const Tensor& variable, const Tensor& gradient, Slots slots);
+  using Apply = void (*)(const Rule& rule, const Tensor& variable, const Tensor& gradient,
+                         Slots slots);
 
   template <class Options>
   RuleOptimizer(const char* name, const Options& options, std::vector<Variable> parameters,
@@ -61,15 +62,16 @@ Optimizer make_adaptive(const char* name, const Options& options, std::vector<Va
                         double weight_decay) {
   expect_share(name, "beta_1", options.beta_1);
   expect_share(name, "beta_2", options.beta_2);
-  return make<Rule>(name, options, std::move(parameters),
-                    Rule{.beta_1 = options.beta_1,
-                         .beta_2 = options.beta_2,
-                         .epsilon = options.epsilon,
-                         .weight_decay = weight_decay},
-                    {{"momentum"}, {"velocity"}},
-                    [](const Rule& rule, const Tensor& variable, const Tensor& gradient, Slots slots) {
-                      update::apply(rule, variable, slots[0], slots[1], gradient);
-                    });
+  return make<Rule>(
+      name, options, std::move(parameters),
+      Rule{.beta_1 = options.beta_1,
+           .beta_2 = options.beta_2,
+           .epsilon = options.epsilon,
+           .weight_decay = weight_decay},
+      {{"momentum"}, {"velocity"}},
+      [](const Rule& rule, const Tensor& variable, const Tensor& gradient, Slots slots) {
+        update::apply(rule, variable, slots[0], slots[1], gradient);
+      });
 }
 
 }  // namespace
@@ -128,8 +130,9 @@ Optimizer Adagrad(const AdagradOptions& options, std::vector<Variable> parameter
   return make<update::Adagrad>(
       "adagrad", options, std::move(parameters), {.epsilon = options.epsilon},
       {{"accumulator", options.initial_accumulator_value}},
-      [](const update::Adagrad& rule, const Tensor& variable, const Tensor& gradient,
-         Slots slots) { update::apply(rule, variable, slots[0], gradient); });
+      [](const update::Adagrad& rule, const Tensor& variable, const Tensor& gradient, Slots slots) {
+        update::apply(rule, variable, slots[0], gradient);
+      });
 }
 
 Optimizer from_name(std::string_view name, std::optional<LearningRate> rate) {

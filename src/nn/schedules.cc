@@ -51,8 +51,7 @@ LearningRate polynomial_decay(double initial, std::int64_t decay_steps, double e
   return LearningRate::Schedule([=](std::int64_t step) {
     const double passed = periods(step, decay_steps, false);
     // With cycles the length grows to the next multiple of decay_steps once it is passed.
-    const double share =
-        cycle ? passed / std::max(1.0, std::ceil(passed)) : std::min(passed, 1.0);
+    const double share = cycle ? passed / std::max(1.0, std::ceil(passed)) : std::min(passed, 1.0);
     return (initial - end) * std::pow(1.0 - share, power) + end;
   });
 }

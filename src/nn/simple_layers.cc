@@ -66,8 +66,7 @@ class ReshapeLayer final : public UnaryLayer {
       const std::int64_t elements = features.num_elements();
       const bool fits = open_axis_ < 0 ? elements == fixed_elements_
                                        : fixed_elements_ > 0 && elements % fixed_elements_ == 0;
-      if (!fits)
-        reject("an example that fits the target shape " + target_.to_string(), x);
+      if (!fits) reject("an example that fits the target shape " + target_.to_string(), x);
       if (open_axis_ >= 0) example.set(open_axis_, elements / fixed_elements_);
     }
     return example.with_leading(x[0]);

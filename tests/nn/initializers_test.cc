@@ -25,18 +25,21 @@ Moments moments_of(const Tensor& tensor) {
     m.smallest = std::min(m.smallest, v);
     m.largest = std::max(m.largest, v);
   }
-  for (double v : values) m.variance += (v - m.mean) * (v - m.mean) / static_cast<double>(values.size());
+  for (double v : values)
+    m.variance += (v - m.mean) * (v - m.mean) / static_cast<double>(values.size());
   return m;
 }
 
 TEST(Initializers, ConstantsFill) {
   EXPECT_EQ(initializers::zeros()({2, 2}).to_vector<float>(), std::vector<float>(4, 0.0f));
   EXPECT_EQ(initializers::ones()({3}).to_vector<float>(), std::vector<float>(3, 1.0f));
-  EXPECT_EQ(initializers::constant(2.5)({2}, float64).to_vector<double>(), std::vector<double>(2, 2.5));
+  EXPECT_EQ(initializers::constant(2.5)({2}, float64).to_vector<double>(),
+            std::vector<double>(2, 2.5));
 }
 
 // Expects draws whose variance is `variance` and that end at `limit`.
-void expect_spread(const Initializer& initializer, const Shape& shape, double variance, double limit) {
+void expect_spread(const Initializer& initializer, const Shape& shape, double variance,
+                   double limit) {
   random::set_seed(3);
   const Moments m = moments_of(initializer(shape));
   EXPECT_NEAR(m.mean, 0.0, 4.0 * std::sqrt(variance / static_cast<double>(shape.num_elements())));
@@ -49,7 +52,9 @@ void expect_spread(const Initializer& initializer, const Shape& shape, double va
 TEST(Initializers, ScaleWithTheFans) {
   const Shape shape{200, 300};
   const auto uniform = [](double variance) { return std::sqrt(3.0 * variance); };
-  const auto normal = [](double variance) { return 2.0 * std::sqrt(variance) / 0.87962566103423978; };
+  const auto normal = [](double variance) {
+    return 2.0 * std::sqrt(variance) / 0.87962566103423978;
+  };
   for (const auto& [initializer, variance] :
        std::vector<std::pair<Initializer, double>>{{initializers::glorot_uniform(), 2.0 / 500.0},
                                                    {initializers::he_uniform(), 2.0 / 200.0},
@@ -64,7 +69,8 @@ TEST(Initializers, ScaleWithTheFans) {
 
 TEST(Initializers, KernelsOfConvolutionsCountTheirWindow) {
   const double variance = 2.0 / (3 * 3 * (40 + 50));
-  expect_spread(initializers::glorot_uniform(), {3, 3, 40, 50}, variance, std::sqrt(3.0 * variance));
+  expect_spread(initializers::glorot_uniform(), {3, 3, 40, 50}, variance,
+                std::sqrt(3.0 * variance));
 }
 
 TEST(Initializers, DependOnTheSeedAlone) {
@@ -78,7 +84,8 @@ TEST(Initializers, DependOnTheSeedAlone) {
 
 TEST(Initializers, GoByName) {
   EXPECT_EQ(Initializer("he_normal").name(), "he_normal");
-  expect_error<InvalidArgumentError>([] { Initializer("he"); }, "[initializers] expected one of: zeros, ones");
+  expect_error<InvalidArgumentError>([] { Initializer("he"); },
+                                     "[initializers] expected one of: zeros, ones");
   expect_error<FailedPreconditionError>([] { Initializer()({2}); }, "[Initializer]");
 }
 

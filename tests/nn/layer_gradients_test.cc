@@ -27,13 +27,15 @@ double loss_of(const Layer& layer, const Tensor& x, bool training) {
   return loss;
 }
 
-void expect_close(const Tensor& gradient, const std::vector<double>& numeric, const std::string& what) {
+void expect_close(const Tensor& gradient, const std::vector<double>& numeric,
+                  const std::string& what) {
   ASSERT_TRUE(gradient.defined()) << what;
   const auto values = values_of(gradient);
   ASSERT_EQ(values.size(), numeric.size()) << what;
   double largest = 1.0;
   for (double v : numeric) largest = std::max(largest, std::abs(v));
-  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], numeric[i], 2e-3 * largest) << what << ' ' << i;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_NEAR(values[i], numeric[i], 2e-3 * largest) << what << ' ' << i;
 }
 
 template <class At>
@@ -55,19 +57,23 @@ void expect_gradients(const Layer& layer, const Shape& shape, bool training = tr
   random::set_seed(4);
   const Tensor x = random_tensor(shape, 5, -1.0, 1.0, float32);
   layer(x);
-  for (Variable variable : layer.trainable_variables())  // away from zeros and ones, where errors hide
+  for (Variable variable :
+       layer.trainable_variables())  // away from zeros and ones, where errors hide
     variable.assign(random_tensor(variable.shape(), 6, 0.4, 1.2, float32));
 
   GradientTape tape({.persistent = true});
   tape.watch(x);
   const Tensor y = layer(x, {.training = training});
-  const Tensor weights = constant(random_values(y.size(), 99, 0.5, 1.5), {.dtype = float32, .shape = y.shape()});
+  const Tensor weights =
+      constant(random_values(y.size(), 99, 0.5, 1.5), {.dtype = float32, .shape = y.shape()});
   const Tensor loss = reduce_sum(y * weights);
 
   expect_close(tape.gradient(loss, x),
                differences(values_of(x),
                            [&](const std::vector<double>& moved) {
-                             return loss_of(layer, constant(moved, {.dtype = float32, .shape = shape}), training);
+                             return loss_of(layer,
+                                            constant(moved, {.dtype = float32, .shape = shape}),
+                                            training);
                            }),
                "input");
   for (Variable variable : layer.trainable_variables()) {
@@ -88,7 +94,9 @@ TEST(LayerGradients, Dense) {
 
 TEST(LayerGradients, Convolutions) {
   expect_gradients(layers::Conv2D(3, 3, {.strides = 2, .padding = "same"}), {2, 5, 4, 2});
-  expect_gradients(layers::Conv2D(4, {2, 3}, {.activation = "sigmoid", .dilation_rate = 2, .groups = 2}), {1, 6, 6, 2});
+  expect_gradients(
+      layers::Conv2D(4, {2, 3}, {.activation = "sigmoid", .dilation_rate = 2, .groups = 2}),
+      {1, 6, 6, 2});
   expect_gradients(layers::DepthwiseConv2D(3, {.depth_multiplier = 2}), {1, 5, 5, 2});
 }
 
@@ -106,9 +114,10 @@ TEST(LayerGradients, WithoutVariables) {
 }
 
 TEST(LayerGradients, AStackOfLayers) {
-  expect_gradients(layers::Stack({layers::Conv2D(2, 3, {.activation = "tanh"}), layers::BatchNormalization(), layers::Flatten(),
-                                  layers::Dense(3, {.activation = "softmax"})}),
-                   {3, 5, 5, 1});
+  expect_gradients(
+      layers::Stack({layers::Conv2D(2, 3, {.activation = "tanh"}), layers::BatchNormalization(),
+                     layers::Flatten(), layers::Dense(3, {.activation = "softmax"})}),
+      {3, 5, 5, 1});
 }
 
 TEST(LayerGradients, EmbeddingSumsWhatComesToARow) {
@@ -116,8 +125,9 @@ TEST(LayerGradients, EmbeddingSumsWhatComesToARow) {
   GradientTape tape;
   const Tensor y = layer(constant({{1, 1, 3}}, {.dtype = int64}));
   const Variable table = layer.variables()[0];
-  testing::expect_tensor(tape.gradient(reduce_sum(y * constant({{{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}}})), table), float32, {4, 2},
-                         {0, 0, 4, 6, 0, 0, 5, 6}, 1e-6);
+  testing::expect_tensor(
+      tape.gradient(reduce_sum(y * constant({{{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}}})), table),
+      float32, {4, 2}, {0, 0, 4, 6, 0, 0, 5, 6}, 1e-6);
 }
 
 }  // namespace

@@ -29,7 +29,9 @@ std::vector<std::string> names_of(const std::vector<Variable>& variables) {
   return names;
 }
 
-Shape infer(const Layer& layer, const Shape& shape) { return layer.base().output_shape({&shape, 1}); }
+Shape infer(const Layer& layer, const Shape& shape) {
+  return layer.base().output_shape({&shape, 1});
+}
 void build(const Layer& layer, const Shape& shape) { layer.base().ensure_built({&shape, 1}); }
 
 struct Case {
@@ -45,9 +47,15 @@ std::vector<Case> single_input_cases() {
       {Dense(7), {-1, 5}, {-1, 7}, 5 * 7 + 7},
       {Dense(7, {.use_bias = false}), {-1, 4, 5}, {-1, 4, 7}, 5 * 7},
       {Conv2D(8, 3), {-1, 10, 12, 4}, {-1, 8, 10, 8}, 3 * 3 * 4 * 8 + 8},
-      {Conv2D(8, {3, 5}, {.strides = 2, .padding = "same"}), {-1, 9, 10, 4}, {-1, 5, 5, 8}, 15 * 4 * 8 + 8},
+      {Conv2D(8, {3, 5}, {.strides = 2, .padding = "same"}),
+       {-1, 9, 10, 4},
+       {-1, 5, 5, 8},
+       15 * 4 * 8 + 8},
       {Conv2D(8, 3, {.strides = {2, 3}}), {-1, 10, 12, 4}, {-1, 4, 4, 8}, 9 * 4 * 8 + 8},
-      {Conv2D(8, 3, {.dilation_rate = 2, .groups = 2}), {-1, 10, 12, 4}, {-1, 6, 8, 8}, 9 * 2 * 8 + 8},
+      {Conv2D(8, 3, {.dilation_rate = 2, .groups = 2}),
+       {-1, 10, 12, 4},
+       {-1, 6, 8, 8},
+       9 * 2 * 8 + 8},
       {DepthwiseConv2D(3, {.depth_multiplier = 2}), {-1, 10, 12, 4}, {-1, 8, 10, 8}, 9 * 4 * 2 + 8},
       {MaxPooling2D(), {-1, 9, 8, 3}, {-1, 4, 4, 3}, 0},
       {MaxPooling2D(3, {.strides = 2, .padding = "same"}), {-1, 9, 8, 3}, {-1, 5, 4, 3}, 0},
@@ -69,8 +77,13 @@ std::vector<Case> single_input_cases() {
       {Rescaling(1.0 / 255, -1.0), {-1, 4, 4, 1}, {-1, 4, 4, 1}, 0},
       {ZeroPadding2D({1, 2}), {-1, 4, 5, 3}, {-1, 6, 9, 3}, 0},
       {Embedding(11, 4), {-1, 7}, {-1, 7, 4}, 44},
-      {Lambda([](const Tensor& x) { return reduce_sum(x, {.axis = Dims{-1}}); }), {-1, 4, 5}, {-1, 4}, 0},
-      {Stack({Conv2D(6, 5, {.padding = "same"}), MaxPooling2D(), Flatten(), Dense(10)}), {-1, 8, 8, 1}, {-1, 10},
+      {Lambda([](const Tensor& x) { return reduce_sum(x, {.axis = Dims{-1}}); }),
+       {-1, 4, 5},
+       {-1, 4},
+       0},
+      {Stack({Conv2D(6, 5, {.padding = "same"}), MaxPooling2D(), Flatten(), Dense(10)}),
+       {-1, 8, 8, 1},
+       {-1, 10},
        156 + 4 * 4 * 6 * 10 + 10},
   };
 }
@@ -115,42 +128,64 @@ TEST(Layers, ShapeErrorsNameTheLayerAndWhatCame) {
   refused(Dense(3), {-1}, "[dense] expected an input of shape (batch, ..., features), got (?,)");
   refused(Conv2D(3, 3, {.name = "first"}), {-1, 8, 8},
           "[first] expected an input of shape (batch, height, width, channels), got (?, 8, 8)");
-  refused(Conv2D(3, 5), {-1, 4, 8, 1}, "[conv2d] expected a picture of at least 5 x 5, got (?, 4, 8, 1)");
+  refused(Conv2D(3, 5), {-1, 4, 8, 1},
+          "[conv2d] expected a picture of at least 5 x 5, got (?, 4, 8, 1)");
   refused(Conv2D(4, 3, {.groups = 2}), {-1, 8, 8, 3},
           "[conv2d] expected a number of channels divisible by 2 groups, got (?, 8, 8, 3)");
-  refused(MaxPooling2D(), {-1, 1, 8, 1}, "[max_pooling2d] expected a picture of at least 2 x 2, got (?, 1, 8, 1)");
-  refused(GlobalAveragePooling2D(), {-1, 8}, "[global_average_pooling2d] expected an input of shape (batch, height");
-  refused(layers::Reshape({4, 2}), {-1, 7}, "[reshape] expected an example that fits the target shape (4, 2), got (?, 7)");
-  refused(BatchNormalization(), {-1}, "[batch_normalization] expected an input of shape (batch, ..., channels)");
+  refused(MaxPooling2D(), {-1, 1, 8, 1},
+          "[max_pooling2d] expected a picture of at least 2 x 2, got (?, 1, 8, 1)");
+  refused(GlobalAveragePooling2D(), {-1, 8},
+          "[global_average_pooling2d] expected an input of shape (batch, height");
+  refused(layers::Reshape({4, 2}), {-1, 7},
+          "[reshape] expected an example that fits the target shape (4, 2), got (?, 7)");
+  refused(BatchNormalization(), {-1},
+          "[batch_normalization] expected an input of shape (batch, ..., channels)");
 }
 
 TEST(Layers, BuiltLayersRefuseOtherShapes) {
   using namespace layers;
-  const auto refused = [](const Layer& layer, const Shape& first, const Shape& second, const std::string& text) {
+  const auto refused = [](const Layer& layer, const Shape& first, const Shape& second,
+                          const std::string& text) {
     layer(random_tensor(first, 1, 0.0, 1.0, float32));
-    expect_error<InvalidArgumentError>([&] { layer(random_tensor(second, 1, 0.0, 1.0, float32)); }, text);
+    expect_error<InvalidArgumentError>([&] { layer(random_tensor(second, 1, 0.0, 1.0, float32)); },
+                                       text);
   };
-  refused(Dense(3), {2, 5}, {2, 6}, "[dense] expected an input whose last axis has 5 elements, got (2, 6)");
-  refused(Conv2D(3, 3), {2, 5, 5, 2}, {2, 5, 5, 3}, "[conv2d] expected an input of 2 channels, got (2, 5, 5, 3)");
-  refused(LayerNormalization(), {2, 5}, {2, 6}, "[layer_normalization] expected an input whose last axis has 5 elements");
+  refused(Dense(3), {2, 5}, {2, 6},
+          "[dense] expected an input whose last axis has 5 elements, got (2, 6)");
+  refused(Conv2D(3, 3), {2, 5, 5, 2}, {2, 5, 5, 3},
+          "[conv2d] expected an input of 2 channels, got (2, 5, 5, 3)");
+  refused(LayerNormalization(), {2, 5}, {2, 6},
+          "[layer_normalization] expected an input whose last axis has 5 elements");
   refused(Stack({Flatten(), Dense(3, {.name = "head"})}), {2, 2, 2}, {2, 2, 3},
           "[head] expected an input whose last axis has 4 elements, got (2, 6)");
   const Layer declared = Dense(3, {.input_shape = {5}});
-  expect_error<InvalidArgumentError>([&] { build(declared, {-1, 4}); }, "[dense] expected an input of shape (?, 5), got (?, 4)");
-  expect_error<InvalidArgumentError>([&] { build(Dense(3), {-1, -1}); }, "[dense] expected a known number of features");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        build(declared, {-1, 4});
+      },
+      "[dense] expected an input of shape (?, 5), got (?, 4)");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        build(Dense(3), {-1, -1});
+      },
+      "[dense] expected a known number of features");
 }
 
 TEST(Layers, BadOptionsAreRefusedAtOnce) {
   using namespace layers;
-  const auto refused = [](const auto& make, const std::string& text) { expect_error<InvalidArgumentError>(make, text); };
+  const auto refused = [](const auto& make, const std::string& text) {
+    expect_error<InvalidArgumentError>(make, text);
+  };
   refused([] { Dense(0); }, "[dense] expected a positive number of units, got 0");
   refused([] { Dense(3, {.activation = "rleu"}); }, "rleu");
   refused([] { Conv2D(3, 3, {.padding = "sane"}); }, "sane");
   refused([] { Conv2D(3, 0); }, "[conv2d] expected a positive kernel size, got 0 x 0");
-  refused([] { Conv2D(3, 3, {.groups = 2}); }, "[conv2d] expected filters divisible by groups, got 3 and 2");
+  refused([] { Conv2D(3, 3, {.groups = 2}); },
+          "[conv2d] expected filters divisible by groups, got 3 and 2");
   refused([] { Dropout(1.0); }, "[dropout] expected a rate in [0, 1), got 1");
   refused([] { layers::Reshape({-1, -1}); }, "[reshape] expected sizes of which at most one is -1");
-  refused([] { BatchNormalization({.momentum = 1.5}); }, "[batch_normalization] expected a momentum in [0, 1], got 1.5");
+  refused([] { BatchNormalization({.momentum = 1.5}); },
+          "[batch_normalization] expected a momentum in [0, 1], got 1.5");
   refused([] { Stack({}); }, "[stack] expected at least one layer");
   refused([] { Embedding(0, 3); }, "[embedding] expected positive sizes");
   expect_error<FailedPreconditionError>([] { Layer().name(); }, "[Layer]");
@@ -159,7 +194,8 @@ TEST(Layers, BadOptionsAreRefusedAtOnce) {
 // --- values ---
 
 TEST(Layers, DenseIsAMatrixProductWithBias) {
-  const Layer layer = layers::Dense(2, {.activation = "relu", .bias_initializer = initializers::constant(0.5)});
+  const Layer layer =
+      layers::Dense(2, {.activation = "relu", .bias_initializer = initializers::constant(0.5)});
   const Tensor x = random_tensor({3, 4}, 2, -1.0, 1.0, float32);
   const Tensor y = layer(x);
   const auto kernel = values_of(layer.variables()[0]);
@@ -189,7 +225,8 @@ TEST(Layers, DropoutDropsInTrainingAlone) {
 
 TEST(Layers, RescalingTakesPicturesOfBytes) {
   const Tensor pixels = constant({0, 51, 255}, {.dtype = uint8, .shape = {1, 3}});
-  expect_tensor(layers::Rescaling(1.0 / 255.0, -0.5)(pixels), float32, {1, 3}, {-0.5, -0.3, 0.5}, 1e-6);
+  expect_tensor(layers::Rescaling(1.0 / 255.0, -0.5)(pixels), float32, {1, 3}, {-0.5, -0.3, 0.5},
+                1e-6);
 }
 
 TEST(Layers, EmbeddingTakesRowsOfItsTable) {
@@ -206,14 +243,19 @@ TEST(Layers, MergingLayersWantEqualShapes) {
   expect_tensor(layers::Multiply()(two), float32, {1, 2}, {3, 10});
   expect_tensor(layers::Concatenate()(two), float32, {1, 4}, {1, 2, 3, 5});
   const std::vector<Tensor> unequal{a, constant({{1.0}})};
-  expect_error<InvalidArgumentError>([&] { layers::Add()(unequal); }, "[add] expected inputs of one shape, got (1, 2) and (1, 1)");
-  expect_error<InvalidArgumentError>([&] { layers::Add()(a); }, "[add] expected two or more inputs, got 1");
-  expect_error<InvalidArgumentError>([&] { layers::Concatenate({.axis = 0})(two); }, "[concatenate] expected inputs with an axis 0");
-  expect_error<InvalidArgumentError>([&] { layers::Dense(2)(two); }, "[dense] expected one input, got 2");
+  expect_error<InvalidArgumentError>([&] { layers::Add()(unequal); },
+                                     "[add] expected inputs of one shape, got (1, 2) and (1, 1)");
+  expect_error<InvalidArgumentError>([&] { layers::Add()(a); },
+                                     "[add] expected two or more inputs, got 1");
+  expect_error<InvalidArgumentError>([&] { layers::Concatenate({.axis = 0})(two); },
+                                     "[concatenate] expected inputs with an axis 0");
+  expect_error<InvalidArgumentError>([&] { layers::Dense(2)(two); },
+                                     "[dense] expected one input, got 2");
   const std::vector<Shape> shapes{{-1, 4, 3}, {-1, 4, 5}};
   EXPECT_EQ(layers::Concatenate().base().output_shape(shapes), (Shape{-1, 4, 8}));
-  expect_error<InvalidArgumentError>([&] { layers::Concatenate({.axis = 1}).base().output_shape(shapes); },
-                                     "[concatenate] expected inputs that differ along the joined axis alone");
+  expect_error<InvalidArgumentError>(
+      [&] { layers::Concatenate({.axis = 1}).base().output_shape(shapes); },
+      "[concatenate] expected inputs that differ along the joined axis alone");
 }
 
 TEST(Layers, BatchNormalizationFollowsTheBatchesMoments) {
@@ -222,7 +264,8 @@ TEST(Layers, BatchNormalizationFollowsTheBatchesMoments) {
   const double a = 1.0 / std::sqrt(1.01), b = 2.0 / std::sqrt(4.01);
   expect_tensor(layer(x, {.training = true}), float32, {2, 2}, {-a, -b, a, b}, 1e-5);
   const auto moving = layer.non_trainable_variables();
-  ASSERT_EQ(names_of(moving), (std::vector<std::string>{"batch_normalization/moving_mean", "batch_normalization/moving_variance"}));
+  ASSERT_EQ(names_of(moving), (std::vector<std::string>{"batch_normalization/moving_mean",
+                                                        "batch_normalization/moving_variance"}));
   expect_tensor(moving[0], float32, {2}, {0.5, 1.0}, 1e-6);
   expect_tensor(moving[1], float32, {2}, {1.0, 1.75}, 1e-6);
   EXPECT_EQ(moving[0].synchronization(), VariableSynchronization::kOnRead);
@@ -244,23 +287,27 @@ TEST(Layers, AFrozenBatchNormalizationKeepsItsMoments) {
 
 Layer nested() {
   using namespace layers;
-  return Stack({Dense(4), Stack({Dense(3), Dense(3), Dropout(0.1)}, {.name = "block"}), Dense(2), Dense(1, {.name = "dense_1"})});
+  return Stack({Dense(4), Stack({Dense(3), Dense(3), Dropout(0.1)}, {.name = "block"}), Dense(2),
+                Dense(1, {.name = "dense_1"})});
 }
 
 TEST(Layers, NamesAreUniqueAmongSiblingsAndTheSameForTheSameArchitecture) {
   const Layer one = nested(), two = nested();
   build(one, {-1, 5});
   build(two, {-1, 5});
-  const std::vector<std::string> expected{"dense/kernel",         "dense/bias",         "block/dense/kernel", "block/dense/bias",
-                                          "block/dense_1/kernel", "block/dense_1/bias", "dense_2/kernel",     "dense_2/bias",
-                                          "dense_1/kernel",       "dense_1/bias"};
+  const std::vector<std::string> expected{
+      "dense/kernel",         "dense/bias",         "block/dense/kernel", "block/dense/bias",
+      "block/dense_1/kernel", "block/dense_1/bias", "dense_2/kernel",     "dense_2/bias",
+      "dense_1/kernel",       "dense_1/bias"};
   EXPECT_EQ(names_of(one.variables()), expected);
   EXPECT_EQ(names_of(two.variables()), expected);
 }
 
 TEST(Layers, TwoLayersOfOneNameAreRefused) {
   expect_error<InvalidArgumentError>(
-      [] { layers::Stack({layers::Dense(1, {.name = "a"}), layers::Dense(1, {.name = "a"})}); },
+      [] {
+        layers::Stack({layers::Dense(1, {.name = "a"}), layers::Dense(1, {.name = "a"})});
+      },
       "[stack] expected layers of unique names, got two named 'a'");
 }
 
@@ -305,7 +352,9 @@ class Residual final : public LayerBase {
 TEST(Layers, AUsersLayerBuildsWhatIsInside) {
   const Layer alone = std::make_shared<Residual>();
   build(alone, {-1, 4});
-  EXPECT_EQ(names_of(alone.variables()), (std::vector<std::string>{"dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"}));
+  EXPECT_EQ(
+      names_of(alone.variables()),
+      (std::vector<std::string>{"dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"}));
   const Layer stack = layers::Stack({std::make_shared<Residual>(), std::make_shared<Residual>()});
   build(stack, {-1, 4});
   EXPECT_EQ(stack.variables().size(), 8u);
@@ -333,10 +382,12 @@ TEST(Layers, AFailedBuildLeavesNothingBehind) {
 
 TEST(Layers, KnownModelsHaveTheKnownNumberOfParameters) {
   using namespace layers;
-  const Layer lenet = Stack({Conv2D(6, 5, {.activation = "tanh", .padding = "same"}), AveragePooling2D(),
-                             Conv2D(16, 5, {.activation = "tanh"}), AveragePooling2D(), Flatten(), Dense(120), Dense(84), Dense(10)});
+  const Layer lenet = Stack({Conv2D(6, 5, {.activation = "tanh", .padding = "same"}),
+                             AveragePooling2D(), Conv2D(16, 5, {.activation = "tanh"}),
+                             AveragePooling2D(), Flatten(), Dense(120), Dense(84), Dense(10)});
   build(lenet, {-1, 28, 28, 1});
-  EXPECT_EQ(count_params(lenet.variables()), 61'706);  // LeCun et al. 1998, with trained pooling left out
+  EXPECT_EQ(count_params(lenet.variables()),
+            61'706);  // LeCun et al. 1998, with trained pooling left out
   const Layer mlp = Stack({Dense(512), Dense(512), Dense(10)});
   build(mlp, {-1, 784});
   EXPECT_EQ(count_params(mlp.variables()), 669'706);

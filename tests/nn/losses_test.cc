@@ -27,7 +27,8 @@ constexpr double kTolerance = 1e-12;
 template <class F>
 Values row_means(std::size_t rows, std::size_t columns, const F& value) {
   Values means(rows, 0.0);
-  for (std::size_t i = 0; i < rows * columns; ++i) means[i / columns] += value(i) / static_cast<double>(columns);
+  for (std::size_t i = 0; i < rows * columns; ++i)
+    means[i / columns] += value(i) / static_cast<double>(columns);
   return means;
 }
 
@@ -46,11 +47,15 @@ Pair regression() {
 TEST(Losses, RegressionLossesAreTheirFormulas) {
   const auto [y_true, y_pred, t, p] = regression();
   const auto error = [&](std::size_t i) { return std::abs(t[i] - p[i]); };
-  expect_tensor(losses::mse(y_true, y_pred), float64, {4}, row_means(4, 3, [&](auto i) { return error(i) * error(i); }), kTolerance);
+  expect_tensor(losses::mse(y_true, y_pred), float64, {4},
+                row_means(4, 3, [&](auto i) { return error(i) * error(i); }), kTolerance);
   expect_tensor(losses::mae(y_true, y_pred), float64, {4}, row_means(4, 3, error), kTolerance);
-  expect_tensor(losses::huber(y_true, y_pred, 0.7), float64, {4}, row_means(4, 3, [&](auto i) {
-                  return error(i) <= 0.7 ? 0.5 * error(i) * error(i) : 0.7 * error(i) - 0.5 * 0.7 * 0.7;
-                }),
+  expect_tensor(losses::huber(y_true, y_pred, 0.7), float64, {4},
+                row_means(4, 3,
+                          [&](auto i) {
+                            return error(i) <= 0.7 ? 0.5 * error(i) * error(i)
+                                                   : 0.7 * error(i) - 0.5 * 0.7 * 0.7;
+                          }),
                 kTolerance);
 }
 
@@ -58,9 +63,12 @@ TEST(Losses, HingeTakesBothKindsOfLabels) {
   const Tensor y_pred = random_tensor({3, 2}, 3);
   const Values p = values_of(y_pred);
   const Values signs{1, -1, -1, -1, 1, 1};
-  const Values expected = row_means(3, 2, [&](auto i) { return std::max(0.0, 1.0 - signs[i] * p[i]); });
-  expect_tensor(losses::hinge(constant(signs, {.dtype = float64, .shape = {3, 2}}), y_pred), float64, {3}, expected, kTolerance);
-  expect_tensor(losses::hinge(constant({{1, 0}, {0, 0}, {1, 1}}), y_pred), float64, {3}, expected, kTolerance);
+  const Values expected =
+      row_means(3, 2, [&](auto i) { return std::max(0.0, 1.0 - signs[i] * p[i]); });
+  expect_tensor(losses::hinge(constant(signs, {.dtype = float64, .shape = {3, 2}}), y_pred),
+                float64, {3}, expected, kTolerance);
+  expect_tensor(losses::hinge(constant({{1, 0}, {0, 0}, {1, 1}}), y_pred), float64, {3}, expected,
+                kTolerance);
 }
 
 TEST(Losses, KlDivergenceIsItsFormula) {
@@ -93,16 +101,21 @@ TEST(Losses, SparseCategoricalCrossentropyIsTheLabelsSurprise) {
   for (DType dtype : {int32, int64, uint8, float32})
     for (const Shape& shape : {Shape{3}, Shape{3, 1}}) {
       const Tensor y_true = constant(labels, {.dtype = dtype, .shape = shape});
-      expect_tensor(losses::sparse_categorical_crossentropy(y_true, logits, {.from_logits = true}), float64, {3}, expected, kTolerance);
-      expect_tensor(losses::sparse_categorical_crossentropy(y_true, p), float64, {3}, expected, 1e-9);
+      expect_tensor(losses::sparse_categorical_crossentropy(y_true, logits, {.from_logits = true}),
+                    float64, {3}, expected, kTolerance);
+      expect_tensor(losses::sparse_categorical_crossentropy(y_true, p), float64, {3}, expected,
+                    1e-9);
     }
 }
 
 TEST(Losses, ProbabilitiesOfZeroGiveAFiniteLoss) {
   const Tensor p = constant(Values{0.0, 1.0}, {.shape = {1, 2}});
-  expect_tensor(losses::sparse_categorical_crossentropy(constant({0}), p), float64, {1}, {-std::log(1e-7)}, 1e-6);
-  expect_tensor(losses::categorical_crossentropy(constant({{1, 0}}), p), float64, {1}, {-std::log(1e-7)}, 1e-9);
-  expect_tensor(losses::binary_crossentropy(constant({{1, 0}}), p), float64, {1}, {-std::log(1e-7)}, 1e-9);
+  expect_tensor(losses::sparse_categorical_crossentropy(constant({0}), p), float64, {1},
+                {-std::log(1e-7)}, 1e-6);
+  expect_tensor(losses::categorical_crossentropy(constant({{1, 0}}), p), float64, {1},
+                {-std::log(1e-7)}, 1e-9);
+  expect_tensor(losses::binary_crossentropy(constant({{1, 0}}), p), float64, {1}, {-std::log(1e-7)},
+                1e-9);
 }
 
 TEST(Losses, CategoricalCrossentropySmoothsAndNormalises) {
@@ -114,14 +127,18 @@ TEST(Losses, CategoricalCrossentropySmoothsAndNormalises) {
     for (std::size_t row = 0; row < 2; ++row) {
       const Values p = softmax(values_of(logits), row, 3);
       for (std::size_t c = 0; c < 3; ++c) {
-        expected[row] -= (labels[row * 3 + c] * (1.0 - smoothing) + smoothing / 3.0) * std::log(p[c]);
+        expected[row] -=
+            (labels[row * 3 + c] * (1.0 - smoothing) + smoothing / 3.0) * std::log(p[c]);
         unnormalised.push_back(p[c] * 2.0);
       }
     }
-    const losses::CrossentropyOptions from_logits{.from_logits = true, .label_smoothing = smoothing};
-    expect_tensor(losses::categorical_crossentropy(y_true, logits, from_logits), float64, {2}, expected, kTolerance);
+    const losses::CrossentropyOptions from_logits{.from_logits = true,
+                                                  .label_smoothing = smoothing};
+    expect_tensor(losses::categorical_crossentropy(y_true, logits, from_logits), float64, {2},
+                  expected, kTolerance);
     const Tensor p = constant(unnormalised, {.shape = {2, 3}});
-    expect_tensor(losses::categorical_crossentropy(y_true, p, {.label_smoothing = smoothing}), float64, {2}, expected, 1e-10);
+    expect_tensor(losses::categorical_crossentropy(y_true, p, {.label_smoothing = smoothing}),
+                  float64, {2}, expected, 1e-10);
   }
 }
 
@@ -137,29 +154,48 @@ TEST(Losses, BinaryCrossentropyAgreesWithItsLogits) {
       const double t = labels[i] * (1.0 - smoothing) + 0.5 * smoothing;
       return -t * std::log(probabilities[i]) - (1.0 - t) * std::log(1.0 - probabilities[i]);
     });
-    expect_tensor(losses::binary_crossentropy(y_true, logits, {.from_logits = true, .label_smoothing = smoothing}), float64, {3},
-                  expected, kTolerance);
-    expect_tensor(losses::binary_crossentropy(y_true, p, {.label_smoothing = smoothing}), float64, {3}, expected, 1e-9);
+    expect_tensor(losses::binary_crossentropy(y_true, logits,
+                                              {.from_logits = true, .label_smoothing = smoothing}),
+                  float64, {3}, expected, kTolerance);
+    expect_tensor(losses::binary_crossentropy(y_true, p, {.label_smoothing = smoothing}), float64,
+                  {3}, expected, 1e-9);
   }
 }
 
 TEST(Losses, GradientsAreRight) {
   const Tensor y_true = random_tensor({3, 4}, 7, 0.1, 0.9), scores = random_tensor({3, 4}, 8);
   const Tensor p = random_tensor({3, 4}, 9, 0.1, 0.9), labels = constant({1, 3, 0});
-  const auto check = [&](const Tensor& y_pred, const losses::Loss::Function& loss, const Tensor& target) {
+  const auto check = [&](const Tensor& y_pred, const losses::Loss::Function& loss,
+                         const Tensor& target) {
     expect_gradients([&](const std::vector<Tensor>& in) { return loss(target, in[0]); }, {y_pred});
   };
   check(scores, losses::mse, y_true);
   check(scores, losses::mae, y_true);
-  check(scores, [](const Tensor& t, const Tensor& y) { return losses::huber(t, y); }, y_true);
+  check(
+      scores, [](const Tensor& t, const Tensor& y) { return losses::huber(t, y); }, y_true);
   check(scores, losses::hinge, sign(random_tensor({3, 4}, 10)));
   check(p, losses::kl_divergence, y_true);
   for (bool from_logits : {false, true}) {
     const losses::CrossentropyOptions options{.from_logits = from_logits};
     const Tensor& y_pred = from_logits ? scores : p;
-    check(y_pred, [&](const Tensor& t, const Tensor& y) { return losses::binary_crossentropy(t, y, options); }, y_true);
-    check(y_pred, [&](const Tensor& t, const Tensor& y) { return losses::categorical_crossentropy(t, y, options); }, y_true);
-    check(y_pred, [&](const Tensor& t, const Tensor& y) { return losses::sparse_categorical_crossentropy(t, y, options); }, labels);
+    check(
+        y_pred,
+        [&](const Tensor& t, const Tensor& y) {
+          return losses::binary_crossentropy(t, y, options);
+        },
+        y_true);
+    check(
+        y_pred,
+        [&](const Tensor& t, const Tensor& y) {
+          return losses::categorical_crossentropy(t, y, options);
+        },
+        y_true);
+    check(
+        y_pred,
+        [&](const Tensor& t, const Tensor& y) {
+          return losses::sparse_categorical_crossentropy(t, y, options);
+        },
+        labels);
   }
 }
 
@@ -170,13 +206,23 @@ TEST(Losses, TargetsOfAnotherRankOrDtypeAreAligned) {
 }
 
 TEST(Losses, ShapeErrorsShowBothShapes) {
-  expect_error<InvalidArgumentError>([] { losses::mse(constant({{1.0, 2.0}}), constant({{1.0, 2.0, 3.0}})); },
-                                     "[mean_squared_error] expected y_true of y_pred's shape (1, 3), got (1, 2)");
   expect_error<InvalidArgumentError>(
-      [] { losses::sparse_categorical_crossentropy(constant({1, 2}), constant({{1.0, 2.0, 3.0}})); },
-      "[sparse_categorical_crossentropy] expected class numbers of shape (1,) for y_pred of shape (1, 3), got (2,)");
+      [] {
+        losses::mse(constant({{1.0, 2.0}}), constant({{1.0, 2.0, 3.0}}));
+      },
+      "[mean_squared_error] expected y_true of y_pred's shape (1, 3), got (1, 2)");
   expect_error<InvalidArgumentError>(
-      [] { losses::sparse_categorical_crossentropy(constant({7}), constant({{1.0, 2.0, 3.0}}), {.from_logits = true}); }, "7");
+      [] {
+        losses::sparse_categorical_crossentropy(constant({1, 2}), constant({{1.0, 2.0, 3.0}}));
+      },
+      "[sparse_categorical_crossentropy] expected class numbers of shape (1,) for y_pred of shape "
+      "(1, 3), got (2,)");
+  expect_error<InvalidArgumentError>(
+      [] {
+        losses::sparse_categorical_crossentropy(constant({7}), constant({{1.0, 2.0, 3.0}}),
+                                                {.from_logits = true});
+      },
+      "7");
 }
 
 // --- reduction ---
@@ -188,9 +234,11 @@ TEST(Losses, ReduceAsKerasDoes) {
   using losses::MeanSquaredError;
   using losses::Reduction;
   EXPECT_NEAR(MeanSquaredError()(y_true, y_pred).item<double>(), sum / 4.0, kTolerance);
-  EXPECT_NEAR(MeanSquaredError({Reduction::kSumOverBatchSize})(y_true, y_pred).item<double>(), sum / 4.0, kTolerance);
+  EXPECT_NEAR(MeanSquaredError({Reduction::kSumOverBatchSize})(y_true, y_pred).item<double>(),
+              sum / 4.0, kTolerance);
   EXPECT_NEAR(MeanSquaredError({Reduction::kSum})(y_true, y_pred).item<double>(), sum, kTolerance);
-  expect_tensor(MeanSquaredError({Reduction::kNone})(y_true, y_pred), float64, {4}, each, kTolerance);
+  expect_tensor(MeanSquaredError({Reduction::kNone})(y_true, y_pred), float64, {4}, each,
+                kTolerance);
 }
 
 TEST(Losses, SampleWeightsMultiplyAndDoNotChangeTheDivisor) {
@@ -199,10 +247,12 @@ TEST(Losses, SampleWeightsMultiplyAndDoNotChangeTheDivisor) {
   const double expected = (2.0 * each[0] + 0.5 * each[2]) / 4.0;
   for (const Shape& shape : {Shape{4}, Shape{4, 1}}) {
     const Tensor weights = constant({2.0, 0.0, 0.5, 0.0}, {.shape = shape});
-    EXPECT_NEAR(losses::MeanSquaredError()(y_true, y_pred, weights).item<double>(), expected, kTolerance);
+    EXPECT_NEAR(losses::MeanSquaredError()(y_true, y_pred, weights).item<double>(), expected,
+                kTolerance);
   }
-  expect_error<InvalidArgumentError>([&] { losses::MeanSquaredError()(y_true, y_pred, constant({1.0})); },
-                                     "[mean_squared_error] expected a sample weight an example for values of shape (4,)");
+  expect_error<InvalidArgumentError>(
+      [&] { losses::MeanSquaredError()(y_true, y_pred, constant({1.0})); },
+      "[mean_squared_error] expected a sample weight an example for values of shape (4,)");
 }
 
 TEST(Losses, AWeightCoversAllPositionsOfItsExample) {
@@ -216,8 +266,12 @@ TEST(Losses, AWeightCoversAllPositionsOfItsExample) {
 
 class LoneContext final : public ReplicaContext {
  public:
-  std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) override { return {tensors.begin(), tensors.end()}; }
-  std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>&) override { return nullptr; }
+  std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) override {
+    return {tensors.begin(), tensors.end()};
+  }
+  std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>&) override {
+    return nullptr;
+  }
   void run_for_idle_replicas(const std::function<void()>&) override {}
   Tensor broadcast(const Tensor& tensor) override { return tensor; }
 };
@@ -227,8 +281,11 @@ TEST(Losses, MeansAreRefusedInReplicas) {
   LoneContext context;
   ReplicaContextScope scope(&context);
   for (auto reduction : {losses::Reduction::kAuto, losses::Reduction::kSumOverBatchSize})
-    expect_error<InvalidArgumentError>([&, &truth = y_true, &guess = y_pred] { losses::MeanSquaredError({reduction})(truth, guess); },
-                                       "Please use Reduction::kSum or Reduction::kNone for loss reduction");
+    expect_error<InvalidArgumentError>(
+        [&, &truth = y_true, &guess = y_pred] {
+          losses::MeanSquaredError({reduction})(truth, guess);
+        },
+        "Please use Reduction::kSum or Reduction::kNone for loss reduction");
   EXPECT_NO_THROW(losses::MeanSquaredError({losses::Reduction::kSum})(y_true, y_pred));
   EXPECT_NO_THROW(losses::MeanSquaredError().per_example(y_true, y_pred));
 }
@@ -236,18 +293,22 @@ TEST(Losses, MeansAreRefusedInReplicas) {
 TEST(Losses, GoByName) {
   EXPECT_EQ(losses::Loss("mse").name(), "mean_squared_error");
   EXPECT_EQ(losses::Loss(std::string("hinge")).name(), "hinge");
-  expect_error<InvalidArgumentError>([] { losses::Loss("msee"); }, "[losses] expected one of: sparse_categorical_crossentropy");
+  expect_error<InvalidArgumentError>([] { losses::Loss("msee"); },
+                                     "[losses] expected one of: sparse_categorical_crossentropy");
   expect_error<InvalidArgumentError>([] { losses::Loss("msee"); }, "got 'msee'");
   EXPECT_FALSE(losses::Loss().defined());
 }
 
 TEST(Losses, BadOptionsAreRefused) {
   const Tensor p = constant({{0.5, 0.5}}), labels = constant({0});
-  expect_error<InvalidArgumentError>([&] { losses::sparse_categorical_crossentropy(labels, p, {.label_smoothing = 0.1}); },
-                                     "expected no label smoothing");
-  expect_error<InvalidArgumentError>([&] { losses::categorical_crossentropy(p, p, {.label_smoothing = 1.5}); },
-                                     "[categorical_crossentropy] expected label smoothing in [0, 1], got 1.5");
-  expect_error<InvalidArgumentError>([&] { losses::huber(p, p, 0.0); }, "[huber] expected a positive delta");
+  expect_error<InvalidArgumentError>(
+      [&] { losses::sparse_categorical_crossentropy(labels, p, {.label_smoothing = 0.1}); },
+      "expected no label smoothing");
+  expect_error<InvalidArgumentError>(
+      [&] { losses::categorical_crossentropy(p, p, {.label_smoothing = 1.5}); },
+      "[categorical_crossentropy] expected label smoothing in [0, 1], got 1.5");
+  expect_error<InvalidArgumentError>([&] { losses::huber(p, p, 0.0); },
+                                     "[huber] expected a positive delta");
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <future>
 #include <limits>
 #include <thread>
 
@@ -10,6 +12,7 @@
 #include "tandem/array.h"
 #include "tandem/config.h"
 #include "tandem/math.h"
+#include "tensor/tensor_impl.h"
 
 namespace tandem {
 namespace {
@@ -29,14 +32,17 @@ constexpr std::size_t kClasses = 6;
 
 Data classes() {
   std::vector<std::int64_t> labels;
-  for (double v : random_values(kExamples, 1, 0.0, kClasses)) labels.push_back(static_cast<std::int64_t>(v));
-  return {constant(labels), random_tensor({kExamples, kClasses}, 2, 0.0, 1.0, float32), random_tensor({kExamples}, 3, 0.0, 2.0, float32)};
+  for (double v : random_values(kExamples, 1, 0.0, kClasses))
+    labels.push_back(static_cast<std::int64_t>(v));
+  return {constant(labels), random_tensor({kExamples, kClasses}, 2, 0.0, 1.0, float32),
+          random_tensor({kExamples}, 3, 0.0, 2.0, float32)};
 }
 
 Data binary() {
   std::vector<int> labels;
   for (double v : random_values(kExamples, 4, 0.0, 1.0)) labels.push_back(v > 0.6);
-  return {constant(labels), random_tensor({kExamples, 1}, 5, 0.0, 1.0, float32), random_tensor({kExamples}, 6, 0.0, 2.0, float32)};
+  return {constant(labels), random_tensor({kExamples, 1}, 5, 0.0, 1.0, float32),
+          random_tensor({kExamples}, 6, 0.0, 2.0, float32)};
 }
 
 double updated(Metric metric, const Data& data, bool weighted = false) {
@@ -61,14 +67,16 @@ std::size_t rank_of_label(const Data& data, std::size_t example) {
   const auto scores = values_of(data.y_pred);
   const auto label = static_cast<std::size_t>(values_of(data.y_true)[example]);
   std::size_t above = 0;
-  for (std::size_t c = 0; c < kClasses; ++c) above += scores[example * kClasses + c] > scores[example * kClasses + label];
+  for (std::size_t c = 0; c < kClasses; ++c)
+    above += scores[example * kClasses + c] > scores[example * kClasses + label];
   return above;
 }
 
 TEST(Metrics, AccuraciesCountHits) {
   const Data data = classes();
   for (bool weighted : {false, true}) {
-    const double first = mean_of(data, weighted, [&](auto i) { return rank_of_label(data, i) == 0; });
+    const double first =
+        mean_of(data, weighted, [&](auto i) { return rank_of_label(data, i) == 0; });
     EXPECT_NEAR(updated(metrics::SparseCategoricalAccuracy(), data, weighted), first, 1e-6);
     EXPECT_NEAR(updated(metrics::Accuracy(), data, weighted), first, 1e-6);
     EXPECT_NEAR(updated(metrics::SparseTopKCategoricalAccuracy(3), data, weighted),
@@ -101,14 +109,21 @@ TEST(Metrics, BinaryFiguresCountOutcomes) {
 }
 
 TEST(Metrics, ErrorsAreTheirMeans) {
-  const Data data{random_tensor({5, 3}, 1, -1, 1, float32), random_tensor({5, 3}, 2, -1, 1, float32), random_tensor({5}, 3, 0, 2, float32)};
+  const Data data{random_tensor({5, 3}, 1, -1, 1, float32),
+                  random_tensor({5, 3}, 2, -1, 1, float32), random_tensor({5}, 3, 0, 2, float32)};
   const auto t = values_of(data.y_true), p = values_of(data.y_pred);
   for (bool weighted : {false, true}) {
     const auto mean = [&](const auto& f) {
-      return mean_of(data, weighted, [&](auto i) { return (f(t[3 * i] - p[3 * i]) + f(t[3 * i + 1] - p[3 * i + 1]) + f(t[3 * i + 2] - p[3 * i + 2])) / 3.0; });
+      return mean_of(data, weighted, [&](auto i) {
+        return (f(t[3 * i] - p[3 * i]) + f(t[3 * i + 1] - p[3 * i + 1]) +
+                f(t[3 * i + 2] - p[3 * i + 2])) /
+               3.0;
+      });
     };
-    EXPECT_NEAR(updated(metrics::MeanSquaredError(), data, weighted), mean([](double e) { return e * e; }), 1e-6);
-    EXPECT_NEAR(updated(metrics::MeanAbsoluteError(), data, weighted), mean([](double e) { return std::abs(e); }), 1e-6);
+    EXPECT_NEAR(updated(metrics::MeanSquaredError(), data, weighted),
+                mean([](double e) { return e * e; }), 1e-6);
+    EXPECT_NEAR(updated(metrics::MeanAbsoluteError(), data, weighted),
+                mean([](double e) { return std::abs(e); }), 1e-6);
   }
 }
 
@@ -117,7 +132,9 @@ double auc_of(const Data& data, bool weighted, int count) {
   const auto t = values_of(data.y_true), p = values_of(data.y_pred), w = values_of(data.weights);
   std::vector<double> true_rate, false_rate;
   for (int k = 0; k < count; ++k) {
-    const double threshold = k == 0 ? -1e-7 : k == count - 1 ? 1.0 + 1e-7 : static_cast<double>(k) / (count - 1);
+    const double threshold = k == 0           ? -1e-7
+                             : k == count - 1 ? 1.0 + 1e-7
+                                              : static_cast<double>(k) / (count - 1);
     double tp = 0, fp = 0, positives = 0, negatives = 0;
     for (std::size_t i = 0; i < t.size(); ++i) {
       const double weight = weighted ? w[i] : 1.0;
@@ -137,16 +154,23 @@ TEST(Metrics, AucIsTheAreaUnderTheCurve) {
   const Data data = binary();
   for (bool weighted : {false, true})
     for (int thresholds : {3, 11, 200})
-      EXPECT_NEAR(updated(metrics::AUC(thresholds), data, weighted), auc_of(data, weighted, thresholds), 1e-6) << thresholds;
+      EXPECT_NEAR(updated(metrics::AUC(thresholds), data, weighted),
+                  auc_of(data, weighted, thresholds), 1e-6)
+          << thresholds;
   EXPECT_EQ(updated(metrics::AUC(), {constant({0, 1}), constant({0.1, 0.9}), {}}), 1.0);
   EXPECT_EQ(updated(metrics::AUC(), {constant({1, 0}), constant({0.0, 1.0}), {}}), 0.0);
-  EXPECT_EQ(updated(metrics::AUC(), {constant({1, 1}), constant({0.1, 0.9}), {}}), 0.0);  // no negatives: undefined
+  EXPECT_EQ(updated(metrics::AUC(), {constant({1, 1}), constant({0.1, 0.9}), {}}),
+            0.0);  // no negatives: undefined
 }
 
 std::vector<std::pair<Metric, Data>> every_metric() {
   std::vector<std::pair<Metric, Data>> all;
-  for (const char* name : {"accuracy", "sparse_categorical_accuracy", "sparse_top_k_categorical_accuracy"}) all.emplace_back(name, classes());
-  for (const char* name : {"accuracy", "binary_accuracy", "precision", "recall", "auc", "mse", "mae"}) all.emplace_back(name, binary());
+  for (const char* name :
+       {"accuracy", "sparse_categorical_accuracy", "sparse_top_k_categorical_accuracy"})
+    all.emplace_back(name, classes());
+  for (const char* name :
+       {"accuracy", "binary_accuracy", "precision", "recall", "auc", "mse", "mae"})
+    all.emplace_back(name, binary());
   return all;
 }
 
@@ -170,7 +194,8 @@ TEST(Metrics, AnySplitOfTheExamplesGivesTheSame) {
 TEST(Metrics, AWeightOfZeroMasksWhateverIsThere) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   Metric mse = metrics::MeanSquaredError();
-  mse.update(constant({{1.0}, {0.0}}), constant(std::vector<float>{3.0f, nan}, {.shape = {2, 1}}), constant({0.5, 0.0}));
+  mse.update(constant({{1.0}, {0.0}}), constant(std::vector<float>{3.0f, nan}, {.shape = {2, 1}}),
+             constant({0.5, 0.0}));
   EXPECT_NEAR(mse.result(), 4.0, 1e-7);
 }
 
@@ -178,7 +203,8 @@ TEST(Metrics, TopKDecidesTiesAndOddScoresAsTensorFlowDoes) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const auto hit = [](std::int64_t k, std::int64_t label, const std::vector<float>& scores) {
     Metric metric = metrics::SparseTopKCategoricalAccuracy(k);
-    metric.update(constant({label}), constant(scores, {.shape = {1, static_cast<std::int64_t>(scores.size())}}));
+    metric.update(constant({label}),
+                  constant(scores, {.shape = {1, static_cast<std::int64_t>(scores.size())}}));
     return metric.result();
   };
   EXPECT_EQ(hit(1, 2, {0.5f, 0.1f, 0.5f}), 1.0);
@@ -209,11 +235,21 @@ TEST(Metrics, ThreadsMayShareOne) {
   EXPECT_EQ(metric.result(), 0.5);
 }
 
-TEST(Metrics, NeverWaitForAGpu) {
+TEST(Metrics, UpdatesDoNotWaitForTheDevice) {
   config::set_emulated_gpus(1, 64);
   Metric metric = metrics::SparseCategoricalAccuracy();
-  const Tensor y_pred = constant({{0.1, 0.9}, {0.9, 0.1}}).to("/gpu:0");
-  metric.update(constant({1, 1}).to("/gpu:0"), y_pred);
+  const Tensor y_true = constant({1, 1}).to("/gpu:0"),
+               y_pred = constant({{0.1, 0.9}, {0.9, 0.1}}).to("/gpu:0");
+  std::promise<void> updated;
+  std::promise<bool> in_time;
+  impl_of(y_pred).device().stream().enqueue([&] {
+    in_time.set_value(updated.get_future().wait_for(std::chrono::seconds(20)) ==
+                      std::future_status::ready);
+  });
+  metric.update(y_true, y_pred);
+  metric.update(y_true, y_pred);
+  updated.set_value();
+  EXPECT_TRUE(in_time.get_future().get());
   EXPECT_EQ(metric.result(), 0.5);
 }
 
@@ -221,11 +257,15 @@ TEST(Metrics, GoByNameAndKeepIt) {
   EXPECT_EQ(Metric("mse").name(), "mse");
   EXPECT_EQ(Metric("acc").name(), "acc");
   EXPECT_EQ(metrics::AUC(10, "roc").name(), "roc");
-  expect_error<InvalidArgumentError>([] { Metric("acuracy"); }, "[metrics] expected one of: accuracy, acc");
-  expect_error<InvalidArgumentError>([] { metrics::AUC(1); }, "[auc] expected two or more thresholds, got 1");
+  expect_error<InvalidArgumentError>([] { Metric("acuracy"); },
+                                     "[metrics] expected one of: accuracy, acc");
+  expect_error<InvalidArgumentError>([] { metrics::AUC(1); },
+                                     "[auc] expected two or more thresholds, got 1");
   expect_error<FailedPreconditionError>([] { Metric().name(); }, "[Metric]");
   expect_error<InvalidArgumentError>(
-      [] { Metric("accuracy").update(constant({1, 2, 3}), constant({{0.5, 0.5}})); },
+      [] {
+        Metric("accuracy").update(constant({1, 2, 3}), constant({{0.5, 0.5}}));
+      },
       "[sparse_categorical_accuracy] expected class numbers of shape (1,)");
 }
 
