@@ -1,4 +1,4 @@
-// Any bytes are a file that loads or an error that says why not.
+// Any bytes as a safetensors file: whole tensors or a typed error.
 #include <cstddef>
 #include <cstdint>
 #include <sstream>
