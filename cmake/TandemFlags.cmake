@@ -12,6 +12,10 @@ if(TANDEM_SANITIZE)
   # Resolvers of function clones run before a sanitizer is ready.
   target_compile_definitions(tandem_flags INTERFACE TANDEM_NO_FUNCTION_CLONES)
 endif()
+if(TANDEM_FUZZ)
+  # Coverage of the library, which steers the fuzzers; OpenMP's pragmas for GCC alone are no news.
+  target_compile_options(tandem_flags INTERFACE -fsanitize=fuzzer-no-link -Wno-unknown-pragmas)
+endif()
 
 # Precompiled headers take two fifths off a clean build. A compiler cache cannot see through them, and
 # saves more, so that the two exclude each other.

@@ -1,0 +1,16 @@
+// Any text as a device name: a name that prints as one that parses to the same, or a typed error.
+#include <cstdint>
+#include <string>
+
+#include "core/status.h"
+#include "device/device_name.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+  const std::string text(reinterpret_cast<const char*>(bytes), size);
+  try {
+    const tandem::DeviceName name = tandem::DeviceName::parse(text);
+    TANDEM_ASSERT(tandem::DeviceName::parse_full(name.to_string()) == name);
+  } catch (const tandem::InvalidArgumentError&) {
+  }
+  return 0;
+}
