@@ -76,8 +76,7 @@ td::Tensor train_step(const td::Model& model, td::optimizers::Optimizer& optimiz
                       std::int64_t global_batch) {
   const td::Tensor logits = model(batch[0], {.training = true});
   const td::Tensor losses = td::nn::sparse_softmax_cross_entropy(batch[1], logits);
-  const td::Tensor loss =
-      td::nn::compute_average_loss(losses, {.global_batch_size = global_batch});
+  const td::Tensor loss = td::nn::compute_average_loss(losses, {.global_batch_size = global_batch});
   optimizer.minimize(loss, variables);
   return loss;
 }

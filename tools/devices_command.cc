@@ -28,7 +28,8 @@ json describe(const config::PhysicalDevice& device) {
 }
 
 void print_table(const json& report) {
-  std::cout << fmt::format("{:<28}{:<36}{:>12}  {}\n", "physical device", "what it is", "memory", "notes");
+  std::cout << fmt::format("{:<28}{:<36}{:>12}  {}\n", "physical device", "what it is", "memory",
+                           "notes");
   for (const json& device : report["physical_devices"]) {
     std::string notes = device["emulated"].get<bool>() ? "emulated" : "";
     if (device.contains("compute_capability"))
@@ -38,11 +39,14 @@ void print_table(const json& report) {
                              device["memory_bytes"].get<std::int64_t>() >> 20, notes);
   }
   std::cout << "\nlogical device\n";
-  for (const json& device : report["logical_devices"]) std::cout << device["name"].get<std::string>() << '\n';
+  for (const json& device : report["logical_devices"])
+    std::cout << device["name"].get<std::string>() << '\n';
 }
 
 void list_devices(bool as_json) {
-  json report = {{"physical_devices", json::array()}, {"logical_devices", json::array()}, {"version", TANDEM_VERSION}};
+  json report = {{"physical_devices", json::array()},
+                 {"logical_devices", json::array()},
+                 {"version", TANDEM_VERSION}};
   for (const config::PhysicalDevice& device : config::list_physical_devices())
     report["physical_devices"].push_back(describe(device));
   for (const config::LogicalDevice& device : config::list_logical_devices())

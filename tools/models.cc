@@ -33,7 +33,8 @@ Model make_lenet(const Shape& picture, std::int64_t classes) {
   });
 }
 
-SymbolicInput convolution(const SymbolicInput& x, std::int64_t filters, std::int64_t kernel, std::int64_t stride) {
+SymbolicInput convolution(const SymbolicInput& x, std::int64_t filters, std::int64_t kernel,
+                          std::int64_t stride) {
   const SymbolicInput y = layers::Conv2D(filters, kernel,
                                          {.strides = stride,
                                           .padding = "same",
@@ -55,12 +56,14 @@ Model make_resnet20(const Shape& picture, std::int64_t classes) {
   const SymbolicInput input = Input(picture);
   SymbolicInput x = layers::ReLU()(convolution(input, 16, 3, 1));
   for (const std::int64_t filters : {16, 32, 64})
-    for (int block = 0; block < kBlocks; ++block) x = residual_block(x, filters, filters > 16 && block == 0 ? 2 : 1);
+    for (int block = 0; block < kBlocks; ++block)
+      x = residual_block(x, filters, filters > 16 && block == 0 ? 2 : 1);
   return Functional(input, layers::Dense(classes)(layers::GlobalAveragePooling2D()(x)));
 }
 
 [[noreturn]] void unknown_model(const std::string& model) {
-  throw InvalidArgumentError("[train] expected --model mlp, lenet or resnet20, got '" + model + "'");
+  throw InvalidArgumentError("[train] expected --model mlp, lenet or resnet20, got '" + model +
+                             "'");
 }
 
 }  // namespace
@@ -79,8 +82,8 @@ Model make_model(const std::string& model, const Shape& picture, std::int64_t cl
   unknown_model(model);
 }
 
-optimizers::Optimizer make_optimizer(const Recipe& recipe, const std::string& name, std::optional<double> rate,
-                                     std::int64_t steps) {
+optimizers::Optimizer make_optimizer(const Recipe& recipe, const std::string& name,
+                                     std::optional<double> rate, std::int64_t steps) {
   const bool own = name.empty() || name == recipe.optimizer;
   if (!own) {
     if (rate) return optimizers::from_name(name, *rate);
@@ -94,7 +97,8 @@ optimizers::Optimizer make_optimizer(const Recipe& recipe, const std::string& na
         {.warmup_target = rate.value_or(recipe.learning_rate), .warmup_steps = warmup});
   }
   if (recipe.optimizer == "sgd")
-    return optimizers::SGD({.learning_rate = schedule, .momentum = kResNetMomentum, .nesterov = true});
+    return optimizers::SGD(
+        {.learning_rate = schedule, .momentum = kResNetMomentum, .nesterov = true});
   return optimizers::from_name(recipe.optimizer, schedule);
 }
 

@@ -30,7 +30,7 @@ Recipe recipe_of(const std::string& model);
 Model make_model(const std::string& model, const Shape& picture, std::int64_t classes);
 
 // The optimizer of that name, or the recipe's own when `name` is empty. `steps`: of the whole training.
-optimizers::Optimizer make_optimizer(const Recipe& recipe, const std::string& name, std::optional<double> rate,
-                                     std::int64_t steps);
+optimizers::Optimizer make_optimizer(const Recipe& recipe, const std::string& name,
+                                     std::optional<double> rate, std::int64_t steps);
 
 }  // namespace tandem::tools

@@ -19,7 +19,8 @@ Example augmented(const Example& example) {
   constexpr std::int64_t kShift = 4;
   const Tensor& picture = example[0];
   const std::vector<std::int32_t> draws =
-      concat({random::uniform_int({2}, 0, 2 * kShift + 1), random::uniform_int({1}, 0, 2)}, 0).to_vector<std::int32_t>();
+      concat({random::uniform_int({2}, 0, 2 * kShift + 1), random::uniform_int({1}, 0, 2)}, 0)
+          .to_vector<std::int32_t>();
   const Tensor padded = pad(picture, {{kShift, kShift}, {kShift, kShift}, {0, 0}});
   const Tensor shifted = slice(padded, {draws[0], draws[1], 0}, picture.shape().dims());
   return {draws[2] == 0 ? shifted : reverse(shifted, {1}), example[1]};
@@ -31,9 +32,11 @@ std::int64_t at_most(std::int64_t count, const std::optional<std::int64_t>& limi
 
 }  // namespace
 
-datasets::TrainTest load_pictures(const std::string& source, std::optional<std::int64_t> limit, std::uint64_t seed) {
+datasets::TrainTest load_pictures(const std::string& source, std::optional<std::int64_t> limit,
+                                  std::uint64_t seed) {
   if (limit && *limit < 1)
-    throw InvalidArgumentError("[train] expected --limit of at least 1, got " + std::to_string(*limit));
+    throw InvalidArgumentError("[train] expected --limit of at least 1, got " +
+                               std::to_string(*limit));
   const std::size_t colon = source.find(':');
   const std::string name = source.substr(0, colon);
   const std::string directory = colon == std::string::npos ? "" : source.substr(colon + 1);
@@ -42,14 +45,17 @@ datasets::TrainTest load_pictures(const std::string& source, std::optional<std::
     return datasets::synthetic_digits({.train = at_most(defaults.train, limit), .seed = seed});
   }
   if ((name != "mnist" && name != "cifar10") || directory.empty())
-    throw InvalidArgumentError("[train] expected --data synthetic, mnist:DIRECTORY or cifar10:DIRECTORY, got '" +
-                               source + "'");
-  datasets::TrainTest pictures = name == "mnist" ? datasets::mnist(directory) : datasets::cifar10(directory);
+    throw InvalidArgumentError(
+        "[train] expected --data synthetic, mnist:DIRECTORY or cifar10:DIRECTORY, got '" + source +
+        "'");
+  datasets::TrainTest pictures =
+      name == "mnist" ? datasets::mnist(directory) : datasets::cifar10(directory);
   if (limit) pictures.train = pictures.train.take(*limit);
   return pictures;
 }
 
-data::Dataset training_batches(const datasets::LabelledImages& pictures, const BatchesOptions& options) {
+data::Dataset training_batches(const datasets::LabelledImages& pictures,
+                               const BatchesOptions& options) {
   data::Dataset examples = pictures.dataset().shuffle(pictures.size(), {.seed = options.seed});
   if (options.augment) examples = examples.map(augmented);
   return examples.batch(options.batch).map(scaled).prefetch(2);

@@ -11,7 +11,8 @@ namespace tandem::tools {
 
 // "synthetic", "mnist:DIRECTORY", "cifar10:DIRECTORY"; the first `limit` training pictures, or all.
 // Throws InvalidArgumentError for another, and what the readers throw.
-datasets::TrainTest load_pictures(const std::string& source, std::optional<std::int64_t> limit, std::uint64_t seed);
+datasets::TrainTest load_pictures(const std::string& source, std::optional<std::int64_t> limit,
+                                  std::uint64_t seed);
 
 struct BatchesOptions {
   std::int64_t batch = 128;
@@ -20,7 +21,8 @@ struct BatchesOptions {
 };
 // Batches of (pictures scaled to [0, 1], labels); shuffled anew each epoch and, with `augment`,
 // shifted by up to four pixels and mirrored at random.
-data::Dataset training_batches(const datasets::LabelledImages& pictures, const BatchesOptions& options);
+data::Dataset training_batches(const datasets::LabelledImages& pictures,
+                               const BatchesOptions& options);
 data::Dataset test_batches(const datasets::LabelledImages& pictures, std::int64_t batch);
 
 }  // namespace tandem::tools

@@ -34,9 +34,13 @@ struct TrainOptions {
 };
 
 void check(const TrainOptions& options) {
-  const auto reject = [](const std::string& message) { throw InvalidArgumentError("[train] " + message); };
-  if (options.batch && *options.batch < 1) reject(fmt::format("expected --batch of at least 1, got {}", *options.batch));
-  if (options.epochs < 0) reject(fmt::format("expected --epochs of at least 0, got {}", options.epochs));
+  const auto reject = [](const std::string& message) {
+    throw InvalidArgumentError("[train] " + message);
+  };
+  if (options.batch && *options.batch < 1)
+    reject(fmt::format("expected --batch of at least 1, got {}", *options.batch));
+  if (options.epochs < 0)
+    reject(fmt::format("expected --epochs of at least 0, got {}", options.epochs));
   if (options.checkpoint.empty() && (options.resume || options.checkpoint_steps))
     reject("--resume and --checkpoint-steps need --checkpoint FILE");
   if (options.strategy == "default" && !options.devices.empty())
@@ -45,12 +49,14 @@ void check(const TrainOptions& options) {
     reject(fmt::format("--strategy one_device takes one device, got {}", options.devices.size()));
   if (const auto directory = std::filesystem::path(options.report).parent_path();
       !directory.empty() && !std::filesystem::is_directory(directory))
-    throw NotFoundError("[train] there is no directory '" + directory.string() + "' for the report");
+    throw NotFoundError("[train] there is no directory '" + directory.string() +
+                        "' for the report");
 }
 
 // The index of a name like "/cpu:1" or "/device:CPU:1"; nothing for other devices.
 std::optional<int> cpu_index(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   const std::size_t at = name.rfind("cpu:");
   if (at == std::string::npos) return std::nullopt;
   int index = 0;
@@ -72,14 +78,17 @@ void configure_cpus(const std::vector<std::string>& devices) {
 distribute::Strategy make_strategy(const TrainOptions& options) {
   if (options.strategy == "default") return distribute::DefaultStrategy();
   if (options.strategy == "one_device")
-    return distribute::OneDeviceStrategy(options.devices.empty() ? "/cpu:0" : options.devices.front());
-  if (options.strategy == "mirrored") return distribute::MirroredStrategy({.devices = options.devices});
-  throw InvalidArgumentError("[train] expected --strategy default, one_device or mirrored, got '" + options.strategy +
-                             "'");
+    return distribute::OneDeviceStrategy(options.devices.empty() ? "/cpu:0"
+                                                                 : options.devices.front());
+  if (options.strategy == "mirrored")
+    return distribute::MirroredStrategy({.devices = options.devices});
+  throw InvalidArgumentError("[train] expected --strategy default, one_device or mirrored, got '" +
+                             options.strategy + "'");
 }
 
 // What must be the same for training to go on from a checkpoint.
-std::map<std::string, std::string> config_of(const TrainOptions& options, std::int64_t batch, const Recipe& recipe) {
+std::map<std::string, std::string> config_of(const TrainOptions& options, std::int64_t batch,
+                                             const Recipe& recipe) {
   std::map<std::string, std::string> config = {
       {"--model", options.model},
       {"--batch", std::to_string(batch)},
@@ -92,11 +101,13 @@ std::map<std::string, std::string> config_of(const TrainOptions& options, std::i
   return config;
 }
 
-std::vector<callbacks::Callback> callbacks_of(const TrainOptions& options, std::int64_t batch, const Recipe& recipe) {
+std::vector<callbacks::Callback> callbacks_of(const TrainOptions& options, std::int64_t batch,
+                                              const Recipe& recipe) {
   if (options.checkpoint.empty()) return {};
-  return {callbacks::TrainingCheckpoint(options.checkpoint, {.save_freq = options.checkpoint_steps,
-                                                             .resume = options.resume,
-                                                             .config = config_of(options, batch, recipe)})};
+  return {callbacks::TrainingCheckpoint(options.checkpoint,
+                                        {.save_freq = options.checkpoint_steps,
+                                         .resume = options.resume,
+                                         .config = config_of(options, batch, recipe)})};
 }
 
 // Counts what this run trains on, which a resumed run's history does not tell.
@@ -108,7 +119,9 @@ class Stopwatch final : public callbacks::CallbackBase {
   void on_batch_end(Model&, std::int64_t index, const callbacks::Logs&) override {
     trained_ += std::min(batch_, examples_ - index * batch_);
   }
-  void on_train_end(Model&) override { seconds_ = std::chrono::duration<double>(Clock::now() - start_).count(); }
+  void on_train_end(Model&) override {
+    seconds_ = std::chrono::duration<double>(Clock::now() - start_).count();
+  }
 
   double seconds() const { return seconds_; }
   double examples_per_second() const {
@@ -147,7 +160,8 @@ void train(const TrainOptions& options) {
   Model model;
   {
     const auto scope = strategy.scope();
-    model = make_model(options.model, pictures.train.images.shape().without_leading(1), pictures.train.classes);
+    model = make_model(options.model, pictures.train.images.shape().without_leading(1),
+                       pictures.train.classes);
     model.compile({.optimizer = make_optimizer(recipe, options.optimizer, options.learning_rate,
                                                steps_per_epoch * options.epochs),
                    .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
@@ -158,12 +172,13 @@ void train(const TrainOptions& options) {
   const auto stopwatch = std::make_shared<Stopwatch>(batch, pictures.train.size());
   callbacks.push_back(callbacks::Callback(stopwatch));
   const History history =
-      model.fit(training_batches(pictures.train, {.batch = batch, .seed = options.seed, .augment = recipe.augment}),
+      model.fit(training_batches(pictures.train,
+                                 {.batch = batch, .seed = options.seed, .augment = recipe.augment}),
                 {.epochs = options.epochs, .callbacks = callbacks});
   const auto test = model.evaluate(test_batches(pictures.test, std::max<std::int64_t>(batch, 256)));
 
-  std::cout << fmt::format("test_loss: {:.4f} - test_accuracy: {:.4f} - {:.0f} samples/s\n", test.at("loss"),
-                           test.at("accuracy"), stopwatch->examples_per_second());
+  std::cout << fmt::format("test_loss: {:.4f} - test_accuracy: {:.4f} - {:.0f} samples/s\n",
+                           test.at("loss"), test.at("accuracy"), stopwatch->examples_per_second());
   if (!options.report.empty())
     write_report(options.report, {{"train_loss", epochs_of(history, "loss")},
                                   {"train_accuracy", epochs_of(history, "accuracy")},
@@ -182,17 +197,27 @@ void add_train_command(CLI::App& app) {
   const auto options = std::make_shared<TrainOptions>();
   CLI::App* command = app.add_subcommand("train", "Train a model and test it");
   command->add_option("--model", options->model, "mlp, lenet or resnet20")->capture_default_str();
-  command->add_option("--data", options->data, "synthetic, mnist:DIRECTORY or cifar10:DIRECTORY")->capture_default_str();
-  command->add_option("--strategy", options->strategy, "default, one_device or mirrored")->capture_default_str();
-  command->add_option("--devices", options->devices, "Of the strategy, as in /cpu:0,/cpu:1 or /gpu:0,/gpu:1")
+  command->add_option("--data", options->data, "synthetic, mnist:DIRECTORY or cifar10:DIRECTORY")
+      ->capture_default_str();
+  command->add_option("--strategy", options->strategy, "default, one_device or mirrored")
+      ->capture_default_str();
+  command
+      ->add_option("--devices", options->devices,
+                   "Of the strategy, as in /cpu:0,/cpu:1 or /gpu:0,/gpu:1")
       ->delimiter(',');
-  command->add_option("--batch", options->batch, "Examples a step, over all devices; not given: the model's own");
-  command->add_option("--epochs", options->epochs, "Passes over the training data")->capture_default_str();
-  command->add_option("--optimizer", options->optimizer, "sgd, adam, ...; not given: the model's own");
-  command->add_option("--lr", options->learning_rate, "The learning rate; not given: the model's or optimizer's own");
-  command->add_option("--seed", options->seed, "Of weights, order, dropout and drawn data")->capture_default_str();
+  command->add_option("--batch", options->batch,
+                      "Examples a step, over all devices; not given: the model's own");
+  command->add_option("--epochs", options->epochs, "Passes over the training data")
+      ->capture_default_str();
+  command->add_option("--optimizer", options->optimizer,
+                      "sgd, adam, ...; not given: the model's own");
+  command->add_option("--lr", options->learning_rate,
+                      "The learning rate; not given: the model's or optimizer's own");
+  command->add_option("--seed", options->seed, "Of weights, order, dropout and drawn data")
+      ->capture_default_str();
   command->add_option("--limit", options->limit, "Train on the first N pictures only");
-  command->add_option("--checkpoint", options->checkpoint, "Keep the state of training in this file");
+  command->add_option("--checkpoint", options->checkpoint,
+                      "Keep the state of training in this file");
   command->add_option("--checkpoint-steps", options->checkpoint_steps,
                       "Steps between checkpoints; besides, there is one at the end of each epoch");
   command->add_flag("--resume", options->resume, "Go on from the checkpoint");

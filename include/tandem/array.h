@@ -34,7 +34,8 @@ inline Tensor stack(const std::vector<Tensor>& tensors, std::int64_t axis = 0) {
 }
 // The inverse of concat: `parts` equal parts, or parts of the sizes given.
 std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis = 0);
-std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, std::int64_t axis = 0);
+std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes,
+                          std::int64_t axis = 0);
 // The inverse of stack: x without `axis`, one tensor an index.
 std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis = 0);
 
@@ -45,7 +46,8 @@ Tensor slice(const Tensor& x, const Dims& begin, const Dims& size);
 Tensor slice_rows(const Tensor& x, std::int64_t begin, std::int64_t end);
 
 // `paddings`: elements before and after each axis; filled with `value`.
-Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64_t>>& paddings, double value = 0.0);
+Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64_t>>& paddings,
+           double value = 0.0);
 // Repeated `multiples` times along each axis.
 Tensor tile(const Tensor& x, const Dims& multiples);
 Tensor reverse(const Tensor& x, const Dims& axes);

@@ -17,8 +17,8 @@
 namespace tandem {
 
 struct GradientTapeOptions {
-  bool persistent = false;                // several gradient() calls
-  bool watch_accessed_variables = true;   // false: only what watch() names
+  bool persistent = false;               // several gradient() calls
+  bool watch_accessed_variables = true;  // false: only what watch() names
 };
 
 enum class UnconnectedGradients { kNone, kZero };
@@ -53,7 +53,8 @@ class GradientTape {
   }
   std::vector<Tensor> gradient(const Tensor& target, const std::vector<Variable>& sources,
                                const GradientOptions& options = {});
-  Tensor gradient(const Tensor& target, const Variable& source, const GradientOptions& options = {});
+  Tensor gradient(const Tensor& target, const Variable& source,
+                  const GradientOptions& options = {});
   // Forgets what was watched.
   void reset();
 

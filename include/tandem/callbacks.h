@@ -58,7 +58,8 @@ struct ModelCheckpointOptions {
   std::string mode = "auto";  // "min", "max", or by the monitor's name
 };
 // Saves the weights after each epoch; "{epoch}" in the path becomes the epoch's number, from 1.
-Callback ModelCheckpoint(const std::filesystem::path& path, const ModelCheckpointOptions& options = {});
+Callback ModelCheckpoint(const std::filesystem::path& path,
+                         const ModelCheckpointOptions& options = {});
 
 struct EarlyStoppingOptions {
   std::string monitor = "val_loss";
@@ -101,7 +102,8 @@ struct TrainingCheckpointOptions {
 // Keeps all that training needs in one safetensors file: weights, the optimizer's variables, the
 // random stream, the place in the data, the epoch's sums so far, the callbacks' states, the history.
 // Resumed from it, a program that is otherwise the same ends with the same bits as an unbroken run.
-Callback TrainingCheckpoint(const std::filesystem::path& path, const TrainingCheckpointOptions& options = {});
+Callback TrainingCheckpoint(const std::filesystem::path& path,
+                            const TrainingCheckpointOptions& options = {});
 
 struct BackupAndRestoreOptions {
   // Steps between backups, counted in each epoch; besides, there is one at the end of each epoch.
@@ -111,7 +113,8 @@ struct BackupAndRestoreOptions {
 };
 // A TrainingCheckpoint in `directory` (made if need be) that training goes on from by itself when it
 // starts again.
-Callback BackupAndRestore(const std::filesystem::path& directory, const BackupAndRestoreOptions& options = {});
+Callback BackupAndRestore(const std::filesystem::path& directory,
+                          const BackupAndRestoreOptions& options = {});
 
 // Calls of the user's own, without a class.
 struct LambdaOptions {

@@ -14,8 +14,8 @@ namespace tandem {
 
 // What a safetensors file holds.
 struct TensorFile {
-  std::map<std::string, Tensor> tensors;         // on the host
-  std::map<std::string, std::string> metadata;   // "__metadata__"
+  std::map<std::string, Tensor> tensors;        // on the host
+  std::map<std::string, std::string> metadata;  // "__metadata__"
 };
 
 // Writes the safetensors format (Hugging Face): readable by its Python package. Writes beside the
@@ -31,7 +31,7 @@ TensorFile load_safetensors(const std::filesystem::path& path);
 // Assigns to each variable the tensor of its name. `what` goes in messages. Throws NotFoundError for
 // missing tensors, InvalidArgumentError for extra ones and for other shapes or dtypes, before
 // anything is assigned.
-void restore_variables(const std::vector<Variable>& variables, const std::map<std::string, Tensor>& tensors,
-                       const std::string& what);
+void restore_variables(const std::vector<Variable>& variables,
+                       const std::map<std::string, Tensor>& tensors, const std::string& what);
 
 }  // namespace tandem

@@ -21,15 +21,15 @@ struct PhysicalDevice {
 };
 
 struct LogicalDevice {
-  std::string name;         // "/job:localhost/replica:0/task:0/device:GPU:0"
+  std::string name;  // "/job:localhost/replica:0/task:0/device:GPU:0"
   std::string device_type;
   friend bool operator==(const LogicalDevice&, const LogicalDevice&) = default;
 };
 
 struct DeviceDetails {
-  std::string device_name;                      // "AMD EPYC", "NVIDIA H200", "Emulated GPU"
+  std::string device_name;  // "AMD EPYC", "NVIDIA H200", "Emulated GPU"
   std::int64_t memory_bytes = 0;
-  std::optional<std::string> pci_bus_id;        // real GPUs only
+  std::optional<std::string> pci_bus_id;                  // real GPUs only
   std::optional<std::pair<int, int>> compute_capability;  // real GPUs only
   bool emulated = false;
 };
@@ -48,7 +48,8 @@ DeviceDetails get_device_details(const PhysicalDevice& device);
 
 // Only these devices of `device_type` get logical devices, in this order. An empty list hides all;
 // a hidden CPU is not listed, but stays the home of host data.
-void set_visible_devices(const std::vector<PhysicalDevice>& devices, std::string_view device_type = {});
+void set_visible_devices(const std::vector<PhysicalDevice>& devices,
+                         std::string_view device_type = {});
 std::vector<PhysicalDevice> get_visible_devices(std::string_view device_type = {});
 
 // Whether a GPU's memory is taken as needed (true) or nearly all at first use (false, the default).
@@ -59,8 +60,8 @@ bool get_memory_growth(const PhysicalDevice& device);
 void set_per_process_gpu_memory_fraction(double fraction);
 
 // Several logical devices on one physical one. A GPU's need a memory_limit each.
-void set_logical_device_configuration(const PhysicalDevice& device,
-                                      const std::vector<LogicalDeviceConfiguration>& logical_devices);
+void set_logical_device_configuration(
+    const PhysicalDevice& device, const std::vector<LogicalDeviceConfiguration>& logical_devices);
 // `count` logical CPUs that share the cores between them.
 void set_logical_cpus(int count);
 // `count` emulated GPUs of `memory_mib` MiB each. An environment variable of the form

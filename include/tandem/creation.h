@@ -17,11 +17,13 @@ namespace tandem {
 // bools bool; a list that mixes them is float32.
 class Literal {
  public:
-  Literal(bool value) : kind_(Kind::kBool), number_(value ? 1.0 : 0.0), integer_(value) {}  // NOLINT
+  Literal(bool value)
+      : kind_(Kind::kBool), number_(value ? 1.0 : 0.0), integer_(value) {}  // NOLINT
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  Literal(T value)  // NOLINT: implicit, as in a literal
-      : kind_(Kind::kInteger), number_(static_cast<double>(value)), integer_(static_cast<std::int64_t>(value)) {}
+  requires(!std::same_as<T, bool>) Literal(T value)  // NOLINT: implicit, as in a literal
+      : kind_(Kind::kInteger),
+        number_(static_cast<double>(value)),
+        integer_(static_cast<std::int64_t>(value)) {}
   template <std::floating_point T>
   Literal(T value) : kind_(Kind::kFloat), number_(static_cast<double>(value)) {}  // NOLINT
   Literal(std::initializer_list<Literal> items) : kind_(Kind::kList), items_(items) {}
@@ -52,8 +54,8 @@ Tensor constant(const Literal& values, const ConstantOptions& options = {});
 
 // A tensor of the vector's elements: of shape (size), or options.shape.
 template <class T>
-  requires std::is_arithmetic_v<T>
-Tensor constant(const std::vector<T>& values, const ConstantOptions& options = {});
+requires std::is_arithmetic_v<T> Tensor constant(const std::vector<T>& values,
+                                                 const ConstantOptions& options = {});
 
 struct CreationOptions {
   DType dtype = float32;

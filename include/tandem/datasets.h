@@ -15,8 +15,8 @@ namespace tandem::datasets {
 
 // Pictures with a class each, in memory on the CPU.
 struct LabelledImages {
-  Tensor images;             // uint8 [n, height, width, channels]
-  Tensor labels;             // int64 [n], 0 .. classes-1
+  Tensor images;  // uint8 [n, height, width, channels]
+  Tensor labels;  // int64 [n], 0 .. classes-1
   std::int64_t classes = 10;
 
   std::int64_t size() const { return labels.size(); }

@@ -37,10 +37,12 @@ template <class T>
 class PerReplica {
  public:
   PerReplica() = default;
-  explicit PerReplica(std::vector<T> values) : values_(std::move(values)), present_(values_.size(), 1) {}
+  explicit PerReplica(std::vector<T> values)
+      : values_(std::move(values)), present_(values_.size(), 1) {}
   PerReplica(std::vector<T> values, BatchSplit split) : PerReplica(std::move(values)) {
     split_ = std::move(split);
-    for (std::size_t i = 0; i < values_.size(); ++i) present_[i] = split_.total < 0 || split_.counts[i] > 0;
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      present_[i] = split_.total < 0 || split_.counts[i] > 0;
   }
 
   std::size_t size() const { return values_.size(); }
@@ -130,12 +132,17 @@ class Strategy {
     using Result = std::invoke_result_t<Fn&, decltype(local(args, 0))...>;
     const BatchSplit split = split_of(args...);
     if constexpr (std::is_void_v<Result>) {
-      run_replicas([&]([[maybe_unused]] int replica) { fn(local(args, static_cast<std::size_t>(replica))...); }, split);
+      run_replicas(
+          [&]([[maybe_unused]] int replica) {
+            fn(local(args, static_cast<std::size_t>(replica))...);
+          },
+          split);
     } else {
       std::vector<Result> results(static_cast<std::size_t>(num_replicas_in_sync()));
       run_replicas(
           [&](int replica) {
-            results[static_cast<std::size_t>(replica)] = fn(local(args, static_cast<std::size_t>(replica))...);
+            results[static_cast<std::size_t>(replica)] =
+                fn(local(args, static_cast<std::size_t>(replica))...);
           },
           split);
       return PerReplica<Result>(std::move(results), split);
@@ -145,8 +152,10 @@ class Strategy {
   // One tensor of the replicas' values, on the first replica's device. With `axis`, the values are
   // reduced over that axis as well; kMean then divides by the whole number of elements along it, so
   // that uneven batches weigh rightly.
-  Tensor reduce(ReduceOp op, const PerReplica<Tensor>& value, std::optional<std::int64_t> axis = std::nullopt) const;
-  Tensor reduce(ReduceOp op, const Tensor& value, std::optional<std::int64_t> axis = std::nullopt) const;
+  Tensor reduce(ReduceOp op, const PerReplica<Tensor>& value,
+                std::optional<std::int64_t> axis = std::nullopt) const;
+  Tensor reduce(ReduceOp op, const Tensor& value,
+                std::optional<std::int64_t> axis = std::nullopt) const;
   // The replicas' values joined along `axis`.
   Tensor gather(const PerReplica<Tensor>& value, std::int64_t axis) const;
 

@@ -80,7 +80,8 @@ struct Half {
     if (magnitude >= 0x47800000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
     if (magnitude < 0x38800000u) {  // subnormal half: let the float unit do the rounding
       const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-      return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
+      return static_cast<std::uint16_t>(sign |
+                                        (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
     }
     const std::uint32_t rounded = magnitude + 0xc8000fffu + ((magnitude >> 13) & 1u);
     return static_cast<std::uint16_t>(sign | (rounded >> 13));
@@ -90,7 +91,8 @@ struct Half {
     const std::uint32_t exponent = (half >> 10) & 0x1fu;
     const std::uint32_t mantissa = half & 0x3ffu;
     if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-    if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+    if (exponent != 0)
+      return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
     const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
     return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
   }
@@ -102,13 +104,21 @@ inline constexpr DType dtype_of = [] {
   static_assert(sizeof(T) == 0, "not an element type of tensors");
   return DType::kFloat32;
 }();
-template <> inline constexpr DType dtype_of<float> = DType::kFloat32;
-template <> inline constexpr DType dtype_of<double> = DType::kFloat64;
-template <> inline constexpr DType dtype_of<Half> = DType::kFloat16;
-template <> inline constexpr DType dtype_of<BFloat16> = DType::kBFloat16;
-template <> inline constexpr DType dtype_of<std::int32_t> = DType::kInt32;
-template <> inline constexpr DType dtype_of<std::int64_t> = DType::kInt64;
-template <> inline constexpr DType dtype_of<std::uint8_t> = DType::kUInt8;
-template <> inline constexpr DType dtype_of<bool> = DType::kBool;
+template <>
+inline constexpr DType dtype_of<float> = DType::kFloat32;
+template <>
+inline constexpr DType dtype_of<double> = DType::kFloat64;
+template <>
+inline constexpr DType dtype_of<Half> = DType::kFloat16;
+template <>
+inline constexpr DType dtype_of<BFloat16> = DType::kBFloat16;
+template <>
+inline constexpr DType dtype_of<std::int32_t> = DType::kInt32;
+template <>
+inline constexpr DType dtype_of<std::int64_t> = DType::kInt64;
+template <>
+inline constexpr DType dtype_of<std::uint8_t> = DType::kUInt8;
+template <>
+inline constexpr DType dtype_of<bool> = DType::kBool;
 
 }  // namespace tandem

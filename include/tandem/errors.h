@@ -21,25 +21,25 @@ class Error : public std::runtime_error {
   const char* kind_;
 };
 
-#define TANDEM_DEFINE_ERROR(Name)                                          \
-  class Name : public Error {                                             \
-   public:                                                                \
-    explicit Name(const std::string& message) : Error(#Name, message) {}  \
+#define TANDEM_DEFINE_ERROR(Name)                                        \
+  class Name : public Error {                                            \
+   public:                                                               \
+    explicit Name(const std::string& message) : Error(#Name, message) {} \
   }
 
-TANDEM_DEFINE_ERROR(InvalidArgumentError);    // the caller passed something that can never work
-TANDEM_DEFINE_ERROR(NotFoundError);           // a file, tensor, device or name is not there
-TANDEM_DEFINE_ERROR(AlreadyExistsError);      // a name is taken
-TANDEM_DEFINE_ERROR(ResourceExhaustedError);  // memory, disk or another bounded resource ran out
-TANDEM_DEFINE_ERROR(FailedPreconditionError); // the object is not in a state that allows the call
-TANDEM_DEFINE_ERROR(OutOfRangeError);         // read past the end
-TANDEM_DEFINE_ERROR(DeadlineExceededError);   // a wait reached its limit
-TANDEM_DEFINE_ERROR(UnavailableError);        // a peer, service or backend is not reachable
-TANDEM_DEFINE_ERROR(AbortedError);            // a peer failed and took this call down with it
-TANDEM_DEFINE_ERROR(DataLossError);           // stored or transmitted bytes are corrupt
-TANDEM_DEFINE_ERROR(UnimplementedError);      // valid, but this backend cannot do it
-TANDEM_DEFINE_ERROR(RuntimeError);            // a setting came too late, or the runtime refuses
-TANDEM_DEFINE_ERROR(InternalError);           // a bug in Tandem
+TANDEM_DEFINE_ERROR(InvalidArgumentError);     // the caller passed something that can never work
+TANDEM_DEFINE_ERROR(NotFoundError);            // a file, tensor, device or name is not there
+TANDEM_DEFINE_ERROR(AlreadyExistsError);       // a name is taken
+TANDEM_DEFINE_ERROR(ResourceExhaustedError);   // memory, disk or another bounded resource ran out
+TANDEM_DEFINE_ERROR(FailedPreconditionError);  // the object is not in a state that allows the call
+TANDEM_DEFINE_ERROR(OutOfRangeError);          // read past the end
+TANDEM_DEFINE_ERROR(DeadlineExceededError);    // a wait reached its limit
+TANDEM_DEFINE_ERROR(UnavailableError);         // a peer, service or backend is not reachable
+TANDEM_DEFINE_ERROR(AbortedError);             // a peer failed and took this call down with it
+TANDEM_DEFINE_ERROR(DataLossError);            // stored or transmitted bytes are corrupt
+TANDEM_DEFINE_ERROR(UnimplementedError);       // valid, but this backend cannot do it
+TANDEM_DEFINE_ERROR(RuntimeError);             // a setting came too late, or the runtime refuses
+TANDEM_DEFINE_ERROR(InternalError);            // a bug in Tandem
 
 #undef TANDEM_DEFINE_ERROR
 

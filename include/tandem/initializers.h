@@ -14,7 +14,8 @@ class Initializer {
  public:
   using Function = std::function<Tensor(const Shape& shape, DType dtype)>;
   Initializer() = default;
-  Initializer(std::string name, Function function) : name_(std::move(name)), function_(std::move(function)) {}
+  Initializer(std::string name, Function function)
+      : name_(std::move(name)), function_(std::move(function)) {}
   // By name: "glorot_uniform", "zeros", ... Throws InvalidArgumentError naming them all.
   Initializer(const char* name);  // NOLINT: a name stands for the initializer
 

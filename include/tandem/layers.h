@@ -96,7 +96,8 @@ class Layer {
  public:
   Layer() = default;
   template <std::derived_from<LayerBase> L>
-  Layer(std::shared_ptr<L> layer) : layer_(std::move(layer)) {}  // NOLINT: from make_shared<MyLayer>()
+  Layer(std::shared_ptr<L> layer)
+      : layer_(std::move(layer)) {}  // NOLINT: from make_shared<MyLayer>()
 
   bool defined() const { return layer_ != nullptr; }
   LayerBase& base() const;  // FailedPreconditionError when undefined
@@ -214,7 +215,8 @@ struct EmbeddingOptions {
   Shape input_shape{};
   std::string name{};
 };
-Layer Embedding(std::int64_t input_dim, std::int64_t output_dim, const EmbeddingOptions& options = {});
+Layer Embedding(std::int64_t input_dim, std::int64_t output_dim,
+                const EmbeddingOptions& options = {});
 // Of several inputs, in functional models.
 Layer Add(const SimpleOptions& options = {});
 Layer Multiply(const SimpleOptions& options = {});

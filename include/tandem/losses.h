@@ -21,8 +21,8 @@ class Loss {
   Loss(std::string name, Function per_example, Reduction reduction = Reduction::kAuto)
       : name_(std::move(name)), per_example_(std::move(per_example)), reduction_(reduction) {}
   // By name: "mse", "sparse_categorical_crossentropy", ... Throws InvalidArgumentError naming them all.
-  Loss(const char* name);          // NOLINT: a name stands for the loss
-  Loss(const std::string& name);   // NOLINT
+  Loss(const char* name);         // NOLINT: a name stands for the loss
+  Loss(const std::string& name);  // NOLINT
 
   bool defined() const { return static_cast<bool>(per_example_); }
   const std::string& name() const { return name_; }
@@ -30,7 +30,8 @@ class Loss {
   // One value an example: shape (batch) or (batch, ...) for losses over positions.
   Tensor per_example(const Tensor& y_true, const Tensor& y_pred) const;
   // Reduced to a scalar (kNone: per example). `sample_weight`: undefined, or one value an example.
-  Tensor operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight = {}) const;
+  Tensor operator()(const Tensor& y_true, const Tensor& y_pred,
+                    const Tensor& sample_weight = {}) const;
 
  private:
   std::string name_;
@@ -65,9 +66,12 @@ Tensor mae(const Tensor& y_true, const Tensor& y_pred);
 Tensor huber(const Tensor& y_true, const Tensor& y_pred, double delta = 1.0);
 Tensor hinge(const Tensor& y_true, const Tensor& y_pred);
 Tensor kl_divergence(const Tensor& y_true, const Tensor& y_pred);
-Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred, const CrossentropyOptions& options = {});
-Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred, const CrossentropyOptions& options = {});
-Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred, const CrossentropyOptions& options = {});
+Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+                           const CrossentropyOptions& options = {});
+Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+                                const CrossentropyOptions& options = {});
+Tensor sparse_categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
+                                       const CrossentropyOptions& options = {});
 
 Loss from_name(std::string_view name);
 

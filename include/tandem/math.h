@@ -32,7 +32,9 @@ Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor squared_difference(const Tensor& a, const Tensor& b);
 // The sum of tensors of one shape and dtype, in the order given.
 Tensor add_n(std::span<const Tensor> tensors);
-inline Tensor add_n(const std::vector<Tensor>& tensors) { return add_n(std::span<const Tensor>(tensors)); }
+inline Tensor add_n(const std::vector<Tensor>& tensors) {
+  return add_n(std::span<const Tensor>(tensors));
+}
 
 Tensor add(const Tensor& a, double b);
 Tensor subtract(const Tensor& a, double b);
@@ -77,9 +79,9 @@ Tensor sigmoid(const Tensor& x);
 Tensor erf(const Tensor& x);
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
-Tensor round(const Tensor& x);  // halves to even
-Tensor is_nan(const Tensor& x);      // bool
-Tensor is_finite(const Tensor& x);   // bool
+Tensor round(const Tensor& x);      // halves to even
+Tensor is_nan(const Tensor& x);     // bool
+Tensor is_finite(const Tensor& x);  // bool
 // Converts; floating to integer truncates toward zero (unspecified where the integer cannot hold it),
 // integer to a smaller integer wraps, anything to bool asks for non-zero.
 Tensor cast(const Tensor& x, DType dtype);

@@ -19,7 +19,8 @@ class MetricBase {
   virtual ~MetricBase() = default;
   // float32 or float64 tensors, of shapes that do not depend on the batch. `sample_weight`:
   // undefined, or one value an example.
-  virtual std::vector<Tensor> statistics(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) const = 0;
+  virtual std::vector<Tensor> statistics(const Tensor& y_true, const Tensor& y_pred,
+                                         const Tensor& sample_weight) const = 0;
   virtual double result(const std::vector<Tensor>& sums) const = 0;
 };
 
@@ -51,7 +52,8 @@ Metric Accuracy(std::string name = "accuracy");
 Metric SparseCategoricalAccuracy(std::string name = "sparse_categorical_accuracy");
 Metric CategoricalAccuracy(std::string name = "categorical_accuracy");
 Metric BinaryAccuracy(double threshold = 0.5, std::string name = "binary_accuracy");
-Metric SparseTopKCategoricalAccuracy(std::int64_t k = 5, std::string name = "sparse_top_k_categorical_accuracy");
+Metric SparseTopKCategoricalAccuracy(std::int64_t k = 5,
+                                     std::string name = "sparse_top_k_categorical_accuracy");
 Metric MeanSquaredError(std::string name = "mean_squared_error");
 Metric MeanAbsoluteError(std::string name = "mean_absolute_error");
 Metric Precision(double threshold = 0.5, std::string name = "precision");

@@ -59,7 +59,8 @@ struct CompileOptions {
 struct History {
   std::vector<std::int64_t> epoch;
   std::map<std::string, std::vector<double>> history;
-  const std::vector<double>& at(const std::string& name) const;  // NotFoundError naming what there is
+  const std::vector<double>& at(
+      const std::string& name) const;  // NotFoundError naming what there is
 };
 
 struct FitOptions {
@@ -71,15 +72,17 @@ struct FitOptions {
   std::vector<callbacks::Callback> callbacks{};
   // 0: silent. 1: a progress bar (lines where stderr is no terminal). 2: a line an epoch.
   int verbose = 1;
-  std::optional<std::int64_t> batch_size{};    // plain tensors only: the GLOBAL batch; 32 unless given
+  std::optional<std::int64_t>
+      batch_size{};  // plain tensors only: the GLOBAL batch; 32 unless given
   std::optional<std::int64_t> shuffle_seed{};  // plain tensors only: not given, random::set_seed's
-  bool shuffle = true;  // plain tensors only: another order each epoch
+  bool shuffle = true;                         // plain tensors only: another order each epoch
 };
 
 struct EvaluateOptions {
   std::optional<std::int64_t> steps{};
   int verbose = 0;
-  std::optional<std::int64_t> batch_size{};  // plain tensors only: the GLOBAL batch; 32 unless given
+  std::optional<std::int64_t>
+      batch_size{};  // plain tensors only: the GLOBAL batch; 32 unless given
 };
 
 // A shared handle. Made and compiled inside a strategy's scope, it trains under that strategy.
@@ -116,8 +119,10 @@ class Model {
   // global size; a functional model's inputs are as many components as it has. Throws what goes wrong in the data or the step; the model keeps the last whole step.
   History fit(const data::Dataset& data, FitOptions options = {});
   History fit(const Tensor& x, const Tensor& y, FitOptions options = {});
-  std::map<std::string, double> evaluate(const data::Dataset& data, const EvaluateOptions& options = {});
-  std::map<std::string, double> evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options = {});
+  std::map<std::string, double> evaluate(const data::Dataset& data,
+                                         const EvaluateOptions& options = {});
+  std::map<std::string, double> evaluate(const Tensor& x, const Tensor& y,
+                                         const EvaluateOptions& options = {});
   // The outputs for all inputs, joined along the batch axis. Elements are inputs, or (inputs, ...).
   Tensor predict(const data::Dataset& data, const EvaluateOptions& options = {});
   Tensor predict(const Tensor& x, const EvaluateOptions& options = {});
@@ -143,7 +148,8 @@ class Model {
 class Sequential : public Model {
  public:
   Sequential() = default;
-  Sequential(std::initializer_list<Layer> layers) : Sequential(std::vector<Layer>(layers)) {}  // NOLINT
+  Sequential(std::initializer_list<Layer> layers)
+      : Sequential(std::vector<Layer>(layers)) {}  // NOLINT
   explicit Sequential(const std::vector<Layer>& layers);
 };
 

@@ -12,7 +12,20 @@
 namespace tandem::nn {
 
 // --- activations ---
-enum class Activation { kLinear, kRelu, kRelu6, kLeakyRelu, kElu, kSelu, kGelu, kSwish, kSoftplus, kSigmoid, kTanh, kSoftmax };
+enum class Activation {
+  kLinear,
+  kRelu,
+  kRelu6,
+  kLeakyRelu,
+  kElu,
+  kSelu,
+  kGelu,
+  kSwish,
+  kSoftplus,
+  kSigmoid,
+  kTanh,
+  kSoftmax
+};
 // "relu", "linear" (or ""), "swish" (or "silu"), ... Throws InvalidArgumentError naming them all.
 Activation activation_from_name(std::string_view name);
 Tensor activate(const Tensor& x, Activation activation);
@@ -31,7 +44,8 @@ Tensor log_softmax(const Tensor& logits, std::int64_t axis = -1);
 // --- layers' arithmetic ---
 // activation(x . weights + bias) over the last axis of x: [..., in] x [in, out] + [out]; bias may be
 // undefined. kSoftmax and others that cannot be fused run behind.
-Tensor dense(const Tensor& x, const Tensor& weights, const Tensor& bias = {}, Activation activation = Activation::kLinear);
+Tensor dense(const Tensor& x, const Tensor& weights, const Tensor& bias = {},
+             Activation activation = Activation::kLinear);
 // x + bias over the last axis.
 Tensor bias_add(const Tensor& x, const Tensor& bias);
 
@@ -56,9 +70,11 @@ struct Conv2DOptions {
   Activation activation = Activation::kLinear;
 };
 // x [n, h, w, in], kernel [kh, kw, in / groups, out], bias [out] or undefined.
-Tensor conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias = {}, const Conv2DOptions& options = {});
+Tensor conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias = {},
+              const Conv2DOptions& options = {});
 // kernel [kh, kw, in, multiplier]; the result has in * multiplier channels.
-Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias = {}, const Conv2DOptions& options = {});
+Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias = {},
+                        const Conv2DOptions& options = {});
 
 struct Pool2DOptions {
   Pair window = 2;
@@ -77,10 +93,11 @@ struct BatchNormResult {
   Tensor variance;  // population
 };
 // Normalises over all axes but the last by the batch's own moments. gamma, beta, mean, variance: [c].
-BatchNormResult batch_norm_training(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon = 1e-3);
+BatchNormResult batch_norm_training(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                                    double epsilon = 1e-3);
 // ... by moments given.
-Tensor batch_norm_inference(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& mean,
-                            const Tensor& variance, double epsilon = 1e-3);
+Tensor batch_norm_inference(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                            const Tensor& mean, const Tensor& variance, double epsilon = 1e-3);
 // Normalises over the last axis; gamma, beta: [last].
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon = 1e-3);
 

@@ -18,8 +18,8 @@ namespace tandem::optimizers {
 class LearningRate {
  public:
   using Schedule = std::function<double(std::int64_t step)>;
-  LearningRate(double rate) : rate_(rate) {}                             // NOLINT: implicit
-  LearningRate(Schedule schedule) : schedule_(std::move(schedule)) {}    // NOLINT: implicit
+  LearningRate(double rate) : rate_(rate) {}                           // NOLINT: implicit
+  LearningRate(Schedule schedule) : schedule_(std::move(schedule)) {}  // NOLINT: implicit
   double at(std::int64_t step) const { return schedule_ ? schedule_(step) : rate_; }
   bool scheduled() const { return static_cast<bool>(schedule_); }
 
@@ -30,9 +30,9 @@ class LearningRate {
 
 // Bounds on gradients, applied after they have been summed over the replicas. At most one.
 struct Clipping {
-  std::optional<double> clipvalue{};         // each element
-  std::optional<double> clipnorm{};          // each gradient's norm
-  std::optional<double> global_clipnorm{};   // the norm of all together
+  std::optional<double> clipvalue{};        // each element
+  std::optional<double> clipnorm{};         // each gradient's norm
+  std::optional<double> global_clipnorm{};  // the norm of all together
 };
 
 struct ApplyOptions {
@@ -95,7 +95,8 @@ struct AdamOptions {
   double epsilon = 1e-7;
   Clipping clipping{};
 };
-Optimizer Adam(const AdamOptions& options = {}, std::vector<Variable> parameters = {});  // Kingma and Ba 2015
+Optimizer Adam(const AdamOptions& options = {},
+               std::vector<Variable> parameters = {});  // Kingma and Ba 2015
 
 struct AdamWOptions {
   LearningRate learning_rate = 1e-3;
@@ -105,7 +106,8 @@ struct AdamWOptions {
   double weight_decay = 0.004;
   Clipping clipping{};
 };
-Optimizer AdamW(const AdamWOptions& options = {}, std::vector<Variable> parameters = {});  // Loshchilov and Hutter 2019
+Optimizer AdamW(const AdamWOptions& options = {},
+                std::vector<Variable> parameters = {});  // Loshchilov and Hutter 2019
 
 struct RMSpropOptions {
   LearningRate learning_rate = 1e-3;
@@ -123,7 +125,8 @@ struct AdagradOptions {
   double epsilon = 1e-7;
   Clipping clipping{};
 };
-Optimizer Adagrad(const AdagradOptions& options = {}, std::vector<Variable> parameters = {});  // Duchi et al. 2011
+Optimizer Adagrad(const AdagradOptions& options = {},
+                  std::vector<Variable> parameters = {});  // Duchi et al. 2011
 
 struct LAMBOptions {
   LearningRate learning_rate = 1e-3;
@@ -133,7 +136,8 @@ struct LAMBOptions {
   double weight_decay = 0.0;
   Clipping clipping{};
 };
-Optimizer LAMB(const LAMBOptions& options = {}, std::vector<Variable> parameters = {});  // You et al. 2020
+Optimizer LAMB(const LAMBOptions& options = {},
+               std::vector<Variable> parameters = {});  // You et al. 2020
 
 // "sgd", "adam", ... with their defaults. Throws InvalidArgumentError naming them all.
 Optimizer from_name(std::string_view name, std::optional<LearningRate> rate = std::nullopt);
@@ -141,19 +145,22 @@ Optimizer from_name(std::string_view name, std::optional<LearningRate> rate = st
 // Schedules as in Keras; steps count from 0.
 namespace schedules {
 
-LearningRate exponential_decay(double initial, std::int64_t decay_steps, double decay_rate, bool staircase = false);
+LearningRate exponential_decay(double initial, std::int64_t decay_steps, double decay_rate,
+                               bool staircase = false);
 // boundaries.size() + 1 values; values[i] up to and including step boundaries[i].
 LearningRate piecewise_constant(std::vector<std::int64_t> boundaries, std::vector<double> values);
-LearningRate polynomial_decay(double initial, std::int64_t decay_steps, double end = 1e-4, double power = 1.0,
-                              bool cycle = false);
-LearningRate inverse_time_decay(double initial, std::int64_t decay_steps, double decay_rate, bool staircase = false);
+LearningRate polynomial_decay(double initial, std::int64_t decay_steps, double end = 1e-4,
+                              double power = 1.0, bool cycle = false);
+LearningRate inverse_time_decay(double initial, std::int64_t decay_steps, double decay_rate,
+                                bool staircase = false);
 // From `initial` to `alpha` * target over decay_steps, after a linear warm-up to `warmup_target`.
 struct CosineOptions {
   double alpha = 0.0;
   std::optional<double> warmup_target{};
   std::int64_t warmup_steps = 0;
 };
-LearningRate cosine_decay(double initial, std::int64_t decay_steps, const CosineOptions& options = {});
+LearningRate cosine_decay(double initial, std::int64_t decay_steps,
+                          const CosineOptions& options = {});
 
 }  // namespace schedules
 }  // namespace tandem::optimizers

@@ -25,13 +25,17 @@ struct Options {
   DType dtype = float32;
   std::string_view name;
 };
-Tensor normal(const Shape& shape, double mean = 0.0, double stddev = 1.0, const Options& options = {});
+Tensor normal(const Shape& shape, double mean = 0.0, double stddev = 1.0,
+              const Options& options = {});
 // Values beyond two standard deviations are redrawn.
-Tensor truncated_normal(const Shape& shape, double mean = 0.0, double stddev = 1.0, const Options& options = {});
-Tensor uniform(const Shape& shape, double low = 0.0, double high = 1.0, const Options& options = {});  // [low, high)
+Tensor truncated_normal(const Shape& shape, double mean = 0.0, double stddev = 1.0,
+                        const Options& options = {});
+Tensor uniform(const Shape& shape, double low = 0.0, double high = 1.0,
+               const Options& options = {});  // [low, high)
 Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high,
                    const Options& options = {.dtype = int32});  // [low, high)
-Tensor bernoulli(const Shape& shape, double probability, const Options& options = {});  // ones and zeros
+Tensor bernoulli(const Shape& shape, double probability,
+                 const Options& options = {});  // ones and zeros
 // 0 .. count-1 in random order; int64.
 Tensor permutation(std::int64_t count);
 Tensor shuffle(const Tensor& x);  // along the first axis

@@ -18,7 +18,8 @@ class Tensor;
 
 struct BackwardOptions {
   bool retain_graph = false;  // keep what was recorded, so that backward() can run again
-  bool create_graph = false;  // record the backward pass itself (higher order); implies retain_graph
+  bool create_graph =
+      false;  // record the backward pass itself (higher order); implies retain_graph
 };
 
 // Dense, row-major, pictures channels last. A default-constructed tensor is undefined: it can be

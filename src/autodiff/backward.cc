@@ -8,8 +8,9 @@ namespace tandem {
 
 void Tensor::backward(BackwardOptions options) const {
   if (size() != 1)
-    fail<InvalidArgumentError>("[backward] expected a scalar, got shape {}; pass the gradient of the final value",
-                               shape().to_string());
+    fail<InvalidArgumentError>(
+        "[backward] expected a scalar, got shape {}; pass the gradient of the final value",
+        shape().to_string());
   backward(ones_like(detach()), options);
 }
 
@@ -17,12 +18,14 @@ void Tensor::backward(const Tensor& gradient, BackwardOptions options) const {
   const TensorImpl& impl = impl_of(*this);
   if (!impl.grad)
     throw FailedPreconditionError(
-        "[backward] the tensor depends on nothing that requires a gradient (no trainable variable, no tensor marked with "
+        "[backward] the tensor depends on nothing that requires a gradient (no trainable variable, "
+        "no tensor marked with "
         "set_requires_grad(), or recorded under NoGradScope)");
   if (!(gradient.shape() == impl.shape) || gradient.dtype() != impl.dtype)
-    fail<InvalidArgumentError>("[backward] expected a gradient of shape {} and dtype {}, got {} and {}",
-                               impl.shape.to_string(), name_of(impl.dtype), gradient.shape().to_string(),
-                               name_of(gradient.dtype()));
+    fail<InvalidArgumentError>(
+        "[backward] expected a gradient of shape {} and dtype {}, got {} and {}",
+        impl.shape.to_string(), name_of(impl.dtype), gradient.shape().to_string(),
+        name_of(gradient.dtype()));
   run_backward({.roots = {{impl.grad, gradient}},
                 .sources = {},
                 .retain_graph = options.retain_graph,

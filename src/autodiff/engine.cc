@@ -38,7 +38,8 @@ class Engine {
   }
 
   std::vector<Tensor> run() {
-    for (std::size_t i = 0; i < pass_.sources.size(); ++i) sources_of_[node_of(pass_.sources[i])].push_back(i);
+    for (std::size_t i = 0; i < pass_.sources.size(); ++i)
+      sources_of_[node_of(pass_.sources[i])].push_back(i);
     collect();
     GradModeScope mode(pass_.create_graph);
     for (const auto& root : pass_.roots) {
@@ -78,7 +79,8 @@ class Engine {
       stack.pop_back();
       if (node->released)
         fail<RuntimeError>(
-            "[backward] trying to go backward through '{}' a second time: what it saved was freed by the first pass. "
+            "[backward] trying to go backward through '{}' a second time: what it saved was freed "
+            "by the first pass. "
             "Use a persistent tape, or BackwardOptions{{.retain_graph = true}}.",
             node->op->name);
       for (const auto& input : node->inputs)
@@ -91,7 +93,8 @@ class Engine {
 
   // Nodes from which no source can be reached need no gradient.
   void keep_paths_to_sources() {
-    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {  // earliest first: inputs are decided
+    for (auto node = nodes_.rbegin(); node != nodes_.rend();
+         ++node) {  // earliest first: inputs are decided
       bool needed = sources_of_.count(node->get()) > 0;
       for (const auto& input : (*node)->inputs)
         if (input.edge && leads_to_source(node_of(input.edge))) needed = true;
@@ -99,7 +102,9 @@ class Engine {
     }
   }
 
-  bool leads_to_source(GradNode* node) const { return node->op ? needed_.count(node) > 0 : sources_of_.count(node) > 0; }
+  bool leads_to_source(GradNode* node) const {
+    return node->op ? needed_.count(node) > 0 : sources_of_.count(node) > 0;
+  }
   bool wanted(GradNode* node) const { return pass_.sources.empty() || leads_to_source(node); }
 
   static void accumulate(Tensor& sum, const Tensor& gradient) {
@@ -115,9 +120,11 @@ class Engine {
   void deliver(const GradEdge& edge, const Tensor& gradient) {
     GradNode* node = node_of(edge);
     if (node->op)
-      accumulate(static_cast<OpNode*>(node)->outputs[static_cast<std::size_t>(edge.index)].gradient, gradient);
+      accumulate(static_cast<OpNode*>(node)->outputs[static_cast<std::size_t>(edge.index)].gradient,
+                 gradient);
     else
-      accumulate(leaves_[static_cast<Leaf*>(node)].gradient, on_device_of(*static_cast<Leaf*>(node), gradient));
+      accumulate(leaves_[static_cast<Leaf*>(node)].gradient,
+                 on_device_of(*static_cast<Leaf*>(node), gradient));
   }
 
   static Tensor on_device_of(const Leaf& leaf, const Tensor& gradient) {
@@ -188,8 +195,10 @@ class Engine {
     const TensorSpec& spec = node.inputs[i].spec;
     const TensorImpl& gradient = impl_of(input_grads_[i]);
     if (gradient.shape == spec.shape && gradient.dtype == spec.dtype) return;
-    fail<InternalError>("[{}] the gradient of input {} has shape {} and dtype {}, expected {} and {}", node.op->name, i,
-                        gradient.shape.to_string(), name_of(gradient.dtype), spec.shape.to_string(), name_of(spec.dtype));
+    fail<InternalError>(
+        "[{}] the gradient of input {} has shape {} and dtype {}, expected {} and {}",
+        node.op->name, i, gradient.shape.to_string(), name_of(gradient.dtype),
+        spec.shape.to_string(), name_of(spec.dtype));
   }
 
   const BackwardPass& pass_;

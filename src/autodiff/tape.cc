@@ -47,7 +47,8 @@ void GradientTape::reset() {
 
 void GradientTape::watch(const Tensor& tensor) {
   if (!is_floating(tensor.dtype()))
-    fail<InvalidArgumentError>("[GradientTape] only floating tensors can be watched, got {}", name_of(tensor.dtype()));
+    fail<InvalidArgumentError>("[GradientTape] only floating tensors can be watched, got {}",
+                               name_of(tensor.dtype()));
   if (!tensor.requires_grad()) impl_->marked.emplace_back(tensor).set_requires_grad();
   impl_->watched.push_back(impl_of(tensor).grad.node);
 }
@@ -58,18 +59,21 @@ std::vector<Tensor> GradientTape::gradient(const Tensor& target, std::span<const
                                            const GradientOptions& options) {
   if (impl_->used && !impl_->options.persistent)
     throw RuntimeError(
-        "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)");
+        "A non-persistent GradientTape can only be used to compute one set of gradients (or "
+        "jacobians)");
   impl_->used = true;
   const TensorImpl& from = impl_of(target);
   if (!is_floating(from.dtype))
-    fail<InvalidArgumentError>("[GradientTape] the target must be a floating tensor, got {}", name_of(from.dtype));
+    fail<InvalidArgumentError>("[GradientTape] the target must be a floating tensor, got {}",
+                               name_of(from.dtype));
   Tensor seed = options.output_gradient;
   if (!seed.defined()) {
     seed = ones_like(target.detach());
   } else if (!(seed.shape() == from.shape) || seed.dtype() != from.dtype) {
-    fail<InvalidArgumentError>("[GradientTape] expected an output gradient of shape {} and dtype {}, got {} and {}",
-                               from.shape.to_string(), name_of(from.dtype), seed.shape().to_string(),
-                               name_of(seed.dtype()));
+    fail<InvalidArgumentError>(
+        "[GradientTape] expected an output gradient of shape {} and dtype {}, got {} and {}",
+        from.shape.to_string(), name_of(from.dtype), seed.shape().to_string(),
+        name_of(seed.dtype()));
   }
 
   BackwardPass pass;
@@ -94,11 +98,13 @@ std::vector<Tensor> GradientTape::gradient(const Tensor& target, std::span<const
   return result;
 }
 
-Tensor GradientTape::gradient(const Tensor& target, const Tensor& source, const GradientOptions& options) {
+Tensor GradientTape::gradient(const Tensor& target, const Tensor& source,
+                              const GradientOptions& options) {
   return gradient(target, std::span(&source, 1), options).front();
 }
 
-std::vector<Tensor> GradientTape::gradient(const Tensor& target, const std::vector<Variable>& sources,
+std::vector<Tensor> GradientTape::gradient(const Tensor& target,
+                                           const std::vector<Variable>& sources,
                                            const GradientOptions& options) {
   std::vector<Tensor> values;
   values.reserve(sources.size());
@@ -109,7 +115,8 @@ std::vector<Tensor> GradientTape::gradient(const Tensor& target, const std::vect
   return gradient(target, std::span<const Tensor>(values), options);
 }
 
-Tensor GradientTape::gradient(const Tensor& target, const Variable& source, const GradientOptions& options) {
+Tensor GradientTape::gradient(const Tensor& target, const Variable& source,
+                              const GradientOptions& options) {
   return gradient(target, std::vector<Variable>{source}, options).front();
 }
 

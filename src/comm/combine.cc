@@ -14,7 +14,8 @@ namespace {
 constexpr std::int64_t kBlock = 1024;  // elements that stay in the first-level cache
 
 template <class T>
-using Accumulator = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+using Accumulator =
+    std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
 
 template <class T>
 TANDEM_CLONES void load(Accumulator<T>* to, const T* from, std::int64_t count) {
@@ -31,7 +32,8 @@ TANDEM_CLONES void fold(Accumulator<T>* sum, const T* from, std::int64_t count, 
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kMean:
-      for (std::int64_t i = 0; i < count; ++i) sum[i] = static_cast<Accumulator<T>>(sum[i] + from[i]);
+      for (std::int64_t i = 0; i < count; ++i)
+        sum[i] = static_cast<Accumulator<T>>(sum[i] + from[i]);
       break;
     case ReduceOp::kMin:
       for (std::int64_t i = 0; i < count; ++i) sum[i] = std::min<Accumulator<T>>(sum[i], from[i]);
@@ -40,7 +42,8 @@ TANDEM_CLONES void fold(Accumulator<T>* sum, const T* from, std::int64_t count, 
       for (std::int64_t i = 0; i < count; ++i) sum[i] = std::max<Accumulator<T>>(sum[i], from[i]);
       break;
     case ReduceOp::kProduct:
-      for (std::int64_t i = 0; i < count; ++i) sum[i] = static_cast<Accumulator<T>>(sum[i] * from[i]);
+      for (std::int64_t i = 0; i < count; ++i)
+        sum[i] = static_cast<Accumulator<T>>(sum[i] * from[i]);
       break;
   }
 }
@@ -55,11 +58,14 @@ TANDEM_CLONES void sum_pair(float* a, float* b, std::int64_t count) {
 }
 
 template <class T>
-void combine_range(std::span<void* const> buffers, std::int64_t begin, std::int64_t end, ReduceOp op, CombineOrder order) {
+void combine_range(std::span<void* const> buffers, std::int64_t begin, std::int64_t end,
+                   ReduceOp op, CombineOrder order) {
   using A = Accumulator<T>;
   alignas(64) A sum[kBlock], half[kBlock];
   const std::size_t ranks = buffers.size();
-  const auto part = [&](std::size_t rank, std::int64_t at) { return static_cast<T*>(buffers[rank]) + at; };
+  const auto part = [&](std::size_t rank, std::int64_t at) {
+    return static_cast<T*>(buffers[rank]) + at;
+  };
   const std::size_t first = order == CombineOrder::kHalves && ranks > 2 ? ranks / 2 : ranks;
   for (std::int64_t at = begin; at < end; at += kBlock) {
     const std::int64_t count = std::min(kBlock, end - at);
@@ -67,21 +73,25 @@ void combine_range(std::span<void* const> buffers, std::int64_t begin, std::int6
     for (std::size_t rank = 1; rank < first; ++rank) fold<T>(sum, part(rank, at), count, op);
     if (first < ranks) {
       load<T>(half, part(first, at), count);
-      for (std::size_t rank = first + 1; rank < ranks; ++rank) fold<T>(half, part(rank, at), count, op);
+      for (std::size_t rank = first + 1; rank < ranks; ++rank)
+        fold<T>(half, part(rank, at), count, op);
       fold<A>(sum, half, count, op);
     }
     if (op == ReduceOp::kMean)
-      for (std::int64_t i = 0; i < count; ++i) sum[i] = static_cast<A>(sum[i] / static_cast<A>(ranks));
+      for (std::int64_t i = 0; i < count; ++i)
+        sum[i] = static_cast<A>(sum[i] / static_cast<A>(ranks));
     for (std::size_t rank = 0; rank < ranks; ++rank) store<T>(part(rank, at), sum, count);
   }
 }
 
 template <class T>
-void combine_typed(std::span<void* const> buffers, std::int64_t count, ReduceOp op, CombineOrder order) {
+void combine_typed(std::span<void* const> buffers, std::int64_t count, ReduceOp op,
+                   CombineOrder order) {
   parallel_for(count, 32 * kBlock, [&](std::int64_t begin, std::int64_t end) {
     if constexpr (std::is_same_v<T, float>) {
       if (buffers.size() == 2 && op == ReduceOp::kSum) {
-        sum_pair(static_cast<float*>(buffers[0]) + begin, static_cast<float*>(buffers[1]) + begin, end - begin);
+        sum_pair(static_cast<float*>(buffers[0]) + begin, static_cast<float*>(buffers[1]) + begin,
+                 end - begin);
         return;
       }
     }
@@ -91,8 +101,8 @@ void combine_typed(std::span<void* const> buffers, std::int64_t count, ReduceOp 
 
 }  // namespace
 
-void combine_everywhere(std::span<void* const> buffers, std::int64_t count, DType dtype, ReduceOp op,
-                        CombineOrder order) {
+void combine_everywhere(std::span<void* const> buffers, std::int64_t count, DType dtype,
+                        ReduceOp op, CombineOrder order) {
   if (buffers.size() < 2 && op != ReduceOp::kMean) return;
   switch (dtype) {
     case DType::kFloat32: return combine_typed<float>(buffers, count, op, order);
@@ -102,7 +112,8 @@ void combine_everywhere(std::span<void* const> buffers, std::int64_t count, DTyp
     case DType::kInt32: return combine_typed<std::int32_t>(buffers, count, op, order);
     case DType::kInt64: return combine_typed<std::int64_t>(buffers, count, op, order);
     case DType::kUInt8: return combine_typed<std::uint8_t>(buffers, count, op, order);
-    case DType::kBool: fail<InvalidArgumentError>("[all_reduce] bool elements cannot be reduced; cast them first");
+    case DType::kBool:
+      fail<InvalidArgumentError>("[all_reduce] bool elements cannot be reduced; cast them first");
   }
 }
 

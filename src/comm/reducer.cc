@@ -28,7 +28,8 @@ std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientI
   return buckets;
 }
 
-Reducer::Reducer(Communicator& communicator, std::vector<GradientInfo> gradients, ReducerOptions options)
+Reducer::Reducer(Communicator& communicator, std::vector<GradientInfo> gradients,
+                 ReducerOptions options)
     : communicator_(communicator), gradients_(std::move(gradients)), bucket_of_(gradients_.size()) {
   for (auto& members : assign_buckets(gradients_, options)) {
     for (std::size_t index : members) bucket_of_[index] = buckets_.size();
@@ -63,7 +64,8 @@ void Reducer::launch() {
   while (next_ < buckets_.size() && buckets_[next_].missing == 0) {
     std::vector<Buffer> parts;
     for (std::size_t index : buckets_[next_].gradients)
-      if (data_[index]) parts.push_back({data_[index], gradients_[index].count, gradients_[index].dtype});
+      if (data_[index])
+        parts.push_back({data_[index], gradients_[index].count, gradients_[index].dtype});
     ++next_;
     if (!parts.empty()) under_way_.push_back(communicator_.all_reduce(parts, ReduceOp::kSum));
   }

@@ -23,12 +23,14 @@ struct GradientInfo {
 
 // Which gradients share a bucket, in the order of the launches: gradients are taken last to first,
 // as backward makes them; one dtype a bucket.
-std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientInfo>& gradients, const ReducerOptions& options);
+std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientInfo>& gradients,
+                                                     const ReducerOptions& options);
 
 // One rank's side. Every rank makes it with the same gradients. Belongs to one thread at a time.
 class Reducer {
  public:
-  Reducer(Communicator& communicator, std::vector<GradientInfo> gradients, ReducerOptions options = {});
+  Reducer(Communicator& communicator, std::vector<GradientInfo> gradients,
+          ReducerOptions options = {});
 
   // Gradient `index` is final in `buffer`, whose memory belongs to the reducer until finish(). A
   // bucket whose gradients are all there sets out, in the order of the buckets.
@@ -54,9 +56,9 @@ class Reducer {
   std::vector<GradientInfo> gradients_;
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> bucket_of_;
-  std::vector<void*> data_;      // null: skipped, or not there yet
+  std::vector<void*> data_;  // null: skipped, or not there yet
   std::vector<bool> settled_;
-  std::size_t next_ = 0;         // the first bucket that has not set out
+  std::size_t next_ = 0;  // the first bucket that has not set out
   std::vector<std::shared_ptr<Work>> under_way_;
 };
 

@@ -3,7 +3,8 @@
 #pragma once
 
 // Put before a function (template) that holds a hot loop; what it calls must be inlinable.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(TANDEM_NO_FUNCTION_CLONES)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(TANDEM_NO_FUNCTION_CLONES)
 #define TANDEM_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
 #define TANDEM_CLONES

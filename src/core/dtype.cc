@@ -15,9 +15,7 @@ constexpr std::array<std::string_view, 8> kNames = {"float32", "float64", "float
 
 }  // namespace
 
-std::string_view name_of(DType dtype) {
-  return kNames.at(static_cast<std::size_t>(dtype));
-}
+std::string_view name_of(DType dtype) { return kNames.at(static_cast<std::size_t>(dtype)); }
 
 DType dtype_from_name(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i)
@@ -25,8 +23,6 @@ DType dtype_from_name(std::string_view name) {
   fail<InvalidArgumentError>("[DType] expected one of {}, got '{}'", fmt::join(kNames, ", "), name);
 }
 
-std::ostream& operator<<(std::ostream& out, DType dtype) {
-  return out << name_of(dtype);
-}
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name_of(dtype); }
 
 }  // namespace tandem

@@ -51,9 +51,7 @@ spdlog::level::level_enum of(Level level) {
 
 }  // namespace
 
-bool enabled(Level level) {
-  return logger().should_log(of(level));
-}
+bool enabled(Level level) { return logger().should_log(of(level)); }
 
 void write(Level level, const std::string& message) {
   logger().log(of(level), spdlog::string_view_t(message));

@@ -41,8 +41,8 @@ class ThreadBudget {
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   if (count <= 0) return;
-  const std::int64_t threads =
-      std::min<std::int64_t>(intra_op_threads(), std::max<std::int64_t>(1, count / std::max<std::int64_t>(grain, 1)));
+  const std::int64_t threads = std::min<std::int64_t>(
+      intra_op_threads(), std::max<std::int64_t>(1, count / std::max<std::int64_t>(grain, 1)));
   if (threads <= 1) {
     body(std::int64_t{0}, count);
     return;

@@ -64,8 +64,6 @@ std::string Shape::to_string() const {
   return text + (rank() == 1 ? ",)" : ")");
 }
 
-std::ostream& operator<<(std::ostream& out, const Shape& shape) {
-  return out << shape.to_string();
-}
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.to_string(); }
 
 }  // namespace tandem

@@ -19,9 +19,9 @@ template <class E, class... Args>
 }  // namespace tandem
 
 // A condition that only a bug in Tandem can break. Always checked; throws InternalError.
-#define TANDEM_ASSERT(condition)                                                              \
-  do {                                                                                        \
-    if (!(condition)) [[unlikely]]                                                            \
+#define TANDEM_ASSERT(condition)                                                             \
+  do {                                                                                       \
+    if (!(condition)) [[unlikely]]                                                           \
       ::tandem::fail<::tandem::InternalError>("{}:{}: {} does not hold", __FILE__, __LINE__, \
-                                              #condition);                                    \
+                                              #condition);                                   \
   } while (false)

@@ -11,9 +11,11 @@ namespace {
 
 // Passes over `count` batches of `size` elements.
 template <class Item>
-std::int64_t skip_batches(Stream<Item>& input, std::int64_t count, std::int64_t size, bool drop_remainder) {
+std::int64_t skip_batches(Stream<Item>& input, std::int64_t count, std::int64_t size,
+                          bool drop_remainder) {
   std::int64_t elements;
-  if (__builtin_mul_overflow(count, size, &elements)) elements = std::numeric_limits<std::int64_t>::max();
+  if (__builtin_mul_overflow(count, size, &elements))
+    elements = std::numeric_limits<std::int64_t>::max();
   const std::int64_t skipped = input.skip(elements);
   return skipped / size + (!drop_remainder && skipped % size != 0 ? 1 : 0);
 }
@@ -21,17 +23,22 @@ std::int64_t skip_batches(Stream<Item>& input, std::int64_t count, std::int64_t 
 // Over rows of tensors: copies each row once, straight to its place.
 class RowBatchStream final : public Stream<Example> {
  public:
-  RowBatchStream(StreamPtr<std::int64_t> indices, const RowSource& rows, std::int64_t size, bool drop_remainder)
+  RowBatchStream(StreamPtr<std::int64_t> indices, const RowSource& rows, std::int64_t size,
+                 bool drop_remainder)
       : indices_(std::move(indices)), rows_(rows), size_(size), drop_remainder_(drop_remainder) {}
   bool next(Example& item) override {
     batch_.clear();
     std::int64_t index;
-    while (static_cast<std::int64_t>(batch_.size()) < size_ && indices_->next(index)) batch_.push_back(index);
-    if (batch_.empty() || (drop_remainder_ && static_cast<std::int64_t>(batch_.size()) < size_)) return false;
+    while (static_cast<std::int64_t>(batch_.size()) < size_ && indices_->next(index))
+      batch_.push_back(index);
+    if (batch_.empty() || (drop_remainder_ && static_cast<std::int64_t>(batch_.size()) < size_))
+      return false;
     item = rows_.gather(batch_);
     return true;
   }
-  std::int64_t skip(std::int64_t count) override { return skip_batches(*indices_, count, size_, drop_remainder_); }
+  std::int64_t skip(std::int64_t count) override {
+    return skip_batches(*indices_, count, size_, drop_remainder_);
+  }
 
  private:
   StreamPtr<std::int64_t> indices_;
@@ -46,18 +53,24 @@ class ComponentBatch {
  public:
   // A batch that will be `size` elements like `first`.
   ComponentBatch(const Tensor& first, std::int64_t size)
-      : element_(first.shape()), dtype_(first.dtype()), size_(size), bytes_(impl_of(first).bytes()) {}
+      : element_(first.shape()),
+        dtype_(first.dtype()),
+        size_(size),
+        bytes_(impl_of(first).bytes()) {}
 
   void add(const Tensor& element, std::int64_t position, std::size_t component) {
     if (!(element.shape() == element_) || element.dtype() != dtype_)
       fail<InvalidArgumentError>(
-          "[batch] expected elements of one shape and dtype: component {} is {} {} in the first element of the batch and "
+          "[batch] expected elements of one shape and dtype: component {} is {} {} in the first "
+          "element of the batch and "
           "{} {} in element {}",
-          component, name_of(dtype_), element_.to_string(), name_of(element.dtype()), element.shape().to_string(),
-          position);
+          component, name_of(dtype_), element_.to_string(), name_of(element.dtype()),
+          element.shape().to_string(), position);
     if (position >= capacity_) grow(position);
     const Tensor local = copy_to_device(element, DeviceManager::get().host());
-    if (bytes_ > 0) std::memcpy(impl_of(batch_).data() + static_cast<std::size_t>(position) * bytes_, impl_of(local).data(), bytes_);
+    if (bytes_ > 0)
+      std::memcpy(impl_of(batch_).data() + static_cast<std::size_t>(position) * bytes_,
+                  impl_of(local).data(), bytes_);
   }
   Tensor finish(std::int64_t count) {
     return count == capacity_ ? std::move(batch_) : make_view(batch_, element_.with_leading(count));
@@ -67,9 +80,11 @@ class ComponentBatch {
   // A size far beyond the dataset's must not cost memory.
   void grow(std::int64_t filled) {
     capacity_ = std::min(size_, std::max<std::int64_t>(256, 2 * capacity_));
-    Tensor larger = make_tensor(DeviceManager::get().host(), element_.with_leading(capacity_), dtype_);
+    Tensor larger =
+        make_tensor(DeviceManager::get().host(), element_.with_leading(capacity_), dtype_);
     if (filled > 0 && bytes_ > 0)
-      std::memcpy(impl_of(larger).data(), impl_of(batch_).data(), static_cast<std::size_t>(filled) * bytes_);
+      std::memcpy(impl_of(larger).data(), impl_of(batch_).data(),
+                  static_cast<std::size_t>(filled) * bytes_);
     batch_ = std::move(larger);
   }
 
@@ -95,8 +110,9 @@ class BatchStream final : public Stream<Example> {
         for (const Tensor& tensor : element) batch.emplace_back(tensor, size_);
       }
       if (element.size() != components)
-        fail<InvalidArgumentError>("[batch] expected elements of {} components, got one of {} (element {} of the batch)",
-                                   components, element.size(), count);
+        fail<InvalidArgumentError>(
+            "[batch] expected elements of {} components, got one of {} (element {} of the batch)",
+            components, element.size(), count);
       for (std::size_t i = 0; i < components; ++i) batch[i].add(element[i], count, i);
     }
     if (count == 0 || (drop_remainder_ && count < size_)) return false;
@@ -104,7 +120,9 @@ class BatchStream final : public Stream<Example> {
     for (ComponentBatch& component : batch) item.push_back(component.finish(count));
     return true;
   }
-  std::int64_t skip(std::int64_t count) override { return skip_batches(*input_, count, size_, drop_remainder_); }
+  std::int64_t skip(std::int64_t count) override {
+    return skip_batches(*input_, count, size_, drop_remainder_);
+  }
 
  private:
   StreamPtr<Example> input_;
@@ -118,7 +136,8 @@ class BatchNode final : public InputNode {
       : InputNode(std::move(input)), size_(size), options_(options) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     if (input().rows())
-      return std::make_unique<RowBatchStream>(input().indices(epoch), *input().rows(), size_, options_.drop_remainder);
+      return std::make_unique<RowBatchStream>(input().indices(epoch), *input().rows(), size_,
+                                              options_.drop_remainder);
     return std::make_unique<BatchStream>(input().elements(epoch), size_, options_.drop_remainder);
   }
   std::int64_t cardinality() const override {
@@ -129,9 +148,11 @@ class BatchNode final : public InputNode {
   Spec spec() const override {
     Spec spec = input().spec();
     const std::int64_t elements = input().cardinality();
-    const bool even = options_.drop_remainder || elements == kInfiniteCardinality || (elements >= 0 && elements % size_ == 0);
+    const bool even = options_.drop_remainder || elements == kInfiniteCardinality ||
+                      (elements >= 0 && elements % size_ == 0);
     if (spec)
-      for (ComponentSpec& component : *spec) component.shape = component.shape.with_leading(even ? size_ : -1);
+      for (ComponentSpec& component : *spec)
+        component.shape = component.shape.with_leading(even ? size_ : -1);
     return spec;
   }
 
@@ -143,7 +164,8 @@ class BatchNode final : public InputNode {
 }  // namespace
 
 NodePtr batch_node(NodePtr input, std::int64_t batch_size, BatchOptions options) {
-  if (batch_size < 1) fail<InvalidArgumentError>("[batch] expected a batch size of at least 1, got {}", batch_size);
+  if (batch_size < 1)
+    fail<InvalidArgumentError>("[batch] expected a batch size of at least 1, got {}", batch_size);
   return std::make_shared<BatchNode>(std::move(input), batch_size, options);
 }
 

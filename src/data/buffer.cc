@@ -71,7 +71,9 @@ class CacheStream final : public Stream<Example> {
 class CacheNode final : public InputNode {
  public:
   explicit CacheNode(NodePtr input) : InputNode(std::move(input)), cache_(this->input()) {}
-  StreamPtr<Example> elements(std::uint64_t) const override { return std::make_unique<CacheStream>(cache_); }
+  StreamPtr<Example> elements(std::uint64_t) const override {
+    return std::make_unique<CacheStream>(cache_);
+  }
 
  private:
   mutable Cache cache_;
@@ -156,7 +158,8 @@ class PrefetchStream final : public Stream<Example> {
 
 class PrefetchNode final : public InputNode {
  public:
-  PrefetchNode(NodePtr input, std::int64_t buffer_size) : InputNode(std::move(input)), buffer_size_(buffer_size) {}
+  PrefetchNode(NodePtr input, std::int64_t buffer_size)
+      : InputNode(std::move(input)), buffer_size_(buffer_size) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     return std::make_unique<PrefetchStream>(input().elements(epoch), buffer_size_);
   }
@@ -199,7 +202,8 @@ class ZipStream final : public Stream<Example> {
 
 class ZipNode final : public DatasetNode {
  public:
-  ZipNode(std::vector<NodePtr> inputs, int depth) : DatasetNode(depth), inputs_(std::move(inputs)) {}
+  ZipNode(std::vector<NodePtr> inputs, int depth)
+      : DatasetNode(depth), inputs_(std::move(inputs)) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     std::vector<StreamPtr<Example>> streams;
     for (const NodePtr& input : inputs_) streams.push_back(input->elements(epoch));
@@ -236,7 +240,9 @@ class ZipNode final : public DatasetNode {
 NodePtr cache_node(NodePtr input) { return std::make_shared<CacheNode>(std::move(input)); }
 
 NodePtr prefetch_node(NodePtr input, std::int64_t buffer_size) {
-  if (buffer_size < 1) fail<InvalidArgumentError>("[prefetch] expected a buffer of at least 1 element, got {}", buffer_size);
+  if (buffer_size < 1)
+    fail<InvalidArgumentError>("[prefetch] expected a buffer of at least 1 element, got {}",
+                               buffer_size);
   return std::make_shared<PrefetchNode>(std::move(input), buffer_size);
 }
 

@@ -45,11 +45,14 @@ std::size_t ByteReader::read(void* to, std::size_t count) {
 }
 
 std::size_t ByteReader::inflate_some(std::byte* to, std::size_t count) {
-  const auto chunk = [](std::size_t size) { return static_cast<uInt>(std::min<std::size_t>(size, 1u << 30)); };
+  const auto chunk = [](std::size_t size) {
+    return static_cast<uInt>(std::min<std::size_t>(size, 1u << 30));
+  };
   const uInt wanted = chunk(count), given = chunk(rest_.size());
   zlib_.next_out = reinterpret_cast<Bytef*>(to);
   zlib_.avail_out = wanted;
-  zlib_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(rest_.data()));  // zlib does not write it
+  zlib_.next_in =
+      reinterpret_cast<Bytef*>(const_cast<std::byte*>(rest_.data()));  // zlib does not write it
   zlib_.avail_in = given;
   const int status = inflate(&zlib_, Z_NO_FLUSH);
   rest_ = rest_.subspan(given - zlib_.avail_in);
@@ -58,11 +61,13 @@ std::size_t ByteReader::inflate_some(std::byte* to, std::size_t count) {
     if (rest_.empty())
       ended_ = true;
     else if (!has_gzip_magic(rest_) || inflateReset(&zlib_) != Z_OK)
-      fail<DataLossError>("[{}] {}: expected the end of the gzip data, got {} more bytes", op_, name_, rest_.size());
+      fail<DataLossError>("[{}] {}: expected the end of the gzip data, got {} more bytes", op_,
+                          name_, rest_.size());
   } else if (status == Z_MEM_ERROR) {
     fail<ResourceExhaustedError>("[{}] {}: no memory to unpack its gzip data", op_, name_);
   } else if (status != Z_OK && status != Z_BUF_ERROR) {
-    fail<DataLossError>("[{}] {}: the gzip data is corrupt ({})", op_, name_, zlib_.msg ? zlib_.msg : zError(status));
+    fail<DataLossError>("[{}] {}: the gzip data is corrupt ({})", op_, name_,
+                        zlib_.msg ? zlib_.msg : zError(status));
   } else if (rest_.empty() && zlib_.avail_out == wanted) {
     fail<DataLossError>("[{}] {}: the gzip data is cut short", op_, name_);
   }

@@ -10,7 +10,7 @@ const Tensor& NextExample::operator[](std::size_t index) const {
 }
 
 struct Iterator::State {
-  NodePtr node;  // owns what the stream reads
+  NodePtr node;               // owns what the stream reads
   StreamPtr<Example> stream;  // null at the end
   IterateOptions position;
 };
@@ -41,12 +41,16 @@ IterateOptions Iterator::position() const {
 }
 
 const std::shared_ptr<const DatasetNode>& Dataset::node() const {
-  if (!node_) fail<FailedPreconditionError>("[Dataset] an undefined dataset was used; assign one to it first");
+  if (!node_)
+    fail<FailedPreconditionError>(
+        "[Dataset] an undefined dataset was used; assign one to it first");
   return node_;
 }
 
 Iterator Dataset::iterate(IterateOptions options) const {
-  if (options.skip < 0) fail<InvalidArgumentError>("[Dataset] expected to skip at least 0 elements, got {}", options.skip);
+  if (options.skip < 0)
+    fail<InvalidArgumentError>("[Dataset] expected to skip at least 0 elements, got {}",
+                               options.skip);
   const PipelineScope scope;
   auto state = std::make_shared<Iterator::State>();
   state->node = node();
@@ -62,13 +66,17 @@ std::int64_t Dataset::cardinality() const { return node()->cardinality(); }
 std::optional<std::vector<ComponentSpec>> Dataset::element_spec() const { return node()->spec(); }
 
 Dataset Dataset::from_tensors(const Example& tensors) { return Dataset(tensors_node(tensors)); }
-Dataset Dataset::from_tensor_slices(const Example& tensors) { return Dataset(slices_node(tensors)); }
+Dataset Dataset::from_tensor_slices(const Example& tensors) {
+  return Dataset(slices_node(tensors));
+}
 Dataset Dataset::from_generator(std::function<GeneratorFn()> make_generator) {
   return Dataset(generator_node(std::move(make_generator)));
 }
 Dataset Dataset::zip(const std::vector<Dataset>& datasets) { return Dataset(zip_node(datasets)); }
 
-Dataset Dataset::map(MapFn fn, MapOptions options) const { return Dataset(map_node(node(), std::move(fn), options)); }
+Dataset Dataset::map(MapFn fn, MapOptions options) const {
+  return Dataset(map_node(node(), std::move(fn), options));
+}
 Dataset Dataset::filter(FilterFn fn) const { return Dataset(filter_node(node(), std::move(fn))); }
 Dataset Dataset::shuffle(std::int64_t buffer_size, ShuffleOptions options) const {
   return Dataset(shuffle_node(node(), buffer_size, options));
@@ -83,6 +91,8 @@ Dataset Dataset::shard(std::int64_t num_shards, std::int64_t index) const {
   return Dataset(shard_node(node(), num_shards, index));
 }
 Dataset Dataset::cache() const { return Dataset(cache_node(node())); }
-Dataset Dataset::prefetch(std::int64_t buffer_size) const { return Dataset(prefetch_node(node(), buffer_size)); }
+Dataset Dataset::prefetch(std::int64_t buffer_size) const {
+  return Dataset(prefetch_node(node(), buffer_size));
+}
 
 }  // namespace tandem::data

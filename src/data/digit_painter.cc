@@ -12,12 +12,12 @@ namespace {
 
 // How much writing varies. Lengths are in digit boxes where no unit is named.
 constexpr float kPointJitter = 0.042f;
-constexpr float kRotation = 0.16f;       // radians
+constexpr float kRotation = 0.16f;  // radians
 constexpr float kShear = 0.25f;
 constexpr float kWaveAmplitude = 0.035f;
-constexpr float kShift = 1.2f;           // pixels
-constexpr float kBox = 20.0f;            // the digit's height in pixels
-constexpr int kSpanPoints = 6;           // straight pieces between two points of a curve
+constexpr float kShift = 1.2f;  // pixels
+constexpr float kBox = 20.0f;   // the digit's height in pixels
+constexpr int kSpanPoints = 6;  // straight pieces between two points of a curve
 
 using Pixels = std::array<float, kDigitSide * kDigitSide>;
 
@@ -37,8 +37,8 @@ class Wave {
  public:
   explicit Wave(SplitMix& random) {
     for (Term& term : terms_)
-      term = {between(random, -4.0f, 4.0f), between(random, -4.0f, 4.0f), between(random, 0.0f, 6.2832f),
-              kWaveAmplitude * spread(random)};
+      term = {between(random, -4.0f, 4.0f), between(random, -4.0f, 4.0f),
+              between(random, 0.0f, 6.2832f), kWaveAmplitude * spread(random)};
   }
   Point operator()(Point p) const {
     return {p.x + at(terms_[0], p) + at(terms_[1], p), p.y + at(terms_[2], p) + at(terms_[3], p)};
@@ -59,7 +59,8 @@ class Hand {
  public:
   explicit Hand(SplitMix& random) : wave_(random) {
     const float angle = kRotation * spread(random), shear = kShear * spread(random);
-    const float width = kBox * between(random, 0.55f, 0.95f), height = kBox * between(random, 0.82f, 1.08f);
+    const float width = kBox * between(random, 0.55f, 0.95f),
+                height = kBox * between(random, 0.82f, 1.08f);
     const float sine = std::sin(angle), cosine = std::cos(angle);
     xx_ = cosine * width;
     xy_ = -sine * height - cosine * shear * height;
@@ -83,7 +84,8 @@ std::vector<Point> pieces(const Stroke& stroke, SplitMix& random) {
     points.push_back({p.x + kPointJitter * spread(random), p.y + kPointJitter * spread(random)});
   std::vector<Point> line;
   const auto at = [&](std::ptrdiff_t i) {
-    return points[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(i, 0, std::ssize(points) - 1))];
+    return points[static_cast<std::size_t>(
+        std::clamp<std::ptrdiff_t>(i, 0, std::ssize(points) - 1))];
   };
   for (std::ptrdiff_t i = 0; i + 1 < std::ssize(points); ++i) {
     const Point a = at(i - 1), b = at(i), c = at(i + 1), d = at(i + 2);
@@ -91,7 +93,10 @@ std::vector<Point> pieces(const Stroke& stroke, SplitMix& random) {
       const float t = static_cast<float>(k) / kSpanPoints;
       const auto curve = [&](float p0, float p1, float p2, float p3) {
         if (!stroke.smooth) return p1 + t * (p2 - p1);
-        return p1 + 0.5f * t * (p2 - p0 + t * (2.0f * p0 - 5.0f * p1 + 4.0f * p2 - p3 + t * (3.0f * (p1 - p2) + p3 - p0)));
+        return p1 + 0.5f * t *
+                        (p2 - p0 +
+                         t * (2.0f * p0 - 5.0f * p1 + 4.0f * p2 - p3 +
+                              t * (3.0f * (p1 - p2) + p3 - p0)));
       };
       line.push_back({curve(a.x, b.x, c.x, d.x), curve(a.y, b.y, c.y, d.y)});
     }
@@ -153,7 +158,8 @@ void paint_digit(int digit, SplitMix random, std::uint8_t* pixels) {
     }
   }
   const float margin = reach + 0.5f;  // keeps the pixels of the border dark
-  const float scale = std::min(1.0f, (kDigitSide - 2.0f * margin) / std::max(high.x - low.x, high.y - low.y));
+  const float scale =
+      std::min(1.0f, (kDigitSide - 2.0f * margin) / std::max(high.x - low.x, high.y - low.y));
   const float right = placement(scale * low.x, scale * high.x, kShift * spread(random), margin);
   const float down = placement(scale * low.y, scale * high.y, kShift * spread(random), margin);
   Pixels squared;

@@ -73,12 +73,14 @@ class ParallelMapStream final : public Stream<Example> {
 
   bool next(Example& item) override {
     if (workers_.empty())
-      for (int i = 0; i < options_.num_parallel_calls; ++i) workers_.emplace_back([this] { work(); });
+      for (int i = 0; i < options_.num_parallel_calls; ++i)
+        workers_.emplace_back([this] { work(); });
     while (taken_ == current_.results.size()) {
       if (current_.error) std::rethrow_exception(std::exchange(current_.error, nullptr));
       std::unique_lock lock(mutex_);
       wait_for(done_, lock, [&] { return take_done() || (input_ended_ && chunks_.empty()); });
-      if (taken_ == current_.results.size() && !current_.error && input_ended_ && chunks_.empty()) return false;
+      if (taken_ == current_.results.size() && !current_.error && input_ended_ && chunks_.empty())
+        return false;
       lock.unlock();
       may_pull_.notify_one();
     }
@@ -121,7 +123,8 @@ class ParallelMapStream final : public Stream<Example> {
     const auto capacity = 2 * static_cast<std::size_t>(options_.num_parallel_calls);
     std::unique_lock lock(mutex_);
     for (;;) {
-      may_pull_.wait(lock, [&] { return stop_ || input_ended_ || (!pulling_ && chunks_.size() < capacity); });
+      may_pull_.wait(
+          lock, [&] { return stop_ || input_ended_ || (!pulling_ && chunks_.size() < capacity); });
       if (stop_ || input_ended_) return;
       // The chunk is there before its elements, so that the order of chunks is the input's.
       pulling_ = true;
@@ -208,7 +211,10 @@ class ParallelMapStream final : public Stream<Example> {
 class MapNode final : public InputNode {
  public:
   MapNode(NodePtr input, MapFn fn, MapOptions options)
-      : InputNode(std::move(input)), fn_(std::move(fn)), options_(options), seed_(step_seed({}, this->input())) {}
+      : InputNode(std::move(input)),
+        fn_(std::move(fn)),
+        options_(options),
+        seed_(step_seed({}, this->input())) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     const KeyedMap keyed(fn_, mix(seed_, epoch));
     if (options_.num_parallel_calls > 1)
@@ -259,7 +265,8 @@ class FilterNode final : public InputNode {
 NodePtr map_node(NodePtr input, MapFn fn, MapOptions options) {
   if (!fn) fail<InvalidArgumentError>("[map] expected a function, got an empty one");
   if (options.num_parallel_calls < 1)
-    fail<InvalidArgumentError>("[map] expected num_parallel_calls of at least 1, got {}", options.num_parallel_calls);
+    fail<InvalidArgumentError>("[map] expected num_parallel_calls of at least 1, got {}",
+                               options.num_parallel_calls);
   return std::make_shared<MapNode>(std::move(input), std::move(fn), options);
 }
 

@@ -10,7 +10,9 @@
 namespace tandem::data {
 
 std::uint64_t step_seed(const std::optional<std::uint64_t>& given, const DatasetNode& input) {
-  return given ? *given : mix(Generator::process().state().seed, static_cast<std::uint64_t>(input.depth()) + 1);
+  return given ? *given
+               : mix(Generator::process().state().seed,
+                     static_cast<std::uint64_t>(input.depth()) + 1);
 }
 
 namespace {
@@ -91,7 +93,8 @@ class EveryStream final : public Stream<Item> {
   std::int64_t skip(std::int64_t count) override {
     if (count <= 0) return 0;
     std::int64_t span;
-    if (__builtin_mul_overflow(count - 1, step_, &span) || __builtin_add_overflow(span, pending_ + 1, &span))
+    if (__builtin_mul_overflow(count - 1, step_, &span) ||
+        __builtin_add_overflow(span, pending_ + 1, &span))
       span = std::numeric_limits<std::int64_t>::max();
     const std::int64_t passed = input_->skip(span);
     const std::int64_t skipped = passed <= pending_ ? 0 : (passed - pending_ - 1) / step_ + 1;
@@ -235,7 +238,8 @@ struct Shuffle {
   bool reshuffle;
   template <class Item>
   StreamPtr<Item> open(const DatasetNode& input, std::uint64_t epoch) const {
-    return std::make_unique<ShuffleStream<Item>>(input.open<Item>(epoch), buffer_size, mix(seed, reshuffle ? epoch : 0));
+    return std::make_unique<ShuffleStream<Item>>(input.open<Item>(epoch), buffer_size,
+                                                 mix(seed, reshuffle ? epoch : 0));
   }
   std::int64_t cardinality(std::int64_t input) const { return input; }
 };
@@ -243,7 +247,9 @@ struct Shuffle {
 }  // namespace
 
 NodePtr take_node(NodePtr input, std::int64_t count) {
-  if (count < -1) fail<InvalidArgumentError>("[take] expected a count of at least 0, or -1 for all, got {}", count);
+  if (count < -1)
+    fail<InvalidArgumentError>("[take] expected a count of at least 0, or -1 for all, got {}",
+                               count);
   return order_node(std::move(input), Take{count == -1 ? kAll : count});
 }
 
@@ -253,19 +259,24 @@ NodePtr skip_node(NodePtr input, std::int64_t count) {
 }
 
 NodePtr shard_node(NodePtr input, std::int64_t num_shards, std::int64_t index) {
-  if (num_shards < 1) fail<InvalidArgumentError>("[shard] expected at least 1 shard, got {}", num_shards);
+  if (num_shards < 1)
+    fail<InvalidArgumentError>("[shard] expected at least 1 shard, got {}", num_shards);
   if (index < 0 || index >= num_shards)
     fail<InvalidArgumentError>("[shard] expected an index of [0, {}), got {}", num_shards, index);
   return order_node(std::move(input), Every{index, num_shards});
 }
 
 NodePtr repeat_node(NodePtr input, std::int64_t count) {
-  if (count < -1) fail<InvalidArgumentError>("[repeat] expected a count of at least 0, or -1 for ever, got {}", count);
+  if (count < -1)
+    fail<InvalidArgumentError>("[repeat] expected a count of at least 0, or -1 for ever, got {}",
+                               count);
   return order_node(std::move(input), Repeat{count});
 }
 
 NodePtr shuffle_node(NodePtr input, std::int64_t buffer_size, ShuffleOptions options) {
-  if (buffer_size < 1) fail<InvalidArgumentError>("[shuffle] expected a buffer of at least 1 element, got {}", buffer_size);
+  if (buffer_size < 1)
+    fail<InvalidArgumentError>("[shuffle] expected a buffer of at least 1 element, got {}",
+                               buffer_size);
   const std::uint64_t seed = step_seed(options.seed, *input);
   return order_node(std::move(input), Shuffle{buffer_size, seed, options.reshuffle_each_iteration});
 }

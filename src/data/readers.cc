@@ -19,15 +19,18 @@ namespace tandem::data {
 std::vector<std::byte> read_file(std::string_view op, const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) fail<NotFoundError>("[{}] {}: no such file", op, path);
+  if (status.type() == std::filesystem::file_type::not_found)
+    fail<NotFoundError>("[{}] {}: no such file", op, path);
   if (status.type() == std::filesystem::file_type::directory)
     fail<InvalidArgumentError>("[{}] {}: expected a file, got a directory", op, path);
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) fail<NotFoundError>("[{}] {}: cannot be opened", op, path);
   std::vector<std::byte> bytes(static_cast<std::size_t>(std::max<std::streamoff>(file.tellg(), 0)));
   file.seekg(0);
-  if (!bytes.empty() && !file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size())))
-    fail<DataLossError>("[{}] {}: expected {} bytes, could read {}", op, path, bytes.size(), file.gcount());
+  if (!bytes.empty() &&
+      !file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size())))
+    fail<DataLossError>("[{}] {}: expected {} bytes, could read {}", op, path, bytes.size(),
+                        file.gcount());
   return bytes;
 }
 
@@ -41,10 +44,12 @@ struct IdxHeader {
 
 std::size_t idx_element_size(int type) {
   switch (type) {
-    case 0x08: case 0x09: return 1;            // unsigned and signed bytes
-    case 0x0b: return 2;                       // int16
-    case 0x0c: case 0x0d: return 4;            // int32, float32
-    case 0x0e: return 8;                       // float64
+    case 0x08:
+    case 0x09: return 1;  // unsigned and signed bytes
+    case 0x0b: return 2;  // int16
+    case 0x0c:
+    case 0x0d: return 4;  // int32, float32
+    case 0x0e: return 8;  // float64
     default: return 0;
   }
 }
@@ -52,21 +57,24 @@ std::size_t idx_element_size(int type) {
 IdxHeader read_idx_header(ByteReader& reader, std::string_view name) {
   std::array<std::uint8_t, 4> magic{};
   const std::size_t got = reader.read(magic.data(), magic.size());
-  if (got == 0) fail<DataLossError>("[read_idx] {}: expected an IDX header, the file is empty", name);
+  if (got == 0)
+    fail<DataLossError>("[read_idx] {}: expected an IDX header, the file is empty", name);
   if (got < magic.size())
     fail<DataLossError>("[read_idx] {}: expected a header of at least 4 bytes, got {}", name, got);
   IdxHeader header{.type = magic[2], .element_size = idx_element_size(magic[2])};
   const int rank = magic[3];
   if (magic[0] != 0 || magic[1] != 0 || header.element_size == 0 || rank < 1 || rank > kMaxRank)
     fail<InvalidArgumentError>(
-        "[read_idx] {}: expected the magic number of an IDX file (00 00, type 08-0e, 1 to {} axes), got {:02x} {:02x} "
+        "[read_idx] {}: expected the magic number of an IDX file (00 00, type 08-0e, 1 to {} "
+        "axes), got {:02x} {:02x} "
         "{:02x} {:02x}",
         name, kMaxRank, magic[0], magic[1], magic[2], magic[3]);
   Dims dims;
   for (int axis = 0; axis < rank; ++axis) {
     std::array<std::uint8_t, 4> size{};
     if (reader.read(size.data(), size.size()) < size.size())
-      fail<DataLossError>("[read_idx] {}: expected a header of {} bytes, the file ends inside it", name, 4 + 4 * rank);
+      fail<DataLossError>("[read_idx] {}: expected a header of {} bytes, the file ends inside it",
+                          name, 4 + 4 * rank);
     dims.push_back(std::int64_t{size[0]} << 24 | size[1] << 16 | size[2] << 8 | size[3]);
   }
   header.shape = Shape(dims);
@@ -74,7 +82,8 @@ IdxHeader read_idx_header(ByteReader& reader, std::string_view name) {
 }
 
 // The number of bytes of elements that the header announces; bounded by what the file can hold.
-std::size_t announced_bytes(const IdxHeader& header, const ByteReader& reader, std::string_view name) {
+std::size_t announced_bytes(const IdxHeader& header, const ByteReader& reader,
+                            std::string_view name) {
   std::size_t bytes = header.element_size;
   bool fits = true;
   bool empty = false;
@@ -84,8 +93,10 @@ std::size_t announced_bytes(const IdxHeader& header, const ByteReader& reader, s
   }
   if (fits && empty) return 0;
   if (!fits || bytes > reader.most_left())
-    fail<DataLossError>("[read_idx] {}: expected elements of shape {}, more than the file can hold (at most {} bytes)",
-                        name, header.shape.to_string(), reader.most_left());
+    fail<DataLossError>(
+        "[read_idx] {}: expected elements of shape {}, more than the file can hold (at most {} "
+        "bytes)",
+        name, header.shape.to_string(), reader.most_left());
   return bytes;
 }
 
@@ -93,13 +104,15 @@ template <class Stored, class T>
 void from_big_endian(const std::byte* from, std::int64_t count, T* to) {
   for (std::int64_t i = 0; i < count; ++i) {
     std::array<std::byte, sizeof(Stored)> bytes{};
-    std::reverse_copy(from + i * std::int64_t{sizeof(Stored)}, from + (i + 1) * std::int64_t{sizeof(Stored)},
-                      bytes.begin());
+    std::reverse_copy(from + i * std::int64_t{sizeof(Stored)},
+                      from + (i + 1) * std::int64_t{sizeof(Stored)}, bytes.begin());
     to[i] = static_cast<T>(std::bit_cast<Stored>(bytes));
   }
 }
 
-DType idx_dtype(int type) { return type == 0x08 ? uint8 : type == 0x0d ? float32 : type == 0x0e ? float64 : int32; }
+DType idx_dtype(int type) {
+  return type == 0x08 ? uint8 : type == 0x0d ? float32 : type == 0x0e ? float64 : int32;
+}
 
 }  // namespace
 
@@ -112,20 +125,33 @@ Tensor parse_idx(std::span<const std::byte> bytes, std::string_view name) {
   std::vector<std::byte> stored(header.type == 0x08 ? 0 : expected);
   const std::size_t got = reader.read(header.type == 0x08 ? impl.data() : stored.data(), expected);
   if (got < expected)
-    fail<DataLossError>("[read_idx] {}: expected {} bytes of elements of shape {}, got {}", name, expected,
-                        header.shape.to_string(), got);
+    fail<DataLossError>("[read_idx] {}: expected {} bytes of elements of shape {}, got {}", name,
+                        expected, header.shape.to_string(), got);
   // Also checks the sum at the end of gzip data.
   std::byte extra;
   if (reader.read(&extra, 1) != 0)
-    fail<DataLossError>("[read_idx] {}: expected {} bytes of elements of shape {}, got more", name, expected,
-                        header.shape.to_string());
+    fail<DataLossError>("[read_idx] {}: expected {} bytes of elements of shape {}, got more", name,
+                        expected, header.shape.to_string());
   const std::int64_t count = header.shape.num_elements();
   switch (header.type) {
-    case 0x09: from_big_endian<std::int8_t>(stored.data(), count, reinterpret_cast<std::int32_t*>(impl.data())); break;
-    case 0x0b: from_big_endian<std::int16_t>(stored.data(), count, reinterpret_cast<std::int32_t*>(impl.data())); break;
-    case 0x0c: from_big_endian<std::int32_t>(stored.data(), count, reinterpret_cast<std::int32_t*>(impl.data())); break;
-    case 0x0d: from_big_endian<float>(stored.data(), count, reinterpret_cast<float*>(impl.data())); break;
-    case 0x0e: from_big_endian<double>(stored.data(), count, reinterpret_cast<double*>(impl.data())); break;
+    case 0x09:
+      from_big_endian<std::int8_t>(stored.data(), count,
+                                   reinterpret_cast<std::int32_t*>(impl.data()));
+      break;
+    case 0x0b:
+      from_big_endian<std::int16_t>(stored.data(), count,
+                                    reinterpret_cast<std::int32_t*>(impl.data()));
+      break;
+    case 0x0c:
+      from_big_endian<std::int32_t>(stored.data(), count,
+                                    reinterpret_cast<std::int32_t*>(impl.data()));
+      break;
+    case 0x0d:
+      from_big_endian<float>(stored.data(), count, reinterpret_cast<float*>(impl.data()));
+      break;
+    case 0x0e:
+      from_big_endian<double>(stored.data(), count, reinterpret_cast<double*>(impl.data()));
+      break;
     default: break;
   }
   return tensor;
@@ -134,20 +160,25 @@ Tensor parse_idx(std::span<const std::byte> bytes, std::string_view name) {
 datasets::LabelledImages parse_cifar10(std::span<const std::byte> bytes, std::string_view name) {
   constexpr std::int64_t kPixels = 32 * 32, kRecord = 1 + 3 * kPixels, kClasses = 10;
   const auto size = static_cast<std::int64_t>(bytes.size());
-  if (size == 0) fail<DataLossError>("[read_cifar10] {}: expected records of {} bytes, the file is empty", name, kRecord);
+  if (size == 0)
+    fail<DataLossError>("[read_cifar10] {}: expected records of {} bytes, the file is empty", name,
+                        kRecord);
   if (size % kRecord != 0)
-    fail<DataLossError>("[read_cifar10] {}: expected a multiple of {} bytes (a label and a picture each), got {}", name,
-                        kRecord, size);
+    fail<DataLossError>(
+        "[read_cifar10] {}: expected a multiple of {} bytes (a label and a picture each), got {}",
+        name, kRecord, size);
   const std::int64_t count = size / kRecord;
-  datasets::LabelledImages set{.images = make_tensor(DeviceManager::get().host(), {count, 32, 32, 3}, uint8),
-                               .labels = make_tensor(DeviceManager::get().host(), {count}, int64),
-                               .classes = kClasses};
+  datasets::LabelledImages set{
+      .images = make_tensor(DeviceManager::get().host(), {count, 32, 32, 3}, uint8),
+      .labels = make_tensor(DeviceManager::get().host(), {count}, int64),
+      .classes = kClasses};
   auto* labels = reinterpret_cast<std::int64_t*>(impl_of(set.labels).data());
   for (std::int64_t i = 0; i < count; ++i) {
     labels[i] = static_cast<std::int64_t>(bytes[static_cast<std::size_t>(i * kRecord)]);
     if (labels[i] >= kClasses)
-      fail<InvalidArgumentError>("[read_cifar10] {}: expected labels of [0, {}), got {} in record {}", name, kClasses,
-                                 labels[i], i);
+      fail<InvalidArgumentError>(
+          "[read_cifar10] {}: expected labels of [0, {}), got {} in record {}", name, kClasses,
+          labels[i], i);
   }
   StridedCopy planes_to_channels;
   planes_to_channels.set_offset(1);
@@ -171,7 +202,8 @@ std::string find_idx(const std::string& directory, const std::string& name) {
     const std::string path = (std::filesystem::path(directory) / (name + suffix)).string();
     if (std::filesystem::exists(path)) return path;
   }
-  fail<NotFoundError>("[mnist] {}: expected the file {} or {}.gz, found neither", directory, name, name);
+  fail<NotFoundError>("[mnist] {}: expected the file {} or {}.gz, found neither", directory, name,
+                      name);
 }
 
 LabelledImages read_mnist_split(const std::string& directory, const std::string& split) {
@@ -180,20 +212,22 @@ LabelledImages read_mnist_split(const std::string& directory, const std::string&
   const Tensor images = read_idx(images_path);
   const Tensor labels = read_idx(labels_path);
   if (images.dtype() != uint8 || !Shape({-1, 28, 28}).matches(images.shape()))
-    fail<InvalidArgumentError>("[mnist] {}: expected uint8 pictures of shape (?, 28, 28), got {} {}", images_path,
-                               name_of(images.dtype()), images.shape().to_string());
+    fail<InvalidArgumentError>(
+        "[mnist] {}: expected uint8 pictures of shape (?, 28, 28), got {} {}", images_path,
+        name_of(images.dtype()), images.shape().to_string());
   if (labels.dtype() != uint8 || !(labels.shape() == Shape({images.dim(0)})))
-    fail<InvalidArgumentError>("[mnist] {}: expected uint8 labels of shape {} for the pictures of {}, got {} {}",
-                               labels_path, Shape({images.dim(0)}).to_string(), images_path, name_of(labels.dtype()),
-                               labels.shape().to_string());
+    fail<InvalidArgumentError>(
+        "[mnist] {}: expected uint8 labels of shape {} for the pictures of {}, got {} {}",
+        labels_path, Shape({images.dim(0)}).to_string(), images_path, name_of(labels.dtype()),
+        labels.shape().to_string());
   LabelledImages set{.images = reshape(images, {images.dim(0), 28, 28, 1}),
                      .labels = make_tensor(impl_of(labels).device(), labels.shape(), int64)};
   const auto* stored = labels.data<std::uint8_t>();
   auto* converted = reinterpret_cast<std::int64_t*>(impl_of(set.labels).data());
   for (std::int64_t i = 0; i < labels.size(); ++i) {
     if (stored[i] >= set.classes)
-      fail<InvalidArgumentError>("[mnist] {}: expected labels of [0, {}), got {} at position {}", labels_path, set.classes,
-                                 stored[i], i);
+      fail<InvalidArgumentError>("[mnist] {}: expected labels of [0, {}), got {} at position {}",
+                                 labels_path, set.classes, stored[i], i);
     converted[i] = stored[i];
   }
   return set;
@@ -202,12 +236,17 @@ LabelledImages read_mnist_split(const std::string& directory, const std::string&
 }  // namespace
 
 LabelledImages LabelledImages::take(std::int64_t count) const {
-  if (count < 0) fail<InvalidArgumentError>("[LabelledImages] expected a count of at least 0, got {}", count);
+  if (count < 0)
+    fail<InvalidArgumentError>("[LabelledImages] expected a count of at least 0, got {}", count);
   const std::int64_t rows = std::min(count, size());
-  return {.images = slice_rows(images, 0, rows), .labels = slice_rows(labels, 0, rows), .classes = classes};
+  return {.images = slice_rows(images, 0, rows),
+          .labels = slice_rows(labels, 0, rows),
+          .classes = classes};
 }
 
-Tensor read_idx(const std::string& path) { return data::parse_idx(data::read_file("read_idx", path), path); }
+Tensor read_idx(const std::string& path) {
+  return data::parse_idx(data::read_file("read_idx", path), path);
+}
 
 LabelledImages read_cifar10(const std::string& path) {
   return data::parse_cifar10(data::read_file("read_cifar10", path), path);
@@ -215,23 +254,28 @@ LabelledImages read_cifar10(const std::string& path) {
 
 TrainTest mnist(const std::string& directory) {
   const PipelineScope scope;
-  return {.train = read_mnist_split(directory, "train"), .test = read_mnist_split(directory, "t10k")};
+  return {.train = read_mnist_split(directory, "train"),
+          .test = read_mnist_split(directory, "t10k")};
 }
 
 TrainTest cifar10(const std::string& directory) {
   const PipelineScope scope;
   std::vector<Tensor> images, labels;
   for (int i = 1; i <= 5; ++i) {
-    const std::string path = (std::filesystem::path(directory) / fmt::format("data_batch_{}.bin", i)).string();
+    const std::string path =
+        (std::filesystem::path(directory) / fmt::format("data_batch_{}.bin", i)).string();
     if (!std::filesystem::exists(path)) continue;
     const LabelledImages batch = read_cifar10(path);
     images.push_back(batch.images);
     labels.push_back(batch.labels);
   }
   if (images.empty())
-    fail<NotFoundError>("[cifar10] {}: expected at least one of data_batch_1.bin .. data_batch_5.bin, found none", directory);
-  LabelledImages train = images.size() == 1 ? LabelledImages{.images = images[0], .labels = labels[0]}
-                                            : LabelledImages{.images = concat(images, 0), .labels = concat(labels, 0)};
+    fail<NotFoundError>(
+        "[cifar10] {}: expected at least one of data_batch_1.bin .. data_batch_5.bin, found none",
+        directory);
+  LabelledImages train =
+      images.size() == 1 ? LabelledImages{.images = images[0], .labels = labels[0]}
+                         : LabelledImages{.images = concat(images, 0), .labels = concat(labels, 0)};
   return {.train = std::move(train),
           .test = read_cifar10((std::filesystem::path(directory) / "test_batch.bin").string())};
 }

@@ -10,7 +10,8 @@ namespace tandem::data {
 
 Example on_host(const Example& example) {
   Example copy;
-  for (const Tensor& tensor : example) copy.push_back(copy_to_device(make_alias(tensor), DeviceManager::get().host()));
+  for (const Tensor& tensor : example)
+    copy.push_back(copy_to_device(make_alias(tensor), DeviceManager::get().host()));
   return copy;
 }
 
@@ -29,13 +30,15 @@ Example RowSource::gather(std::span<const std::int64_t> indices) const {
   constexpr std::int64_t kAlignment = 64, kGrainBytes = 64 * 1024;
   const auto count = static_cast<std::int64_t>(indices.size());
   bool consecutive = true;
-  for (std::size_t i = 1; i < indices.size(); ++i) consecutive = consecutive && indices[i] == indices[i - 1] + 1;
+  for (std::size_t i = 1; i < indices.size(); ++i)
+    consecutive = consecutive && indices[i] == indices[i - 1] + 1;
   std::vector<Tensor> batch;
   batch.reserve(tensors_.size());
   for (const Tensor& tensor : tensors_) {
     Shape shape = tensor.shape();
     shape.set(0, count);
-    const auto row = shape.without_leading(1).num_elements() * static_cast<std::int64_t>(size_of(tensor.dtype()));
+    const auto row = shape.without_leading(1).num_elements() *
+                     static_cast<std::int64_t>(size_of(tensor.dtype()));
     // Kernels like aligned memory better than they dislike a copy.
     if (consecutive && indices[0] * row % kAlignment == 0) {
       batch.push_back(make_view(tensor, shape, indices[0] * row));
@@ -59,7 +62,8 @@ namespace {
 
 class RowStream final : public Stream<Example> {
  public:
-  RowStream(StreamPtr<std::int64_t> indices, const RowSource& rows) : indices_(std::move(indices)), rows_(rows) {}
+  RowStream(StreamPtr<std::int64_t> indices, const RowSource& rows)
+      : indices_(std::move(indices)), rows_(rows) {}
   bool next(Example& item) override {
     std::int64_t index = 0;
     if (!indices_->next(index)) return false;
@@ -94,7 +98,9 @@ class CountingStream final : public Stream<std::int64_t> {
 class SlicesNode final : public DatasetNode {
  public:
   explicit SlicesNode(std::vector<Tensor> tensors) : DatasetNode(0), rows_(std::move(tensors)) {}
-  StreamPtr<Example> elements(std::uint64_t epoch) const override { return row_stream(indices(epoch), rows_); }
+  StreamPtr<Example> elements(std::uint64_t epoch) const override {
+    return row_stream(indices(epoch), rows_);
+  }
   const RowSource* rows() const override { return &rows_; }
   StreamPtr<std::int64_t> indices(std::uint64_t) const override {
     return std::make_unique<CountingStream>(rows_.rows());
@@ -102,7 +108,8 @@ class SlicesNode final : public DatasetNode {
   std::int64_t cardinality() const override { return rows_.rows(); }
   Spec spec() const override {
     Spec spec(std::in_place);
-    for (const Tensor& tensor : rows_.tensors()) spec->push_back({tensor.dtype(), tensor.shape().without_leading(1)});
+    for (const Tensor& tensor : rows_.tensors())
+      spec->push_back({tensor.dtype(), tensor.shape().without_leading(1)});
     return spec;
   }
 
@@ -128,7 +135,9 @@ class OnceStream final : public Stream<Example> {
 class TensorsNode final : public DatasetNode {
  public:
   explicit TensorsNode(Example example) : DatasetNode(0), example_(std::move(example)) {}
-  StreamPtr<Example> elements(std::uint64_t) const override { return std::make_unique<OnceStream>(example_); }
+  StreamPtr<Example> elements(std::uint64_t) const override {
+    return std::make_unique<OnceStream>(example_);
+  }
   std::int64_t cardinality() const override { return 1; }
   Spec spec() const override {
     Spec spec(std::in_place);
@@ -163,8 +172,11 @@ class GeneratorStream final : public Stream<Example> {
 
 class GeneratorNode final : public DatasetNode {
  public:
-  explicit GeneratorNode(std::function<GeneratorFn()> make) : DatasetNode(0), make_(std::move(make)) {}
-  StreamPtr<Example> elements(std::uint64_t) const override { return std::make_unique<GeneratorStream>(make_); }
+  explicit GeneratorNode(std::function<GeneratorFn()> make)
+      : DatasetNode(0), make_(std::move(make)) {}
+  StreamPtr<Example> elements(std::uint64_t) const override {
+    return std::make_unique<GeneratorStream>(make_);
+  }
   std::int64_t cardinality() const override { return kUnknownCardinality; }
   Spec spec() const override { return std::nullopt; }
 
@@ -179,27 +191,34 @@ StreamPtr<Example> row_stream(StreamPtr<std::int64_t> indices, const RowSource& 
 }
 
 NodePtr tensors_node(const Example& tensors) {
-  if (tensors.empty()) fail<InvalidArgumentError>("[from_tensors] expected at least one tensor, got none");
+  if (tensors.empty())
+    fail<InvalidArgumentError>("[from_tensors] expected at least one tensor, got none");
   return std::make_shared<TensorsNode>(on_host(tensors));
 }
 
 NodePtr slices_node(const Example& tensors) {
-  if (tensors.empty()) fail<InvalidArgumentError>("[from_tensor_slices] expected at least one tensor, got none");
+  if (tensors.empty())
+    fail<InvalidArgumentError>("[from_tensor_slices] expected at least one tensor, got none");
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].rank() == 0)
-      fail<InvalidArgumentError>("[from_tensor_slices] expected tensors of at least one axis, got a scalar as component {}",
-                                 i);
+      fail<InvalidArgumentError>(
+          "[from_tensor_slices] expected tensors of at least one axis, got a scalar as component "
+          "{}",
+          i);
     if (tensors[i].dim(0) != tensors[0].dim(0))
       fail<InvalidArgumentError>(
-          "[from_tensor_slices] expected first axes of one size, got {} (component 0, shape {}) and {} (component {}, "
+          "[from_tensor_slices] expected first axes of one size, got {} (component 0, shape {}) "
+          "and {} (component {}, "
           "shape {})",
-          tensors[0].dim(0), tensors[0].shape().to_string(), tensors[i].dim(0), i, tensors[i].shape().to_string());
+          tensors[0].dim(0), tensors[0].shape().to_string(), tensors[i].dim(0), i,
+          tensors[i].shape().to_string());
   }
   return std::make_shared<SlicesNode>(on_host(tensors).components());
 }
 
 NodePtr generator_node(std::function<GeneratorFn()> make_generator) {
-  if (!make_generator) fail<InvalidArgumentError>("[from_generator] expected a function, got an empty one");
+  if (!make_generator)
+    fail<InvalidArgumentError>("[from_generator] expected a function, got an empty one");
   return std::make_shared<GeneratorNode>(std::move(make_generator));
 }
 

@@ -27,7 +27,8 @@ inline void check_cancelled() {
 
 // Waits for a condition; a thread whose consumer goes away meanwhile throws Cancelled.
 template <class Condition>
-void wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, const Condition& condition) {
+void wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+              const Condition& condition) {
   if (!cancel_flag) return changed.wait(lock, condition);
   while (!changed.wait_for(lock, std::chrono::milliseconds(20), condition)) check_cancelled();
 }

@@ -11,15 +11,17 @@ namespace {
 
 LabelledImages draw(std::int64_t count, std::uint64_t key) {
   Device& host = DeviceManager::get().host();
-  LabelledImages set{.images = make_tensor(host, {count, data::kDigitSide, data::kDigitSide, 1}, uint8),
-                     .labels = make_tensor(host, {count}, int64)};
+  LabelledImages set{
+      .images = make_tensor(host, {count, data::kDigitSide, data::kDigitSide, 1}, uint8),
+      .labels = make_tensor(host, {count}, int64)};
   auto* pixels = reinterpret_cast<std::uint8_t*>(impl_of(set.images).data());
   auto* labels = reinterpret_cast<std::int64_t*>(impl_of(set.labels).data());
   parallel_for(count, 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       data::SplitMix random(data::mix(key, static_cast<std::uint64_t>(i)));
       labels[i] = static_cast<std::int64_t>(random.below(10));
-      data::paint_digit(static_cast<int>(labels[i]), random, pixels + i * data::kDigitSide * data::kDigitSide);
+      data::paint_digit(static_cast<int>(labels[i]), random,
+                        pixels + i * data::kDigitSide * data::kDigitSide);
     }
   });
   return set;
@@ -29,9 +31,10 @@ LabelledImages draw(std::int64_t count, std::uint64_t key) {
 
 TrainTest synthetic_digits(const SyntheticDigitsOptions& options) {
   if (options.train < 0 || options.test < 0)
-    fail<InvalidArgumentError>("[synthetic_digits] expected counts of at least 0, got {} and {}", options.train,
-                               options.test);
-  return {.train = draw(options.train, data::mix(options.seed, 0)), .test = draw(options.test, data::mix(options.seed, 1))};
+    fail<InvalidArgumentError>("[synthetic_digits] expected counts of at least 0, got {} and {}",
+                               options.train, options.test);
+  return {.train = draw(options.train, data::mix(options.seed, 0)),
+          .test = draw(options.test, data::mix(options.seed, 1))};
 }
 
 }  // namespace tandem::datasets

@@ -9,22 +9,30 @@
 namespace tandem {
 
 // What memory is used for, for accounting. A thread sets the tag of its allocations with a scope.
-enum class MemoryTag : std::uint8_t { kOther, kWeights, kActivations, kGradients, kOptimizer, kWorkspace };
+enum class MemoryTag : std::uint8_t {
+  kOther,
+  kWeights,
+  kActivations,
+  kGradients,
+  kOptimizer,
+  kWorkspace
+};
 inline constexpr int kMemoryTags = 6;
 
 struct AllocatorStats {
   std::int64_t num_allocs = 0;
-  std::int64_t bytes_in_use = 0;       // handed out, after rounding
+  std::int64_t bytes_in_use = 0;  // handed out, after rounding
   std::int64_t peak_bytes_in_use = 0;
   std::int64_t largest_alloc_size = 0;
-  std::int64_t bytes_limit = 0;        // 0: none
-  std::int64_t bytes_reserved = 0;     // taken from the device
-  std::int64_t largest_free_block = 0; // computed when the statistics are read
+  std::int64_t bytes_limit = 0;         // 0: none
+  std::int64_t bytes_reserved = 0;      // taken from the device
+  std::int64_t largest_free_block = 0;  // computed when the statistics are read
   std::array<std::int64_t, kMemoryTags> bytes_by_tag{};
   // (free - largest free chunk) / free, 0 when nothing is free.
   double fragmentation() const {
     const std::int64_t free = bytes_reserved - bytes_in_use;
-    return free > 0 ? static_cast<double>(free - largest_free_block) / static_cast<double>(free) : 0.0;
+    return free > 0 ? static_cast<double>(free - largest_free_block) / static_cast<double>(free)
+                    : 0.0;
   }
 };
 

@@ -30,12 +30,8 @@ constexpr std::size_t kMaxInternalFragmentation = std::size_t{128} << 20;
 constexpr double kBackOff = 0.9;
 constexpr int kSpins = 100;
 
-std::size_t round_up(std::size_t bytes) {
-  return (bytes + kUnit - 1) & ~(kUnit - 1);
-}
-std::size_t round_down(std::size_t bytes) {
-  return bytes & ~(kUnit - 1);
-}
+std::size_t round_up(std::size_t bytes) { return (bytes + kUnit - 1) & ~(kUnit - 1); }
+std::size_t round_down(std::size_t bytes) { return bytes & ~(kUnit - 1); }
 
 int bin_of(std::size_t bytes) {
   return std::min(static_cast<int>(std::bit_width(bytes >> kUnitBits)) - 1, 20);

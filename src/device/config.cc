@@ -6,9 +6,7 @@
 namespace tandem::config {
 namespace {
 
-DeviceManager& manager() {
-  return DeviceManager::get();
-}
+DeviceManager& manager() { return DeviceManager::get(); }
 
 Device& device_named(std::string_view name, const char* by) {
   const DeviceName wanted = nest(manager().devices(by).front()->name(), DeviceName::parse(name));
@@ -42,9 +40,7 @@ std::vector<LogicalDevice> list_logical_devices(std::string_view device_type) {
   return result;
 }
 
-DeviceDetails get_device_details(const PhysicalDevice& device) {
-  return manager().details(device);
-}
+DeviceDetails get_device_details(const PhysicalDevice& device) { return manager().details(device); }
 
 void set_visible_devices(const std::vector<PhysicalDevice>& devices, std::string_view device_type) {
   manager().set_visible_devices(devices, device_type);
@@ -58,9 +54,7 @@ void set_memory_growth(const PhysicalDevice& device, bool enable) {
   manager().set_memory_growth(device, enable);
 }
 
-bool get_memory_growth(const PhysicalDevice& device) {
-  return manager().memory_growth(device);
-}
+bool get_memory_growth(const PhysicalDevice& device) { return manager().memory_growth(device); }
 
 void set_per_process_gpu_memory_fraction(double fraction) {
   manager().set_memory_fraction(fraction);
@@ -83,13 +77,9 @@ void set_emulated_gpus(int count, std::int64_t memory_mib) {
   manager().set_emulated_gpus(count, memory_mib);
 }
 
-void set_intra_op_parallelism_threads(int threads) {
-  manager().set_intra_op_parallelism(threads);
-}
+void set_intra_op_parallelism_threads(int threads) { manager().set_intra_op_parallelism(threads); }
 
-int get_intra_op_parallelism_threads() {
-  return manager().intra_op_parallelism();
-}
+int get_intra_op_parallelism_threads() { return manager().intra_op_parallelism(); }
 
 MemoryInfo get_memory_info(std::string_view device) {
   const AllocatorStats stats = settled_device(device, "get_memory_info").allocator().stats();

@@ -24,7 +24,9 @@ class Device {
   const DeviceName& name() const { return name_; }
   // "/job:localhost/replica:0/task:0/device:GPU:0"
   const std::string& full_name() const { return full_name_; }
-  DeviceType type() const { return backend_ == DeviceBackend::kCpu ? DeviceType::kCpu : DeviceType::kGpu; }
+  DeviceType type() const {
+    return backend_ == DeviceBackend::kCpu ? DeviceType::kCpu : DeviceType::kGpu;
+  }
   DeviceBackend backend() const { return backend_; }
   int index() const { return *name_.id; }
   // Whether host code may read the device's memory directly.
@@ -43,7 +45,10 @@ class Device {
 
  protected:
   Device(DeviceName name, DeviceBackend backend, int intra_op_threads)
-      : name_(std::move(name)), full_name_(name_.to_string()), backend_(backend), intra_op_threads_(intra_op_threads) {}
+      : name_(std::move(name)),
+        full_name_(name_.to_string()),
+        backend_(backend),
+        intra_op_threads_(intra_op_threads) {}
 
  private:
   DeviceName name_;
@@ -55,6 +60,7 @@ class Device {
 // Copies between any two devices, in order with the work on both: the copy waits for what was
 // enqueued on `to` and `from` before, and what is enqueued on either later waits for the copy.
 // When `to` is host accessible the copy is complete on return.
-void copy_between(Device& to, void* to_memory, Device& from, const void* from_memory, std::size_t bytes);
+void copy_between(Device& to, void* to_memory, Device& from, const void* from_memory,
+                  std::size_t bytes);
 
 }  // namespace tandem

@@ -126,9 +126,7 @@ Device* DeviceManager::find(const DeviceName& name) {
   return nullptr;
 }
 
-Device& DeviceManager::host() {
-  return *devices("the first use of the host").front();
-}
+Device& DeviceManager::host() { return *devices("the first use of the host").front(); }
 
 std::string DeviceManager::describe_devices() {
   std::vector<std::string_view> names;

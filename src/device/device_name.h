@@ -13,7 +13,8 @@ struct DeviceName {
   std::optional<std::string> job;
   std::optional<int> replica;
   std::optional<int> task;
-  std::optional<std::string> type;  // "CPU", "GPU": legacy forms are upper-cased, /device:cpu is not
+  std::optional<std::string>
+      type;  // "CPU", "GPU": legacy forms are upper-cased, /device:cpu is not
   std::optional<int> id;
 
   // Parses a full or partial name ("/job:w/device:GPU:*", "/gpu:0", "/", ""), components in any

@@ -32,9 +32,7 @@ bool same(std::span<const LogicalDeviceConfiguration> a,
   });
 }
 
-std::optional<bool> forced_growth() {
-  return env_bool("TANDEM_FORCE_GPU_ALLOW_GROWTH");
-}
+std::optional<bool> forced_growth() { return env_bool("TANDEM_FORCE_GPU_ALLOW_GROWTH"); }
 
 void check_cpu(std::span<const LogicalDeviceConfiguration> configuration) {
   for (const LogicalDeviceConfiguration& each : configuration) {

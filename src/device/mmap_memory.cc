@@ -37,9 +37,7 @@ void* map_memory(std::size_t bytes) {
   return memory + before;
 }
 
-void unmap_memory(void* memory, std::size_t bytes) noexcept {
-  munmap(memory, whole_pages(bytes));
-}
+void unmap_memory(void* memory, std::size_t bytes) noexcept { munmap(memory, whole_pages(bytes)); }
 
 std::int64_t physical_memory() {
   return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);

@@ -2,7 +2,8 @@
 
 namespace tandem::distribute {
 
-DistributedDataset::DistributedDataset(data::Dataset dataset, std::shared_ptr<StrategyImpl> strategy)
+DistributedDataset::DistributedDataset(data::Dataset dataset,
+                                       std::shared_ptr<StrategyImpl> strategy)
     : dataset_(std::move(dataset)), strategy_(std::move(strategy)) {}
 
 void DistributedDataset::Iterator::load() {

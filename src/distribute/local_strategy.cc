@@ -25,8 +25,9 @@ LocalPlan plan_of(const CrossDeviceOps& ops, const std::vector<Device*>& devices
         Device& target = resolve_device(ops.device(), "ReductionToOneDevice");
         const auto found = std::find(devices.begin(), devices.end(), &target);
         if (found == devices.end())
-          fail<InvalidArgumentError>("[ReductionToOneDevice] reduce_to_device '{}' is not a device of the strategy",
-                                     ops.device());
+          fail<InvalidArgumentError>(
+              "[ReductionToOneDevice] reduce_to_device '{}' is not a device of the strategy",
+              ops.device());
         plan.root = static_cast<int>(found - devices.begin());
       }
       break;
@@ -39,7 +40,8 @@ class RefuseVariables final : public VariableCreator {
  public:
   RefPtr<VariableImpl> create(const Tensor&, VariableOptions options) override {
     fail<FailedPreconditionError>(
-        "[Variable] '{}' was created inside a strategy's replica; create variables in strategy.scope(), before run() "
+        "[Variable] '{}' was created inside a strategy's replica; create variables in "
+        "strategy.scope(), before run() "
         "(models: give the first layer an input_shape, or call build())",
         options.name);
   }
@@ -47,14 +49,17 @@ class RefuseVariables final : public VariableCreator {
 
 }  // namespace
 
-LocalStrategy::LocalStrategy(std::string name, std::vector<Device*> devices, const CrossDeviceOps& cross_device_ops)
+LocalStrategy::LocalStrategy(std::string name, std::vector<Device*> devices,
+                             const CrossDeviceOps& cross_device_ops)
     : StrategyImpl(std::move(name)),
       devices_(std::move(devices)),
-      group_(std::make_shared<LocalGroup>(devices_, LocalGroupOptions{.plan = plan_of(cross_device_ops, devices_)})),
+      group_(std::make_shared<LocalGroup>(
+          devices_, LocalGroupOptions{.plan = plan_of(cross_device_ops, devices_)})),
       errors_(devices_.size()),
       threads_(static_cast<int>(devices_.size())) {
   for (std::size_t id = 0; id < devices_.size(); ++id) {
-    replicas_.push_back(std::make_unique<Replica>(static_cast<int>(id), group_, *devices_[id], all_));
+    replicas_.push_back(
+        std::make_unique<Replica>(static_cast<int>(id), group_, *devices_[id], all_));
     all_.push_back(replicas_.back().get());
   }
 }
@@ -98,7 +103,8 @@ void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
 void LocalStrategy::run(const std::function<void(int)>& step, const BatchSplit& split) {
   if (ReplicaContext::current())
     throw RuntimeError(
-        "Method requires being in cross-replica context: run() was called inside a replica of a strategy");
+        "Method requires being in cross-replica context: run() was called inside a replica of a "
+        "strategy");
   begin(split);
   const bool record = grad_mode;
   threads_.run([&](int replica) {
@@ -107,7 +113,8 @@ void LocalStrategy::run(const std::function<void(int)>& step, const BatchSplit& 
     run_replica(replica, step);
     grad_mode = previous;
   });
-  const auto first = std::find_if(all_.begin(), all_.end(), [](const Replica* replica) { return replica->active(); });
+  const auto first = std::find_if(all_.begin(), all_.end(),
+                                  [](const Replica* replica) { return replica->active(); });
   Generator::current().set_state((*first)->generator().state());
 
   // The error that came first is the cause; AbortedErrors are its echo.

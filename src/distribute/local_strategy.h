@@ -11,7 +11,8 @@ namespace tandem::distribute {
 // the process.
 class LocalStrategy final : public StrategyImpl {
  public:
-  LocalStrategy(std::string name, std::vector<Device*> devices, const CrossDeviceOps& cross_device_ops);
+  LocalStrategy(std::string name, std::vector<Device*> devices,
+                const CrossDeviceOps& cross_device_ops);
   ~LocalStrategy() override;
 
   const std::vector<Device*>& devices() const override { return devices_; }

@@ -9,15 +9,20 @@
 
 namespace tandem::distribute {
 
-Replica::Replica(int id, std::shared_ptr<LocalGroup> group, Device& device, std::vector<Replica*>& all)
-    : group_(std::move(group)), device_(device), all_(all), communicator_(group_->communicator(id)) {
+Replica::Replica(int id, std::shared_ptr<LocalGroup> group, Device& device,
+                 std::vector<Replica*>& all)
+    : group_(std::move(group)),
+      device_(device),
+      all_(all),
+      communicator_(group_->communicator(id)) {
   replica_id_ = id;
   num_replicas_ = group_->size();
 }
 
 Replica::~Replica() = default;
 
-void Replica::begin(bool active, std::int64_t offset, std::int64_t total, const random::GeneratorState& draws) {
+void Replica::begin(bool active, std::int64_t offset, std::int64_t total,
+                    const random::GeneratorState& draws) {
   active_ = active;
   example_offset_ = total < 0 ? -1 : offset;
   global_examples_ = total;
@@ -73,8 +78,9 @@ Tensor Replica::broadcast(const Tensor& tensor) {
 
 Replica::Plan& Replica::plan_for(const std::vector<Variable>& variables) {
   const auto same = [&](const std::unique_ptr<Plan>& plan) {
-    return std::equal(plan->variables.begin(), plan->variables.end(), variables.begin(), variables.end(),
-                      [](const RefPtr<VariableImpl>& a, const Variable& b) { return a.get() == &b.impl(); });
+    return std::equal(
+        plan->variables.begin(), plan->variables.end(), variables.begin(), variables.end(),
+        [](const RefPtr<VariableImpl>& a, const Variable& b) { return a.get() == &b.impl(); });
   };
   const auto found = std::find_if(plans_.begin(), plans_.end(), same);
   if (found != plans_.end()) return **found;
@@ -90,7 +96,8 @@ Replica::Plan& Replica::plan_for(const std::vector<Variable>& variables) {
 
 class Reduction final : public GradientReduction {
  public:
-  Reduction(Replica& replica, Replica::Plan& plan) : replica_(replica), plan_(plan), gradients_(plan.variables.size()) {
+  Reduction(Replica& replica, Replica::Plan& plan)
+      : replica_(replica), plan_(plan), gradients_(plan.variables.size()) {
     plan_.reducer->reset();
   }
 
@@ -98,9 +105,10 @@ class Reduction final : public GradientReduction {
     if (!gradient.defined()) return;
     const TensorSpec& spec = plan_.variables[index]->spec();
     if (!(gradient.shape() == spec.shape) || gradient.dtype() != spec.dtype)
-      fail<InvalidArgumentError>("[all_reduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
-                                 plan_.variables[index]->options().name, gradient.shape().to_string(),
-                                 name_of(gradient.dtype()), spec.shape.to_string(), name_of(spec.dtype));
+      fail<InvalidArgumentError>(
+          "[all_reduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
+          plan_.variables[index]->options().name, gradient.shape().to_string(),
+          name_of(gradient.dtype()), spec.shape.to_string(), name_of(spec.dtype));
     gradients_[index] = replica_.own(std::move(gradient));
     plan_.reducer->ready(index, impl_of(gradients_[index]).data());
   }
@@ -115,7 +123,8 @@ class Reduction final : public GradientReduction {
   // Gradients that this replica does not have: zeros where another one has them.
   void settle_missing() {
     const std::size_t count = gradients_.size();
-    std::vector<std::uint8_t> mine(count), all(count * static_cast<std::size_t>(replica_.num_replicas()), 0);
+    std::vector<std::uint8_t> mine(count),
+        all(count * static_cast<std::size_t>(replica_.num_replicas()), 0);
     for (std::size_t i = 0; i < count; ++i) mine[i] = gradients_[i].defined();
     replica_.communicator_->exchange(mine.data(), count, all.data());
     for (std::size_t i = 0; i < count; ++i) {
@@ -138,7 +147,8 @@ class Reduction final : public GradientReduction {
   std::vector<Tensor> gradients_;
 };
 
-std::unique_ptr<GradientReduction> Replica::start_reduction(const std::vector<Variable>& variables) {
+std::unique_ptr<GradientReduction> Replica::start_reduction(
+    const std::vector<Variable>& variables) {
   return std::make_unique<Reduction>(*this, plan_for(variables));
 }
 

@@ -19,13 +19,15 @@ class Replica final : public ReplicaContext {
   ~Replica() override;
 
   // Starts a step: `count` examples from `offset` on, of `total` (-1: no batch).
-  void begin(bool active, std::int64_t offset, std::int64_t total, const random::GeneratorState& draws);
+  void begin(bool active, std::int64_t offset, std::int64_t total,
+             const random::GeneratorState& draws);
   bool active() const { return active_; }
   Device& device() const { return device_; }
   Generator& generator() { return generator_; }
 
   std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) override;
-  std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>& variables) override;
+  std::unique_ptr<GradientReduction> start_reduction(
+      const std::vector<Variable>& variables) override;
   void run_for_idle_replicas(const std::function<void()>& update) override;
   Tensor broadcast(const Tensor& tensor) override;
 

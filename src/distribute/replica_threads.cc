@@ -3,7 +3,8 @@
 namespace tandem::distribute {
 
 ReplicaThreads::ReplicaThreads(int count) {
-  for (int replica = 1; replica < count; ++replica) threads_.emplace_back([this, replica] { work(replica); });
+  for (int replica = 1; replica < count; ++replica)
+    threads_.emplace_back([this, replica] { work(replica); });
 }
 
 ReplicaThreads::~ReplicaThreads() {

@@ -16,7 +16,8 @@ namespace tandem::distribute {
 
 CrossDeviceOps HierarchicalCopyAllReduce(const HierarchicalCopyOptions& options) {
   if (options.num_packs < 0)
-    fail<InvalidArgumentError>("HierarchicalCopy requires num_packs >= 0, but {} is specified", options.num_packs);
+    fail<InvalidArgumentError>("HierarchicalCopy requires num_packs >= 0, but {} is specified",
+                               options.num_packs);
   return CrossDeviceOps(CrossDeviceOps::Kind::kHierarchicalCopy, options.num_packs, {});
 }
 
@@ -56,7 +57,8 @@ void Strategy::run_replicas(const std::function<void(int)>& step, const BatchSpl
 namespace {
 
 // The present values, on the first replica's device.
-std::vector<Tensor> collect(StrategyImpl& strategy, const PerReplica<Tensor>& value, const char* what) {
+std::vector<Tensor> collect(StrategyImpl& strategy, const PerReplica<Tensor>& value,
+                            const char* what) {
   std::vector<Tensor> tensors;
   Device& device = *strategy.devices().front();
   for (std::size_t replica = 0; replica < value.size(); ++replica)
@@ -91,7 +93,8 @@ Tensor reduce_axis(ReduceOp op, const Tensor& tensor, std::int64_t axis) {
 
 }  // namespace
 
-Tensor Strategy::reduce(ReduceOp op, const PerReplica<Tensor>& value, std::optional<std::int64_t> axis) const {
+Tensor Strategy::reduce(ReduceOp op, const PerReplica<Tensor>& value,
+                        std::optional<std::int64_t> axis) const {
   std::vector<Tensor> tensors = collect(*impl_, value, "reduce");
   OnDevice on(*impl_->devices().front());
   if (!axis) return combine(op, tensors);
@@ -167,10 +170,12 @@ DefaultStrategy::DefaultStrategy() : Strategy(default_strategy()) {}
 
 OneDeviceStrategy::OneDeviceStrategy(const std::string& device)
     : Strategy(std::make_shared<LocalStrategy>(
-          "OneDeviceStrategy", std::vector<Device*>{&resolve_device(device, "OneDeviceStrategy")}, CrossDeviceOps())) {}
+          "OneDeviceStrategy", std::vector<Device*>{&resolve_device(device, "OneDeviceStrategy")},
+          CrossDeviceOps())) {}
 
 MirroredStrategy::MirroredStrategy(const MirroredOptions& options)
-    : Strategy(std::make_shared<LocalStrategy>("MirroredStrategy", mirrored_devices(options), options.cross_device_ops)) {}
+    : Strategy(std::make_shared<LocalStrategy>("MirroredStrategy", mirrored_devices(options),
+                                               options.cross_device_ops)) {}
 
 // --- scopes ---
 
@@ -182,7 +187,9 @@ thread_local StrategyImpl* current = nullptr;
 
 StrategyImpl* current_strategy() { return current; }
 
-CurrentStrategyScope::CurrentStrategyScope(StrategyImpl* strategy) : previous_(current) { current = strategy; }
+CurrentStrategyScope::CurrentStrategyScope(StrategyImpl* strategy) : previous_(current) {
+  current = strategy;
+}
 CurrentStrategyScope::~CurrentStrategyScope() { current = previous_; }
 
 struct StrategyScope::State {
@@ -196,16 +203,19 @@ struct StrategyScope::State {
 
 StrategyScope::StrategyScope(std::shared_ptr<StrategyImpl> strategy) {
   if (ReplicaContext::current())
-    throw RuntimeError("Must not be called inside a replica: a strategy's scope was opened inside run()");
+    throw RuntimeError(
+        "Must not be called inside a replica: a strategy's scope was opened inside run()");
   if (current && current != strategy.get())
-    fail<RuntimeError>("Mixing different tandem::distribute::Strategy objects: {} is not {}", current->name(),
-                       strategy->name());
+    fail<RuntimeError>("Mixing different tandem::distribute::Strategy objects: {} is not {}",
+                       current->name(), strategy->name());
   state_ = std::make_unique<State>(strategy);
 }
 
 StrategyScope::~StrategyScope() = default;
 
-Strategy get_strategy() { return Strategy(current ? current->shared_from_this() : default_strategy()); }
+Strategy get_strategy() {
+  return Strategy(current ? current->shared_from_this() : default_strategy());
+}
 bool has_strategy() { return current && !current->is_default(); }
 bool in_replica_context() { return !in_cross_replica_context(); }
 bool in_cross_replica_context() { return has_strategy() && !ReplicaContext::current(); }

@@ -15,21 +15,23 @@ PerReplica<data::Example> StrategyImpl::split(const data::Example& batch) {
   for (const Tensor& component : batch)
     if (component.rank() < 1)
       throw InvalidArgumentError(
-          "Expected a dataset whose elements have rank >= 1 but found a dataset whose elements are scalars. You can fix "
+          "Expected a dataset whose elements have rank >= 1 but found a dataset whose elements are "
+          "scalars. You can fix "
           "the issue by adding the `batch` transformation to the dataset.");
   const std::int64_t examples = batch[0].dim(0);
   for (const Tensor& component : batch)
     if (component.dim(0) != examples)
-      fail<InvalidArgumentError>("[{}] the components of a batch differ in their first axis: shapes {} and {}", name(),
-                                 batch[0].shape().to_string(), component.shape().to_string());
+      fail<InvalidArgumentError>(
+          "[{}] the components of a batch differ in their first axis: shapes {} and {}", name(),
+          batch[0].shape().to_string(), component.shape().to_string());
   const BatchSplit split = BatchSplit::even(examples, num_replicas());
   std::vector<data::Example> parts(devices().size());
   for (std::size_t replica = 0; replica < parts.size(); ++replica) {
     if (split.counts[replica] == 0) continue;
     const std::int64_t begin = split.offsets[replica];
     for (const Tensor& component : batch)
-      parts[replica].push_back(
-          copy_to_device(slice_rows(component, begin, begin + split.counts[replica]), *devices()[replica]));
+      parts[replica].push_back(copy_to_device(
+          slice_rows(component, begin, begin + split.counts[replica]), *devices()[replica]));
   }
   return PerReplica<data::Example>(std::move(parts), split);
 }
@@ -52,11 +54,16 @@ class Runner final : public ReplicaRunner {
     return true;
   }
 
-  std::vector<std::vector<Tensor>> run(const data::Example& global_batch, const Step& step) override {
+  std::vector<std::vector<Tensor>> run(const data::Example& global_batch,
+                                       const Step& step) override {
     const PerReplica<data::Example> parts = strategy_->split(global_batch);
     std::vector<std::vector<Tensor>> results(parts.size());
-    strategy_->run([&](int replica) { results[static_cast<std::size_t>(replica)] = step(parts[static_cast<std::size_t>(replica)]); },
-                   parts.split());
+    strategy_->run(
+        [&](int replica) {
+          results[static_cast<std::size_t>(replica)] =
+              step(parts[static_cast<std::size_t>(replica)]);
+        },
+        parts.split());
     std::vector<std::vector<Tensor>> present;
     for (std::size_t replica = 0; replica < results.size(); ++replica)
       if (parts.present(replica)) present.push_back(std::move(results[replica]));
@@ -69,6 +76,8 @@ class Runner final : public ReplicaRunner {
 
 }  // namespace
 
-std::shared_ptr<ReplicaRunner> StrategyImpl::runner() { return std::make_shared<Runner>(shared_from_this()); }
+std::shared_ptr<ReplicaRunner> StrategyImpl::runner() {
+  return std::make_shared<Runner>(shared_from_this());
+}
 
 }  // namespace tandem::distribute

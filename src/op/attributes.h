@@ -78,8 +78,10 @@ const AttrsType& attrs_type() {
         bool equal = true;
         left->fields([&](const char*, const auto& value) {
           using T = std::remove_cvref_t<decltype(value)>;
-          const auto offset = reinterpret_cast<const char*>(&value) - reinterpret_cast<const char*>(left);
-          equal = equal && value == *reinterpret_cast<const T*>(reinterpret_cast<const char*>(right) + offset);
+          const auto offset =
+              reinterpret_cast<const char*>(&value) - reinterpret_cast<const char*>(left);
+          equal = equal && value == *reinterpret_cast<const T*>(
+                                        reinterpret_cast<const char*>(right) + offset);
         });
         return equal;
       },

@@ -11,7 +11,7 @@ namespace {
 // Memory for kernels' intermediate results: kept by each thread, grown on demand.
 struct ScratchArena {
   struct Free {
-    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{64}); }
+    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{64}); }
   };
   struct Block {
     std::unique_ptr<std::byte, Free> memory;
@@ -30,7 +30,7 @@ struct ScratchArena {
       }
     const std::size_t size = std::max<std::size_t>(bytes, std::size_t{1} << 20);
     Block& block = blocks.emplace_back();
-    block.memory.reset(static_cast<std::byte*>(::operator new(size, std::align_val_t{64})));
+    block.memory.reset(static_cast<std::byte*>(::operator new (size, std::align_val_t{64})));
     block.bytes = size;
     block.used = bytes;
     return block.memory.get();
@@ -75,8 +75,9 @@ KernelFn find_kernel(const OpDef& op, DeviceBackend backend) {
 
 const OpDef* find_op(std::string_view name) {
   const auto ops = all_ops();
-  const auto found = std::lower_bound(ops.begin(), ops.end(), name,
-                                      [](const OpDef* op, std::string_view wanted) { return op->name < wanted; });
+  const auto found =
+      std::lower_bound(ops.begin(), ops.end(), name,
+                       [](const OpDef* op, std::string_view wanted) { return op->name < wanted; });
   return found != ops.end() && (*found)->name == name ? *found : nullptr;
 }
 

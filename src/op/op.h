@@ -23,7 +23,10 @@ template <class T>
 class InlineList {
  public:
   int size() const { return size_; }
-  T& operator[](int i) { return heap_.empty() ? inline_[static_cast<std::size_t>(i)] : heap_[static_cast<std::size_t>(i)]; }
+  T& operator[](int i) {
+    return heap_.empty() ? inline_[static_cast<std::size_t>(i)]
+                         : heap_[static_cast<std::size_t>(i)];
+  }
   const T& operator[](int i) const { return const_cast<InlineList&>(*this)[i]; }
   T* begin() { return heap_.empty() ? inline_.data() : heap_.data(); }
   T* end() { return begin() + size_; }
@@ -122,21 +125,22 @@ using GradFn = void (*)(GradContext&);
 // Properties that dispatch and the graph passes act upon.
 enum OpTraits : std::uint32_t {
   kNoTraits = 0,
-  kElementwise = 1u << 0,   // output element i depends on input elements i alone (after broadcasting)
-  kInPlace = 1u << 1,       // output 0 may share the memory of input 0 when shapes and dtypes agree
-  kStateful = 1u << 2,      // two runs may differ (random): never merged, folded or dropped
-  kView = 1u << 3,          // output 0 shares input 0's storage (see view_offset); no kernel
+  kElementwise =
+      1u << 0,          // output element i depends on input elements i alone (after broadcasting)
+  kInPlace = 1u << 1,   // output 0 may share the memory of input 0 when shapes and dtypes agree
+  kStateful = 1u << 2,  // two runs may differ (random): never merged, folded or dropped
+  kView = 1u << 3,      // output 0 shares input 0's storage (see view_offset); no kernel
   kCommutative = 1u << 4,
-  kMetadata = 1u << 5,      // follows its input's device, does no work worth moving
+  kMetadata = 1u << 5,  // follows its input's device, does no work worth moving
 };
 
 struct OpDef {
-  std::string_view name;              // "MatMul", as TensorFlow spells it where it has the operation
+  std::string_view name;  // "MatMul", as TensorFlow spells it where it has the operation
   const AttrsType& (*attrs)() = &attrs_type<NoAttrs>;
   InferFn infer = nullptr;
-  GradFn gradient = nullptr;          // null: not differentiable
+  GradFn gradient = nullptr;  // null: not differentiable
   KernelFn cpu_kernel = nullptr;
-  bool gpu = true;                    // has a kernel on GPUs (emulated ones run the CPU's)
+  bool gpu = true;  // has a kernel on GPUs (emulated ones run the CPU's)
   std::uint32_t traits = kNoTraits;
   // Which inputs and outputs (bit i: tensor i) the gradient reads; only these are kept until then.
   std::uint32_t saved_inputs = 0;

@@ -23,9 +23,9 @@ struct GradNode : GradNodeBase {
 
 struct OpNode final : GradNode {
   struct Input {
-    GradEdge edge;    // null when the input is not tracked
+    GradEdge edge;  // null when the input is not tracked
     TensorSpec spec;
-    Tensor saved;     // undefined when the gradient does not read it
+    Tensor saved;  // undefined when the gradient does not read it
   };
   struct Output {
     TensorSpec spec;
@@ -59,7 +59,8 @@ struct Leaf final : GradNode {
 // input that needs one, shaped like that input, computed with operations.
 class GradContext {
  public:
-  GradContext(OpNode& node, std::vector<Tensor>& input_grads) : node_(node), input_grads_(input_grads) {}
+  GradContext(OpNode& node, std::vector<Tensor>& input_grads)
+      : node_(node), input_grads_(input_grads) {}
 
   const OpDef& op() const { return *node_.op; }
   template <class A>
@@ -68,16 +69,26 @@ class GradContext {
   }
   int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
-  bool needs_grad(int input) const { return static_cast<bool>(node_.inputs[static_cast<std::size_t>(input)].edge); }
-  const TensorSpec& input_spec(int i) const { return node_.inputs[static_cast<std::size_t>(i)].spec; }
-  const TensorSpec& output_spec(int i) const { return node_.outputs[static_cast<std::size_t>(i)].spec; }
+  bool needs_grad(int input) const {
+    return static_cast<bool>(node_.inputs[static_cast<std::size_t>(input)].edge);
+  }
+  const TensorSpec& input_spec(int i) const {
+    return node_.inputs[static_cast<std::size_t>(i)].spec;
+  }
+  const TensorSpec& output_spec(int i) const {
+    return node_.outputs[static_cast<std::size_t>(i)].spec;
+  }
   // REQUIRES: the OpDef saves it.
   const Tensor& input(int i) const;
   Tensor output(int i) const;
   // The gradient that arrived at output `i`; undefined where nothing depends on that output. An
   // operation with one output always has it.
-  const Tensor& grad(int i = 0) const { return node_.outputs[static_cast<std::size_t>(i)].gradient; }
-  void set_grad(int input, Tensor gradient) { input_grads_[static_cast<std::size_t>(input)] = std::move(gradient); }
+  const Tensor& grad(int i = 0) const {
+    return node_.outputs[static_cast<std::size_t>(i)].gradient;
+  }
+  void set_grad(int input, Tensor gradient) {
+    input_grads_[static_cast<std::size_t>(input)] = std::move(gradient);
+  }
 
  private:
   OpNode& node_;
@@ -90,7 +101,7 @@ extern constinit thread_local bool grad_mode;
 inline bool is_tracked(const Tensor& tensor) { return static_cast<bool>(impl_of(tensor).grad); }
 
 // Records that `op` made `outputs` of `inputs`. REQUIRES: op.gradient, and a tracked input.
-void record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs, std::span<Tensor> outputs,
-            Device& device);
+void record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs,
+            std::span<Tensor> outputs, Device& device);
 
 }  // namespace tandem

@@ -22,7 +22,8 @@ Tensor& Tensor::set_requires_grad(bool required) {
     impl.grad = {};
   } else if (!impl.grad) {
     if (!is_floating(impl.dtype))
-      fail<InvalidArgumentError>("[set_requires_grad] only floating tensors have gradients, got {}", name_of(impl.dtype));
+      fail<InvalidArgumentError>("[set_requires_grad] only floating tensors have gradients, got {}",
+                                 name_of(impl.dtype));
     impl.grad = {make_ref<Leaf>(impl.device()), 0};
   }
   return *this;

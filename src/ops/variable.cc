@@ -14,7 +14,8 @@ namespace tandem {
 namespace {
 
 RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) {
-  if (VariableCreator* creator = VariableCreator::current()) return creator->create(initial_value, std::move(options));
+  if (VariableCreator* creator = VariableCreator::current())
+    return creator->create(initial_value, std::move(options));
   Device* device = &place_constant("VarHandleOp");
   return make_ref<VariableImpl>(initial_value, std::span(&device, 1), std::move(options));
 }
@@ -34,7 +35,8 @@ Tensor aggregate_copies(VariableImpl& variable) {
   std::vector<Tensor> values;
   for (const auto& copy : copies) values.push_back(copy.value);
   const Tensor sum = add_n(values);
-  return aggregation == VariableAggregation::kSum ? sum : divide(sum, static_cast<double>(copies.size()));
+  return aggregation == VariableAggregation::kSum ? sum
+                                                  : divide(sum, static_cast<double>(copies.size()));
 }
 
 // What a replica's write to a mirrored variable amounts to, over all replicas.
@@ -42,25 +44,29 @@ Tensor aggregate_write(const VariableImpl& variable, const Tensor& value, Replic
   switch (variable.options().aggregation) {
     case VariableAggregation::kNone:
       fail<InvalidArgumentError>(
-          "You must specify an aggregation method to update a MirroredVariable in Replica Context. Variable '{}' has "
+          "You must specify an aggregation method to update a MirroredVariable in Replica Context. "
+          "Variable '{}' has "
           "VariableAggregation::kNone; create it with kSum, kMean or kOnlyFirstReplica.",
           variable.options().name);
     case VariableAggregation::kOnlyFirstReplica: return context.broadcast(value);
     case VariableAggregation::kSum: return context.all_reduce_sum({&value, 1}).front();
     case VariableAggregation::kMean:
-      return divide(context.all_reduce_sum({&value, 1}).front(), static_cast<double>(context.num_replicas()));
+      return divide(context.all_reduce_sum({&value, 1}).front(),
+                    static_cast<double>(context.num_replicas()));
   }
   return value;
 }
 
 // Runs `combine(present, value)` for the copies that an assignment reaches and stores the results.
 template <class Combine>
-void assign_with(VariableImpl& variable, const Tensor& value, const char* what, const Combine& combine) {
+void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
+                 const Combine& combine) {
   const TensorSpec& spec = variable.spec();
   if (value.dtype() != spec.dtype || !(value.shape() == spec.shape))
-    fail<InvalidArgumentError>("[{}] variable '{}' has shape {} and dtype {}, got shape {} and dtype {}", what,
-                               variable.options().name, spec.shape.to_string(), name_of(spec.dtype),
-                               value.shape().to_string(), name_of(value.dtype()));
+    fail<InvalidArgumentError>(
+        "[{}] variable '{}' has shape {} and dtype {}, got shape {} and dtype {}", what,
+        variable.options().name, spec.shape.to_string(), name_of(spec.dtype),
+        value.shape().to_string(), name_of(value.dtype()));
   NoGradScope no_grad;
   ReplicaContext* context = ReplicaContext::current();
   const auto write = [&](VariableImpl::Copy& copy, const Tensor& new_value) {
@@ -93,12 +99,15 @@ const Shape& Variable::shape() const { return impl().spec().shape; }
 DType Variable::dtype() const { return impl().spec().dtype; }
 const std::string& Variable::device() const { return impl().local().value.device(); }
 bool Variable::trainable() const { return impl().options().trainable; }
-VariableSynchronization Variable::synchronization() const { return impl().options().synchronization; }
+VariableSynchronization Variable::synchronization() const {
+  return impl().options().synchronization;
+}
 VariableAggregation Variable::aggregation() const { return impl().options().aggregation; }
 
 Tensor Variable::value() const {
   VariableImpl& variable = impl();
-  if (variable.distributed() && on_read(variable) && !ReplicaContext::current()) return aggregate_copies(variable);
+  if (variable.distributed() && on_read(variable) && !ReplicaContext::current())
+    return aggregate_copies(variable);
   return variable.local().value;
 }
 
@@ -111,7 +120,8 @@ void Variable::assign(const Tensor& value) {
                 [](const Tensor&, const Tensor& share) { return share; });
     return;
   }
-  assign_with(variable, value, "assign", [](const Tensor&, const Tensor& replacement) { return replacement; });
+  assign_with(variable, value, "assign",
+              [](const Tensor&, const Tensor& replacement) { return replacement; });
 }
 
 namespace {
@@ -121,7 +131,8 @@ void refuse_cross_replica_sum(const Variable& variable, const char* what) {
   if (impl.distributed() && on_read(impl) && !ReplicaContext::current() &&
       variable.aggregation() == VariableAggregation::kSum)
     fail<InvalidArgumentError>(
-        "SyncOnReadVariable does not support `{}` in cross-replica context when aggregation is set to "
+        "SyncOnReadVariable does not support `{}` in cross-replica context when aggregation is set "
+        "to "
         "`VariableAggregation::kSum`. (variable '{}')",
         what, variable.name());
 }
@@ -130,13 +141,15 @@ void refuse_cross_replica_sum(const Variable& variable, const char* what) {
 
 void Variable::assign_add(const Tensor& delta) {
   refuse_cross_replica_sum(*this, "assign_add");
-  assign_with(impl(), delta, "assign_add", [](const Tensor& present, const Tensor& change) { return add(present, change); });
+  assign_with(impl(), delta, "assign_add",
+              [](const Tensor& present, const Tensor& change) { return add(present, change); });
 }
 
 void Variable::assign_sub(const Tensor& delta) {
   refuse_cross_replica_sum(*this, "assign_sub");
-  assign_with(impl(), delta, "assign_sub",
-              [](const Tensor& present, const Tensor& change) { return subtract(present, change); });
+  assign_with(impl(), delta, "assign_sub", [](const Tensor& present, const Tensor& change) {
+    return subtract(present, change);
+  });
 }
 
 Tensor Variable::grad() const {
@@ -148,9 +161,10 @@ void Variable::set_grad(const Tensor& gradient) {
   const auto& leaf = impl().local().leaf;
   if (!leaf) fail<InvalidArgumentError>("[set_grad] variable '{}' is not trainable", name());
   if (!(gradient.shape() == shape()) || gradient.dtype() != dtype())
-    fail<InvalidArgumentError>("[set_grad] variable '{}' has shape {} and dtype {}, got shape {} and dtype {}", name(),
-                               shape().to_string(), name_of(dtype()), gradient.shape().to_string(),
-                               name_of(gradient.dtype()));
+    fail<InvalidArgumentError>(
+        "[set_grad] variable '{}' has shape {} and dtype {}, got shape {} and dtype {}", name(),
+        shape().to_string(), name_of(dtype()), gradient.shape().to_string(),
+        name_of(gradient.dtype()));
   leaf->grad = gradient;
 }
 
@@ -159,8 +173,8 @@ void Variable::zero_grad() {
 }
 
 std::ostream& operator<<(std::ostream& out, const Variable& variable) {
-  return out << "Variable '" << variable.name() << "' shape=" << variable.shape() << " dtype=" << variable.dtype()
-             << '\n'
+  return out << "Variable '" << variable.name() << "' shape=" << variable.shape()
+             << " dtype=" << variable.dtype() << '\n'
              << variable.value();
 }
 

@@ -11,7 +11,8 @@
 namespace tandem {
 
 // Runs `op`. Throws InvalidArgumentError (shapes, dtypes, device), ResourceExhaustedError.
-std::vector<Tensor> run_op(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs = NoAttrs());
+std::vector<Tensor> run_op(const OpDef& op, std::span<const Tensor* const> inputs,
+                           AttrsRef attrs = NoAttrs());
 // The same for an operation of one output; no allocation besides the result's.
 Tensor run_single(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs);
 // The same for an operation that writes its mutated inputs and has no output.

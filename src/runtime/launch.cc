@@ -21,9 +21,7 @@ void run_inline(KernelFn kernel, KernelContext& context, const Device& device) {
 void launch(KernelFn kernel, KernelContext& context, const AttrsType& attrs_type, Device& device) {
   Stream& stream = device.stream();
   switch (stream.execution()) {
-    case Stream::Execution::kInline:
-      run_inline(kernel, context, device);
-      break;
+    case Stream::Execution::kInline: run_inline(kernel, context, device); break;
     case Stream::Execution::kNative:
       context.native_stream = stream.native_handle();
       kernel(context);

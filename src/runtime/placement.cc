@@ -55,24 +55,30 @@ std::vector<Device*> matching(const DeviceName& name, std::string_view by) {
   DeviceManager& manager = DeviceManager::get();
   std::string hint;
   if (frame.name->type == "GPU" && manager.devices(DeviceType::kGpu, what).empty())
-    hint = " The requested device appears to be a GPU, but there is none; TANDEM_EMULATED_GPUS=N makes N emulated ones.";
+    hint =
+        " The requested device appears to be a GPU, but there is none; TANDEM_EMULATED_GPUS=N "
+        "makes N emulated ones.";
   fail<InvalidArgumentError>(
-      "Cannot assign a device for operation {0}: {0} was explicitly assigned to '{1}' but available devices are {2}. "
+      "Cannot assign a device for operation {0}: {0} was explicitly assigned to '{1}' but "
+      "available devices are {2}. "
       "Make sure the device specification refers to a valid device.{3}",
       what, frame.text, manager.describe_devices(), hint);
 }
 
 [[noreturn]] void no_kernel(const OpDef& op, const PlacementFrame& frame) {
   fail<InvalidArgumentError>(
-      "Cannot assign a device for operation {}: Could not satisfy explicit device specification '{}' because no "
+      "Cannot assign a device for operation {}: Could not satisfy explicit device specification "
+      "'{}' because no "
       "supported kernel for {} devices is available. All available devices {}. Soft placement "
       "(tandem::set_soft_device_placement) would run it on another device.",
-      op.name, frame.text, frame.name->type.value_or("such"), DeviceManager::get().describe_devices());
+      op.name, frame.text, frame.name->type.value_or("such"),
+      DeviceManager::get().describe_devices());
 }
 
 bool same_process(const DeviceName& name) {
   DeviceName process = DeviceManager::get().host().name();
-  return (!name.job || name.job == process.job) && (!name.replica || name.replica == process.replica) &&
+  return (!name.job || name.job == process.job) &&
+         (!name.replica || name.replica == process.replica) &&
          (!name.task || name.task == process.task);
 }
 
@@ -82,7 +88,8 @@ Device& place_in_frame(const OpDef& op, const PlacementFrame& frame) {
   for (Device* device : candidates)
     if (has_kernel(op, *device)) return *device;
   // Soft placement relaxes the type and the id, never job, replica or task.
-  if (soft_placement.load(std::memory_order_relaxed) && same_process(*frame.name)) return default_device(op);
+  if (soft_placement.load(std::memory_order_relaxed) && same_process(*frame.name))
+    return default_device(op);
   if (candidates.empty()) no_such_device(op.name, frame);
   no_kernel(op, frame);
 }
@@ -102,7 +109,8 @@ Device& place(const OpDef& op, std::span<const Tensor* const> inputs) {
   if (op.mutated_inputs != 0) return impl_of(*inputs[0]).device();
   if (const PlacementFrame* frame = placement_frame) {
     Device* device = resolve(*frame, op.name);
-    if (device && has_kernel(op, *device)) [[likely]] return *device;
+    if (device && has_kernel(op, *device)) [[likely]]
+      return *device;
     return place_in_frame(op, *frame);
   }
   if ((op.traits & (kView | kMetadata)) != 0 && !inputs.empty()) {
@@ -115,7 +123,8 @@ Device& place(const OpDef& op, std::span<const Tensor* const> inputs) {
 Device& place_constant(std::string_view what) {
   if (const PlacementFrame* frame = placement_frame) {
     if (Device* device = resolve(*frame, what)) return *device;
-    if (!soft_placement.load(std::memory_order_relaxed) || !same_process(*frame->name)) no_such_device(what, *frame);
+    if (!soft_placement.load(std::memory_order_relaxed) || !same_process(*frame->name))
+      no_such_device(what, *frame);
   }
   const Defaults& devices = defaults(what);
   return devices.gpu ? *devices.gpu : *devices.cpu;
@@ -125,8 +134,8 @@ Device& resolve_device(std::string_view name, std::string_view for_whom) {
   const DeviceName parsed = DeviceName::parse(name);
   const auto candidates = matching(parsed, for_whom);
   if (candidates.empty())
-    fail<InvalidArgumentError>("[{}] there is no device '{}'; available devices are {}", for_whom, name,
-                               DeviceManager::get().describe_devices());
+    fail<InvalidArgumentError>("[{}] there is no device '{}'; available devices are {}", for_whom,
+                               name, DeviceManager::get().describe_devices());
   return *candidates.front();
 }
 

@@ -25,9 +25,9 @@ Device& resolve_device(std::string_view name, std::string_view for_whom);
 
 // What the calling thread's innermost device scope asks for.
 struct PlacementFrame {
-  const DeviceName* name = nullptr;   // merged with the outer scopes'
-  std::string_view text;              // as the user wrote it, for messages
-  mutable Device* device = nullptr;   // the first device that matches, once looked up
+  const DeviceName* name = nullptr;  // merged with the outer scopes'
+  std::string_view text;             // as the user wrote it, for messages
+  mutable Device* device = nullptr;  // the first device that matches, once looked up
   mutable bool resolved = false;
 };
 extern constinit thread_local const PlacementFrame* placement_frame;  // null: default placement

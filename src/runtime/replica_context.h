@@ -42,7 +42,8 @@ class ReplicaContext {
   virtual std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) = 0;
   // The same for the gradients of `variables`, given one by one while the backward pass runs. One
   // reduction at a time; every replica must start it with the same variables.
-  virtual std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>& variables) = 0;
+  virtual std::unique_ptr<GradientReduction> start_reduction(
+      const std::vector<Variable>& variables) = 0;
   // Runs `update` once on behalf of each replica that has no examples in this step, with that
   // replica's context current, on the thread of one of the others; its fellows return at once. For
   // writes that every copy of a variable must see.

@@ -21,8 +21,8 @@ void keep_leaf(const VariableImpl::Copy& copy, const Tensor& value) {
 
 }  // namespace
 
-VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const> devices, VariableOptions options,
-                           MemoryTag tag)
+VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
+                           VariableOptions options, MemoryTag tag)
     : options_(std::move(options)), spec_(impl_of(initial_value)) {
   if (options_.trainable && !is_floating(spec_.dtype)) options_.trainable = false;
   for (Device* device : devices) {

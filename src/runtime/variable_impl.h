@@ -21,8 +21,8 @@ class VariableImpl final : public RefCounted {
 
   // `initial_value` is copied to each of `devices`: one copy each, in the order of the replicas.
   // `tag`: what the memory is accounted as.
-  VariableImpl(const Tensor& initial_value, std::span<Device* const> devices, VariableOptions options,
-               MemoryTag tag = MemoryTag::kWeights);
+  VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
+               VariableOptions options, MemoryTag tag = MemoryTag::kWeights);
 
   const VariableOptions& options() const { return options_; }
   const TensorSpec& spec() const { return spec_; }

@@ -22,7 +22,8 @@ class Storage final : public RefCounted {
   std::size_t bytes() const { return bytes_; }
 
  private:
-  Storage(Device& device, std::byte* data, std::size_t bytes) : device_(&device), data_(data), bytes_(bytes) {}
+  Storage(Device& device, std::byte* data, std::size_t bytes)
+      : device_(&device), data_(data), bytes_(bytes) {}
   Device* device_;
   std::byte* data_;
   std::size_t bytes_;

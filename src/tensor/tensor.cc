@@ -11,7 +11,8 @@ namespace tandem {
 namespace detail {
 
 void undefined_tensor() {
-  throw FailedPreconditionError("[Tensor] an undefined tensor was used; assign a value to it first");
+  throw FailedPreconditionError(
+      "[Tensor] an undefined tensor was used; assign a value to it first");
 }
 
 }  // namespace detail
@@ -75,8 +76,8 @@ namespace {
 template <class T>
 void require_dtype(const Tensor& tensor, const char* what) {
   if (tensor.dtype() != dtype_of<T>)
-    fail<InvalidArgumentError>("[{}] the tensor's dtype is {}, asked for as {}; cast it first", what,
-                               name_of(tensor.dtype()), name_of(dtype_of<T>));
+    fail<InvalidArgumentError>("[{}] the tensor's dtype is {}, asked for as {}; cast it first",
+                               what, name_of(tensor.dtype()), name_of(dtype_of<T>));
 }
 
 }  // namespace
@@ -100,7 +101,8 @@ template <class T>
 T Tensor::item() const {
   require_dtype<T>(*this, "item");
   if (size() != 1)
-    fail<InvalidArgumentError>("[item] expected a tensor of one element, got shape {}", shape().to_string());
+    fail<InvalidArgumentError>("[item] expected a tensor of one element, got shape {}",
+                               shape().to_string());
   T value{};
   to_host(*this, &value);
   return value;
@@ -111,14 +113,15 @@ const T* Tensor::data() const {
   require_dtype<T>(*this, "data");
   const TensorImpl& impl = impl_of(*this);
   if (!impl.device().host_accessible())
-    fail<InvalidArgumentError>("[data] the tensor is on {}, whose memory the host cannot reach; copy it with cpu() first",
-                               device());
+    fail<InvalidArgumentError>(
+        "[data] the tensor is on {}, whose memory the host cannot reach; copy it with cpu() first",
+        device());
   return reinterpret_cast<const T*>(impl.data());
 }
 
-#define TANDEM_INSTANTIATE(T)                            \
-  template std::vector<T> Tensor::to_vector<T>() const;  \
-  template T Tensor::item<T>() const;                    \
+#define TANDEM_INSTANTIATE(T)                           \
+  template std::vector<T> Tensor::to_vector<T>() const; \
+  template T Tensor::item<T>() const;                   \
   template const T* Tensor::data<T>() const;
 TANDEM_INSTANTIATE(float)
 TANDEM_INSTANTIATE(double)

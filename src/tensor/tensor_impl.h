@@ -29,7 +29,9 @@ struct TensorImpl final : RefCounted, TensorSpec {
 
   std::byte* data() const { return storage->data() + offset; }
   Device& device() const { return storage->device(); }
-  std::size_t bytes() const { return static_cast<std::size_t>(shape.num_elements()) * size_of(dtype); }
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(shape.num_elements()) * size_of(dtype);
+  }
 };
 
 namespace detail {
@@ -37,7 +39,8 @@ namespace detail {
 }
 
 inline TensorImpl& impl_of(const Tensor& tensor) {
-  if (!tensor.defined()) [[unlikely]] detail::undefined_tensor();
+  if (!tensor.defined()) [[unlikely]]
+    detail::undefined_tensor();
   return static_cast<TensorImpl&>(*tensor.handle());
 }
 

@@ -16,7 +16,8 @@ namespace {
 // Unique among the files that living processes write.
 std::filesystem::path temporary_beside(const std::filesystem::path& path) {
   static std::atomic<unsigned> counter{0};
-  return path.parent_path() / fmt::format(".{}.{}-{}.tmp", path.filename().string(), getpid(), counter++);
+  return path.parent_path() /
+         fmt::format(".{}.{}-{}.tmp", path.filename().string(), getpid(), counter++);
 }
 
 std::filesystem::path directory_of(const std::filesystem::path& path) {

@@ -14,8 +14,8 @@ namespace {
 // Calls `step` for up to options.steps batches of the data. Throws InvalidArgumentError when there is
 // none.
 template <class Step>
-void for_each_batch(const data::Dataset& data, const EvaluateOptions& options, ProgressBar& bar, const char* what,
-                    const Step& step) {
+void for_each_batch(const data::Dataset& data, const EvaluateOptions& options, ProgressBar& bar,
+                    const char* what, const Step& step) {
   if (options.steps && *options.steps < 1)
     fail<InvalidArgumentError>("[{}] expected steps of at least 1, got {}", what, *options.steps);
   std::optional<std::int64_t> total = options.steps;
@@ -23,15 +23,18 @@ void for_each_batch(const data::Dataset& data, const EvaluateOptions& options, P
   bar.begin({}, total, 0);
   data::Iterator batches = data.iterate();
   std::int64_t done = 0;
-  for (data::NextExample batch; (!options.steps || done < *options.steps) && (batch = batches.next()); ++done)
+  for (data::NextExample batch;
+       (!options.steps || done < *options.steps) && (batch = batches.next()); ++done)
     step(*batch, done + 1);
   if (done == 0) fail<InvalidArgumentError>("[{}] the data is empty: it gave no batch", what);
 }
 
 void require_dataset(const data::Dataset& data, const EvaluateOptions& options, const char* what) {
-  if (!data.defined()) fail<InvalidArgumentError>("[{}] expected a dataset, got an undefined one", what);
+  if (!data.defined())
+    fail<InvalidArgumentError>("[{}] expected a dataset, got an undefined one", what);
   if (options.batch_size)
-    fail<InvalidArgumentError>("[{}] batch_size is for plain tensors; batch() the dataset instead", what);
+    fail<InvalidArgumentError>("[{}] batch_size is for plain tensors; batch() the dataset instead",
+                               what);
 }
 
 EvaluateOptions without_batch_size(EvaluateOptions options) {
@@ -42,28 +45,33 @@ EvaluateOptions without_batch_size(EvaluateOptions options) {
 }  // namespace
 
 data::Dataset in_batches(const data::Dataset& data, std::int64_t batch_size, const char* what) {
-  if (batch_size < 1) fail<InvalidArgumentError>("[{}] expected a batch_size of at least 1, got {}", what, batch_size);
+  if (batch_size < 1)
+    fail<InvalidArgumentError>("[{}] expected a batch_size of at least 1, got {}", what,
+                               batch_size);
   return data.batch(batch_size).prefetch(2);
 }
 
-std::map<std::string, double> Model::evaluate(const data::Dataset& data, const EvaluateOptions& options) {
+std::map<std::string, double> Model::evaluate(const data::Dataset& data,
+                                              const EvaluateOptions& options) {
   Impl& impl = compiled_impl_of(*this, "evaluate");
   require_dataset(data, options, "evaluate");
   build_for(impl, data, "evaluate");
   Stepper stepper(impl, "evaluate");
   ProgressBar bar(options.verbose);
-  for_each_batch(data, options, bar, "evaluate", [&](const data::Example& batch, std::int64_t done) {
-    stepper.test(batch);
-    bar.step(done, batch[0].dim(0), [&] { return stepper.statistics().logs(); });
-  });
+  for_each_batch(data, options, bar, "evaluate",
+                 [&](const data::Example& batch, std::int64_t done) {
+                   stepper.test(batch);
+                   bar.step(done, batch[0].dim(0), [&] { return stepper.statistics().logs(); });
+                 });
   std::map<std::string, double> result = stepper.statistics().logs();
   bar.end(result);
   return result;
 }
 
-std::map<std::string, double> Model::evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options) {
-  return evaluate(in_batches(data::Dataset::from_tensor_slices({x, y}), options.batch_size.value_or(kDefaultBatchSize),
-                             "evaluate"),
+std::map<std::string, double> Model::evaluate(const Tensor& x, const Tensor& y,
+                                              const EvaluateOptions& options) {
+  return evaluate(in_batches(data::Dataset::from_tensor_slices({x, y}),
+                             options.batch_size.value_or(kDefaultBatchSize), "evaluate"),
                   without_batch_size(options));
 }
 
@@ -85,8 +93,8 @@ Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options)
 }
 
 Tensor Model::predict(const Tensor& x, const EvaluateOptions& options) {
-  return predict(in_batches(data::Dataset::from_tensor_slices({x}), options.batch_size.value_or(kDefaultBatchSize),
-                            "predict"),
+  return predict(in_batches(data::Dataset::from_tensor_slices({x}),
+                            options.batch_size.value_or(kDefaultBatchSize), "predict"),
                  without_batch_size(options));
 }
 

@@ -26,7 +26,8 @@ class FitLoop {
         stepper_(prepare(), "fit"),
         progress_{.epoch = options.initial_epoch, .statistics = stepper_.statistics()},
         bar_(options.verbose) {
-    for (const Callback& callback : options.callbacks) (callback->runs_last() ? last_ : progress_.callbacks).push_back(callback);
+    for (const Callback& callback : options.callbacks)
+      (callback->runs_last() ? last_ : progress_.callbacks).push_back(callback);
     impl_.progress = &progress_;
     impl_.stop = false;
   }
@@ -42,12 +43,15 @@ class FitLoop {
  private:
   // The model with all variables of training made, where its strategy wants them.
   Model::Impl& prepare() const {
-    if (!data_.defined()) throw InvalidArgumentError("[fit] expected a dataset, got an undefined one");
+    if (!data_.defined())
+      throw InvalidArgumentError("[fit] expected a dataset, got an undefined one");
     if (options_.steps_per_epoch && *options_.steps_per_epoch < 1)
-      fail<InvalidArgumentError>("[fit] expected steps_per_epoch of at least 1, got {}", *options_.steps_per_epoch);
+      fail<InvalidArgumentError>("[fit] expected steps_per_epoch of at least 1, got {}",
+                                 *options_.steps_per_epoch);
     if (options_.epochs < 0 || options_.initial_epoch < 0)
-      fail<InvalidArgumentError>("[fit] expected epochs and initial_epoch of at least 0, got {} and {}", options_.epochs,
-                                 options_.initial_epoch);
+      fail<InvalidArgumentError>(
+          "[fit] expected epochs and initial_epoch of at least 0, got {} and {}", options_.epochs,
+          options_.initial_epoch);
     if (options_.verbose < 0 || options_.verbose > 2)
       fail<InvalidArgumentError>("[fit] expected verbose of 0, 1 or 2, got {}", options_.verbose);
     build_for(impl_, data_, "fit");
@@ -95,12 +99,14 @@ class FitLoop {
 
   // Whether the epoch ran to its end.
   bool run_steps(std::int64_t epoch) {
-    data::Iterator batches = data_.iterate({.epoch = static_cast<std::uint64_t>(epoch), .skip = progress_.step});
+    data::Iterator batches =
+        data_.iterate({.epoch = static_cast<std::uint64_t>(epoch), .skip = progress_.step});
     while (!options_.steps_per_epoch || progress_.step < *options_.steps_per_epoch) {
       const data::NextExample batch = batches.next();
       if (!batch) {
         if (options_.steps_per_epoch)
-          logging::warn("[fit] the data ended after {} of {} steps", progress_.step, *options_.steps_per_epoch);
+          logging::warn("[fit] the data ended after {} of {} steps", progress_.step,
+                        *options_.steps_per_epoch);
         return true;
       }
       if (impl_.stop) return false;
@@ -143,7 +149,8 @@ class FitLoop {
 
 History Model::fit(const data::Dataset& data, FitOptions options) {
   if (options.batch_size)
-    throw InvalidArgumentError("[fit] batch_size is for plain tensors; batch() the dataset instead");
+    throw InvalidArgumentError(
+        "[fit] batch_size is for plain tensors; batch() the dataset instead");
   return FitLoop(*this, data, options).run();
 }
 

@@ -68,13 +68,15 @@ SymbolicInput Layer::operator()(const std::vector<SymbolicInput>& inputs) const 
   return SymbolicInput(std::move(node));
 }
 
-FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output)
+FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs,
+                                 const SymbolicInput& output)
     : LayerBase(""), input_shapes_(shapes_of(inputs)) {
   std::unordered_map<const Node*, std::size_t> slots;
   for (const SymbolicInput& input : inputs) {
     if (input.node()->layer.defined())
-      fail<InvalidArgumentError>("[Functional] expected Input()s as inputs, got the result of layer '{}'",
-                                 input.node()->layer.name());
+      fail<InvalidArgumentError>(
+          "[Functional] expected Input()s as inputs, got the result of layer '{}'",
+          input.node()->layer.name());
     if (!slots.emplace(input.node().get(), slots.size()).second)
       fail<InvalidArgumentError>("[Functional] an input of shape {} is given twice",
                                  input.shape().to_string());
@@ -83,11 +85,13 @@ FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs, const
     if (slots.contains(node)) continue;
     if (!node->layer.defined())
       fail<InvalidArgumentError>(
-          "[Functional] the output depends on an Input() '{}' of shape {} that is not among the inputs",
+          "[Functional] the output depends on an Input() '{}' of shape {} that is not among the "
+          "inputs",
           node->name, node->shape.to_string());
     Step& step = steps_.emplace_back();
     step.layer = node->layer;
-    for (const SymbolicInput& input : node->inputs) step.inputs.push_back(slots.at(input.node().get()));
+    for (const SymbolicInput& input : node->inputs)
+      step.inputs.push_back(slots.at(input.node().get()));
     slots.emplace(node, slots.size());
   }
   if (steps_.empty())
@@ -103,7 +107,8 @@ FunctionalLayer::FunctionalLayer(const std::vector<SymbolicInput>& inputs, const
 }
 
 template <class Value>
-std::vector<Value> FunctionalLayer::gather(const std::vector<Value>& slots, const Step& step) const {
+std::vector<Value> FunctionalLayer::gather(const std::vector<Value>& slots,
+                                           const Step& step) const {
   std::vector<Value> values;
   for (std::size_t slot : step.inputs) values.push_back(slots[slot]);
   return values;
@@ -120,7 +125,8 @@ void FunctionalLayer::build(std::span<const Shape> input_shapes) {
 
 Tensor FunctionalLayer::call(std::span<const Tensor> inputs, const CallOptions& options) {
   if (inputs.size() != input_shapes_.size())
-    fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", label(), input_shapes_.size(), inputs.size());
+    fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", label(), input_shapes_.size(),
+                               inputs.size());
   std::vector<Tensor> slots(inputs.begin(), inputs.end());
   for (const Step& step : steps_) {
     slots.push_back(step.layer(gather(slots, step), options));
@@ -138,7 +144,8 @@ Shape FunctionalLayer::output_shape(std::span<const Shape> input_shapes) const {
 
 std::vector<Shape> FunctionalLayer::propagate(std::span<const Shape> input_shapes) const {
   std::vector<Shape> slots(input_shapes.begin(), input_shapes.end());
-  for (const Step& step : steps_) slots.push_back(step.layer.base().output_shape(gather(slots, step)));
+  for (const Step& step : steps_)
+    slots.push_back(step.layer.base().output_shape(gather(slots, step)));
   return slots;
 }
 

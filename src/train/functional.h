@@ -11,7 +11,7 @@ namespace tandem {
 struct SymbolicInput::Node {
   Layer layer;  // undefined: an input of a model
   std::vector<SymbolicInput> inputs;
-  Shape shape;  // batch axis -1
+  Shape shape;       // batch axis -1
   std::string name;  // of an input
 };
 

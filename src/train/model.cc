@@ -26,8 +26,9 @@ void require_unique_names(const std::vector<metrics::Metric>& metrics) {
   std::set<std::string> names = {"loss"};
   for (const metrics::Metric& metric : metrics)
     if (!names.insert(metric.name()).second)
-      fail<InvalidArgumentError>("[compile] expected metrics of unique names other than 'loss', got two of '{}'",
-                                 metric.name());
+      fail<InvalidArgumentError>(
+          "[compile] expected metrics of unique names other than 'loss', got two of '{}'",
+          metric.name());
 }
 
 void require_ownership(const ReplicaRunner& runner, const std::vector<Variable>& variables,
@@ -35,7 +36,8 @@ void require_ownership(const ReplicaRunner& runner, const std::vector<Variable>&
   for (const Variable& variable : variables)
     if (!runner.owns(variable))
       fail<InvalidArgumentError>(
-          "[compile] Variable '{}' of the {} was not created in the distribution strategy scope that compile() "
+          "[compile] Variable '{}' of the {} was not created in the distribution strategy scope "
+          "that compile() "
           "runs in; make the model, the optimizer and compile() in one strategy.scope()",
           variable.name(), whose);
 }
@@ -58,7 +60,8 @@ Model::Impl& built_impl_of(const Model& model, const char* what) {
   Model::Impl& impl = impl_of(model, what);
   if (!impl.layer.base().built())
     fail<FailedPreconditionError>(
-        "[{}] the model is not built: give its first layer an input_shape, or call build() first", what);
+        "[{}] the model is not built: give its first layer an input_shape, or call build() first",
+        what);
   return impl;
 }
 
@@ -91,7 +94,8 @@ Tensor Model::operator()(std::span<const Tensor> inputs, const CallOptions& opti
 void Model::build(const Shape& input_shape) {
   Impl& impl = impl_of(*this, "build");
   if (!input_shape.known() || input_shape.rank() < 1)
-    fail<InvalidArgumentError>("[build] expected a shape with a batch axis, got {}", input_shape.to_string());
+    fail<InvalidArgumentError>("[build] expected a shape with a batch axis, got {}",
+                               input_shape.to_string());
   if (!built()) impl.build({with_unknown_batch(input_shape)});
 }
 
@@ -115,13 +119,13 @@ std::int64_t Model::count_params() const {
 
 void Model::compile(CompileOptions options) {
   Impl& impl = impl_of(*this, "compile");
-  if (!options.loss.defined())
-    throw InvalidArgumentError("[compile] expected a loss, got none");
+  if (!options.loss.defined()) throw InvalidArgumentError("[compile] expected a loss, got none");
   if (!options.optimizer.get().defined())
     throw InvalidArgumentError("[compile] expected an optimizer, got an undefined one");
   if (options.loss.reduction() == losses::Reduction::kNone)
-    fail<InvalidArgumentError>("[compile] loss '{}' has reduction kNone, which gives no scalar to train on",
-                               options.loss.name());
+    fail<InvalidArgumentError>(
+        "[compile] loss '{}' has reduction kNone, which gives no scalar to train on",
+        options.loss.name());
   require_unique_names(options.metrics);
   const std::shared_ptr<ReplicaRunner> runner = ReplicaRunner::current();
   if (built()) require_ownership(*runner, variables(), "model");
@@ -144,8 +148,9 @@ void Model::save_weights(const std::filesystem::path& path) const {
   TensorFile file;
   for (const Variable& variable : variables())
     if (!file.tensors.emplace(variable.name(), variable.value()).second)
-      fail<InvalidArgumentError>("[save_weights] two variables are named '{}'; give their layers unique names",
-                                 variable.name());
+      fail<InvalidArgumentError>(
+          "[save_weights] two variables are named '{}'; give their layers unique names",
+          variable.name());
   save_safetensors(path, file);
 }
 
@@ -154,14 +159,18 @@ void Model::load_weights(const std::filesystem::path& path) {
   restore_variables(targets, load_safetensors(path).tensors, fmt::format("'{}'", path.string()));
 }
 
-void save_weights(const Model& model, const std::filesystem::path& path) { model.save_weights(path); }
+void save_weights(const Model& model, const std::filesystem::path& path) {
+  model.save_weights(path);
+}
 
 const std::vector<double>& History::at(const std::string& name) const {
   const auto found = history.find(name);
   if (found != history.end()) return found->second;
   std::string known;
-  for (const auto& [other, values] : history) known += fmt::format("{}'{}'", known.empty() ? "" : ", ", other);
-  fail<NotFoundError>("[History] there is no '{}', only {}", name, known.empty() ? "nothing" : known);
+  for (const auto& [other, values] : history)
+    known += fmt::format("{}'{}'", known.empty() ? "" : ", ", other);
+  fail<NotFoundError>("[History] there is no '{}', only {}", name,
+                      known.empty() ? "nothing" : known);
 }
 
 Sequential::Sequential(const std::vector<Layer>& layers) {

@@ -25,7 +25,8 @@ std::string bar(std::int64_t done, std::int64_t total) {
 
 std::string duration(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::lround(seconds));
-  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  if (whole >= 3600)
+    return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
   if (whole >= 60) return fmt::format("{}:{:02}", whole / 60, whole % 60);
   return fmt::format("{}s", whole);
 }
@@ -41,12 +42,15 @@ std::string figures_text(const callbacks::Logs& logs) {
   std::string text, validation;
   const auto append = [](std::string& to, const std::string& name, double value) {
     const bool tiny = value != 0.0 && std::abs(value) < 1e-3;
-    to += tiny ? fmt::format(" - {}: {:.4e}", name, value) : fmt::format(" - {}: {:.4f}", name, value);
+    to += tiny ? fmt::format(" - {}: {:.4e}", name, value)
+               : fmt::format(" - {}: {:.4f}", name, value);
   };
   if (const auto loss = logs.find("loss"); loss != logs.end()) append(text, "loss", loss->second);
-  if (const auto loss = logs.find("val_loss"); loss != logs.end()) append(validation, "val_loss", loss->second);
+  if (const auto loss = logs.find("val_loss"); loss != logs.end())
+    append(validation, "val_loss", loss->second);
   for (const auto& [name, value] : logs)
-    if (name != "loss" && name != "val_loss") append(name.starts_with("val_") ? validation : text, name, value);
+    if (name != "loss" && name != "val_loss")
+      append(name.starts_with("val_") ? validation : text, name, value);
   return text + validation;
 }
 
@@ -87,7 +91,9 @@ void ProgressBar::step(std::int64_t done, std::int64_t examples, const Figures& 
   if (total_) {
     if (terminal_) line += fmt::format(" {}", bar(done_, *total_));
     const double each = seconds / static_cast<double>(done_ - first_);
-    line += fmt::format(" - ETA: {}", duration(each * static_cast<double>(std::max<std::int64_t>(*total_ - done_, 0))));
+    line += fmt::format(
+        " - ETA: {}",
+        duration(each * static_cast<double>(std::max<std::int64_t>(*total_ - done_, 0))));
   }
   write(line + rate(seconds) + figures_text(figures()), false);
 }
@@ -97,13 +103,15 @@ void ProgressBar::end(const callbacks::Logs& logs) {
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   std::string line = fmt::format("{}/{}", done_, done_);
   if (verbose_ == 1 && terminal_) line += fmt::format(" {}", bar(1, 1));
-  write(fmt::format("{} - {}{}{}", line, duration(seconds), rate(seconds), figures_text(logs)), true);
+  write(fmt::format("{} - {}{}{}", line, duration(seconds), rate(seconds), figures_text(logs)),
+        true);
 }
 
 void ProgressBar::write(const std::string& line, bool last) {
   if (verbose_ == 1 && terminal_) {
     const std::size_t stale = drawn_ > line.size() ? drawn_ - line.size() : 0;
-    std::fprintf(stderr, "\r%s%s%s", line.c_str(), std::string(stale, ' ').c_str(), last ? "\n" : "");
+    std::fprintf(stderr, "\r%s%s%s", line.c_str(), std::string(stale, ' ').c_str(),
+                 last ? "\n" : "");
     drawn_ = last ? 0 : line.size();
   } else {
     std::fprintf(stderr, "%s%s%s\n", title_.c_str(), title_.empty() ? "" : " - ", line.c_str());

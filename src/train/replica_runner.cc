@@ -11,7 +11,8 @@ class SingleReplica final : public ReplicaRunner {
  public:
   int num_replicas() const override { return 1; }
   bool owns(const Variable& variable) const override { return !variable.impl().distributed(); }
-  std::vector<std::vector<Tensor>> run(const data::Example& global_batch, const Step& step) override {
+  std::vector<std::vector<Tensor>> run(const data::Example& global_batch,
+                                       const Step& step) override {
     return {step(global_batch)};
   }
 };

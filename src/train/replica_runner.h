@@ -24,7 +24,8 @@ class ReplicaRunner {
   // none sit the step out), runs `step` on each, side by side, in its ReplicaContext and on its
   // device, and returns the results in the order of the replicas that took part. The first replica's
   // error is thrown when all have stopped.
-  virtual std::vector<std::vector<Tensor>> run(const data::Example& global_batch, const Step& step) = 0;
+  virtual std::vector<std::vector<Tensor>> run(const data::Example& global_batch,
+                                               const Step& step) = 0;
 
   // That of the strategy whose scope is open on this thread, else the one that just calls the step.
   static std::shared_ptr<ReplicaRunner> current();

@@ -21,8 +21,8 @@ std::string list_names(const std::vector<std::string>& names) {
 
 }  // namespace
 
-void check_variables(const std::vector<Variable>& variables, const std::map<std::string, Tensor>& tensors,
-                     const std::string& what) {
+void check_variables(const std::vector<Variable>& variables,
+                     const std::map<std::string, Tensor>& tensors, const std::string& what) {
   std::vector<std::string> missing, extra;
   std::set<std::string> expected;
   for (const Variable& variable : variables) {
@@ -47,8 +47,8 @@ void check_variables(const std::vector<Variable>& variables, const std::map<std:
   }
 }
 
-void restore_variables(const std::vector<Variable>& variables, const std::map<std::string, Tensor>& tensors,
-                       const std::string& what) {
+void restore_variables(const std::vector<Variable>& variables,
+                       const std::map<std::string, Tensor>& tensors, const std::string& what) {
   check_variables(variables, tensors, what);
   for (Variable variable : variables) variable.assign(tensors.at(variable.name()));
 }

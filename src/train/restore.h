@@ -10,7 +10,7 @@
 namespace tandem {
 
 // Throws what restore_variables() throws when `tensors` are not those of `variables`.
-void check_variables(const std::vector<Variable>& variables, const std::map<std::string, Tensor>& tensors,
-                     const std::string& what);
+void check_variables(const std::vector<Variable>& variables,
+                     const std::map<std::string, Tensor>& tensors, const std::string& what);
 
 }  // namespace tandem

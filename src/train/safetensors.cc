@@ -63,7 +63,8 @@ std::string checksum_field(const std::string& digits) {
 // --- writing ---
 
 // Larger elements first, so that every tensor is aligned to its element size without holes.
-std::vector<std::pair<std::string, Tensor>> in_file_order(const std::map<std::string, Tensor>& tensors) {
+std::vector<std::pair<std::string, Tensor>> in_file_order(
+    const std::map<std::string, Tensor>& tensors) {
   std::vector<std::pair<std::string, Tensor>> ordered(tensors.begin(), tensors.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
     return size_of(a.second.dtype()) > size_of(b.second.dtype());
@@ -79,9 +80,10 @@ std::string make_header(const std::vector<std::pair<std::string, Tensor>>& tenso
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
     const auto bytes = static_cast<std::uint64_t>(tensor.bytes());
-    header[name] = {{"dtype", format_name(tensor.dtype())},
-                    {"shape", std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())},
-                    {"data_offsets", {offset, offset + bytes}}};
+    header[name] = {
+        {"dtype", format_name(tensor.dtype())},
+        {"shape", std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())},
+        {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
   }
   std::string text = header.dump();
@@ -200,11 +202,13 @@ class Reader {
     entry.name = name;
     try {
       const auto dtype = value.at("dtype").get<std::string>();
-      const auto known = std::find_if(kDTypeNames.begin(), kDTypeNames.end(),
-                                      [&](const auto& candidate) { return candidate.second == dtype; });
+      const auto known =
+          std::find_if(kDTypeNames.begin(), kDTypeNames.end(),
+                       [&](const auto& candidate) { return candidate.second == dtype; });
       if (known == kDTypeNames.end())
         fail<InvalidArgumentError>(
-            "[load] '{}': tensor '{}' has dtype '{}', expected one of F32, F64, F16, BF16, I32, I64, U8, BOOL",
+            "[load] '{}': tensor '{}' has dtype '{}', expected one of F32, F64, F16, BF16, I32, "
+            "I64, U8, BOOL",
             what_, name, dtype);
       entry.dtype = known->first;
       entry.shape = parse_shape(name, value.at("shape"));
@@ -215,7 +219,8 @@ class Reader {
       entry.begin = offsets[0].get<std::uint64_t>();
       entry.end = offsets[1].get<std::uint64_t>();
     } catch (const json::exception& e) {
-      damaged(fmt::format("the entry of tensor '{}' is not as it should be ({:.200})", name, e.what()));
+      damaged(
+          fmt::format("the entry of tensor '{}' is not as it should be ({:.200})", name, e.what()));
     }
     const auto elements = static_cast<std::uint64_t>(entry.shape.num_elements());
     if (elements > data_bytes_ || entry.end < entry.begin || entry.end > data_bytes_ ||
@@ -236,7 +241,8 @@ class Reader {
     std::int64_t elements = 1;
     for (const json& size : value) {
       const auto count = size.get<std::uint64_t>();
-      if (count > INT64_MAX || __builtin_mul_overflow(elements, std::max<std::uint64_t>(count, 1), &elements))
+      if (count > INT64_MAX ||
+          __builtin_mul_overflow(elements, std::max<std::uint64_t>(count, 1), &elements))
         damaged(fmt::format("tensor '{}' has more elements than can be counted", name));
       sizes.push_back(static_cast<std::int64_t>(count));
     }
@@ -293,7 +299,8 @@ TensorFile load_safetensors(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   const std::uintmax_t size = in ? std::filesystem::file_size(path, error) : 0;
   if (!in || error)
-    fail<FailedPreconditionError>("[load] cannot read '{}': {}", path.string(), std::strerror(errno));
+    fail<FailedPreconditionError>("[load] cannot read '{}': {}", path.string(),
+                                  std::strerror(errno));
   return read_safetensors(in, size, path.string());
 }
 
@@ -309,7 +316,8 @@ void save_safetensors(const std::filesystem::path& path, const TensorFile& file)
   try {
     header = make_header(tensors, file.metadata);
   } catch (const json::exception& e) {
-    fail<InvalidArgumentError>("[save] '{}': a name or metadata is not UTF-8 ({})", path.string(), e.what());
+    fail<InvalidArgumentError>("[save] '{}': a name or metadata is not UTF-8 ({})", path.string(),
+                               e.what());
   }
   const auto length = static_cast<std::uint64_t>(header.size());
   std::uint32_t checksum = crc(0, header.data(), header.size());
@@ -326,7 +334,8 @@ void save_safetensors(const std::filesystem::path& path, const TensorFile& file)
   }
   const std::size_t field = header.find(checksum_field(kNoChecksum));
   const std::string digits = fmt::format("{:08x}", checksum);
-  out.overwrite(sizeof(length) + field + checksum_field("").size() - 1, digits.data(), digits.size());
+  out.overwrite(sizeof(length) + field + checksum_field("").size() - 1, digits.data(),
+                digits.size());
   out.commit();
 }
 

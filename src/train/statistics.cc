@@ -102,7 +102,8 @@ std::map<std::size_t, Named> by_replica(const Named& state) {
   for (const auto& [key, tensor] : state) {
     const std::size_t slash = key.find('/');
     std::size_t replica = 0;
-    const auto parsed = std::from_chars(key.data(), key.data() + std::min(slash, key.size()), replica);
+    const auto parsed =
+        std::from_chars(key.data(), key.data() + std::min(slash, key.size()), replica);
     if (slash == std::string::npos || parsed.ptr != key.data() + slash)
       fail<DataLossError>("[load] the checkpoint's sums have a tensor named '{}'", key);
     parts[replica][key.substr(slash + 1)] = tensor;
@@ -130,7 +131,8 @@ void Statistics::restore(const std::map<std::string, Tensor>& state) {
       for (Tensor sum; (sum = take(tensors, metric_key(metrics_[i], sums[i].size()))).defined();)
         sums[i].push_back(sum);
     if (!examples.defined() || !loss.defined() || !tensors.empty())
-      throw DataLossError("[load] the checkpoint's sums are not those of the model's loss and metrics");
+      throw DataLossError(
+          "[load] the checkpoint's sums are not those of the model's loss and metrics");
     replica.examples += examples.to_vector<std::int64_t>().at(0);
     accumulate(replica.loss, loss);
     replica.metrics.resize(metrics_.size());

@@ -19,19 +19,25 @@ Shape with_trailing_ones(const Shape& shape, int rank) {
 
 }  // namespace
 
-void check_batch(const data::Example& batch, std::size_t least, std::size_t most, const std::string& what) {
+void check_batch(const data::Example& batch, std::size_t least, std::size_t most,
+                 const std::string& what) {
   if (batch.size() < least || batch.size() > most)
     fail<InvalidArgumentError>(
-        "[{}] expected elements of {} components (inputs, then targets, then perhaps sample weights), got {}", what,
-        least == most ? std::to_string(least) : fmt::format("{} to {}", least, most), batch.size());
+        "[{}] expected elements of {} components (inputs, then targets, then perhaps sample "
+        "weights), got {}",
+        what, least == most ? std::to_string(least) : fmt::format("{} to {}", least, most),
+        batch.size());
   for (const Tensor& component : batch) {
     if (component.rank() < 1)
-      fail<InvalidArgumentError>("[{}] expected elements with a batch axis, got a scalar; batch() the dataset", what);
+      fail<InvalidArgumentError>(
+          "[{}] expected elements with a batch axis, got a scalar; batch() the dataset", what);
     if (component.dim(0) != batch[0].dim(0))
-      fail<InvalidArgumentError>("[{}] the components of a batch differ in their first axis: shapes {} and {}", what,
-                                 batch[0].shape().to_string(), component.shape().to_string());
+      fail<InvalidArgumentError>(
+          "[{}] the components of a batch differ in their first axis: shapes {} and {}", what,
+          batch[0].shape().to_string(), component.shape().to_string());
   }
-  if (batch[0].dim(0) == 0) fail<InvalidArgumentError>("[{}] expected batches of at least one example, got 0", what);
+  if (batch[0].dim(0) == 0)
+    fail<InvalidArgumentError>("[{}] expected batches of at least one example, got 0", what);
 }
 
 void build_for(Model::Impl& model, const data::Dataset& data, const char* what) {
@@ -76,14 +82,16 @@ Tensor Stepper::example_losses(const Parts& parts, const Tensor& outputs) const 
   Tensor losses = model_.loss.per_example(parts.targets, outputs);
   const std::int64_t examples = parts.targets.dim(0);
   if (losses.rank() < 1 || losses.dim(0) != examples)
-    fail<InvalidArgumentError>("[{}] loss '{}' gave shape {}, expected a value for each of the {} examples", what_,
-                               model_.loss.name(), losses.shape().to_string(), examples);
+    fail<InvalidArgumentError>(
+        "[{}] loss '{}' gave shape {}, expected a value for each of the {} examples", what_,
+        model_.loss.name(), losses.shape().to_string(), examples);
   if (parts.weights.defined()) {
     const Tensor& weights = parts.weights;
     if (weights.rank() > losses.rank())
-      fail<InvalidArgumentError>("[{}] expected sample weights of shape ({},), got {}", what_, examples,
-                                 weights.shape().to_string());
-    losses = losses * reshape(cast(weights, losses.dtype()), with_trailing_ones(weights.shape(), losses.rank()));
+      fail<InvalidArgumentError>("[{}] expected sample weights of shape ({},), got {}", what_,
+                                 examples, weights.shape().to_string());
+    losses = losses * reshape(cast(weights, losses.dtype()),
+                              with_trailing_ones(weights.shape(), losses.rank()));
   }
   if (losses.rank() == 1) return losses;
   Dims positions;
@@ -115,7 +123,8 @@ void Stepper::train(const data::Example& batch) {
     const Tensor loss =
         model_.loss.reduction() == losses::Reduction::kSum
             ? reduce_sum(losses)
-            : nn::compute_average_loss(losses, {.global_batch_size = global_examples(parts.targets.dim(0))});
+            : nn::compute_average_loss(
+                  losses, {.global_batch_size = global_examples(parts.targets.dim(0))});
     // Before the optimizer's step: what a metric finds wrong leaves the model as it was.
     keep_statistics(parts, outputs.detach(), losses.detach());
     optimizers::Optimizer optimizer = model_.optimizer;
@@ -138,11 +147,12 @@ void Stepper::test(const data::Example& batch) {
 std::vector<Tensor> Stepper::predict(const data::Example& batch) {
   check_batch(batch, model_.num_inputs, batch.size(), what_);
   const auto inputs_of = [&](const data::Example& example) {
-    return std::vector<Tensor>(example.begin(), example.begin() + static_cast<std::ptrdiff_t>(model_.num_inputs));
+    return std::vector<Tensor>(example.begin(),
+                               example.begin() + static_cast<std::ptrdiff_t>(model_.num_inputs));
   };
   const auto runner = model_.runner ? model_.runner : ReplicaRunner::current();
-  const auto results =
-      runner->run(data::Example(inputs_of(batch)), [&](const data::Example& examples) -> std::vector<Tensor> {
+  const auto results = runner->run(
+      data::Example(inputs_of(batch)), [&](const data::Example& examples) -> std::vector<Tensor> {
         NoGradScope no_grad;
         return {model_.layer(examples.components(), {.training = false})};
       });

@@ -55,6 +55,7 @@ data::Dataset in_batches(const data::Dataset& data, std::int64_t batch_size, con
 void build_for(Model::Impl& model, const data::Dataset& data, const char* what);
 // Throws InvalidArgumentError when a batch has fewer than `least` or more than `most` components, when
 // one is a scalar, when they differ in the first axis, or when that is empty.
-void check_batch(const data::Example& batch, std::size_t least, std::size_t most, const std::string& what);
+void check_batch(const data::Example& batch, std::size_t least, std::size_t most,
+                 const std::string& what);
 
 }  // namespace tandem

@@ -77,12 +77,13 @@ void Model::summary(std::ostream& out) const {
   const std::size_t width = name_width + shape_width + number_width + 6;
   out << fmt::format("Model: \"{}\"\n{}\n", impl.layer.base().label(), std::string(width, '_'));
   for (std::size_t i = 0; i < rows.size(); ++i)
-    out << fmt::format(" {:<{}}  {:<{}}  {:>{}}\n", rows[i].layer, name_width, rows[i].shape, shape_width,
-                       rows[i].parameters, number_width)
+    out << fmt::format(" {:<{}}  {:<{}}  {:>{}}\n", rows[i].layer, name_width, rows[i].shape,
+                       shape_width, rows[i].parameters, number_width)
         << (i == 0 ? std::string(width, '=') + "\n" : "");
   out << std::string(width, '=') << '\n'
       << totals("Total params", variables()) << totals("Trainable params", trainable_variables())
-      << totals("Non-trainable params", non_trainable_variables()) << std::string(width, '_') << '\n';
+      << totals("Non-trainable params", non_trainable_variables()) << std::string(width, '_')
+      << '\n';
 }
 
 }  // namespace tandem

@@ -29,25 +29,29 @@ constexpr const char* kConfig = "config.";
 void put_all(Named& to, const std::string& prefix, const Named& tensors) {
   for (const auto& [name, tensor] : tensors)
     if (!to.emplace(prefix + name, tensor).second)
-      fail<InvalidArgumentError>("[save] two variables are named '{}'; give their layers unique names", name);
+      fail<InvalidArgumentError>(
+          "[save] two variables are named '{}'; give their layers unique names", name);
 }
 
 Named group(const Named& tensors, const std::string& prefix) {
   Named result;
-  for (auto it = tensors.lower_bound(prefix); it != tensors.end() && it->first.starts_with(prefix); ++it)
+  for (auto it = tensors.lower_bound(prefix); it != tensors.end() && it->first.starts_with(prefix);
+       ++it)
     result.emplace(it->first.substr(prefix.size()), it->second);
   return result;
 }
 
 Named values_of(const std::vector<Variable>& variables) {
   Named values;
-  for (const Variable& variable : variables) put_all(values, "", {{variable.name(), variable.value()}});
+  for (const Variable& variable : variables)
+    put_all(values, "", {{variable.name(), variable.value()}});
   return values;
 }
 
 // Whether the replicas' copies of the variable may differ.
 bool kept_apart(const Variable& variable) {
-  return variable.impl().distributed() && variable.synchronization() == VariableSynchronization::kOnRead;
+  return variable.impl().distributed() &&
+         variable.synchronization() == VariableSynchronization::kOnRead;
 }
 
 std::string copy_name(std::size_t replica, const Variable& variable) {
@@ -81,24 +85,29 @@ template <class T>
 T parse_number(const TensorFile& file, const std::string& key, const std::string& what) {
   const auto found = file.metadata.find(key);
   T number{};
-  const char* end = found == file.metadata.end() ? nullptr : found->second.data() + found->second.size();
+  const char* end =
+      found == file.metadata.end() ? nullptr : found->second.data() + found->second.size();
   if (!end || std::from_chars(found->second.data(), end, number).ptr != end)
     fail<DataLossError>("[load] {} is no training checkpoint: it has no number '{}'", what, key);
   return number;
 }
 
-void check_config(const TensorFile& file, const std::map<std::string, std::string>& config, const std::string& what) {
+void check_config(const TensorFile& file, const std::map<std::string, std::string>& config,
+                  const std::string& what) {
   for (const auto& [key, value] : config) {
     const auto found = file.metadata.find(kConfig + key);
-    const std::string saved = found == file.metadata.end() ? "nothing" : fmt::format("'{}'", found->second);
+    const std::string saved =
+        found == file.metadata.end() ? "nothing" : fmt::format("'{}'", found->second);
     if (found == file.metadata.end() || found->second != value)
-      fail<InvalidArgumentError>("[load] {} was written with {} for {}, expected '{}'", what, saved, key, value);
+      fail<InvalidArgumentError>("[load] {} was written with {} for {}, expected '{}'", what, saved,
+                                 key, value);
   }
 }
 
 TrainingProgress& progress_of(const Model& model, const char* what) {
   TrainingProgress* progress = impl_of(model, what).progress;
-  if (!progress) fail<FailedPreconditionError>("[{}] a training state exists only while fit() runs", what);
+  if (!progress)
+    fail<FailedPreconditionError>("[{}] a training state exists only while fit() runs", what);
   return *progress;
 }
 
@@ -113,8 +122,10 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
   put_all(file.tensors, kOptimizer, values_of(model.optimizer().variables()));
   save_copies(file.tensors, model.variables());
   put_all(file.tensors, kStatistics, progress.statistics.state());
-  for (const auto& [name, values] : progress.history.history) file.tensors[kHistory + name] = constant(values, {.dtype = float64});
-  if (!progress.history.epoch.empty()) file.tensors[kHistoryEpochs] = constant(progress.history.epoch, {.dtype = int64});
+  for (const auto& [name, values] : progress.history.history)
+    file.tensors[kHistory + name] = constant(values, {.dtype = float64});
+  if (!progress.history.epoch.empty())
+    file.tensors[kHistoryEpochs] = constant(progress.history.epoch, {.dtype = int64});
   for (std::size_t i = 0; i < progress.callbacks.size(); ++i)
     put_all(file.tensors, fmt::format("{}{}/", kCallbacks, i), progress.callbacks[i]->state());
 
@@ -135,13 +146,14 @@ void load_training_state(Model& model, const std::filesystem::path& path,
   const TensorFile file = load_safetensors(path);
   const auto version = file.metadata.find("tandem.training_state");
   if (version == file.metadata.end() || version->second != kVersion)
-    fail<InvalidArgumentError>("[load] {} is no training checkpoint of version {}, got {}", what, kVersion,
-                               version == file.metadata.end() ? "none" : version->second);
+    fail<InvalidArgumentError>("[load] {} is no training checkpoint of version {}, got {}", what,
+                               kVersion, version == file.metadata.end() ? "none" : version->second);
   check_config(file, config, what);
   const auto epoch = parse_number<std::int64_t>(file, "epoch", what);
   const auto step = parse_number<std::int64_t>(file, "step", what);
-  const random::GeneratorState draws = {.seed = parse_number<std::uint64_t>(file, "random.seed", what),
-                                        .draws = parse_number<std::uint64_t>(file, "random.draws", what)};
+  const random::GeneratorState draws = {
+      .seed = parse_number<std::uint64_t>(file, "random.seed", what),
+      .draws = parse_number<std::uint64_t>(file, "random.draws", what)};
   const Named weights = group(file.tensors, kModel), slots = group(file.tensors, kOptimizer);
   const std::vector<Variable> variables = model.variables();
   check_variables(variables, weights, what);
@@ -152,7 +164,8 @@ void load_training_state(Model& model, const std::filesystem::path& path,
   restore_variables(model.optimizer().variables(), slots, what);
   restore_copies(file.tensors, variables);
   progress.history = {};
-  for (const auto& [name, values] : group(file.tensors, kHistory)) progress.history.history[name] = values.to_vector<double>();
+  for (const auto& [name, values] : group(file.tensors, kHistory))
+    progress.history.history[name] = values.to_vector<double>();
   if (const auto epochs = file.tensors.find(kHistoryEpochs); epochs != file.tensors.end())
     progress.history.epoch = epochs->second.to_vector<std::int64_t>();
   for (std::size_t i = 0; i < progress.callbacks.size(); ++i)

@@ -41,7 +41,8 @@ TEST(GradientTape, UnconnectedSourcesAreNoneOrZeros) {
   GradientTape tape({.persistent = true});
   const Tensor y = used * used;
   EXPECT_FALSE(tape.gradient(y, unused).defined());
-  const Tensor zero = tape.gradient(y, unused, {.unconnected_gradients = UnconnectedGradients::kZero});
+  const Tensor zero =
+      tape.gradient(y, unused, {.unconnected_gradients = UnconnectedGradients::kZero});
   EXPECT_EQ(zero.shape(), (Shape{2, 3}));
   EXPECT_EQ(zero.to_vector<float>(), std::vector<float>(6, 0.0f));
 }
@@ -56,7 +57,8 @@ TEST(GradientTape, NonPersistentWorksOnce) {
     FAIL();
   } catch (const RuntimeError& error) {
     EXPECT_STREQ(error.what(),
-                 "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)");
+                 "A non-persistent GradientTape can only be used to compute one set of gradients "
+                 "(or jacobians)");
   }
 }
 
@@ -184,7 +186,9 @@ TEST(Backward, WantsAScalarOrAGradient) {
   EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{2.0f, 40.0f}));
 }
 
-TEST(Backward, OfAConstantIsAnError) { EXPECT_THROW(constant(1.0).backward(), FailedPreconditionError); }
+TEST(Backward, OfAConstantIsAnError) {
+  EXPECT_THROW(constant(1.0).backward(), FailedPreconditionError);
+}
 
 TEST(Backward, ChainsAreAsLongAsTheyLike) {
   Tensor x = constant(1.0);

@@ -18,7 +18,8 @@ namespace {
 template <class T>
 class DeviceArray {
  public:
-  DeviceArray(Device& device, const std::vector<T>& values) : device_(device), count_(values.size()) {
+  DeviceArray(Device& device, const std::vector<T>& values)
+      : device_(device), count_(values.size()) {
     memory_ = device.allocator().allocate(count_ * sizeof(T));
     if (count_) device.copy_from_host(memory_, values.data(), count_ * sizeof(T));
   }
@@ -70,7 +71,8 @@ std::vector<Device*> devices_for(Where where, int ranks) {
 }
 
 template <class T>
-void check_all_reduce(const std::vector<Device*>& devices, const LocalPlan& plan, std::size_t length, ReduceOp op) {
+void check_all_reduce(const std::vector<Device*>& devices, const LocalPlan& plan,
+                      std::size_t length, ReduceOp op) {
   const int ranks = static_cast<int>(devices.size());
   auto group = std::make_shared<LocalGroup>(devices, LocalGroupOptions{.plan = plan});
   std::vector<std::vector<T>> results(devices.size());
@@ -104,7 +106,8 @@ void check_all_reduce(const std::vector<Device*>& devices, const LocalPlan& plan
     }
     if (op == ReduceOp::kMean) expected /= static_cast<float>(ranks);
     for (int rank = 0; rank < ranks; ++rank)
-      ASSERT_EQ(static_cast<float>(results[static_cast<std::size_t>(rank)][i]), static_cast<float>(static_cast<T>(expected)))
+      ASSERT_EQ(static_cast<float>(results[static_cast<std::size_t>(rank)][i]),
+                static_cast<float>(static_cast<T>(expected)))
           << "rank " << rank << " of " << ranks << ", element " << i << " of " << length;
   }
 }
@@ -115,7 +118,8 @@ TEST_P(LocalAllReduce, SumsOverRanksAndLengths) {
   const auto [where, kind] = GetParam();
   for (int ranks : {1, 2, 3, 4, 7}) {
     const auto devices = devices_for(where, ranks);
-    for (std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{1021}, std::size_t{100'003}})
+    for (std::size_t length :
+         {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{1021}, std::size_t{100'003}})
       check_all_reduce<float>(devices, {.kind = kind}, length, ReduceOp::kSum);
   }
 }
@@ -135,15 +139,17 @@ TEST_P(LocalAllReduce, EveryOperationAndType) {
   check_all_reduce<float>(devices, {.kind = kind}, 257, ReduceOp::kMean);
 }
 
-INSTANTIATE_TEST_SUITE_P(Plans, LocalAllReduce,
-                         testing::Combine(testing::Values(Where::kCpus, Where::kGpus, Where::kMixed),
-                                          testing::Values(LocalPlan::Kind::kSliced, LocalPlan::Kind::kToOneDevice,
-                                                          LocalPlan::Kind::kHierarchical)));
+INSTANTIATE_TEST_SUITE_P(
+    Plans, LocalAllReduce,
+    testing::Combine(testing::Values(Where::kCpus, Where::kGpus, Where::kMixed),
+                     testing::Values(LocalPlan::Kind::kSliced, LocalPlan::Kind::kToOneDevice,
+                                     LocalPlan::Kind::kHierarchical)));
 
 TEST(LocalGroup, HierarchicalPacks) {
   const auto devices = devices_for(Where::kCpus, 4);
   for (int packs : {0, 1, 2, 3, 9})
-    check_all_reduce<float>(devices, {.kind = LocalPlan::Kind::kHierarchical, .num_packs = packs}, 1001, ReduceOp::kSum);
+    check_all_reduce<float>(devices, {.kind = LocalPlan::Kind::kHierarchical, .num_packs = packs},
+                            1001, ReduceOp::kSum);
 }
 
 TEST(LocalGroup, TheSameBitsEveryRun) {
@@ -155,7 +161,8 @@ TEST(LocalGroup, TheSameBitsEveryRun) {
     std::vector<float> result;
     on_ranks(5, [&](int rank) {
       std::vector<float> values(length);
-      for (std::size_t i = 0; i < length; ++i) values[i] = std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1));
+      for (std::size_t i = 0; i < length; ++i)
+        values[i] = std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1));
       DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)], values);
       const Buffer parts[] = {array.part(0, length)};
       auto communicator = group->communicator(rank);
@@ -171,7 +178,8 @@ TEST(LocalGroup, Broadcast) {
   const auto devices = devices_for(Where::kMixed, 4);
   auto group = std::make_shared<LocalGroup>(devices);
   on_ranks(4, [&](int rank) {
-    DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)], std::vector<float>(100, static_cast<float>(rank)));
+    DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)],
+                             std::vector<float>(100, static_cast<float>(rank)));
     const Buffer parts[] = {array.part(0, 100)};
     auto communicator = group->communicator(rank);
     communicator->broadcast(parts, 2)->wait();
@@ -222,8 +230,9 @@ TEST(LocalGroup, RanksThatPartAreAnErrorOnEveryRank) {
     DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)], {1.0f, 2.0f, 3.0f});
     const Buffer parts[] = {array.part(0, rank == 0 ? 3 : 2)};
     auto communicator = group->communicator(rank);
-    EXPECT_NE(error_of<InvalidArgumentError>([&] { communicator->all_reduce(parts, ReduceOp::kSum)->wait(); })
-                  .find("parted at collective 0"),
+    EXPECT_NE(error_of<InvalidArgumentError>([&] {
+                communicator->all_reduce(parts, ReduceOp::kSum)->wait();
+              }).find("parted at collective 0"),
               std::string::npos);
   });
 }
@@ -236,8 +245,9 @@ TEST(LocalGroup, ARankThatFailsStopsTheOthers) {
     DeviceArray<float> array(*devices[static_cast<std::size_t>(rank)], {1.0f});
     const Buffer parts[] = {array.part(0, 1)};
     auto communicator = group->communicator(rank);
-    EXPECT_NE(error_of<AbortedError>([&] { communicator->all_reduce(parts, ReduceOp::kSum)->wait(); })
-                  .find("replica 1 failed, and this one stopped with it: no more tea"),
+    EXPECT_NE(error_of<AbortedError>([&] {
+                communicator->all_reduce(parts, ReduceOp::kSum)->wait();
+              }).find("replica 1 failed, and this one stopped with it: no more tea"),
               std::string::npos);
   });
 }
@@ -250,15 +260,17 @@ TEST(LocalGroup, ARankThatLeavesIsNotWaitedFor) {
     DeviceArray<float> array(*devices[0], {1.0f});
     const Buffer parts[] = {array.part(0, 1)};
     auto communicator = group->communicator(rank);
-    EXPECT_NE(error_of<InvalidArgumentError>([&] { communicator->all_reduce(parts, ReduceOp::kSum)->wait(); })
-                  .find("replica 1 ended its step without this collective"),
+    EXPECT_NE(error_of<InvalidArgumentError>([&] {
+                communicator->all_reduce(parts, ReduceOp::kSum)->wait();
+              }).find("replica 1 ended its step without this collective"),
               std::string::npos);
   });
 }
 
 TEST(LocalGroup, WaitsHaveALimit) {
   const auto devices = devices_for(Where::kCpus, 2);
-  auto group = std::make_shared<LocalGroup>(devices, LocalGroupOptions{.time_limit = std::chrono::milliseconds(20)});
+  auto group = std::make_shared<LocalGroup>(
+      devices, LocalGroupOptions{.time_limit = std::chrono::milliseconds(20)});
   DeviceArray<float> array(*devices[0], {1.0f});
   const Buffer parts[] = {array.part(0, 1)};
   auto communicator = group->communicator(0);

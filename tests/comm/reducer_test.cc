@@ -44,7 +44,9 @@ class CountingCommunicator final : public Communicator {
     launched.push_back(parts.size());
     return std::make_shared<Done>();
   }
-  std::shared_ptr<Work> broadcast(std::span<const Buffer>, int) override { return std::make_shared<Done>(); }
+  std::shared_ptr<Work> broadcast(std::span<const Buffer>, int) override {
+    return std::make_shared<Done>();
+  }
   void exchange(const void*, std::size_t, void*) override {}
   void progress() override {}
   std::vector<std::size_t> launched;  // parts a collective
@@ -52,7 +54,8 @@ class CountingCommunicator final : public Communicator {
 
 TEST(Reducer, LaunchesABucketAsSoonAsItIsFullAndInOrder) {
   CountingCommunicator communicator;
-  Reducer reducer(communicator, floats({4, 4, 4, 4}), {.first_bucket_bytes = 32, .bucket_bytes = 32});
+  Reducer reducer(communicator, floats({4, 4, 4, 4}),
+                  {.first_bucket_bytes = 32, .bucket_bytes = 32});
   float memory[16];
   reducer.ready(0, memory);
   reducer.ready(1, memory + 4);  // the second bucket is full, but the first has not set out
@@ -66,7 +69,8 @@ TEST(Reducer, LaunchesABucketAsSoonAsItIsFullAndInOrder) {
 
 TEST(Reducer, LeavesOutSkippedGradients) {
   CountingCommunicator communicator;
-  Reducer reducer(communicator, floats({4, 4, 4, 4}), {.first_bucket_bytes = 32, .bucket_bytes = 32});
+  Reducer reducer(communicator, floats({4, 4, 4, 4}),
+                  {.first_bucket_bytes = 32, .bucket_bytes = 32});
   float memory[4];
   reducer.skip(3);
   reducer.ready(2, memory);

@@ -44,7 +44,8 @@ TEST(FromTensors, IsOneElement) {
 }
 
 TEST(FromTensorSlices, IsAnElementARow) {
-  const Dataset dataset = Dataset::from_tensor_slices({constant({{1, 2}, {3, 4}, {5, 6}}), constant({7, 8, 9})});
+  const Dataset dataset =
+      Dataset::from_tensor_slices({constant({{1, 2}, {3, 4}, {5, 6}}), constant({7, 8, 9})});
   EXPECT_EQ(dataset.cardinality(), 3);
   EXPECT_EQ(elements_of(dataset), (Values{1, 2, 3, 4, 5, 6}));
   auto iterator = dataset.iterate();
@@ -60,10 +61,14 @@ TEST(FromTensorSlices, IsAnElementARow) {
 
 TEST(FromTensorSlices, NamesAxesThatDiffer) {
   expect_error<InvalidArgumentError>(
-      [] { Dataset::from_tensor_slices({zeros({3, 2}), zeros({4})}); },
-      "[from_tensor_slices] expected first axes of one size, got 3 (component 0, shape (3, 2)) and 4 (component 1, "
+      [] {
+        Dataset::from_tensor_slices({zeros({3, 2}), zeros({4})});
+      },
+      "[from_tensor_slices] expected first axes of one size, got 3 (component 0, shape (3, 2)) and "
+      "4 (component 1, "
       "shape (4,))");
-  expect_error<InvalidArgumentError>([] { Dataset::from_tensor_slices(constant(1)); }, "got a scalar as component 0");
+  expect_error<InvalidArgumentError>([] { Dataset::from_tensor_slices(constant(1)); },
+                                     "got a scalar as component 0");
   EXPECT_THROW(Dataset::from_tensor_slices(Example()), InvalidArgumentError);
 }
 
@@ -117,10 +122,13 @@ TEST_P(Steps, Repeat) {
 
 TEST_P(Steps, BatchKeepsOrDropsTheLastOne) {
   EXPECT_EQ(batches_of(source(5).batch(2).iterate()), (std::vector<Values>{{0, 1}, {2, 3}, {4}}));
-  EXPECT_EQ(batches_of(source(5).batch(2, {.drop_remainder = true}).iterate()), (std::vector<Values>{{0, 1}, {2, 3}}));
+  EXPECT_EQ(batches_of(source(5).batch(2, {.drop_remainder = true}).iterate()),
+            (std::vector<Values>{{0, 1}, {2, 3}}));
   EXPECT_EQ(batches_of(source(4).batch(2).batch(2).iterate()), (std::vector<Values>{{0, 1, 2, 3}}));
-  EXPECT_EQ(batches_of(source(3).repeat(2).batch(4).iterate()), (std::vector<Values>{{0, 1, 2, 0}, {1, 2}}));
-  EXPECT_EQ(batches_of(source(3).batch(1'000'000'000'000).iterate()), (std::vector<Values>{{0, 1, 2}}));
+  EXPECT_EQ(batches_of(source(3).repeat(2).batch(4).iterate()),
+            (std::vector<Values>{{0, 1, 2, 0}, {1, 2}}));
+  EXPECT_EQ(batches_of(source(3).batch(1'000'000'000'000).iterate()),
+            (std::vector<Values>{{0, 1, 2}}));
   EXPECT_EQ(batches_of(source(600).batch(600).iterate()), (std::vector<Values>{count_up(0, 600)}));
   EXPECT_EQ(source(3).batch(2).iterate().next()[0].shape(), Shape({2}));
 }
@@ -143,7 +151,8 @@ TEST_P(Steps, ShuffleIsAPermutationOfEachEpoch) {
 TEST_P(Steps, ShuffleDrawsFromItsBuffer) {
   const Values values = elements_of(source(100).shuffle(10, {.seed = 3}));
   // Element i is drawn no earlier than when the buffer reaches it.
-  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_LE(values[i], static_cast<std::int32_t>(i) + 9);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_LE(values[i], static_cast<std::int32_t>(i) + 9);
   EXPECT_EQ(elements_of(source(20).shuffle(1, {.seed = 3})), count_up(0, 20));
 }
 
@@ -193,14 +202,19 @@ TEST_P(Steps, SkippingEqualsReadingOn) {
       source(23).batch(4).repeat(2).prefetch(1),
       plus(source(23)).shard(3, 1).repeat(2).skip(2).batch(3),
       Dataset::zip({source(23), source(23).repeat()}),
-      source(23).filter([](const Example& e) { return e[0].item<std::int32_t>() % 3 != 0; }).batch(2),
+      source(23)
+          .filter([](const Example& e) { return e[0].item<std::int32_t>() % 3 != 0; })
+          .batch(2),
   };
   for (const Dataset& dataset : pipelines) {
-    const Dataset finite = dataset.cardinality() == data::kInfiniteCardinality ? dataset.take(60) : dataset;
+    const Dataset finite =
+        dataset.cardinality() == data::kInfiniteCardinality ? dataset.take(60) : dataset;
     const auto all = batches_of(finite.iterate({.epoch = 2}));
     for (std::size_t skip = 0; skip <= all.size() + 1; ++skip) {
-      const auto rest = batches_of(finite.iterate({.epoch = 2, .skip = static_cast<std::int64_t>(skip)}));
-      const std::vector<Values> expected(all.begin() + static_cast<std::ptrdiff_t>(std::min(skip, all.size())), all.end());
+      const auto rest =
+          batches_of(finite.iterate({.epoch = 2, .skip = static_cast<std::int64_t>(skip)}));
+      const std::vector<Values> expected(
+          all.begin() + static_cast<std::ptrdiff_t>(std::min(skip, all.size())), all.end());
       EXPECT_EQ(rest, expected) << "pipeline " << (&dataset - pipelines) << ", skipping " << skip;
     }
   }
@@ -220,7 +234,8 @@ TEST(Cardinality, IsKnownWithoutIterating) {
   EXPECT_EQ(ten.repeat().take(-1).cardinality(), data::kInfiniteCardinality);
   EXPECT_EQ(ten.repeat().take(25).batch(10).cardinality(), 3);
   EXPECT_EQ(ten.map(add_one).shuffle(3).prefetch(2).cache().cardinality(), 10);
-  EXPECT_EQ(ten.filter([](const Example&) { return true; }).cardinality(), data::kUnknownCardinality);
+  EXPECT_EQ(ten.filter([](const Example&) { return true; }).cardinality(),
+            data::kUnknownCardinality);
   EXPECT_EQ(Dataset::zip({ten, ten.repeat()}).cardinality(), 10);
   EXPECT_EQ(Dataset::zip({ten, generated(3)}).cardinality(), data::kUnknownCardinality);
   EXPECT_EQ((*ten.batch(4).element_spec())[0].shape, Shape({-1}));
@@ -229,16 +244,25 @@ TEST(Cardinality, IsKnownWithoutIterating) {
 
 TEST(StepArguments, AreChecked) {
   const auto ten = numbers(10);
-  expect_error<InvalidArgumentError>([&] { ten.batch(0); }, "[batch] expected a batch size of at least 1, got 0");
+  expect_error<InvalidArgumentError>([&] { ten.batch(0); },
+                                     "[batch] expected a batch size of at least 1, got 0");
   expect_error<InvalidArgumentError>([&] { ten.batch(-2); }, "got -2");
-  expect_error<InvalidArgumentError>([&] { ten.shuffle(0); }, "[shuffle] expected a buffer of at least 1 element, got 0");
-  expect_error<InvalidArgumentError>([&] { ten.repeat(-2); }, "[repeat] expected a count of at least 0");
-  expect_error<InvalidArgumentError>([&] { ten.take(-2); }, "[take] expected a count of at least 0");
-  expect_error<InvalidArgumentError>([&] { ten.skip(-1); }, "[skip] expected a count of at least 0, got -1");
-  expect_error<InvalidArgumentError>([&] { ten.shard(0, 0); }, "[shard] expected at least 1 shard, got 0");
-  expect_error<InvalidArgumentError>([&] { ten.shard(2, 2); }, "[shard] expected an index of [0, 2), got 2");
-  expect_error<InvalidArgumentError>([&] { ten.prefetch(0); }, "[prefetch] expected a buffer of at least 1 element");
-  expect_error<InvalidArgumentError>([&] { ten.map(add_one, {.num_parallel_calls = 0}); }, "[map] expected");
+  expect_error<InvalidArgumentError>([&] { ten.shuffle(0); },
+                                     "[shuffle] expected a buffer of at least 1 element, got 0");
+  expect_error<InvalidArgumentError>([&] { ten.repeat(-2); },
+                                     "[repeat] expected a count of at least 0");
+  expect_error<InvalidArgumentError>([&] { ten.take(-2); },
+                                     "[take] expected a count of at least 0");
+  expect_error<InvalidArgumentError>([&] { ten.skip(-1); },
+                                     "[skip] expected a count of at least 0, got -1");
+  expect_error<InvalidArgumentError>([&] { ten.shard(0, 0); },
+                                     "[shard] expected at least 1 shard, got 0");
+  expect_error<InvalidArgumentError>([&] { ten.shard(2, 2); },
+                                     "[shard] expected an index of [0, 2), got 2");
+  expect_error<InvalidArgumentError>([&] { ten.prefetch(0); },
+                                     "[prefetch] expected a buffer of at least 1 element");
+  expect_error<InvalidArgumentError>([&] { ten.map(add_one, {.num_parallel_calls = 0}); },
+                                     "[map] expected");
   expect_error<InvalidArgumentError>([&] { ten.iterate({.skip = -1}); }, "got -1");
   EXPECT_THROW(ten.map(nullptr), InvalidArgumentError);
   EXPECT_THROW(ten.filter(nullptr), InvalidArgumentError);
@@ -253,16 +277,17 @@ TEST(Batch, NamesTheElementThatDiffers) {
   });
   auto iterator = ragged.batch(2).iterate();
   EXPECT_TRUE(iterator.next());
-  expect_error<InvalidArgumentError>(
-      [&] { iterator.next(); },
-      "[batch] expected elements of one shape and dtype: component 1 is float32 (2, 3) in the first element of the batch "
-      "and float32 (4, 3) in element 1");
+  expect_error<InvalidArgumentError>([&] { iterator.next(); },
+                                     "[batch] expected elements of one shape and dtype: component "
+                                     "1 is float32 (2, 3) in the first element of the batch "
+                                     "and float32 (4, 3) in element 1");
   EXPECT_FALSE(iterator.next());
   const auto growing = generated(3).map([](const Example& e) {
     return e[0].item<std::int32_t>() < 2 ? e : Example{e[0], e[0]};
   });
-  expect_error<InvalidArgumentError>([&] { growing.batch(3).iterate().next(); },
-                                     "expected elements of 1 components, got one of 2 (element 2 of the batch)");
+  expect_error<InvalidArgumentError>(
+      [&] { growing.batch(3).iterate().next(); },
+      "expected elements of 1 components, got one of 2 (element 2 of the batch)");
 }
 
 TEST(Batch, SharesRowsThatFollowOneAnother) {
@@ -300,7 +325,8 @@ TEST(Iteration, DoesNotMapWhatItSkips) {
     ++calls;
     return e;
   };
-  const Dataset dataset = numbers(100).shuffle(50, {.seed = 1}).map(counting).repeat().batch(8).prefetch(1).take(20);
+  const Dataset dataset =
+      numbers(100).shuffle(50, {.seed = 1}).map(counting).repeat().batch(8).prefetch(1).take(20);
   auto iterator = dataset.iterate({.skip = 19});
   EXPECT_TRUE(iterator.next());
   EXPECT_FALSE(iterator.next());
@@ -310,7 +336,8 @@ TEST(Iteration, DoesNotMapWhatItSkips) {
 TEST(Iteration, SaysWhenThereIsNoNextElement) {
   auto iterator = numbers(1).iterate();
   EXPECT_EQ(iterator.next()[0].item<std::int32_t>(), 0);
-  expect_error<OutOfRangeError>([&] { iterator.next()[0]; }, "[Iterator] the dataset has no next element");
+  expect_error<OutOfRangeError>([&] { iterator.next()[0]; },
+                                "[Iterator] the dataset has no next element");
 }
 
 TEST(Iteration, OverARestOfAnIterator) {
@@ -346,7 +373,10 @@ TEST(Iteration, RunsOnTheCpuWithoutRecording) {
   });
   const DeviceScope elsewhere("/gpu:0");
   for (const int calls : {1, 2}) {
-    for (auto iterator = dataset.map([](const Example& e) { return e; }, {.num_parallel_calls = calls}).prefetch(1).iterate();
+    for (auto iterator =
+             dataset.map([](const Example& e) { return e; }, {.num_parallel_calls = calls})
+                 .prefetch(1)
+                 .iterate();
          const auto e = iterator.next();) {
       EXPECT_FALSE(e[0].requires_grad());
       EXPECT_NE(e[0].device().find("device:CPU:0"), std::string::npos);
@@ -356,14 +386,17 @@ TEST(Iteration, RunsOnTheCpuWithoutRecording) {
 }
 
 TEST(Map, RandomOperationsRepeat) {
-  const auto noisy = [](const Example& e) { return Example{random::uniform_int({2}, 0, 1'000'000) + e[0] * 0.0}; };
+  const auto noisy = [](const Example& e) {
+    return Example{random::uniform_int({2}, 0, 1'000'000) + e[0] * 0.0};
+  };
   const Dataset one = numbers(20).map(noisy);
   const Dataset many = numbers(20).map(noisy, {.num_parallel_calls = 4});
   const Values expected = elements_of(one, 3);
   EXPECT_EQ(elements_of(one, 3), expected);
   EXPECT_EQ(elements_of(many, 3), expected);
   EXPECT_NE(elements_of(one, 4), expected);
-  EXPECT_EQ(elements_of(one.iterate({.epoch = 3, .skip = 15})), Values(expected.end() - 10, expected.end()));
+  EXPECT_EQ(elements_of(one.iterate({.epoch = 3, .skip = 15})),
+            Values(expected.end() - 10, expected.end()));
   // The caller's own stream of draws is left alone.
   const auto before = random::get_state();
   elements_of(one);
@@ -372,10 +405,12 @@ TEST(Map, RandomOperationsRepeat) {
 
 TEST(Cache, MakesEachElementOnce) {
   std::atomic<int> calls = 0;
-  const Dataset dataset = numbers(10).map([&](const Example& e) {
-    ++calls;
-    return add_one(e);
-  }).cache();
+  const Dataset dataset = numbers(10)
+                              .map([&](const Example& e) {
+                                ++calls;
+                                return add_one(e);
+                              })
+                              .cache();
   EXPECT_EQ(elements_of(dataset.take(4)), count_up(1, 5));
   EXPECT_EQ(calls, 4);
   EXPECT_EQ(elements_of(dataset), count_up(1, 11));

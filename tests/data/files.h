@@ -15,10 +15,12 @@ namespace tandem::testing {
 using Bytes = std::vector<std::uint8_t>;
 
 // An IDX file: magic number, sizes, elements.
-inline Bytes idx_file(std::uint8_t type, const std::vector<std::uint32_t>& sizes, const Bytes& elements) {
+inline Bytes idx_file(std::uint8_t type, const std::vector<std::uint32_t>& sizes,
+                      const Bytes& elements) {
   Bytes file = {0, 0, type, static_cast<std::uint8_t>(sizes.size())};
   for (const std::uint32_t size : sizes)
-    for (int shift = 24; shift >= 0; shift -= 8) file.push_back(static_cast<std::uint8_t>(size >> shift));
+    for (int shift = 24; shift >= 0; shift -= 8)
+      file.push_back(static_cast<std::uint8_t>(size >> shift));
   file.insert(file.end(), elements.begin(), elements.end());
   return file;
 }
@@ -59,7 +61,8 @@ class TemporaryFolder {
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   std::string write(const std::string& name, const Bytes& bytes) const {
     std::ofstream(path_ / name, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
     return *this / name;
   }
 

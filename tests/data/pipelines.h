@@ -40,14 +40,17 @@ inline std::vector<std::vector<std::int32_t>> batches_of(data::Iterator iterator
 
 inline std::vector<std::int32_t> elements_of(data::Iterator iterator) {
   std::vector<std::int32_t> all;
-  for (const auto& batch : batches_of(std::move(iterator))) all.insert(all.end(), batch.begin(), batch.end());
+  for (const auto& batch : batches_of(std::move(iterator)))
+    all.insert(all.end(), batch.begin(), batch.end());
   return all;
 }
-inline std::vector<std::int32_t> elements_of(const data::Dataset& dataset, std::uint64_t epoch = 0) {
+inline std::vector<std::int32_t> elements_of(const data::Dataset& dataset,
+                                             std::uint64_t epoch = 0) {
   return elements_of(dataset.iterate({.epoch = epoch}));
 }
 
-inline std::vector<std::int32_t> count_up(std::int32_t begin, std::int32_t end, std::int32_t step = 1) {
+inline std::vector<std::int32_t> count_up(std::int32_t begin, std::int32_t end,
+                                          std::int32_t step = 1) {
   std::vector<std::int32_t> values;
   for (std::int32_t i = begin; i < end; i += step) values.push_back(i);
   return values;

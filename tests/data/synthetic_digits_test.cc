@@ -19,7 +19,8 @@ TEST(SyntheticDigits, HaveMnistsShape) {
   EXPECT_EQ(train.labels.dtype(), int64);
   EXPECT_EQ(test.size(), 50);
   std::vector<int> counts(10);
-  for (const std::int64_t label : train.labels.to_vector<std::int64_t>()) ++counts.at(static_cast<std::size_t>(label));
+  for (const std::int64_t label : train.labels.to_vector<std::int64_t>())
+    ++counts.at(static_cast<std::size_t>(label));
   for (const int count : counts) EXPECT_GT(count, 10);
   // Dark ground, bright strokes, everywhere inside the picture.
   const auto pixels = train.images.to_vector<std::uint8_t>();
@@ -39,22 +40,29 @@ TEST(SyntheticDigits, HaveMnistsShape) {
 TEST(SyntheticDigits, DependOnSeedAndPositionAlone) {
   const auto set = datasets::synthetic_digits({.train = 200, .test = 20, .seed = 5});
   const auto longer = datasets::synthetic_digits({.train = 500, .test = 20, .seed = 5});
-  EXPECT_EQ(slice_rows(longer.train.images, 0, 200).to_vector<std::uint8_t>(), set.train.images.to_vector<std::uint8_t>());
-  EXPECT_EQ(longer.test.images.to_vector<std::uint8_t>(), set.test.images.to_vector<std::uint8_t>());
+  EXPECT_EQ(slice_rows(longer.train.images, 0, 200).to_vector<std::uint8_t>(),
+            set.train.images.to_vector<std::uint8_t>());
+  EXPECT_EQ(longer.test.images.to_vector<std::uint8_t>(),
+            set.test.images.to_vector<std::uint8_t>());
   {
     const ThreadBudget one(1);
     const auto alone = datasets::synthetic_digits({.train = 200, .test = 20, .seed = 5});
-    EXPECT_EQ(alone.train.images.to_vector<std::uint8_t>(), set.train.images.to_vector<std::uint8_t>());
-    EXPECT_EQ(alone.train.labels.to_vector<std::int64_t>(), set.train.labels.to_vector<std::int64_t>());
+    EXPECT_EQ(alone.train.images.to_vector<std::uint8_t>(),
+              set.train.images.to_vector<std::uint8_t>());
+    EXPECT_EQ(alone.train.labels.to_vector<std::int64_t>(),
+              set.train.labels.to_vector<std::int64_t>());
   }
   const auto other = datasets::synthetic_digits({.train = 200, .test = 20, .seed = 6});
-  EXPECT_NE(other.train.images.to_vector<std::uint8_t>(), set.train.images.to_vector<std::uint8_t>());
-  EXPECT_NE(slice_rows(set.train.images, 0, 20).to_vector<std::uint8_t>(), set.test.images.to_vector<std::uint8_t>());
+  EXPECT_NE(other.train.images.to_vector<std::uint8_t>(),
+            set.train.images.to_vector<std::uint8_t>());
+  EXPECT_NE(slice_rows(set.train.images, 0, 20).to_vector<std::uint8_t>(),
+            set.test.images.to_vector<std::uint8_t>());
 }
 
 TEST(SyntheticDigits, RejectNegativeCounts) {
-  testing::expect_error<InvalidArgumentError>([] { datasets::synthetic_digits({.train = -1}); },
-                                              "[synthetic_digits] expected counts of at least 0, got -1 and 2000");
+  testing::expect_error<InvalidArgumentError>(
+      [] { datasets::synthetic_digits({.train = -1}); },
+      "[synthetic_digits] expected counts of at least 0, got -1 and 2000");
   EXPECT_EQ(datasets::synthetic_digits({.train = 0, .test = 1}).train.size(), 0);
 }
 
@@ -65,7 +73,8 @@ double linear_accuracy(const datasets::TrainTest& digits, int epochs) {
   const auto scores = [&](const std::uint8_t* picture) {
     std::vector<double> sums(weights.end() - kClasses, weights.end());
     for (std::size_t p = 0; p < kPixels; ++p)
-      for (std::size_t c = 0; picture[p] > 0 && c < kClasses; ++c) sums[c] += picture[p] / 255.0 * weights[p * kClasses + c];
+      for (std::size_t c = 0; picture[p] > 0 && c < kClasses; ++c)
+        sums[c] += picture[p] / 255.0 * weights[p * kClasses + c];
     return sums;
   };
   const auto pictures = digits.train.images.to_vector<std::uint8_t>();
@@ -79,7 +88,8 @@ double linear_accuracy(const datasets::TrainTest& digits, int epochs) {
       for (std::size_t c = 0; c < kClasses; ++c) {
         const double step = 0.02 * (sums[c] / total - (labels[i] == static_cast<std::int64_t>(c)));
         weights[kPixels * kClasses + c] -= step;
-        for (std::size_t p = 0; p < kPixels; ++p) weights[p * kClasses + c] -= step * pictures[i * kPixels + p] / 255.0;
+        for (std::size_t p = 0; p < kPixels; ++p)
+          weights[p * kClasses + c] -= step * pictures[i * kPixels + p] / 255.0;
       }
     }
   const auto test_pictures = digits.test.images.to_vector<std::uint8_t>();
@@ -93,7 +103,8 @@ double linear_accuracy(const datasets::TrainTest& digits, int epochs) {
 }
 
 TEST(SyntheticDigitsSlow, AreNoToyForALinearClassifier) {
-  const double accuracy = linear_accuracy(datasets::synthetic_digits({.train = 10'000, .test = 2'000, .seed = 1}), 4);
+  const double accuracy =
+      linear_accuracy(datasets::synthetic_digits({.train = 10'000, .test = 2'000, .seed = 1}), 4);
   EXPECT_GT(accuracy, 0.75);
   EXPECT_LT(accuracy, 0.93);
 }

@@ -33,11 +33,13 @@ Example fail_at_7(const Example& e) {
 
 TEST(ParallelMap, KeepsTheOrder) {
   const auto uneven = [](const Example& e) {
-    if (e[0].item<std::int32_t>() % 5 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (e[0].item<std::int32_t>() % 5 == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
     return Example{e[0] + 1.0};
   };
   EXPECT_EQ(elements_of(numbers(100).map(uneven, {.num_parallel_calls = 4})), count_up(1, 101));
-  auto any_order = elements_of(numbers(100).map(uneven, {.num_parallel_calls = 4, .deterministic = false}));
+  auto any_order =
+      elements_of(numbers(100).map(uneven, {.num_parallel_calls = 4, .deterministic = false}));
   std::sort(any_order.begin(), any_order.end());
   EXPECT_EQ(any_order, count_up(1, 101));
 }
@@ -62,12 +64,16 @@ TEST(ParallelMap, RunsCallsSideBySide) {
 
 TEST(Prefetch, MakesElementsAhead) {
   std::atomic<int> made = 0;
-  auto iterator = numbers(50).map([&](const Example& e) {
-    ++made;
-    return e;
-  }).prefetch(5).iterate();
+  auto iterator = numbers(50)
+                      .map([&](const Example& e) {
+                        ++made;
+                        return e;
+                      })
+                      .prefetch(5)
+                      .iterate();
   EXPECT_EQ(values_in(*iterator.next())[0], 0);
-  for (int i = 0; i < 1000 && made < 7; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 1000 && made < 7; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(made, 7);  // one taken, five in the buffer, one in the producer's hand
   EXPECT_EQ(elements_of(iterator), count_up(1, 50));
@@ -78,7 +84,11 @@ TEST(Errors, ReachTheConsumerInTheirPlace) {
       numbers(20).map(fail_at_7),
       numbers(20).map(fail_at_7).prefetch(3),
       numbers(20).map(fail_at_7, {.num_parallel_calls = 3}),
-      numbers(20).map(fail_at_7, {.num_parallel_calls = 3}).prefetch(2).map(same, {.num_parallel_calls = 2}).prefetch(1),
+      numbers(20)
+          .map(fail_at_7, {.num_parallel_calls = 3})
+          .prefetch(2)
+          .map(same, {.num_parallel_calls = 2})
+          .prefetch(1),
       numbers(20).filter([](const Example& e) { return fail_at_7(e).size() == 1; }).prefetch(2),
       numbers(20).map(fail_at_7).cache(),
   };
@@ -110,8 +120,12 @@ TEST(LeavingEarly, JoinsTheThreads) {
     --running;
     return e;
   };
-  const Dataset dataset =
-      numbers(1000).repeat().map(tracked, {.num_parallel_calls = 3}).prefetch(4).map(tracked).prefetch(2);
+  const Dataset dataset = numbers(1000)
+                              .repeat()
+                              .map(tracked, {.num_parallel_calls = 3})
+                              .prefetch(4)
+                              .map(tracked)
+                              .prefetch(2);
   for (int taken = 0; taken < 8; ++taken) {
     auto iterator = dataset.iterate();
     for (int i = 0; i < taken; ++i) iterator.next();
@@ -138,13 +152,15 @@ TEST(LeavingEarly, DoesNotWaitForWhatNeverComes) {
     auto iterator = dataset.iterate();
     EXPECT_TRUE(iterator.next());
     EXPECT_TRUE(iterator.next());
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));  // lets the threads begin the search
-    iterator = {};                                               // would not return
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(30));  // lets the threads begin the search
+    iterator = {};                       // would not return
   }
 }
 
 TEST(Threads, MayIterateOverOneDataset) {
-  const Dataset dataset = numbers(200).shuffle(50, {.seed = 1}).map(same).cache().batch(7).prefetch(2);
+  const Dataset dataset =
+      numbers(200).shuffle(50, {.seed = 1}).map(same).cache().batch(7).prefetch(2);
   const auto expected = elements_of(dataset, 2);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)

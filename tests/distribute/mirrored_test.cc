@@ -38,7 +38,8 @@ struct Net {
 };
 
 // 50 steps of SGD with momentum; the weights afterwards, those of every replica.
-std::vector<std::vector<std::vector<float>>> train(const Strategy& strategy, const data::Dataset& data, double dropout = 0.0,
+std::vector<std::vector<std::vector<float>>> train(const Strategy& strategy,
+                                                   const data::Dataset& data, double dropout = 0.0,
                                                    int steps = 50) {
   std::unique_ptr<Net> net;
   optimizers::Optimizer optimizer;
@@ -50,7 +51,8 @@ std::vector<std::vector<std::vector<float>>> train(const Strategy& strategy, con
   random::set_seed(77);
   const auto step = [&](const data::Example& batch) {
     GradientTape tape;
-    const Tensor loss = nn::compute_average_loss(nn::sparse_softmax_cross_entropy(batch[1], (*net)(batch[0])));
+    const Tensor loss =
+        nn::compute_average_loss(nn::sparse_softmax_cross_entropy(batch[1], (*net)(batch[0])));
     optimizer.apply_gradients(tape.gradient(loss, net->variables()), net->variables());
     return loss;
   };
@@ -63,19 +65,23 @@ std::vector<std::vector<std::vector<float>>> train(const Strategy& strategy, con
   for (int replica = 0; replica < strategy.num_replicas_in_sync(); ++replica) {
     auto& mine = weights.emplace_back();
     for (const Variable& variable : net->variables())
-      mine.push_back(variable.impl().copies()[static_cast<std::size_t>(replica)].value.to_vector<float>());
+      mine.push_back(
+          variable.impl().copies()[static_cast<std::size_t>(replica)].value.to_vector<float>());
   }
   return weights;
 }
 
-void expect_close(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
+void expect_close(const std::vector<std::vector<float>>& a,
+                  const std::vector<std::vector<float>>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t v = 0; v < a.size(); ++v) {
     ASSERT_EQ(a[v].size(), b[v].size());
     double largest = 0;
     for (float value : b[v]) largest = std::max(largest, std::abs(static_cast<double>(value)));
     for (std::size_t i = 0; i < a[v].size(); ++i)
-      EXPECT_NEAR(a[v][i], b[v][i], 1e-5 * std::max(largest, std::abs(static_cast<double>(b[v][i])))) << v << ' ' << i;
+      EXPECT_NEAR(a[v][i], b[v][i],
+                  1e-5 * std::max(largest, std::abs(static_cast<double>(b[v][i]))))
+          << v << ' ' << i;
   }
 }
 
@@ -118,9 +124,11 @@ TEST(Mirrored, EveryCrossDeviceOperationGivesTheSame) {
   const auto expected = train(one, data)[0];
   for (const auto& ops :
        {distribute::CrossDeviceOps(), distribute::HierarchicalCopyAllReduce(),
-        distribute::HierarchicalCopyAllReduce({.num_packs = 0}), distribute::HierarchicalCopyAllReduce({.num_packs = 4}),
-        distribute::ReductionToOneDevice(), distribute::ReductionToOneDevice({.reduce_to_device = "/cpu:2"})}) {
-    const MirroredStrategy three({.devices = {"/cpu:0", "/cpu:1", "/cpu:2"}, .cross_device_ops = ops});
+        distribute::HierarchicalCopyAllReduce({.num_packs = 0}),
+        distribute::HierarchicalCopyAllReduce({.num_packs = 4}), distribute::ReductionToOneDevice(),
+        distribute::ReductionToOneDevice({.reduce_to_device = "/cpu:2"})}) {
+    const MirroredStrategy three(
+        {.devices = {"/cpu:0", "/cpu:1", "/cpu:2"}, .cross_device_ops = ops});
     expect_close(train(three, data)[0], expected);
   }
 }
@@ -169,8 +177,9 @@ TEST(Mirrored, ReplicasRunSideBySide) {
 TEST(Mirrored, RunHandsEachReplicaItsOwn) {
   const MirroredStrategy strategy = two_cpus();
   const PerReplica<int> mine(std::vector<int>{10, 20});
-  const auto result = strategy.run([](int value, int shared) { return value + shared + distribute::replica_id_in_sync_group(); },
-                                   mine, 5);
+  const auto result = strategy.run(
+      [](int value, int shared) { return value + shared + distribute::replica_id_in_sync_group(); },
+      mine, 5);
   EXPECT_EQ(result.values(), (std::vector<int>{15, 26}));
 }
 
@@ -193,13 +202,16 @@ TEST(Mirrored, ScalarsCannotBeSplit) {
   const MirroredStrategy strategy = two_cpus();
   const auto data = data::Dataset::from_tensor_slices({range(6)});
   try {
-    for (const auto& batch : strategy.experimental_distribute_dataset(data)) static_cast<void>(batch);
+    for (const auto& batch : strategy.experimental_distribute_dataset(data))
+      static_cast<void>(batch);
     FAIL();
   } catch (const InvalidArgumentError& error) {
-    EXPECT_EQ(std::string(error.what()).rfind("Expected a dataset whose elements have rank >= 1 but found a dataset whose "
-                                              "elements are scalars.",
-                                              0),
-              0u);
+    EXPECT_EQ(
+        std::string(error.what())
+            .rfind("Expected a dataset whose elements have rank >= 1 but found a dataset whose "
+                   "elements are scalars.",
+                   0),
+        0u);
   }
 }
 
@@ -214,7 +226,8 @@ TEST(Mirrored, ReduceCombinesReplicas) {
   const PerReplica<Tensor> scalars(std::vector<Tensor>{constant(2.0), constant(6.0)});
   EXPECT_FLOAT_EQ(strategy.reduce(ReduceOp::kSum, scalars).item<float>(), 8.0f);
   EXPECT_FLOAT_EQ(strategy.reduce(ReduceOp::kMean, scalars).item<float>(), 4.0f);
-  EXPECT_EQ(strategy.gather(values, 0).to_vector<float>(), (std::vector<float>{1.0f, 5.0f, 3.0f, 4.0f}));
+  EXPECT_EQ(strategy.gather(values, 0).to_vector<float>(),
+            (std::vector<float>{1.0f, 5.0f, 3.0f, 4.0f}));
 }
 
 TEST(Mirrored, AReplicasErrorComesOutAndTheStrategyGoesOn) {
@@ -227,7 +240,8 @@ TEST(Mirrored, AReplicasErrorComesOutAndTheStrategyGoesOn) {
   for (int round = 0; round < 3; ++round) {
     try {
       strategy.run([&] {
-        if (distribute::replica_id_in_sync_group() == 1) throw NotFoundError("replica 1 lost its way");
+        if (distribute::replica_id_in_sync_group() == 1)
+          throw NotFoundError("replica 1 lost its way");
         v.assign(constant(2.0));  // waits for the other replica
       });
       FAIL();
@@ -252,7 +266,8 @@ TEST(Mirrored, ReplicasThatPartAreToldSo) {
     });
     FAIL();
   } catch (const InvalidArgumentError& error) {
-    EXPECT_NE(std::string(error.what()).find("replica 1 ended its step without this collective"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("replica 1 ended its step without this collective"),
+              std::string::npos)
         << error.what();
   }
 }
@@ -278,7 +293,9 @@ TEST(MirroredVariable, WritingInAReplicaNeedsAnAggregation) {
     FAIL();
   } catch (const InvalidArgumentError& error) {
     EXPECT_EQ(std::string(error.what())
-                  .rfind("You must specify an aggregation method to update a MirroredVariable in Replica Context.", 0),
+                  .rfind("You must specify an aggregation method to update a MirroredVariable in "
+                         "Replica Context.",
+                         0),
               0u);
   }
   strategy.run(

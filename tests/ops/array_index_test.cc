@@ -23,23 +23,31 @@ TEST(Gather, TakesSlicesAlongAnAxis) {
   const Tensor x = iota({4, 3, 2});
   for (const DType dtype : {int32, int64}) {
     const Tensor rows = cast(constant({{3, 0}, {1, 1}, {2, 3}}), dtype);
-    const auto at = rows.dtype() == int32 ? cast(rows, int64).to_vector<std::int64_t>() : rows.to_vector<std::int64_t>();
+    const auto at = rows.dtype() == int32 ? cast(rows, int64).to_vector<std::int64_t>()
+                                          : rows.to_vector<std::int64_t>();
     expect_moved(gather(x, rows), {3, 2, 3, 2}, [&](const Index& i) {
       return at[static_cast<std::size_t>(i[0] * 2 + i[1])] * 6 + i[2] * 2 + i[3];
     });
   }
-  expect_moved(gather(x, constant({2, 0}), 1), {4, 2, 2}, [](const Index& i) { return i[0] * 6 + (2 - 2 * i[1]) * 2 + i[2]; });
+  expect_moved(gather(x, constant({2, 0}), 1), {4, 2, 2},
+               [](const Index& i) { return i[0] * 6 + (2 - 2 * i[1]) * 2 + i[2]; });
   EXPECT_EQ(gather(x, constant(1), -1).shape(), Shape({4, 3}));
   EXPECT_EQ(gather(x, zeros({0}, {.dtype = int32})).shape(), Shape({0, 3, 2}));
 }
 
 TEST(Gather, NamesTheIndexOutOfRange) {
   const DeviceScope on_cpu("/cpu:0");  // where errors come at once
-  EXPECT_EQ(message_of<InvalidArgumentError>([] { gather(iota({4, 3}), constant({0, 4})); }),
+  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+              gather(iota({4, 3}), constant({0, 4}));
+            }),
             "[GatherV2] expected indices of [0, 4), got 4 at position 1");
-  EXPECT_EQ(message_of<InvalidArgumentError>([] { gather(iota({4, 3}), constant({-1})); }),
+  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+              gather(iota({4, 3}), constant({-1}));
+            }),
             "[GatherV2] expected indices of [0, 4), got -1 at position 0");
-  EXPECT_EQ(message_of<InvalidArgumentError>([] { gather(iota({4, 3}), wiggly({2})); }),
+  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+              gather(iota({4, 3}), wiggly({2}));
+            }),
             "[GatherV2] expected int32 or int64 indices, got float64");
   EXPECT_THROW(gather(iota({4, 3}), constant({0}), 2), InvalidArgumentError);
 }
@@ -49,7 +57,8 @@ TEST(Gather, AddsUpGradientsOfRepeatedIndices) {
   const Tensor indices = constant({1, 3, 1});
   GradientTape tape;
   tape.watch(table);
-  const Tensor y = nn::embedding_lookup(table, indices) * constant({{1.0}, {10.0}, {100.0}}, {.dtype = float64});
+  const Tensor y =
+      nn::embedding_lookup(table, indices) * constant({{1.0}, {10.0}, {100.0}}, {.dtype = float64});
   EXPECT_EQ(tape.gradient(reduce_sum(y), table).to_vector<double>(),
             (std::vector<double>{0, 0, 101, 101, 0, 0, 10, 10}));
 }
@@ -57,7 +66,11 @@ TEST(Gather, AddsUpGradientsOfRepeatedIndices) {
 TEST(Gather, GradientMatchesDifferences) {
   const Tensor x = wiggly({3, 4, 2});
   testing::expect_gradients([](Tensors t) { return gather(t[0], constant({2, 2, 0})); }, {x});
-  testing::expect_gradients([](Tensors t) { return gather(t[0], constant({{3, 1}, {1, 1}}), 1); }, {x});
+  testing::expect_gradients(
+      [](Tensors t) {
+        return gather(t[0], constant({{3, 1}, {1, 1}}), 1);
+      },
+      {x});
   testing::expect_gradients([](Tensors t) { return gather(t[0], constant({1, 0, 1}), 2); }, {x});
 }
 
@@ -83,7 +96,8 @@ template <class T, class Sum>
 void expect_sums_in_order() {
   constexpr std::size_t kCount = 20'000, kRows = 500, kWidth = 7;
   std::vector<std::int32_t> chosen(kCount);
-  for (std::size_t i = 0; i < kCount; ++i) chosen[i] = static_cast<std::int32_t>((i * i * 31 + i) % kRows);
+  for (std::size_t i = 0; i < kCount; ++i)
+    chosen[i] = static_cast<std::int32_t>((i * i * 31 + i) % kRows);
   const Tensor weights = wiggly({kCount, kWidth}, dtype_of<T>);
   const Tensor table = zeros({kRows, kWidth}, {.dtype = dtype_of<T>});
   GradientTape tape;
@@ -95,7 +109,8 @@ void expect_sums_in_order() {
   std::vector<Sum> expected(kRows * kWidth);
   for (std::size_t i = 0; i < kCount; ++i)
     for (std::size_t k = 0; k < kWidth; ++k)
-      expected[static_cast<std::size_t>(chosen[i]) * kWidth + k] += static_cast<Sum>(values[i * kWidth + k]);
+      expected[static_cast<std::size_t>(chosen[i]) * kWidth + k] +=
+          static_cast<Sum>(values[i * kWidth + k]);
   for (std::size_t i = 0; i < expected.size(); ++i)
     ASSERT_EQ(static_cast<Sum>(sums[i]), static_cast<Sum>(static_cast<T>(expected[i]))) << i;
 }

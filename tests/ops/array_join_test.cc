@@ -29,9 +29,13 @@ TEST(Concat, JoinsAlongEachAxis) {
 }
 
 TEST(Concat, SaysWhatDoesNotFit) {
-  EXPECT_EQ(message_of<InvalidArgumentError>([] { concat({iota({2, 3}), iota({3, 3})}, 1); }),
+  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+              concat({iota({2, 3}), iota({3, 3})}, 1);
+            }),
             "[ConcatV2] expected shapes that agree except along axis 1, got (2, 3) and (3, 3)");
-  EXPECT_EQ(message_of<InvalidArgumentError>([] { concat({iota({2}), wiggly({2})}, 0); }),
+  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+              concat({iota({2}), wiggly({2})}, 0);
+            }),
             "[ConcatV2] expected tensors of one dtype, got int32 and float64");
   EXPECT_EQ(message_of<InvalidArgumentError>([] { concat(std::vector<Tensor>{}, 0); }),
             "[ConcatV2] expected at least one tensor, got none");
@@ -42,10 +46,15 @@ TEST(Concat, SaysWhatDoesNotFit) {
 TEST(Stack, MakesAnAxis) {
   const Tensor a = iota({2, 3}), b = iota({2, 3}) + 6.0;
   expect_moved(stack({a, b}), {2, 2, 3}, [](const Index& i) { return i[0] * 6 + i[1] * 3 + i[2]; });
-  expect_moved(stack({a, b}, 1), {2, 2, 3}, [](const Index& i) { return i[1] * 6 + i[0] * 3 + i[2]; });
-  expect_moved(stack({a, b}, -1), {2, 3, 2}, [](const Index& i) { return i[2] * 6 + i[0] * 3 + i[1]; });
-  EXPECT_EQ(stack({constant(1), constant(2), constant(3)}).to_vector<std::int32_t>(), (std::vector<std::int32_t>{1, 2, 3}));
-  EXPECT_EQ(message_of<InvalidArgumentError>([] { stack({iota({2}), iota({3})}); }),
+  expect_moved(stack({a, b}, 1), {2, 2, 3},
+               [](const Index& i) { return i[1] * 6 + i[0] * 3 + i[2]; });
+  expect_moved(stack({a, b}, -1), {2, 3, 2},
+               [](const Index& i) { return i[2] * 6 + i[0] * 3 + i[1]; });
+  EXPECT_EQ(stack({constant(1), constant(2), constant(3)}).to_vector<std::int32_t>(),
+            (std::vector<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+              stack({iota({2}), iota({3})});
+            }),
             "[Pack] expected tensors of one shape, got (2,) and (3,)");
 }
 
@@ -60,14 +69,19 @@ TEST(Split, InvertsConcat) {
   const auto parts = split(x, 3, 1);
   ASSERT_EQ(parts.size(), 3u);
   for (std::size_t p = 0; p < 3; ++p)
-    expect_moved(parts[p], {4, 2}, [&](const Index& i) { return i[0] * 6 + i[1] + static_cast<std::int64_t>(p) * 2; });
+    expect_moved(parts[p], {4, 2}, [&](const Index& i) {
+      return i[0] * 6 + i[1] + static_cast<std::int64_t>(p) * 2;
+    });
   const auto uneven = split(x, std::vector<std::int64_t>{1, 0, 3}, 0);
   EXPECT_EQ(uneven[1].shape(), Shape({0, 6}));
   EXPECT_EQ(concat(uneven, 0).to_vector<std::int32_t>(), x.to_vector<std::int32_t>());
   EXPECT_EQ(message_of<InvalidArgumentError>([&] { split(x, 4, 1); }),
             "[SplitV] expected a number of parts that divides 6 (axis 1 of shape (4, 6)), got 4");
-  EXPECT_EQ(message_of<InvalidArgumentError>([&] { split(x, std::vector<std::int64_t>{1, 2}, 0); }),
-            "[SplitV] expected sizes that add up to 4 (axis 0 of shape (4, 6)), got 1+2 adding up to 3");
+  EXPECT_EQ(
+      message_of<InvalidArgumentError>([&] {
+        split(x, std::vector<std::int64_t>{1, 2}, 0);
+      }),
+      "[SplitV] expected sizes that add up to 4 (axis 0 of shape (4, 6)), got 1+2 adding up to 3");
 }
 
 TEST(Unstack, InvertsStack) {
@@ -85,8 +99,18 @@ TEST(JoinGradients, MatchDifferences) {
   testing::expect_gradients([](Tensors t) { return concat(t, 1); }, {a, b, c});
   testing::expect_gradients([](Tensors t) { return stack(t, 1); }, {a, c});
   testing::expect_gradients([](Tensors t) { return split(t[0], 3, 1)[1]; }, {a});
-  testing::expect_gradients([](Tensors t) { auto p = split(t[0], 3, 1); return p[0] * p[2]; }, {a});
-  testing::expect_gradients([](Tensors t) { auto p = unstack(t[0], 0); return p[0] * p[1]; }, {a});
+  testing::expect_gradients(
+      [](Tensors t) {
+        auto p = split(t[0], 3, 1);
+        return p[0] * p[2];
+      },
+      {a});
+  testing::expect_gradients(
+      [](Tensors t) {
+        auto p = unstack(t[0], 0);
+        return p[0] * p[1];
+      },
+      {a});
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ using Index = std::vector<std::int64_t>;
 
 inline std::int64_t flatten(const Index& index, const Shape& shape) {
   std::int64_t flat = 0;
-  for (int axis = 0; axis < shape.rank(); ++axis) flat = flat * shape[axis] + index[static_cast<std::size_t>(axis)];
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    flat = flat * shape[axis] + index[static_cast<std::size_t>(axis)];
   return flat;
 }
 
@@ -41,12 +42,14 @@ inline Tensor iota(const Shape& shape) {
 // Expects `result` to have `shape` and, at each index, the element of iota() that `source` names by its
 // flat position; `outside` where that is negative.
 inline void expect_moved(const Tensor& result, const Shape& shape,
-                         const std::function<std::int64_t(const Index&)>& source, std::int32_t outside = 0) {
+                         const std::function<std::int64_t(const Index&)>& source,
+                         std::int32_t outside = 0) {
   ASSERT_EQ(result.shape(), shape);
   const auto values = result.to_vector<std::int32_t>();
   for (std::int64_t i = 0; i < shape.num_elements(); ++i) {
     const std::int64_t from = source(unflatten(i, shape));
-    ASSERT_EQ(values[static_cast<std::size_t>(i)], from < 0 ? outside : static_cast<std::int32_t>(from))
+    ASSERT_EQ(values[static_cast<std::size_t>(i)],
+              from < 0 ? outside : static_cast<std::int32_t>(from))
         << "at " << i << " of " << shape.to_string();
   }
 }
@@ -69,7 +72,8 @@ std::string message_of(F&& f) {
 // Elements that differ from one another, floating, in [-1, 1).
 inline Tensor wiggly(const Shape& shape, DType dtype = float64) {
   std::vector<double> values(static_cast<std::size_t>(shape.num_elements()));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>((i * 37 + 11) % 101) / 50.5 - 1.0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<double>((i * 37 + 11) % 101) / 50.5 - 1.0;
   return constant(values, {.dtype = dtype, .shape = shape});
 }
 

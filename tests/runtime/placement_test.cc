@@ -14,7 +14,9 @@ constexpr const char* kGpu1 = "/job:localhost/replica:0/task:0/device:GPU:1";
 
 Tensor matrix() { return ones({2, 2}); }
 
-TEST(Placement, DefaultsToTheCpuWhereThereIsNoGpu) { EXPECT_EQ(matmul(matrix(), matrix()).device(), kCpu0); }
+TEST(Placement, DefaultsToTheCpuWhereThereIsNoGpu) {
+  EXPECT_EQ(matmul(matrix(), matrix()).device(), kCpu0);
+}
 
 TEST(Placement, PrefersTheFirstGpu) {
   config::set_emulated_gpus(2);
@@ -73,9 +75,12 @@ TEST(Placement, AMissingDeviceIsAnErrorThatNamesEverything) {
   set_soft_device_placement(false);
   DeviceScope missing("/gpu:7");
   const std::string expected =
-      "Cannot assign a device for operation MatMul: MatMul was explicitly assigned to '/gpu:7' but available devices are "
-      "[/job:localhost/replica:0/task:0/device:CPU:0]. Make sure the device specification refers to a valid device. The "
-      "requested device appears to be a GPU, but there is none; TANDEM_EMULATED_GPUS=N makes N emulated ones.";
+      "Cannot assign a device for operation MatMul: MatMul was explicitly assigned to '/gpu:7' but "
+      "available devices are "
+      "[/job:localhost/replica:0/task:0/device:CPU:0]. Make sure the device specification refers "
+      "to a valid device. The "
+      "requested device appears to be a GPU, but there is none; TANDEM_EMULATED_GPUS=N makes N "
+      "emulated ones.";
   Tensor a;
   {
     DeviceScope cpu("/cpu:0");
@@ -108,7 +113,8 @@ TEST(Placement, TheLogNamesOperationAndDevice) {
   const Tensor a = matrix();
   testing::internal::CaptureStderr();
   matmul(a, a);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), std::string("Executing op MatMul in device ") + kCpu0 + "\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            std::string("Executing op MatMul in device ") + kCpu0 + "\n");
 }
 
 TEST(Placement, GradientsRunWhereTheForwardRan) {
@@ -143,7 +149,8 @@ TEST(Tensor, MemoryOfAGpuIsNotTheHosts) {
     FAIL();
   } catch (const InvalidArgumentError& error) {
     EXPECT_STREQ(error.what(),
-                 "[data] the tensor is on /job:localhost/replica:0/task:0/device:GPU:0, whose memory the host cannot "
+                 "[data] the tensor is on /job:localhost/replica:0/task:0/device:GPU:0, whose "
+                 "memory the host cannot "
                  "reach; copy it with cpu() first");
   }
 }
@@ -156,8 +163,9 @@ TEST(Tensor, OutOfMemoryTellsTheFigures) {
     FAIL();
   } catch (const ResourceExhaustedError& error) {
     const std::string text = error.what();
-    for (const char* part : {"(4, 1024, 1024)", "float32", kGpu0, "requested 16.0 MiB", "limit 16.0 MiB",
-                             "in use 8.0 MiB", "largest free block 8.0 MiB", "Try a smaller batch"})
+    for (const char* part :
+         {"(4, 1024, 1024)", "float32", kGpu0, "requested 16.0 MiB", "limit 16.0 MiB",
+          "in use 8.0 MiB", "largest free block 8.0 MiB", "Try a smaller batch"})
       EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
   }
   EXPECT_NO_THROW(zeros({1024, 1024}));  // the device goes on

@@ -41,7 +41,8 @@ TEST(Variable, ShapesAndTypesMustAgree) {
     FAIL();
   } catch (const InvalidArgumentError& error) {
     EXPECT_STREQ(error.what(),
-                 "[assign] variable 'dense/bias' has shape (2,) and dtype float32, got shape (3,) and dtype float32");
+                 "[assign] variable 'dense/bias' has shape (2,) and dtype float32, got shape (3,) "
+                 "and dtype float32");
   }
   EXPECT_THROW(v.assign(constant({1, 2})), InvalidArgumentError);
 }
@@ -57,7 +58,9 @@ TEST(Variable, HandlesShareTheVariable) {
   EXPECT_FALSE(a == Variable(constant(2.0)));
 }
 
-TEST(Variable, UndefinedOnesAreSaidToBe) { EXPECT_THROW(Variable().value(), FailedPreconditionError); }
+TEST(Variable, UndefinedOnesAreSaidToBe) {
+  EXPECT_THROW(Variable().value(), FailedPreconditionError);
+}
 
 TEST(Variable, LivesOnTheScopesDevice) {
   config::set_emulated_gpus(2);

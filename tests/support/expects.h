@@ -25,7 +25,9 @@ inline bool ci_expects(const std::string& what) {
 inline std::filesystem::path data_folder(const std::string& name) {
   const char* set = std::getenv("TANDEM_DATA");
   const std::filesystem::path folder =
-      (set && *set ? std::filesystem::path(set) : std::filesystem::path(TANDEM_SOURCE_DIR) / "../shared/data") / name;
+      (set && *set ? std::filesystem::path(set)
+                   : std::filesystem::path(TANDEM_SOURCE_DIR) / "../shared/data") /
+      name;
   return std::filesystem::is_directory(folder) ? folder : std::filesystem::path();
 }
 
@@ -33,11 +35,11 @@ inline std::filesystem::path data_folder(const std::string& name) {
 
 // Leaves the test unless `condition` holds: as skipped, or as failed where the machine is known to
 // have `what`.
-#define TANDEM_REQUIRE(condition, what)                                                            \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      if (::tandem::testing::ci_expects(what))                                                     \
-        FAIL() << what << " is missing, and TANDEM_CI_EXPECTS says that this machine has it";      \
-      GTEST_SKIP() << what << " is not on this machine";                                           \
-    }                                                                                              \
+#define TANDEM_REQUIRE(condition, what)                                                       \
+  do {                                                                                        \
+    if (!(condition)) {                                                                       \
+      if (::tandem::testing::ci_expects(what))                                                \
+        FAIL() << what << " is missing, and TANDEM_CI_EXPECTS says that this machine has it"; \
+      GTEST_SKIP() << what << " is not on this machine";                                      \
+    }                                                                                         \
   } while (false)

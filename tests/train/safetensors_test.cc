@@ -56,10 +56,18 @@ void expect_same(const TensorFile& a, const TensorFile& b) {
     ASSERT_EQ(tensor.dtype(), other.dtype()) << name;
     const auto bytes = [](const Tensor& t) {
       switch (t.dtype()) {
-        case float32: return std::string(reinterpret_cast<const char*>(t.data<float>()), static_cast<std::size_t>(t.bytes()));
-        case float64: return std::string(reinterpret_cast<const char*>(t.data<double>()), static_cast<std::size_t>(t.bytes()));
-        case int64: return std::string(reinterpret_cast<const char*>(t.data<std::int64_t>()), static_cast<std::size_t>(t.bytes()));
-        default: return std::string(reinterpret_cast<const char*>(t.data<bool>()), static_cast<std::size_t>(t.bytes()));
+        case float32:
+          return std::string(reinterpret_cast<const char*>(t.data<float>()),
+                             static_cast<std::size_t>(t.bytes()));
+        case float64:
+          return std::string(reinterpret_cast<const char*>(t.data<double>()),
+                             static_cast<std::size_t>(t.bytes()));
+        case int64:
+          return std::string(reinterpret_cast<const char*>(t.data<std::int64_t>()),
+                             static_cast<std::size_t>(t.bytes()));
+        default:
+          return std::string(reinterpret_cast<const char*>(t.data<bool>()),
+                             static_cast<std::size_t>(t.bytes()));
       }
     };
     EXPECT_EQ(bytes(tensor), bytes(other)) << name;
@@ -142,7 +150,8 @@ TEST(Safetensors, EveryFlippedBitIsNoticed) {
         std::erase_if(file.metadata, [](const auto& entry) { return entry.first.size() == 12; });
         expect_same(sample(), file);
       } catch (const DataLossError& error) {
-        EXPECT_EQ(std::string(error.what()).rfind("[load] 'x' is damaged: ", 0), 0u) << error.what();
+        EXPECT_EQ(std::string(error.what()).rfind("[load] 'x' is damaged: ", 0), 0u)
+            << error.what();
       } catch (const InvalidArgumentError&) {  // a dtype or a rank that there is not
       }
     }
@@ -157,19 +166,31 @@ TEST(Safetensors, AFlippedByteOfTheDataIsAChecksumError) {
 
 TEST(Safetensors, EveryTruncationAndExtensionIsNoticed) {
   const std::string good = saved(sample());
-  for (std::size_t size = 0; size < good.size(); ++size) EXPECT_THROW(parse(good.substr(0, size)), DataLossError) << size;
+  for (std::size_t size = 0; size < good.size(); ++size)
+    EXPECT_THROW(parse(good.substr(0, size)), DataLossError) << size;
   EXPECT_THROW(parse(good + '\0'), DataLossError);
 }
 
 TEST(Safetensors, BadHeadersAreDataLoss) {
   const std::string entry = R"("dtype":"U8","shape":[2],"data_offsets")";
   const std::vector<std::string> bad = {
-      "", "{", "[]", "null", "{\"a\":1}", "{\"a\":{}}", "\xff\xfe",
-      "{\"a\":{" + entry + ":[0]}}", "{\"a\":{" + entry + ":[0,3]}}", "{\"a\":{" + entry + ":[2,0]}}",
-      "{\"a\":{" + entry + ":[0,-2]}}", "{\"a\":{" + entry + ":[0,2.0]}}", "{\"a\":{" + entry + ":[1,3]}}",
+      "",
+      "{",
+      "[]",
+      "null",
+      "{\"a\":1}",
+      "{\"a\":{}}",
+      "\xff\xfe",
+      "{\"a\":{" + entry + ":[0]}}",
+      "{\"a\":{" + entry + ":[0,3]}}",
+      "{\"a\":{" + entry + ":[2,0]}}",
+      "{\"a\":{" + entry + ":[0,-2]}}",
+      "{\"a\":{" + entry + ":[0,2.0]}}",
+      "{\"a\":{" + entry + ":[1,3]}}",
       "{\"a\":{" + entry + ":[0,2]},\"b\":{" + entry + ":[1,3]}}",
       "{\"a\":{" + entry + ":[0,2]},\"a\":{" + entry + ":[0,2]}}",
-      "{\"a\":{" + entry + ":[0,2]},\"__metadata__\":{\"k\":1}}", "{\"a\":{" + entry + ":[0,2]},\"__metadata__\":3}",
+      "{\"a\":{" + entry + ":[0,2]},\"__metadata__\":{\"k\":1}}",
+      "{\"a\":{" + entry + ":[0,2]},\"__metadata__\":3}",
       "{\"a\":{" + entry + ":[0,2]},\"__metadata__\":{\"tandem.crc32\":\"xyz\"}}",
       R"({"a":{"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,2]}})",
       R"({"a":{"dtype":"U8","shape":[4294967296,4294967296,0],"data_offsets":[0,2]}})",
@@ -177,15 +198,17 @@ TEST(Safetensors, BadHeadersAreDataLoss) {
       R"({"a":{"dtype":"U8","shape":[[2]],"data_offsets":[0,2]}})",
       R"({"a":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})",
       std::string(100'000, '[')};
-  for (const std::string& header : bad) EXPECT_THROW(parse(make_file(header, "ab")), DataLossError) << header.substr(0, 80);
+  for (const std::string& header : bad)
+    EXPECT_THROW(parse(make_file(header, "ab")), DataLossError) << header.substr(0, 80);
   EXPECT_THROW(parse(std::string(8, '\xff') + "{}"), DataLossError);
 }
 
 TEST(Safetensors, OverlappingTensorsAreNamed) {
   const std::string header = R"({"first":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
                              R"("second":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})";
-  expect_error<DataLossError>([&] { parse(make_file(header, "abc")); },
-                              "[load] 'x' is damaged: tensor 'second' starts at byte 1 of the data, expected 2");
+  expect_error<DataLossError>(
+      [&] { parse(make_file(header, "abc")); },
+      "[load] 'x' is damaged: tensor 'second' starts at byte 1 of the data, expected 2");
 }
 
 TEST(Safetensors, ADTypeThatThereIsNotIsNamed) {
@@ -198,12 +221,15 @@ TEST(Safetensors, ADTypeThatThereIsNotIsNamed) {
 TEST(Safetensors, SurvivesMutations) {
   const std::string good = saved(sample());
   std::mt19937 random(20);
-  const auto below = [&](std::size_t limit) { return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random); };
+  const auto below = [&](std::size_t limit) {
+    return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random);
+  };
   int read = 0;
   for (int round = 0; round < 20'000; ++round) {
     std::string bad = good;
     for (std::size_t change = 0; change <= below(4) && !bad.empty(); ++change) {
-      const std::size_t at = below(bad.size()), count = 1 + below(std::min<std::size_t>(16, bad.size() - at));
+      const std::size_t at = below(bad.size()),
+                        count = 1 + below(std::min<std::size_t>(16, bad.size() - at));
       switch (below(4)) {
         case 0: bad[at] = static_cast<char>(below(256)); break;
         case 1: bad.erase(at, count); break;
@@ -231,9 +257,10 @@ TEST(Safetensors, TheOldFileSurvivesAFullDisk) {
   getrlimit(RLIMIT_FSIZE, &limit);
   limit.rlim_cur = 1 << 20;
   setrlimit(RLIMIT_FSIZE, &limit);
-  expect_error<ResourceExhaustedError>([&] { save_safetensors(directory / "x", large); },
-                                       "[save] cannot write '" + (directory / "x").string() +
-                                           "': File too large; the file that was there is unchanged");
+  expect_error<ResourceExhaustedError>(
+      [&] { save_safetensors(directory / "x", large); },
+      "[save] cannot write '" + (directory / "x").string() +
+          "': File too large; the file that was there is unchanged");
   EXPECT_EQ(directory.count_files(), 1u) << "what was written is gone";
   expect_same(sample(), load_safetensors(directory / "x"));
 }
@@ -253,12 +280,14 @@ TEST(RestoreVariables, NamesWhatIsMissingExtraAndOfAnotherShape) {
     return [&a, &b, tensors] { restore_variables({a, b}, tensors, "'x'"); };
   };
   expect_error<NotFoundError>(restore({{"a", zeros({2})}}), "[load] 'x': it has no tensor for 'b'");
-  expect_error<InvalidArgumentError>(restore({{"a", zeros({2})}, {"b", zeros({3})}, {"c", zeros({1})}}),
-                                     "[load] 'x': no variable is named 'c'");
+  expect_error<InvalidArgumentError>(
+      restore({{"a", zeros({2})}, {"b", zeros({3})}, {"c", zeros({1})}}),
+      "[load] 'x': no variable is named 'c'");
   expect_error<InvalidArgumentError>(restore({{"a", zeros({2})}, {"b", zeros({4})}}),
                                      "[load] 'x': 'b' is float32 (4,), expected float32 (3,)");
-  expect_error<InvalidArgumentError>(restore({{"a", zeros({2})}, {"b", zeros({3}, {.dtype = float64})}}),
-                                     "[load] 'x': 'b' is float64 (3,), expected float32 (3,)");
+  expect_error<InvalidArgumentError>(
+      restore({{"a", zeros({2})}, {"b", zeros({3}, {.dtype = float64})}}),
+      "[load] 'x': 'b' is float64 (3,), expected float32 (3,)");
   EXPECT_EQ(a.value().to_vector<float>(), std::vector<float>(2, 1.0f)) << "nothing was assigned";
   restore_variables({a, b}, {{"a", zeros({2})}, {"b", zeros({3})}}, "'x'");
   EXPECT_EQ(a.value().to_vector<float>(), std::vector<float>(2, 0.0f));

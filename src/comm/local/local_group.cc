@@ -24,12 +24,13 @@ struct Range {
 
 // One collective and the ranks that have reached it.
 struct LocalGroup::Collective {
-  explicit Collective(std::size_t ranks) : parts(ranks), ready(ranks), performed(ranks), here(ranks) {}
+  explicit Collective(std::size_t ranks)
+      : parts(ranks), ready(ranks), performed(ranks), here(ranks) {}
 
   int kind = kAllReduce;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
-  int first_rank = -1;  // who called it first
+  int first_rank = -1;                     // who called it first
   std::vector<std::vector<Buffer>> parts;  // by rank
   std::vector<Event> ready;                // the rank's buffers hold what it put there
   std::vector<Event> performed;            // the rank's share is done
@@ -59,13 +60,16 @@ struct LocalGroup::Collective {
 
 class LocalWork final : public Work {
  public:
-  LocalWork(std::shared_ptr<LocalGroup> group, std::shared_ptr<LocalGroup::Collective> collective, int rank)
+  LocalWork(std::shared_ptr<LocalGroup> group, std::shared_ptr<LocalGroup::Collective> collective,
+            int rank)
       : group_(std::move(group)), collective_(std::move(collective)), rank_(rank) {}
 
   // Does this rank's share if all have joined and it is not done yet.
   bool advance() {
     if (performed_) return true;
-    if (collective_->joined.load(std::memory_order_acquire) < static_cast<int>(group_->active_.size())) return false;
+    if (collective_->joined.load(std::memory_order_acquire) <
+        static_cast<int>(group_->active_.size()))
+      return false;
     if (!collective_->mismatch.empty()) throw InvalidArgumentError(collective_->mismatch);
     group_->perform(*collective_, rank_);
     performed_ = true;
@@ -76,7 +80,8 @@ class LocalWork final : public Work {
     if (done_) return;
     group_->wait_until(kKindNames[collective_->kind], [this] {
       if (advance()) return true;
-      if (group_->departures_.load(std::memory_order_acquire) > 0) group_->check_departures(*collective_);
+      if (group_->departures_.load(std::memory_order_acquire) > 0)
+        group_->check_departures(*collective_);
       return false;
     });
     group_->finish(*collective_, rank_);
@@ -93,7 +98,8 @@ class LocalWork final : public Work {
 
 class LocalCommunicator final : public Communicator {
  public:
-  LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank) : group_(std::move(group)), rank_(rank) {}
+  LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank)
+      : group_(std::move(group)), rank_(rank) {}
 
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
@@ -134,14 +140,15 @@ class LocalCommunicator final : public Communicator {
   std::shared_ptr<LocalGroup> group_;
   int rank_;
   std::uint64_t step_ = 0;
-  std::uint64_t sequence_ = 0;  // of the step's collectives
+  std::uint64_t sequence_ = 0;                   // of the step's collectives
   std::deque<std::shared_ptr<LocalWork>> open_;  // in order, this rank's share not done yet
 };
 
 LocalGroup::LocalGroup(std::vector<Device*> devices, LocalGroupOptions options)
     : devices_(std::move(devices)), options_(options) {
-  direct_ = std::all_of(devices_.begin(), devices_.end(),
-                        [&](const Device* device) { return device->backend() == devices_.front()->backend(); });
+  direct_ = std::all_of(devices_.begin(), devices_.end(), [&](const Device* device) {
+    return device->backend() == devices_.front()->backend();
+  });
   begin(std::vector<bool>(devices_.size(), true));
 }
 
@@ -191,14 +198,16 @@ void LocalGroup::check_departures(const Collective& collective) {
   for (int rank : active_)
     if (left_[static_cast<std::size_t>(rank)] && !collective.here[static_cast<std::size_t>(rank)])
       fail<InvalidArgumentError>(
-          "[{}] replica {} ended its step without this collective, which replica {} called; every replica must call "
+          "[{}] replica {} ended its step without this collective, which replica {} called; every "
+          "replica must call "
           "the same ones in the same order",
           kKindNames[collective.kind], rank, collective.first_rank);
 }
 
 void LocalGroup::throw_abort() {
   std::lock_guard lock(mutex_);
-  fail<AbortedError>("replica {} failed, and this one stopped with it: {}", abort_rank_, abort_reason_);
+  fail<AbortedError>("replica {} failed, and this one stopped with it: {}", abort_rank_,
+                     abort_reason_);
 }
 
 void LocalGroup::wake() {
@@ -233,20 +242,22 @@ void LocalGroup::wait_until(const char* what, const Ready& ready) {
     }
     sleepers_.fetch_sub(1);
     if (std::chrono::steady_clock::now() > deadline)
-      fail<DeadlineExceededError>("[{}] not every replica reached this collective within {} ms", what,
-                                  options_.time_limit.count());
+      fail<DeadlineExceededError>("[{}] not every replica reached this collective within {} ms",
+                                  what, options_.time_limit.count());
   }
 }
 
-std::shared_ptr<LocalGroup::Collective> LocalGroup::join(int rank, std::uint64_t sequence, std::span<const Buffer> parts,
-                                                         int kind, ReduceOp op, int root) {
+std::shared_ptr<LocalGroup::Collective> LocalGroup::join(int rank, std::uint64_t sequence,
+                                                         std::span<const Buffer> parts, int kind,
+                                                         ReduceOp op, int root) {
   if (aborted()) throw_abort();
   const auto me = static_cast<std::size_t>(rank);
   Event ready = kind == kExchange ? Event() : devices_[me]->stream().record();
   std::shared_ptr<Collective> collective;
   {
     std::lock_guard lock(mutex_);
-    const auto found = std::find_if(open_.begin(), open_.end(), [&](const auto& item) { return item.first == sequence; });
+    const auto found = std::find_if(open_.begin(), open_.end(),
+                                    [&](const auto& item) { return item.first == sequence; });
     if (found != open_.end()) {
       collective = found->second;
     } else {
@@ -261,15 +272,19 @@ std::shared_ptr<LocalGroup::Collective> LocalGroup::join(int rank, std::uint64_t
     collective->ready[me] = std::move(ready);
     collective->here[me] = true;
     const auto& first = collective->parts[static_cast<std::size_t>(collective->first_rank)];
-    const bool same_parts = std::equal(first.begin(), first.end(), parts.begin(), parts.end(),
-                                       [](const Buffer& a, const Buffer& b) { return a.count == b.count && a.dtype == b.dtype; });
-    if (collective->mismatch.empty() &&
-        (collective->kind != kind || collective->op != op || collective->root != root || !same_parts))
+    const bool same_parts = std::equal(
+        first.begin(), first.end(), parts.begin(), parts.end(),
+        [](const Buffer& a, const Buffer& b) { return a.count == b.count && a.dtype == b.dtype; });
+    if (collective->mismatch.empty() && (collective->kind != kind || collective->op != op ||
+                                         collective->root != root || !same_parts))
       collective->mismatch = fmt::format(
-          "replicas parted at collective {}: replica {} called {} of {} parts, replica {} called {} of {} parts with other "
+          "replicas parted at collective {}: replica {} called {} of {} parts, replica {} called "
+          "{} of {} parts with other "
           "sizes, types or operation",
-          sequence, collective->first_rank, kKindNames[collective->kind], first.size(), rank, kKindNames[kind], parts.size());
-    if (collective->joined.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<int>(active_.size()))
+          sequence, collective->first_rank, kKindNames[collective->kind], first.size(), rank,
+          kKindNames[kind], parts.size());
+    if (collective->joined.fetch_add(1, std::memory_order_acq_rel) + 1 ==
+        static_cast<int>(active_.size()))
       std::erase_if(open_, [&](const auto& item) { return item.second == collective; });
   }
   wake();
@@ -281,10 +296,12 @@ namespace {
 // Memory of a device for the time of a staged reduction.
 class Staging {
  public:
-  Staging(Device& device, std::size_t bytes) : device_(device), memory_(device.allocator().allocate(bytes)) {
+  Staging(Device& device, std::size_t bytes)
+      : device_(device), memory_(device.allocator().allocate(bytes)) {
     if (!memory_)
-      fail<ResourceExhaustedError>("[all_reduce] no {} bytes on {} to bring the replicas' values together", bytes,
-                                   device.full_name());
+      fail<ResourceExhaustedError>(
+          "[all_reduce] no {} bytes on {} to bring the replicas' values together", bytes,
+          device.full_name());
   }
   ~Staging() { device_.allocator().deallocate(memory_); }
   Staging(const Staging&) = delete;
@@ -303,9 +320,12 @@ void LocalGroup::perform(Collective& collective, int rank) {
   Device& device = *devices_[me];
   const auto address = [&](int of, const Range& range) {
     const Buffer& part = collective.parts[static_cast<std::size_t>(of)][range.part];
-    return static_cast<std::byte*>(part.data) + static_cast<std::size_t>(range.begin) * size_of(part.dtype);
+    return static_cast<std::byte*>(part.data) +
+           static_cast<std::size_t>(range.begin) * size_of(part.dtype);
   };
-  const auto dtype_of_part = [&](const Range& range) { return collective.parts[me][range.part].dtype; };
+  const auto dtype_of_part = [&](const Range& range) {
+    return collective.parts[me][range.part].dtype;
+  };
 
   if (collective.kind == kExchange) {
     const std::size_t bytes = collective.parts[me][0].bytes();
@@ -324,7 +344,8 @@ void LocalGroup::perform(Collective& collective, int rank) {
       for (std::size_t i = 0; i < collective.parts[me].size(); ++i) {
         const Buffer& to = collective.parts[me][i];
         const Buffer& from = collective.parts[static_cast<std::size_t>(collective.root)][i];
-        copy_between(device, to.data, *devices_[static_cast<std::size_t>(collective.root)], from.data, to.bytes());
+        copy_between(device, to.data, *devices_[static_cast<std::size_t>(collective.root)],
+                     from.data, to.bytes());
       }
   } else {
     // This rank's place among those that take part, and its shares of the elements.
@@ -333,21 +354,27 @@ void LocalGroup::perform(Collective& collective, int rank) {
     const std::int64_t total = collective.total(rank);
     const LocalPlan& plan = options_.plan;
     std::vector<Range> mine;
-    const auto add = [&](const std::vector<Range>& more) { mine.insert(mine.end(), more.begin(), more.end()); };
+    const auto add = [&](const std::vector<Range>& more) {
+      mine.insert(mine.end(), more.begin(), more.end());
+    };
     CombineOrder order = CombineOrder::kInOrder;
     if (!direct_ || plan.kind == LocalPlan::Kind::kToOneDevice) {
-      const bool root_active = std::find(active_.begin(), active_.end(), plan.root) != active_.end();
-      if (rank == (root_active ? plan.root : active_.front())) add(collective.ranges(rank, 0, total));
+      const bool root_active =
+          std::find(active_.begin(), active_.end(), plan.root) != active_.end();
+      if (rank == (root_active ? plan.root : active_.front()))
+        add(collective.ranges(rank, 0, total));
     } else if (plan.kind == LocalPlan::Kind::kSliced) {
       add(collective.ranges(rank, total * place / ranks, total * (place + 1) / ranks));
     } else {
       order = CombineOrder::kHalves;
       if (plan.num_packs == 0) {
         for (std::size_t i = 0; i < collective.parts[me].size(); ++i)
-          if (static_cast<std::int64_t>(i) % ranks == place) mine.push_back({i, 0, collective.parts[me][i].count});
+          if (static_cast<std::int64_t>(i) % ranks == place)
+            mine.push_back({i, 0, collective.parts[me][i].count});
       } else {
         for (std::int64_t pack = place; pack < plan.num_packs; pack += ranks)
-          add(collective.ranges(rank, total * pack / plan.num_packs, total * (pack + 1) / plan.num_packs));
+          add(collective.ranges(rank, total * pack / plan.num_packs,
+                                total * (pack + 1) / plan.num_packs));
       }
     }
 
@@ -358,18 +385,24 @@ void LocalGroup::perform(Collective& collective, int rank) {
       std::vector<void*> buffers;
       if (direct_) {
         for (int peer : active_) buffers.push_back(address(peer, range));
-        device.stream().enqueue([buffers, count, dtype, op, order] { combine_everywhere(buffers, count, dtype, op, order); });
+        device.stream().enqueue([buffers, count, dtype, op, order] {
+          combine_everywhere(buffers, count, dtype, op, order);
+        });
       } else {
         // Through this rank's own device: copied here, combined, copied back.
         const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
         Staging staging(device, bytes * active_.size());
         for (std::size_t i = 0; i < active_.size(); ++i) {
           buffers.push_back(static_cast<std::byte*>(staging.get()) + i * bytes);
-          copy_between(device, buffers.back(), *devices_[static_cast<std::size_t>(active_[i])], address(active_[i], range), bytes);
+          copy_between(device, buffers.back(), *devices_[static_cast<std::size_t>(active_[i])],
+                       address(active_[i], range), bytes);
         }
-        device.stream().enqueue([buffers, count, dtype, op, order] { combine_everywhere(buffers, count, dtype, op, order); });
+        device.stream().enqueue([buffers, count, dtype, op, order] {
+          combine_everywhere(buffers, count, dtype, op, order);
+        });
         for (std::size_t i = 0; i < active_.size(); ++i)
-          copy_between(*devices_[static_cast<std::size_t>(active_[i])], address(active_[i], range), device, buffers[i], bytes);
+          copy_between(*devices_[static_cast<std::size_t>(active_[i])], address(active_[i], range),
+                       device, buffers[i], bytes);
       }
     }
   }

@@ -55,8 +55,8 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   friend class LocalWork;
   struct Collective;
 
-  std::shared_ptr<Collective> join(int rank, std::uint64_t sequence, std::span<const Buffer> parts, int kind, ReduceOp op,
-                                   int root);
+  std::shared_ptr<Collective> join(int rank, std::uint64_t sequence, std::span<const Buffer> parts,
+                                   int kind, ReduceOp op, int root);
   // Does this rank's share of a collective that every rank has joined.
   void perform(Collective& collective, int rank);
   void finish(Collective& collective, int rank);
@@ -69,7 +69,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
 
   std::vector<Device*> devices_;
   LocalGroupOptions options_;
-  bool direct_;  // every rank can reach every other's memory
+  bool direct_;              // every rank can reach every other's memory
   std::vector<int> active_;  // ranks that take part
   std::uint64_t step_ = 0;
 

@@ -3,8 +3,6 @@
 
 namespace tandem {
 
-PhysicalGpus discover_cuda() {
-  return {};
-}
+PhysicalGpus discover_cuda() { return {}; }
 
 }  // namespace tandem

@@ -224,9 +224,7 @@ EmulatedStream::~EmulatedStream() {
   Queue::remove(queue_);
 }
 
-void EmulatedStream::enqueue(std::function<void()> task) {
-  queue_->push(std::move(task));
-}
+void EmulatedStream::enqueue(std::function<void()> task) { queue_->push(std::move(task)); }
 
 Event EmulatedStream::record() {
   return Event(std::make_shared<QueueEvent>(queue_, queue_->queued()));
@@ -239,9 +237,7 @@ void EmulatedStream::wait(const Event& event) {
   queue_->push([event] { event.wait(); });
 }
 
-void EmulatedStream::synchronize() {
-  queue_->wait(queue_->queued());
-}
+void EmulatedStream::synchronize() { queue_->wait(queue_->queued()); }
 
 void EmulatedStream::drain() {
   if (!queue_->on_worker()) queue_->wait_done(queue_->queued());

@@ -17,7 +17,8 @@ namespace {
 
 void check_indices(const InferContext& c, int input) {
   if (c.dtype(input) != int32 && c.dtype(input) != int64)
-    fail<InvalidArgumentError>("[{}] expected int32 or int64 indices, got {}", c.op().name, name_of(c.dtype(input)));
+    fail<InvalidArgumentError>("[{}] expected int32 or int64 indices, got {}", c.op().name,
+                               name_of(c.dtype(input)));
 }
 
 // Calls f with the indices as an array of int32 or of int64.
@@ -63,12 +64,14 @@ template <class Index>
 void check_range(const Index* indices, std::int64_t count, std::int64_t size) {
   for (std::int64_t i = 0; i < count; ++i)
     if (indices[i] < 0 || indices[i] >= size)
-      fail<InvalidArgumentError>("[GatherV2] expected indices of [0, {}), got {} at position {}", size, indices[i], i);
+      fail<InvalidArgumentError>("[GatherV2] expected indices of [0, {}), got {} at position {}",
+                                 size, indices[i], i);
 }
 
 void gather_kernel(KernelContext& c) {
   const TensorView& params = c.inputs[0];
-  const AxisSplit split(params.shape, normalize_axis(*c.op, c.attrs<GatherAttrs>().axis, params.shape.rank()));
+  const AxisSplit split(params.shape,
+                        normalize_axis(*c.op, c.attrs<GatherAttrs>().axis, params.shape.rank()));
   const std::int64_t count = c.inputs[1].size();
   const auto run = split.inner * static_cast<std::int64_t>(size_of(params.dtype));
   with_indices(c.inputs[1], [&](const auto* indices) {
@@ -107,7 +110,8 @@ void infer_gather_grad(InferContext& c) {
 template <class T, class Sum, class Index>
 void scatter_add(KernelContext& c, const Index* indices) {
   const Shape& shape = c.outputs[0].shape;
-  const AxisSplit split(shape, normalize_axis(*c.op, c.attrs<GatherGradAttrs>().axis, shape.rank()));
+  const AxisSplit split(shape,
+                        normalize_axis(*c.op, c.attrs<GatherGradAttrs>().axis, shape.rank()));
   const std::int64_t count = c.inputs[1].size(), total = c.outputs[0].size();
   const T* gradient = c.inputs[0].as<T>();
   T* output = c.outputs[0].as<T>();
@@ -119,7 +123,8 @@ void scatter_add(KernelContext& c, const Index* indices) {
 
   const std::int64_t rows = split.outer * split.size;
   const std::int64_t work = split.outer * count * split.inner;
-  const std::int64_t grain = std::max<std::int64_t>(1, rows * 16 * 1024 / std::max<std::int64_t>(work + total, 1));
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, rows * 16 * 1024 / std::max<std::int64_t>(work + total, 1));
   parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
     std::fill(sums + begin * split.inner, sums + end * split.inner, Sum(0));
     for (std::int64_t outer = begin / split.size; outer * split.size < end; ++outer) {
@@ -132,7 +137,8 @@ void scatter_add(KernelContext& c, const Index* indices) {
       }
     }
     if constexpr (!std::is_same_v<T, Sum>)
-      for (std::int64_t k = begin * split.inner; k < end * split.inner; ++k) output[k] = static_cast<T>(sums[k]);
+      for (std::int64_t k = begin * split.inner; k < end * split.inner; ++k)
+        output[k] = static_cast<T>(sums[k]);
   });
 }
 
@@ -189,7 +195,8 @@ struct OneHotAttrs {
 void infer_one_hot(InferContext& c) {
   check_indices(c, 0);
   const OneHotAttrs& attrs = c.attrs<OneHotAttrs>();
-  if (attrs.depth < 0) fail<InvalidArgumentError>("[OneHot] expected a depth of at least 0, got {}", attrs.depth);
+  if (attrs.depth < 0)
+    fail<InvalidArgumentError>("[OneHot] expected a depth of at least 0, got {}", attrs.depth);
   Dims dims = c.shape(0).dims();
   dims.push_back(attrs.depth);
   c.add_output(attrs.dtype, Shape(dims));
@@ -208,14 +215,17 @@ void one_hot_kernel(KernelContext& c) {
                    [&](std::int64_t begin, std::int64_t end) {
                      std::fill(output + begin * depth, output + end * depth, off);
                      for (std::int64_t i = begin; i < end; ++i)
-                       if (indices[i] >= 0 && indices[i] < depth) output[i * depth + indices[i]] = on;
+                       if (indices[i] >= 0 && indices[i] < depth)
+                         output[i * depth + indices[i]] = on;
                    });
     });
   });
 }
 
-const OpDef kOneHot = {
-    .name = "OneHot", .attrs = &attrs_type<OneHotAttrs>, .infer = infer_one_hot, .cpu_kernel = one_hot_kernel};
+const OpDef kOneHot = {.name = "OneHot",
+                       .attrs = &attrs_type<OneHotAttrs>,
+                       .infer = infer_one_hot,
+                       .cpu_kernel = one_hot_kernel};
 
 }  // namespace
 
@@ -223,7 +233,9 @@ Tensor gather(const Tensor& params, const Tensor& indices, std::int64_t axis) {
   return run(kGather, {&params, &indices}, GatherAttrs{axis});
 }
 
-Tensor nn::embedding_lookup(const Tensor& table, const Tensor& indices) { return gather(table, indices, 0); }
+Tensor nn::embedding_lookup(const Tensor& table, const Tensor& indices) {
+  return gather(table, indices, 0);
+}
 
 Tensor one_hot(const Tensor& indices, std::int64_t depth, const OneHotOptions& options) {
   return run(kOneHot, {&indices}, OneHotAttrs{depth, options.on, options.off, options.dtype});

@@ -29,8 +29,8 @@ std::int64_t elements_before(const Shape& shape, int axis) {
 }
 
 // Copies `rows` runs of `bytes`, from runs `from_stride` apart to runs `to_stride` apart.
-void copy_runs(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
-               std::int64_t rows, std::int64_t bytes) {
+void copy_runs(std::byte* to, std::int64_t to_stride, const std::byte* from,
+               std::int64_t from_stride, std::int64_t rows, std::int64_t bytes) {
   constexpr std::int64_t kGrainBytes = 64 * 1024;
   if (rows == 1) {
     parallel_for(bytes, kGrainBytes, [&](std::int64_t begin, std::int64_t end) {
@@ -41,7 +41,8 @@ void copy_runs(std::byte* to, std::int64_t to_stride, const std::byte* from, std
   parallel_for(rows, std::max<std::int64_t>(1, kGrainBytes / std::max<std::int64_t>(bytes, 1)),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t row = begin; row < end; ++row)
-                   std::memcpy(to + row * to_stride, from + row * from_stride, static_cast<std::size_t>(bytes));
+                   std::memcpy(to + row * to_stride, from + row * from_stride,
+                               static_cast<std::size_t>(bytes));
                });
 }
 
@@ -74,17 +75,19 @@ void take_parts(KernelContext& c, std::int64_t rows) {
 std::vector<Tensor> output_gradients(GradContext& c) {
   std::vector<Tensor> gradients;
   for (int i = 0; i < c.num_outputs(); ++i)
-    gradients.push_back(c.grad(i).defined() ? c.grad(i)
-                                            : zeros(c.output_spec(i).shape, {.dtype = c.output_spec(i).dtype}));
+    gradients.push_back(c.grad(i).defined()
+                            ? c.grad(i)
+                            : zeros(c.output_spec(i).shape, {.dtype = c.output_spec(i).dtype}));
   return gradients;
 }
 
 void check_join(const InferContext& c) {
-  if (c.num_inputs() == 0) fail<InvalidArgumentError>("[{}] expected at least one tensor, got none", c.op().name);
+  if (c.num_inputs() == 0)
+    fail<InvalidArgumentError>("[{}] expected at least one tensor, got none", c.op().name);
   for (int i = 1; i < c.num_inputs(); ++i)
     if (c.dtype(i) != c.dtype(0))
-      fail<InvalidArgumentError>("[{}] expected tensors of one dtype, got {} and {}", c.op().name, name_of(c.dtype(0)),
-                                 name_of(c.dtype(i)));
+      fail<InvalidArgumentError>("[{}] expected tensors of one dtype, got {} and {}", c.op().name,
+                                 name_of(c.dtype(0)), name_of(c.dtype(i)));
 }
 
 // --- ConcatV2 ---
@@ -92,7 +95,8 @@ void check_join(const InferContext& c) {
 void infer_concat(InferContext& c) {
   check_join(c);
   Shape shape = c.shape(0);
-  if (shape.rank() == 0) fail<InvalidArgumentError>("[ConcatV2] expected tensors of at least one axis, got scalars");
+  if (shape.rank() == 0)
+    fail<InvalidArgumentError>("[ConcatV2] expected tensors of at least one axis, got scalars");
   const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, shape.rank());
   std::int64_t total = shape[axis];
   for (int i = 1; i < c.num_inputs(); ++i) {
@@ -102,8 +106,9 @@ void infer_concat(InferContext& c) {
       other.set(axis, shape[axis]);
     }
     if (!(other == shape))
-      fail<InvalidArgumentError>("[ConcatV2] expected shapes that agree except along axis {}, got {} and {}", axis,
-                                 shape.to_string(), c.shape(i).to_string());
+      fail<InvalidArgumentError>(
+          "[ConcatV2] expected shapes that agree except along axis {}, got {} and {}", axis,
+          shape.to_string(), c.shape(i).to_string());
   }
   shape.set(axis, total);
   c.add_output(c.dtype(0), shape);
@@ -111,7 +116,8 @@ void infer_concat(InferContext& c) {
 
 void concat_kernel(KernelContext& c) {
   const Shape& shape = c.outputs[0].shape;
-  join_parts(c, elements_before(shape, normalize_axis(*c.op, c.attrs<JoinAttrs>().axis, shape.rank())));
+  join_parts(
+      c, elements_before(shape, normalize_axis(*c.op, c.attrs<JoinAttrs>().axis, shape.rank())));
 }
 
 void concat_gradient(GradContext& c) {
@@ -129,8 +135,8 @@ void infer_pack(InferContext& c) {
   check_join(c);
   for (int i = 1; i < c.num_inputs(); ++i)
     if (!(c.shape(i) == c.shape(0)))
-      fail<InvalidArgumentError>("[Pack] expected tensors of one shape, got {} and {}", c.shape(0).to_string(),
-                                 c.shape(i).to_string());
+      fail<InvalidArgumentError>("[Pack] expected tensors of one shape, got {} and {}",
+                                 c.shape(0).to_string(), c.shape(i).to_string());
   const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, c.shape(0).rank() + 1);
   Dims dims;
   for (int i = 0; i <= c.shape(0).rank(); ++i) {
@@ -169,9 +175,10 @@ void infer_split(InferContext& c) {
     if (valid) total += size;
   }
   if (!valid || total != shape[axis])
-    fail<InvalidArgumentError>("[SplitV] expected sizes that add up to {} (axis {} of shape {}), got {} adding up to {}",
-                               shape[axis], axis, shape.to_string(), fmt::format("{}", fmt::join(attrs.sizes, "+")),
-                               std::accumulate(attrs.sizes.begin(), attrs.sizes.end(), std::int64_t{0}));
+    fail<InvalidArgumentError>(
+        "[SplitV] expected sizes that add up to {} (axis {} of shape {}), got {} adding up to {}",
+        shape[axis], axis, shape.to_string(), fmt::format("{}", fmt::join(attrs.sizes, "+")),
+        std::accumulate(attrs.sizes.begin(), attrs.sizes.end(), std::int64_t{0}));
   for (const std::int64_t size : attrs.sizes) {
     shape.set(axis, size);
     c.add_output(c.dtype(0), shape);
@@ -180,10 +187,13 @@ void infer_split(InferContext& c) {
 
 void split_kernel(KernelContext& c) {
   const Shape& shape = c.inputs[0].shape;
-  take_parts(c, elements_before(shape, normalize_axis(*c.op, c.attrs<SplitAttrs>().axis, shape.rank())));
+  take_parts(
+      c, elements_before(shape, normalize_axis(*c.op, c.attrs<SplitAttrs>().axis, shape.rank())));
 }
 
-void split_gradient(GradContext& c) { c.set_grad(0, concat(output_gradients(c), c.attrs<SplitAttrs>().axis)); }
+void split_gradient(GradContext& c) {
+  c.set_grad(0, concat(output_gradients(c), c.attrs<SplitAttrs>().axis));
+}
 
 // --- Unpack ---
 
@@ -198,10 +208,13 @@ void infer_unpack(InferContext& c) {
 
 void unpack_kernel(KernelContext& c) {
   const Shape& shape = c.inputs[0].shape;
-  take_parts(c, elements_before(shape, normalize_axis(*c.op, c.attrs<JoinAttrs>().axis, shape.rank())));
+  take_parts(
+      c, elements_before(shape, normalize_axis(*c.op, c.attrs<JoinAttrs>().axis, shape.rank())));
 }
 
-void unpack_gradient(GradContext& c) { c.set_grad(0, stack(output_gradients(c), c.attrs<JoinAttrs>().axis)); }
+void unpack_gradient(GradContext& c) {
+  c.set_grad(0, stack(output_gradients(c), c.attrs<JoinAttrs>().axis));
+}
 
 const OpDef kConcat = {.name = "ConcatV2",
                        .attrs = &attrs_type<JoinAttrs>,
@@ -234,10 +247,15 @@ Tensor run_join(const OpDef& op, std::span<const Tensor> tensors, std::int64_t a
 
 }  // namespace
 
-Tensor concat(std::span<const Tensor> tensors, std::int64_t axis) { return run_join(kConcat, tensors, axis); }
-Tensor stack(std::span<const Tensor> tensors, std::int64_t axis) { return run_join(kPack, tensors, axis); }
+Tensor concat(std::span<const Tensor> tensors, std::int64_t axis) {
+  return run_join(kConcat, tensors, axis);
+}
+Tensor stack(std::span<const Tensor> tensors, std::int64_t axis) {
+  return run_join(kPack, tensors, axis);
+}
 
-std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, std::int64_t axis) {
+std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes,
+                          std::int64_t axis) {
   const Tensor* input = &x;
   return run_op(kSplit, {&input, 1}, SplitAttrs{sizes, axis});
 }
@@ -245,8 +263,9 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& size
 std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis) {
   const std::int64_t size = x.shape().dim(axis);
   if (parts <= 0 || size % parts != 0)
-    fail<InvalidArgumentError>("[SplitV] expected a number of parts that divides {} (axis {} of shape {}), got {}", size,
-                               axis, x.shape().to_string(), parts);
+    fail<InvalidArgumentError>(
+        "[SplitV] expected a number of parts that divides {} (axis {} of shape {}), got {}", size,
+        axis, x.shape().to_string(), parts);
   return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(parts), size / parts), axis);
 }
 

@@ -44,13 +44,15 @@ void infer_pad(InferContext& c) {
   for (const std::int64_t count : attrs.before) valid = valid && count >= 0;
   for (const std::int64_t count : attrs.after) valid = valid && count >= 0;
   if (!valid)
-    fail<InvalidArgumentError>("[Pad] expected {} pairs of counts of at least 0 for shape {}, got {} before and {} after",
-                               shape.rank(), shape.to_string(), text_of(attrs.before),
-                               text_of(attrs.after));
+    fail<InvalidArgumentError>(
+        "[Pad] expected {} pairs of counts of at least 0 for shape {}, got {} before and {} after",
+        shape.rank(), shape.to_string(), text_of(attrs.before), text_of(attrs.after));
   if (!holds(c.dtype(0), attrs.value))
-    fail<InvalidArgumentError>("[Pad] expected a value that {} holds, got {}", name_of(c.dtype(0)), attrs.value);
+    fail<InvalidArgumentError>("[Pad] expected a value that {} holds, got {}", name_of(c.dtype(0)),
+                               attrs.value);
   Dims dims;
-  for (int axis = 0; axis < shape.rank(); ++axis) dims.push_back(attrs.before[axis] + shape[axis] + attrs.after[axis]);
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    dims.push_back(attrs.before[axis] + shape[axis] + attrs.after[axis]);
   c.add_output(c.dtype(0), Shape(dims));
 }
 
@@ -75,28 +77,30 @@ void pad_rows(KernelContext& c) {
   const std::int64_t lead = attrs.before[row_axis] * behind, middle = from[row_axis] * behind;
   const std::int64_t length = to[row_axis] * behind;
   const std::int64_t rows = to.num_elements() / length;
-  parallel_for(rows, std::max<std::int64_t>(1, 16 * 1024 / length), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      // The row's place in the input, if it has one.
-      std::int64_t rest = row, source = 0, stride = 1;
-      bool inside = true;
-      for (int axis = row_axis - 1; axis >= 0; --axis) {
-        const std::int64_t index = rest % to[axis] - attrs.before[axis];
-        rest /= to[axis];
-        inside = inside && index >= 0 && index < from[axis];
-        source += index * stride;
-        stride *= from[axis];
-      }
-      T* target = output + row * length;
-      if (!inside) {
-        std::fill_n(target, length, value);
-        continue;
-      }
-      std::fill_n(target, lead, value);
-      std::memcpy(target + lead, input + source * middle, static_cast<std::size_t>(middle) * sizeof(T));
-      std::fill_n(target + lead + middle, length - lead - middle, value);
-    }
-  });
+  parallel_for(rows, std::max<std::int64_t>(1, 16 * 1024 / length),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row) {
+                   // The row's place in the input, if it has one.
+                   std::int64_t rest = row, source = 0, stride = 1;
+                   bool inside = true;
+                   for (int axis = row_axis - 1; axis >= 0; --axis) {
+                     const std::int64_t index = rest % to[axis] - attrs.before[axis];
+                     rest /= to[axis];
+                     inside = inside && index >= 0 && index < from[axis];
+                     source += index * stride;
+                     stride *= from[axis];
+                   }
+                   T* target = output + row * length;
+                   if (!inside) {
+                     std::fill_n(target, length, value);
+                     continue;
+                   }
+                   std::fill_n(target, lead, value);
+                   std::memcpy(target + lead, input + source * middle,
+                               static_cast<std::size_t>(middle) * sizeof(T));
+                   std::fill_n(target + lead + middle, length - lead - middle, value);
+                 }
+               });
 }
 
 void pad_kernel(KernelContext& c) {
@@ -116,7 +120,8 @@ const OpDef kPad = {.name = "Pad",
                     .gradient = pad_gradient,
                     .cpu_kernel = pad_kernel};
 
-Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64_t>>& paddings, double value) {
+Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64_t>>& paddings,
+           double value) {
   PadAttrs attrs{.value = value};
   for (const auto& [before, after] : paddings) {
     attrs.before.push_back(before);

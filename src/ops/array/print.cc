@@ -42,11 +42,13 @@ Decimal shortest_decimal(double value) {
   if constexpr (sizeof(T) == 2) {
     for (int precision = 0;; ++precision) {
       const std::string text = fmt::format("{:.{}e}", value, precision);
-      if (precision >= 8 || static_cast<double>(static_cast<T>(std::stof(text))) == value) return parse_scientific(text);
+      if (precision >= 8 || static_cast<double>(static_cast<T>(std::stof(text))) == value)
+        return parse_scientific(text);
     }
   } else {
     char buffer[64];
-    const auto end = std::to_chars(buffer, buffer + sizeof(buffer), static_cast<T>(value), std::chars_format::scientific);
+    const auto end = std::to_chars(buffer, buffer + sizeof(buffer), static_cast<T>(value),
+                                   std::chars_format::scientific);
     return parse_scientific({buffer, static_cast<std::size_t>(end.ptr - buffer)});
   }
 }
@@ -85,7 +87,8 @@ NumberText positional(double value, int precision, bool exact_whole) {
     }
     const auto whole = static_cast<std::size_t>(exponent) + 1;
     if (digits.size() < whole) digits.append(whole - digits.size(), '0');
-    text.whole = exact_whole && decimal.digits.size() < whole ? fmt::format("{:.0f}", magnitude) : digits.substr(0, whole);
+    text.whole = exact_whole && decimal.digits.size() < whole ? fmt::format("{:.0f}", magnitude)
+                                                              : digits.substr(0, whole);
     text.fraction = digits.substr(whole);
     trim_zeros(text.fraction);
   }
@@ -110,7 +113,9 @@ NumberText scientific(double value, int precision) {
   return text;
 }
 
-std::string non_finite(double value) { return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf"; }
+std::string non_finite(double value) {
+  return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
+}
 
 template <class T>
 bool wants_exponents(const std::vector<double>& values) {
@@ -122,7 +127,8 @@ bool wants_exponents(const std::vector<double>& values) {
   }
   if (largest == 0.0) return false;
   // The ratio is rounded to the element type.
-  return largest >= 1e8 || smallest < 0.0001 || static_cast<double>(T(static_cast<T>(largest / smallest))) > 1000.0;
+  return largest >= 1e8 || smallest < 0.0001 ||
+         static_cast<double>(T(static_cast<T>(largest / smallest))) > 1000.0;
 }
 
 // The elements as words of one width.
@@ -145,7 +151,8 @@ std::vector<std::string> float_words(const std::vector<double>& values) {
   // The width of all that is right of the point, but the point.
   const std::size_t behind = any_finite && exponents ? right + power : right;
   for (const double value : values)
-    if (!std::isfinite(value)) left = std::max(left + behind + 1, non_finite(value).size()) - behind - 1;
+    if (!std::isfinite(value))
+      left = std::max(left + behind + 1, non_finite(value).size()) - behind - 1;
 
   std::vector<std::string> words;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -179,7 +186,8 @@ std::string float_scalar(double value) {
     return fmt::format("{}.{}", text.whole, text.fraction.empty() ? "0" : text.fraction);
   }
   const NumberText text = scientific<T>(value, 400);
-  return fmt::format("{}{}{}{}", text.whole, text.fraction.empty() ? "" : ".", text.fraction, text.exponent);
+  return fmt::format("{}{}{}{}", text.whole, text.fraction.empty() ? "" : ".", text.fraction,
+                     text.exponent);
 }
 
 template <class T>
@@ -196,7 +204,8 @@ std::vector<std::string> integer_words(const std::vector<T>& values) {
 
 template <class T>
 std::vector<std::string> words_of(const std::vector<T>& values, bool scalar) {
-  if constexpr (std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::int64_t>) {
+  if constexpr (std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::int32_t> ||
+                std::is_same_v<T, std::int64_t>) {
     return integer_words(values);
   } else if constexpr (std::is_same_v<T, bool>) {
     std::vector<std::string> words;
@@ -212,7 +221,8 @@ std::vector<std::string> words_of(const std::vector<T>& values, bool scalar) {
 std::vector<std::int64_t> printed_indices(std::int64_t size, bool summarize) {
   std::vector<std::int64_t> indices;
   for (std::int64_t i = 0; i < size; ++i)
-    if (!summarize || size <= 2 * kEdgeItems || i < kEdgeItems || i >= size - kEdgeItems) indices.push_back(i);
+    if (!summarize || size <= 2 * kEdgeItems || i < kEdgeItems || i >= size - kEdgeItems)
+      indices.push_back(i);
   return indices;
 }
 
@@ -252,8 +262,8 @@ class Layout {
     return '[' + out.substr(indent.size()) + ']';
   }
 
-  static void extend(std::string& out, std::string& line, const std::string& word, std::size_t width,
-                     const std::string& indent) {
+  static void extend(std::string& out, std::string& line, const std::string& word,
+                     std::size_t width, const std::string& indent) {
     if (line.size() + word.size() > width && line.size() > indent.size()) {
       out += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
       line = indent;
@@ -282,7 +292,8 @@ std::string print(const Shape& shape, const std::byte* data) {
   }
   std::vector<T> values;
   values.reserve(positions.size());
-  for (const std::int64_t position : positions) values.push_back(reinterpret_cast<const T*>(data)[position]);
+  for (const std::int64_t position : positions)
+    values.push_back(reinterpret_cast<const T*>(data)[position]);
   std::vector<std::string> words = words_of(values, shape.rank() == 0);
   return shape.rank() == 0 ? words[0] : Layout(shape, summarize, std::move(words)).text();
 }
@@ -295,8 +306,8 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   std::vector<std::byte> host(impl.bytes());
   to_host(tensor, host.data());
   return out << switch_dtype(impl.dtype, [&](auto tag) {
-    return print<typename decltype(tag)::type>(impl.shape, host.data());
-  });
+           return print<typename decltype(tag)::type>(impl.shape, host.data());
+         });
 }
 
 }  // namespace tandem

@@ -12,7 +12,8 @@ namespace tandem {
 namespace {
 
 void run_copy(KernelContext& c, const StridedCopy& copy) {
-  if (c.outputs[0].size() > 0) copy.run(c.outputs[0].data, c.inputs[0].data, size_of(c.outputs[0].dtype));
+  if (c.outputs[0].size() > 0)
+    copy.run(c.outputs[0].data, c.inputs[0].data, size_of(c.outputs[0].dtype));
 }
 
 // --- Transpose ---
@@ -47,7 +48,8 @@ Dims full_permutation(const OpDef& op, const Dims& given, int rank) {
 void infer_transpose(InferContext& c) {
   const Shape& shape = c.shape(0);
   Dims dims;
-  for (const std::int64_t axis : full_permutation(c.op(), c.attrs<TransposeAttrs>().permutation, shape.rank()))
+  for (const std::int64_t axis :
+       full_permutation(c.op(), c.attrs<TransposeAttrs>().permutation, shape.rank()))
     dims.push_back(shape[static_cast<int>(axis)]);
   c.add_output(c.dtype(0), Shape(dims));
 }
@@ -56,7 +58,8 @@ void transpose_kernel(KernelContext& c) {
   const Shape& shape = c.inputs[0].shape;
   const Dims strides = dense_strides(shape);
   StridedCopy copy;
-  for (const std::int64_t axis : full_permutation(*c.op, c.attrs<TransposeAttrs>().permutation, shape.rank()))
+  for (const std::int64_t axis :
+       full_permutation(*c.op, c.attrs<TransposeAttrs>().permutation, shape.rank()))
     copy.add_axis(shape[static_cast<int>(axis)], strides[static_cast<int>(axis)]);
   run_copy(c, copy);
 }
@@ -84,10 +87,11 @@ void infer_broadcast_to(InferContext& c) {
   const Shape& to = c.attrs<BroadcastToAttrs>().shape;
   const int added = to.rank() - from.rank();
   bool valid = to.fully_defined() && added >= 0;
-  for (int axis = 0; valid && axis < from.rank(); ++axis) valid = from[axis] == 1 || from[axis] == to[axis + added];
+  for (int axis = 0; valid && axis < from.rank(); ++axis)
+    valid = from[axis] == 1 || from[axis] == to[axis + added];
   if (!valid)
-    fail<InvalidArgumentError>("[BroadcastTo] expected a shape that {} broadcasts to, got {}", from.to_string(),
-                               to.to_string());
+    fail<InvalidArgumentError>("[BroadcastTo] expected a shape that {} broadcasts to, got {}",
+                               from.to_string(), to.to_string());
   c.add_output(c.dtype(0), to);
 }
 
@@ -102,7 +106,9 @@ void broadcast_to_kernel(KernelContext& c) {
   run_copy(c, copy);
 }
 
-void broadcast_to_gradient(GradContext& c) { c.set_grad(0, sum_to_shape(c.grad(), c.input_spec(0).shape)); }
+void broadcast_to_gradient(GradContext& c) {
+  c.set_grad(0, sum_to_shape(c.grad(), c.input_spec(0).shape));
+}
 
 // --- Tile ---
 
@@ -120,8 +126,8 @@ void infer_tile(InferContext& c) {
   bool valid = multiples.size() == shape.rank();
   for (const std::int64_t multiple : multiples) valid = valid && multiple >= 0;
   if (!valid)
-    fail<InvalidArgumentError>("[Tile] expected {} multiples of at least 0 for shape {}, got {}", shape.rank(),
-                               shape.to_string(), text_of(multiples));
+    fail<InvalidArgumentError>("[Tile] expected {} multiples of at least 0 for shape {}, got {}",
+                               shape.rank(), shape.to_string(), text_of(multiples));
   Dims dims;
   for (int axis = 0; axis < shape.rank(); ++axis) dims.push_back(shape[axis] * multiples[axis]);
   c.add_output(c.dtype(0), Shape(dims));
@@ -148,7 +154,8 @@ void tile_gradient(GradContext& c) {
     const std::int64_t tiled = shape[axis] * multiples[axis];
     if (tiled > 0) behind /= tiled;
     if (multiples[axis] != 1)
-      gradient = reduce_sum(reshape(gradient, {before, multiples[axis], shape[axis], behind}), {.axis = Dims{1}});
+      gradient = reduce_sum(reshape(gradient, {before, multiples[axis], shape[axis], behind}),
+                            {.axis = Dims{1}});
     before *= shape[axis];
   }
   c.set_grad(0, reshape(gradient, shape));
@@ -188,7 +195,9 @@ void reverse_kernel(KernelContext& c) {
   run_copy(c, copy);
 }
 
-void reverse_gradient(GradContext& c) { c.set_grad(0, reverse(c.grad(), c.attrs<ReverseAttrs>().axes)); }
+void reverse_gradient(GradContext& c) {
+  c.set_grad(0, reverse(c.grad(), c.attrs<ReverseAttrs>().axes));
+}
 
 }  // namespace
 
@@ -216,8 +225,14 @@ const OpDef kReverse = {.name = "ReverseV2",
 Tensor transpose(const Tensor& x, const Dims& permutation) {
   return run(kTranspose, {&x}, TransposeAttrs{permutation});
 }
-Tensor broadcast_to(const Tensor& x, const Shape& shape) { return run(kBroadcastTo, {&x}, BroadcastToAttrs{shape}); }
-Tensor tile(const Tensor& x, const Dims& multiples) { return run(kTile, {&x}, TileAttrs{multiples}); }
-Tensor reverse(const Tensor& x, const Dims& axes) { return run(kReverse, {&x}, ReverseAttrs{axes}); }
+Tensor broadcast_to(const Tensor& x, const Shape& shape) {
+  return run(kBroadcastTo, {&x}, BroadcastToAttrs{shape});
+}
+Tensor tile(const Tensor& x, const Dims& multiples) {
+  return run(kTile, {&x}, TileAttrs{multiples});
+}
+Tensor reverse(const Tensor& x, const Dims& axes) {
+  return run(kReverse, {&x}, ReverseAttrs{axes});
+}
 
 }  // namespace tandem

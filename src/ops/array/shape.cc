@@ -10,7 +10,8 @@ namespace tandem {
 
 int normalize_axis(const OpDef& op, std::int64_t axis, int rank) {
   if (axis < -rank || axis >= rank)
-    fail<InvalidArgumentError>("[{}] expected an axis of [{}, {}), got {}", op.name, -rank, rank, axis);
+    fail<InvalidArgumentError>("[{}] expected an axis of [{}, {}), got {}", op.name, -rank, rank,
+                               axis);
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
@@ -47,8 +48,9 @@ void infer_reshape(InferContext& c) {
     valid = valid && known == count;
   }
   if (!valid)
-    fail<InvalidArgumentError>("[Reshape] expected a shape of {} elements for a tensor of shape {}, got {}", count,
-                               c.shape(0).to_string(), text_of(c.attrs<ReshapeAttrs>().shape.dims()));
+    fail<InvalidArgumentError>(
+        "[Reshape] expected a shape of {} elements for a tensor of shape {}, got {}", count,
+        c.shape(0).to_string(), text_of(c.attrs<ReshapeAttrs>().shape.dims()));
   c.add_output(c.dtype(0), shape);
 }
 
@@ -80,8 +82,8 @@ void infer_squeeze(InferContext& c) {
   for (const std::int64_t axis : axes) {
     const int i = normalize_axis(c.op(), axis, shape.rank());
     if (shape[i] != 1)
-      fail<InvalidArgumentError>("[Squeeze] expected axis {} of shape {} to be 1, got {}", axis, shape.to_string(),
-                                 shape[i]);
+      fail<InvalidArgumentError>("[Squeeze] expected axis {} of shape {} to be 1, got {}", axis,
+                                 shape.to_string(), shape[i]);
     drop[i] = true;
   }
   Dims dims;
@@ -111,18 +113,25 @@ const OpDef kSqueeze = {.name = "Squeeze",
                         .infer = infer_squeeze,
                         .gradient = view_gradient,
                         .traits = kView | kMetadata};
-const OpDef kIdentity = {.name = "Identity", .infer = infer_same, .gradient = identity_gradient, .traits = kView};
-const OpDef kStopGradient = {.name = "StopGradient", .infer = infer_same, .traits = kView | kMetadata};
+const OpDef kIdentity = {
+    .name = "Identity", .infer = infer_same, .gradient = identity_gradient, .traits = kView};
+const OpDef kStopGradient = {
+    .name = "StopGradient", .infer = infer_same, .traits = kView | kMetadata};
 
-Tensor reshape(const Tensor& x, const Shape& shape) { return run(kReshape, {&x}, ReshapeAttrs{shape}); }
-Tensor expand_dims(const Tensor& x, std::int64_t axis) { return run(kExpandDims, {&x}, AxesAttrs{{axis}}); }
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  return run(kReshape, {&x}, ReshapeAttrs{shape});
+}
+Tensor expand_dims(const Tensor& x, std::int64_t axis) {
+  return run(kExpandDims, {&x}, AxesAttrs{{axis}});
+}
 Tensor squeeze(const Tensor& x, const Dims& axes) { return run(kSqueeze, {&x}, AxesAttrs{axes}); }
 Tensor identity(const Tensor& x) { return run(kIdentity, {&x}); }
 Tensor stop_gradient(const Tensor& x) { return run(kStopGradient, {&x}); }
 
 OpList shape_ops() {
-  static const OpDef* const ops[] = {&kReshape,   &kExpandDims, &kSqueeze, &kIdentity, &kStopGradient, &kTranspose,
-                                     &kBroadcastTo, &kTile,     &kReverse, &kSlice,    &kStridedSlice, &kPad};
+  static const OpDef* const ops[] = {&kReshape,      &kExpandDims, &kSqueeze,      &kIdentity,
+                                     &kStopGradient, &kTranspose,  &kBroadcastTo,  &kTile,
+                                     &kReverse,      &kSlice,      &kStridedSlice, &kPad};
   return ops;
 }
 

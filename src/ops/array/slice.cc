@@ -33,8 +33,8 @@ void infer_slice(InferContext& c) {
     dims.push_back(size);
   }
   if (!valid)
-    fail<InvalidArgumentError>("[Slice] expected a part of shape {}, got begin {} and size {}", shape.to_string(),
-                               text_of(attrs.begin), text_of(attrs.size));
+    fail<InvalidArgumentError>("[Slice] expected a part of shape {}, got begin {} and size {}",
+                               shape.to_string(), text_of(attrs.begin), text_of(attrs.size));
   c.add_output(c.dtype(0), Shape(dims));
 }
 
@@ -87,17 +87,20 @@ void infer_strided_slice(InferContext& c) {
   const Shape& shape = c.shape(0);
   const StridedSliceAttrs& attrs = c.attrs<StridedSliceAttrs>();
   if (shape.rank() == 0)
-    fail<InvalidArgumentError>("[StridedSlice] expected a tensor of at least one axis, got a scalar");
+    fail<InvalidArgumentError>(
+        "[StridedSlice] expected a tensor of at least one axis, got a scalar");
   const std::int64_t begin = first_row(attrs, shape);
   if (attrs.shrink) {
     if (begin < 0 || begin >= shape[0])
-      fail<InvalidArgumentError>("[StridedSlice] expected an index of [{}, {}) for shape {}, got {}", -shape[0],
-                                 shape[0], shape.to_string(), attrs.begin);
+      fail<InvalidArgumentError>(
+          "[StridedSlice] expected an index of [{}, {}) for shape {}, got {}", -shape[0], shape[0],
+          shape.to_string(), attrs.begin);
     c.add_output(c.dtype(0), shape.without_leading(1));
   } else {
     if (begin < 0 || attrs.end < begin || attrs.end > shape[0])
-      fail<InvalidArgumentError>("[StridedSlice] expected rows within [0, {}) of shape {}, got [{}, {})", shape[0],
-                                 shape.to_string(), attrs.begin, attrs.end);
+      fail<InvalidArgumentError>(
+          "[StridedSlice] expected rows within [0, {}) of shape {}, got [{}, {})", shape[0],
+          shape.to_string(), attrs.begin, attrs.end);
     Shape part = shape;
     part.set(0, attrs.end - begin);
     c.add_output(c.dtype(0), part);
@@ -105,7 +108,8 @@ void infer_strided_slice(InferContext& c) {
 }
 
 std::int64_t strided_slice_offset(const InferContext& c) {
-  return first_row(c.attrs<StridedSliceAttrs>(), c.shape(0)) * c.shape(0).without_leading(1).num_elements() *
+  return first_row(c.attrs<StridedSliceAttrs>(), c.shape(0)) *
+         c.shape(0).without_leading(1).num_elements() *
          static_cast<std::int64_t>(size_of(c.dtype(0)));
 }
 
@@ -113,7 +117,8 @@ void strided_slice_gradient(GradContext& c) {
   const StridedSliceAttrs& attrs = c.attrs<StridedSliceAttrs>();
   const Shape& whole = c.input_spec(0).shape;
   const std::int64_t begin = first_row(attrs, whole);
-  std::vector<std::pair<std::int64_t, std::int64_t>> paddings(static_cast<std::size_t>(whole.rank()));
+  std::vector<std::pair<std::int64_t, std::int64_t>> paddings(
+      static_cast<std::size_t>(whole.rank()));
   paddings[0] = {begin, whole[0] - (attrs.shrink ? begin + 1 : attrs.end)};
   c.set_grad(0, pad(attrs.shrink ? expand_dims(c.grad(), 0) : c.grad(), paddings));
 }
@@ -151,7 +156,8 @@ Tensor slice_rows(const Tensor& x, std::int64_t begin, std::int64_t end) {
 }
 
 Tensor Tensor::operator[](std::int64_t index) const {
-  return run(kStridedSlice, {this}, StridedSliceAttrs{.begin = index, .end = index + 1, .shrink = true});
+  return run(kStridedSlice, {this},
+             StridedSliceAttrs{.begin = index, .end = index + 1, .shrink = true});
 }
 
 }  // namespace tandem

@@ -77,15 +77,16 @@ void transpose_block(std::uint32_t* output, std::int64_t output_stride, const st
 
 // output[r, c] = input[c, r] for one tile; output rows and input rows are `*_stride` apart.
 template <class T>
-void transpose_tile(T* output, std::int64_t output_stride, const T* input, std::int64_t input_stride,
-                    std::int64_t rows, std::int64_t columns) {
+void transpose_tile(T* output, std::int64_t output_stride, const T* input,
+                    std::int64_t input_stride, std::int64_t rows, std::int64_t columns) {
   std::int64_t full_rows = 0, full_columns = 0;
   if constexpr (sizeof(T) == 4) {
     full_rows = rows / 4 * 4;
     full_columns = columns / 4 * 4;
     for (std::int64_t r = 0; r < full_rows; r += 4)
       for (std::int64_t c = 0; c < full_columns; c += 4)
-        transpose_block(output + r * output_stride + c, output_stride, input + c * input_stride + r, input_stride);
+        transpose_block(output + r * output_stride + c, output_stride, input + c * input_stride + r,
+                        input_stride);
   }
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = r < full_rows ? full_columns : 0; c < columns; ++c)
@@ -121,13 +122,15 @@ void StridedCopy::copy_rows(T* output, const T* input) const {
     });
     return;
   }
-  parallel_for(rows, std::max<std::int64_t>(1, kGrain / length), [&](std::int64_t begin, std::int64_t end) {
-    Odometer outer;
-    for (std::size_t axis = 0; axis < last; ++axis) outer.add_axis(sizes_[axis], strides_[axis]);
-    outer.seek(begin);
-    for (std::int64_t row = begin; row < end; ++row, outer.advance())
-      copy_row(output + row * length, input + outer.position(), length, stride);
-  });
+  parallel_for(rows, std::max<std::int64_t>(1, kGrain / length),
+               [&](std::int64_t begin, std::int64_t end) {
+                 Odometer outer;
+                 for (std::size_t axis = 0; axis < last; ++axis)
+                   outer.add_axis(sizes_[axis], strides_[axis]);
+                 outer.seek(begin);
+                 for (std::int64_t row = begin; row < end; ++row, outer.advance())
+                   copy_row(output + row * length, input + outer.position(), length, stride);
+               });
 }
 
 // `axis` has stride 1 in the input and the last axis has it in the output: tiles of the plane of the
@@ -135,8 +138,10 @@ void StridedCopy::copy_rows(T* output, const T* input) const {
 template <class T>
 void StridedCopy::transpose_blocks(T* output, const T* input, int axis) const {
   constexpr std::int64_t kTile = 32;
-  const auto plane_axis = static_cast<std::size_t>(axis), last = static_cast<std::size_t>(rank_ - 1);
-  const std::int64_t rows = sizes_[plane_axis], columns = sizes_[last], input_stride = strides_[last];
+  const auto plane_axis = static_cast<std::size_t>(axis),
+             last = static_cast<std::size_t>(rank_ - 1);
+  const std::int64_t rows = sizes_[plane_axis], columns = sizes_[last],
+                     input_stride = strides_[last];
   std::int64_t output_stride = columns;  // of `axis`, in the output
   for (std::size_t i = plane_axis + 1; i < last; ++i) output_stride *= sizes_[i];
   const std::int64_t row_tiles = (rows + kTile - 1) / kTile;
@@ -190,7 +195,9 @@ void StridedCopy::run_typed(T* output, const T* input) const {
 }
 
 void StridedCopy::run(void* output, const void* input, std::size_t element_size) const {
-  const auto typed = [&]<class T>(T) { run_typed(static_cast<T*>(output), static_cast<const T*>(input)); };
+  const auto typed = [&]<class T>(T) {
+    run_typed(static_cast<T*>(output), static_cast<const T*>(input));
+  };
   switch (element_size) {
     case 1: return typed(std::uint8_t{});
     case 2: return typed(std::uint16_t{});

@@ -10,14 +10,17 @@ namespace {
 
 class CSVLoggerImpl final : public CallbackBase {
  public:
-  CSVLoggerImpl(std::filesystem::path path, bool append) : path_(std::move(path)), append_(append) {}
+  CSVLoggerImpl(std::filesystem::path path, bool append)
+      : path_(std::move(path)), append_(append) {}
 
   void on_train_begin(Model&) override {
     std::error_code error;
     const auto size = std::filesystem::file_size(path_, error);
     header_ = !(append_ && !error && size > 0);
     out_ = std::ofstream(path_, append_ ? std::ios::app : std::ios::trunc);
-    if (!out_) fail<NotFoundError>("[CSVLogger] cannot write '{}': {}", path_.string(), std::strerror(errno));
+    if (!out_)
+      fail<NotFoundError>("[CSVLogger] cannot write '{}': {}", path_.string(),
+                          std::strerror(errno));
   }
 
   void on_epoch_end(Model&, std::int64_t epoch, const Logs& logs) override {
@@ -29,7 +32,9 @@ class CSVLoggerImpl final : public CallbackBase {
     if (header_) out_ << names << '\n';
     header_ = false;
     out_ << figures << '\n' << std::flush;
-    if (!out_) fail<ResourceExhaustedError>("[CSVLogger] cannot write '{}': {}", path_.string(), std::strerror(errno));
+    if (!out_)
+      fail<ResourceExhaustedError>("[CSVLogger] cannot write '{}': {}", path_.string(),
+                                   std::strerror(errno));
   }
 
   void on_train_end(Model&) override { out_.close(); }

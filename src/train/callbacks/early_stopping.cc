@@ -14,9 +14,11 @@ constexpr const char* kBestWeights = "best_weights/";
 class EarlyStoppingImpl final : public CallbackBase {
  public:
   explicit EarlyStoppingImpl(const EarlyStoppingOptions& options)
-      : options_(options), monitor_("EarlyStopping", options.monitor, options.mode, options.min_delta) {
+      : options_(options),
+        monitor_("EarlyStopping", options.monitor, options.mode, options.min_delta) {
     if (options.patience < 0)
-      fail<InvalidArgumentError>("[EarlyStopping] expected patience of at least 0, got {}", options.patience);
+      fail<InvalidArgumentError>("[EarlyStopping] expected patience of at least 0, got {}",
+                                 options.patience);
   }
 
   void on_train_begin(Model&) override {
@@ -39,7 +41,8 @@ class EarlyStoppingImpl final : public CallbackBase {
     }
     if (wait_ < options_.patience || epoch == 0) return;
     model.stop_training();
-    logging::info("[EarlyStopping] epoch {}: '{}' has not improved for {} epochs", epoch + 1, options_.monitor, wait_);
+    logging::info("[EarlyStopping] epoch {}: '{}' has not improved for {} epochs", epoch + 1,
+                  options_.monitor, wait_);
     if (options_.restore_best_weights) restore_weights(model);
   }
 
@@ -54,13 +57,15 @@ class EarlyStoppingImpl final : public CallbackBase {
     best_ = number(state, "best");
     best_weights_.clear();
     for (const auto& [name, value] : state)
-      if (name.starts_with(kBestWeights)) best_weights_[name.substr(std::string(kBestWeights).size())] = value;
+      if (name.starts_with(kBestWeights))
+        best_weights_[name.substr(std::string(kBestWeights).size())] = value;
   }
 
  private:
   // Tensors read from variables keep the values they had.
   void keep_weights(const Model& model) {
-    for (const Variable& variable : model.variables()) best_weights_[variable.name()] = variable.value().detach();
+    for (const Variable& variable : model.variables())
+      best_weights_[variable.name()] = variable.value().detach();
   }
   void restore_weights(const Model& model) const {
     for (Variable variable : model.variables()) variable.assign(best_weights_.at(variable.name()));

@@ -14,7 +14,9 @@ class LambdaImpl final : public CallbackBase {
 
   void on_train_begin(Model& model) override { call(options_.on_train_begin, model); }
   void on_train_end(Model& model) override { call(options_.on_train_end, model); }
-  void on_epoch_begin(Model& model, std::int64_t epoch) override { call(options_.on_epoch_begin, model, epoch); }
+  void on_epoch_begin(Model& model, std::int64_t epoch) override {
+    call(options_.on_epoch_begin, model, epoch);
+  }
   void on_epoch_end(Model& model, std::int64_t epoch, const Logs& logs) override {
     call(options_.on_epoch_end, model, epoch, logs);
   }
@@ -29,6 +31,8 @@ class LambdaImpl final : public CallbackBase {
 
 }  // namespace
 
-Callback LambdaCallback(LambdaOptions options) { return Callback(std::make_shared<LambdaImpl>(std::move(options))); }
+Callback LambdaCallback(LambdaOptions options) {
+  return Callback(std::make_shared<LambdaImpl>(std::move(options)));
+}
 
 }  // namespace tandem::callbacks

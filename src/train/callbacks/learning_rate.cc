@@ -18,7 +18,8 @@ class SchedulerImpl final : public CallbackBase {
  public:
   using Schedule = std::function<double(std::int64_t, double)>;
   explicit SchedulerImpl(Schedule schedule) : schedule_(std::move(schedule)) {
-    if (!schedule_) throw InvalidArgumentError("[LearningRateScheduler] expected a function, got none");
+    if (!schedule_)
+      throw InvalidArgumentError("[LearningRateScheduler] expected a function, got none");
   }
 
   void on_train_begin(Model&) override { epoch_ = -1; }
@@ -30,7 +31,9 @@ class SchedulerImpl final : public CallbackBase {
     set_rate(model, rate_);
   }
 
-  State state() const override { return {{"epoch", number(static_cast<double>(epoch_))}, {"rate", number(rate_)}}; }
+  State state() const override {
+    return {{"epoch", number(static_cast<double>(epoch_))}, {"rate", number(rate_)}};
+  }
 
   void restore(Model& model, const State& state) override {
     epoch_ = static_cast<std::int64_t>(number(state, "epoch"));
@@ -48,9 +51,11 @@ class SchedulerImpl final : public CallbackBase {
 class PlateauImpl final : public CallbackBase {
  public:
   explicit PlateauImpl(const ReduceLROnPlateauOptions& options)
-      : options_(options), monitor_("ReduceLROnPlateau", options.monitor, options.mode, options.min_delta) {
+      : options_(options),
+        monitor_("ReduceLROnPlateau", options.monitor, options.mode, options.min_delta) {
     if (options.factor <= 0.0 || options.factor >= 1.0)
-      fail<InvalidArgumentError>("[ReduceLROnPlateau] expected a factor between 0 and 1, got {}", options.factor);
+      fail<InvalidArgumentError>("[ReduceLROnPlateau] expected a factor between 0 and 1, got {}",
+                                 options.factor);
   }
 
   void on_train_begin(Model& model) override {
@@ -100,7 +105,8 @@ class PlateauImpl final : public CallbackBase {
     rate_ = std::max(rate * options_.factor, options_.min_lr);
     reduced_ = true;
     set_rate(model, rate_);
-    logging::info("[ReduceLROnPlateau] epoch {}: the learning rate is {} from here on", epoch + 1, rate_);
+    logging::info("[ReduceLROnPlateau] epoch {}: the learning rate is {} from here on", epoch + 1,
+                  rate_);
     cooldown_ = options_.cooldown;
     wait_ = 0;
   }

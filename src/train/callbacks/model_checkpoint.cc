@@ -36,8 +36,10 @@ class ModelCheckpointImpl final : public CallbackBase {
     try {
       return fmt::vformat(path_.string(), names);
     } catch (const fmt::format_error& e) {
-      fail<InvalidArgumentError>("[ModelCheckpoint] the path '{}' cannot be filled in: {}; it may name epoch and the "
-                                 "epoch's figures in braces", path_.string(), e.what());
+      fail<InvalidArgumentError>(
+          "[ModelCheckpoint] the path '{}' cannot be filled in: {}; it may name epoch and the "
+          "epoch's figures in braces",
+          path_.string(), e.what());
     }
   }
 

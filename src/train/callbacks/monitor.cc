@@ -11,11 +11,13 @@
 namespace tandem::callbacks {
 namespace {
 
-bool is_larger_better(const std::string& callback, const std::string& monitored, const std::string& mode) {
+bool is_larger_better(const std::string& callback, const std::string& monitored,
+                      const std::string& mode) {
   if (mode == "max") return true;
   if (mode == "min") return false;
   if (mode != "auto")
-    fail<InvalidArgumentError>("[{}] expected mode 'auto', 'min' or 'max', got '{}'", callback, mode);
+    fail<InvalidArgumentError>("[{}] expected mode 'auto', 'min' or 'max', got '{}'", callback,
+                               mode);
   constexpr std::array<const char*, 4> kLargerIsBetter = {"acc", "auc", "precision", "recall"};
   return std::any_of(kLargerIsBetter.begin(), kLargerIsBetter.end(),
                      [&](const char* part) { return monitored.find(part) != std::string::npos; });
@@ -23,7 +25,8 @@ bool is_larger_better(const std::string& callback, const std::string& monitored,
 
 }  // namespace
 
-Monitor::Monitor(std::string callback, std::string monitored, const std::string& mode, double min_delta)
+Monitor::Monitor(std::string callback, std::string monitored, const std::string& mode,
+                 double min_delta)
     : callback_(std::move(callback)),
       monitored_(std::move(monitored)),
       larger_is_better_(is_larger_better(callback_, monitored_, mode)),
@@ -34,7 +37,8 @@ std::optional<double> Monitor::value(const Logs& logs) {
   if (found != logs.end()) return found->second;
   if (!warned_) {
     std::string known;
-    for (const auto& [name, value] : logs) known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
+    for (const auto& [name, value] : logs)
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
     logging::warn("[{}] there is no figure '{}' to watch, only {}", callback_, monitored_, known);
     warned_ = true;
   }

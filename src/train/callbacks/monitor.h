@@ -12,7 +12,8 @@ class Monitor {
  public:
   // `mode`: "min", "max" or "auto" (larger is better for accuracies, AUC, precision and recall).
   // Throws InvalidArgumentError for another. `callback` goes in messages.
-  Monitor(std::string callback, std::string monitored, const std::string& mode, double min_delta = 0.0);
+  Monitor(std::string callback, std::string monitored, const std::string& mode,
+          double min_delta = 0.0);
 
   // The figure; nothing, with a warning the first time, where the logs do not have it.
   std::optional<double> value(const Logs& logs);

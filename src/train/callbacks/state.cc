@@ -15,7 +15,8 @@ Tensor number(double value) {
 double number(const State& state, const std::string& key) {
   const auto found = state.find(key);
   if (found == state.end() || found->second.dtype() != float64 || found->second.size() != 1)
-    fail<DataLossError>("[load] the checkpoint has no number '{}' of a callback; are the callbacks the same?", key);
+    fail<DataLossError>(
+        "[load] the checkpoint has no number '{}' of a callback; are the callbacks the same?", key);
   return found->second.item<double>();
 }
 

@@ -45,14 +45,15 @@ class EventFile {
     std::error_code error;
     std::filesystem::create_directories(directory_, error);
     if (error)
-      fail<FailedPreconditionError>("[TensorBoard] cannot make the directory '{}': {}", directory_.string(),
-                                    error.message());
+      fail<FailedPreconditionError>("[TensorBoard] cannot make the directory '{}': {}",
+                                    directory_.string(), error.message());
     char host[256] = "localhost";
     gethostname(host, sizeof(host) - 1);
     // A number that no other file of this second has keeps runs of one process apart.
     static int count = 0;
-    writer_.emplace(directory_ / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<std::int64_t>(now()),
-                                             host, getpid(), count++));
+    writer_.emplace(directory_ / fmt::format("events.out.tfevents.{:010}.{}.{}.{}",
+                                             static_cast<std::int64_t>(now()), host, getpid(),
+                                             count++));
     tensorboard::Event version = event_at(0);
     version.set_file_version(kFileVersion);
     writer_->write(version.SerializeAsString());

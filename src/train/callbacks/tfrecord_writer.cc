@@ -31,21 +31,25 @@ std::string_view bytes_of(const T& value) {
 
 std::uint32_t crc32c(std::string_view bytes) {
   std::uint32_t crc = ~0u;
-  for (const char byte : bytes) crc = kTable[(crc ^ static_cast<unsigned char>(byte)) & 0xffu] ^ (crc >> 8);
+  for (const char byte : bytes)
+    crc = kTable[(crc ^ static_cast<unsigned char>(byte)) & 0xffu] ^ (crc >> 8);
   return ~crc;
 }
 
 TFRecordWriter::TFRecordWriter(std::filesystem::path path)
     : path_(std::move(path)), out_(path_, std::ios::binary | std::ios::trunc) {
-  if (!out_) fail<NotFoundError>("[TFRecord] cannot write '{}': {}", path_.string(), std::strerror(errno));
+  if (!out_)
+    fail<NotFoundError>("[TFRecord] cannot write '{}': {}", path_.string(), std::strerror(errno));
 }
 
 void TFRecordWriter::write(std::string_view record) {
   const auto length = static_cast<std::uint64_t>(record.size());
-  const std::uint32_t length_crc = masked(crc32c(bytes_of(length))), record_crc = masked(crc32c(record));
+  const std::uint32_t length_crc = masked(crc32c(bytes_of(length))),
+                      record_crc = masked(crc32c(record));
   out_ << bytes_of(length) << bytes_of(length_crc) << record << bytes_of(record_crc) << std::flush;
   if (!out_)
-    fail<ResourceExhaustedError>("[TFRecord] cannot write '{}': {}", path_.string(), std::strerror(errno));
+    fail<ResourceExhaustedError>("[TFRecord] cannot write '{}': {}", path_.string(),
+                                 std::strerror(errno));
 }
 
 }  // namespace tandem

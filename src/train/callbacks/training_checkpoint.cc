@@ -19,7 +19,8 @@ class CheckpointImpl final : public CallbackBase {
   CheckpointImpl(const char* name, std::filesystem::path path, Policy policy)
       : path_(std::move(path)), policy_(std::move(policy)) {
     if (policy_.save_freq && *policy_.save_freq < 1)
-      fail<InvalidArgumentError>("[{}] expected save_freq of at least 1, got {}", name, *policy_.save_freq);
+      fail<InvalidArgumentError>("[{}] expected save_freq of at least 1, got {}", name,
+                                 *policy_.save_freq);
   }
 
   bool runs_last() const override { return true; }
@@ -42,7 +43,8 @@ class CheckpointImpl final : public CallbackBase {
     if (!policy_.delete_at_end || within_epoch(model)) return;
     std::error_code error;
     std::filesystem::remove(path_, error);
-    if (error) logging::warn("[BackupAndRestore] cannot remove '{}': {}", path_.string(), error.message());
+    if (error)
+      logging::warn("[BackupAndRestore] cannot remove '{}': {}", path_.string(), error.message());
   }
 
  private:
@@ -56,21 +58,27 @@ class CheckpointImpl final : public CallbackBase {
 
 }  // namespace
 
-Callback TrainingCheckpoint(const std::filesystem::path& path, const TrainingCheckpointOptions& options) {
+Callback TrainingCheckpoint(const std::filesystem::path& path,
+                            const TrainingCheckpointOptions& options) {
   return Callback(std::make_shared<CheckpointImpl>(
       "TrainingCheckpoint", path,
-      Policy{.save_freq = options.save_freq, .must_exist = options.resume, .config = options.config}));
+      Policy{
+          .save_freq = options.save_freq, .must_exist = options.resume, .config = options.config}));
 }
 
-Callback BackupAndRestore(const std::filesystem::path& directory, const BackupAndRestoreOptions& options) {
+Callback BackupAndRestore(const std::filesystem::path& directory,
+                          const BackupAndRestoreOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error)
-    fail<FailedPreconditionError>("[BackupAndRestore] cannot make the directory '{}': {}", directory.string(),
-                                  error.message());
-  return Callback(std::make_shared<CheckpointImpl>(
-      "BackupAndRestore", directory / "training.safetensors",
-      Policy{.save_freq = options.save_freq, .may_exist = true, .delete_at_end = options.delete_checkpoint, .config = {}}));
+    fail<FailedPreconditionError>("[BackupAndRestore] cannot make the directory '{}': {}",
+                                  directory.string(), error.message());
+  return Callback(
+      std::make_shared<CheckpointImpl>("BackupAndRestore", directory / "training.safetensors",
+                                       Policy{.save_freq = options.save_freq,
+                                              .may_exist = true,
+                                              .delete_at_end = options.delete_checkpoint,
+                                              .config = {}}));
 }
 
 }  // namespace tandem::callbacks
