@@ -1,5 +1,5 @@
-// The subcommands of `tandem`. Each adds itself to the command line; what it does runs when the line
-// has been parsed, and throws tandem::Error.
+// The subcommands of `tandem`. Each adds itself to the command line; what it does runs when the
+// line has been parsed, and throws tandem::Error.
 #pragma once
 
 namespace CLI {

@@ -56,7 +56,8 @@ Tensor reverse(const Tensor& x, const Dims& axes);
 // params.shape[:axis] + indices.shape + params.shape[axis+1:]. An index out of range is an
 // InvalidArgumentError that names it.
 Tensor gather(const Tensor& params, const Tensor& indices, std::int64_t axis = 0);
-// A new last axis of size `depth`: `on` at the index, `off` elsewhere; indices outside give all off.
+// A new last axis of size `depth`: `on` at the index, `off` elsewhere; indices outside give all
+// off.
 struct OneHotOptions {
   double on = 1.0;
   double off = 0.0;

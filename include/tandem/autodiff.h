@@ -42,8 +42,8 @@ class GradientTape {
   // Tracks a tensor (floating types only: InvalidArgumentError otherwise) or a variable.
   void watch(const Tensor& tensor);
   void watch(const Variable& variable);
-  // The gradient of `target` (summed over its elements) with respect to each source, shaped like the
-  // source. A tape that is not persistent can do this once (RuntimeError afterwards).
+  // The gradient of `target` (summed over its elements) with respect to each source, shaped like
+  // the source. A tape that is not persistent can do this once (RuntimeError afterwards).
   Tensor gradient(const Tensor& target, const Tensor& source, const GradientOptions& options = {});
   std::vector<Tensor> gradient(const Tensor& target, std::span<const Tensor> sources,
                                const GradientOptions& options = {});

@@ -37,7 +37,8 @@ class CallbackBase {
   // on_train_begin() and the first on_epoch_begin(), which may be of an epoch that is under way.
   virtual std::map<std::string, Tensor> state() const { return {}; }
   virtual void restore(Model&, const std::map<std::string, Tensor>& /*state*/) {}
-  // Whether it is called behind those that do not say so; for callbacks that save the others' state.
+  // Whether it is called behind those that do not say so; for callbacks that save the others'
+  // state.
   virtual bool runs_last() const { return false; }
 };
 
@@ -92,16 +93,19 @@ Callback CSVLogger(const std::filesystem::path& path, bool append = false);
 Callback TensorBoard(const std::filesystem::path& directory);
 
 struct TrainingCheckpointOptions {
-  // Steps between checkpoints, counted in each epoch; besides, there is one at the end of each epoch.
+  // Steps between checkpoints, counted in each epoch; besides, there is one at the end of each
+  // epoch.
   std::optional<std::int64_t> save_freq{};
   // Goes on from the file (NotFoundError when it is not there) instead of starting anew.
   bool resume = false;
-  // Kept in the file; must be the same when training goes on (InvalidArgumentError naming what is not).
+  // Kept in the file; must be the same when training goes on (InvalidArgumentError naming what is
+  // not).
   std::map<std::string, std::string> config{};
 };
 // Keeps all that training needs in one safetensors file: weights, the optimizer's variables, the
-// random stream, the place in the data, the epoch's sums so far, the callbacks' states, the history.
-// Resumed from it, a program that is otherwise the same ends with the same bits as an unbroken run.
+// random stream, the place in the data, the epoch's sums so far, the callbacks' states, the
+// history. Resumed from it, a program that is otherwise the same ends with the same bits as an
+// unbroken run.
 Callback TrainingCheckpoint(const std::filesystem::path& path,
                             const TrainingCheckpointOptions& options = {});
 
@@ -111,8 +115,8 @@ struct BackupAndRestoreOptions {
   // At the end of training, unless it was stopped within an epoch.
   bool delete_checkpoint = true;
 };
-// A TrainingCheckpoint in `directory` (made if need be) that training goes on from by itself when it
-// starts again.
+// A TrainingCheckpoint in `directory` (made if need be) that training goes on from by itself when
+// it starts again.
 Callback BackupAndRestore(const std::filesystem::path& directory,
                           const BackupAndRestoreOptions& options = {});
 

@@ -28,8 +28,8 @@ void save_safetensors(const std::filesystem::path& path, const TensorFile& file)
 // naming the path and the tensor.
 TensorFile load_safetensors(const std::filesystem::path& path);
 
-// Assigns to each variable the tensor of its name. `what` goes in messages. Throws NotFoundError for
-// missing tensors, InvalidArgumentError for extra ones and for other shapes or dtypes, before
+// Assigns to each variable the tensor of its name. `what` goes in messages. Throws NotFoundError
+// for missing tensors, InvalidArgumentError for extra ones and for other shapes or dtypes, before
 // anything is assigned.
 void restore_variables(const std::vector<Variable>& variables,
                        const std::map<std::string, Tensor>& tensors, const std::string& what);

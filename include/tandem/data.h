@@ -1,14 +1,14 @@
-// Input pipelines, after tf.data: a Dataset describes a sequence of examples; iterating over it makes
-// them.
+// Input pipelines, after tf.data: a Dataset describes a sequence of examples; iterating over it
+// makes them.
 //
 //   auto batches = Dataset::from_tensor_slices({images, labels})
 //                      .shuffle(10'000, {.seed = 1}).map(scale).batch(128).prefetch(2);
 //   for (const Example& batch : batches) train_step(batch[0], batch[1]);
 //
 // What iteration yields is a pure function of the dataset and the epoch: shuffles and the random
-// operations inside maps draw from the seed, the epoch and the element's position, never from what ran
-// before. A training run that keeps an iterator's position() continues with iterate(position) exactly
-// where it stopped.
+// operations inside maps draw from the seed, the epoch and the element's position, never from what
+// ran before. A training run that keeps an iterator's position() continues with iterate(position)
+// exactly where it stopped.
 //
 // Pipelines run on "/cpu:0" and record no gradients, whatever scopes the caller has open.
 #pragma once
@@ -69,8 +69,8 @@ class Iterator {
  public:
   Iterator() = default;
 
-  // The next element. Throws what a map, a filter or a generator of the pipeline threw; the iterator
-  // is at its end then.
+  // The next element. Throws what a map, a filter or a generator of the pipeline threw; the
+  // iterator is at its end then.
   NextExample next();
   // Where the iterator stands: Dataset::iterate(position()) goes on from here, in this process or
   // another one.
@@ -156,8 +156,8 @@ class Dataset {
   // An element for each index of the tensors' first axes. Throws InvalidArgumentError when these
   // differ, or for a scalar. Keeps the tensors in memory; copies of them that are not on the CPU.
   static Dataset from_tensor_slices(const Example& tensors);
-  // `make_generator` is called for each pass and returns a function that yields its examples in turn.
-  // Skipping (IterateOptions::skip) runs the generator and throws the examples away.
+  // `make_generator` is called for each pass and returns a function that yields its examples in
+  // turn. Skipping (IterateOptions::skip) runs the generator and throws the examples away.
   static Dataset from_generator(std::function<GeneratorFn()> make_generator);
   // The components of all of `datasets` side by side, up to the shortest.
   static Dataset zip(const std::vector<Dataset>& datasets);
@@ -169,8 +169,8 @@ class Dataset {
   Dataset filter(FilterFn fn) const;
   // In random order: each element is drawn from a buffer of the next `buffer_size` ones.
   Dataset shuffle(std::int64_t buffer_size, ShuffleOptions options = {}) const;
-  // `batch_size` consecutive elements stacked along a new first axis. Elements of different shapes or
-  // dtypes in one batch are an InvalidArgumentError of the iterator.
+  // `batch_size` consecutive elements stacked along a new first axis. Elements of different shapes
+  // or dtypes in one batch are an InvalidArgumentError of the iterator.
   Dataset batch(std::int64_t batch_size, BatchOptions options = {}) const;
   // The dataset `count` times over; -1: for ever.
   Dataset repeat(std::int64_t count = -1) const;
@@ -191,11 +191,11 @@ class Dataset {
   // are not.
   std::optional<std::vector<ComponentSpec>> element_spec() const;
 
-  // The elements of one epoch. Skipping does not run maps on what is skipped unless a shuffle, filter
-  // or cache behind them needs it. Throws InvalidArgumentError for a negative skip.
+  // The elements of one epoch. Skipping does not run maps on what is skipped unless a shuffle,
+  // filter or cache behind them needs it. Throws InvalidArgumentError for a negative skip.
   Iterator iterate(IterateOptions options = {}) const;
-  // iterate() of epoch 0 the first time, then of epoch 1, ...; the count belongs to all copies of this
-  // dataset.
+  // iterate() of epoch 0 the first time, then of epoch 1, ...; the count belongs to all copies of
+  // this dataset.
   Iterator::Cursor begin() const;
   std::default_sentinel_t end() const { return {}; }
 

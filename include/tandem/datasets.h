@@ -1,8 +1,8 @@
 // Data sets by name, and the file formats that they come in.
 //
 // Readers throw NotFoundError for a file that is not there, InvalidArgumentError for one of another
-// format or with values out of range, and DataLossError for one that is empty, cut short, too long or
-// corrupt. Messages name the file and show what was expected and what came.
+// format or with values out of range, and DataLossError for one that is empty, cut short, too long
+// or corrupt. Messages name the file and show what was expected and what came.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ struct TrainTest {
   LabelledImages test;
 };
 
-// A file of the IDX format (http://yann.lecun.com/exdb/mnist), plain or gzipped (told by content), as
-// a tensor on the CPU. Signed bytes and 16-bit integers become int32.
+// A file of the IDX format (http://yann.lecun.com/exdb/mnist), plain or gzipped (told by content),
+// as a tensor on the CPU. Signed bytes and 16-bit integers become int32.
 Tensor read_idx(const std::string& path);
 
 // The records of one file of CIFAR-10's binary format: a label byte, then 3,072 bytes of red, green
@@ -44,8 +44,8 @@ LabelledImages read_cifar10(const std::string& path);
 // each with or without ".gz". Pictures are [n, 28, 28, 1].
 TrainTest mnist(const std::string& directory);
 
-// CIFAR-10 from its binary files in `directory`: data_batch_1.bin .. data_batch_5.bin, those that are
-// there (at least one), and test_batch.bin.
+// CIFAR-10 from its binary files in `directory`: data_batch_1.bin .. data_batch_5.bin, those that
+// are there (at least one), and test_batch.bin.
 TrainTest cifar10(const std::string& directory);
 
 struct SyntheticDigitsOptions {

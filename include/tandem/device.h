@@ -6,11 +6,11 @@
 
 namespace tandem {
 
-// Operations that this thread runs while the scope lives go to the device of that name. Names may be
-// partial ("/gpu:1", "GPU:1", "/device:GPU:*", "/job:localhost"); nested scopes merge field by field,
-// the inner one winning. An empty name resets to the default placement.
-// Throws InvalidArgumentError when the name does not parse; a device that does not exist is reported
-// by the operation that wants to run there.
+// Operations that this thread runs while the scope lives go to the device of that name. Names may
+// be partial ("/gpu:1", "GPU:1", "/device:GPU:*", "/job:localhost"); nested scopes merge field by
+// field, the inner one winning. An empty name resets to the default placement. Throws
+// InvalidArgumentError when the name does not parse; a device that does not exist is reported by
+// the operation that wants to run there.
 class DeviceScope {
  public:
   explicit DeviceScope(std::string_view device);

@@ -95,8 +95,8 @@ CrossDeviceOps ReductionToOneDevice(const ReductionToOneDeviceOptions& options =
 
 class StrategyImpl;
 
-// Closes a strategy's scope when it goes. Scopes close in the reverse order of opening, on the thread
-// that opened them.
+// Closes a strategy's scope when it goes. Scopes close in the reverse order of opening, on the
+// thread that opened them.
 class StrategyScope {
  public:
   explicit StrategyScope(std::shared_ptr<StrategyImpl> strategy);
@@ -119,8 +119,8 @@ class Strategy {
   std::vector<std::string> devices() const;
   std::string name() const;  // "MirroredStrategy", ...
 
-  // Variables made while the scope is open belong to the strategy. Opening it again inside itself is
-  // allowed; inside another strategy's it is a RuntimeError.
+  // Variables made while the scope is open belong to the strategy. Opening it again inside itself
+  // is allowed; inside another strategy's it is a RuntimeError.
   [[nodiscard]] StrategyScope scope() const { return StrategyScope(impl_); }
 
   // Calls fn on every replica, side by side, each on its device with its values of the arguments
@@ -159,8 +159,9 @@ class Strategy {
   // The replicas' values joined along `axis`.
   Tensor gather(const PerReplica<Tensor>& value, std::int64_t axis) const;
 
-  // `dataset`, whose batches are GLOBAL, split evenly over the replicas and copied to their devices.
-  // Throws InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for scalars.
+  // `dataset`, whose batches are GLOBAL, split evenly over the replicas and copied to their
+  // devices. Throws InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for
+  // scalars.
   DistributedDataset experimental_distribute_dataset(const data::Dataset& dataset) const;
 
   const std::shared_ptr<StrategyImpl>& impl() const { return impl_; }
@@ -207,8 +208,8 @@ class OneDeviceStrategy : public Strategy {
 };
 
 struct MirroredOptions {
-  // One replica each; empty: all GPUs, else CPU:0. Throws InvalidArgumentError "No duplicates allowed
-  // in `devices` argument: (...)" and for devices that do not exist.
+  // One replica each; empty: all GPUs, else CPU:0. Throws InvalidArgumentError "No duplicates
+  // allowed in `devices` argument: (...)" and for devices that do not exist.
   std::vector<std::string> devices;
   CrossDeviceOps cross_device_ops;
 };

@@ -1,5 +1,6 @@
 // The errors that Tandem throws. Every failure that a caller can meet is one of these types; a
-// message starts with the operation or object that failed and shows what was expected and what came.
+// message starts with the operation or object that failed and shows what was expected and what
+// came.
 //
 // Two tiers, as docs/errors.md tells: the types below are for callers (bad input, missing
 // resources, failing peers); InternalError is a bug in Tandem itself.

@@ -31,7 +31,8 @@ class SymbolicInput;  // tandem/model.h
 // build(), which runs once, before the first call, with the shape of what comes in (batch axis -1).
 //
 // Thread safety: replicas may call a layer side by side. Everything that sets it up (names, paths,
-// variables) belongs to one thread; a layer that has variables must be built before replicas call it.
+// variables) belongs to one thread; a layer that has variables must be built before replicas call
+// it.
 class LayerBase {
  public:
   explicit LayerBase(std::string name) : name_(std::move(name)) {}
@@ -58,7 +59,8 @@ class LayerBase {
   std::string label() const { return name_.empty() ? kind() : name_; }
   void set_name(std::string name) { name_ = std::move(name); }
   bool built() const { return built_.load(std::memory_order_acquire); }
-  // The shape of one example that the layer was told to expect, without the batch axis; unset if not.
+  // The shape of one example that the layer was told to expect, without the batch axis; unset if
+  // not.
   const Shape& declared_input_shape() const { return declared_input_shape_; }
   void declare_input_shape(const Shape& shape) { declared_input_shape_ = shape; }
   bool trainable() const { return trainable_; }
@@ -70,14 +72,14 @@ class LayerBase {
   const std::string& path() const { return path_; }
   void set_path(std::string path) { path_ = std::move(path); }
 
-  // Builds once: gives the children unique names and their paths, runs build(), built() from then on.
-  // Throws InvalidArgumentError when the shapes are not those that the layer was declared for, and
-  // when two children were given one name.
+  // Builds once: gives the children unique names and their paths, runs build(), built() from then
+  // on. Throws InvalidArgumentError when the shapes are not those that the layer was declared for,
+  // and when two children were given one name.
   void ensure_built(std::span<const Shape> input_shapes);
 
  protected:
-  // A new variable of this layer, named "path/name", through the open strategy scope; refused inside
-  // a strategy's replicas (FailedPreconditionError).
+  // A new variable of this layer, named "path/name", through the open strategy scope; refused
+  // inside a strategy's replicas (FailedPreconditionError).
   Variable add_weight(const std::string& name, const Shape& shape, const Initializer& initializer,
                       VariableOptions options = {});
 

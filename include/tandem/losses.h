@@ -20,7 +20,8 @@ class Loss {
   Loss() = default;
   Loss(std::string name, Function per_example, Reduction reduction = Reduction::kAuto)
       : name_(std::move(name)), per_example_(std::move(per_example)), reduction_(reduction) {}
-  // By name: "mse", "sparse_categorical_crossentropy", ... Throws InvalidArgumentError naming them all.
+  // By name: "mse", "sparse_categorical_crossentropy", ... Throws InvalidArgumentError naming them
+  // all.
   Loss(const char* name);         // NOLINT: a name stands for the loss
   Loss(const std::string& name);  // NOLINT
 

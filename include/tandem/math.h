@@ -1,7 +1,7 @@
 // Element-wise mathematics, comparison, reductions and matrix products.
 //
-// Binary operations broadcast as NumPy does and want one dtype (InvalidArgumentError otherwise; cast
-// first). A number beside a tensor takes the tensor's dtype; it must be representable there.
+// Binary operations broadcast as NumPy does and want one dtype (InvalidArgumentError otherwise;
+// cast first). A number beside a tensor takes the tensor's dtype; it must be representable there.
 #pragma once
 
 #include <optional>
@@ -23,8 +23,8 @@ Tensor divide(const Tensor& a, const Tensor& b);
 // Rounds toward negative infinity; and the remainder that goes with it.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_mod(const Tensor& a, const Tensor& b);
-// Integers: an exponent below 0 is InvalidArgumentError. The gradient with respect to b is zero where
-// a is not positive.
+// Integers: an exponent below 0 is InvalidArgumentError. The gradient with respect to b is zero
+// where a is not positive.
 Tensor pow(const Tensor& a, const Tensor& b);
 // NaN on either side gives NaN. Where both are equal, the gradient goes to a.
 Tensor maximum(const Tensor& a, const Tensor& b);
@@ -82,8 +82,8 @@ Tensor ceil(const Tensor& x);
 Tensor round(const Tensor& x);      // halves to even
 Tensor is_nan(const Tensor& x);     // bool
 Tensor is_finite(const Tensor& x);  // bool
-// Converts; floating to integer truncates toward zero (unspecified where the integer cannot hold it),
-// integer to a smaller integer wraps, anything to bool asks for non-zero.
+// Converts; floating to integer truncates toward zero (unspecified where the integer cannot hold
+// it), integer to a smaller integer wraps, anything to bool asks for non-zero.
 Tensor cast(const Tensor& x, DType dtype);
 
 // --- comparison: bool results ---
@@ -111,8 +111,9 @@ struct ReduceOptions {
   bool keepdims = false;
   std::string_view name;
 };
-// Sums of float16 and bfloat16 are kept in float32. The order depends on the shape alone: the same bits
-// for any number of threads. No elements at all give 0 (product: 1; maximum: the lowest value; mean: NaN).
+// Sums of float16 and bfloat16 are kept in float32. The order depends on the shape alone: the same
+// bits for any number of threads. No elements at all give 0 (product: 1; maximum: the lowest value;
+// mean: NaN).
 Tensor reduce_sum(const Tensor& x, const ReduceOptions& options = {});
 Tensor reduce_mean(const Tensor& x, const ReduceOptions& options = {});  // floating types
 // Second derivatives hold only where no element is zero.
@@ -127,8 +128,8 @@ Tensor reduce_variance(const Tensor& x, const ReduceOptions& options = {});
 Tensor reduce_std(const Tensor& x, const ReduceOptions& options = {});
 // log(sum(exp(x))), without overflow.
 Tensor reduce_logsumexp(const Tensor& x, const ReduceOptions& options = {});
-// The index of the largest (smallest) element along `axis`, the first of equals, the first NaN where
-// there is one; int64. An axis of size 0 is InvalidArgumentError.
+// The index of the largest (smallest) element along `axis`, the first of equals, the first NaN
+// where there is one; int64. An axis of size 0 is InvalidArgumentError.
 Tensor argmax(const Tensor& x, std::int64_t axis = 0);
 Tensor argmin(const Tensor& x, std::int64_t axis = 0);
 // Running sums along `axis`.

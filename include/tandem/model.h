@@ -55,7 +55,8 @@ struct CompileOptions {
   std::vector<metrics::Metric> metrics{};
 };
 
-// What training knew after each epoch: "loss", the metrics, and with validation data "val_loss", ...
+// What training knew after each epoch: "loss", the metrics, and with validation data "val_loss",
+// ...
 struct History {
   std::vector<std::int64_t> epoch;
   std::map<std::string, std::vector<double>> history;
@@ -112,11 +113,12 @@ class Model {
   // A table: layer, output shape, parameters; then the totals.
   void summary(std::ostream& out) const;
 
-  // Throws InvalidArgumentError without a loss, or when the model's variables or the optimizer's were
-  // made under another strategy.
+  // Throws InvalidArgumentError without a loss, or when the model's variables or the optimizer's
+  // were made under another strategy.
   void compile(CompileOptions options);
-  // The data's elements are (inputs, targets) or (inputs, targets, sample weights), in batches of the
-  // global size; a functional model's inputs are as many components as it has. Throws what goes wrong in the data or the step; the model keeps the last whole step.
+  // The data's elements are (inputs, targets) or (inputs, targets, sample weights), in batches of
+  // the global size; a functional model's inputs are as many components as it has. Throws what goes
+  // wrong in the data or the step; the model keeps the last whole step.
   History fit(const data::Dataset& data, FitOptions options = {});
   History fit(const Tensor& x, const Tensor& y, FitOptions options = {});
   std::map<std::string, double> evaluate(const data::Dataset& data,
@@ -128,13 +130,13 @@ class Model {
   Tensor predict(const Tensor& x, const EvaluateOptions& options = {});
 
   const optimizers::Optimizer& optimizer() const;  // FailedPreconditionError before compile()
-  // Ends fit() after the present step; for callbacks. An epoch that is cut short so is told to callbacks
-  // and in the history like a whole one.
+  // Ends fit() after the present step; for callbacks. An epoch that is cut short so is told to
+  // callbacks and in the history like a whole one.
   void stop_training();
 
-  // Weights as a safetensors file, by the variables' names. Saving replaces the file whole or not at
-  // all; loading wants the same names, shapes and dtypes (NotFoundError, InvalidArgumentError naming
-  // the tensors) and undamaged bytes (DataLossError).
+  // Weights as a safetensors file, by the variables' names. Saving replaces the file whole or not
+  // at all; loading wants the same names, shapes and dtypes (NotFoundError, InvalidArgumentError
+  // naming the tensors) and undamaged bytes (DataLossError).
   void save_weights(const std::filesystem::path& path) const;
   void load_weights(const std::filesystem::path& path);
 

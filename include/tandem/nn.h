@@ -42,8 +42,8 @@ Tensor softmax(const Tensor& logits, std::int64_t axis = -1);
 Tensor log_softmax(const Tensor& logits, std::int64_t axis = -1);
 
 // --- layers' arithmetic ---
-// activation(x . weights + bias) over the last axis of x: [..., in] x [in, out] + [out]; bias may be
-// undefined. kSoftmax and others that cannot be fused run behind.
+// activation(x . weights + bias) over the last axis of x: [..., in] x [in, out] + [out]; bias may
+// be undefined. kSoftmax and others that cannot be fused run behind.
 Tensor dense(const Tensor& x, const Tensor& weights, const Tensor& bias = {},
              Activation activation = Activation::kLinear);
 // x + bias over the last axis.
@@ -92,7 +92,8 @@ struct BatchNormResult {
   Tensor mean;      // of the batch, over all axes but the last
   Tensor variance;  // population
 };
-// Normalises over all axes but the last by the batch's own moments. gamma, beta, mean, variance: [c].
+// Normalises over all axes but the last by the batch's own moments. gamma, beta, mean, variance:
+// [c].
 BatchNormResult batch_norm_training(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                                     double epsilon = 1e-3);
 // ... by moments given.
@@ -101,16 +102,17 @@ Tensor batch_norm_inference(const Tensor& x, const Tensor& gamma, const Tensor& 
 // Normalises over the last axis; gamma, beta: [last].
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon = 1e-3);
 
-// Zeroes elements with probability `rate` and scales the others by 1 / (1 - rate). Elements are keyed
-// by the seed, the draw, and their position in the GLOBAL batch: replicas drop what one device would.
+// Zeroes elements with probability `rate` and scales the others by 1 / (1 - rate). Elements are
+// keyed by the seed, the draw, and their position in the GLOBAL batch: replicas drop what one
+// device would.
 Tensor dropout(const Tensor& x, double rate);
 
 // Rows of `table` [rows, width] at `indices`.
 Tensor embedding_lookup(const Tensor& table, const Tensor& indices);
 
 // --- losses an example ---
-// labels: int [...], logits: [..., classes] -> [...]. A label out of range is an InvalidArgumentError
-// that names it.
+// labels: int [...], logits: [..., classes] -> [...]. A label out of range is an
+// InvalidArgumentError that names it.
 Tensor sparse_softmax_cross_entropy(const Tensor& labels, const Tensor& logits);
 // labels: probabilities [..., classes].
 Tensor softmax_cross_entropy(const Tensor& labels, const Tensor& logits);

@@ -40,8 +40,8 @@ struct ApplyOptions {
   bool skip_gradients_aggregation = false;
 };
 
-// A shared handle. Inside a strategy's replicas every replica calls it with its own gradients, which
-// are summed over the replicas first; each replica then updates its own copies, side by side.
+// A shared handle. Inside a strategy's replicas every replica calls it with its own gradients,
+// which are summed over the replicas first; each replica then updates its own copies, side by side.
 // Otherwise not thread-safe.
 class Optimizer {
  public:
@@ -49,13 +49,13 @@ class Optimizer {
   bool defined() const { return impl_ != nullptr; }
   const std::string& name() const;
 
-  // One step. A variable whose gradient is undefined stays as it is. Throws InvalidArgumentError when
-  // the lists differ in length, a gradient and its variable in shape or dtype, or variables in the
-  // strategy that they were made under.
+  // One step. A variable whose gradient is undefined stays as it is. Throws InvalidArgumentError
+  // when the lists differ in length, a gradient and its variable in shape or dtype, or variables in
+  // the strategy that they were made under.
   void apply_gradients(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
                        const ApplyOptions& options = {});
-  // Backward from the scalar `loss`, summing each gradient over the replicas as soon as it is there,
-  // then one step.
+  // Backward from the scalar `loss`, summing each gradient over the replicas as soon as it is
+  // there, then one step.
   void minimize(const Tensor& loss, const std::vector<Variable>& variables);
 
   // The other face: over the parameters given to the factory, their grad() and zero_grad().

@@ -77,7 +77,8 @@ class Shape {
   Shape without_leading(int count) const;
   // This shape with `size` put in front. Throws InvalidArgumentError past kMaxRank.
   Shape with_leading(std::int64_t size) const;
-  // Whether a concrete shape could be one that this shape describes (-1 and unknown rank match all).
+  // Whether a concrete shape could be one that this shape describes (-1 and unknown rank match
+  // all).
   bool matches(const Shape& concrete) const;
   // As NumPy prints: "()", "(3,)", "(2, 3)"; unknown sizes as "?", unknown rank as "<unknown>".
   std::string to_string() const;

@@ -54,8 +54,8 @@ class Tensor {
   template <class T>
   T item() const;
   // The elements themselves, for reading, while this tensor lives. Throws InvalidArgumentError when
-  // T is not the element type, or when the tensor is on a device whose memory the host cannot reach:
-  // copy it with cpu() first.
+  // T is not the element type, or when the tensor is on a device whose memory the host cannot
+  // reach: copy it with cpu() first.
   template <class T>
   const T* data() const;
 

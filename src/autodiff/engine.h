@@ -25,9 +25,9 @@ struct BackwardPass {
   std::function<void(std::size_t source, Tensor gradient)> on_ready;
 };
 
-// The gradients of `pass.sources`, undefined for those that no root depends on. Each is on the device
-// of its source. Sums are made in the order of the recording, so that the same program gives the same
-// bits. Throws RuntimeError when what was recorded has been freed by an earlier pass.
+// The gradients of `pass.sources`, undefined for those that no root depends on. Each is on the
+// device of its source. Sums are made in the order of the recording, so that the same program gives
+// the same bits. Throws RuntimeError when what was recorded has been freed by an earlier pass.
 std::vector<Tensor> run_backward(const BackwardPass& pass);
 
 }  // namespace tandem

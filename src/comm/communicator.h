@@ -41,9 +41,9 @@ class Communicator {
   virtual int size() const = 0;
   virtual Device& device() const = 0;
 
-  // Combines the ranks' elements, in place, the parts taken as one vector. The order of the sum does
-  // not depend on timing: the same bits every run. kMean divides the sum by size(). The buffers
-  // belong to the collective until wait() returns.
+  // Combines the ranks' elements, in place, the parts taken as one vector. The order of the sum
+  // does not depend on timing: the same bits every run. kMean divides the sum by size(). The
+  // buffers belong to the collective until wait() returns.
   virtual std::shared_ptr<Work> all_reduce(std::span<const Buffer> parts, ReduceOp op) = 0;
   // Overwrites the parts of every rank by the root's.
   virtual std::shared_ptr<Work> broadcast(std::span<const Buffer> parts, int root) = 0;

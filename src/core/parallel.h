@@ -48,8 +48,9 @@ void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
     return;
   }
 #if defined(__SANITIZE_THREAD__)
-  // The sanitizer sees neither the forks and joins of the OpenMP runtime, which is not instrumented,
-  // nor how the compiler hands variables to its threads: threads of our own, so that it sees races.
+  // The sanitizer sees neither the forks and joins of the OpenMP runtime, which is not
+  // instrumented, nor how the compiler hands variables to its threads: threads of our own, so that
+  // it sees races.
   std::vector<std::thread> team;
   for (std::int64_t me = 1; me < threads; ++me)
     team.emplace_back([&, me] { body(count * me / threads, count * (me + 1) / threads); });

@@ -10,7 +10,8 @@
 
 namespace tandem {
 
-// Throws `E` with a formatted message: fail<InvalidArgumentError>("[MatMul] expected {}, got {}", a, b).
+// Throws `E` with a formatted message: fail<InvalidArgumentError>("[MatMul] expected {}, got {}",
+// a, b).
 template <class E, class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw E(fmt::format(format, std::forward<Args>(args)...));

@@ -1,8 +1,9 @@
-// Elementary functions that loops over float vectorise: no branches, no tables, no calls. Errors stay
-// within 2 ulp (sigmoid: 3); infinities, NaN, signed zeros and subnormals are handled as in <cmath>.
-// The double versions are those of <cmath>.
+// Elementary functions that loops over float vectorise: no branches, no tables, no calls. Errors
+// stay within 2 ulp (sigmoid: 3); infinities, NaN, signed zeros and subnormals are handled as in
+// <cmath>. The double versions are those of <cmath>.
 //
-// The approximations are those of Cephes (S. L. Moshier), and for erf N. Juffa's minimax polynomials.
+// The approximations are those of Cephes (S. L. Moshier), and for erf N. Juffa's minimax
+// polynomials.
 #pragma once
 
 #include <bit>
@@ -14,8 +15,8 @@ namespace tandem::vec {
 
 namespace detail {
 
-// exp(x) = scale_low * scale_high * (1 + tail): 1 + tail is exp of the remainder in [-0.35, 0.35], and
-// the power of two comes in two factors so that neither leaves the normal range.
+// exp(x) = scale_low * scale_high * (1 + tail): 1 + tail is exp of the remainder in [-0.35, 0.35],
+// and the power of two comes in two factors so that neither leaves the normal range.
 struct ExpParts {
   float tail;
   std::int32_t exponent;

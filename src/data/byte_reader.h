@@ -18,8 +18,8 @@ class ByteReader {
   ByteReader(const ByteReader&) = delete;
   ByteReader& operator=(const ByteReader&) = delete;
 
-  // Reads up to `count` bytes; fewer only at the end. Throws DataLossError where gzip data is corrupt
-  // or cut short.
+  // Reads up to `count` bytes; fewer only at the end. Throws DataLossError where gzip data is
+  // corrupt or cut short.
   std::size_t read(void* to, std::size_t count);
   // At least as many bytes as can be left, so that a false header cannot ask for more memory.
   std::size_t most_left() const;

@@ -112,8 +112,8 @@ float placement(float low, float high, float off, float margin) {
   return 0.5f * (kDigitSide - low - high) + std::clamp(off, -room, room);
 }
 
-// Lowers `squared`, each pixel's squared distance from the strokes, by the piece from a to b. Pixels
-// farther than `reach` need not be exact.
+// Lowers `squared`, each pixel's squared distance from the strokes, by the piece from a to b.
+// Pixels farther than `reach` need not be exact.
 void approach(Pixels& squared, Point a, Point b, float reach) {
   const auto range = [&](float p, float q) {
     const int low = static_cast<int>(std::floor(std::min(p, q) - reach));

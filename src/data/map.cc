@@ -53,9 +53,9 @@ class MapStream final : public Stream<Example> {
   std::int64_t position_ = 0;
 };
 
-// Workers take chunks of elements from the input, one worker at a time, and run the function on them
-// side by side. Up to twice as many chunks as workers are on their way or waiting to be taken. Cheap
-// functions get larger chunks, so that handing over costs little beside them.
+// Workers take chunks of elements from the input, one worker at a time, and run the function on
+// them side by side. Up to twice as many chunks as workers are on their way or waiting to be taken.
+// Cheap functions get larger chunks, so that handing over costs little beside them.
 class ParallelMapStream final : public Stream<Example> {
  public:
   ParallelMapStream(StreamPtr<Example> input, KeyedMap fn, MapOptions options)

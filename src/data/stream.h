@@ -1,5 +1,5 @@
-// What runs when a dataset is iterated over: streams of elements, or of row numbers where the source
-// is a set of tensors in memory, so that choosing rows touches no data until it must.
+// What runs when a dataset is iterated over: streams of elements, or of row numbers where the
+// source is a set of tensors in memory, so that choosing rows touches no data until it must.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@
 
 namespace tandem::data {
 
-// Set while a stream runs on a thread whose consumer may go away: the consumer sets the flag, and loops
-// that could keep its destructor waiting ask for it.
+// Set while a stream runs on a thread whose consumer may go away: the consumer sets the flag, and
+// loops that could keep its destructor waiting ask for it.
 inline constinit thread_local const std::atomic<bool>* cancel_flag = nullptr;
 struct Cancelled {};
 inline void check_cancelled() {

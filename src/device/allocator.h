@@ -36,8 +36,8 @@ struct AllocatorStats {
   }
 };
 
-// Thread-safe. Memory is stream-ordered: a block given back may be handed out again at once, to work
-// that is enqueued on the same device's stream later than the work that used it before.
+// Thread-safe. Memory is stream-ordered: a block given back may be handed out again at once, to
+// work that is enqueued on the same device's stream later than the work that used it before.
 class Allocator {
  public:
   virtual ~Allocator() = default;

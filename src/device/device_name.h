@@ -23,7 +23,8 @@ struct DeviceName {
   // Parses the local form without a slash, "GPU:0" (type and id both needed).
   static std::optional<DeviceName> parse_local(std::string_view text);
   // The form that a user passes: local first, then full; "cpu"/"gpu" in any case become upper case
-  // (as DeviceSpec does). Throws InvalidArgumentError "Could not parse X into a device specification."
+  // (as DeviceSpec does). Throws InvalidArgumentError "Could not parse X into a device
+  // specification."
   static DeviceName parse(std::string_view text);
 
   bool fully_specified() const { return job && replica && task && type && id; }
@@ -37,8 +38,8 @@ bool is_specification(const DeviceName& less, const DeviceName& more);
 // Whether one is a specification of the other (stricter than "some complete name satisfies both").
 bool are_compatible(const DeviceName& a, const DeviceName& b);
 // Merges `other` into `target`, job to id. A conflict in job, replica or task is always an
-// InvalidArgumentError "Cannot merge devices with incompatible jobs: 'A' and 'B'"; one in type or id
-// is too, unless `soft`: then a type conflict clears type AND id, an id conflict the id.
+// InvalidArgumentError "Cannot merge devices with incompatible jobs: 'A' and 'B'"; one in type or
+// id is too, unless `soft`: then a type conflict clears type AND id, an id conflict the id.
 void merge(DeviceName& target, const DeviceName& other, bool soft);
 // As merge, but `other` wins conflicts in type and id.
 void merge_override(DeviceName& target, const DeviceName& other);

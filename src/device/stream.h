@@ -40,8 +40,9 @@ class Stream {
   virtual ~Stream() = default;
   virtual Execution execution() const = 0;
   virtual void* native_handle() const { return nullptr; }
-  // Runs `task` on the host after everything enqueued before. On an inline stream: now. An exception
-  // from a deferred task is kept and thrown, once, by the next synchronize() or Event::wait().
+  // Runs `task` on the host after everything enqueued before. On an inline stream: now. An
+  // exception from a deferred task is kept and thrown, once, by the next synchronize() or
+  // Event::wait().
   virtual void enqueue(std::function<void()> task) = 0;
   virtual Event record() = 0;
   // Everything enqueued afterwards waits for `event`. On an inline stream the caller waits.

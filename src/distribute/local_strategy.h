@@ -7,8 +7,8 @@
 
 namespace tandem::distribute {
 
-// Replicas: a thread a device. Variables: a copy a device. Gradients: a cross-device operation inside
-// the process.
+// Replicas: a thread a device. Variables: a copy a device. Gradients: a cross-device operation
+// inside the process.
 class LocalStrategy final : public StrategyImpl {
  public:
   LocalStrategy(std::string name, std::vector<Device*> devices,

@@ -10,8 +10,8 @@
 
 namespace tandem::distribute {
 
-// `count` replicas side by side: replica 0 on the thread that calls run(), each other one on a thread
-// of its own, kept between steps. One run() at a time.
+// `count` replicas side by side: replica 0 on the thread that calls run(), each other one on a
+// thread of its own, kept between steps. One run() at a time.
 class ReplicaThreads {
  public:
   explicit ReplicaThreads(int count);

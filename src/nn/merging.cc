@@ -41,8 +41,8 @@ class MergingLayer : public KindLayer {
   }
 };
 
-// Sums and products. One shape for all, as residual connections want it: a broadcast along the batch
-// would be a mistake, and along the others is rarely meant.
+// Sums and products. One shape for all, as residual connections want it: a broadcast along the
+// batch would be a mistake, and along the others is rarely meant.
 class ArithmeticLayer final : public MergingLayer {
  public:
   using Function = Tensor (*)(std::span<const Tensor> inputs);

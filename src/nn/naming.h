@@ -23,8 +23,8 @@ struct Named {
   T value;
 };
 
-// The entry of that name. Throws InvalidArgumentError naming all there are: "[losses] expected one of
-// ..., got ...".
+// The entry of that name. Throws InvalidArgumentError naming all there are: "[losses] expected one
+// of ..., got ...".
 template <class T>
 const T& find_named(std::span<const Named<T>> table, std::string_view what, std::string_view name) {
   const auto found = std::ranges::find(table, name, &Named<T>::name);

@@ -7,9 +7,9 @@
 namespace tandem::layers {
 namespace {
 
-// What both kinds share: gamma and beta over the last axis. Where one is switched off, the operation
-// gets a constant variable in its stead, which has a copy on each replica as the others do, but is
-// not one of the layer's.
+// What both kinds share: gamma and beta over the last axis. Where one is switched off, the
+// operation gets a constant variable in its stead, which has a copy on each replica as the others
+// do, but is not one of the layer's.
 class NormalizationLayer : public UnaryLayer {
  public:
   template <class Options>

@@ -68,7 +68,8 @@ Optimizer::Impl::Impl(std::string name, LearningRate rate, const Clipping& clipp
 
 // --- slots ---
 
-// Each replica of a step needs a copy of its own, and all variables of an optimizer the same number.
+// Each replica of a step needs a copy of its own, and all variables of an optimizer the same
+// number.
 void Optimizer::Impl::check_copies(const Variable& variable) const {
   const std::size_t copies = variable.impl().copies().size();
   const auto expect = [&](std::size_t replicas) {

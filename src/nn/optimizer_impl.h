@@ -1,5 +1,5 @@
-// What optimizers share: the slots of each variable, the count of steps, summing and clipping of the
-// gradients. A kind of optimizer adds its slots and its update rule.
+// What optimizers share: the slots of each variable, the count of steps, summing and clipping of
+// the gradients. A kind of optimizer adds its slots and its update rule.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Typed attributes of operations: plain structs that list their fields once, so that the runtime can
-// compare, hash and print them without knowing them.
+// Typed attributes of operations: plain structs that list their fields once, so that the runtime
+// can compare, hash and print them without knowing them.
 #pragma once
 
 #include <cstddef>

@@ -52,8 +52,8 @@ class InlineList {
 
 struct OpDef;
 
-// What a shape rule sees: the inputs' dtypes and shapes and the attributes. It fills in the outputs,
-// or throws InvalidArgumentError "[Op] expected ..., got ...".
+// What a shape rule sees: the inputs' dtypes and shapes and the attributes. It fills in the
+// outputs, or throws InvalidArgumentError "[Op] expected ..., got ...".
 class InferContext {
  public:
   InferContext(const OpDef& op, AttrsRef attrs) : op_(op), attrs_(attrs) {}
@@ -89,8 +89,9 @@ struct TensorView {
   }
 };
 
-// What a kernel sees. Kernels run when all inputs are ready, write all of every output, and must not
-// keep the context. CPU kernels run on the thread whose team they may use (parallel_for, oneDNN).
+// What a kernel sees. Kernels run when all inputs are ready, write all of every output, and must
+// not keep the context. CPU kernels run on the thread whose team they may use (parallel_for,
+// oneDNN).
 class KernelContext {
  public:
   const OpDef* op = nullptr;
@@ -103,8 +104,8 @@ class KernelContext {
   const A& attrs() const {
     return *static_cast<const A*>(attrs_data);
   }
-  // At least `bytes` of 64-byte aligned host memory, good until the kernel returns; for kernels that
-  // run on the CPU. Several calls give distinct memory.
+  // At least `bytes` of 64-byte aligned host memory, good until the kernel returns; for kernels
+  // that run on the CPU. Several calls give distinct memory.
   void* scratch(std::size_t bytes);
 
   KernelContext() = default;
@@ -145,7 +146,8 @@ struct OpDef {
   // Which inputs and outputs (bit i: tensor i) the gradient reads; only these are kept until then.
   std::uint32_t saved_inputs = 0;
   std::uint32_t saved_outputs = 0;
-  // Inputs whose memory the kernel writes (variable updates). Such an operation runs where input 0 is.
+  // Inputs whose memory the kernel writes (variable updates). Such an operation runs where input 0
+  // is.
   std::uint32_t mutated_inputs = 0;
   // kView: the byte offset of the output in the input.
   std::int64_t (*view_offset)(const InferContext&) = nullptr;

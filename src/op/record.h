@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// A recorded operation, or (op == nullptr) a leaf. Nodes form a graph from results to leaves through
-// their input edges. Not thread-safe: one backward pass at a time over a graph.
+// A recorded operation, or (op == nullptr) a leaf. Nodes form a graph from results to leaves
+// through their input edges. Not thread-safe: one backward pass at a time over a graph.
 struct GradNode : GradNodeBase {
   const OpDef* op = nullptr;
   // Grows in the order of recording, over all threads: a node's inputs have smaller numbers, so

@@ -1,4 +1,5 @@
-// Every operation of this build. A list rather than self-registering objects, which a linker may drop.
+// Every operation of this build. A list rather than self-registering objects, which a linker may
+// drop.
 #include <algorithm>
 #include <vector>
 

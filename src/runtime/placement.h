@@ -10,9 +10,9 @@
 namespace tandem {
 
 // The device for `op`: where its mutated input is; else where the thread's device scope says; else
-// (metadata and views) where its input is; else GPU:0 if there is one and the operation has a kernel
-// for it; else CPU:0. Throws InvalidArgumentError "Cannot assign a device for operation ..." when the
-// scope's device does not exist or has no kernel and soft placement is off.
+// (metadata and views) where its input is; else GPU:0 if there is one and the operation has a
+// kernel for it; else CPU:0. Throws InvalidArgumentError "Cannot assign a device for operation ..."
+// when the scope's device does not exist or has no kernel and soft placement is off.
 Device& place(const OpDef& op, std::span<const Tensor* const> inputs);
 // Where a new tensor that no operation makes (a constant) lives.
 Device& place_constant(std::string_view what);

@@ -20,8 +20,8 @@ class GradientReduction {
   // Gradient `index` is final; undefined stands for zeros. A tensor that nothing else refers to is
   // summed in place. Buckets that are full set out at once.
   virtual void ready(std::size_t index, Tensor gradient) = 0;
-  // Waits for the rest. The sums, in the order of the variables, on this replica's device; undefined
-  // where no replica had a gradient.
+  // Waits for the rest. The sums, in the order of the variables, on this replica's device;
+  // undefined where no replica had a gradient.
   virtual std::vector<Tensor> finish() = 0;
 };
 
@@ -32,8 +32,8 @@ class ReplicaContext {
   int replica_id() const { return replica_id_; }
   int num_replicas() const { return num_replicas_; }
   // Where this replica's examples start in the step's global batch, and how many there are over all
-  // replicas; -1 where the step has no batch. Draws for an example are keyed by its global position,
-  // so that they do not depend on how many replicas there are.
+  // replicas; -1 where the step has no batch. Draws for an example are keyed by its global
+  // position, so that they do not depend on how many replicas there are.
   std::int64_t example_offset() const { return example_offset_; }
   std::int64_t global_examples() const { return global_examples_; }
 

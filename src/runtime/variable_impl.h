@@ -31,8 +31,8 @@ class VariableImpl final : public RefCounted {
   // The present replica's copy; the first one outside replicas.
   Copy& local();
 
-  // The value of `copy`, for an operation that writes it in place: nothing else refers to its memory
-  // any more (readers keep the old one).
+  // The value of `copy`, for an operation that writes it in place: nothing else refers to its
+  // memory any more (readers keep the old one).
   static const Tensor& writable(Copy& copy);
   // Replaces the elements of `copy` by those of `value`.
   static void store(Copy& copy, const Tensor& value);

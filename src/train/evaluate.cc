@@ -11,8 +11,8 @@
 namespace tandem {
 namespace {
 
-// Calls `step` for up to options.steps batches of the data. Throws InvalidArgumentError when there is
-// none.
+// Calls `step` for up to options.steps batches of the data. Throws InvalidArgumentError when there
+// is none.
 template <class Step>
 void for_each_batch(const data::Dataset& data, const EvaluateOptions& options, ProgressBar& bar,
                     const char* what, const Step& step) {

@@ -86,8 +86,8 @@ class FitLoop {
     bar_.end(logs);
     progress_.history.epoch.push_back(epoch);
     for (const auto& [name, value] : logs) progress_.history.history[name].push_back(value);
-    // From here on a checkpoint goes on with the next epoch; one made within an epoch that was stopped,
-    // with its next step.
+    // From here on a checkpoint goes on with the next epoch; one made within an epoch that was
+    // stopped, with its next step.
     if (whole) {
       known_steps_ = progress_.step;
       progress_.epoch = epoch + 1;

@@ -16,8 +16,8 @@ std::vector<Shape> shapes_of(const std::vector<SymbolicInput>& inputs) {
   return shapes;
 }
 
-// The nodes that `output` depends on and itself, each behind its own inputs. Iterative: a model may be
-// thousands of layers deep.
+// The nodes that `output` depends on and itself, each behind its own inputs. Iterative: a model may
+// be thousands of layers deep.
 std::vector<const Node*> in_order(const SymbolicInput& output) {
   std::vector<const Node*> order;
   std::unordered_map<const Node*, bool> seen;

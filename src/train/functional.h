@@ -18,8 +18,8 @@ struct SymbolicInput::Node {
 // The layers between some inputs and an output, as one layer. Calls may run side by side.
 class FunctionalLayer final : public LayerBase {
  public:
-  // Throws InvalidArgumentError when one of `inputs` is no Input(), is given twice, or when the output
-  // depends on an Input() that is not among them.
+  // Throws InvalidArgumentError when one of `inputs` is no Input(), is given twice, or when the
+  // output depends on an Input() that is not among them.
   FunctionalLayer(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output);
 
   std::string kind() const override { return "functional"; }

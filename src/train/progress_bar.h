@@ -20,8 +20,8 @@ class ProgressBar {
   // 0: nothing. 1: the bar, or lines where stderr is no terminal. 2: a line at the end.
   explicit ProgressBar(int verbose);
 
-  // `title`: "Epoch 1/2", or empty. `total`: steps, where they are known. `done`: steps that were taken
-  // in an earlier run.
+  // `title`: "Epoch 1/2", or empty. `total`: steps, where they are known. `done`: steps that were
+  // taken in an earlier run.
   void begin(std::string title, std::optional<std::int64_t> total, std::int64_t done);
   void step(std::int64_t done, std::int64_t examples, const Figures& figures);
   void end(const callbacks::Logs& logs);

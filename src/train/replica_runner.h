@@ -22,8 +22,8 @@ class ReplicaRunner {
   virtual bool owns(const Variable& variable) const = 0;
   // Splits the global batch over the replicas (sizes differ by at most one; replicas that would get
   // none sit the step out), runs `step` on each, side by side, in its ReplicaContext and on its
-  // device, and returns the results in the order of the replicas that took part. The first replica's
-  // error is thrown when all have stopped.
+  // device, and returns the results in the order of the replicas that took part. The first
+  // replica's error is thrown when all have stopped.
   virtual std::vector<std::vector<Tensor>> run(const data::Example& global_batch,
                                                const Step& step) = 0;
 

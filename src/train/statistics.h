@@ -12,8 +12,8 @@
 namespace tandem {
 
 // Sums in float64 on each replica's device, so that adding a batch waits for no device and a split
-// over batches loses nothing. Replicas may add side by side; the rest belongs to one thread, while no
-// replica adds.
+// over batches loses nothing. Replicas may add side by side; the rest belongs to one thread, while
+// no replica adds.
 class Statistics {
  public:
   Statistics(int replicas, std::vector<metrics::Metric> metrics)
@@ -27,8 +27,8 @@ class Statistics {
   bool empty() const { return examples() == 0; }
   std::int64_t examples() const;
 
-  // "loss" and the metrics, each under prefix + its name; sets the metrics' own states. Waits for the
-  // devices.
+  // "loss" and the metrics, each under prefix + its name; sets the metrics' own states. Waits for
+  // the devices.
   callbacks::Logs logs(const std::string& prefix = {});
 
   // For checkpoints: the sums themselves, so that going on from them gives the same bits on as many

@@ -16,8 +16,8 @@ class Stepper {
   // `what` goes in messages ("fit"). REQUIRES: the model is built and compiled.
   Stepper(Model::Impl& model, std::string what);
 
-  // Forward, backward and the optimizer's step on a global batch of inputs, targets and perhaps sample
-  // weights. Throws InvalidArgumentError for anything else, before the model changes.
+  // Forward, backward and the optimizer's step on a global batch of inputs, targets and perhaps
+  // sample weights. Throws InvalidArgumentError for anything else, before the model changes.
   void train(const data::Example& batch);
   // Forward alone.
   void test(const data::Example& batch);
@@ -50,11 +50,11 @@ inline constexpr std::int64_t kDefaultBatchSize = 32;
 // Throws InvalidArgumentError for a batch size below 1.
 data::Dataset in_batches(const data::Dataset& data, std::int64_t batch_size, const char* what);
 
-// Builds a model that has no variables yet for the elements of `data`, under the strategy that it was
-// compiled under.
+// Builds a model that has no variables yet for the elements of `data`, under the strategy that it
+// was compiled under.
 void build_for(Model::Impl& model, const data::Dataset& data, const char* what);
-// Throws InvalidArgumentError when a batch has fewer than `least` or more than `most` components, when
-// one is a scalar, when they differ in the first axis, or when that is empty.
+// Throws InvalidArgumentError when a batch has fewer than `least` or more than `most` components,
+// when one is a scalar, when they differ in the first axis, or when that is empty.
 void check_batch(const data::Example& batch, std::size_t least, std::size_t most,
                  const std::string& what);
 

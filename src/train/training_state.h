@@ -22,10 +22,10 @@ struct TrainingProgress {
 };
 
 // Saves the model's variables, the optimizer's, the random stream, the callbacks' states and the
-// progress of the model's fit(). Every copy of a variable that replicas keep apart is saved, so that
-// the same strategy goes on with the same bits; another strategy starts from the copies' aggregate.
-// `config`: what must be the same when training goes on.
-// Throws FailedPreconditionError outside fit(), and what save_safetensors() throws.
+// progress of the model's fit(). Every copy of a variable that replicas keep apart is saved, so
+// that the same strategy goes on with the same bits; another strategy starts from the copies'
+// aggregate. `config`: what must be the same when training goes on. Throws FailedPreconditionError
+// outside fit(), and what save_safetensors() throws.
 void save_training_state(const Model& model, const std::filesystem::path& path,
                          const std::map<std::string, std::string>& config);
 // The inverse. Throws InvalidArgumentError when `config` differs (naming what does), and what

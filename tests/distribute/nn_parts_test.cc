@@ -38,8 +38,8 @@ struct Trained {
   optimizers::Optimizer optimizer;
 };
 
-// Steps of Adam by minimize(), clipped by the norm of the summed gradients, over batches of 5 and 1:
-// the latter leaves the second replica idle.
+// Steps of Adam by minimize(), clipped by the norm of the summed gradients, over batches of 5 and
+// 1: the latter leaves the second replica idle.
 Trained train(const distribute::Strategy& strategy) {
   Trained trained;
   {

@@ -39,8 +39,8 @@ inline Tensor iota(const Shape& shape) {
   return constant(values, {.shape = shape});
 }
 
-// Expects `result` to have `shape` and, at each index, the element of iota() that `source` names by its
-// flat position; `outside` where that is negative.
+// Expects `result` to have `shape` and, at each index, the element of iota() that `source` names by
+// its flat position; `outside` where that is negative.
 inline void expect_moved(const Tensor& result, const Shape& shape,
                          const std::function<std::int64_t(const Index&)>& source,
                          std::int32_t outside = 0) {

@@ -105,7 +105,8 @@ TEST(Binary, EveryFloatingDtype) {
                              : random_tensor(Shape({1003}), 3, -2, 2, dtype);
       const Tensor b = jumps ? constant({2.0, 2.0, -4.0, 0.5}, {.dtype = dtype})
                              : random_tensor(Shape({1003}), 4, 0.5, 3, dtype);
-      // squared_difference rounds twice before the last time, and the square doubles the first error.
+      // squared_difference rounds twice before the last time, and the square doubles the first
+      // error.
       check(test, a, b, a.shape(), (test.op == squared_difference ? 2 : 1) * epsilon_of(dtype));
     }
 }

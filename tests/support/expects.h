@@ -10,8 +10,8 @@
 
 namespace tandem::testing {
 
-// Whether TANDEM_CI_EXPECTS ("mnist,cifar10,gpu") says that this machine has `what`: then a test that
-// does without is a failure, not a skip.
+// Whether TANDEM_CI_EXPECTS ("mnist,cifar10,gpu") says that this machine has `what`: then a test
+// that does without is a failure, not a skip.
 inline bool ci_expects(const std::string& what) {
   const char* list = std::getenv("TANDEM_CI_EXPECTS");
   std::istringstream items(list ? list : "");

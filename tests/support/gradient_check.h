@@ -62,9 +62,9 @@ inline void compare(const Tensor& gradient, const std::vector<double>& numeric, 
 
 }  // namespace gradient_check_detail
 
-// Checks the gradient of `f` with respect to every float64 input, by GradientTape and by backward().
-// Other inputs (indices, masks) are passed on. `f` must be smooth around the inputs, and give a
-// float64 tensor.
+// Checks the gradient of `f` with respect to every float64 input, by GradientTape and by
+// backward(). Other inputs (indices, masks) are passed on. `f` must be smooth around the inputs,
+// and give a float64 tensor.
 inline void expect_gradients(const TensorFunction& f, const std::vector<Tensor>& inputs,
                              const GradientCheckOptions& options = {}) {
   namespace detail = gradient_check_detail;

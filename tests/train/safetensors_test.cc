@@ -119,9 +119,10 @@ TEST(Safetensors, WritesTheFormatAsDescribed) {
 }
 
 TEST(Safetensors, ReadsFilesOfOtherPrograms) {
-  const TensorFile file = parse(make_file(
-      R"({"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"e":{"dtype":"F32","shape":[0],"data_offsets":[2,2]}}  )",
-      "\x05\x06"));
+  const TensorFile file =
+      parse(make_file(R"({"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                      R"("e":{"dtype":"F32","shape":[0],"data_offsets":[2,2]}}  )",
+                      "\x05\x06"));
   EXPECT_EQ(file.tensors.at("w").to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{5, 6}));
   EXPECT_EQ(file.tensors.at("e").shape(), Shape({0}));
   EXPECT_TRUE(file.metadata.empty());

@@ -105,8 +105,8 @@ void infer_gather_grad(InferContext& c) {
   c.add_output(c.dtype(0), c.attrs<GatherGradAttrs>().shape);
 }
 
-// Each thread owns a range of the output and adds to it in the order of the indices: the sums do not
-// depend on the number of threads. 16-bit types are summed in float32.
+// Each thread owns a range of the output and adds to it in the order of the indices: the sums do
+// not depend on the number of threads. 16-bit types are summed in float32.
 template <class T, class Sum, class Index>
 void scatter_add(KernelContext& c, const Index* indices) {
   const Shape& shape = c.outputs[0].shape;

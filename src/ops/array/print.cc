@@ -64,8 +64,8 @@ void trim_zeros(std::string& fraction) {
   while (!fraction.empty() && fraction.back() == '0') fraction.pop_back();
 }
 
-// `exact_whole`: digits of the whole part that the number's precision does not reach are those of its
-// exact value, not zeros.
+// `exact_whole`: digits of the whole part that the number's precision does not reach are those of
+// its exact value, not zeros.
 template <class T>
 NumberText positional(double value, int precision, bool exact_whole) {
   NumberText text;

@@ -133,8 +133,8 @@ void StridedCopy::copy_rows(T* output, const T* input) const {
                });
 }
 
-// `axis` has stride 1 in the input and the last axis has it in the output: tiles of the plane of the
-// two stay in the cache on both sides.
+// `axis` has stride 1 in the input and the last axis has it in the output: tiles of the plane of
+// the two stay in the cache on both sides.
 template <class T>
 void StridedCopy::transpose_blocks(T* output, const T* input, int axis) const {
   constexpr std::int64_t kTile = 32;

@@ -1,6 +1,6 @@
 // The four operations, maximum, minimum and the squared difference, between tensors that broadcast
-// and between a tensor and a number. The forms with a number are operations of their own: one kernel,
-// no tensor made for the number, and less to keep for the gradient.
+// and between a tensor and a number. The forms with a number are operations of their own: one
+// kernel, no tensor made for the number, and less to keep for the gradient.
 #include <limits>
 
 #include "op/record.h"

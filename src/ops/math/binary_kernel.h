@@ -1,5 +1,5 @@
-// Shape rules and CPU kernels of element-wise operations on two operands: two tensors that broadcast,
-// or a tensor and a number.
+// Shape rules and CPU kernels of element-wise operations on two operands: two tensors that
+// broadcast, or a tensor and a number.
 //
 // An operation is a type with
 //   template <class C> static R apply(C a, C b);   // C: Compute<element type>
@@ -48,8 +48,8 @@ void infer_scalar(InferContext& c) {
   c.add_output(std::array{kResult..., x.dtype}[0], x.shape);
 }
 
-// The loops of one operation on one element type. `a`, `b` and `out` point to elements; where the name
-// says number, that operand is one element that repeats.
+// The loops of one operation on one element type. `a`, `b` and `out` point to elements; where the
+// name says number, that operand is one element that repeats.
 struct BinaryLoops {
   using Loop = void (*)(const void* a, const void* b, void* out, std::int64_t count);
   Loop tensor_tensor;

@@ -20,8 +20,8 @@ Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b);
 // which a tensor of `shape` was repeated. `gradient` itself where none was.
 Tensor sum_to_shape(const Tensor& gradient, const Shape& shape);
 
-// How to read up to kMaxOperands broadcast operands in the row-major order of the result, with as few
-// axes as possible: adjacent axes that all operands walk alike are one.
+// How to read up to kMaxOperands broadcast operands in the row-major order of the result, with as
+// few axes as possible: adjacent axes that all operands walk alike are one.
 class BroadcastPlan {
  public:
   static constexpr int kMaxOperands = 3;

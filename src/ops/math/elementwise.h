@@ -60,7 +60,8 @@ inline constexpr DTypeSet kSigned = kFloating | set_of(int32) | set_of(int64);
 inline constexpr DTypeSet kNumeric = kSigned | set_of(uint8);
 inline constexpr DTypeSet kAnyDType = kNumeric | set_of(bool_);
 
-// Throws InvalidArgumentError "[op] expected a floating dtype, got int32" unless `dtype` is in `set`.
+// Throws InvalidArgumentError "[op] expected a floating dtype, got int32" unless `dtype` is in
+// `set`.
 void check_dtype(std::string_view op, DTypeSet set, DType dtype);
 
 }  // namespace tandem

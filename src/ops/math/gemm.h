@@ -1,5 +1,5 @@
-// Plain matrix products, for what oneDNN does not compute (float64) or what is too small to be worth
-// a primitive. The sum over k runs in its natural order whatever the number of threads.
+// Plain matrix products, for what oneDNN does not compute (float64) or what is too small to be
+// worth a primitive. The sum over k runs in its natural order whatever the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ struct MatrixRef {
   std::int64_t column_stride;
 };
 
-// Rows [begin, end) of c[m, n] = a[m, k] . b[k, n]. c is dense; b is read fastest with unit columns.
+// Rows [begin, end) of c[m, n] = a[m, k] . b[k, n]. c is dense; b is read fastest with unit
+// columns.
 template <class T>
 TANDEM_CLONES void gemm_rows(std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t k,
                              MatrixRef<const T> a, MatrixRef<const T> b, T* c) {

@@ -17,8 +17,8 @@ namespace {
 // Products of at most this many multiplications cost less in a plain loop than oneDNN's call.
 constexpr std::int64_t kSmallProduct = 1024;
 
-// The leading axes of two operands, padded to one rank and with neighbours that behave alike merged:
-// most products end with at most one.
+// The leading axes of two operands, padded to one rank and with neighbours that behave alike
+// merged: most products end with at most one.
 struct BatchAxes {
   Dims a, b;
   std::int64_t count_a = 1, count_b = 1, count = 1;

@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// Whether `value` can be an element: integers must hold it exactly, floating types round it but must
-// not overflow; bool holds 0 and 1.
+// Whether `value` can be an element: integers must hold it exactly, floating types round it but
+// must not overflow; bool holds 0 and 1.
 bool holds(DType dtype, double value);
 // Throws InvalidArgumentError "[op] expected a number that int32 holds, got 2.5" unless it does.
 void check_number(std::string_view op, DType dtype, double value);

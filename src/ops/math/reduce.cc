@@ -270,8 +270,8 @@ void extremum_gradient(GradContext& c) {
   c.set_grad(0, winners * (with_axes(c, c.grad()) / reduce_sum(winners, over)));
 }
 
-// The product of the other elements. Exact where some are zero; derivatives of it, however, only where
-// none is.
+// The product of the other elements. Exact where some are zero; derivatives of it, however, only
+// where none is.
 void prod_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
   const auto& attrs = c.attrs<ReduceAttrs>();

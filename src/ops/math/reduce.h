@@ -22,10 +22,11 @@ struct ReduceAttrs {
   }
 };
 
-// `axis` counted from the start. Throws InvalidArgumentError "[op] expected an axis in [-2, 2), got 2".
+// `axis` counted from the start. Throws InvalidArgumentError "[op] expected an axis in [-2, 2), got
+// 2".
 int resolve_axis(std::string_view op, std::int64_t axis, int rank);
-// The reduced axes of a tensor of that rank, bit i for axis i. Throws InvalidArgumentError for an axis
-// that is not there or named twice.
+// The reduced axes of a tensor of that rank, bit i for axis i. Throws InvalidArgumentError for an
+// axis that is not there or named twice.
 std::uint32_t reduced_axes(std::string_view op, const ReduceAttrs& attrs, int rank);
 // The shape of the result.
 Shape reduced_shape(const Shape& shape, std::uint32_t mask, bool keepdims);

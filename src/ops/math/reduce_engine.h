@@ -1,8 +1,8 @@
 // Reductions over any axes, given the loops of one operation on one element type.
 //
-// Elements are combined in blocks of a size that depends on the shape alone, and the blocks' results
-// pairwise: the same bits for any number of threads, and rounding errors that grow with the logarithm
-// of the number of blocks.
+// Elements are combined in blocks of a size that depends on the shape alone, and the blocks'
+// results pairwise: the same bits for any number of threads, and rounding errors that grow with the
+// logarithm of the number of blocks.
 #pragma once
 
 #include <cstdint>

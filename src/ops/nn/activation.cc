@@ -31,8 +31,8 @@ struct ActivationAttrs {
 };
 
 // Each activation: its value, the gradient dx of its input given dy and what the forward operation
-// saved (its result or its input), and `curvature`: the derivative by the saved tensor of dx / dy, for
-// second order; undefined where it is 0.
+// saved (its result or its input), and `curvature`: the derivative by the saved tensor of dx / dy,
+// for second order; undefined where it is 0.
 
 struct Relu {
   static constexpr std::string_view kName = "Relu", kGradName = "ReluGrad";
@@ -139,7 +139,8 @@ struct Swish {
   }
 };
 
-// D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units": x times the normal distribution's Phi(x).
+// D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units": x times the normal distribution's
+// Phi(x).
 struct Gelu {
   static constexpr std::string_view kName = "Gelu", kGradName = "GeluGrad";
   static constexpr bool kSavesOutput = false;

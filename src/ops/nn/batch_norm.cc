@@ -31,7 +31,8 @@ ColumnBlocks blocks_of(const TensorView& x) {
   return {x.size() / columns, columns};
 }
 
-// A block's means and its sums of squared distances from them: two passes over what is in the cache.
+// A block's means and its sums of squared distances from them: two passes over what is in the
+// cache.
 template <class T>
 TANDEM_CLONES void block_moments(const ColumnBlocks& blocks, std::int64_t block, const T* x,
                                  Compute<T>* means, Compute<T>* squares, Compute<T>* wide) {

@@ -18,8 +18,8 @@ struct ColumnBlocks {
   static constexpr std::int64_t kNarrow = 64;
 
   std::int64_t rows, columns;
-  // Narrow rows are taken several at a time, so that loops are long enough to vectorise: parameters a
-  // column are stored `repeat` times over, in rows of `width`.
+  // Narrow rows are taken several at a time, so that loops are long enough to vectorise: parameters
+  // a column are stored `repeat` times over, in rows of `width`.
   std::int64_t repeat, width;
   std::int64_t block_rows, blocks;
 
@@ -52,8 +52,9 @@ struct ColumnBlocks {
     for (std::int64_t r = 0; r < repeat; ++r) std::copy_n(values, columns, wide + r * columns);
   }
 
-  // sums[column] = the sum over the block's rows of term(element, j): `element` counts from the start
-  // of the data, j is the element's place in a wide row. Inlined, with `term`, into its caller.
+  // sums[column] = the sum over the block's rows of term(element, j): `element` counts from the
+  // start of the data, j is the element's place in a wide row. Inlined, with `term`, into its
+  // caller.
   template <class A, class Term>
   [[gnu::always_inline]] inline void sum_block(std::int64_t block, A* sums,
                                                const Term& term) const {

@@ -1,5 +1,5 @@
-// exp over rows, for the softmax family. Short rows are taken several at a time, so that the loop over
-// exp is long enough to vectorise however few classes there are.
+// exp over rows, for the softmax family. Short rows are taken several at a time, so that the loop
+// over exp is long enough to vectorise however few classes there are.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace tandem {
 // Rows that a kernel keeps figures of on the stack.
 inline constexpr std::int64_t kExpRows = 64;
 
-// Calls use(row, first column, count, e), where e[0..count) = exp(x[row][first + ..] - offset[row]), until
-// every element of the rows has been seen once, each row from left to right.
+// Calls use(row, first column, count, e), where e[0..count) = exp(x[row][first + ..] -
+// offset[row]), until every element of the rows has been seen once, each row from left to right.
 template <class T, class Use>
 [[gnu::always_inline]] inline void for_exp(std::int64_t rows, std::int64_t columns, const T* x,
                                            const Compute<T>* offset, const Use& use) {
@@ -40,7 +40,8 @@ template <class T, class Use>
   }
 }
 
-// The largest element of each row and the row's sum of exp(x - largest). REQUIRES: rows <= kExpRows.
+// The largest element of each row and the row's sum of exp(x - largest). REQUIRES: rows <=
+// kExpRows.
 template <class T>
 [[gnu::always_inline]] inline void exp_sums(std::int64_t rows, std::int64_t columns, const T* x,
                                             Compute<T>* largest, Compute<T>* sums) {

@@ -10,7 +10,8 @@ namespace tandem {
 // Statistics of float64 data are float64; of all others, float32.
 inline DType statistics_dtype(DType data) { return data == float64 ? float64 : float32; }
 
-// Throws unless input `input` is one number a channel, of the data's dtype or its statistics' dtype.
+// Throws unless input `input` is one number a channel, of the data's dtype or its statistics'
+// dtype.
 inline void check_channel_parameter(InferContext& c, int input, std::int64_t channels) {
   const DType data = c.dtype(0), dtype = c.dtype(input);
   if (!(c.shape(input) == Shape{channels}))

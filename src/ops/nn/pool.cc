@@ -88,8 +88,8 @@ struct Window {
 // Channels are taken in chunks that fit a kernel's buffer on the stack.
 constexpr std::int64_t kChunk = 256;
 
-// The kernels below handle the output row `row` (of n * oh), or all rows of picture `image`, for all
-// channels. Where equals compete, the first pixel in row-major order is the maximum, as in
+// The kernels below handle the output row `row` (of n * oh), or all rows of picture `image`, for
+// all channels. Where equals compete, the first pixel in row-major order is the maximum, as in
 // TensorFlow; the maximum of a window with a NaN is NaN.
 
 template <class T>
@@ -113,8 +113,8 @@ TANDEM_CLONES void max_row(const Pool& p, std::int64_t row, const T* x, T* y) {
   }
 }
 
-// Hands each window's gradient to its maximum: to the first pixel that is not below it, which is the
-// NaN where the maximum is one.
+// Hands each window's gradient to its maximum: to the first pixel that is not below it, which is
+// the NaN where the maximum is one.
 template <bool kTiles, class T>
 TANDEM_CLONES void max_gradient_image(const Pool& p, std::int64_t image, const T* x, const T* y,
                                       const T* dy, Compute<T>* dx) {

@@ -27,8 +27,8 @@ void infer_update(InferContext& c) {
                                  c.shape(i).to_string());
 }
 
-// Each rule makes step(variable, gradient, slots): the new variable; the slots are written in place.
-// C is the type that is computed in.
+// Each rule makes step(variable, gradient, slots): the new variable; the slots are written in
+// place. C is the type that is computed in.
 
 template <class C>
 auto step_of(const GradientDescent& rule) {

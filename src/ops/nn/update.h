@@ -1,10 +1,10 @@
-// The optimizers' update rules: each one pass over a variable's memory, in place. What is written is
-// the memory of the tensors given, so callers make sure that nobody else reads it
+// The optimizers' update rules: each one pass over a variable's memory, in place. What is written
+// is the memory of the tensors given, so callers make sure that nobody else reads it
 // (VariableImpl::writable). No operation here is recorded.
 //
-// Gradients and slots have the variable's shape and floating dtype (InvalidArgumentError otherwise);
-// 16-bit elements are computed in float32. `grad_scale` multiplies the gradient first. `weight_decay`
-// is decoupled (I. Loshchilov and F. Hutter, 2019): the variable is first scaled by
+// Gradients and slots have the variable's shape and floating dtype (InvalidArgumentError
+// otherwise); 16-bit elements are computed in float32. `grad_scale` multiplies the gradient first.
+// `weight_decay` is decoupled (I. Loshchilov and F. Hutter, 2019): the variable is first scaled by
 // 1 - learning_rate * weight_decay.
 #pragma once
 
@@ -73,10 +73,10 @@ struct Adam {
 void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
            const Tensor& gradient);
 
-// T. Tieleman and G. Hinton, 2012, in the form of Keras: epsilon stands inside the square root.
-// ms = rho * ms + (1 - rho) g^2; d = rate * g / sqrt(ms + epsilon), with mg = rho * mg + (1 - rho) g
-// and ms - mg^2 in place of ms when centred; with momentum, mom = momentum * mom + d and var -= mom,
-// else var -= d.
+// T. Tieleman and G. Hinton, 2012, in the form of Keras: epsilon stands inside the square root. ms
+// = rho * ms + (1 - rho) g^2; d = rate * g / sqrt(ms + epsilon), with mg = rho * mg + (1 - rho) g
+// and ms - mg^2 in place of ms when centred; with momentum, mom = momentum * mom + d and var -=
+// mom, else var -= d.
 struct RmsProp {
   double learning_rate = 1e-3;
   double rho = 0.9;
@@ -116,9 +116,9 @@ struct Adagrad {
 void apply(const Adagrad& rule, const Tensor& variable, const Tensor& accumulator,
            const Tensor& gradient);
 
-// Y. You et al., 2020: Adam's direction r = m^ / (sqrt(v^) + epsilon) + weight_decay * var with both
-// moments corrected, and var -= rate * (|var| / |r|) * r; the ratio is 1 where a norm is 0. Weight
-// decay is part of r here.
+// Y. You et al., 2020: Adam's direction r = m^ / (sqrt(v^) + epsilon) + weight_decay * var with
+// both moments corrected, and var -= rate * (|var| / |r|) * r; the ratio is 1 where a norm is 0.
+// Weight decay is part of r here.
 struct Lamb {
   double learning_rate = 1e-3;
   double beta_1 = 0.9;

@@ -87,8 +87,8 @@ dnnl::primitive_attr attributes(nn::Activation activation = nn::Activation::kLin
   return attr;
 }
 
-// A primitive with the memory objects of its arguments, whose addresses are set at each run. Belongs
-// to one thread.
+// A primitive with the memory objects of its arguments, whose addresses are set at each run.
+// Belongs to one thread.
 class Executable {
  public:
   struct Argument {
@@ -133,8 +133,8 @@ class Executable {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-// What one of the calls below runs: a primitive, and the reorder of its weights between the tensor's
-// layout and the one that the primitive prefers.
+// What one of the calls below runs: a primitive, and the reorder of its weights between the
+// tensor's layout and the one that the primitive prefers.
 struct Plan {
   std::unique_ptr<Executable> main;
   std::unique_ptr<Executable> reorder;  // null: the layouts agree

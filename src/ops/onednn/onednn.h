@@ -2,7 +2,8 @@
 //
 // Primitives are made once for each shape, dtype, attributes and team size, and kept by the thread
 // that runs them; a repeated call looks one up by a few integers, hands it the addresses and its
-// scratchpad (from the kernel's context), and runs. Thread-safe: no state is shared but oneDNN's own.
+// scratchpad (from the kernel's context), and runs. Thread-safe: no state is shared but oneDNN's
+// own.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@
 
 namespace tandem::onednn {
 
-// Whether tensors of this dtype are computed on as they are: float32, and bfloat16 where the CPU has
-// instructions for it. The calls below REQUIRE it.
+// Whether tensors of this dtype are computed on as they are: float32, and bfloat16 where the CPU
+// has instructions for it. The calls below REQUIRE it.
 bool computes(DType dtype);
 
 // Whether the activation can be applied while a result is still in registers.
@@ -34,7 +35,8 @@ struct MatMul {
 void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
             const void* bias, void* c);
 
-// The geometry of a convolution: x [n, h, w, in], kernel [kh, kw, in / groups, out], y [n, oh, ow, out].
+// The geometry of a convolution: x [n, h, w, in], kernel [kh, kw, in / groups, out], y [n, oh, ow,
+// out].
 struct Conv {
   DType dtype = float32;
   std::int64_t n = 0, h = 0, w = 0, in = 0;

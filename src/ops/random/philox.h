@@ -1,5 +1,5 @@
-// Philox 4x32-10, the counter-based generator of J. Salmon et al., "Parallel random numbers: as easy
-// as 1, 2, 3" (SC 2011).
+// Philox 4x32-10, the counter-based generator of J. Salmon et al., "Parallel random numbers: as
+// easy as 1, 2, 3" (SC 2011).
 #pragma once
 
 #include <array>

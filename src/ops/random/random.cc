@@ -1,5 +1,5 @@
-// Random tensors. A draw takes its number when the operation is called; what it gives depends on that
-// number, the seed, the replica and the element's position, never on threads.
+// Random tensors. A draw takes its number when the operation is called; what it gives depends on
+// that number, the seed, the replica and the element's position, never on threads.
 #include "tandem/random.h"
 #include "core/clones.h"
 #include "core/parallel.h"
@@ -58,7 +58,8 @@ void infer_random(InferContext& c) {
   c.add_output(attrs.dtype, attrs.shape);
 }
 
-// Blocks [begin, end) of the `count` elements of `out`. By value: nothing that is written can alias it.
+// Blocks [begin, end) of the `count` elements of `out`. By value: nothing that is written can alias
+// it.
 template <class T, class C, class Distribution>
 TANDEM_CLONES void fill_blocks(const Draw draw, const Distribution distribution, T* out,
                                std::int64_t count, std::int64_t begin, std::int64_t end) {
