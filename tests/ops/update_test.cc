@@ -28,7 +28,8 @@ template <class Step, class Rule>
 void expect_same(int slots, double initial, const Step& step, const Rule& rule) {
   for (const DType dtype : testing::kFloatingTypes) {
     SCOPED_TRACE(name_of(dtype));
-    std::vector<Tensor> tensors = {random_tensor({kCount}, 1, -1, 1, dtype)};
+    std::vector<Tensor> tensors;
+    tensors.push_back(random_tensor({kCount}, 1, -1, 1, dtype));
     for (int i = 0; i < slots; ++i) tensors.push_back(full({kCount}, initial, {.dtype = dtype}));
     std::vector<State> states;
     for (double value : values_of(tensors[0]))
