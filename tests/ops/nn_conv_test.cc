@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "ops/nn_reference.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
@@ -175,6 +178,16 @@ TEST(Conv2D, FusesActivations) {
                     dtype == float32 ? 2e-6 : 1e-14);
     }
     expect_gradients(function_of(options), in);
+  }
+}
+
+TEST(Conv2D, KeepsNaNThroughActivations) {
+  for (const DType dtype : testing::kFloatingTypes) {
+    const Tensor x =
+        full({1, 5, 5, 16}, std::numeric_limits<double>::quiet_NaN(), {.dtype = dtype});
+    const Tensor y = nn::conv2d(x, ones({3, 3, 16, 16}, {.dtype = dtype}), {},
+                                {.activation = Activation::kRelu});
+    for (double value : values_of(y)) ASSERT_TRUE(std::isnan(value)) << name_of(dtype);
   }
 }
 

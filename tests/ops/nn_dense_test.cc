@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "ops/nn_reference.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
@@ -35,6 +38,16 @@ TEST(Dense, EqualsItsPartsWithEveryActivation) {
                     values_of(nn::activate(matmul(x, w) + b, activation)), tolerance);
       expect_tensor(nn::dense(x, w, {}, activation), dtype, {13, 19},
                     values_of(nn::activate(matmul(x, w), activation)), tolerance);
+    }
+}
+
+TEST(Dense, KeepsNaNThroughEveryActivation) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const DType dtype : testing::kFloatingTypes)
+    for (const Activation activation : kActivations) {
+      const Tensor x = full({20, 30}, nan, {.dtype = dtype}), w = ones({30, 40}, {.dtype = dtype});
+      for (double value : values_of(nn::dense(x, w, {}, activation)))
+        ASSERT_TRUE(std::isnan(value)) << static_cast<int>(activation) << name_of(dtype);
     }
 }
 

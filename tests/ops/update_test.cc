@@ -22,14 +22,13 @@ struct State {
   double variable, slots[3];
 };
 
-// Runs three steps of `step`(tensors, step number) and of the plain `rule`(state, gradient, number)
-// on the same numbers, in every dtype.
+// Runs three steps of `step`(tensors, step number) and of the plain `rule`(state, gradient, number) on
+// the same numbers, in every dtype.
 template <class Step, class Rule>
 void expect_same(int slots, double initial, const Step& step, const Rule& rule) {
   for (const DType dtype : testing::kFloatingTypes) {
     SCOPED_TRACE(name_of(dtype));
     std::vector<Tensor> tensors;
-    tensors.reserve(static_cast<std::size_t>(slots) + 1);
     tensors.push_back(random_tensor({kCount}, 1, -1, 1, dtype));
     for (int i = 0; i < slots; ++i) tensors.push_back(full({kCount}, initial, {.dtype = dtype}));
     std::vector<State> states;

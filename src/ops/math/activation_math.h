@@ -2,7 +2,10 @@
 // or double; 16-bit elements are computed in float. NaN stays NaN.
 #pragma once
 
+#include "core/clones.h"
+#include "core/parallel.h"
 #include "core/vector_math.h"
+#include "ops/math/elementwise.h"
 #include "tandem/nn.h"
 
 namespace tandem::nn {
@@ -21,40 +24,52 @@ T elu_value(T x, T alpha) {
   return x < T(0) ? alpha * vec::expm1(x) : x;
 }
 
-// Applies an activation that onednn::fuses() to `count` elements in place.
-template <class T>
-void apply_fused(Activation activation, T* y, std::int64_t count) {
+// The activations that an operation can apply to its result at once: those that know their slope from
+// their own value, so that the result is all that the gradient needs.
+inline bool is_fused(Activation activation) {
   switch (activation) {
+    case Activation::kLinear:
     case Activation::kRelu:
-      for (std::int64_t i = 0; i < count; ++i) y[i] = relu_value(y[i]);
-      break;
     case Activation::kRelu6:
-      for (std::int64_t i = 0; i < count; ++i) y[i] = relu6_value(y[i]);
-      break;
     case Activation::kElu:
-      for (std::int64_t i = 0; i < count; ++i) y[i] = elu_value(y[i], T(1));
-      break;
     case Activation::kSigmoid:
-      for (std::int64_t i = 0; i < count; ++i) y[i] = vec::sigmoid(y[i]);
-      break;
-    case Activation::kTanh:
-      for (std::int64_t i = 0; i < count; ++i) y[i] = vec::tanh(y[i]);
-      break;
-    default: break;
+    case Activation::kTanh: return true;
+    default: return false;
   }
 }
 
-// y[rows, columns] = activation(y + bias); `bias` may be null.
+template <class T, class F>
+[[gnu::always_inline]] inline void replace_each(T* y, std::int64_t count, const F& f) {
+  for (std::int64_t i = 0; i < count; ++i) y[i] = store_as<T>(f(static_cast<Compute<T>>(y[i])));
+}
+
 template <class T>
-void finish_rows(Activation activation, const T* bias, T* y, std::int64_t rows,
-                 std::int64_t columns) {
-  if (!bias && activation == Activation::kLinear) return;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    T* row = y + i * columns;
-    if (bias)
-      for (std::int64_t j = 0; j < columns; ++j) row[j] += bias[j];
-    apply_fused(activation, row, columns);
+TANDEM_CLONES void activate_range(Activation activation, T* y, std::int64_t count) {
+  using C = Compute<T>;
+  switch (activation) {
+    case Activation::kRelu: return replace_each(y, count, [](C x) { return relu_value(x); });
+    case Activation::kRelu6: return replace_each(y, count, [](C x) { return relu6_value(x); });
+    case Activation::kElu: return replace_each(y, count, [](C x) { return elu_value(x, C(1)); });
+    case Activation::kSigmoid: return replace_each(y, count, [](C x) { return vec::sigmoid(x); });
+    case Activation::kTanh: return replace_each(y, count, [](C x) { return vec::tanh(x); });
+    default: return;
   }
+}
+
+// Applies a fused activation in place, over the team.
+template <class T>
+void activate_in_place(Activation activation, T* y, std::int64_t count) {
+  if (activation == Activation::kLinear) return;
+  parallel_for(count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+    activate_range(activation, y + begin, end - begin);
+  });
+}
+// The same for elements that oneDNN has computed: float32 or bfloat16.
+inline void activate_in_place(Activation activation, DType dtype, void* y, std::int64_t count) {
+  if (dtype == bfloat16)
+    activate_in_place(activation, static_cast<BFloat16*>(y), count);
+  else
+    activate_in_place(activation, static_cast<float*>(y), count);
 }
 
 }  // namespace tandem::nn

@@ -92,7 +92,9 @@ void plain_product(KernelContext& context, const MatrixProduct& product, const B
       gemm_rows<T>(0, m, n, k, left, right, result);
     else
       gemm<T>(m, n, k, left, right, result);
-    nn::finish_rows(product.activation, bias, result, m, n);
+    if (bias)
+      for (std::int64_t at = 0; at < m * n; ++at) result[at] += bias[at % n];
+    nn::activate_in_place(product.activation, result, m * n);
   }
 }
 
@@ -127,7 +129,7 @@ void matrix_product(KernelContext& context, const MatrixProduct& product, const 
     // bfloat16 without a term to sum: the bias and the activation alone, rounded once.
     for (std::int64_t i = 0; i < c.size(); ++i) {
       float value = bias ? static_cast<float>(bias->as<const BFloat16>()[i % n]) : 0.0f;
-      nn::apply_fused(product.activation, &value, 1);
+      nn::activate_range(product.activation, &value, 1);
       c.as<BFloat16>()[i] = BFloat16(value);
     }
   } else {
@@ -140,9 +142,9 @@ void matrix_product(KernelContext& context, const MatrixProduct& product, const 
                     .k = k,
                     .transpose_a = product.transpose_a,
                     .transpose_b = product.transpose_b,
-                    .bias = bias != nullptr,
-                    .activation = product.activation},
+                    .bias = bias != nullptr},
                    wide_a, wide_b, wide_bias, wide_c);
+    nn::activate_in_place(product.activation, dtype, wide_c, c.size());
   }
   onednn::finish(c, wide_c);
 }

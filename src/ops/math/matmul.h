@@ -9,7 +9,7 @@ namespace tandem {
 struct MatrixProduct {
   bool transpose_a = false;
   bool transpose_b = false;
-  nn::Activation activation = nn::Activation::kLinear;  // one that onednn::fuses()
+  nn::Activation activation = nn::Activation::kLinear;  // one that is_fused()
 };
 
 // c = activation(a . b + bias) over the last two axes, leading axes broadcasting; `bias` [n] may be

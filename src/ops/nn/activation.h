@@ -7,7 +7,7 @@
 namespace tandem::nn {
 
 // The gradient of activation(x) with respect to x, from the result y. REQUIRES:
-// onednn::fuses(activation), all of which know their slope from their result.
+// is_fused(activation).
 Tensor fused_activation_gradient(Activation activation, const Tensor& dy, const Tensor& y);
 
 }  // namespace tandem::nn

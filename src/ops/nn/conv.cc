@@ -26,7 +26,7 @@ struct ConvAttrs {
   std::int64_t dilation_h = 1, dilation_w = 1;
   std::int64_t groups = 1;
   nn::Padding padding = nn::Padding::kValid;
-  nn::Activation activation = nn::Activation::kLinear;  // one that onednn::fuses()
+  nn::Activation activation = nn::Activation::kLinear;  // one that is_fused()
   // Of the result of Conv2DBackpropInput (the picture) and Conv2DBackpropFilter (the kernel).
   std::int64_t height = 0, width = 0;
   bool bias = false;  // Conv2DBackpropFilter: with the bias's gradient as a second output
@@ -160,12 +160,13 @@ void conv_kernel(KernelContext& c) {
   if (x.dtype == float64) {
     plain_conv_forward(conv, x.as<const double>(), kernel.as<const double>(),
                        bias ? c.inputs[2].as<const double>() : nullptr, y.as<double>());
-    nn::apply_fused(attrs.activation, y.as<double>(), y.size());
+    nn::activate_in_place(attrs.activation, y.as<double>(), y.size());
     return;
   }
   void* wide = onednn::wide_output(c, y);
-  onednn::conv_forward(c, conv, attrs.activation, onednn::widened(c, x), onednn::widened(c, kernel),
+  onednn::conv_forward(c, conv, onednn::widened(c, x), onednn::widened(c, kernel),
                        bias ? onednn::widened(c, c.inputs[2]) : nullptr, wide);
+  nn::activate_in_place(attrs.activation, conv.dtype, wide, y.size());
   onednn::finish(y, wide);
 }
 
@@ -328,7 +329,7 @@ Padding padding_from_name(std::string_view name) {
 
 Tensor conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias,
               const Conv2DOptions& options) {
-  const bool fused = onednn::fuses(options.activation);
+  const bool fused = is_fused(options.activation);
   const ConvAttrs attrs{.stride_h = options.strides.height,
                         .stride_w = options.strides.width,
                         .dilation_h = options.dilations.height,

@@ -4,11 +4,11 @@
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"
+#include "ops/math/activation_math.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/matmul.h"
 #include "ops/nn/activation.h"
 #include "ops/nn/columns.h"
-#include "ops/onednn/onednn.h"
 #include "runtime/dispatch.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
@@ -199,7 +199,7 @@ Tensor dense(const Tensor& x, const Tensor& weights, const Tensor& bias, Activat
     const Tensor row = dense(reshape(x, {1, x.size()}), weights, bias, activation);
     return reshape(row, {row.size()});
   }
-  const bool fused = onednn::fuses(activation);
+  const bool fused = is_fused(activation);
   const FusedMatMulAttrs attrs{.activation = fused ? activation : Activation::kLinear};
   const OpDef& op = attrs.activation == Activation::kLinear ? kMatMulBiasAdd : kFusedMatMul;
   const Tensor y =

@@ -45,9 +45,6 @@ typename P::primitive_desc describe_backward(const dnnl::primitive_attr& attr, c
                                              const Args&... args) {
   return typename P::primitive_desc(typename P::desc(args...), attr, cpu(), hint);
 }
-void append_eltwise(dnnl::post_ops& ops, dnnl::algorithm algorithm, float alpha, float beta) {
-  ops.append_eltwise(1.0f, algorithm, alpha, beta);
-}
 #else
 template <class P, class... Args>
 typename P::primitive_desc describe(const dnnl::primitive_attr& attr, const Args&... args) {
@@ -58,32 +55,11 @@ typename P::primitive_desc describe_backward(const dnnl::primitive_attr& attr, c
                                              const Args&... args) {
   return typename P::primitive_desc(cpu(), args..., hint, attr);
 }
-void append_eltwise(dnnl::post_ops& ops, dnnl::algorithm algorithm, float alpha, float beta) {
-  ops.append_eltwise(algorithm, alpha, beta);
-}
 #endif
 
-dnnl::primitive_attr attributes(nn::Activation activation = nn::Activation::kLinear) {
+dnnl::primitive_attr attributes() {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  dnnl::post_ops ops;
-  switch (activation) {
-    case nn::Activation::kRelu:
-      append_eltwise(ops, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-      break;
-    case nn::Activation::kRelu6:
-      append_eltwise(ops, dnnl::algorithm::eltwise_clip, 0.0f, 6.0f);
-      break;
-    case nn::Activation::kElu: append_eltwise(ops, dnnl::algorithm::eltwise_elu, 1.0f, 0.0f); break;
-    case nn::Activation::kSigmoid:
-      append_eltwise(ops, dnnl::algorithm::eltwise_logistic, 0.0f, 0.0f);
-      break;
-    case nn::Activation::kTanh:
-      append_eltwise(ops, dnnl::algorithm::eltwise_tanh, 0.0f, 0.0f);
-      break;
-    default: return attr;
-  }
-  attr.set_post_ops(ops);
   return attr;
 }
 
@@ -227,7 +203,7 @@ Plan make_matmul(const MatMul& shape) {
   const memory::desc a = matrices(shape, shape.batch_a, shape.m, shape.k, shape.transpose_a);
   const memory::desc b = matrices(shape, shape.batch_b, shape.k, shape.n, shape.transpose_b);
   const memory::desc c = matrices(shape, batch, shape.m, shape.n, false);
-  const dnnl::primitive_attr attr = attributes(shape.activation);
+  const dnnl::primitive_attr attr = attributes();
   Plan plan;
   if (shape.bias) {
     memory::dims sizes(static_cast<std::size_t>(batch.size()) + 1, 1);
@@ -281,8 +257,8 @@ using BackwardInput = dnnl::convolution_backward_data;
 using BackwardFilter = dnnl::convolution_backward_weights;
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
-Forward::primitive_desc describe_forward(const ConvDescs& d, bool bias, nn::Activation activation) {
-  const dnnl::primitive_attr attr = attributes(activation);
+Forward::primitive_desc describe_forward(const ConvDescs& d, bool bias) {
+  const dnnl::primitive_attr attr = attributes();
   constexpr auto kTraining = dnnl::prop_kind::forward_training;
   return bias ? describe<Forward>(attr, kTraining, kDirect, d.x, d.kernel_any, d.bias, d.y,
                                   d.strides, d.dilations, d.pad_begin, d.pad_end)
@@ -290,9 +266,9 @@ Forward::primitive_desc describe_forward(const ConvDescs& d, bool bias, nn::Acti
                                   d.dilations, d.pad_begin, d.pad_end);
 }
 
-Plan make_conv_forward(const Conv& conv, nn::Activation activation, bool bias) {
+Plan make_conv_forward(const Conv& conv, bool bias) {
   const ConvDescs d(conv);
-  const auto desc = describe_forward(d, bias, activation);
+  const auto desc = describe_forward(d, bias);
   const memory::desc packed = desc.weights_desc();
   Plan plan;
   plan.main.reset(
@@ -311,7 +287,7 @@ Plan make_conv_forward(const Conv& conv, nn::Activation activation, bool bias) {
 
 Plan make_conv_backward_input(const Conv& conv) {
   const ConvDescs d(conv);
-  const auto hint = describe_forward(d, false, nn::Activation::kLinear);
+  const auto hint = describe_forward(d, false);
   const auto desc =
       describe_backward<BackwardInput>(attributes(), hint, kDirect, d.x, d.kernel_any, d.y,
                                        d.strides, d.dilations, d.pad_begin, d.pad_end);
@@ -327,7 +303,7 @@ Plan make_conv_backward_input(const Conv& conv) {
 
 Plan make_conv_backward_filter(const Conv& conv, bool bias) {
   const ConvDescs d(conv);
-  const auto hint = describe_forward(d, bias, nn::Activation::kLinear);
+  const auto hint = describe_forward(d, bias);
   const auto desc =
       bias ? describe_backward<BackwardFilter>(attributes(), hint, kDirect, d.x, d.kernel_any,
                                                d.bias, d.y, d.strides, d.dilations, d.pad_begin,
@@ -372,23 +348,10 @@ bool computes(DType dtype) {
   return dtype == float32 || (dtype == bfloat16 && native_bfloat16);
 }
 
-bool fuses(nn::Activation activation) {
-  switch (activation) {
-    case nn::Activation::kLinear:
-    case nn::Activation::kRelu:
-    case nn::Activation::kRelu6:
-    case nn::Activation::kElu:
-    case nn::Activation::kSigmoid:
-    case nn::Activation::kTanh: return true;
-    default: return false;
-  }
-}
-
 void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
             const void* bias, void* c) {
   Key key(Kind::kMatMul, shape.dtype);
-  key.add(shape.m, shape.n, shape.k, shape.transpose_a, shape.transpose_b, shape.bias,
-          shape.activation);
+  key.add(shape.m, shape.n, shape.k, shape.transpose_a, shape.transpose_b, shape.bias);
   key.add(shape.batch_a);
   key.add(shape.batch_b);
   const Plan& plan = plan_for(key, [&] { return make_matmul(shape); });
@@ -398,12 +361,11 @@ void matmul(KernelContext& context, const MatMul& shape, const void* a, const vo
     plan.main->run(context, {a, b, c});
 }
 
-void conv_forward(KernelContext& context, const Conv& conv, nn::Activation activation,
-                  const void* x, const void* kernel, const void* bias, void* y) {
+void conv_forward(KernelContext& context, const Conv& conv, const void* x, const void* kernel,
+                  const void* bias, void* y) {
   Key key = conv_key(Kind::kConvForward, conv);
-  key.add(activation, bias != nullptr);
-  const Plan& plan =
-      plan_for(key, [&] { return make_conv_forward(conv, activation, bias != nullptr); });
+  key.add(bias != nullptr);
+  const Plan& plan = plan_for(key, [&] { return make_conv_forward(conv, bias != nullptr); });
   const void* packed = pack(context, plan, kernel);
   if (bias)
     plan.main->run(context, {x, packed, y, bias});

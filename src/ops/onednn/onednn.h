@@ -2,25 +2,23 @@
 //
 // Primitives are made once for each shape, dtype, attributes and team size, and kept by the thread
 // that runs them; a repeated call looks one up by a few integers, hands it the addresses and its
-// scratchpad (from the kernel's context), and runs. Thread-safe: no state is shared but oneDNN's
-// own.
+// scratchpad (from the kernel's context), and runs. Thread-safe: no state is shared but oneDNN's own.
+//
+// Activations are not fused into the primitives: oneDNN's ReLU turns NaN into 0, which would hide a
+// computation that has gone wrong. Operations apply them to the result, which is still in the cache.
 #pragma once
 
 #include <cstdint>
 
 #include "op/op.h"
-#include "tandem/nn.h"
 
 namespace tandem::onednn {
 
-// Whether tensors of this dtype are computed on as they are: float32, and bfloat16 where the CPU
-// has instructions for it. The calls below REQUIRE it.
+// Whether tensors of this dtype are computed on as they are: float32, and bfloat16 where the CPU has
+// instructions for it. The calls below REQUIRE it.
 bool computes(DType dtype);
 
-// Whether the activation can be applied while a result is still in registers.
-bool fuses(nn::Activation activation);
-
-// c[batch, m, n] = activation(a[batch, m, k] . b[batch, k, n] + bias[n]).
+// c[batch, m, n] = a[batch, m, k] . b[batch, k, n] + bias[n].
 struct MatMul {
   DType dtype = float32;
   // The leading axes of a and b, from the front and of one rank; a size of 1 broadcasts.
@@ -29,14 +27,12 @@ struct MatMul {
   bool transpose_a = false;  // a is stored [batch, k, m]
   bool transpose_b = false;  // b is stored [batch, n, k]
   bool bias = false;
-  nn::Activation activation = nn::Activation::kLinear;
 };
 // REQUIRES: no size is 0. `bias` is null without one.
 void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
             const void* bias, void* c);
 
-// The geometry of a convolution: x [n, h, w, in], kernel [kh, kw, in / groups, out], y [n, oh, ow,
-// out].
+// The geometry of a convolution: x [n, h, w, in], kernel [kh, kw, in / groups, out], y [n, oh, ow, out].
 struct Conv {
   DType dtype = float32;
   std::int64_t n = 0, h = 0, w = 0, in = 0;
@@ -47,9 +43,9 @@ struct Conv {
   std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
 };
 // REQUIRES for all three: no size is 0.
-// y = activation(conv(x, kernel) + bias); `bias` may be null.
-void conv_forward(KernelContext& context, const Conv& conv, nn::Activation activation,
-                  const void* x, const void* kernel, const void* bias, void* y);
+// y = conv(x, kernel) + bias; `bias` may be null.
+void conv_forward(KernelContext& context, const Conv& conv, const void* x, const void* kernel,
+                  const void* bias, void* y);
 void conv_backward_input(KernelContext& context, const Conv& conv, const void* dy,
                          const void* kernel, void* dx);
 // `dbias` [out] may be null.
