@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 
 #include "commands.h"
 #include "models.h"
@@ -24,7 +25,7 @@ namespace {
 
 struct TrainOptions {
   std::string model = "lenet", data = "synthetic", strategy = "default", optimizer;
-  std::vector<std::string> devices;
+  std::string devices;  // separated by commas
   std::optional<std::int64_t> batch, limit, checkpoint_steps;
   std::optional<double> learning_rate;
   std::int64_t epochs = 2;
@@ -32,6 +33,13 @@ struct TrainOptions {
   std::string checkpoint, report;
   bool resume = false;
 };
+
+std::vector<std::string> devices_of(const TrainOptions& options) {
+  std::vector<std::string> devices;
+  std::istringstream names(options.devices);
+  for (std::string name; std::getline(names, name, ',');) devices.push_back(name);
+  return devices;
+}
 
 void check(const TrainOptions& options) {
   const auto reject = [](const std::string& message) {
@@ -45,8 +53,9 @@ void check(const TrainOptions& options) {
     reject("--resume and --checkpoint-steps need --checkpoint FILE");
   if (options.strategy == "default" && !options.devices.empty())
     reject("--devices needs --strategy one_device or mirrored");
-  if (options.strategy == "one_device" && options.devices.size() > 1)
-    reject(fmt::format("--strategy one_device takes one device, got {}", options.devices.size()));
+  if (const std::size_t count = devices_of(options).size();
+      options.strategy == "one_device" && count > 1)
+    reject(fmt::format("--strategy one_device takes one device, got {}", count));
   if (const auto directory = std::filesystem::path(options.report).parent_path();
       !directory.empty() && !std::filesystem::is_directory(directory))
     throw NotFoundError("[train] there is no directory '" + directory.string() +
@@ -78,12 +87,20 @@ void configure_cpus(const std::vector<std::string>& devices) {
 distribute::Strategy make_strategy(const TrainOptions& options) {
   if (options.strategy == "default") return distribute::DefaultStrategy();
   if (options.strategy == "one_device")
+<<<<<<< HEAD
     return distribute::OneDeviceStrategy(options.devices.empty() ? "/cpu:0"
                                                                  : options.devices.front());
   if (options.strategy == "mirrored")
     return distribute::MirroredStrategy({.devices = options.devices});
   throw InvalidArgumentError("[train] expected --strategy default, one_device or mirrored, got '" +
                              options.strategy + "'");
+=======
+    return distribute::OneDeviceStrategy(options.devices.empty() ? "/cpu:0" : options.devices);
+  if (options.strategy == "mirrored")
+    return distribute::MirroredStrategy({.devices = devices_of(options)});
+  throw InvalidArgumentError("[train] expected --strategy default, one_device or mirrored, got '" +
+                             options.strategy + "'");
+>>>>>>> train
 }
 
 // What must be the same for training to go on from a checkpoint.
@@ -151,7 +168,7 @@ void train(const TrainOptions& options) {
   check(options);
   const Recipe recipe = recipe_of(options.model);
   const std::int64_t batch = options.batch.value_or(recipe.batch);
-  configure_cpus(options.devices);
+  configure_cpus(devices_of(options));
   random::set_seed(options.seed);
   const distribute::Strategy strategy = make_strategy(options);
   const datasets::TrainTest pictures = load_pictures(options.data, options.limit, options.seed);
@@ -196,7 +213,10 @@ void train(const TrainOptions& options) {
 void add_train_command(CLI::App& app) {
   const auto options = std::make_shared<TrainOptions>();
   CLI::App* command = app.add_subcommand("train", "Train a model and test it");
+  // Given twice, the last counts: scripts add to what they pass on.
+  command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   command->add_option("--model", options->model, "mlp, lenet or resnet20")->capture_default_str();
+<<<<<<< HEAD
   command->add_option("--data", options->data, "synthetic, mnist:DIRECTORY or cifar10:DIRECTORY")
       ->capture_default_str();
   command->add_option("--strategy", options->strategy, "default, one_device or mirrored")
@@ -215,6 +235,24 @@ void add_train_command(CLI::App& app) {
                       "The learning rate; not given: the model's or optimizer's own");
   command->add_option("--seed", options->seed, "Of weights, order, dropout and drawn data")
       ->capture_default_str();
+=======
+  command->add_option("--data", options->data, "synthetic, mnist:DIRECTORY or cifar10:DIRECTORY")
+      ->capture_default_str();
+  command->add_option("--strategy", options->strategy, "default, one_device or mirrored")
+      ->capture_default_str();
+  command->add_option("--devices", options->devices,
+                      "Of the strategy, as in /cpu:0,/cpu:1 or /gpu:0,/gpu:1");
+  command->add_option("--batch", options->batch,
+                      "Examples a step, over all devices; not given: the model's own");
+  command->add_option("--epochs", options->epochs, "Passes over the training data")
+      ->capture_default_str();
+  command->add_option("--optimizer", options->optimizer,
+                      "sgd, adam, ...; not given: the model's own");
+  command->add_option("--lr", options->learning_rate,
+                      "The learning rate; not given: the model's or optimizer's own");
+  command->add_option("--seed", options->seed, "Of weights, order, dropout and drawn data")
+      ->capture_default_str();
+>>>>>>> train
   command->add_option("--limit", options->limit, "Train on the first N pictures only");
   command->add_option("--checkpoint", options->checkpoint,
                       "Keep the state of training in this file");

@@ -66,6 +66,8 @@ class Optimizer {
   std::int64_t iterations() const;
   // The rate of the next step; setting it replaces a schedule.
   double learning_rate() const;
+  // Whether the rate follows a schedule, so that the number of steps tells it.
+  bool scheduled() const;
   void set_learning_rate(const LearningRate& rate);
   // "iterations" and the slots made so far, named "<optimizer>/<variable>/<slot>".
   std::vector<Variable> variables() const;

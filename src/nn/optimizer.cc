@@ -282,6 +282,7 @@ void Optimizer::zero_grad() {
 
 std::int64_t Optimizer::iterations() const { return defined_impl(impl_).iterations(); }
 double Optimizer::learning_rate() const { return defined_impl(impl_).learning_rate(); }
+bool Optimizer::scheduled() const { return defined_impl(impl_).scheduled(); }
 void Optimizer::set_learning_rate(const LearningRate& rate) {
   defined_impl(impl_).set_learning_rate(rate);
 }

@@ -37,6 +37,7 @@ struct Optimizer::Impl {
   void minimize(const Tensor& loss, const std::vector<Variable>& variables);
   std::int64_t iterations() const;
   double learning_rate() const { return rate_.at(iterations()); }
+  bool scheduled() const { return rate_.scheduled(); }
   void set_learning_rate(const LearningRate& rate) { rate_ = rate; }
   std::vector<Variable> variables() const;
   void build(const std::vector<Variable>& variables) { static_cast<void>(states_of(variables)); }

@@ -1,6 +1,7 @@
 #include "train/training_state.h"
 
 #include <charconv>
+#include <optional>
 
 #include "core/status.h"
 #include "tandem/checkpoint.h"
@@ -25,6 +26,7 @@ constexpr const char* kHistory = "history/";
 constexpr const char* kHistoryEpochs = "history_epochs";
 constexpr const char* kCallbacks = "callbacks/";
 constexpr const char* kConfig = "config.";
+constexpr const char* kLearningRate = "learning_rate";
 
 void put_all(Named& to, const std::string& prefix, const Named& tensors) {
   for (const auto& [name, tensor] : tensors)
@@ -135,6 +137,9 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
                    {"step", std::to_string(progress.step)},
                    {"random.seed", std::to_string(draws.seed)},
                    {"random.draws", std::to_string(draws.draws)}};
+  // A schedule is part of the program; a number may have been set by a callback.
+  if (!model.optimizer().scheduled())
+    file.metadata[kLearningRate] = fmt::format("{}", model.optimizer().learning_rate());
   for (const auto& [key, value] : config) file.metadata[kConfig + key] = value;
   save_safetensors(path, file);
 }
@@ -151,9 +156,17 @@ void load_training_state(Model& model, const std::filesystem::path& path,
   check_config(file, config, what);
   const auto epoch = parse_number<std::int64_t>(file, "epoch", what);
   const auto step = parse_number<std::int64_t>(file, "step", what);
+<<<<<<< HEAD
   const random::GeneratorState draws = {
       .seed = parse_number<std::uint64_t>(file, "random.seed", what),
       .draws = parse_number<std::uint64_t>(file, "random.draws", what)};
+=======
+  const random::GeneratorState draws = {
+      .seed = parse_number<std::uint64_t>(file, "random.seed", what),
+      .draws = parse_number<std::uint64_t>(file, "random.draws", what)};
+  std::optional<double> rate;
+  if (file.metadata.contains(kLearningRate)) rate = parse_number<double>(file, kLearningRate, what);
+>>>>>>> train
   const Named weights = group(file.tensors, kModel), slots = group(file.tensors, kOptimizer);
   const std::vector<Variable> variables = model.variables();
   check_variables(variables, weights, what);
@@ -170,6 +183,10 @@ void load_training_state(Model& model, const std::filesystem::path& path,
     progress.history.epoch = epochs->second.to_vector<std::int64_t>();
   for (std::size_t i = 0; i < progress.callbacks.size(); ++i)
     progress.callbacks[i]->restore(model, group(file.tensors, fmt::format("{}{}/", kCallbacks, i)));
+  if (rate) {
+    optimizers::Optimizer optimizer = model.optimizer();
+    optimizer.set_learning_rate(*rate);
+  }
   random::set_state(draws);
   progress.epoch = epoch;
   progress.step = step;

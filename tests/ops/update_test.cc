@@ -22,8 +22,8 @@ struct State {
   double variable, slots[3];
 };
 
-// Runs three steps of `step`(tensors, step number) and of the plain `rule`(state, gradient, number) on
-// the same numbers, in every dtype.
+// Runs three steps of `step`(tensors, step number) and of the plain `rule`(state, gradient, number)
+// on the same numbers, in every dtype.
 template <class Step, class Rule>
 void expect_same(int slots, double initial, const Step& step, const Rule& rule) {
   for (const DType dtype : testing::kFloatingTypes) {

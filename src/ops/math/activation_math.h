@@ -24,8 +24,8 @@ T elu_value(T x, T alpha) {
   return x < T(0) ? alpha * vec::expm1(x) : x;
 }
 
-// The activations that an operation can apply to its result at once: those that know their slope from
-// their own value, so that the result is all that the gradient needs.
+// The activations that an operation can apply to its result at once: those that know their slope
+// from their own value, so that the result is all that the gradient needs.
 inline bool is_fused(Activation activation) {
   switch (activation) {
     case Activation::kLinear:

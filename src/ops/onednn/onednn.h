@@ -2,10 +2,12 @@
 //
 // Primitives are made once for each shape, dtype, attributes and team size, and kept by the thread
 // that runs them; a repeated call looks one up by a few integers, hands it the addresses and its
-// scratchpad (from the kernel's context), and runs. Thread-safe: no state is shared but oneDNN's own.
+// scratchpad (from the kernel's context), and runs. Thread-safe: no state is shared but oneDNN's
+// own.
 //
 // Activations are not fused into the primitives: oneDNN's ReLU turns NaN into 0, which would hide a
-// computation that has gone wrong. Operations apply them to the result, which is still in the cache.
+// computation that has gone wrong. Operations apply them to the result, which is still in the
+// cache.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +16,8 @@
 
 namespace tandem::onednn {
 
-// Whether tensors of this dtype are computed on as they are: float32, and bfloat16 where the CPU has
-// instructions for it. The calls below REQUIRE it.
+// Whether tensors of this dtype are computed on as they are: float32, and bfloat16 where the CPU
+// has instructions for it. The calls below REQUIRE it.
 bool computes(DType dtype);
 
 // c[batch, m, n] = a[batch, m, k] . b[batch, k, n] + bias[n].
@@ -32,7 +34,8 @@ struct MatMul {
 void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
             const void* bias, void* c);
 
-// The geometry of a convolution: x [n, h, w, in], kernel [kh, kw, in / groups, out], y [n, oh, ow, out].
+// The geometry of a convolution: x [n, h, w, in], kernel [kh, kw, in / groups, out], y [n, oh, ow,
+// out].
 struct Conv {
   DType dtype = float32;
   std::int64_t n = 0, h = 0, w = 0, in = 0;

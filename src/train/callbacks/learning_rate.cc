@@ -26,13 +26,13 @@ class SchedulerImpl final : public CallbackBase {
 
   void on_epoch_begin(Model& model, std::int64_t epoch) override {
     if (epoch == epoch_) return;  // resumed within the epoch, at its rate
-    rate_ = schedule_(epoch, model.optimizer().learning_rate());
+    set_rate(model, schedule_(epoch, model.optimizer().learning_rate()));
     epoch_ = epoch;
-    set_rate(model, rate_);
   }
 
+<<<<<<< HEAD
   State state() const override {
-    return {{"epoch", number(static_cast<double>(epoch_))}, {"rate", number(rate_)}};
+    return {{"epoch", number(static_cast<double>(epoch_))}, { "rate", number(rate_) }};
   }
 
   void restore(Model& model, const State& state) override {
@@ -40,11 +40,16 @@ class SchedulerImpl final : public CallbackBase {
     rate_ = number(state, "rate");
     if (epoch_ >= 0) set_rate(model, rate_);
   }
+=======
+  State state() const override { return {{"epoch", number(static_cast<double>(epoch_))}}; }
+  void restore(Model&, const State& state) override {
+    epoch_ = static_cast<std::int64_t>(number(state, "epoch"));
+  }
+>>>>>>> train
 
  private:
   Schedule schedule_;
-  std::int64_t epoch_ = -1;  // the one that rate_ was set for
-  double rate_ = 0.0;
+  std::int64_t epoch_ = -1;  // the one that the rate was set for
 };
 
 // As Keras's.
@@ -58,11 +63,9 @@ class PlateauImpl final : public CallbackBase {
                                  options.factor);
   }
 
-  void on_train_begin(Model& model) override {
+  void on_train_begin(Model&) override {
     best_ = monitor_.worst();
     wait_ = cooldown_ = 0;
-    rate_ = model.optimizer().learning_rate();
-    reduced_ = false;
   }
 
   void on_epoch_end(Model& model, std::int64_t epoch, const Logs& logs) override {
@@ -81,25 +84,20 @@ class PlateauImpl final : public CallbackBase {
   }
 
   State state() const override {
-    State state = {{"best", number(best_)},
-                   {"wait", number(static_cast<double>(wait_))},
-                   {"cooldown", number(static_cast<double>(cooldown_))}};
-    if (reduced_) state["rate"] = number(rate_);
-    return state;
+    return {{"best", number(best_)},
+            {"wait", number(static_cast<double>(wait_))},
+            {"cooldown", number(static_cast<double>(cooldown_))}};
   }
 
-  void restore(Model& model, const State& state) override {
+  void restore(Model&, const State& state) override {
     best_ = number(state, "best");
     wait_ = static_cast<std::int64_t>(number(state, "wait"));
     cooldown_ = static_cast<std::int64_t>(number(state, "cooldown"));
-    reduced_ = state.contains("rate");
-    if (!reduced_) return;
-    rate_ = number(state, "rate");
-    set_rate(model, rate_);
   }
 
  private:
   void reduce(const Model& model, std::int64_t epoch) {
+<<<<<<< HEAD
     const double rate = model.optimizer().learning_rate();
     if (rate <= options_.min_lr) return;
     rate_ = std::max(rate * options_.factor, options_.min_lr);
@@ -107,15 +105,22 @@ class PlateauImpl final : public CallbackBase {
     set_rate(model, rate_);
     logging::info("[ReduceLROnPlateau] epoch {}: the learning rate is {} from here on", epoch + 1,
                   rate_);
+=======
+    const double present = model.optimizer().learning_rate();
+    if (present <= options_.min_lr) return;
+    const double rate = std::max(present * options_.factor, options_.min_lr);
+    set_rate(model, rate);
+    logging::info("[ReduceLROnPlateau] epoch {}: the learning rate is {} from here on", epoch + 1,
+                  rate);
+>>>>>>> train
     cooldown_ = options_.cooldown;
     wait_ = 0;
   }
 
   ReduceLROnPlateauOptions options_;
   Monitor monitor_;
-  double best_ = 0.0, rate_ = 0.0;
+  double best_ = 0.0;
   std::int64_t wait_ = 0, cooldown_ = 0;
-  bool reduced_ = false;
 };
 
 }  // namespace

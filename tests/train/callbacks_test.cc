@@ -1,0 +1,318 @@
+#include "tandem/callbacks.h"
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <cstring>
+#include <limits>
+
+#include "support/files.h"
+#include "support/tensors.h"
+#include "tandem/checkpoint.h"
+#include "tandem/model.h"
+#include "train/callbacks/tfrecord_writer.h"
+
+namespace tandem {
+namespace {
+
+using callbacks::Callback;
+using callbacks::Logs;
+using testing::expect_error;
+using testing::read_file;
+using testing::TemporaryDirectory;
+
+// A model of one variable; `schedule` is the rate of its optimizer.
+Sequential small_model(double rate = 0.1) {
+  Sequential model(
+      {layers::Dense(1, {.use_bias = false, .kernel_initializer = "zeros", .input_shape = {1}})});
+  model.compile({.optimizer = optimizers::SGD({.learning_rate = rate}), .loss = "mse"});
+  return model;
+}
+
+History fit(Model& model, std::int64_t epochs, std::vector<Callback> callbacks,
+            bool validate = false) {
+  const auto data = data::Dataset::from_tensor_slices({ones({4, 1}), ones({4, 1})}).batch(2);
+  FitOptions options = {.epochs = epochs, .callbacks = std::move(callbacks), .verbose = 0};
+  if (validate) options.validation_data = data;
+  return model.fit(data, options);
+}
+
+// Puts figures of the test's own in the place of an epoch's, for a callback under test.
+class Replay final : public callbacks::CallbackBase {
+ public:
+  Replay(Callback callback, std::vector<double> values)
+      : callback_(std::move(callback)), values_(std::move(values)) {}
+  void on_train_begin(Model& model) override { callback_->on_train_begin(model); }
+  void on_epoch_begin(Model& model, std::int64_t epoch) override {
+    callback_->on_epoch_begin(model, epoch);
+  }
+  void on_epoch_end(Model& model, std::int64_t epoch, const Logs&) override {
+    callback_->on_epoch_end(model, epoch,
+                            {{"val_loss", values_.at(static_cast<std::size_t>(epoch))}});
+    rates.push_back(model.optimizer().learning_rate());
+  }
+  std::vector<double> rates;
+
+ private:
+  Callback callback_;
+  std::vector<double> values_;
+};
+
+TEST(Callbacks, AreCalledInOrder) {
+  std::vector<std::string> calls;
+  const auto recorder = [&](const std::string& name) {
+    return callbacks::LambdaCallback({
+        .on_train_begin = [&calls, name](Model&) { calls.push_back(name + " train begin"); },
+        .on_train_end = [&calls, name](Model&) { calls.push_back(name + " train end"); },
+        .on_epoch_begin =
+            [&calls, name](Model&, std::int64_t e) {
+              calls.push_back(name + " epoch begin " + std::to_string(e));
+            },
+        .on_epoch_end =
+            [&calls, name](Model&, std::int64_t e, const Logs& logs) {
+              calls.push_back(name + " epoch end " + std::to_string(e) +
+                              (logs.contains("val_loss") ? " validated" : ""));
+            },
+        .on_batch_end =
+            [&calls, name](Model&, std::int64_t b, const Logs& logs) {
+              calls.push_back(name + " batch " + std::to_string(b) +
+                              (logs.contains("loss") ? " loss" : ""));
+            },
+    });
+  };
+  Sequential model = small_model();
+  fit(model, 1, {recorder("a"), recorder("b")}, true);
+  EXPECT_EQ(calls,
+            (std::vector<std::string>{"a train begin", "b train begin", "a epoch begin 0",
+                                      "b epoch begin 0", "a batch 0 loss", "b batch 0 loss",
+                                      "a batch 1 loss", "b batch 1 loss", "a epoch end 0 validated",
+                                      "b epoch end 0 validated", "a train end", "b train end"}));
+}
+
+TEST(Callbacks, StopTrainingEndsAfterTheStep) {
+  Sequential model = small_model();
+  const History history =
+      fit(model, 5,
+          {callbacks::LambdaCallback(
+              {.on_batch_end = [](Model& m, std::int64_t, const Logs&) { m.stop_training(); }})});
+  EXPECT_EQ(model.optimizer().iterations(), 1);
+  EXPECT_EQ(history.epoch.size(), 1u);
+  fit(model, 1, {});
+  EXPECT_EQ(model.optimizer().iterations(), 3) << "the next fit() is not stopped";
+}
+
+TEST(EarlyStopping, WaitsForItsPatience) {
+  Sequential model = small_model();
+  const auto replay =
+      std::make_shared<Replay>(callbacks::EarlyStopping({.min_delta = 0.05, .patience = 2}),
+                               std::vector<double>{1.0, 0.5, 0.47, 0.46, 0.1, 0.1});
+  EXPECT_EQ(fit(model, 6, {Callback(replay)}).epoch.size(), 4u);
+}
+
+TEST(EarlyStopping, WatchesAccuraciesUpwards) {
+  Sequential model = small_model();
+  int epochs = 0;
+  auto stopping = callbacks::EarlyStopping({.monitor = "val_accuracy", .patience = 1});
+  const auto feed =
+      callbacks::LambdaCallback({.on_epoch_end = [&](Model& m, std::int64_t epoch, const Logs&) {
+        if (epoch == 0) stopping->on_train_begin(m);
+        stopping->on_epoch_end(
+            m, epoch, {{"val_accuracy", epoch < 3 ? 0.1 * static_cast<double>(epoch) : 0.0}});
+        ++epochs;
+      }});
+  fit(model, 9, {feed});
+  EXPECT_EQ(epochs, 4);
+}
+
+TEST(EarlyStopping, PutsTheBestWeightsBack) {
+  Sequential model = small_model();
+  const auto replay = std::make_shared<Replay>(
+      callbacks::EarlyStopping({.patience = 2, .restore_best_weights = true}),
+      std::vector<double>{1.0, 0.5, 0.6, 0.7});
+  std::vector<float> weights;
+  const auto record =
+      callbacks::LambdaCallback({.on_epoch_end = [&](Model& m, std::int64_t, const Logs&) {
+        weights.push_back(m.variables()[0].value().to_vector<float>()[0]);
+      }});
+  fit(model, 4, {record, Callback(replay)});
+  ASSERT_EQ(weights.size(), 4u);
+  EXPECT_NE(weights[1], weights[3]);
+  EXPECT_EQ(model.variables()[0].value().to_vector<float>()[0], weights[1]);
+}
+
+TEST(EarlyStopping, WithoutItsFigureLetsTrainingGoOn) {
+  Sequential model = small_model();
+  EXPECT_EQ(fit(model, 3, {callbacks::EarlyStopping()}).epoch.size(), 3u);
+  expect_error<InvalidArgumentError>(
+      [] { callbacks::EarlyStopping({.mode = "least"}); },
+      "[EarlyStopping] expected mode 'auto', 'min' or 'max', got 'least'");
+}
+
+TEST(LearningRateScheduler, SetsEachEpochsRate) {
+  Sequential model = small_model(0.8);
+  std::vector<double> rates;
+  fit(model, 3,
+      {callbacks::LearningRateScheduler(
+           [](std::int64_t epoch, double rate) { return epoch == 0 ? rate : rate / 2; }),
+       callbacks::LambdaCallback({.on_epoch_end = [&](Model& m, std::int64_t, const Logs&) {
+         rates.push_back(m.optimizer().learning_rate());
+       }})});
+  EXPECT_EQ(rates, (std::vector<double>{0.8, 0.4, 0.2}));
+}
+
+TEST(ReduceLROnPlateau, ReducesCoolsDownAndStopsAtTheLeast) {
+  Sequential model = small_model(1.0);
+  const auto replay = std::make_shared<Replay>(
+      callbacks::ReduceLROnPlateau({.factor = 0.5, .patience = 2, .cooldown = 1, .min_lr = 0.3}),
+      std::vector<double>{1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0});
+  fit(model, 9, {Callback(replay)});
+  EXPECT_EQ(replay->rates, (std::vector<double>{1.0, 1.0, 0.5, 0.5, 0.3, 0.3, 0.3, 0.3, 0.3}));
+  expect_error<InvalidArgumentError>([] { callbacks::ReduceLROnPlateau({.factor = 1.0}); },
+                                     "expected a factor");
+}
+
+TEST(ModelCheckpoint, FillsInThePath) {
+  const TemporaryDirectory directory;
+  Sequential model = small_model();
+  fit(model, 2,
+      {callbacks::ModelCheckpoint(directory / "w-{epoch:02}-{val_loss:.1f}.safetensors"),
+       callbacks::ModelCheckpoint(directory / "last.safetensors")},
+      true);
+  EXPECT_EQ(directory.count_files(), 3u);
+  EXPECT_TRUE(std::filesystem::exists(directory / "w-01-0.4.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(directory / "w-02-0.2.safetensors"));
+  EXPECT_EQ(load_safetensors(directory / "last.safetensors")
+                .tensors.at("dense/kernel")
+                .to_vector<float>(),
+            model.variables()[0].value().to_vector<float>());
+  expect_error<InvalidArgumentError>(
+      [&] { fit(model, 1, {callbacks::ModelCheckpoint(directory / "{nothing}")}); },
+      "[ModelCheckpoint] the path");
+  expect_error<NotFoundError>(
+      [&] { fit(model, 1, {callbacks::ModelCheckpoint(directory / "none" / "w")}); }, "none");
+}
+
+TEST(ModelCheckpoint, KeepsTheBestOnly) {
+  const TemporaryDirectory directory;
+  Sequential model = small_model();
+  std::vector<float> weights;
+  const auto record =
+      callbacks::LambdaCallback({.on_epoch_end = [&](Model& m, std::int64_t, const Logs&) {
+        weights.push_back(m.variables()[0].value().to_vector<float>()[0]);
+      }});
+  const auto replay = std::make_shared<Replay>(
+      callbacks::ModelCheckpoint(directory / "best", {.save_best_only = true}),
+      std::vector<double>{3.0, 1.0, 2.0});
+  fit(model, 3, {record, Callback(replay)});
+  EXPECT_EQ(load_safetensors(directory / "best").tensors.at("dense/kernel").to_vector<float>()[0],
+            weights[1]);
+}
+
+TEST(CSVLogger, WritesALineAnEpoch) {
+  const TemporaryDirectory directory;
+  Sequential model = small_model();
+  const History history = fit(model, 2, {callbacks::CSVLogger(directory / "log.csv")}, true);
+  std::ostringstream expected;
+  expected.precision(std::numeric_limits<double>::max_digits10);
+  const std::string text = read_file(directory / "log.csv");
+  EXPECT_EQ(text.substr(0, text.find('\n')), "epoch,loss,val_loss");
+  std::istringstream lines(text.substr(text.find('\n') + 1));
+  for (std::size_t epoch = 0; epoch < 2; ++epoch) {
+    std::string line;
+    ASSERT_TRUE(std::getline(lines, line));
+    std::istringstream fields(line);
+    std::string field;
+    std::getline(fields, field, ',');
+    EXPECT_EQ(field, std::to_string(epoch));
+    std::getline(fields, field, ',');
+    EXPECT_EQ(std::stod(field), history.at("loss")[epoch]) << "figures come back exactly";
+    std::getline(fields, field, ',');
+    EXPECT_EQ(std::stod(field), history.at("val_loss")[epoch]);
+  }
+  fit(model, 1, {callbacks::CSVLogger(directory / "log.csv", true)}, true);
+  const std::string longer = read_file(directory / "log.csv");
+  EXPECT_EQ(longer.substr(0, text.size()), text);
+  EXPECT_EQ(std::count(longer.begin(), longer.end(), '\n'), 4);
+  fit(model, 1, {callbacks::CSVLogger(directory / "log.csv")}, true);
+  const std::string fresh = read_file(directory / "log.csv");
+  EXPECT_EQ(std::count(fresh.begin(), fresh.end(), '\n'), 2);
+  expect_error<NotFoundError>(
+      [&] { fit(model, 1, {callbacks::CSVLogger(directory / "none" / "log.csv")}); },
+      "[CSVLogger]");
+}
+
+TEST(Crc32c, AgreesWithPublishedValues) {
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);            // the check value of CRC-32C
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);  // RFC 3720, B.4
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);
+}
+
+// The records of a TFRecord file, taken apart by hand; checks the framing.
+std::vector<std::string> records_of(const std::string& bytes) {
+  const auto masked = [](const std::string& data) {
+    const std::uint32_t crc = crc32c(data);
+    return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+  };
+  std::vector<std::string> records;
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    std::uint64_t length = 0;
+    std::uint32_t length_crc = 0, record_crc = 0;
+    std::memcpy(&length, bytes.data() + at, 8);
+    std::memcpy(&length_crc, bytes.data() + at + 8, 4);
+    EXPECT_EQ(length_crc, masked(bytes.substr(at, 8)));
+    records.push_back(bytes.substr(at + 12, length));
+    std::memcpy(&record_crc, bytes.data() + at + 12 + length, 4);
+    EXPECT_EQ(record_crc, masked(records.back()));
+    at += 16 + length;
+  }
+  EXPECT_EQ(at, bytes.size());
+  return records;
+}
+
+TEST(TensorBoard, WritesEventFilesOfEachRun) {
+  const TemporaryDirectory directory;
+  Sequential model = small_model();
+  const History history = fit(model, 2, {callbacks::TensorBoard(directory.path())}, true);
+  for (const char* run : {"train", "validation"}) {
+    const auto files = std::filesystem::directory_iterator(directory / run);
+    ASSERT_EQ(std::distance(begin(files), end(files)), 1);
+    const auto file = std::filesystem::directory_iterator(directory / run)->path();
+    EXPECT_EQ(file.filename().string().rfind("events.out.tfevents.", 0), 0u);
+    const std::vector<std::string> records = records_of(read_file(file));
+    ASSERT_EQ(records.size(), 3u) << "the version, then an event an epoch";
+    EXPECT_NE(records[0].find("brain.Event:2"), std::string::npos);
+    for (std::size_t epoch = 0; epoch < 2; ++epoch) {
+      // Event.summary (field 5) holds a value (field 1) with its tag (field 1) and a float (field
+      // 2).
+      const float loss =
+          static_cast<float>(history.at(run == std::string("train") ? "loss" : "val_loss")[epoch]);
+      std::string value =
+          "\x0a\x0a"
+          "epoch_loss"
+          "\x15" +
+          std::string(reinterpret_cast<const char*>(&loss), 4);
+      const std::string summary = "\x2a\x13\x0a\x11" + value;
+      EXPECT_NE(records[epoch + 1].find(summary), std::string::npos) << run << " " << epoch;
+    }
+  }
+}
+
+TEST(ProgressBar, IsPlainLinesWhereThereIsNoTerminal) {
+  Sequential model = small_model();
+  const auto data = data::Dataset::from_tensor_slices({ones({4, 1}), ones({4, 1})}).batch(2);
+  ::testing::internal::CaptureStderr();
+  model.fit(data, {.epochs = 2, .validation_data = data});
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
+  EXPECT_EQ(text.find('\r'), std::string::npos);
+  for (const char* part : {"Epoch 1/2 - 2/2 - ", "/step - ", " samples/s - loss: 0.8",
+                           " - val_loss: 0.", "Epoch 2/2 - 2/2"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  ::testing::internal::CaptureStderr();
+  model.fit(data, {.verbose = 0});
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,330 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/tensors.h"
+#include "tandem/array.h"
+#include "tandem/math.h"
+#include "tandem/model.h"
+#include "tandem/random.h"
+
+namespace tandem {
+namespace {
+
+using data::Dataset;
+using data::Example;
+using testing::expect_error;
+using testing::expect_tensor;
+using testing::random_tensor;
+using testing::random_values;
+using testing::values_of;
+
+constexpr int kExamples = 10;
+
+Tensor column(const std::vector<double>& values) {
+  return constant(values,
+                  {.dtype = float32, .shape = {static_cast<std::int64_t>(values.size()), 1}});
+}
+
+std::vector<double> rounded(std::vector<double> values) {
+  for (double& value : values) value = static_cast<float>(value);
+  return values;
+}
+
+Sequential line(optimizers::Optimizer optimizer, losses::Loss loss = "mse",
+                std::vector<metrics::Metric> metrics = {}) {
+  Sequential model({layers::Dense(1, {.kernel_initializer = "zeros", .input_shape = {1}})});
+  model.compile(
+      {.optimizer = std::move(optimizer), .loss = std::move(loss), .metrics = std::move(metrics)});
+  return model;
+}
+
+// y = w x + b fitted with plain gradient descent, by hand.
+struct Line {
+  double w = 0.0, b = 0.0;
+  double last_loss = 0.0;  // the mean over the last epoch's examples, each as it was met
+
+  void epoch(const std::vector<double>& x, const std::vector<double>& y,
+             const std::vector<double>& weight, std::size_t batch, double rate, bool sum = false) {
+    double total = 0.0;
+    for (std::size_t begin = 0; begin < x.size(); begin += batch) {
+      const std::size_t end = std::min(begin + batch, x.size());
+      const double divisor = sum ? 1.0 : static_cast<double>(end - begin);
+      double dw = 0.0, db = 0.0;
+      for (std::size_t i = begin; i < end; ++i) {
+        const double error = w * x[i] + b - y[i];
+        total += weight[i] * error * error * (sum ? static_cast<double>(end - begin) : 1.0);
+        dw += weight[i] * 2 * error * x[i] / divisor;
+        db += weight[i] * 2 * error / divisor;
+      }
+      w -= rate * dw;
+      b -= rate * db;
+    }
+    last_loss = total / static_cast<double>(x.size());
+  }
+};
+
+struct Points {
+  std::vector<double> x = rounded(random_values(kExamples, 3)),
+                      y = rounded(random_values(kExamples, 4));
+  std::vector<double> weights = rounded(random_values(kExamples, 5, 0.0, 2.0)),
+                      ones = std::vector<double>(kExamples, 1.0);
+};
+
+void expect_line(const Model& model, const Line& line) {
+  EXPECT_NEAR(model.variables()[0].value().to_vector<float>()[0], line.w, 1e-5);
+  EXPECT_NEAR(model.variables()[1].value().to_vector<float>()[0], line.b, 1e-5);
+}
+
+TEST(Fit, IsGradientDescentAlsoWithAnUnevenLastBatch) {
+  const Points points;
+  Sequential model = line(optimizers::SGD({.learning_rate = 0.1}), "mse", {"mae"});
+  const History history =
+      model.fit(Dataset::from_tensor_slices({column(points.x), column(points.y)}).batch(4),
+                {.epochs = 3, .verbose = 0});
+  Line expected;
+  ASSERT_EQ(history.epoch, (std::vector<std::int64_t>{0, 1, 2}));
+  for (std::size_t epoch = 0; epoch < 3; ++epoch) {
+    expected.epoch(points.x, points.y, points.ones, 4, 0.1);
+    EXPECT_NEAR(history.at("loss")[epoch], expected.last_loss, 1e-5);
+    EXPECT_GT(history.at("mae")[epoch], 0.0);
+  }
+  expect_line(model, expected);
+  EXPECT_EQ(model.optimizer().iterations(), 9);
+}
+
+TEST(Fit, WeighsExamples) {
+  const Points points;
+  Sequential model = line(optimizers::SGD({.learning_rate = 0.1}));
+  const Tensor weights = constant(points.weights, {.dtype = float32});
+  const History history =
+      model.fit(Dataset::from_tensor_slices({column(points.x), column(points.y), weights}).batch(4),
+                {.epochs = 2, .verbose = 0});
+  Line expected;
+  for (int epoch = 0; epoch < 2; ++epoch)
+    expected.epoch(points.x, points.y, points.weights, 4, 0.1);
+  expect_line(model, expected);
+  EXPECT_NEAR(history.at("loss")[1], expected.last_loss, 1e-5);
+}
+
+TEST(Fit, ASummedLossIsNotDivided) {
+  const Points points;
+  Sequential model = line(optimizers::SGD({.learning_rate = 0.02}),
+                          losses::MeanSquaredError({.reduction = losses::Reduction::kSum}));
+  const History history = model.fit(
+      Dataset::from_tensor_slices({column(points.x), column(points.y)}).batch(4), {.verbose = 0});
+  Line expected;
+  expected.epoch(points.x, points.y, points.ones, 4, 0.02, true);
+  expect_line(model, expected);
+  EXPECT_NEAR(history.at("loss")[0], expected.last_loss, 1e-4);
+}
+
+TEST(Fit, LossesOverPositionsAreAveragedOverThem) {
+  const Tensor x = random_tensor({4, 3, 2}, 1, -1.0, 1.0, float32),
+               y = random_tensor({4, 3, 2}, 2, -1.0, 1.0, float32);
+  Sequential model({layers::Lambda([](const Tensor& t) { return t; }, {.input_shape = {3, 2}}),
+                    layers::Dense(2)});
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  const double expected = reduce_mean(square(y - model(x))).item<float>();
+  EXPECT_NEAR(model.evaluate(x, y).at("loss"), expected, 1e-6);
+}
+
+TEST(Fit, PlainTensorsAreShuffledByTheSeed) {
+  const Points points;
+  const auto weights_after = [&](std::optional<std::int64_t> seed, bool shuffle) {
+    Sequential model = line(optimizers::SGD({.learning_rate = 0.1}));
+    model.fit(
+        column(points.x), column(points.y),
+        {.epochs = 2, .verbose = 0, .batch_size = 3, .shuffle_seed = seed, .shuffle = shuffle});
+    return model.variables()[0].value().to_vector<float>();
+  };
+  EXPECT_EQ(weights_after(1, true), weights_after(1, true));
+  EXPECT_NE(weights_after(1, true), weights_after(2, true));
+  EXPECT_EQ(weights_after(1, false), weights_after(2, false));
+  Line expected;
+  for (int epoch = 0; epoch < 2; ++epoch) expected.epoch(points.x, points.y, points.ones, 3, 0.1);
+  EXPECT_NEAR(weights_after(1, false)[0], expected.w, 1e-5);
+}
+
+TEST(Fit, EachEpochHasAnOrderOfItsOwn) {
+  std::vector<double> met;
+  const Layer record = layers::Lambda(
+      [&](const Tensor& x) {
+        for (double value : values_of(x)) met.push_back(value);
+        return x;
+      },
+      {.input_shape = {1}});
+  Sequential model({record, layers::Dense(1)});
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  std::vector<double> numbers(20);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
+  met.clear();
+  model.fit(column(numbers), column(numbers),
+            {.epochs = 2, .verbose = 0, .batch_size = 5, .shuffle_seed = 1});
+  ASSERT_EQ(met.size(), 40u);
+  std::vector<double> first(met.begin(), met.begin() + 20), second(met.begin() + 20, met.end());
+  EXPECT_NE(first, second);
+  for (std::vector<double>* epoch : {&first, &second}) {
+    EXPECT_NE(*epoch, numbers);
+    std::sort(epoch->begin(), epoch->end());
+    EXPECT_EQ(*epoch, numbers) << "every example once";
+  }
+}
+
+TEST(Fit, TakesAFunctionalModelsInputsOneByOne) {
+  const SymbolicInput a = Input({1}), b = Input({2});
+  Functional model({a, b}, layers::Dense(1)(layers::Concatenate()({a, b})));
+  model.compile({.optimizer = "adam", .loss = "mse"});
+  const Dataset data =
+      Dataset::from_tensor_slices({ones({6, 1}), ones({6, 2}), full({6, 1}, 3.0)}).batch(2);
+  const History history = model.fit(data, {.epochs = 2, .verbose = 0});
+  EXPECT_LT(history.at("loss")[1], history.at("loss")[0]);
+  expect_error<InvalidArgumentError>(
+      [&] {
+        model.fit(Dataset::from_tensor_slices({ones({6, 1}), ones({6, 2})}).batch(2),
+                  {.verbose = 0});
+      },
+      "[fit] expected elements of 3 to 4 components (inputs, then targets, then perhaps sample "
+      "weights), got 2");
+}
+
+TEST(Fit, BuildsAModelFromTheData) {
+  Sequential model({layers::Dense(2)});
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  model.fit(ones({4, 3}), ones({4, 2}), {.verbose = 0});
+  EXPECT_EQ(model.count_params(), 8);
+}
+
+TEST(Fit, ValidatesAfterEachEpoch) {
+  const Points points;
+  Sequential model = line(optimizers::SGD({.learning_rate = 0.1}), "mse", {"mae"});
+  const Dataset data = Dataset::from_tensor_slices({column(points.x), column(points.y)}).batch(4);
+  const History history = model.fit(data, {.epochs = 2, .validation_data = data, .verbose = 0});
+  const auto result = model.evaluate(data);
+  EXPECT_EQ(history.at("val_loss")[1], result.at("loss"));
+  EXPECT_EQ(history.at("val_mae")[1], result.at("mae"));
+  EXPECT_NE(history.at("val_loss")[0], result.at("loss"));
+}
+
+TEST(Fit, StepsPerEpochCutEndlessData) {
+  Sequential model = line(optimizers::SGD());
+  const History history =
+      model.fit(Dataset::from_tensor_slices({ones({4, 1}), ones({4, 1})}).repeat().batch(2),
+                {.epochs = 2, .steps_per_epoch = 7, .verbose = 0});
+  EXPECT_EQ(history.epoch.size(), 2u);
+  EXPECT_EQ(model.optimizer().iterations(), 14);
+}
+
+TEST(Fit, InitialEpochCountsFromThere) {
+  Sequential model = line(optimizers::SGD());
+  EXPECT_EQ(
+      model.fit(ones({4, 1}), ones({4, 1}), {.epochs = 5, .initial_epoch = 3, .verbose = 0}).epoch,
+      (std::vector<std::int64_t>{3, 4}));
+}
+
+TEST(Fit, RefusesBadData) {
+  Sequential model = line(optimizers::SGD());
+  const Tensor x = ones({4, 1});
+  const FitOptions quiet = {.verbose = 0};
+  const auto fit = [&](const Dataset& data) {
+    return [&model, &quiet, data] { model.fit(data, quiet); };
+  };
+  expect_error<InvalidArgumentError>([&] { model.fit(x, x, {.verbose = 0, .batch_size = 0}); },
+                                     "[fit] expected a batch_size of at least 1, got 0");
+  expect_error<InvalidArgumentError>([&] { model.evaluate(x, x, {.batch_size = -1}); },
+                                     "[evaluate]");
+  expect_error<InvalidArgumentError>(fit(Dataset()),
+                                     "[fit] expected a dataset, got an undefined one");
+  expect_error<InvalidArgumentError>(fit(Dataset::from_tensor_slices({x, x}).batch(2).take(0)),
+                                     "[fit] the data is empty: it gave no batch");
+  expect_error<InvalidArgumentError>(fit(Dataset::from_tensor_slices({x}).batch(2)),
+                                     "[fit] expected elements of 2 to 3 components");
+  expect_error<InvalidArgumentError>(fit(Dataset::from_tensor_slices({x, x, x, x}).batch(2)),
+                                     "got 4");
+  expect_error<InvalidArgumentError>(fit(Dataset::from_tensors({constant(1.0), constant(1.0)})),
+                                     "[fit] expected elements with a batch axis, got a scalar");
+  expect_error<InvalidArgumentError>(fit(Dataset::from_tensors({x, ones({3, 1})})),
+                                     "differ in their first axis: shapes (4, 1) and (3, 1)");
+  expect_error<InvalidArgumentError>(fit(Dataset::from_tensors({ones({0, 1}), ones({0, 1})})),
+                                     "[fit] expected batches of at least one example, got 0");
+  expect_error<InvalidArgumentError>(fit(Dataset::from_tensors({x, x, ones({4, 1, 1})})),
+                                     "[fit] expected sample weights of shape (4,), got (4, 1, 1)");
+  expect_error<InvalidArgumentError>([&] { model.fit(x, x, {.epochs = -1}); },
+                                     "[fit] expected epochs");
+  expect_error<InvalidArgumentError>([&] { model.fit(x, x, {.steps_per_epoch = 0}); },
+                                     "steps_per_epoch");
+  expect_error<InvalidArgumentError>([&] { model.fit(x, x, {.verbose = 3}); }, "verbose");
+  const Dataset good = Dataset::from_tensor_slices({x, x}).batch(2);
+  expect_error<InvalidArgumentError>([&] { model.fit(good, {.batch_size = 2}); },
+                                     "batch() the dataset instead");
+  expect_error<InvalidArgumentError>(
+      [&] { model.fit(good, {.validation_data = good.take(0), .verbose = 0}); },
+      "the validation data is empty");
+}
+
+TEST(Fit, NamesTheLayerThatAShapeDoesNotFit) {
+  Sequential model({layers::Dense(3, {.input_shape = {4}, .name = "first"}),
+                    layers::Dense(2, {.name = "second"})});
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  expect_error<InvalidArgumentError>(
+      [&] {
+        model.fit(ones({8, 5}), ones({8, 2}), {.verbose = 0});
+      },
+      "[first]");
+}
+
+TEST(Fit, ALabelOutOfRangeLeavesTheModelAsItWas) {
+  Sequential model({layers::Dense(3, {.input_shape = {4}})});
+  model.compile(
+      {.optimizer = "sgd", .loss = losses::SparseCategoricalCrossentropy({.from_logits = true})});
+  const std::vector<float> before = model.variables()[0].value().to_vector<float>();
+  expect_error<InvalidArgumentError>(
+      [&] {
+        model.fit(ones({2, 4}), constant({0, 3}), {.verbose = 0});
+      },
+      "3");
+  EXPECT_EQ(model.variables()[0].value().to_vector<float>(), before);
+}
+
+TEST(Evaluate, CountsEveryExampleOnce) {
+  Sequential model({layers::Lambda([](const Tensor& x) { return x; }, {.input_shape = {3}})});
+  model.compile({.loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                 .metrics = {"accuracy"}});
+  const Tensor logits = constant(
+      {{9.0, 0.0, 0.0}, {0.0, 9.0, 0.0}, {0.0, 0.0, 9.0}, {9.0, 0.0, 0.0}, {9.0, 0.0, 0.0}});
+  const auto result = model.evaluate(logits, constant({0, 1, 2, 1, 2}), {.batch_size = 2});
+  EXPECT_DOUBLE_EQ(result.at("accuracy"), 0.6);
+  const double right = std::log(1 + 2 * std::exp(-9.0)), wrong = 9.0 + right;
+  EXPECT_NEAR(result.at("loss"), (3 * right + 2 * wrong) / 5, 1e-5);
+  EXPECT_EQ(model.evaluate(logits, constant({0, 1, 0, 0, 0}), {.steps = 1, .batch_size = 2})
+                .at("accuracy"),
+            1.0);
+  expect_error<InvalidArgumentError>(
+      [&] {
+        model.evaluate(
+            Dataset::from_tensor_slices({logits, constant({0, 1, 2, 1, 2})}).batch(2).take(0));
+      },
+      "[evaluate] the data is empty: it gave no batch");
+}
+
+TEST(Evaluate, RunsLayersWithoutTraining) {
+  Sequential model({layers::Dropout(0.9, {.input_shape = {4}})});
+  model.compile({.loss = "mse"});
+  const random::GeneratorState before = random::get_state();
+  EXPECT_EQ(model.evaluate(ones({64, 4}), ones({64, 4})).at("loss"), 0.0);
+  EXPECT_EQ(random::get_state(), before) << "testing draws nothing";
+}
+
+TEST(Predict, JoinsBatchesInOrder) {
+  Sequential model({layers::Lambda([](const Tensor& x) { return x * 2.0; }, {.input_shape = {1}})});
+  const std::vector<double> x = {1, 2, 3, 4, 5};
+  expect_tensor(model.predict(column(x), {.batch_size = 2}), float32, {5, 1}, {2, 4, 6, 8, 10});
+  const Dataset with_targets = Dataset::from_tensor_slices({column(x), column(x)}).batch(3);
+  expect_tensor(model.predict(with_targets), float32, {5, 1}, {2, 4, 6, 8, 10});
+  expect_error<InvalidArgumentError>([&] { model.predict(with_targets.take(0)); },
+                                     "[predict] the data is empty");
+}
+
+}  // namespace
+}  // namespace tandem
