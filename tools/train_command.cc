@@ -87,20 +87,11 @@ void configure_cpus(const std::vector<std::string>& devices) {
 distribute::Strategy make_strategy(const TrainOptions& options) {
   if (options.strategy == "default") return distribute::DefaultStrategy();
   if (options.strategy == "one_device")
-<<<<<<< HEAD
-    return distribute::OneDeviceStrategy(options.devices.empty() ? "/cpu:0"
-                                                                 : options.devices.front());
-  if (options.strategy == "mirrored")
-    return distribute::MirroredStrategy({.devices = options.devices});
-  throw InvalidArgumentError("[train] expected --strategy default, one_device or mirrored, got '" +
-                             options.strategy + "'");
-=======
     return distribute::OneDeviceStrategy(options.devices.empty() ? "/cpu:0" : options.devices);
   if (options.strategy == "mirrored")
     return distribute::MirroredStrategy({.devices = devices_of(options)});
   throw InvalidArgumentError("[train] expected --strategy default, one_device or mirrored, got '" +
                              options.strategy + "'");
->>>>>>> train
 }
 
 // What must be the same for training to go on from a checkpoint.
@@ -216,26 +207,6 @@ void add_train_command(CLI::App& app) {
   // Given twice, the last counts: scripts add to what they pass on.
   command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   command->add_option("--model", options->model, "mlp, lenet or resnet20")->capture_default_str();
-<<<<<<< HEAD
-  command->add_option("--data", options->data, "synthetic, mnist:DIRECTORY or cifar10:DIRECTORY")
-      ->capture_default_str();
-  command->add_option("--strategy", options->strategy, "default, one_device or mirrored")
-      ->capture_default_str();
-  command
-      ->add_option("--devices", options->devices,
-                   "Of the strategy, as in /cpu:0,/cpu:1 or /gpu:0,/gpu:1")
-      ->delimiter(',');
-  command->add_option("--batch", options->batch,
-                      "Examples a step, over all devices; not given: the model's own");
-  command->add_option("--epochs", options->epochs, "Passes over the training data")
-      ->capture_default_str();
-  command->add_option("--optimizer", options->optimizer,
-                      "sgd, adam, ...; not given: the model's own");
-  command->add_option("--lr", options->learning_rate,
-                      "The learning rate; not given: the model's or optimizer's own");
-  command->add_option("--seed", options->seed, "Of weights, order, dropout and drawn data")
-      ->capture_default_str();
-=======
   command->add_option("--data", options->data, "synthetic, mnist:DIRECTORY or cifar10:DIRECTORY")
       ->capture_default_str();
   command->add_option("--strategy", options->strategy, "default, one_device or mirrored")
@@ -252,7 +223,6 @@ void add_train_command(CLI::App& app) {
                       "The learning rate; not given: the model's or optimizer's own");
   command->add_option("--seed", options->seed, "Of weights, order, dropout and drawn data")
       ->capture_default_str();
->>>>>>> train
   command->add_option("--limit", options->limit, "Train on the first N pictures only");
   command->add_option("--checkpoint", options->checkpoint,
                       "Keep the state of training in this file");

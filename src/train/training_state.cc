@@ -156,17 +156,11 @@ void load_training_state(Model& model, const std::filesystem::path& path,
   check_config(file, config, what);
   const auto epoch = parse_number<std::int64_t>(file, "epoch", what);
   const auto step = parse_number<std::int64_t>(file, "step", what);
-<<<<<<< HEAD
-  const random::GeneratorState draws = {
-      .seed = parse_number<std::uint64_t>(file, "random.seed", what),
-      .draws = parse_number<std::uint64_t>(file, "random.draws", what)};
-=======
   const random::GeneratorState draws = {
       .seed = parse_number<std::uint64_t>(file, "random.seed", what),
       .draws = parse_number<std::uint64_t>(file, "random.draws", what)};
   std::optional<double> rate;
   if (file.metadata.contains(kLearningRate)) rate = parse_number<double>(file, kLearningRate, what);
->>>>>>> train
   const Named weights = group(file.tensors, kModel), slots = group(file.tensors, kOptimizer);
   const std::vector<Variable> variables = model.variables();
   check_variables(variables, weights, what);

@@ -30,22 +30,10 @@ class SchedulerImpl final : public CallbackBase {
     epoch_ = epoch;
   }
 
-<<<<<<< HEAD
-  State state() const override {
-    return {{"epoch", number(static_cast<double>(epoch_))}, { "rate", number(rate_) }};
-  }
-
-  void restore(Model& model, const State& state) override {
-    epoch_ = static_cast<std::int64_t>(number(state, "epoch"));
-    rate_ = number(state, "rate");
-    if (epoch_ >= 0) set_rate(model, rate_);
-  }
-=======
   State state() const override { return {{"epoch", number(static_cast<double>(epoch_))}}; }
   void restore(Model&, const State& state) override {
     epoch_ = static_cast<std::int64_t>(number(state, "epoch"));
   }
->>>>>>> train
 
  private:
   Schedule schedule_;
@@ -97,22 +85,12 @@ class PlateauImpl final : public CallbackBase {
 
  private:
   void reduce(const Model& model, std::int64_t epoch) {
-<<<<<<< HEAD
-    const double rate = model.optimizer().learning_rate();
-    if (rate <= options_.min_lr) return;
-    rate_ = std::max(rate * options_.factor, options_.min_lr);
-    reduced_ = true;
-    set_rate(model, rate_);
-    logging::info("[ReduceLROnPlateau] epoch {}: the learning rate is {} from here on", epoch + 1,
-                  rate_);
-=======
     const double present = model.optimizer().learning_rate();
     if (present <= options_.min_lr) return;
     const double rate = std::max(present * options_.factor, options_.min_lr);
     set_rate(model, rate);
     logging::info("[ReduceLROnPlateau] epoch {}: the learning rate is {} from here on", epoch + 1,
                   rate);
->>>>>>> train
     cooldown_ = options_.cooldown;
     wait_ = 0;
   }
