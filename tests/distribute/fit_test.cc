@@ -84,13 +84,14 @@ TEST(FitUnderStrategy, EqualsOneDevice) {
 }
 
 TEST(FitUnderStrategy, SampleWeightsCountOverAllReplicas) {
+  const Strategy three = mirrored(3);
+  const Strategy strategies[2] = {distribute::DefaultStrategy(), three};
   const Tensor x = random_tensor({kExamples, 6}, 3, -1.0, 1.0, float32),
                y = random_tensor({kExamples, 2}, 4, -1.0, 1.0, float32);
   const Tensor weights = random_tensor({kExamples}, 5, 0.0, 2.0, float32);
   const auto data = data::Dataset::from_tensor_slices({x, y, weights}).batch(8);
   std::vector<double> kernels[2];
   double losses[2];
-  const Strategy strategies[2] = {distribute::DefaultStrategy(), mirrored(3)};
   for (int i = 0; i < 2; ++i) {
     random::set_seed(1);
     const auto scope = strategies[i].scope();
