@@ -38,7 +38,8 @@ void copy_runs(std::byte* to, std::int64_t to_stride, const std::byte* from,
     });
     return;
   }
-  parallel_for(rows, std::max<std::int64_t>(1, kGrainBytes / std::max<std::int64_t>(bytes, 1)),
+  if (bytes == 0) return;
+  parallel_for(rows, std::max<std::int64_t>(1, kGrainBytes / bytes),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t row = begin; row < end; ++row)
                    std::memcpy(to + row * to_stride, from + row * from_stride,

@@ -96,8 +96,7 @@ void pad_rows(KernelContext& c) {
                      continue;
                    }
                    std::fill_n(target, lead, value);
-                   std::memcpy(target + lead, input + source * middle,
-                               static_cast<std::size_t>(middle) * sizeof(T));
+                   std::copy_n(input + source * middle, middle, target + lead);
                    std::fill_n(target + lead + middle, length - lead - middle, value);
                  }
                });

@@ -171,7 +171,8 @@ void conv_kernel(KernelContext& c) {
 }
 
 void set_to_zero(const TensorView& view) {
-  std::memset(view.data, 0, static_cast<std::size_t>(view.size()) * size_of(view.dtype));
+  const std::size_t bytes = static_cast<std::size_t>(view.size()) * size_of(view.dtype);
+  if (bytes > 0) std::memset(view.data, 0, bytes);
 }
 
 void backprop_input_kernel(KernelContext& c) {
