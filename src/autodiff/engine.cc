@@ -6,9 +6,10 @@
 #include <utility>
 
 #include "core/status.h"
+#include "ops/math/binary.h"
+#include "runtime/dispatch.h"
 #include "runtime/placement.h"
 #include "tandem/autodiff.h"
-#include "tandem/math.h"
 
 namespace tandem {
 namespace {
@@ -107,13 +108,14 @@ class Engine {
   }
   bool wanted(GradNode* node) const { return pass_.sources.empty() || leads_to_source(node); }
 
+  // In place where nothing but this pass holds the sum.
   static void accumulate(Tensor& sum, const Tensor& gradient) {
     if (!sum.defined()) {
       sum = gradient;
       return;
     }
     OnDevice on(impl_of(sum).device());
-    sum = add(sum, gradient);
+    sum = run_in_place(kAddN, std::move(sum), {&gradient}, NoAttrs());
   }
 
   // Adds `gradient` to what has arrived at the edge.

@@ -253,8 +253,8 @@ void gradients(GradContext& c, const Tensor& dz) {
 void conv_gradient(GradContext& c) { gradients(c, c.grad()); }
 
 void fused_conv_gradient(GradContext& c) {
-  gradients(c,
-            nn::fused_activation_gradient(c.attrs<ConvAttrs>().activation, c.grad(), c.output(0)));
+  gradients(c, nn::fused_activation_gradient(c.attrs<ConvAttrs>().activation, c.take_grad(),
+                                             c.output(0)));
 }
 
 void backprop_input_gradient(GradContext& c) {
