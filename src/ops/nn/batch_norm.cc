@@ -209,14 +209,14 @@ TANDEM_CLONES void block_gradient_sums(const ColumnBlocks& blocks, std::int64_t 
                                        const T* x, const Compute<T>* mean, Compute<T>* sums,
                                        Compute<T>* products) {
   using C = Compute<T>;
-  blocks.sum_block(block, sums,
-                   [dy](std::int64_t i, std::int64_t) { return static_cast<C>(dy[i]); });
-  blocks.sum_block(block, products, [dy, x, mean](std::int64_t i, std::int64_t j) {
-    return static_cast<C>(dy[i]) * (static_cast<C>(x[i]) - mean[j]);
-  });
+  blocks.sum_block(
+      block, sums, [dy](std::int64_t i, std::int64_t) { return static_cast<C>(dy[i]); }, products,
+      [dy, x, mean](std::int64_t i, std::int64_t j) {
+        return static_cast<C>(dy[i]) * (static_cast<C>(x[i]) - mean[j]);
+      });
 }
 
-// dx = scale * dy + slope * (x - mean) + shift.
+// dx = scale * dy + slope * (x - mean) + shift; dx may be dy.
 template <class T>
 TANDEM_CLONES void gradient_range(const T* dy, const T* x, T* dx, std::int64_t count,
                                   std::int64_t width, const Compute<T>* mean,
