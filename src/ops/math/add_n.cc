@@ -30,13 +30,15 @@ constexpr std::int64_t kChunk = 2048;
 
 template <class T>
 TANDEM_CLONES void load_chunk(const T* x, Compute<T>* sum, std::int64_t count) {
-  if (static_cast<const void*>(x) == sum) return;  // in place
   for (std::int64_t i = 0; i < count; ++i) sum[i] = static_cast<Compute<T>>(x[i]);
 }
-template <class T>
-TANDEM_CLONES void add_chunk(const T* x, Compute<T>* __restrict__ sum, std::int64_t count) {
+// `sum` may be `a`.
+template <class A, class T>
+TANDEM_CLONES void add_chunks(const A* a, const T* b, Compute<T>* sum, std::int64_t count) {
+#pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i)
-    sum[i] = wrapping(sum[i], static_cast<Compute<T>>(x[i]), [](auto a, auto b) { return a + b; });
+    sum[i] = wrapping(static_cast<Compute<T>>(a[i]), static_cast<Compute<T>>(b[i]),
+                      [](auto x, auto y) { return x + y; });
 }
 template <class T>
 TANDEM_CLONES void store_chunk(const Compute<T>* sum, T* out, std::int64_t count) {
@@ -56,9 +58,12 @@ void add_n_kernel(KernelContext& c) {
           sum = out + begin;
         else
           sum = wide.data();
-        load_chunk(c.inputs[0].as<const T>() + begin, sum, count);
-        for (int n = 1; n < c.inputs.size(); ++n)
-          add_chunk(c.inputs[n].as<const T>() + begin, sum, count);
+        const auto input = [&](int n) { return c.inputs[n].as<const T>() + begin; };
+        if (c.inputs.size() == 1)
+          load_chunk(input(0), sum, count);
+        else
+          add_chunks(input(0), input(1), sum, count);
+        for (int n = 2; n < c.inputs.size(); ++n) add_chunks(sum, input(n), sum, count);
         if constexpr (!kSumsInOutput) store_chunk(sum, out + begin, count);
       }
     });
