@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "graph/graph.h"
 #include "ops/math/binary.h"
 #include "runtime/dispatch.h"
 #include "runtime/placement.h"
@@ -114,7 +115,7 @@ class Engine {
       sum = gradient;
       return;
     }
-    OnDevice on(impl_of(sum).device());
+    OnDeviceOf on(sum);
     sum = run_in_place(kAddN, std::move(sum), {&gradient}, NoAttrs());
   }
 
@@ -130,7 +131,8 @@ class Engine {
   }
 
   static Tensor on_device_of(const Leaf& leaf, const Tensor& gradient) {
-    if (&impl_of(gradient).device() == leaf.device) return gradient;
+    if (!leaf.device || is_symbolic(gradient) || &impl_of(gradient).device() == leaf.device)
+      return gradient;
     Tensor copy = copy_to_device(gradient, *leaf.device);
     impl_of(copy).grad = impl_of(gradient).grad;
     return copy;
@@ -175,7 +177,7 @@ class Engine {
     }
     input_grads_.assign(node.inputs.size(), Tensor());
     if (any && wanted(&node)) {
-      OnDevice on(*node.device);
+      OnDeviceOf on(node);
       GradContext context(node, input_grads_);
       node.op->gradient(context);
     }

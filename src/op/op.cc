@@ -60,9 +60,13 @@ void* KernelContext::scratch(std::size_t bytes) {
   return scratch_arena().take(bytes);
 }
 
-KernelContext::~KernelContext() {
-  if (scratch_used_ > 0) scratch_arena().reset();
+void KernelContext::release_scratch() {
+  if (scratch_used_ == 0) return;
+  scratch_arena().reset();
+  scratch_used_ = 0;
 }
+
+KernelContext::~KernelContext() { release_scratch(); }
 
 KernelFn find_kernel(const OpDef& op, DeviceBackend backend) {
   switch (backend) {

@@ -64,6 +64,13 @@ class InlineList {
 
 struct OpDef;
 
+// What identifies one draw: with an element's position, the input of the counter-based generator.
+struct Draw {
+  std::uint64_t seed = 0;
+  std::uint64_t number = 0;
+  std::uint32_t stream = 0;  // the replica, where replicas are to differ; 0 otherwise
+};
+
 // What a shape rule sees: the inputs' dtypes and shapes and the attributes. It fills in the
 // outputs, or throws InvalidArgumentError "[Op] expected ..., got ...".
 class InferContext {
@@ -120,6 +127,9 @@ class KernelContext {
   // that run on the CPU. Several calls give distinct memory.
   void* scratch(std::size_t bytes);
 
+  // Gives the scratch memory back before the context ends: for one that is used again.
+  void release_scratch();
+
   KernelContext() = default;
   KernelContext(const KernelContext&) = default;
   KernelContext& operator=(const KernelContext&) = default;
@@ -163,6 +173,8 @@ struct OpDef {
   std::uint32_t mutated_inputs = 0;
   // kView: the byte offset of the output in the input.
   std::int64_t (*view_offset)(const InferContext&) = nullptr;
+  // Random operations: puts another draw into the attributes and returns the one that was there.
+  Draw (*exchange_draw)(void* attrs, const Draw& draw) = nullptr;
 };
 inline constexpr std::uint32_t kAllTensors = 0xffffffffu;
 

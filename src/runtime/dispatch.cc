@@ -4,6 +4,7 @@
 #include "op/record.h"
 #include "runtime/launch.h"
 #include "runtime/placement.h"
+#include "runtime/trace.h"
 
 namespace tandem {
 namespace {
@@ -37,7 +38,7 @@ class Dispatch {
       }
       run_kernel(outputs);
     }
-    if (records) record(op_, attrs_, inputs_, outputs, *device_);
+    if (records) record(op_, attrs_, inputs_, outputs, device_);
   }
 
  private:
@@ -98,9 +99,18 @@ class Dispatch {
   std::vector<const Tensor*> moved_pointers_;
 };
 
+InlineList<const Tensor*> joined(const Tensor& first, std::initializer_list<const Tensor*> rest) {
+  InlineList<const Tensor*> inputs;
+  inputs.push_back(&first);
+  for (const Tensor* tensor : rest) inputs.push_back(tensor);
+  return inputs;
+}
+
 }  // namespace
 
 std::vector<Tensor> run_op(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
+  if (building) [[unlikely]]
+    return trace_op(op, inputs, attrs);
   Dispatch dispatch(op, inputs, attrs);
   std::vector<Tensor> outputs(static_cast<std::size_t>(dispatch.num_outputs()));
   dispatch.run(outputs);
@@ -108,6 +118,8 @@ std::vector<Tensor> run_op(const OpDef& op, std::span<const Tensor* const> input
 }
 
 Tensor run_single(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
+  if (building) [[unlikely]]
+    return trace_op(op, inputs, attrs).front();
   Dispatch dispatch(op, inputs, attrs);
   TANDEM_ASSERT(dispatch.num_outputs() == 1);
   Tensor output;
@@ -117,9 +129,9 @@ Tensor run_single(const OpDef& op, std::span<const Tensor* const> inputs, AttrsR
 
 std::vector<Tensor> run_op_in_place(const OpDef& op, Tensor first,
                                     std::initializer_list<const Tensor*> rest, AttrsRef attrs) {
-  InlineList<const Tensor*> inputs;
-  inputs.push_back(&first);
-  for (const Tensor* tensor : rest) inputs.push_back(tensor);
+  const InlineList<const Tensor*> inputs = joined(first, rest);
+  if (building) [[unlikely]]
+    return trace_op(op, {inputs.begin(), inputs.end()}, attrs);
   Dispatch dispatch(op, {inputs.begin(), inputs.end()}, attrs);
   std::vector<Tensor> outputs(static_cast<std::size_t>(dispatch.num_outputs()));
   dispatch.run(outputs, true);
@@ -128,9 +140,9 @@ std::vector<Tensor> run_op_in_place(const OpDef& op, Tensor first,
 
 Tensor run_in_place(const OpDef& op, Tensor first, std::initializer_list<const Tensor*> rest,
                     AttrsRef attrs) {
-  InlineList<const Tensor*> inputs;
-  inputs.push_back(&first);
-  for (const Tensor* tensor : rest) inputs.push_back(tensor);
+  const InlineList<const Tensor*> inputs = joined(first, rest);
+  if (building) [[unlikely]]
+    return trace_op(op, {inputs.begin(), inputs.end()}, attrs).front();
   Dispatch dispatch(op, {inputs.begin(), inputs.end()}, attrs);
   TANDEM_ASSERT(dispatch.num_outputs() == 1);
   Tensor output;
@@ -139,6 +151,10 @@ Tensor run_in_place(const OpDef& op, Tensor first, std::initializer_list<const T
 }
 
 void run_update(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
+  if (building) [[unlikely]] {
+    trace_op(op, inputs, attrs);
+    return;
+  }
   Dispatch dispatch(op, inputs, attrs);
   TANDEM_ASSERT(dispatch.num_outputs() == 0);
   dispatch.run({});
