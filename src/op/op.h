@@ -97,6 +97,7 @@ class KernelContext {
   const OpDef* op = nullptr;
   const void* attrs_data = nullptr;
   void* native_stream = nullptr;  // CUDA: the stream to launch on
+  Device* workspace = nullptr;    // where scratch memory comes from
   InlineList<TensorView> inputs;
   InlineList<TensorView> outputs;
 
@@ -104,17 +105,17 @@ class KernelContext {
   const A& attrs() const {
     return *static_cast<const A*>(attrs_data);
   }
-  // At least `bytes` of 64-byte aligned host memory, good until the kernel returns; for kernels
-  // that run on the CPU. Several calls give distinct memory.
+  // At least `bytes` of 256-byte aligned memory, good until the kernel returns; null for 0. Several
+  // calls give distinct memory. Throws ResourceExhaustedError.
   void* scratch(std::size_t bytes);
 
   KernelContext() = default;
-  KernelContext(const KernelContext&) = default;
-  KernelContext& operator=(const KernelContext&) = default;
+  KernelContext(const KernelContext& other);  // without its scratch memory
+  KernelContext& operator=(const KernelContext&) = delete;
   ~KernelContext();
 
  private:
-  std::size_t scratch_used_ = 0;
+  InlineList<void*> scratch_;
 };
 
 using KernelFn = void (*)(KernelContext&);

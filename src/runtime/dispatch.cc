@@ -29,7 +29,7 @@ class Dispatch {
     } else {
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         const TensorSpec& spec = infer_.outputs[static_cast<int>(i)];
-        outputs[i] = make_tensor(*device_, spec.shape, spec.dtype);
+        outputs[i] = make_tensor(*device_, spec.shape, spec.dtype, op_.name);
       }
       run_kernel(outputs);
     }
