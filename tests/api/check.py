@@ -91,7 +91,7 @@ def check_virtual_gpus(build, options):
            and "largest free block 0.0 MiB" in pieces, "the 129th MiB is refused", out, err)
     for report in (at_once, pieces):
         check_report(report, "/job:localhost/replica:0/task:0/device:GPU:0", out, err)
-    expect(rest == [f"neighbour: {16 << 20:.6g} 64", f"after freeing: {120 << 18:.6g} 120"],
+    expect(rest == [f"neighbour: {16 << 20:.6g} 64", f"after freeing: {64 << 18:.6g} 64"],
            "the neighbour is unharmed and the program goes on", out, err)
 
 
