@@ -225,9 +225,8 @@ void DeviceSettings::set_cpu_count(int count) {
 }
 
 void DeviceSettings::set_gpu_count(int count) {
-  DeviceSettings changed = *this;
-  changed.gpu_count_ = count;
-  if (changed.used_gpus() != used_gpus())
+  const int there = static_cast<int>(visible("GPU").size());
+  if (std::min(count, there) != std::min(gpu_count_.value_or(there), there))
     refuse_if_frozen("Visible devices cannot be modified after being initialized",
                      "set_device_count");
   gpu_count_ = count;

@@ -72,9 +72,10 @@ void change(DeviceSettings& settings, Input& input) {
 }
 
 void check_logical_gpus(const DeviceSettings& settings) {
+  const std::vector<DeviceSettings::LogicalGpu> gpus = settings.logical_gpus();
   std::map<const PhysicalGpu*, std::int64_t> taken;
   int id = 0;
-  for (const DeviceSettings::LogicalGpu& each : settings.logical_gpus()) {
+  for (const DeviceSettings::LogicalGpu& each : gpus) {
     TANDEM_ASSERT(each.options.name == local_device_name("GPU", id++));
     TANDEM_ASSERT(each.options.memory_limit >= 0 && each.options.intra_op_threads >= 1);
     taken[each.gpu.get()] += each.options.memory_limit;
