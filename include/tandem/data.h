@@ -20,6 +20,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tandem/tensor.h"
@@ -47,6 +48,13 @@ class Example {
  private:
   std::vector<Tensor> components_;
 };
+
+// An example among the arguments of a traced function (tandem/function.h).
+template <class V, class K>
+void visit_tensors(Example& example, const V& visit, const K& key) {
+  key("e" + std::to_string(example.size()));
+  for (std::size_t i = 0; i < example.size(); ++i) visit(example[i]);
+}
 
 // What Iterator::next() gives: the next example, or nothing at the end of the epoch.
 class NextExample : public std::optional<Example> {

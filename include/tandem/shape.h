@@ -46,8 +46,8 @@ class Dims {
 };
 
 // A tensor's shape. Three states: of unknown rank (default constructed), of known rank with unknown
-// sizes (-1) in it, and fully defined. Concrete tensors always have fully defined shapes. Where an
-// option takes a Shape, the unknown one means "not given".
+// sizes in it (negative; -1 where a program writes one), and fully defined. Concrete tensors always
+// have fully defined shapes. Where an option takes a Shape, the unknown one means "not given".
 class Shape {
  public:
   Shape() = default;
@@ -63,10 +63,14 @@ class Shape {
   void set(int axis, std::int64_t size) { dims_[axis] = size; }
   // The size of `axis`, negative ones counting from the end. Throws InvalidArgumentError if absent.
   std::int64_t dim(std::int64_t axis) const;
-  // The product of all sizes; 1 for a scalar. REQUIRES: fully_defined().
+  // The product of all sizes; 1 for a scalar. Throws InvalidArgumentError when one is not known.
   std::int64_t num_elements() const {
     std::int64_t count = 1;
-    for (std::int64_t size : dims_) count *= size;
+    for (std::int64_t size : dims_) {
+      if (size < 0) [[unlikely]]
+        unknown_size();
+      count *= size;
+    }
     return count;
   }
   const Dims& dims() const { return dims_; }
@@ -88,6 +92,8 @@ class Shape {
   }
 
  private:
+  [[noreturn]] void unknown_size() const;
+
   Dims dims_;
   bool known_ = false;
 };

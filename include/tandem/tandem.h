@@ -13,6 +13,7 @@
 #include "tandem/distribute.h"
 #include "tandem/dtype.h"
 #include "tandem/errors.h"
+#include "tandem/function.h"
 #include "tandem/initializers.h"
 #include "tandem/layers.h"
 #include "tandem/losses.h"

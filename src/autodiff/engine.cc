@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "graph/graph.h"
 #include "runtime/placement.h"
 #include "tandem/autodiff.h"
 #include "tandem/math.h"
@@ -112,7 +113,7 @@ class Engine {
       sum = gradient;
       return;
     }
-    OnDevice on(impl_of(sum).device());
+    OnDeviceOf on(sum);
     sum = add(sum, gradient);
   }
 
@@ -128,7 +129,8 @@ class Engine {
   }
 
   static Tensor on_device_of(const Leaf& leaf, const Tensor& gradient) {
-    if (&impl_of(gradient).device() == leaf.device) return gradient;
+    if (!leaf.device || is_symbolic(gradient) || &impl_of(gradient).device() == leaf.device)
+      return gradient;
     Tensor copy = copy_to_device(gradient, *leaf.device);
     impl_of(copy).grad = impl_of(gradient).grad;
     return copy;
@@ -173,7 +175,7 @@ class Engine {
     }
     input_grads_.assign(node.inputs.size(), Tensor());
     if (any && wanted(&node)) {
-      OnDevice on(*node.device);
+      OnDeviceOf on(node);
       GradContext context(node, input_grads_);
       node.op->gradient(context);
     }

@@ -34,6 +34,13 @@ std::int64_t Shape::dim(std::int64_t axis) const {
   return dims_[static_cast<int>(axis < 0 ? axis + rank() : axis)];
 }
 
+void Shape::unknown_size() const {
+  fail<InvalidArgumentError>(
+      "[Shape] the number of elements of shape {} is asked for, which is not known before the "
+      "graph runs",
+      to_string());
+}
+
 Shape Shape::without_leading(int count) const {
   TANDEM_ASSERT(known_ && count >= 0 && count <= rank());
   return Shape(dims_.span().subspan(static_cast<std::size_t>(count)));

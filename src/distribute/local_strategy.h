@@ -1,8 +1,8 @@
 // Replicas that are threads of this process: the OneDevice and Mirrored strategies.
 #pragma once
 
+#include "core/thread_team.h"
 #include "distribute/replica.h"
-#include "distribute/replica_threads.h"
 #include "distribute/strategy_impl.h"
 
 namespace tandem::distribute {
@@ -27,7 +27,7 @@ class LocalStrategy final : public StrategyImpl {
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<Replica*> all_;
   std::vector<std::exception_ptr> errors_;
-  ReplicaThreads threads_;
+  ThreadTeam threads_;
 };
 
 }  // namespace tandem::distribute

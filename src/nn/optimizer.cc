@@ -1,6 +1,7 @@
 #include "autodiff/engine.h"
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "graph/graph.h"
 #include "nn/optimizer_impl.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
@@ -106,6 +107,7 @@ std::unique_ptr<Optimizer::Impl::State> Optimizer::Impl::make_state(
 std::vector<Optimizer::Impl::State*> Optimizer::Impl::states_of(
     const std::vector<Variable>& variables) {
   NoGradScope no_grad;
+  const BuildingScope at_once(nullptr);  // slots are made now, also while a function is traced
   MemoryTagScope tag(MemoryTag::kOptimizer);
   const std::lock_guard lock(mutex_);
   std::vector<State*> states;
@@ -162,18 +164,29 @@ void Optimizer::Impl::clip(std::vector<Tensor>& gradients) const {
 void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> states,
                                   std::span<const Tensor> gradients) {
   Copy& steps = iterations_.impl().copies()[copy];
-  const std::int64_t count = read_count(steps);
-  const Step step{.learning_rate = rate_.at(count), .number = count + 1};
+  std::int64_t count = read_count(steps);
+  // In a program the count that each run finds decides, and each run raises it.
+  std::shared_ptr<const Renewal> renewal;
+  if (building) {
+    const int earlier = building->next_of(&steps);
+    renewal =
+        std::make_shared<const Renewal>([self = shared_from_this(), &steps, earlier](void* attrs) {
+          self->renew(self->step_at(read_count(steps) + earlier), attrs);
+        });
+    building->after_run(
+        [self = shared_from_this(), &steps] { write_count(steps, read_count(steps) + 1); });
+    count += earlier;
+  }
+  const RenewingScope renewing(renewal);
+  const Step step = step_at(count);
   std::vector<Tensor> slots;
   for (std::size_t i = 0; i < states.size(); ++i) {
     if (!gradients[i].defined()) continue;
     slots.clear();
-    for (const Variable& slot : states[i]->slots)
-      slots.push_back(VariableImpl::writable(slot.impl().copies()[copy]));
-    update(step, VariableImpl::writable(states[i]->variable.impl().copies()[copy]), gradients[i],
-           slots);
+    for (const Variable& slot : states[i]->slots) slots.push_back(slot.impl().memory(copy));
+    update(step, states[i]->variable.impl().memory(copy), gradients[i], slots);
   }
-  write_count(steps, count + 1);
+  if (!building) write_count(steps, count + 1);
 }
 
 void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Variable>& variables,

@@ -15,7 +15,7 @@ namespace tandem::optimizers {
 
 // Variables' slots are made once, by whichever replica comes first; every replica then works on its
 // own copies of variables, slots and the count of steps.
-struct Optimizer::Impl {
+struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
  public:
   struct SlotSpec {
     const char* name;
@@ -47,6 +47,8 @@ struct Optimizer::Impl {
   // Changes `variable` and `slots` (in the order of slots()) in place; all are on one device.
   virtual void update(const Step& step, const Tensor& variable, const Tensor& gradient,
                       std::span<const Tensor> slots) const = 0;
+  // Puts a later step into the attributes of what update() ran.
+  virtual void renew(const Step& step, void* attrs) const = 0;
 
  private:
   struct State {
@@ -58,6 +60,9 @@ struct Optimizer::Impl {
   void check_copies(const Variable& variable) const;
   std::unique_ptr<State> make_state(const Variable& variable) const;
   void clip(std::vector<Tensor>& gradients) const;
+  Step step_at(std::int64_t count) const {
+    return {.learning_rate = rate_.at(count), .number = count + 1};
+  }
   // One step of the copies of replica `copy`.
   void update_copy(std::size_t copy, std::span<State* const> states,
                    std::span<const Tensor> gradients);

@@ -33,9 +33,14 @@ class RuleOptimizer final : public Optimizer::Impl {
   void update(const Step& step, const Tensor& variable, const Tensor& gradient,
               Slots slots) const override {
     Rule rule = rule_;
+    renew(step, &rule);
+    apply_(rule, variable, gradient, slots);
+  }
+
+  void renew(const Step& step, void* attrs) const override {
+    Rule& rule = *static_cast<Rule*>(attrs);
     rule.learning_rate = step.learning_rate;
     if constexpr (requires { rule.step; }) rule.step = step.number;
-    apply_(rule, variable, gradient, slots);
   }
 
   Rule rule_;

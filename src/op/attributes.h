@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
+
+#include "tandem/shape.h"
 
 namespace tandem {
 
@@ -16,6 +19,9 @@ struct AttrsType {
   bool (*equal)(const void* a, const void* b);
   std::size_t (*hash)(const void* attrs);
   std::string (*print)(const void* attrs);
+  // Calls visit(user, number) for every 64-bit integer in `attrs`, those of shapes and lists
+  // included. It may change them.
+  void (*visit_integers)(void* attrs, void (*visit)(void* user, std::int64_t& number), void* user);
 };
 
 struct NoAttrs {
@@ -36,6 +42,20 @@ std::size_t hash_value(const T& value) {
     for (const auto& item : value) seed = seed * 1099511628211u + hash_value(item);
     return seed;
   }
+}
+
+template <class T, class F>
+void visit_field(T& value, const F& visit) {
+  if constexpr (std::is_same_v<T, std::int64_t>)
+    visit(value);
+  else if constexpr (std::is_same_v<T, Shape>)
+    for (int axis = 0; axis < value.rank(); ++axis) {
+      std::int64_t size = value[axis];
+      visit(size);
+      value.set(axis, size);
+    }
+  else if constexpr (requires { value.begin() == value.end(); })
+    for (auto& item : value) visit_field(item, visit);
 }
 
 template <class T>
@@ -97,6 +117,13 @@ const AttrsType& attrs_type() {
         static_cast<const A*>(attrs)->fields(
             [&](const char* name, const auto& value) { detail::print_field(out, name, value); });
         return out;
+      },
+      [](void* attrs, void (*visit)(void*, std::int64_t&), void* user) {
+        static_cast<A*>(attrs)->fields([&](const char*, const auto& value) {
+          using T = std::remove_cvref_t<decltype(value)>;
+          detail::visit_field(const_cast<T&>(value),
+                              [&](std::int64_t& number) { visit(user, number); });
+        });
       },
   };
   return type;

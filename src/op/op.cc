@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device/device_manager.h"
 #include "device/memory_report.h"
 
 namespace tandem {
@@ -24,8 +25,18 @@ void* KernelContext::scratch(std::size_t bytes) {
   return memory;
 }
 
-KernelContext::~KernelContext() {
+void KernelContext::release_scratch() {
   for (void* memory : scratch_) workspace->allocator().deallocate(memory);
+  scratch_.resize(0);
+}
+
+KernelContext::~KernelContext() { release_scratch(); }
+
+// Memory of a device is handed out in the order in which its work is enqueued. A deferred kernel
+// asks when that order has long gone on.
+Device& workspace_for(Device& device) {
+  return device.stream().execution() == Stream::Execution::kDeferred ? DeviceManager::get().host()
+                                                                     : device;
 }
 
 KernelFn find_kernel(const OpDef& op, DeviceBackend backend) {

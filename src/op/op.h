@@ -52,6 +52,13 @@ class InlineList {
 
 struct OpDef;
 
+// What identifies one draw: with an element's position, the input of the counter-based generator.
+struct Draw {
+  std::uint64_t seed = 0;
+  std::uint64_t number = 0;
+  std::uint32_t stream = 0;  // the replica, where replicas are to differ; 0 otherwise
+};
+
 // What a shape rule sees: the inputs' dtypes and shapes and the attributes. It fills in the
 // outputs, or throws InvalidArgumentError "[Op] expected ..., got ...".
 class InferContext {
@@ -97,7 +104,7 @@ class KernelContext {
   const OpDef* op = nullptr;
   const void* attrs_data = nullptr;
   void* native_stream = nullptr;  // CUDA: the stream to launch on
-  Device* workspace = nullptr;    // where scratch memory comes from
+  Device* workspace = nullptr;    // where scratch memory comes from: workspace_for(the device)
   InlineList<TensorView> inputs;
   InlineList<TensorView> outputs;
 
@@ -109,6 +116,9 @@ class KernelContext {
   // calls give distinct memory. Throws ResourceExhaustedError.
   void* scratch(std::size_t bytes);
 
+  // Gives the scratch memory back before the context ends: for one that is used again.
+  void release_scratch();
+
   KernelContext() = default;
   KernelContext(const KernelContext& other);  // without its scratch memory
   KernelContext& operator=(const KernelContext&) = delete;
@@ -117,6 +127,10 @@ class KernelContext {
  private:
   InlineList<void*> scratch_;
 };
+
+// Where kernels of `device` take scratch memory from: itself, or the host where they run later, on
+// the host's own threads.
+Device& workspace_for(Device& device);
 
 using KernelFn = void (*)(KernelContext&);
 using InferFn = void (*)(InferContext&);
@@ -152,6 +166,8 @@ struct OpDef {
   std::uint32_t mutated_inputs = 0;
   // kView: the byte offset of the output in the input.
   std::int64_t (*view_offset)(const InferContext&) = nullptr;
+  // Random operations: puts another draw into the attributes and returns the one that was there.
+  Draw (*exchange_draw)(void* attrs, const Draw& draw) = nullptr;
 };
 inline constexpr std::uint32_t kAllTensors = 0xffffffffu;
 

@@ -62,14 +62,14 @@ Tensor GradContext::output(int i) const {
   return tensor;
 }
 
-void record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs,
-            std::span<Tensor> outputs, Device& device) {
+OpNode& record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs,
+               std::span<Tensor> outputs, Device* device) {
   const auto saves = [](std::uint32_t mask, std::size_t i) {
     return i < 32 ? (mask >> i & 1u) != 0 : mask == kAllTensors;
   };
   RefPtr<OpNode> node(new OpNode);
   node->op = &op;
-  node->device = &device;
+  node->device = device;
   node->sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
   node->attrs = attrs.type->copy(attrs.data);
   node->inputs.resize(inputs.size());
@@ -89,6 +89,7 @@ void record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inpu
     if (saves(op.saved_outputs, i)) output.saved = make_alias(outputs[i]);
     if (is_floating(tensor.dtype)) tensor.grad = {node, static_cast<std::int32_t>(i)};
   }
+  return *node;
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "op/op.h"
@@ -21,6 +22,12 @@ struct GradNode : GradNodeBase {
   ~GradNode() override = default;
 };
 
+// What a traced operation asked for, where there is no device yet.
+struct PlacementRequest {
+  DeviceName device;
+  std::string text;  // as the user wrote it
+};
+
 struct OpNode final : GradNode {
   struct Input {
     GradEdge edge;  // null when the input is not tracked
@@ -33,7 +40,9 @@ struct OpNode final : GradNode {
     Tensor gradient;  // what has arrived so far, during a backward pass
   };
   std::shared_ptr<const void> attrs;
-  Device* device = nullptr;  // where the operation ran; its gradient runs there too
+  // Where the operation ran, or (traced) asked to run; its gradient runs there too.
+  Device* device = nullptr;
+  std::shared_ptr<const PlacementRequest> requested;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
   bool released = false;  // a backward pass has freed what was saved
@@ -46,9 +55,9 @@ struct OpNode final : GradNode {
 
 // A tensor that gradients are asked for: a variable's value or a watched tensor.
 struct Leaf final : GradNode {
-  explicit Leaf(Device& where) : device(&where) {}
+  explicit Leaf(Device* where) : device(where) {}
 
-  Device* device;  // the tensor's, and so its gradient's
+  Device* device;  // the tensor's, and so its gradient's; null: that of a symbolic one
   Tensor grad;     // accumulated by backward()
   // Called when a backward() pass has accumulated this leaf's whole gradient in `grad`, while the
   // pass goes on; on the thread of the pass, in an order that depends on the graph alone.
@@ -100,8 +109,9 @@ extern constinit thread_local bool grad_mode;
 
 inline bool is_tracked(const Tensor& tensor) { return static_cast<bool>(impl_of(tensor).grad); }
 
-// Records that `op` made `outputs` of `inputs`. REQUIRES: op.gradient, and a tracked input.
-void record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs,
-            std::span<Tensor> outputs, Device& device);
+// Records that `op` made `outputs` of `inputs`, on `device` (null: traced). REQUIRES: op.gradient,
+// and a tracked input.
+OpNode& record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs,
+               std::span<Tensor> outputs, Device* device);
 
 }  // namespace tandem

@@ -24,7 +24,7 @@ Tensor& Tensor::set_requires_grad(bool required) {
     if (!is_floating(impl.dtype))
       fail<InvalidArgumentError>("[set_requires_grad] only floating tensors have gradients, got {}",
                                  name_of(impl.dtype));
-    impl.grad = {make_ref<Leaf>(impl.device()), 0};
+    impl.grad = {make_ref<Leaf>(impl.symbol ? nullptr : &impl.device()), 0};
   }
   return *this;
 }

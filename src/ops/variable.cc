@@ -26,17 +26,16 @@ bool on_read(const VariableImpl& variable) {
 
 // The copies of an on-read variable, brought together.
 Tensor aggregate_copies(VariableImpl& variable) {
-  auto& copies = variable.copies();
   const VariableAggregation aggregation = variable.options().aggregation;
   if (aggregation != VariableAggregation::kSum && aggregation != VariableAggregation::kMean)
-    return copies.front().value;
+    return variable.read(0);
   NoGradScope no_grad;
-  OnDevice on(impl_of(copies.front().value).device());
+  OnDevice on(impl_of(variable.copies().front().value).device());
   std::vector<Tensor> values;
-  for (const auto& copy : copies) values.push_back(copy.value);
+  for (std::size_t i = 0; i < variable.copies().size(); ++i) values.push_back(variable.read(i));
   const Tensor sum = add_n(values);
   return aggregation == VariableAggregation::kSum ? sum
-                                                  : divide(sum, static_cast<double>(copies.size()));
+                                                  : divide(sum, static_cast<double>(values.size()));
 }
 
 // What a replica's write to a mirrored variable amounts to, over all replicas.
@@ -57,30 +56,34 @@ Tensor aggregate_write(const VariableImpl& variable, const Tensor& value, Replic
   return value;
 }
 
-// Runs `combine(present, value)` for the copies that an assignment reaches and stores the results.
+// Runs `combine(variable, copy, value)` for the copies that an assignment reaches and stores the
+// results.
 template <class Combine>
 void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
                  const Combine& combine) {
   const TensorSpec& spec = variable.spec();
-  if (value.dtype() != spec.dtype || !(value.shape() == spec.shape))
+  if (value.dtype() != spec.dtype || !value.shape().matches(spec.shape))
     fail<InvalidArgumentError>(
         "[{}] variable '{}' has shape {} and dtype {}, got shape {} and dtype {}", what,
         variable.options().name, spec.shape.to_string(), name_of(spec.dtype),
         value.shape().to_string(), name_of(value.dtype()));
   NoGradScope no_grad;
   ReplicaContext* context = ReplicaContext::current();
-  const auto write = [&](VariableImpl::Copy& copy, const Tensor& new_value) {
-    OnDevice on(impl_of(copy.value).device());
-    VariableImpl::store(copy, combine(copy.value, new_value));
+  const auto write = [&](std::size_t copy, const Tensor& new_value) {
+    OnDevice on(impl_of(variable.copies()[copy].value).device());
+    variable.write(copy, combine(variable, copy, new_value));
   };
   if (!variable.distributed()) {
-    write(variable.local(), value);
+    write(0, value);
   } else if (context) {
-    write(variable.local(), on_read(variable) ? value : aggregate_write(variable, value, *context));
+    write(variable.local_index(),
+          on_read(variable) ? value : aggregate_write(variable, value, *context));
   } else {
-    for (auto& copy : variable.copies()) write(copy, value);
+    for (std::size_t copy = 0; copy < variable.copies().size(); ++copy) write(copy, value);
   }
 }
+
+Tensor replace_by(VariableImpl&, std::size_t, const Tensor& replacement) { return replacement; }
 
 }  // namespace
 
@@ -108,7 +111,7 @@ Tensor Variable::value() const {
   VariableImpl& variable = impl();
   if (variable.distributed() && on_read(variable) && !ReplicaContext::current())
     return aggregate_copies(variable);
-  return variable.local().value;
+  return variable.read(variable.local_index());
 }
 
 void Variable::assign(const Tensor& value) {
@@ -117,11 +120,10 @@ void Variable::assign(const Tensor& value) {
       aggregation() == VariableAggregation::kSum) {
     // So that the sum that a checkpoint holds is the sum again after restoring.
     assign_with(variable, divide(value, static_cast<double>(variable.copies().size())), "assign",
-                [](const Tensor&, const Tensor& share) { return share; });
+                replace_by);
     return;
   }
-  assign_with(variable, value, "assign",
-              [](const Tensor&, const Tensor& replacement) { return replacement; });
+  assign_with(variable, value, "assign", replace_by);
 }
 
 namespace {
@@ -142,14 +144,17 @@ void refuse_cross_replica_sum(const Variable& variable, const char* what) {
 void Variable::assign_add(const Tensor& delta) {
   refuse_cross_replica_sum(*this, "assign_add");
   assign_with(impl(), delta, "assign_add",
-              [](const Tensor& present, const Tensor& change) { return add(present, change); });
+              [](VariableImpl& variable, std::size_t copy, const Tensor& change) {
+                return add(variable.read(copy), change);
+              });
 }
 
 void Variable::assign_sub(const Tensor& delta) {
   refuse_cross_replica_sum(*this, "assign_sub");
-  assign_with(impl(), delta, "assign_sub", [](const Tensor& present, const Tensor& change) {
-    return subtract(present, change);
-  });
+  assign_with(impl(), delta, "assign_sub",
+              [](VariableImpl& variable, std::size_t copy, const Tensor& change) {
+                return subtract(variable.read(copy), change);
+              });
 }
 
 Tensor Variable::grad() const {

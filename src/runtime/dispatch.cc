@@ -4,6 +4,7 @@
 #include "op/record.h"
 #include "runtime/launch.h"
 #include "runtime/placement.h"
+#include "runtime/trace.h"
 
 namespace tandem {
 namespace {
@@ -33,7 +34,7 @@ class Dispatch {
       }
       run_kernel(outputs);
     }
-    if (grad_mode && op_.gradient && any_tracked()) record(op_, attrs_, inputs_, outputs, *device_);
+    if (grad_mode && op_.gradient && any_tracked()) record(op_, attrs_, inputs_, outputs, device_);
   }
 
  private:
@@ -89,6 +90,8 @@ class Dispatch {
 }  // namespace
 
 std::vector<Tensor> run_op(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
+  if (building) [[unlikely]]
+    return trace_op(op, inputs, attrs);
   Dispatch dispatch(op, inputs, attrs);
   std::vector<Tensor> outputs(static_cast<std::size_t>(dispatch.num_outputs()));
   dispatch.run(outputs);
@@ -96,6 +99,8 @@ std::vector<Tensor> run_op(const OpDef& op, std::span<const Tensor* const> input
 }
 
 Tensor run_single(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
+  if (building) [[unlikely]]
+    return trace_op(op, inputs, attrs).front();
   Dispatch dispatch(op, inputs, attrs);
   TANDEM_ASSERT(dispatch.num_outputs() == 1);
   Tensor output;
@@ -104,6 +109,10 @@ Tensor run_single(const OpDef& op, std::span<const Tensor* const> inputs, AttrsR
 }
 
 void run_update(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
+  if (building) [[unlikely]] {
+    trace_op(op, inputs, attrs);
+    return;
+  }
   Dispatch dispatch(op, inputs, attrs);
   TANDEM_ASSERT(dispatch.num_outputs() == 0);
   dispatch.run({});

@@ -4,16 +4,10 @@
 #include <cstdint>
 #include <mutex>
 
+#include "op/op.h"
 #include "tandem/random.h"
 
 namespace tandem {
-
-// What identifies one draw: with an element's position, the input of the counter-based generator.
-struct Draw {
-  std::uint64_t seed = 0;
-  std::uint64_t number = 0;
-  std::uint32_t stream = 0;  // the replica, where replicas are to differ; 0 otherwise
-};
 
 // Thread-safe. Draws are numbered in the order of the calls.
 class Generator {
@@ -32,6 +26,17 @@ class Generator {
   mutable std::mutex mutex_;
   random::GeneratorState state_;
 };
+
+// OpDef::exchange_draw of an operation whose attributes keep the draw in three fields.
+template <class Attrs>
+Draw exchange_draw(void* attrs, const Draw& draw) {
+  auto& fields = *static_cast<Attrs*>(attrs);
+  const Draw previous = {fields.seed, fields.number, fields.stream};
+  fields.seed = draw.seed;
+  fields.number = draw.number;
+  fields.stream = draw.stream;
+  return previous;
+}
 
 // Makes `generator` the calling thread's while it lives.
 class GeneratorScope {

@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "core/parallel.h"
-#include "device/device_manager.h"
 
 namespace tandem {
 namespace {
@@ -21,10 +20,7 @@ void run_inline(KernelFn kernel, KernelContext& context, const Device& device) {
 
 void launch(KernelFn kernel, KernelContext& context, const AttrsType& attrs_type, Device& device) {
   Stream& stream = device.stream();
-  // Memory of a device is handed out in the order in which its work is enqueued. A deferred kernel
-  // asks when that order has long gone on, and is the host's own code: it takes the host's.
-  const bool deferred = stream.execution() == Stream::Execution::kDeferred;
-  context.workspace = deferred ? &DeviceManager::get().host() : &device;
+  context.workspace = &workspace_for(device);
   switch (stream.execution()) {
     case Stream::Execution::kInline: run_inline(kernel, context, device); break;
     case Stream::Execution::kNative:

@@ -144,6 +144,39 @@ void log_placement_of(const OpDef& op, const Device& device) {
     fmt::print(stderr, "Executing op {} in device {}\n", op.name, device.full_name());
 }
 
+void OnDeviceOf::enter(Device& device) {
+  frame_ = {&device.name(), device.full_name(), &device, true};
+  placement_frame = &frame_;
+}
+
+void OnDeviceOf::enter(const DeviceName& requested, std::string_view text) {
+  if (requested == DeviceName()) return;
+  frame_ = {&requested, text, nullptr, false};
+  placement_frame = &frame_;
+}
+
+OnDeviceOf::OnDeviceOf(const Tensor& tensor) {
+  if (!is_symbolic(tensor)) {
+    enter(impl_of(tensor).device());
+  } else {
+    const Node& node = *symbol_of(tensor).node;
+    enter(node.requested, node.requested_text);
+  }
+}
+
+OnDeviceOf::OnDeviceOf(const OpNode& node) {
+  if (node.device)
+    enter(*node.device);
+  else if (node.requested)
+    enter(node.requested->device, node.requested->text);
+}
+
+NodeOptions node_options(std::string_view name) {
+  if (!placement_frame) return {.name = name};
+  return {
+      .requested = placement_frame->name, .requested_text = placement_frame->text, .name = name};
+}
+
 struct DeviceScope::Saved {
   DeviceName name;
   std::string text;

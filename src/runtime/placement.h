@@ -5,7 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "op/op.h"
+#include "graph/graph.h"
+#include "op/record.h"
 
 namespace tandem {
 
@@ -47,5 +48,26 @@ class OnDevice {
   PlacementFrame frame_;
   const PlacementFrame* previous_;
 };
+
+// Puts the calling thread where a tensor is or a recorded operation ran; for symbolic tensors and
+// traced operations: where they asked to be, which is anywhere when they did not.
+class OnDeviceOf {
+ public:
+  explicit OnDeviceOf(const Tensor& tensor);
+  explicit OnDeviceOf(const OpNode& node);
+  ~OnDeviceOf() { placement_frame = previous_; }
+  OnDeviceOf(const OnDeviceOf&) = delete;
+  OnDeviceOf& operator=(const OnDeviceOf&) = delete;
+
+ private:
+  void enter(Device& device);
+  void enter(const DeviceName& requested, std::string_view text);
+
+  PlacementFrame frame_;
+  const PlacementFrame* previous_ = placement_frame;
+};
+
+// The calling thread's innermost device scope as a node's request.
+NodeOptions node_options(std::string_view name = {});
 
 }  // namespace tandem

@@ -1,6 +1,9 @@
 #include "runtime/variable_impl.h"
 
 #include "core/status.h"
+#include "graph/graph.h"
+#include "graph/structural_ops.h"
+#include "runtime/dispatch.h"
 #include "runtime/replica_context.h"
 
 namespace tandem {
@@ -19,6 +22,24 @@ void keep_leaf(const VariableImpl::Copy& copy, const Tensor& value) {
   if (copy.leaf) impl_of(value).grad = {copy.leaf, 0};
 }
 
+// A copy as programs refer to it.
+class CopyResource final : public Resource {
+ public:
+  CopyResource(RefPtr<VariableImpl> variable, std::size_t index)
+      : variable_(std::move(variable)), copy_(variable_->copies()[index]) {}
+
+  const void* identity() const override { return &copy_; }
+  const std::string& name() const override { return variable_->options().name; }
+  Device& device() const override { return impl_of(copy_.value).device(); }
+  const TensorSpec& spec() const override { return variable_->spec(); }
+  const Tensor& value() override { return copy_.value; }
+  const Tensor& writable() override { return VariableImpl::writable(copy_); }
+
+ private:
+  RefPtr<VariableImpl> variable_;
+  VariableImpl::Copy& copy_;
+};
+
 }  // namespace
 
 VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
@@ -30,16 +51,40 @@ VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const>
     copy.tag = tag;
     copy.value = clone_to(initial_value, *device, tag);
     if (options_.trainable) {
-      copy.leaf = make_ref<Leaf>(*device);
+      copy.leaf = make_ref<Leaf>(device);
       keep_leaf(copy, copy.value);
     }
   }
 }
 
-VariableImpl::Copy& VariableImpl::local() {
-  if (copies_.size() == 1) return copies_.front();
+std::size_t VariableImpl::local_index() const {
+  if (copies_.size() == 1) return 0;
   const ReplicaContext* context = ReplicaContext::current();
-  return copies_[context ? static_cast<std::size_t>(context->replica_id()) : 0];
+  return context ? static_cast<std::size_t>(context->replica_id()) : 0;
+}
+
+Tensor VariableImpl::read(std::size_t copy) {
+  if (!building) return copies_[copy].value;
+  const Tensor handle = memory(copy);
+  Tensor value = run(kReadVariable, {&handle});
+  keep_leaf(copies_[copy], value);
+  return value;
+}
+
+void VariableImpl::write(std::size_t copy, const Tensor& value) {
+  if (!building) {
+    store(copies_[copy], value);
+    return;
+  }
+  const Tensor handle = memory(copy);
+  const Tensor* inputs[] = {&handle, &value};
+  run_update(kAssignVariable, inputs, NoAttrs());
+}
+
+Tensor VariableImpl::memory(std::size_t copy) {
+  if (!building) return writable(copies_[copy]);
+  return building->tensor(
+      building->handle(make_ref<CopyResource>(RefPtr<VariableImpl>(this), copy)));
 }
 
 const Tensor& VariableImpl::writable(Copy& copy) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/node.h"
 #include "op/record.h"
 #include "tandem/variable.h"
 
@@ -29,12 +30,21 @@ class VariableImpl final : public RefCounted {
   bool distributed() const { return copies_.size() > 1; }
   std::vector<Copy>& copies() { return copies_; }
   // The present replica's copy; the first one outside replicas.
-  Copy& local();
+  std::size_t local_index() const;
+  Copy& local() { return copies_[local_index()]; }
 
-  // The value of `copy`, for an operation that writes it in place: nothing else refers to its
-  // memory any more (readers keep the old one).
+  // What the three following do when the thread builds a graph is a node of it.
+  //
+  // The elements of a copy.
+  Tensor read(std::size_t copy);
+  // Replaces the elements of a copy by those of `value`.
+  void write(std::size_t copy, const Tensor& value);
+  // A copy for an operation that writes it in place.
+  Tensor memory(std::size_t copy);
+
+  // The value of `copy` in memory that nothing else refers to any more (readers keep the old one).
   static const Tensor& writable(Copy& copy);
-  // Replaces the elements of `copy` by those of `value`.
+  // Replaces the elements of `copy` by those of `value`, at once.
   static void store(Copy& copy, const Tensor& value);
 
  private:

@@ -15,6 +15,13 @@ void undefined_tensor() {
       "[Tensor] an undefined tensor was used; assign a value to it first");
 }
 
+void symbolic_tensor() {
+  throw FailedPreconditionError(
+      "[Tensor] the elements of a symbolic tensor were asked for: it stands for what a graph will "
+      "compute and has none before the graph runs (Session::run, or the call of the function that "
+      "is being traced). Inside a traced function use operations instead of host code.");
+}
+
 }  // namespace detail
 
 Tensor make_tensor(Device& device, const Shape& shape, DType dtype, std::string_view op) {
@@ -29,6 +36,7 @@ Tensor make_view(const Tensor& base, const Shape& shape, std::int64_t offset) {
   const TensorImpl& from = impl_of(base);
   RefPtr<TensorImpl> impl(new TensorImpl);
   impl->storage = from.storage;
+  impl->symbol = from.symbol;
   impl->shape = shape;
   impl->dtype = from.dtype;
   impl->offset = from.offset + offset;
@@ -55,7 +63,7 @@ void to_host(const Tensor& tensor, void* host) {
 
 Tensor copy_to_device(const Tensor& tensor, Device& device) {
   const TensorImpl& from = impl_of(tensor);
-  if (&from.device() == &device) return tensor;
+  if (from.symbol || &from.device() == &device) return tensor;
   Tensor result = make_tensor(device, from.shape, from.dtype);
   copy_into(result, tensor);
   return result;

@@ -7,6 +7,11 @@
 
 namespace tandem {
 
+namespace detail {
+[[noreturn]] void undefined_tensor();
+[[noreturn]] void symbolic_tensor();
+}  // namespace detail
+
 // Something recorded for gradients; op/record.h knows what.
 class GradNodeBase : public RefCounted {};
 
@@ -23,20 +28,23 @@ struct TensorSpec {
 };
 
 struct TensorImpl final : RefCounted, TensorSpec {
-  std::int64_t offset = 0;  // bytes into the storage
-  RefPtr<Storage> storage;
+  std::int64_t offset = 0;    // bytes into the storage
+  RefPtr<Storage> storage;    // null: symbolic
+  RefPtr<RefCounted> symbol;  // what the tensor stands for (graph/node.h); null: it has elements
   GradEdge grad;
 
-  std::byte* data() const { return storage->data() + offset; }
-  Device& device() const { return storage->device(); }
+  // Throw FailedPreconditionError when the tensor is symbolic.
+  std::byte* data() const { return concrete_storage().data() + offset; }
+  Device& device() const { return concrete_storage().device(); }
+  Storage& concrete_storage() const {
+    if (!storage) [[unlikely]]
+      detail::symbolic_tensor();
+    return *storage;
+  }
   std::size_t bytes() const {
     return static_cast<std::size_t>(shape.num_elements()) * size_of(dtype);
   }
 };
-
-namespace detail {
-[[noreturn]] void undefined_tensor();
-}
 
 inline TensorImpl& impl_of(const Tensor& tensor) {
   if (!tensor.defined()) [[unlikely]]

@@ -5,7 +5,7 @@
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "ops/math/number.h"
-#include "runtime/placement.h"
+#include "runtime/trace.h"
 #include "tandem/creation.h"
 #include "tensor/tensor_impl.h"
 
@@ -96,7 +96,7 @@ Tensor build(std::int64_t count, const Shape& own_shape, const ConstantOptions& 
     for (std::int64_t i = 0; i < size; ++i) host[static_cast<std::size_t>(i)] = element(i);
   else
     std::fill_n(host.get(), size, element(0));
-  return from_host(place_constant("Const"), shape, dtype_of<T>, host.get());
+  return new_constant(shape, dtype_of<T>, host.get(), options.name);
 }
 
 }  // namespace
@@ -120,7 +120,7 @@ requires std::is_arithmetic_v<From> Tensor constant(const std::vector<From>& val
   if constexpr (!std::is_same_v<From, bool>)  // as it is, without a second copy on the host
     if (options.dtype.value_or(dtype_of<From>) == dtype_of<From> && shape.fully_defined() &&
         shape.num_elements() == count)
-      return from_host(place_constant("Const"), shape, dtype_of<From>, values.data());
+      return new_constant(shape, dtype_of<From>, values.data(), options.name);
   return switch_dtype(options.dtype.value_or(dtype_of<From>), [&]<class T>(TypeTag<T>) {
     return build<T>(count, own_shape, options, [&](std::int64_t i) {
       return element_from<T>(static_cast<From>(values[static_cast<std::size_t>(i)]));

@@ -88,7 +88,8 @@ const OpDef kDropout = {.name = "Dropout",
                         .infer = infer_dropout,
                         .gradient = dropout_gradient,
                         .cpu_kernel = dropout_kernel,
-                        .traits = kStateful | kInPlace};
+                        .traits = kStateful | kInPlace,
+                        .exchange_draw = exchange_draw<DropoutAttrs>};
 
 }  // namespace
 

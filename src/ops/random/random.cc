@@ -160,7 +160,8 @@ constexpr OpDef random_op(std::string_view name, InferFn infer, KernelFn kernel,
           .infer = infer,
           .cpu_kernel = kernel,
           .gpu = gpu,
-          .traits = kStateful};
+          .traits = kStateful,
+          .exchange_draw = exchange_draw<RandomAttrs>};
 }
 
 constexpr DTypeSet kIntegers = set_of(int32) | set_of(int64) | set_of(uint8);

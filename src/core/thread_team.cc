@@ -1,13 +1,13 @@
-#include "distribute/replica_threads.h"
+#include "core/thread_team.h"
 
-namespace tandem::distribute {
+namespace tandem {
 
-ReplicaThreads::ReplicaThreads(int count) {
-  for (int replica = 1; replica < count; ++replica)
-    threads_.emplace_back([this, replica] { work(replica); });
+ThreadTeam::ThreadTeam(int count) {
+  for (int member = 1; member < count; ++member)
+    threads_.emplace_back([this, member] { work(member); });
 }
 
-ReplicaThreads::~ReplicaThreads() {
+ThreadTeam::~ThreadTeam() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -16,9 +16,9 @@ ReplicaThreads::~ReplicaThreads() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// Steps follow each other within microseconds: yield for a while before sleeping.
+// Runs follow each other within microseconds: yield for a while before sleeping.
 template <class Ready>
-void ReplicaThreads::wait(std::condition_variable& changed, const Ready& ready) {
+void ThreadTeam::wait(std::condition_variable& changed, const Ready& ready) {
   for (int i = 0; i < 1000; ++i) {
     if (ready()) return;
     std::this_thread::yield();
@@ -27,13 +27,13 @@ void ReplicaThreads::wait(std::condition_variable& changed, const Ready& ready) 
   changed.wait(lock, ready);
 }
 
-void ReplicaThreads::work(int replica) {
+void ThreadTeam::work(int member) {
   std::uint64_t seen = 0;
   while (true) {
     wait(started_, [&] { return stopping_ || round_.load(std::memory_order_acquire) != seen; });
     if (stopping_) return;
     seen = round_.load(std::memory_order_acquire);
-    (*task_)(replica);
+    (*task_)(member);
     if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       { std::lock_guard lock(mutex_); }
       finished_.notify_all();
@@ -41,7 +41,7 @@ void ReplicaThreads::work(int replica) {
   }
 }
 
-void ReplicaThreads::run(const std::function<void(int)>& task) {
+void ThreadTeam::run(const std::function<void(int)>& task) {
   if (!threads_.empty()) {
     {
       std::lock_guard lock(mutex_);
@@ -55,4 +55,4 @@ void ReplicaThreads::run(const std::function<void(int)>& task) {
   wait(finished_, [&] { return running_.load(std::memory_order_acquire) == 0; });
 }
 
-}  // namespace tandem::distribute
+}  // namespace tandem

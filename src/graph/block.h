@@ -1,0 +1,87 @@
+// A block: a graph made ready to run. Every shape is known, every operation has its device, views
+// are gone, and what moves between devices is an operation. Passes rewrite blocks; programs are
+// built from them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/node.h"
+
+namespace tandem {
+
+struct Operation;
+
+// A tensor of a block, on one device.
+struct Value {
+  enum class Kind {
+    kComputed,  // written by an operation of the block
+    kFeed,      // given at each run: `index` tells which
+    kConstant,  // `constant`
+    kVariable,  // the memory of `resource`
+    kView,      // `base` from byte `offset` on
+  };
+
+  Kind kind = Kind::kComputed;
+  TensorSpec spec;
+  Device* device = nullptr;
+  Operation* producer = nullptr;  // kComputed
+  int index = 0;                  // kFeed: of the feed; kComputed: of the producer's output
+  Tensor constant;
+  RefPtr<Resource> resource;
+  Value* base = nullptr;  // never itself a view
+  std::int64_t offset = 0;
+
+  // The value whose memory this one is in.
+  Value& root() { return base ? *base : *this; }
+  const Value& root() const { return base ? *base : *this; }
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(spec.shape.num_elements()) * size_of(spec.dtype);
+  }
+};
+
+struct Operation {
+  const OpDef* op = nullptr;
+  std::shared_ptr<const void> attrs;
+  std::shared_ptr<const Renewal> renewal;
+  Device* device = nullptr;
+  std::vector<Value*> inputs;
+  std::vector<Value*> outputs;
+  // The operation of another device whose output this one copies.
+  const Operation* behind = nullptr;
+  std::string name;  // of the node that it comes from
+
+  bool has(std::uint32_t traits) const { return (op->traits & traits) != 0; }
+  bool mutates(std::size_t input) const { return input < 32 && (op->mutated_inputs >> input & 1u); }
+};
+
+struct Block {
+  std::vector<std::unique_ptr<Value>> values;
+  std::vector<std::unique_ptr<Operation>> operations;  // in the order of the program
+  std::vector<Value*> fetches;
+
+  Value& add_value(const TensorSpec& spec, Device& device, Value::Kind kind);
+};
+
+// Copies elements from the device of its input to its own, or within one device.
+extern const OpDef kCopy;
+
+// What a block is made of.
+struct LowerOptions {
+  std::vector<Node::Input> feeds;
+  std::vector<TensorSpec> feed_specs;  // of this run: fully defined
+  std::vector<Device*> feed_devices;
+  std::vector<Node::Input> fetches;
+  std::vector<Device*> devices;  // of each node, by id
+  // Run what writes variables even where no fetch depends on it (functions do, sessions do not).
+  bool all_updates = false;
+  std::vector<const Node*> targets;  // run also these
+};
+
+// The part of `graph` that the fetches depend on, with every size filled in. Throws
+// InvalidArgumentError where the feeds do not suit each other, or one is missing: "You must feed a
+// value for placeholder tensor 'x' with dtype float32 and shape (?, 2)".
+Block lower(const GraphImpl& graph, const LowerOptions& options);
+
+}  // namespace tandem

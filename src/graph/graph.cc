@@ -1,0 +1,127 @@
+#include "graph/graph.h"
+
+#include "core/status.h"
+#include "graph/structural_ops.h"
+
+namespace tandem {
+
+constinit thread_local GraphImpl* building = nullptr;
+constinit thread_local const std::shared_ptr<const Renewal>* renewing = nullptr;
+
+Symbol::Symbol(RefPtr<RefCounted> owner, Node& made_by, int index)
+    : graph(std::move(owner)), node(&made_by), output(index) {}
+Symbol::~Symbol() = default;
+
+GraphImpl::GraphImpl() = default;
+GraphImpl::~GraphImpl() = default;
+
+Node& GraphImpl::append(const OpDef& op, std::string_view name, const NodeOptions& options) {
+  auto node = std::make_unique<Node>();
+  node->graph = this;
+  node->op = &op;
+  node->id = static_cast<int>(nodes_.size());
+  node->name = unique_name(name);
+  if (options.requested) node->requested = *options.requested;
+  node->requested_text = options.requested_text;
+  by_name_.emplace(node->name, node.get());
+  return *nodes_.emplace_back(std::move(node));
+}
+
+Node& GraphImpl::add(const OpDef& op, AttrsRef attrs, std::span<const Node::Input> inputs,
+                     const NodeOptions& options) {
+  InferContext context(op, attrs);
+  std::vector<const TensorSpec*> specs;
+  specs.reserve(inputs.size());
+  for (const Node::Input& input : inputs) {
+    TANDEM_ASSERT(input.node->graph == this);
+    specs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
+  }
+  sizes_.infer(context, op, attrs, specs);
+  Node& node = append(op, options.name.empty() ? op.name : options.name, options);
+  node.attrs = attrs.type->copy(attrs.data);
+  if (renewing) node.renewal = *renewing;
+  node.inputs.assign(inputs.begin(), inputs.end());
+  for (TensorSpec& output : context.outputs) {
+    output.shape = sizes_.named(output.shape);
+    node.outputs.push_back(output);
+  }
+  return node;
+}
+
+Node& GraphImpl::constant(const Tensor& value, const NodeOptions& options) {
+  TensorImpl& impl = impl_of(value);
+  const auto [at, added] = constants_.try_emplace(&impl, nullptr);
+  if (added) {
+    at->second = &add(kConst, SpecAttrs{impl.dtype, impl.shape}, {}, options);
+    at->second->value = value;
+  }
+  return *at->second;
+}
+
+Node& GraphImpl::handle(RefPtr<Resource> resource) {
+  const auto [at, added] = handles_.try_emplace(resource->identity(), nullptr);
+  if (added) {
+    const TensorSpec& spec = resource->spec();
+    const Device& device = resource->device();
+    const std::string& name = resource->name();
+    at->second = &add(kVarHandle, SpecAttrs{spec.dtype, spec.shape}, {},
+                      {.requested = &device.name(),
+                       .requested_text = device.full_name(),
+                       .name = name.empty() ? std::string_view("Variable") : name});
+    at->second->resource = std::move(resource);
+  }
+  return *at->second;
+}
+
+Node::Input GraphImpl::input_of(const Tensor& tensor) {
+  const TensorImpl& impl = impl_of(tensor);
+  if (!impl.symbol) return {&constant(tensor), 0};
+  const Symbol& symbol = symbol_of(tensor);
+  if (symbol.node->graph != this)
+    fail<InvalidArgumentError>("[Graph] tensor '{}:{}' belongs to another graph", symbol.node->name,
+                               symbol.output);
+  return {symbol.node, symbol.output};
+}
+
+Tensor GraphImpl::tensor(Node& node, int output) {
+  RefPtr<TensorImpl> impl(new TensorImpl);
+  static_cast<TensorSpec&>(*impl) = node.outputs.at(static_cast<std::size_t>(output));
+  impl->symbol = make_ref<Symbol>(RefPtr<RefCounted>(this), node, output);
+  return Tensor(std::move(impl));
+}
+
+Node* GraphImpl::find(std::string_view name) const {
+  const auto at = by_name_.find(std::string(name));
+  return at == by_name_.end() ? nullptr : at->second;
+}
+
+bool GraphImpl::taken(const std::string& name) const {
+  return by_name_.count(name) > 0 || scope_names_.count(name) > 0;
+}
+
+std::string GraphImpl::unique_name(std::string_view wanted) {
+  std::string name = name_scopes_.empty() ? std::string() : name_scopes_.back();
+  name += wanted;
+  if (!taken(name)) return name;
+  int& suffix = next_suffix_[name];
+  std::string numbered;
+  do numbered = fmt::format("{}_{}", name, ++suffix);
+  while (taken(numbered));
+  return numbered;
+}
+
+void GraphImpl::rename(Node& node, std::string_view wanted) {
+  by_name_.erase(node.name);
+  node.name = unique_name(wanted);
+  by_name_.emplace(node.name, &node);
+}
+
+void GraphImpl::open_name_scope(std::string_view name) {
+  const std::string unique = unique_name(name);
+  scope_names_.insert(unique);
+  name_scopes_.push_back(unique + "/");
+}
+
+void GraphImpl::close_name_scope() { name_scopes_.pop_back(); }
+
+}  // namespace tandem

@@ -1,0 +1,113 @@
+// Graph: operations that are described instead of run.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "graph/node.h"
+#include "graph/symbolic_shape.h"
+
+namespace tandem {
+
+// What the calling thread wants of the node that it adds.
+struct NodeOptions {
+  const DeviceName* requested = nullptr;
+  std::string_view requested_text;
+  std::string_view name;  // the operation's own name where empty
+};
+
+// The nodes of a graph in the order of their making, which is a topological order. Not thread-safe.
+class GraphImpl final : public RefCounted {
+ public:
+  GraphImpl();
+  ~GraphImpl() override;
+
+  // Adds a node and infers its outputs. Throws InvalidArgumentError, as the operation would.
+  Node& add(const OpDef& op, AttrsRef attrs, std::span<const Node::Input> inputs,
+            const NodeOptions& options = {});
+  // A node for a tensor's elements, once for each tensor.
+  Node& constant(const Tensor& value, const NodeOptions& options = {});
+  // The node that stands for the variable's memory, once for each.
+  Node& handle(RefPtr<Resource> resource);
+
+  // Where the tensor comes from: a symbolic one of this graph, or a concrete one, which becomes a
+  // constant. Throws InvalidArgumentError for another graph's.
+  Node::Input input_of(const Tensor& tensor);
+  // The node's output as a symbolic tensor.
+  Tensor tensor(Node& node, int output = 0);
+
+  // Names are unique: `wanted`, or wanted_1, wanted_2 and so on, behind the open name scopes.
+  void rename(Node& node, std::string_view wanted);
+  void open_name_scope(std::string_view name);
+  void close_name_scope();
+
+  const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
+  // Null when there is none of that name.
+  Node* find(std::string_view name) const;
+  SymbolicSizes& sizes() { return sizes_; }
+
+  // What the host does after each run that ended well.
+  void after_run(std::function<void()> action) { after_run_.push_back(std::move(action)); }
+  const std::vector<std::function<void()>>& after_run() const { return after_run_; }
+  // Counts calls for `what`: 0, 1, 2... How often a program does something in one run.
+  int next_of(const void* what) { return tallies_[what]++; }
+
+ private:
+  bool taken(const std::string& name) const;
+  std::string unique_name(std::string_view wanted);
+  Node& append(const OpDef& op, std::string_view name, const NodeOptions& options);
+
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::unordered_map<std::string, Node*> by_name_;
+  std::unordered_set<std::string> scope_names_;
+  std::unordered_map<std::string, int> next_suffix_;
+  std::vector<std::string> name_scopes_;  // whole prefixes, "a/b/"
+  std::unordered_map<const TensorImpl*, Node*> constants_;
+  std::unordered_map<const void*, Node*> handles_;
+  SymbolicSizes sizes_;
+  std::vector<std::function<void()>> after_run_;
+  std::unordered_map<const void*, int> tallies_;
+};
+
+// What renews the attributes of the nodes that the calling thread adds; null: nothing does.
+extern constinit thread_local const std::shared_ptr<const Renewal>* renewing;
+
+// The graph that the calling thread's operations are added to; null: they run.
+extern constinit thread_local GraphImpl* building;
+
+class BuildingScope {
+ public:
+  explicit BuildingScope(GraphImpl* graph) : previous_(building) { building = graph; }
+  ~BuildingScope() { building = previous_; }
+  BuildingScope(const BuildingScope&) = delete;
+  BuildingScope& operator=(const BuildingScope&) = delete;
+
+ private:
+  GraphImpl* previous_;
+};
+
+class RenewingScope {
+ public:
+  explicit RenewingScope(const std::shared_ptr<const Renewal>& renewal) : previous_(renewing) {
+    renewing = &renewal;
+  }
+  ~RenewingScope() { renewing = previous_; }
+  RenewingScope(const RenewingScope&) = delete;
+  RenewingScope& operator=(const RenewingScope&) = delete;
+
+ private:
+  const std::shared_ptr<const Renewal>* previous_;
+};
+
+inline bool is_symbolic(const Tensor& tensor) { return static_cast<bool>(impl_of(tensor).symbol); }
+inline const Symbol& symbol_of(const Tensor& tensor) {
+  return static_cast<const Symbol&>(*impl_of(tensor).symbol);
+}
+
+}  // namespace tandem

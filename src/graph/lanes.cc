@@ -1,0 +1,167 @@
+#include "graph/lanes.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <unordered_map>
+
+#include "core/parallel.h"
+#include "core/status.h"
+#include "core/thread_team.h"
+
+namespace tandem {
+namespace {
+
+struct Lane {
+  Device* device = nullptr;
+  std::vector<Step*> steps;
+};
+
+// The kernels of a stretch of steps as they are in this run, for a stream that runs them later.
+struct Stretch {
+  struct Call {
+    KernelFn kernel;
+    KernelContext context;
+    std::shared_ptr<const void> attrs;
+  };
+  std::vector<Call> calls;
+
+  void add(const Step& step) {
+    Call& call = calls.emplace_back(Call{step.kernel, step.context, step.attrs});
+    // The next run may change the attributes before this one has used them.
+    if (step.operation->renewal) {
+      call.attrs = step.operation->op->attrs().copy(step.attrs.get());
+      call.context.attrs_data = call.attrs.get();
+    }
+  }
+  void run() {
+    for (Call& call : calls) {
+      call.kernel(call.context);
+      call.context.release_scratch();
+    }
+  }
+};
+
+}  // namespace
+
+struct Lanes::Impl {
+  std::vector<std::unique_ptr<Step>> steps;  // in the order of the block
+  std::vector<Lane> lanes;
+  std::unique_ptr<ThreadTeam> team;
+
+  std::mutex mutex;
+  std::condition_variable advanced;
+  std::atomic<std::uint64_t> round{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;  // of the first step that threw
+
+  explicit Impl(const Block& block) {
+    std::unordered_map<const Operation*, Step*> step_of;
+    std::unordered_map<const Device*, std::size_t> lane_of;
+    for (const auto& operation : block.operations) {
+      Step& step = *steps.emplace_back(std::make_unique<Step>());
+      step.operation = operation.get();
+      step_of[operation.get()] = &step;
+      if (operation->op == &kCopy) {
+        step.from = operation->inputs[0]->device;
+        step.copy_bytes = operation->outputs[0]->bytes();
+      } else {
+        step.kernel = find_kernel(*operation->op, operation->device->backend());
+        TANDEM_ASSERT(step.kernel);
+      }
+      if (operation->behind) {
+        step.behind = step_of.at(operation->behind);
+        step.behind->awaited = true;
+      }
+      const auto [at, added] = lane_of.try_emplace(operation->device, lanes.size());
+      if (added) lanes.push_back({operation->device, {}});
+      lanes[at->second].steps.push_back(&step);
+    }
+    team = std::make_unique<ThreadTeam>(static_cast<int>(lanes.size()));
+  }
+
+  void run() {
+    if (lanes.empty()) return;
+    failed = false;
+    error = nullptr;
+    round.fetch_add(1, std::memory_order_release);
+    team->run([this](int lane) { run_guarded(lanes[static_cast<std::size_t>(lane)]); });
+    if (error) std::rethrow_exception(error);
+  }
+
+  void run_guarded(const Lane& lane) {
+    try {
+      const ThreadBudget budget(lane.device->intra_op_threads());
+      run_lane(lane);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+      failed = true;
+      advanced.notify_all();
+    }
+  }
+
+  void run_lane(const Lane& lane) {
+    Stream& stream = lane.device->stream();
+    const Stream::Execution execution = stream.execution();
+    auto stretch = std::make_shared<Stretch>();
+    const auto flush = [&] {
+      if (stretch->calls.empty()) return;
+      stream.enqueue([stretch] { stretch->run(); });
+      stretch = std::make_shared<Stretch>();
+    };
+    for (Step* step : lane.steps) {
+      if (failed.load(std::memory_order_relaxed)) return;
+      if (step->behind) await(*step->behind);
+      if (!step->kernel) {
+        flush();
+        const TensorView& to = step->context.outputs[0];
+        copy_between(*lane.device, to.data, *step->from, step->context.inputs[0].data,
+                     step->copy_bytes);
+      } else if (execution == Stream::Execution::kDeferred) {
+        stretch->add(*step);
+      } else {
+        step->context.native_stream = stream.native_handle();
+        step->kernel(step->context);
+        step->context.release_scratch();
+      }
+      if (step->awaited) {
+        flush();
+        finish(*step);
+      }
+    }
+    flush();
+  }
+
+  void finish(Step& step) {
+    {
+      const std::lock_guard lock(mutex);
+      step.finished.store(round.load(std::memory_order_relaxed), std::memory_order_release);
+    }
+    advanced.notify_all();
+  }
+
+  // Ends when the other lane has come to `step` or has failed; kernels end, so this does.
+  void await(const Step& step) {
+    const std::uint64_t now = round.load(std::memory_order_acquire);
+    const auto there = [&] {
+      return step.finished.load(std::memory_order_acquire) == now ||
+             failed.load(std::memory_order_relaxed);
+    };
+    for (int i = 0; i < 1000; ++i) {
+      if (there()) return;
+      std::this_thread::yield();
+    }
+    std::unique_lock lock(mutex);
+    advanced.wait(lock, there);
+  }
+};
+
+Lanes::Lanes(const Block& block) : impl_(std::make_unique<Impl>(block)) {}
+Lanes::~Lanes() = default;
+
+Step& Lanes::step(std::size_t operation) { return *impl_->steps[operation]; }
+void Lanes::run() { impl_->run(); }
+
+}  // namespace tandem

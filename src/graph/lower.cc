@@ -1,0 +1,251 @@
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "core/status.h"
+#include "graph/block.h"
+#include "graph/graph.h"
+#include "graph/structural_ops.h"
+
+namespace tandem {
+
+Value& Block::add_value(const TensorSpec& spec, Device& device, Value::Kind kind) {
+  Value& value = *values.emplace_back(std::make_unique<Value>());
+  value.spec = spec;
+  value.device = &device;
+  value.kind = kind;
+  return value;
+}
+
+const OpDef kCopy = {.name = "_Copy"};
+
+namespace {
+
+bool writes(const OpDef& op) { return op.mutated_inputs != 0; }
+bool mutates(const OpDef& op, std::size_t input) {
+  return input < 32 && (op.mutated_inputs >> input & 1u) != 0;
+}
+
+class Lowering {
+ public:
+  Lowering(const GraphImpl& graph, const LowerOptions& options)
+      : graph_(graph),
+        options_(options),
+        sizes_(const_cast<GraphImpl&>(graph).sizes().count()),
+        needed_(graph.nodes().size(), false),
+        last_use_(graph.nodes().size()),
+        values_(graph.nodes().size()) {}
+
+  Block run() {
+    mark_needed();
+    bind_feeds();
+    for (const auto& node : graph_.nodes())
+      if (needed_[static_cast<std::size_t>(node->id)]) lower_node(*node);
+    for (const Node::Input& fetch : options_.fetches) block_.fetches.push_back(fetched(fetch));
+    return std::move(block_);
+  }
+
+ private:
+  bool is_fed(const Node::Input& tensor) const {
+    return std::find(options_.feeds.begin(), options_.feeds.end(), tensor) != options_.feeds.end();
+  }
+
+  void need(const Node& node) { needed_[static_cast<std::size_t>(node.id)] = true; }
+  int& last_use(const Node::Input& tensor) {
+    auto& uses = last_use_[static_cast<std::size_t>(tensor.node->id)];
+    uses.resize(tensor.node->outputs.size(), -1);
+    return uses[static_cast<std::size_t>(tensor.output)];
+  }
+
+  // From the last node to the first: inputs have smaller numbers.
+  void mark_needed() {
+    for (const Node::Input& fetch : options_.fetches) {
+      if (!is_fed(fetch)) need(*fetch.node);
+      last_use(fetch) = std::numeric_limits<int>::max();
+    }
+    for (const Node* target : options_.targets) need(*target);
+    for (auto node = graph_.nodes().rbegin(); node != graph_.nodes().rend(); ++node) {
+      if (options_.all_updates && writes(*(*node)->op)) need(**node);
+      if (!needed_[static_cast<std::size_t>((*node)->id)]) continue;
+      for (const Node::Input& input : (*node)->inputs) {
+        if (!is_fed(input)) need(*input.node);
+        last_use(input) = std::max(last_use(input), (*node)->id);
+      }
+      for (const Node* control : (*node)->control_inputs) need(*control);
+    }
+  }
+
+  void bind_feeds() {
+    for (std::size_t i = 0; i < options_.feeds.size(); ++i) {
+      const Node::Input& feed = options_.feeds[i];
+      const TensorSpec& given = options_.feed_specs[i];
+      const TensorSpec& expected = feed.node->outputs[static_cast<std::size_t>(feed.output)];
+      const std::string name = fmt::format("{}:{}", feed.node->name, feed.output);
+      if (given.dtype != expected.dtype)
+        fail<InvalidArgumentError>(
+            "[Session] cannot feed a value of dtype {} for tensor '{}' of dtype {}",
+            name_of(given.dtype), name, name_of(expected.dtype));
+      if (!expected.shape.matches(given.shape))
+        fail<InvalidArgumentError>(
+            "[Session] cannot feed value of shape {} for tensor '{}', which has shape {}",
+            given.shape.to_string(), name, expected.shape.to_string());
+      sizes_.bind(expected.shape, given.shape, name);
+      Value& value = block_.add_value(given, *options_.feed_devices[i], Value::Kind::kFeed);
+      value.index = static_cast<int>(i);
+      fed_.push_back(&value);
+    }
+  }
+
+  Value& value_of(const Node::Input& tensor) {
+    const auto at = std::find(options_.feeds.begin(), options_.feeds.end(), tensor);
+    if (at != options_.feeds.end())
+      return *fed_[static_cast<std::size_t>(at - options_.feeds.begin())];
+    return *values_[static_cast<std::size_t>(tensor.node->id)].at(
+        static_cast<std::size_t>(tensor.output));
+  }
+
+  void lower_node(const Node& node) {
+    Device& device = *options_.devices[static_cast<std::size_t>(node.id)];
+    auto& made = values_[static_cast<std::size_t>(node.id)];
+    if (node.op == &kPlaceholder) {
+      if (is_fed({const_cast<Node*>(&node), 0})) return;
+      fail<InvalidArgumentError>(
+          "You must feed a value for placeholder tensor '{}' with dtype {} and shape {}", node.name,
+          name_of(node.outputs[0].dtype), node.outputs[0].shape.to_string());
+    }
+    if (node.op == &kConst) {
+      made.push_back(&constant(node, device));
+      return;
+    }
+    if (node.op == &kVarHandle) {
+      Value& value =
+          block_.add_value(node.outputs[0], node.resource->device(), Value::Kind::kVariable);
+      value.resource = node.resource;
+      made.push_back(&value);
+      return;
+    }
+    lower_operation(node, device, made);
+  }
+
+  Value& constant(const Node& node, Device& device) {
+    Value& value = block_.add_value(node.outputs[0], device, Value::Kind::kConstant);
+    value.constant = node.value.defined() ? copy_to_device(node.value, device)
+                                          : from_host(device, value.spec.shape, value.spec.dtype,
+                                                      node.literal.data());
+    return value;
+  }
+
+  void lower_operation(const Node& node, Device& device, std::vector<Value*>& made) {
+    const std::shared_ptr<const void> attrs = sizes_.fill_in(*node.op, node.attrs);
+    const AttrsRef attrs_ref(&node.op->attrs(), attrs.get());
+    InferContext infer(*node.op, attrs_ref);
+    std::vector<Value*> inputs;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      inputs.push_back(&on_device(value_of(node.inputs[i]), device, node));
+      infer.inputs.push_back(&inputs.back()->spec);
+    }
+    node.op->infer(infer);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+      sizes_.bind(node.outputs[i].shape, infer.outputs[static_cast<int>(i)].shape, node.name);
+
+    if ((node.op->traits & kView) != 0) {
+      const std::int64_t offset = node.op->view_offset ? node.op->view_offset(infer) : 0;
+      made.push_back(&view(*inputs[0], infer.outputs[0], offset));
+      note_read(node);
+      return;
+    }
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (mutates(*node.op, i)) keep_reads_of(*inputs[i], node);
+    Operation& operation = *block_.operations.emplace_back(std::make_unique<Operation>());
+    operation.op = node.op;
+    operation.attrs = attrs;
+    operation.renewal = node.renewal;
+    operation.device = &device;
+    operation.name = node.name;
+    operation.inputs = std::move(inputs);
+    for (const TensorSpec& spec : infer.outputs) made.push_back(&computed(operation, spec));
+  }
+
+  // A tensor keeps the elements that it was read with: what was read from a variable is copied
+  // before a write to the variable, if it is used later.
+  void note_read(const Node& node) {
+    Value& value = *values_[static_cast<std::size_t>(node.id)][0];
+    if (value.root().kind == Value::Kind::kVariable)
+      reads_[&value.root()].push_back({const_cast<Node*>(&node), 0});
+  }
+  void keep_reads_of(Value& memory, const Node& writer) {
+    for (const Node::Input& read : std::exchange(reads_[&memory.root()], {})) {
+      if (last_use(read) <= writer.id) continue;
+      Value*& value = values_[static_cast<std::size_t>(read.node->id)][0];
+      value = &copy(*value, *value->device, read.node->name + "/kept");
+    }
+  }
+
+  Value& computed(Operation& operation, const TensorSpec& spec) {
+    Value& value = block_.add_value(spec, *operation.device, Value::Kind::kComputed);
+    value.producer = &operation;
+    value.index = static_cast<int>(operation.outputs.size());
+    operation.outputs.push_back(&value);
+    return value;
+  }
+
+  Value& view(Value& of, const TensorSpec& spec, std::int64_t offset) {
+    Value& value = block_.add_value(spec, *of.device, Value::Kind::kView);
+    value.base = &of.root();
+    value.offset = of.offset + offset;
+    return value;
+  }
+
+  Value& copy(Value& from, Device& device, const std::string& name) {
+    Operation& operation = *block_.operations.emplace_back(std::make_unique<Operation>());
+    operation.op = &kCopy;
+    operation.device = &device;
+    operation.name = name;
+    if (from.device != &device) operation.behind = from.root().producer;
+    operation.inputs.push_back(&from);
+    return computed(operation, from.spec);
+  }
+
+  // The value on `device`, for `node`.
+  Value& on_device(Value& value, Device& device, const Node& node) {
+    if (value.device == &device) return value;
+    Value*& moved = moved_[{&value, &device}];
+    if (!moved) {
+      // The memory of a variable may be written while another device copies from it.
+      Value& source = value.root().kind == Value::Kind::kVariable
+                          ? copy(value, *value.device, node.name + "/read")
+                          : value;
+      moved = &copy(source, device, node.name + "/recv");
+    }
+    return *moved;
+  }
+
+  // What leaves the program may not be the memory of a variable, which changes.
+  Value* fetched(const Node::Input& fetch) {
+    Value& value = value_of(fetch);
+    return value.root().kind == Value::Kind::kVariable
+               ? &copy(value, *value.device, fetch.node->name + "/fetched")
+               : &value;
+  }
+
+  const GraphImpl& graph_;
+  const LowerOptions& options_;
+  KnownSizes sizes_;
+  std::vector<bool> needed_;
+  std::vector<std::vector<int>> last_use_;   // of each output: the id of its last consumer
+  std::vector<std::vector<Value*>> values_;  // of each node
+  std::vector<Value*> fed_;
+  std::map<std::pair<Value*, Device*>, Value*> moved_;
+  std::unordered_map<const Value*, std::vector<Node::Input>> reads_;  // of each variable
+  Block block_;
+};
+
+}  // namespace
+
+Block lower(const GraphImpl& graph, const LowerOptions& options) {
+  return Lowering(graph, options).run();
+}
+
+}  // namespace tandem

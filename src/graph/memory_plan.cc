@@ -1,0 +1,134 @@
+#include "graph/memory_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_set>
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr int kForever = std::numeric_limits<int>::max();
+
+struct Life {
+  int begin = 0;
+  int end = 0;  // the last operation that reads it
+};
+
+class Planner {
+ public:
+  explicit Planner(Block& block) : block_(block) {
+    for (const Value* fetch : block.fetches) leaves_.insert(&fetch->root());
+    find_lives();
+  }
+
+  MemoryPlan run() {
+    share_in_place();
+    place();
+    return std::move(plan_);
+  }
+
+ private:
+  // Operations of one device run one after the other; those of different devices side by side. So
+  // what another device reads lives to the end of the run.
+  void find_lives() {
+    for (std::size_t i = 0; i < block_.operations.size(); ++i) {
+      const Operation& operation = *block_.operations[i];
+      const int now = static_cast<int>(i);
+      for (const Value* input : operation.inputs) {
+        Life& life = lives_[&input->root()];
+        life.end = input->device == operation.device ? std::max(life.end, now) : kForever;
+      }
+      for (const Value* output : operation.outputs) lives_[output] = {now, now};
+    }
+    for (const Value* root : leaves_) lives_[root].end = kForever;
+  }
+
+  bool dies_at(const Value& value, int now) const {
+    return value.kind == Value::Kind::kComputed && lives_.at(&value).end == now;
+  }
+
+  void share_in_place() {
+    for (std::size_t i = 0; i < block_.operations.size(); ++i) {
+      const Operation& operation = *block_.operations[i];
+      if (!operation.has(kInPlace)) continue;
+      Value& output = *operation.outputs[0];
+      const Value& input = *operation.inputs[0];
+      Value& root = const_cast<Value&>(input.root());
+      const int now = static_cast<int>(i);
+      if (!dies_at(root, now) || input.bytes() != output.bytes() ||
+          root.bytes() != output.bytes() || input.spec.dtype != output.spec.dtype ||
+          leaves_.count(&output) > 0 || appears_again(operation, root))
+        continue;
+      become_view(output, root);
+    }
+  }
+
+  // Whether another input of the operation is the same memory.
+  static bool appears_again(const Operation& operation, const Value& root) {
+    for (std::size_t i = 1; i < operation.inputs.size(); ++i)
+      if (&operation.inputs[i]->root() == &root) return true;
+    return false;
+  }
+
+  void become_view(Value& output, Value& root) {
+    lives_[&root].end = lives_[&output].end;
+    lives_.erase(&output);
+    for (const auto& value : block_.values)
+      if (value->base == &output) value->base = &root;
+    output.kind = Value::Kind::kView;
+    output.base = &root;
+    output.offset = 0;
+  }
+
+  // Largest first, each at the lowest offset where it overlaps nothing that lives when it does.
+  void place() {
+    std::unordered_map<Device*, std::vector<const Value*>> by_device;
+    for (const auto& value : block_.values)
+      if (value->kind == Value::Kind::kComputed && leaves_.count(value.get()) == 0 &&
+          lives_.count(value.get()) > 0)
+        by_device[value->device].push_back(value.get());
+    for (auto& [device, values] : by_device) place_on(*device, values);
+  }
+
+  void place_on(Device& device, std::vector<const Value*>& values) {
+    std::stable_sort(values.begin(), values.end(),
+                     [](const Value* a, const Value* b) { return a->bytes() > b->bytes(); });
+    struct Placed {
+      Life life;
+      MemoryPlan::Place at;
+    };
+    std::vector<Placed> placed;  // by offset
+    std::size_t total = 0;
+    for (const Value* value : values) {
+      const std::size_t bytes = (value->bytes() + kAlignment - 1) / kAlignment * kAlignment;
+      const Life life = lives_.at(value);
+      std::size_t offset = 0;
+      for (const Placed& other : placed) {
+        if (other.life.end < life.begin || life.end < other.life.begin) continue;
+        if (other.at.offset >= offset + bytes) break;
+        offset = std::max(offset, other.at.offset + other.at.bytes);
+      }
+      const Placed here{life, {offset, bytes}};
+      placed.insert(std::upper_bound(
+                        placed.begin(), placed.end(), here,
+                        [](const Placed& a, const Placed& b) { return a.at.offset < b.at.offset; }),
+                    here);
+      plan_.places[value] = here.at;
+      total = std::max(total, offset + bytes);
+      plan_.unshared_bytes[&device] += bytes;
+    }
+    plan_.arena_bytes[&device] = total;
+  }
+
+  Block& block_;
+  std::unordered_set<const Value*> leaves_;
+  std::unordered_map<const Value*, Life> lives_;  // of roots
+  MemoryPlan plan_;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(Block& block) { return Planner(block).run(); }
+
+}  // namespace tandem

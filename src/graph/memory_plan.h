@@ -1,0 +1,28 @@
+// Which values of a block share which memory.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "graph/block.h"
+
+namespace tandem {
+
+struct MemoryPlan {
+  struct Place {
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+  };
+  // Of every computed value that is not given away; byte offsets into its device's arena.
+  std::unordered_map<const Value*, Place> places;
+  std::unordered_map<const Device*, std::size_t> arena_bytes;
+  // What the arenas would take if nothing shared memory.
+  std::unordered_map<const Device*, std::size_t> unshared_bytes;
+};
+
+// Makes outputs share the memory of inputs that die where the operation allows it (kInPlace), as
+// views of them, and gives every other computed value a place such that no two that live at the
+// same time overlap. Fetched values get no place: they leave the program.
+MemoryPlan plan_memory(Block& block);
+
+}  // namespace tandem

@@ -1,0 +1,79 @@
+// A node of a graph: an operation that will run, with where its inputs come from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "op/op.h"
+
+namespace tandem {
+
+class GraphImpl;
+
+// Memory that outlives a run, as programs refer to it: one copy of a variable.
+class Resource : public RefCounted {
+ public:
+  // The same for every Resource that stands for the same memory.
+  virtual const void* identity() const = 0;
+  virtual const std::string& name() const = 0;
+  virtual Device& device() const = 0;
+  virtual const TensorSpec& spec() const = 0;
+  // The present elements. Throws FailedPreconditionError "Attempting to use uninitialized value NAME".
+  virtual const Tensor& value() = 0;
+  // The elements for a program that writes them: in memory that no reader shares.
+  virtual const Tensor& writable() = 0;
+};
+
+// Changes a node's attributes at the start of each run: what the host computes anew for every step
+// (a learning rate, the number of the step). Called on the thread that starts the run.
+using Renewal = std::function<void(void* attrs)>;
+
+struct Node {
+  struct Input {
+    Node* node = nullptr;
+    int output = 0;
+    friend bool operator==(const Input&, const Input&) = default;
+  };
+
+  GraphImpl* graph = nullptr;
+  const OpDef* op = nullptr;
+  std::shared_ptr<const void> attrs;
+  std::string name;
+  int id = 0;  // position in the graph: inputs have smaller ones
+  std::vector<Input> inputs;
+  std::vector<Node*> control_inputs;
+  std::vector<TensorSpec>
+      outputs;  // sizes that are not known are negative (graph/symbolic_shape.h)
+
+  // Where the program asked for it to run: the scopes it was made in. Empty: anywhere.
+  DeviceName requested;
+  std::string requested_text;  // as the user wrote it, for messages
+
+  // Const: the elements, in the host's memory, or the tensor that the program was given.
+  std::vector<std::byte> literal;
+  Tensor value;
+  RefPtr<Resource> resource;  // VarHandleOp: the variable; null: the session makes it
+  std::shared_ptr<const Renewal> renewal;
+
+  template <class A>
+  const A& attrs_as() const {
+    return *static_cast<const A*>(attrs.get());
+  }
+};
+
+// What a symbolic tensor stands for: output `output` of `node`. Keeps the graph alive.
+struct Symbol final : RefCounted {
+  Symbol(RefPtr<RefCounted> owner, Node& made_by, int index);
+  ~Symbol() override;
+
+  RefPtr<RefCounted> graph;
+  Node* node;
+  int output;
+};
+
+}  // namespace tandem

@@ -1,0 +1,36 @@
+// A program: a block as lists of kernels, one a device, with every address but those of feeds,
+// variables and results fixed beforehand. A run allocates nothing besides what it gives away.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "graph/block.h"
+
+namespace tandem {
+
+class Program {
+ public:
+  // REQUIRES: the devices outlive the program. Throws ResourceExhaustedError.
+  explicit Program(Block block);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // Runs the operations, those of each device in order, the devices side by side, and returns the
+  // fetches. `feeds`: of the shapes and on the devices that the block was lowered for. One run at a
+  // time. Throws what a kernel throws.
+  std::vector<Tensor> run(std::span<const Tensor> feeds);
+
+  // Of all devices together.
+  std::size_t num_steps() const;
+  // The memory that results of operations share, on `device`.
+  std::size_t arena_bytes(const Device& device) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,128 @@
+#include "tandem/function.h"
+
+#include <gtest/gtest.h>
+
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+TEST(Function, IsTracedOnceForEachSignature) {
+  int calls = 0;
+  const auto twice = function([&](const Tensor& x) {
+    ++calls;
+    return multiply(x, 2.0);
+  });
+  EXPECT_EQ(twice(constant({1.0f, 2.0f})).to_vector<float>(), (std::vector<float>{2, 4}));
+  EXPECT_EQ(twice(constant({3.0f, 4.0f})).to_vector<float>(), (std::vector<float>{6, 8}));
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(twice(constant({5.0f})).to_vector<float>(), (std::vector<float>{10}));
+  EXPECT_EQ(twice(constant({5.0}, {.dtype = float64})).to_vector<double>(),
+            (std::vector<double>{10}));
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(twice.num_traces(), 3u);
+}
+
+TEST(Function, PlainValuesArePartOfTheSignature) {
+  int calls = 0;
+  const auto scaled = function([&](const Tensor& x, double factor) {
+    ++calls;
+    return multiply(x, factor);
+  });
+  EXPECT_EQ(scaled(constant({1.0f}), 2.0).item<float>(), 2.0f);
+  EXPECT_EQ(scaled(constant({1.0f}), 3.0).item<float>(), 3.0f);
+  EXPECT_EQ(scaled(constant({4.0f}), 2.0).item<float>(), 8.0f);
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(Function, ElementsOfSymbolicTensorsCannotBeAskedFor) {
+  const auto peeks = function([](const Tensor& x) { return full({}, x.item<float>()); });
+  EXPECT_THROW(peeks(constant({1.0f})), FailedPreconditionError);
+}
+
+TEST(Function, VariablesAreReadAndWrittenInProgramOrder) {
+  Variable v(constant({1.0f, 2.0f}));
+  const auto step = function([&](const Tensor& x) {
+    const Tensor before = v.value();
+    v.assign_add(x);
+    const Tensor after = v.value();
+    return std::pair(before, multiply(after, before));
+  });
+  const auto [before, product] = step(constant({10.0f, 20.0f}));
+  EXPECT_EQ(before.to_vector<float>(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(product.to_vector<float>(), (std::vector<float>{11, 44}));
+  EXPECT_EQ(v.value().to_vector<float>(), (std::vector<float>{11, 22}));
+  const Tensor kept = v.value();
+  step(constant({1.0f, 1.0f}));
+  EXPECT_EQ(kept.to_vector<float>(), (std::vector<float>{11, 22}));
+  EXPECT_EQ(v.value().to_vector<float>(), (std::vector<float>{12, 23}));
+  EXPECT_EQ(before.to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
+TEST(Function, DrawsAnewInEachCallWhatEagerCallsWouldDraw) {
+  const auto draw = [] { return add(random::normal({4}), random::uniform({4})); };
+  random::set_seed(7);
+  const std::vector<float> first = draw().to_vector<float>();
+  const std::vector<float> second = draw().to_vector<float>();
+  random::set_seed(7);
+  const auto traced = function(draw);
+  EXPECT_EQ(traced().to_vector<float>(), first);
+  EXPECT_EQ(traced().to_vector<float>(), second);
+  EXPECT_EQ(random::get_state().draws, 4u);
+}
+
+struct Trained {
+  std::vector<std::vector<float>> weights;
+  std::vector<float> losses;
+};
+
+Trained train(bool traced, const optimizers::Optimizer& optimizer) {
+  random::set_seed(3);
+  Sequential model({layers::Dense(16, {.activation = "relu", .input_shape = {8}}),
+                    layers::Dropout(0.25), layers::BatchNormalization(), layers::Dense(4)});
+  const Tensor x = random::normal({12, 8});
+  const Tensor y = random::uniform_int({12}, 0, 4);
+  const auto step = [&](const Tensor& inputs, const Tensor& labels) {
+    GradientTape tape;
+    const Tensor logits = model(inputs, {.training = true});
+    const Tensor loss = reduce_mean(nn::sparse_softmax_cross_entropy(labels, logits));
+    optimizers::Optimizer(optimizer).apply_gradients(
+        tape.gradient(loss, model.trainable_variables()), model.trainable_variables());
+    return loss;
+  };
+  const auto replayed = function(step);
+  Trained result;
+  for (int i = 0; i < 50; ++i)
+    result.losses.push_back((traced ? replayed(x, y) : step(x, y)).item<float>());
+  for (const Variable& variable : model.variables())
+    result.weights.push_back(variable.value().to_vector<float>());
+  EXPECT_EQ(optimizer.iterations(), 50);
+  return result;
+}
+
+void expect_same(const Trained& a, const Trained& b) {
+  ASSERT_EQ(a.weights.size(), b.weights.size());
+  for (std::size_t i = 0; i < a.weights.size(); ++i) {
+    ASSERT_EQ(a.weights[i].size(), b.weights[i].size());
+    for (std::size_t k = 0; k < a.weights[i].size(); ++k)
+      EXPECT_NEAR(a.weights[i][k], b.weights[i][k], 1e-5f * std::abs(a.weights[i][k]) + 1e-7f);
+  }
+  for (std::size_t i = 0; i < a.losses.size(); ++i)
+    EXPECT_NEAR(a.losses[i], b.losses[i], 1e-5f * a.losses[i]);
+}
+
+TEST(Function, TrainsAsEagerlyWithMomentum) {
+  const auto make = [] {
+    return optimizers::SGD(
+        {.learning_rate = optimizers::schedules::exponential_decay(0.1, 10, 0.5), .momentum = 0.9});
+  };
+  expect_same(train(false, make()), train(true, make()));
+}
+
+TEST(Function, TrainsAsEagerlyWithAdam) {
+  const auto make = [] { return optimizers::Adam(); };
+  expect_same(train(false, make()), train(true, make()));
+}
+
+}  // namespace
+}  // namespace tandem
