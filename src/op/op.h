@@ -104,7 +104,7 @@ class KernelContext {
   const OpDef* op = nullptr;
   const void* attrs_data = nullptr;
   void* native_stream = nullptr;  // CUDA: the stream to launch on
-  Device* workspace = nullptr;    // where scratch memory comes from: workspace_for(the device)
+  Device* workspace = nullptr;    // where scratch memory comes from; null: the host
   InlineList<TensorView> inputs;
   InlineList<TensorView> outputs;
 
