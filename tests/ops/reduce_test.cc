@@ -252,8 +252,23 @@ TEST(Reduce, SecondOrder) {
 TEST(Reduce, GradientOfProductsWithZeros) {
   const Tensor x =
       constant({{0.0, 2.0, 3.0}, {0.0, 0.0, 3.0}, {1.0, 2.0, 3.0}}, {.dtype = float64});
-  expect_gradients(
-      [](const std::vector<Tensor>& v) { return reduce_prod(v[0], {.axis = Dims({1})}); }, {x});
+  const auto product_of = [](const Dims& axes) {
+    return [axes](const std::vector<Tensor>& v) { return reduce_prod(v[0], {.axis = axes}); };
+  };
+  for (const Dims& axes : {Dims({1}), Dims({0}), Dims({0, 1})}) {
+    expect_gradients(product_of(axes), {x});
+    expect_second_order(product_of(axes), {x});
+  }
+  // More than two elements, and axes apart from one another.
+  const Tensor cube = random_tensor(Shape({3, 2, 3}), 9);
+  for (const Dims& axes : {Dims({0, 2}), Dims({2, 0}), Dims({-1}), Dims({0, 1, 2})}) {
+    expect_gradients(product_of(axes), {cube});
+    expect_second_order(product_of(axes), {cube});
+  }
+  const Tensor none = zeros({0, 3});
+  GradientTape tape;
+  tape.watch(none);
+  expect_tensor(tape.gradient(reduce_prod(none, {.axis = Dims({0})}), none), float32, {0, 3}, {});
 }
 
 TEST(Reduce, TiesShareTheGradientOfExtrema) {
