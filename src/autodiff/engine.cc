@@ -216,6 +216,9 @@ class Engine {
 
 }  // namespace
 
-std::vector<Tensor> run_backward(const BackwardPass& pass) { return Engine(pass).run(); }
+std::vector<Tensor> run_backward(const BackwardPass& pass) {
+  const MemoryTagScope tag(MemoryTag::kGradients);
+  return Engine(pass).run();
+}
 
 }  // namespace tandem

@@ -246,10 +246,12 @@ LabelledImages LabelledImages::take(std::int64_t count) const {
 }
 
 Tensor read_idx(const std::string& path) {
+  const PipelineScope scope;
   return data::parse_idx(data::read_file("read_idx", path), path);
 }
 
 LabelledImages read_cifar10(const std::string& path) {
+  const PipelineScope scope;
   return data::parse_cifar10(data::read_file("read_cifar10", path), path);
 }
 

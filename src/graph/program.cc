@@ -101,6 +101,7 @@ struct Program::Impl {
   void fill_step(const Operation& operation, Step& step) {
     step.attrs = own_attrs(operation);
     step.context.op = operation.op;
+    step.context.workspace = &workspace_for(*operation.device);
     step.context.attrs_data = step.attrs.get();
     if (operation.renewal)
       renewals.emplace_back(const_cast<void*>(step.attrs.get()), operation.renewal.get());

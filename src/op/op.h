@@ -116,6 +116,7 @@ class KernelContext {
   const OpDef* op = nullptr;
   const void* attrs_data = nullptr;
   void* native_stream = nullptr;  // CUDA: the stream to launch on
+  Device* workspace = nullptr;    // where scratch memory comes from; null: the host
   InlineList<TensorView> inputs;
   InlineList<TensorView> outputs;
 
@@ -123,21 +124,25 @@ class KernelContext {
   const A& attrs() const {
     return *static_cast<const A*>(attrs_data);
   }
-  // At least `bytes` of 64-byte aligned host memory, good until the kernel returns; for kernels
-  // that run on the CPU. Several calls give distinct memory.
+  // At least `bytes` of 256-byte aligned memory, good until the kernel returns; null for 0. Several
+  // calls give distinct memory. Throws ResourceExhaustedError.
   void* scratch(std::size_t bytes);
 
   // Gives the scratch memory back before the context ends: for one that is used again.
   void release_scratch();
 
   KernelContext() = default;
-  KernelContext(const KernelContext&) = default;
-  KernelContext& operator=(const KernelContext&) = default;
+  KernelContext(const KernelContext& other);  // without its scratch memory
+  KernelContext& operator=(const KernelContext&) = delete;
   ~KernelContext();
 
  private:
-  std::size_t scratch_used_ = 0;
+  InlineList<void*> scratch_;
 };
+
+// Where kernels of `device` take scratch memory from: itself, or the host where they run later, on
+// the host's own threads.
+Device& workspace_for(Device& device);
 
 using KernelFn = void (*)(KernelContext&);
 using InferFn = void (*)(InferContext&);

@@ -34,7 +34,7 @@ class Dispatch {
         const TensorSpec& spec = infer_.outputs[static_cast<int>(i)];
         outputs[i] = i == 0 && give_first && reusable(spec, records)
                          ? make_alias(*inputs_[0])
-                         : make_tensor(*device_, spec.shape, spec.dtype);
+                         : make_tensor(*device_, spec.shape, spec.dtype, op_.name);
       }
       run_kernel(outputs);
     }

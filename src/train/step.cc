@@ -101,6 +101,7 @@ Tensor Stepper::example_losses(const Parts& parts, const Tensor& outputs) const 
 
 void Stepper::keep_statistics(const Parts& parts, const Tensor& outputs, const Tensor& losses) {
   NoGradScope no_grad;
+  const MemoryTagScope tag(MemoryTag::kOther);
   const std::int64_t examples = parts.targets.dim(0);
   Tensor loss = reduce_sum(losses);
   // A loss that is a sum over the batch is told as the mean of its values, each weighing as many
