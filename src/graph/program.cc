@@ -5,6 +5,7 @@
 
 #include "core/parallel.h"
 #include "core/status.h"
+#include "graph/collective.h"
 #include "graph/lanes.h"
 #include "graph/memory_plan.h"
 #include "tensor/tensor_impl.h"
@@ -16,6 +17,11 @@ namespace {
 std::shared_ptr<const void> own_attrs(const Operation& operation) {
   if (!operation.attrs || !operation.renewal) return operation.attrs;
   return operation.op->attrs().copy(operation.attrs.get());
+}
+
+MemoryPlan scheduled_plan(Block& block) {
+  schedule_collectives(block);
+  return plan_memory(block);
 }
 
 }  // namespace
@@ -66,7 +72,7 @@ struct Program::Impl {
   std::unordered_map<const Value*, std::unique_ptr<VariableUse>> variables;
   std::unordered_map<const Value*, std::unique_ptr<Result>> results;
 
-  explicit Impl(Block source) : block(std::move(source)), plan(plan_memory(block)) {
+  explicit Impl(Block source) : block(std::move(source)), plan(scheduled_plan(block)) {
     make_arenas();
     for (const Value* fetch : block.fetches)
       if (fetch->root().kind == Value::Kind::kComputed) {

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/status.h"
+#include "runtime/placement.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/device.h"
@@ -13,6 +14,7 @@ namespace tandem {
 namespace {
 
 void accumulate(Tensor& total, const Tensor& value) {
+  const OnDeviceOf on(value);
   const Tensor wide = cast(value, float64);
   total = total.defined() ? add(total, wide) : wide;
 }

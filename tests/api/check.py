@@ -2,6 +2,7 @@
 
     check.py BUILD_FOLDER devices [--emulated-gpus N]
     check.py BUILD_FOLDER fit_mirrored [--mnist FOLDER]
+    check.py BUILD_FOLDER custom_loop [--emulated-gpus N]
 
 Exits with 77 (skipped) when the data asked for is not on this machine, unless TANDEM_CI_EXPECTS says
 that it is.
@@ -121,14 +122,23 @@ def check_safetensors(path, *outputs):
     expect(len(content) == 8 + length + 4 * 693962, "the file holds 693,962 numbers", header, *outputs)
 
 
+def check_custom_loop(build, options):
+    gpus = options.emulated_gpus
+    out, err = run(build / "05_custom_loop", environment={"TANDEM_EMULATED_GPUS": str(gpus) if gpus else ""})
+    # The cross-entropy of a weight and a bias that 100 steps have brought to classify one example.
+    loss = float(out)
+    expect(0 < loss < 0.1, "the last loss is near 0", out, err)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("program", choices=["devices", "fit_mirrored"])
+    parser.add_argument("program", choices=["devices", "fit_mirrored", "custom_loop"])
     parser.add_argument("--emulated-gpus", type=int, default=0)
     parser.add_argument("--mnist", type=pathlib.Path)
     options = parser.parse_args()
-    {"devices": check_devices, "fit_mirrored": check_fit_mirrored}[options.program](options.build, options)
+    {"devices": check_devices, "fit_mirrored": check_fit_mirrored,
+     "custom_loop": check_custom_loop}[options.program](options.build, options)
 
 
 if __name__ == "__main__":
