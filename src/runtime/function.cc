@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "graph/program.h"
 #include "graph/structural_ops.h"
+#include "op/live_tapes.h"
 #include "runtime/placement.h"
 #include "runtime/placer.h"
 #include "runtime/replica_context.h"
@@ -91,7 +92,7 @@ struct Trace {
 
   void run(Program& program, FunctionCall& call) {
     const std::lock_guard lock(running);
-    call.outputs = program.run(call.inputs);
+    program.run(call.inputs, call.outputs);
     for (const auto& action : graph->after_run()) action();
     if (draws > 0) {
       random::GeneratorState state = Generator::current().state();
@@ -233,6 +234,7 @@ FunctionTraces::FunctionTraces(FunctionOptions options) : impl_(std::make_unique
 FunctionTraces::~FunctionTraces() = default;
 
 bool FunctionTraces::tracing() { return building != nullptr; }
+bool FunctionTraces::recorded() { return grad_mode && live_tapes > 0; }
 
 std::size_t FunctionTraces::num_traces() const {
   const std::lock_guard lock(impl_->mutex);

@@ -219,6 +219,51 @@ TEST(TracedStrategy, AReplicaThatFailsWhileItIsTracedIsTold) {
   EXPECT_THROW(step(constant({1.0f})), OutOfRangeError);
 }
 
+TEST(TracedStrategy, AReplicaThatFailsInARunTakesTheOthersDown) {
+  const MirroredStrategy two = cpus(2);
+  Variable w;
+  optimizers::Optimizer optimizer = optimizers::SGD({.learning_rate = 0.5});
+  {
+    auto scope = two.scope();
+    w = Variable(zeros({3}));
+  }
+  const auto step = function([&](const PerReplica<data::Example>& batch) {
+    two.run(
+        [&](const data::Example& mine) {
+          const Tensor logits = mine[0] + w;
+          optimizer.minimize(
+              nn::compute_average_loss(nn::sparse_softmax_cross_entropy(mine[1], logits)), {w});
+        },
+        batch);
+  });
+  const auto run = [&](int last_label) {
+    const auto data = data::Dataset::from_tensors({zeros({4, 3}), constant({0, 1, 2, last_label})});
+    for (const auto& batch : two.experimental_distribute_dataset(data)) step(batch);
+  };
+  run(0);
+  const std::vector<float> before = w.value().to_vector<float>();
+  EXPECT_THROW(run(7), InvalidArgumentError);  // of replica 1; replica 0 waits for its gradient
+  EXPECT_EQ(w.value().to_vector<float>(), before);
+  run(0);
+  EXPECT_NE(w.value().to_vector<float>(), before);
+}
+
+TEST(TracedStrategy, CollectivesThatDoNotSuitEachOtherAreRefused) {
+  const MirroredStrategy two = cpus(2);
+  Variable v;
+  {
+    auto scope = two.scope();
+    v = Variable(zeros({1}), {.aggregation = VariableAggregation::kSum});
+  }
+  const auto step = function([&](const Tensor& x) {
+    two.run([&] {
+      if (distribute::replica_id_in_sync_group() == 0) v.assign(x);
+    });
+  });
+  expect_error<InvalidArgumentError>([&] { step(constant({1.0f})); },
+                                     "every replica must call the same ones");
+}
+
 TEST(TracedStrategy, GradientsThatOnlyALaterReplicaHasAreRefused) {
   const MirroredStrategy two = cpus(2);
   Variable a, b;
