@@ -18,6 +18,7 @@ PerReplica<data::Example> StrategyImpl::split(const data::Example& batch) {
           "Expected a dataset whose elements have rank >= 1 but found a dataset whose elements are "
           "scalars. You can fix "
           "the issue by adding the `batch` transformation to the dataset.");
+  const MemoryTagScope tag(MemoryTag::kOther);
   const std::int64_t examples = batch[0].dim(0);
   for (const Tensor& component : batch)
     if (component.dim(0) != examples)

@@ -8,6 +8,7 @@
 #include "graph/collective.h"
 #include "graph/lanes.h"
 #include "graph/memory_plan.h"
+#include "graph/passes/passes.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem {
@@ -17,11 +18,6 @@ namespace {
 std::shared_ptr<const void> own_attrs(const Operation& operation) {
   if (!operation.attrs || !operation.renewal) return operation.attrs;
   return operation.op->attrs().copy(operation.attrs.get());
-}
-
-MemoryPlan scheduled_plan(Block& block) {
-  schedule_collectives(block);
-  return plan_memory(block);
 }
 
 }  // namespace
@@ -72,7 +68,10 @@ struct Program::Impl {
   std::unordered_map<const Value*, std::unique_ptr<VariableUse>> variables;
   std::unordered_map<const Value*, std::unique_ptr<Result>> results;
 
-  explicit Impl(Block source) : block(std::move(source)), plan(scheduled_plan(block)) {
+  explicit Impl(Block source) : block(std::move(source)) {
+    optimize(block);
+    schedule_collectives(block);
+    plan = plan_memory(block);
     make_arenas();
     for (const Value* fetch : block.fetches)
       if (fetch->root().kind == Value::Kind::kComputed) {
@@ -104,6 +103,7 @@ struct Program::Impl {
   void fill_step(const Operation& operation, Step& step) {
     step.attrs = own_attrs(operation);
     step.context.op = operation.op;
+    step.context.workspace = &workspace_for(*operation.device);
     step.context.attrs_data = step.attrs.get();
     if (operation.renewal)
       renewals.emplace_back(const_cast<void*>(step.attrs.get()), operation.renewal.get());

@@ -20,6 +20,7 @@ void run_inline(KernelFn kernel, KernelContext& context, const Device& device) {
 
 void launch(KernelFn kernel, KernelContext& context, const AttrsType& attrs_type, Device& device) {
   Stream& stream = device.stream();
+  context.workspace = &workspace_for(device);
   switch (stream.execution()) {
     case Stream::Execution::kInline: run_inline(kernel, context, device); break;
     case Stream::Execution::kNative:

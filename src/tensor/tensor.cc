@@ -34,9 +34,9 @@ void symbolic_tensor() {
 
 }  // namespace detail
 
-Tensor make_tensor(Device& device, const Shape& shape, DType dtype) {
+Tensor make_tensor(Device& device, const Shape& shape, DType dtype, std::string_view op) {
   RefPtr<TensorImpl> impl(new TensorImpl);
-  impl->storage = Storage::allocate(device, shape, dtype);
+  impl->storage = Storage::allocate(device, shape, dtype, op);
   impl->shape = shape;
   impl->dtype = dtype;
   return Tensor(std::move(impl));
@@ -56,6 +56,8 @@ Tensor make_view(const Tensor& base, const Shape& shape, std::int64_t offset) {
 Tensor make_alias(const Tensor& base) { return make_view(base, impl_of(base).shape); }
 
 Tensor from_host(Device& device, const Shape& shape, DType dtype, const void* host) {
+  const MemoryTag tag = MemoryTagScope::current();
+  const MemoryTagScope scope(tag == MemoryTag::kActivations ? MemoryTag::kOther : tag);
   Tensor tensor = make_tensor(device, shape, dtype);
   const TensorImpl& impl = impl_of(tensor);
   if (impl.bytes() > 0) device.copy_from_host(impl.data(), host, impl.bytes());

@@ -107,6 +107,7 @@ Tensor Stepper::example_losses(const Parts& parts, const Tensor& outputs) const 
 std::vector<Tensor> Stepper::statistics_of(const Parts& parts, const Tensor& outputs,
                                            const Tensor& losses) {
   NoGradScope no_grad;
+  const MemoryTagScope tag(MemoryTag::kOther);
   Tensor loss = reduce_sum(losses);
   // A loss that is a sum over the batch is told as the mean of its values, each weighing as many
   // examples as its batch had.
