@@ -2,14 +2,13 @@
 
 #include "autodiff/engine.h"
 #include "core/status.h"
+#include "op/live_tapes.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 
 namespace tandem {
 namespace {
-
-thread_local int live_tapes = 0;
 
 Tensor zeros_of(const TensorSpec& spec) { return zeros(spec.shape, {.dtype = spec.dtype}); }
 

@@ -4,6 +4,7 @@
 
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "tensor/symbolic_advice.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem {
@@ -15,11 +16,20 @@ void undefined_tensor() {
       "[Tensor] an undefined tensor was used; assign a value to it first");
 }
 
+namespace {
+constinit thread_local std::string_view advice;
+}  // namespace
+
+SymbolicAdvice::SymbolicAdvice(std::string_view text) : previous_(advice) { advice = text; }
+SymbolicAdvice::~SymbolicAdvice() { advice = previous_; }
+
 void symbolic_tensor() {
-  throw FailedPreconditionError(
+  std::string message =
       "[Tensor] the elements of a symbolic tensor were asked for: it stands for what a graph will "
       "compute and has none before the graph runs (Session::run, or the call of the function that "
-      "is being traced). Inside a traced function use operations instead of host code.");
+      "is being traced). Inside a traced function use operations instead of host code.";
+  if (!advice.empty()) (message += ' ') += advice;
+  throw FailedPreconditionError(message);
 }
 
 }  // namespace detail

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/status.h"
+#include "runtime/placement.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/device.h"
@@ -13,6 +14,7 @@ namespace tandem {
 namespace {
 
 void accumulate(Tensor& total, const Tensor& value) {
+  const OnDeviceOf on(value);
   const Tensor wide = cast(value, float64);
   total = total.defined() ? add(total, wide) : wide;
 }
@@ -35,6 +37,7 @@ std::string metric_key(const metrics::Metric& metric, std::size_t statistic) {
 void Statistics::add(int replica, std::int64_t examples, const Tensor& loss,
                      const std::vector<std::vector<Tensor>>& metrics) {
   NoGradScope no_grad;
+  const MemoryTagScope tag(MemoryTag::kOther);
   Replica& sums = replicas_[static_cast<std::size_t>(replica)];
   sums.examples += examples;
   accumulate(sums.loss, loss);

@@ -4,6 +4,7 @@
     check.py BUILD_FOLDER memory [--emulated-gpus N]
     check.py BUILD_FOLDER virtual_gpus
     check.py BUILD_FOLDER fit_mirrored [--mnist FOLDER]
+    check.py BUILD_FOLDER custom_loop [--emulated-gpus N]
 
 Exits with 77 (skipped) when the data asked for is not on this machine, unless TANDEM_CI_EXPECTS says
 that it is.
@@ -160,8 +161,16 @@ def check_safetensors(path, *outputs):
     expect(len(content) == 8 + length + 4 * 693962, "the file holds 693,962 numbers", header, *outputs)
 
 
+def check_custom_loop(build, options):
+    gpus = options.emulated_gpus
+    out, err = run(build / "05_custom_loop", environment={"TANDEM_EMULATED_GPUS": str(gpus) if gpus else ""})
+    # The cross-entropy of a weight and a bias that 100 steps have brought to classify one example.
+    loss = float(out)
+    expect(0 < loss < 0.1, "the last loss is near 0", out, err)
+
+
 CHECKS = {"devices": check_devices, "memory": check_memory, "virtual_gpus": check_virtual_gpus,
-          "fit_mirrored": check_fit_mirrored}
+          "fit_mirrored": check_fit_mirrored, "custom_loop": check_custom_loop}
 
 
 def main():

@@ -11,8 +11,10 @@ constexpr std::int64_t kParameterBytes = (128 * 256 + 256 + 256 + 1) * 4;
 void train(const distribute::MirroredStrategy& strategy) {
   const auto scope = strategy.scope();
   Sequential model({layers::Dense(256, {.input_shape = {128}}), layers::Dense(1)});
-  model.compile(
-      {.optimizer = optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9}), .loss = "mse"});
+  // Traced steps have one arena, of activations, for all that comes and goes.
+  model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9}),
+                 .loss = "mse",
+                 .run_eagerly = true});
   model.fit(ones({32, 128}), ones({32, 1}), {.verbose = 0, .batch_size = 16});
   for (const std::string& device : strategy.devices()) {
     const config::MemoryInfo memory = config::get_memory_info(device);

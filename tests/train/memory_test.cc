@@ -42,9 +42,11 @@ struct Trained {
                  return x;
                }),
                layers::Dense(kClasses)}) {
+    // Traced steps have one arena, of activations, for all that comes and goes.
     model.compile({.optimizer = "adam",
                    .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
-                   .metrics = {"accuracy"}});
+                   .metrics = {"accuracy"},
+                   .run_eagerly = true});
     const Tensor x = random::normal({3 * kBatch, kInputs});
     const Tensor y = zeros({3 * kBatch}, {.dtype = int64});
     history = model.fit(

@@ -1,11 +1,13 @@
 // Sums, means, products, extrema, logic and norms over axes.
 #include "ops/math/reduce.h"
+#include "ops/math/element_count.h"
 
 #include <cmath>
 #include <limits>
 
 #include "core/clones.h"
 #include "op/record.h"
+#include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/reduce_engine.h"
 #include "ops/op_list.h"
@@ -253,6 +255,18 @@ void sum_gradient(GradContext& c) {
 }
 
 void mean_gradient(GradContext& c) {
+  const Shape& shape = c.input_spec(0).shape;
+  if (!shape.fully_defined()) {
+    const std::uint32_t axes = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), shape.rank());
+    Dims sizes;
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if ((axes >> axis & 1u) != 0) sizes.push_back(shape[axis]);
+    const DType dtype = c.grad().dtype();
+    const DType wide = dtype == float64 ? float64 : float32;  // counts may be large
+    const Tensor share = cast(cast(c.grad(), wide) / element_count(Shape(sizes), wide), dtype);
+    c.set_grad(0, broadcast_to(with_axes(c, share), shape));
+    return;
+  }
   const std::int64_t outputs = c.output_spec(0).shape.num_elements();
   const std::int64_t reduced = outputs == 0 ? 1 : c.input_spec(0).shape.num_elements() / outputs;
   // An empty input has an empty gradient; the divisor only has to be valid.
