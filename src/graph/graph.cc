@@ -7,6 +7,7 @@ namespace tandem {
 
 constinit thread_local GraphImpl* building = nullptr;
 constinit thread_local const std::shared_ptr<const Renewal>* renewing = nullptr;
+constinit thread_local const std::vector<Node*>* colocating = nullptr;
 
 Symbol::Symbol(RefPtr<RefCounted> owner, Node& made_by, int index)
     : graph(std::move(owner)), node(&made_by), output(index) {}
@@ -20,9 +21,12 @@ Node& GraphImpl::append(const OpDef& op, std::string_view name, const NodeOption
   node->graph = this;
   node->op = &op;
   node->id = static_cast<int>(nodes_.size());
-  node->name = unique_name(name);
+  node->name = unique_name(scoped(name));
   if (options.requested) node->requested = *options.requested;
   node->requested_text = options.requested_text;
+  if (colocating)
+    for (Node* other : *colocating)
+      if (other->graph == this) node->colocated_with.push_back(other);
   by_name_.emplace(node->name, node.get());
   return *nodes_.emplace_back(std::move(node));
 }
@@ -73,6 +77,16 @@ Node& GraphImpl::handle(RefPtr<Resource> resource) {
   return *at->second;
 }
 
+Node& GraphImpl::variable(const TensorSpec& spec, const NodeOptions& options) {
+  return add(kVarHandle, SpecAttrs{spec.dtype, spec.shape}, {}, options);
+}
+
+Node& GraphImpl::group(std::span<Node* const> behind, const NodeOptions& options) {
+  Node& node = add(kNoOp, NoAttrs(), {}, options);
+  node.control_inputs.assign(behind.begin(), behind.end());
+  return node;
+}
+
 Node::Input GraphImpl::input_of(const Tensor& tensor) {
   const TensorImpl& impl = impl_of(tensor);
   if (!impl.symbol) return {&constant(tensor), 0};
@@ -99,9 +113,11 @@ bool GraphImpl::taken(const std::string& name) const {
   return by_name_.count(name) > 0 || scope_names_.count(name) > 0;
 }
 
-std::string GraphImpl::unique_name(std::string_view wanted) {
-  std::string name = name_scopes_.empty() ? std::string() : name_scopes_.back();
-  name += wanted;
+std::string GraphImpl::scoped(std::string_view name) const {
+  return name_scopes_.empty() ? std::string(name) : name_scopes_.back() + std::string(name);
+}
+
+std::string GraphImpl::unique_name(std::string name) {
   if (!taken(name)) return name;
   int& suffix = next_suffix_[name];
   std::string numbered;
@@ -112,12 +128,18 @@ std::string GraphImpl::unique_name(std::string_view wanted) {
 
 void GraphImpl::rename(Node& node, std::string_view wanted) {
   by_name_.erase(node.name);
-  node.name = unique_name(wanted);
+  node.name = unique_name(scoped(wanted));
+  by_name_.emplace(node.name, &node);
+}
+
+void GraphImpl::rename_under(Node& node, const Node& parent, std::string_view suffix) {
+  by_name_.erase(node.name);
+  node.name = unique_name(fmt::format("{}/{}", parent.name, suffix));
   by_name_.emplace(node.name, &node);
 }
 
 void GraphImpl::open_name_scope(std::string_view name) {
-  const std::string unique = unique_name(name);
+  const std::string unique = unique_name(scoped(name));
   scope_names_.insert(unique);
   name_scopes_.push_back(unique + "/");
 }
