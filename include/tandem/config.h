@@ -70,7 +70,7 @@ struct GPUOptions {
   std::string visible_device_list = {};
 };
 // As set_memory_growth, set_per_process_gpu_memory_fraction and set_visible_devices; all of it or,
-// when one of them throws, nothing. Throws InvalidArgumentError "Invalid visible device index: ...".
+// when one throws, nothing. Throws InvalidArgumentError "Invalid visible device index: ...".
 void set_gpu_options(const GPUOptions& options);
 // {{"CPU", 2}}: 2 logical CPUs, none visible with 0. {{"GPU", 1}}: the first visible GPU alone.
 void set_device_count(const std::map<std::string, int>& device_count);

@@ -68,7 +68,8 @@ void visit_tensors(T& value, const V&, const K& key) {
 }
 template <class V, class K>
 void visit_tensors(std::string& value, const V&, const K& key) {
-  key(std::to_string(value.size()) + ":" + value);
+  key(std::to_string(value.size()) + ":");
+  key(value);
 }
 template <class V, class K>
 void visit_tensors(const char*& value, const V&, const K& key) {
@@ -91,7 +92,7 @@ void visit_tensors(std::tuple<T...>& tuple, const V& visit, const K& key);
 
 template <class T, class V, class K>
 void visit_tensors(std::vector<T>& values, const V& visit, const K& key) {
-  key("v" + std::to_string(values.size()));
+  key(std::to_string(values.size()) + "v");
   for (auto& value : values) visit_tensors(value, visit, key);
 }
 template <class T, class V, class K>

@@ -46,9 +46,9 @@ struct BfcOptions {
   bool poison_freed = false;
 };
 
-// A request that nothing can satisfy now (by allocate()) waits for other threads to free memory, up to retry_limit,
-// unless that cannot help: the request is above the limit, nothing is in use, or no thread but the
-// caller (and drained_thread) has ever used the allocator.
+// A request to allocate() that nothing can satisfy now waits for other threads to free memory, up
+// to retry_limit, unless that cannot help: the request is above the limit, nothing is in use, or no
+// thread but the caller (and drained_thread) has ever used the allocator.
 class BfcAllocator final : public Allocator {
  public:
   BfcAllocator(BfcOptions options, std::unique_ptr<RegionSource> source);

@@ -33,7 +33,7 @@ struct FailedRequest {
   std::size_t bytes = 0;
 };
 
-// Throws ResourceExhaustedError: what was asked for and where, the limit, what is in use and by what,
+// Throws ResourceExhaustedError: what was asked for and where, the limit, what is in use by what,
 // the peak, what is reserved, the largest free block, fragmentation, and what to try.
 [[noreturn]] void throw_out_of_memory(Device& device, const FailedRequest& request);
 

@@ -54,7 +54,9 @@ struct Operation {
   std::string name;  // of the node that it comes from
 
   bool has(std::uint32_t traits) const { return (op->traits & traits) != 0; }
-  bool mutates(std::size_t input) const { return input < 32 && (op->mutated_inputs >> input & 1u); }
+  bool mutates(std::size_t input) const {
+    return input < 32 ? (op->mutated_inputs >> input & 1u) != 0 : op->mutated_inputs == kAllTensors;
+  }
 };
 
 struct Block {

@@ -105,11 +105,10 @@ struct Lanes::Impl {
   void run_lane(const Lane& lane) {
     Stream& stream = lane.device->stream();
     const Stream::Execution execution = stream.execution();
-    auto stretch = std::make_shared<Stretch>();
+    std::shared_ptr<Stretch> stretch;
     const auto flush = [&] {
-      if (stretch->calls.empty()) return;
-      stream.enqueue([stretch] { stretch->run(); });
-      stretch = std::make_shared<Stretch>();
+      if (stretch) stream.enqueue([stretch] { stretch->run(); });
+      stretch = nullptr;
     };
     for (Step* step : lane.steps) {
       if (failed.load(std::memory_order_relaxed)) return;
@@ -120,6 +119,7 @@ struct Lanes::Impl {
         copy_between(*lane.device, to.data, *step->from, step->context.inputs[0].data,
                      step->copy_bytes);
       } else if (execution == Stream::Execution::kDeferred) {
+        if (!stretch) stretch = std::make_shared<Stretch>();
         stretch->add(*step);
       } else {
         step->context.native_stream = stream.native_handle();

@@ -7,6 +7,7 @@
 #include "core/status.h"
 #include "graph/lanes.h"
 #include "graph/memory_plan.h"
+#include "graph/passes/passes.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem {
@@ -66,7 +67,9 @@ struct Program::Impl {
   std::unordered_map<const Value*, std::unique_ptr<VariableUse>> variables;
   std::unordered_map<const Value*, std::unique_ptr<Result>> results;
 
-  explicit Impl(Block source) : block(std::move(source)), plan(plan_memory(block)) {
+  explicit Impl(Block source) : block(std::move(source)) {
+    optimize(block);
+    plan = plan_memory(block);
     make_arenas();
     for (const Value* fetch : block.fetches)
       if (fetch->root().kind == Value::Kind::kComputed) {

@@ -18,6 +18,7 @@ KernelContext::KernelContext(const KernelContext& other)
 void* KernelContext::scratch(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   const MemoryTagScope tag(MemoryTag::kWorkspace);
+  if (!workspace) workspace = &DeviceManager::get().host();
   void* memory = workspace->allocator().allocate(bytes);
   if (!memory)
     throw_out_of_memory(*workspace, {.what = "workspace", .op = op->name, .bytes = bytes});

@@ -130,7 +130,10 @@ void Statistics::restore(const std::map<std::string, Tensor>& state) {
     for (std::size_t i = 0; i < metrics_.size(); ++i)
       for (Tensor sum; (sum = take(tensors, metric_key(metrics_[i], sums[i].size()))).defined();)
         sums[i].push_back(sum);
-    if (!examples.defined() || !loss.defined() || !tensors.empty())
+    const auto is_one = [](const Tensor& number, DType dtype) {
+      return number.defined() && number.dtype() == dtype && number.size() == 1;
+    };
+    if (!is_one(examples, int64) || !is_one(loss, float64) || !tensors.empty())
       throw DataLossError(
           "[load] the checkpoint's sums are not those of the model's loss and metrics");
     replica.examples += examples.to_vector<std::int64_t>().at(0);

@@ -1,4 +1,4 @@
-// The allocator under millions of random operations, against a second implementation and on its own.
+// The allocator under millions of random operations, against a second implementation and alone.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -5,6 +5,8 @@
 
 #include "support/tensors.h"
 #include "tandem/array.h"
+#include "tandem/config.h"
+#include "tandem/device.h"
 #include "tandem/math.h"
 #include "tandem/model.h"
 #include "tandem/random.h"
@@ -275,6 +277,8 @@ TEST(Fit, NamesTheLayerThatAShapeDoesNotFit) {
 }
 
 TEST(Fit, ALabelOutOfRangeLeavesTheModelAsItWas) {
+  // What a GPU was given runs to its end: the error comes late, and the step was made.
+  const DeviceScope cpu("/cpu:0");
   Sequential model({layers::Dense(3, {.input_shape = {4}})});
   model.compile(
       {.optimizer = "sgd", .loss = losses::SparseCategoricalCrossentropy({.from_logits = true})});
@@ -285,6 +289,23 @@ TEST(Fit, ALabelOutOfRangeLeavesTheModelAsItWas) {
       },
       "3");
   EXPECT_EQ(model.variables()[0].value().to_vector<float>(), before);
+}
+
+TEST(Fit, ALabelOutOfRangeOnAGpuIsAnErrorToo) {
+  config::set_emulated_gpus(1);
+  Sequential model({layers::Dense(3, {.input_shape = {4}})});
+  model.compile({.optimizer = "sgd",
+                 .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                 .metrics = {"accuracy"}});
+  const std::string text = "is outside the valid range [0, 3)";
+  expect_error<InvalidArgumentError>(
+      [&] {
+        model.fit(ones({2, 4}), constant({0, 3}), {.verbose = 0});
+      },
+      text);
+  expect_error<InvalidArgumentError>([&] { model.evaluate(ones({2, 4}), constant({0, 3})); }, text);
+  // It was told, and later calls do not hear of it again.
+  model.fit(ones({2, 4}), constant({0, 2}), {.verbose = 0});
 }
 
 TEST(Evaluate, CountsEveryExampleOnce) {

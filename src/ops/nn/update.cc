@@ -225,12 +225,13 @@ void lamb_kernel(KernelContext& c) {
 }
 
 template <class Rule>
-constexpr OpDef update_op(std::string_view name, int slots, KernelFn kernel) {
+constexpr OpDef update_op(std::string_view name, int slots, KernelFn kernel,
+                          std::uint32_t traits = kStateful | kElementwise) {
   return {.name = name,
           .attrs = &attrs_type<Rule>,
           .infer = infer_update,
           .cpu_kernel = kernel,
-          .traits = kStateful,
+          .traits = traits,
           .mutated_inputs = (2u << slots) - 1u};
 }
 
@@ -240,7 +241,7 @@ const OpDef kGradientDescent =
 const OpDef kMomentum = update_op<Momentum>("ApplyKerasMomentum", 1, update_kernel<Momentum, 1>);
 const OpDef kAdam = update_op<Adam>("ApplyAdam", 2, update_kernel<Adam, 2>);
 const OpDef kAdagrad = update_op<Adagrad>("ApplyAdagradV2", 1, update_kernel<Adagrad, 1>);
-const OpDef kLamb = update_op<Lamb>("ApplyLamb", 2, lamb_kernel);
+const OpDef kLamb = update_op<Lamb>("ApplyLamb", 2, lamb_kernel, kStateful);
 
 template <bool kCentred, bool kMomentum>
 const OpDef kRmsProp = update_op<RmsPropOf<kCentred, kMomentum>>(

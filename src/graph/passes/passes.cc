@@ -1,0 +1,13 @@
+#include "graph/passes/passes.h"
+
+namespace tandem {
+
+void optimize(Block& block) {
+  fold_constants(block);
+  merge_common_subexpressions(block);
+  drop_dead_operations(block);
+  fuse_elementwise(block);
+  group_updates(block);
+}
+
+}  // namespace tandem

@@ -1,0 +1,38 @@
+// Running element-wise kernels on parts of their tensors.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "op/op.h"
+
+namespace tandem {
+
+// So many elements at a time stay in the cache while several operations pass over them.
+inline constexpr std::int64_t kTile = 2048;
+
+// The attributes of one operation among those that became one.
+struct MemberAttrs {
+  const OpDef* op = nullptr;
+  std::shared_ptr<const void> attrs;
+
+  // A copy whose attributes nobody else changes.
+  MemberAttrs own() const { return {op, attrs ? op->attrs().copy(attrs.get()) : nullptr}; }
+};
+
+// Elements [begin, begin + count) of a tensor, or the whole of one that is broadcast.
+inline TensorView part_of(const TensorView& whole, std::int64_t begin, std::int64_t count) {
+  if (whole.size() == 1) return whole;
+  return {
+      static_cast<std::byte*>(whole.data) + begin * static_cast<std::int64_t>(size_of(whole.dtype)),
+      whole.dtype, Shape({count})};
+}
+
+inline void run_member(const MemberAttrs& member, KernelContext& context) {
+  context.op = member.op;
+  context.attrs_data = member.attrs.get();
+  member.op->cpu_kernel(context);
+}
+
+}  // namespace tandem

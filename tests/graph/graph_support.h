@@ -1,0 +1,43 @@
+// Blocks from programs written with the public operations.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "device/device_manager.h"
+#include "graph/graph.h"
+#include "graph/program.h"
+#include "graph/structural_ops.h"
+#include "runtime/placer.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+
+// The block of `body` for arguments like `arguments`, before any pass.
+inline Block block_of(const std::vector<Tensor>& arguments,
+                      const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body) {
+  const auto graph = make_ref<GraphImpl>();
+  const BuildingScope building(graph.get());
+  LowerOptions options{.all_updates = true};
+  std::vector<Tensor> symbols;
+  for (const Tensor& argument : arguments) {
+    Node& node = graph->add(kPlaceholder, SpecAttrs{argument.dtype(), argument.shape()}, {});
+    options.feeds.push_back({&node, 0});
+    options.feed_specs.push_back(impl_of(argument));
+    options.feed_devices.push_back(&impl_of(argument).device());
+    symbols.push_back(graph->tensor(node));
+  }
+  for (const Tensor& result : body(symbols)) options.fetches.push_back(graph->input_of(result));
+  const BuildingScope at_once(nullptr);
+  options.devices = place_graph(*graph);
+  return lower(*graph, options);
+}
+
+inline std::vector<std::string> names_of(const Block& block) {
+  std::vector<std::string> names;
+  for (const auto& operation : block.operations) names.emplace_back(operation->op->name);
+  return names;
+}
+
+}  // namespace tandem

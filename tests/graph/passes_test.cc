@@ -1,0 +1,156 @@
+#include "graph/passes/passes.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "graph/graph_support.h"
+#include "graph/memory_plan.h"
+
+namespace tandem {
+namespace {
+
+using Names = std::vector<std::string>;
+using Tensors = std::vector<Tensor>;
+
+TEST(Passes, ConstantsAreFolded) {
+  const auto body = [](const Tensors& in) -> Tensors {
+    const Tensor two = add(constant({1.0f}), constant({1.0f}));
+    return {multiply(in[0], multiply(two, two))};
+  };
+  const Tensor x = constant({1.0f, 2.0f});
+  Block block = block_of({x}, body);
+  EXPECT_EQ(names_of(block), (Names{"AddV2", "Mul", "Mul"}));
+  fold_constants(block);
+  EXPECT_EQ(names_of(block), (Names{"Mul"}));
+  EXPECT_EQ(Program(std::move(block)).run(std::span(&x, 1))[0].to_vector<float>(),
+            (std::vector<float>{4, 8}));
+}
+
+TEST(Passes, WhatIsComputedTwiceIsComputedOnce) {
+  const Tensor x = constant({1.0f, 4.0f});
+  Block block = block_of({x}, [](const Tensors& in) -> Tensors {
+    return {add(sqrt(in[0]), sqrt(in[0])), sqrt(multiply(in[0], in[0]))};
+  });
+  merge_common_subexpressions(block);
+  EXPECT_EQ(names_of(block), (Names{"Sqrt", "AddV2", "Mul", "Sqrt"}));
+  const Tensors results = Program(std::move(block)).run(std::span(&x, 1));
+  EXPECT_EQ(results[0].to_vector<float>(), (std::vector<float>{2, 4}));
+  EXPECT_EQ(results[1].to_vector<float>(), (std::vector<float>{1, 4}));
+}
+
+TEST(Passes, ReadsOnBothSidesOfAWriteAreNotMerged) {
+  Variable v(constant({1.0f}));
+  Block block = block_of({}, [&](const Tensors&) -> Tensors {
+    const Tensor before = exp(v.value());
+    v.assign(constant({2.0f}));
+    return {before, exp(v.value())};
+  });
+  merge_common_subexpressions(block);
+  const Tensors results = Program(std::move(block)).run({});
+  EXPECT_FLOAT_EQ(results[0].item<float>(), std::exp(1.0f));
+  EXPECT_FLOAT_EQ(results[1].item<float>(), std::exp(2.0f));
+}
+
+TEST(Passes, RandomDrawsAreNeitherMergedNorFolded) {
+  Block block = block_of({}, [](const Tensors&) -> Tensors {
+    return {random::uniform({2}), random::uniform({2})};
+  });
+  fold_constants(block);
+  merge_common_subexpressions(block);
+  EXPECT_EQ(names_of(block), (Names{"RandomUniform", "RandomUniform"}));
+}
+
+TEST(Passes, WhatNothingDependsOnIsDropped) {
+  const Tensor x = constant({1.0f});
+  Variable v(constant({0.0f}));
+  Block block = block_of({x}, [&](const Tensors& in) -> Tensors {
+    v.assign(add(in[0], in[0]));
+    return {in[0]};
+  });
+  ASSERT_EQ(names_of(block), (Names{"AddV2", "AssignVariableOp"}));
+  drop_dead_operations(block);
+  EXPECT_EQ(names_of(block), (Names{"AddV2", "AssignVariableOp"}));
+  block.operations.pop_back();
+  drop_dead_operations(block);
+  EXPECT_TRUE(block.operations.empty());
+}
+
+TEST(Passes, ChainsOfElementwiseOperationsBecomeOne) {
+  const Tensor x = random::normal({3, 5000}), y = random::normal({3, 5000});
+  const auto body = [](const Tensors& in) -> Tensors {
+    const Tensor shifted = add(multiply(in[0], 3.0), in[1]);
+    return {where(greater(shifted, in[1]), tanh(shifted), negative(abs(in[1]))), reduce_sum(in[0])};
+  };
+  Block block = block_of({x, y}, body);
+  fold_constants(block);
+  fuse_elementwise(block);
+  // `shifted` is used twice, so it is a result of its own.
+  EXPECT_EQ(names_of(block), (Names{"_FusedElementwise", "_FusedElementwise", "Sum"}));
+  const Tensors inputs = {x, y};
+  const Tensors fused = Program(std::move(block)).run(inputs);
+  const Tensors expected = body(inputs);
+  EXPECT_EQ(fused[0].to_vector<float>(), expected[0].to_vector<float>());
+  EXPECT_EQ(fused[1].to_vector<float>(), expected[1].to_vector<float>());
+}
+
+TEST(Passes, AChainThatReadsAVariableStaysBeforeTheWrite) {
+  Variable v(full({4}, 1.0));
+  Block block = block_of({}, [&](const Tensors&) -> Tensors {
+    const Tensor scaled = multiply(v.value(), 3.0);
+    v.assign(full({4}, 10.0));
+    return {exp(scaled)};
+  });
+  const Tensors results = Program(std::move(block)).run({});
+  EXPECT_FLOAT_EQ(results[0].to_vector<float>()[0], std::exp(3.0f));
+}
+
+TEST(Passes, UpdatesByOneRuleBecomeOne) {
+  std::vector<Variable> variables, expected;
+  for (const std::int64_t size : {1, 7, 5000, 40000}) {
+    const Tensor start = random::normal({size});
+    variables.emplace_back(start);
+    expected.emplace_back(start);
+  }
+  optimizers::Optimizer adam = optimizers::Adam({.learning_rate = 0.1});
+  optimizers::Optimizer eager = optimizers::Adam({.learning_rate = 0.1});
+  Tensors gradients;
+  for (const Variable& variable : variables) gradients.push_back(random::normal(variable.shape()));
+  Block block = block_of(gradients, [&](const Tensors& in) -> Tensors {
+    adam.apply_gradients(in, variables);
+    return {};
+  });
+  EXPECT_EQ(block.operations.size(), 4u);
+  group_updates(block);
+  EXPECT_EQ(names_of(block), (Names{"_GroupedUpdate"}));
+  Program program(std::move(block));
+  program.run(gradients);
+  eager.apply_gradients(gradients, expected);
+  for (std::size_t i = 0; i < variables.size(); ++i)
+    EXPECT_EQ(variables[i].value().to_vector<float>(), expected[i].value().to_vector<float>());
+}
+
+TEST(MemoryPlan, ValuesThatDieMakeRoom) {
+  const Tensor x = random::normal({64, 64});
+  Block block = block_of({x}, [](const Tensors& in) -> Tensors {
+    Tensor y = in[0];
+    for (int i = 0; i < 10; ++i) y = matmul(y, in[0]);
+    return {reduce_sum(y)};
+  });
+  const MemoryPlan plan = plan_memory(block);
+  const Device& device = impl_of(x).device();
+  EXPECT_EQ(plan.unshared_bytes.at(&device), 10u * 64 * 64 * 4);
+  EXPECT_EQ(plan.arena_bytes.at(&device), 2u * 64 * 64 * 4);
+}
+
+TEST(MemoryPlan, ElementwiseResultsTakeTheirOperandsPlace) {
+  const Tensor x = random::normal({64, 64});
+  Block block = block_of({x}, [](const Tensors& in) -> Tensors {
+    return {reduce_sum(tanh(exp(matmul(in[0], in[0]))))};
+  });
+  const MemoryPlan plan = plan_memory(block);
+  EXPECT_EQ(plan.arena_bytes.at(&impl_of(x).device()), 64u * 64 * 4);
+}
+
+}  // namespace
+}  // namespace tandem
