@@ -28,7 +28,7 @@ void* KernelContext::scratch(std::size_t bytes) {
 
 void KernelContext::release_scratch() {
   for (void* memory : scratch_) workspace->allocator().deallocate(memory);
-  scratch_.resize(0);
+  scratch_.clear();
 }
 
 KernelContext::~KernelContext() { release_scratch(); }

@@ -53,6 +53,10 @@ class InlineList {
     }
     return *std::construct_at(inline_ + size_++, value);
   }
+  void clear() {
+    heap_.clear();
+    size_ = 0;
+  }
 
  private:
   union {  // not initialised
