@@ -52,6 +52,36 @@ Node& GraphImpl::add(const OpDef& op, AttrsRef attrs, std::span<const Node::Inpu
   return node;
 }
 
+Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
+                         std::vector<Node::Input> inputs, std::vector<TensorSpec> outputs,
+                         const NodeOptions& options) {
+  static const NoAttrs none;
+  const AttrsRef attrs_ref(&op.attrs(), attrs ? attrs.get() : &none);
+  InferContext context(op, attrs_ref);
+  std::vector<const TensorSpec*> specs;
+  for (const Node::Input& input : inputs)
+    specs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
+  sizes_.infer(context, op, attrs_ref, specs);
+  // Known sizes agree; one that is not known may be any of the graph's.
+  const auto agrees = [](const TensorSpec& stored, const TensorSpec& inferred) {
+    const Shape &a = stored.shape, &b = inferred.shape;
+    if (stored.dtype != inferred.dtype || a.known() != b.known() || a.rank() != b.rank())
+      return false;
+    for (int axis = 0; axis < a.rank(); ++axis)
+      if ((a[axis] < 0) != (b[axis] < 0) || (a[axis] >= 0 && a[axis] != b[axis])) return false;
+    return true;
+  };
+  if (!std::equal(outputs.begin(), outputs.end(), context.outputs.begin(), context.outputs.end(),
+                  agrees))
+    fail<InvalidArgumentError>("[{}] the outputs that were stored are not those of the operation",
+                               op.name);
+  Node& node = append(op, options.name, options);
+  node.attrs = std::move(attrs);
+  node.inputs = std::move(inputs);
+  node.outputs = std::move(outputs);
+  return node;
+}
+
 Node& GraphImpl::constant(const Tensor& value, const NodeOptions& options) {
   TensorImpl& impl = impl_of(value);
   const auto [at, added] = constants_.try_emplace(&impl, nullptr);

@@ -31,6 +31,10 @@ class GraphImpl final : public RefCounted {
   // Adds a node and infers its outputs. Throws InvalidArgumentError, as the operation would.
   Node& add(const OpDef& op, AttrsRef attrs, std::span<const Node::Input> inputs,
             const NodeOptions& options = {});
+  // Adds a node whose outputs are known, under exactly the name that the options say. Throws
+  // InvalidArgumentError where the shape rule disagrees.
+  Node& restore(const OpDef& op, std::shared_ptr<const void> attrs, std::vector<Node::Input> inputs,
+                std::vector<TensorSpec> outputs, const NodeOptions& options);
   // A node for a tensor's elements, once for each tensor.
   Node& constant(const Tensor& value, const NodeOptions& options = {});
   // The node that stands for the variable's memory, once for each.
@@ -57,6 +61,7 @@ class GraphImpl final : public RefCounted {
   // Null when there is none of that name.
   Node* find(std::string_view name) const;
   SymbolicSizes& sizes() { return sizes_; }
+  const SymbolicSizes& sizes() const { return sizes_; }
   // Whether sessions run the graph. Variables that are made while it is built are then part of it.
   bool for_sessions = false;
   // How many numbers of draws its random operations have taken.

@@ -5,7 +5,7 @@
 
 #include "core/nearest.h"
 #include "core/status.h"
-#include "graph/graph.h"
+#include "graph/serialize.h"
 #include "graph/structural_ops.h"
 #include "runtime/generator.h"
 #include "runtime/placement.h"
@@ -137,6 +137,9 @@ Graph::Operation Graph::initializer(std::string_view name) {
     if (node->initializer) initializers.push_back(node->initializer);
   return handle_of(impl().group(initializers, {.name = name}));
 }
+
+std::string Graph::serialize() const { return serialize_graph(impl()); }
+Graph Graph::deserialize(std::string_view bytes) { return Graph(deserialize_graph(bytes)); }
 
 // --- scopes ---
 

@@ -206,6 +206,27 @@ TEST(Placer, VariablesOfTwoDevicesInOneOperationAreAnError) {
       "incompatible ids: '/device:GPU:1' and '/device:GPU:0'");
 }
 
+TEST(Placer, VariablesOfTwoDevicesInOneUpdateAreAnError) {
+  config::set_emulated_gpus(2);
+  static const OpDef both = {.name = "WritesBoth",
+                             .infer = [](InferContext&) {},
+                             .cpu_kernel = [](KernelContext&) {},
+                             .mutated_inputs = 0b11};
+  Graph graph;
+  const auto variable = [&](const char* device, const char* name) {
+    const GraphScope building(graph);
+    const DeviceScope on(device);
+    Variable(ones({2}), {.name = name});
+    return Node::Input{&graph.operation(name).node(), 0};
+  };
+  const Node::Input inputs[] = {variable("/gpu:0", "a"), variable("/gpu:1", "b")};
+  graph.impl().add(both, NoAttrs(), inputs, {.name = "write"});
+  EXPECT_EQ(error_of(graph),
+            "Cannot place the graph because a reference or resource edge connects colocation "
+            "groups with incompatible resource devices: /device:GPU:1 vs /device:GPU:0. The edge "
+            "src node is b , and the dst node is write");
+}
+
 TEST(Placer, ColocationIsFollowedAndMerged) {
   config::set_emulated_gpus(2);
   const Graph graph = build([] {
@@ -259,8 +280,8 @@ TEST(Placer, JobsAreNeverGivenUp) {
     ones({2}, {.name = "a"});
   });
   for (const bool soft : {false, true})
-    EXPECT_EQ(
-        error_of(graph, {.allow_soft_placement = soft}).substr(0, 150),
+    expect_prefix(
+        error_of(graph, {.allow_soft_placement = soft}),
         "Cannot assign a device for operation a: a was explicitly assigned to "
         "'/job:worker/task:3/gpu:0' but available devices are [/job:localhost/replica:0/task");
 }
