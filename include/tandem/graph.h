@@ -139,7 +139,8 @@ class ColocateWith {
   std::unique_ptr<Saved> saved_;
 };
 
-// A tensor that is fed at each run. -1 in `shape`: any size. Throws FailedPreconditionError outside
+// A tensor that is fed at each run. -1 in `shape`: any size; an unset shape is a scalar's, as in
+// zeros(): the number of axes is always known. Throws FailedPreconditionError outside
 // a GraphScope.
 Tensor placeholder(DType dtype, const Shape& shape, std::string_view name = "Placeholder");
 

@@ -197,8 +197,8 @@ ColocateWith::~ColocateWith() = default;
 Tensor placeholder(DType dtype, const Shape& shape, std::string_view name) {
   if (!building)
     throw FailedPreconditionError("[placeholder] placeholders exist in a GraphScope only");
-  Node& node = building->add(kPlaceholder, SpecAttrs{dtype, building->sizes().named(shape)}, {},
-                             node_options(name));
+  const Shape known = shape.known() ? building->sizes().named(shape) : Shape::scalar();
+  Node& node = building->add(kPlaceholder, SpecAttrs{dtype, known}, {}, node_options(name));
   return building->tensor(node);
 }
 
