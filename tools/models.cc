@@ -69,7 +69,8 @@ Model make_resnet20(const Shape& picture, std::int64_t classes) {
 }  // namespace
 
 Recipe recipe_of(const std::string& model) {
-  if (model == "mlp" || model == "lenet") return {.optimizer = "adam"};
+  if (model == "mlp") return {.optimizer = "adam"};
+  if (model == "lenet") return {.learning_rate = 2e-3, .decay = true, .optimizer = "adam"};
   if (model == "resnet20")
     return {.batch = 64, .learning_rate = 0.1, .augment = true, .decay = true, .optimizer = "sgd"};
   unknown_model(model);

@@ -24,11 +24,12 @@ struct Stretch {
     KernelFn kernel;
     KernelContext context;
     std::shared_ptr<const void> attrs;
+    std::shared_ptr<void> kept;
   };
   std::vector<Call> calls;
 
   void add(const Step& step) {
-    Call& call = calls.emplace_back(Call{step.kernel, step.context, step.attrs});
+    Call& call = calls.emplace_back(Call{step.kernel, step.context, step.attrs, step.kept});
     // The next run may change the attributes before this one has used them.
     if (step.operation->renewal) {
       call.attrs = step.operation->op->attrs().copy(step.attrs.get());
@@ -38,7 +39,7 @@ struct Stretch {
   void run() {
     for (Call& call : calls) {
       call.kernel(call.context);
-      call.context.release_scratch();
+      call.context.end_call();
     }
   }
 };
@@ -124,7 +125,7 @@ struct Lanes::Impl {
       } else {
         step->context.native_stream = stream.native_handle();
         step->kernel(step->context);
-        step->context.release_scratch();
+        step->context.end_call();
       }
       if (step->awaited) {
         flush();

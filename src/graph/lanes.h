@@ -15,6 +15,8 @@ struct Step {
   KernelFn kernel = nullptr;  // null: a copy between devices
   KernelContext context;
   std::shared_ptr<const void> attrs;
+  // By the kernel (KernelContext::keep); shared with calls that a stream still has to make.
+  std::shared_ptr<std::vector<std::shared_ptr<void>>> kept;
   std::size_t copy_bytes = 0;
   Device* from = nullptr;  // kernel == nullptr: where the input is
   // The step of another device that this one waits for; null: none.

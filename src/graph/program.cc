@@ -103,6 +103,8 @@ struct Program::Impl {
     step.context.op = operation.op;
     step.context.workspace = &workspace_for(*operation.device);
     step.context.attrs_data = step.attrs.get();
+    step.kept = std::make_shared<std::vector<std::shared_ptr<void>>>();
+    step.context.kept = step.kept.get();
     if (operation.renewal)
       renewals.emplace_back(const_cast<void*>(step.attrs.get()), operation.renewal.get());
     const auto add = [&](InlineList<TensorView>& views, const Value& value, bool output,

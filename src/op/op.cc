@@ -13,6 +13,7 @@ KernelContext::KernelContext(const KernelContext& other)
       attrs_data(other.attrs_data),
       native_stream(other.native_stream),
       workspace(other.workspace),
+      kept(other.kept),
       inputs(other.inputs),
       outputs(other.outputs) {}
 
@@ -27,12 +28,19 @@ void* KernelContext::scratch(std::size_t bytes) {
   return memory;
 }
 
-void KernelContext::release_scratch() {
+void KernelContext::end_call() {
   for (void* memory : scratch_) workspace->allocator().deallocate(memory);
   scratch_.clear();
+  keeps_ = 0;
 }
 
-KernelContext::~KernelContext() { release_scratch(); }
+std::shared_ptr<void>* KernelContext::keep() {
+  if (!kept) return nullptr;
+  if (keeps_ == kept->size()) kept->emplace_back();
+  return &(*kept)[keeps_++];
+}
+
+KernelContext::~KernelContext() { end_call(); }
 
 // Memory of a device is handed out in the order in which its work is enqueued. A deferred kernel
 // asks when that order has long gone on.

@@ -140,8 +140,13 @@ class KernelContext {
   // calls give distinct memory. Throws ResourceExhaustedError.
   void* scratch(std::size_t bytes);
 
-  // Gives the scratch memory back before the context ends: for one that is used again.
-  void release_scratch();
+  // Ends a call of the kernel for a context that is used again: gives the scratch memory back.
+  void end_call();
+
+  // Where a kernel may keep what it prepares for this context's shapes from call to call; the n-th
+  // time that a call asks it gets the n-th place. Null where the context is not used again.
+  std::shared_ptr<void>* keep();
+  std::vector<std::shared_ptr<void>>* kept = nullptr;
 
   KernelContext() = default;
   KernelContext(const KernelContext& other);  // without its scratch memory
@@ -150,6 +155,7 @@ class KernelContext {
 
  private:
   InlineList<void*> scratch_;
+  std::size_t keeps_ = 0;  // asked for in this call
 };
 
 // Where kernels of `device` take scratch memory from: itself, or the host where they run later, on

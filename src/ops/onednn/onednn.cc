@@ -160,23 +160,47 @@ class Key {
   std::size_t size_ = 0;
 };
 
+template <class Make>
+Plan made(const Make& make) {
+  try {
+    return make();
+  } catch (const dnnl::error& error) {
+    fail<InternalError>("[oneDNN] cannot make a primitive: {} (status {})", error.message,
+                        static_cast<int>(error.status));
+  }
+}
+
 // The calling thread's plan for `key`; `make` makes it on the first call.
 template <class Make>
-Plan& plan_for(const Key& key, const Make& make) {
+Plan& threads_plan(const Key& key, const Make& make) {
   // Programs whose shapes never repeat must not grow without end.
   constexpr std::size_t kMaxPlans = 1024;
   thread_local std::unordered_map<Key, Plan, Key::Hash> plans;
   const auto found = plans.find(key);
   if (found != plans.end()) [[likely]]
     return found->second;
-  try {
-    Plan plan = make();
-    if (plans.size() >= kMaxPlans) plans.clear();
-    return plans.emplace(key, std::move(plan)).first->second;
-  } catch (const dnnl::error& error) {
-    fail<InternalError>("[oneDNN] cannot make a primitive: {} (status {})", error.message,
-                        static_cast<int>(error.status));
+  Plan plan = made(make);
+  if (plans.size() >= kMaxPlans) plans.clear();
+  return plans.emplace(key, std::move(plan)).first->second;
+}
+
+// The plan for a call: a step of a program keeps its own, other calls look up their thread's by
+// key().
+template <class MakeKey, class Make>
+Plan& plan_for(KernelContext& context, const MakeKey& key, const Make& make) {
+  struct Kept {
+    int threads;
+    Plan plan;
+  };
+  std::shared_ptr<void>* place = context.keep();
+  if (!place) return threads_plan(key(), make);
+  auto* kept = static_cast<Kept*>(place->get());
+  if (!kept || kept->threads != omp_get_max_threads()) {
+    auto fresh = std::make_shared<Kept>(Kept{omp_get_max_threads(), made(make)});
+    kept = fresh.get();
+    *place = std::move(fresh);
   }
+  return kept->plan;
 }
 
 // A matrix of `rows` x `columns` behind the batch axes, dense; `transposed`: stored the other way.
@@ -341,11 +365,14 @@ bool computes(DType dtype) {
 
 void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
             const void* bias, void* c) {
-  Key key(Kind::kMatMul, shape.dtype);
-  key.add(shape.m, shape.n, shape.k, shape.transpose_a, shape.transpose_b, shape.bias);
-  key.add(shape.batch_a);
-  key.add(shape.batch_b);
-  const Plan& plan = plan_for(key, [&] { return make_matmul(shape); });
+  const auto key = [&] {
+    Key key(Kind::kMatMul, shape.dtype);
+    key.add(shape.m, shape.n, shape.k, shape.transpose_a, shape.transpose_b, shape.bias);
+    key.add(shape.batch_a);
+    key.add(shape.batch_b);
+    return key;
+  };
+  const Plan& plan = plan_for(context, key, [&] { return make_matmul(shape); });
   if (shape.bias)
     plan.main->run(context, {a, b, c, bias});
   else
@@ -354,9 +381,13 @@ void matmul(KernelContext& context, const MatMul& shape, const void* a, const vo
 
 void conv_forward(KernelContext& context, const Conv& conv, const void* x, const void* kernel,
                   const void* bias, void* y) {
-  Key key = conv_key(Kind::kConvForward, conv);
-  key.add(bias != nullptr);
-  const Plan& plan = plan_for(key, [&] { return make_conv_forward(conv, bias != nullptr); });
+  const auto key = [&] {
+    Key key = conv_key(Kind::kConvForward, conv);
+    key.add(bias != nullptr);
+    return key;
+  };
+  const Plan& plan =
+      plan_for(context, key, [&] { return make_conv_forward(conv, bias != nullptr); });
   const void* packed = pack(context, plan, kernel);
   if (bias)
     plan.main->run(context, {x, packed, y, bias});
@@ -366,15 +397,15 @@ void conv_forward(KernelContext& context, const Conv& conv, const void* x, const
 
 void conv_backward_input(KernelContext& context, const Conv& conv, const void* dy,
                          const void* kernel, void* dx) {
-  const Plan& plan =
-      plan_for(conv_key(Kind::kConvInput, conv), [&] { return make_conv_backward_input(conv); });
+  const Plan& plan = plan_for(
+      context, [&] { return conv_key(Kind::kConvInput, conv); }, [&] { return make_conv_backward_input(conv); });
   plan.main->run(context, {dy, pack(context, plan, kernel), dx});
 }
 
 void conv_backward_filter(KernelContext& context, const Conv& conv, const void* x, const void* dy,
                           void* dkernel) {
-  const Plan& plan =
-      plan_for(conv_key(Kind::kConvFilter, conv), [&] { return make_conv_backward_filter(conv); });
+  const Plan& plan = plan_for(
+      context, [&] { return conv_key(Kind::kConvFilter, conv); }, [&] { return make_conv_backward_filter(conv); });
   void* packed = plan.reorder ? context.scratch(plan.packed_bytes) : dkernel;
   plan.main->run(context, {x, dy, packed});
   if (plan.reorder) plan.reorder->run(context, {packed, dkernel});

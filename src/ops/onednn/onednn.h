@@ -2,8 +2,8 @@
 //
 // Primitives are made once for each shape, dtype, attributes and team size, and kept by the thread
 // that runs them; a repeated call looks one up by a few integers, hands it the addresses and its
-// scratchpad (from the kernel's context), and runs. Thread-safe: no state is shared but oneDNN's
-// own.
+// scratchpad (from the kernel's context), and runs. A step of a program keeps its primitive itself
+// (KernelContext::keep) and looks nothing up. Thread-safe: no state is shared but oneDNN's own.
 //
 // Activations are not fused into the primitives: oneDNN's ReLU turns NaN into 0, which would hide a
 // computation that has gone wrong. Operations apply them to the result, which is still in the
