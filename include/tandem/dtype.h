@@ -20,6 +20,8 @@ enum class DType : std::uint8_t {
   kBool,
 };
 
+constexpr DType last_value(DType) { return DType::kBool; }
+
 inline constexpr DType float32 = DType::kFloat32;
 inline constexpr DType float64 = DType::kFloat64;
 inline constexpr DType float16 = DType::kFloat16;

@@ -26,6 +26,7 @@ enum class Activation {
   kTanh,
   kSoftmax
 };
+constexpr Activation last_value(Activation) { return Activation::kSoftmax; }
 // "relu", "linear" (or ""), "swish" (or "silu"), ... Throws InvalidArgumentError naming them all.
 Activation activation_from_name(std::string_view name);
 Tensor activate(const Tensor& x, Activation activation);
@@ -50,6 +51,7 @@ Tensor dense(const Tensor& x, const Tensor& weights, const Tensor& bias = {},
 Tensor bias_add(const Tensor& x, const Tensor& bias);
 
 enum class Padding { kValid, kSame };
+constexpr Padding last_value(Padding) { return Padding::kSame; }
 // "valid", "same" (any case). Throws InvalidArgumentError.
 Padding padding_from_name(std::string_view name);
 

@@ -14,6 +14,7 @@
 #include "tandem/dtype.h"
 #include "tandem/errors.h"
 #include "tandem/function.h"
+#include "tandem/graph.h"
 #include "tandem/initializers.h"
 #include "tandem/layers.h"
 #include "tandem/losses.h"

@@ -43,6 +43,7 @@ class Variable {
   const std::string& name() const;
   const Shape& shape() const;
   DType dtype() const;
+  // A variable of a graph: where it was asked to be; empty: anywhere.
   const std::string& device() const;
   bool trainable() const;
   VariableSynchronization synchronization() const;

@@ -148,4 +148,21 @@ std::string DeviceManager::describe_devices() {
   return fmt::format("[{}]", fmt::join(names, ", "));
 }
 
+std::vector<std::string> DeviceManager::describe_mapping() {
+  initialize("a device listing");
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  std::vector<std::string> lines;
+  for (const DeviceSettings::LogicalGpu& each : state_.settings.logical_gpus()) {
+    const config::DeviceDetails details = each.gpu->details();
+    std::string& line = lines.emplace_back(
+        fmt::format("{} -> device: {}, name: {}", each.options.name.to_string(),
+                    each.physical.substr(each.physical.rfind(':') + 1), details.device_name));
+    if (details.pci_bus_id) line += ", pci bus id: " + *details.pci_bus_id;
+    if (details.compute_capability)
+      line += fmt::format(", compute capability: {}.{}", details.compute_capability->first,
+                          details.compute_capability->second);
+  }
+  return lines;
+}
+
 }  // namespace tandem

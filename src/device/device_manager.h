@@ -54,6 +54,9 @@ class DeviceManager {
 
   // "[/job:localhost/replica:0/task:0/device:CPU:0, ...]", for error texts.
   std::string describe_devices();
+  // A line for each logical GPU: ".../device:GPU:0 -> device: 1, name: ..., pci bus id: ...", with
+  // the index of the physical one.
+  std::vector<std::string> describe_mapping();
 
   struct State;  // tests and backends see it in device_manager.cc
 

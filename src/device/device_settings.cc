@@ -314,9 +314,10 @@ std::vector<DeviceSettings::LogicalGpu> DeviceSettings::logical_gpus() const {
   const bool allow_growth = any_configured ? forced_growth().value_or(false) : common_growth(gpus);
 
   std::vector<LogicalGpu> result;
-  const auto add = [&](const std::shared_ptr<const PhysicalGpu>& gpu, std::int64_t limit,
-                       std::optional<int> priority) {
+  const auto add = [&](const std::shared_ptr<const PhysicalGpu>& gpu, const PhysicalDevice& device,
+                       std::int64_t limit, std::optional<int> priority) {
     result.push_back({gpu,
+                      device.name,
                       {.name = local_device_name("GPU", static_cast<int>(result.size())),
                        .memory_limit = limit,
                        .allow_growth = allow_growth,
@@ -327,9 +328,9 @@ std::vector<DeviceSettings::LogicalGpu> DeviceSettings::logical_gpus() const {
     if (const Configurations* configurations = configurations_of(each)) {
       check_gpu(each, *gpu, *configurations);  // emulated GPUs may have become smaller since
       for (const LogicalDeviceConfiguration& one : *configurations)
-        add(gpu, *one.memory_limit * kMiB, one.experimental_priority);
+        add(gpu, each, *one.memory_limit * kMiB, one.experimental_priority);
     } else {
-      add(gpu, gpu->memory_limit(fraction_), std::nullopt);
+      add(gpu, each, gpu->memory_limit(fraction_), std::nullopt);
     }
   }
   for (LogicalGpu& each : result) each.options.intra_op_threads = threads_for(result.size());

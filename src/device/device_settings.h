@@ -39,6 +39,7 @@ class DeviceSettings {
   int num_logical_cpus() const;
   struct LogicalGpu {
     std::shared_ptr<const PhysicalGpu> gpu;
+    std::string physical;  // "/physical_device:GPU:0"
     LogicalGpuOptions options;
   };
   // Throws InvalidArgumentError when the settings contradict each other.

@@ -3,6 +3,7 @@
 // built from them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -77,6 +78,8 @@ struct LowerOptions {
   std::vector<Device*> feed_devices;
   std::vector<Node::Input> fetches;
   std::vector<Device*> devices;  // of each node, by id
+  // The memory of a variable that the graph knows only by its VarHandleOp.
+  std::function<RefPtr<Resource>(const Node&)> resource_of;
   // Run what writes variables even where no fetch depends on it (functions do, sessions do not).
   bool all_updates = false;
   std::vector<const Node*> targets;  // run also these

@@ -7,6 +7,7 @@ namespace tandem {
 
 constinit thread_local GraphImpl* building = nullptr;
 constinit thread_local const std::shared_ptr<const Renewal>* renewing = nullptr;
+constinit thread_local const std::vector<Node*>* colocating = nullptr;
 
 Symbol::Symbol(RefPtr<RefCounted> owner, Node& made_by, int index)
     : graph(std::move(owner)), node(&made_by), output(index) {}
@@ -20,9 +21,12 @@ Node& GraphImpl::append(const OpDef& op, std::string_view name, const NodeOption
   node->graph = this;
   node->op = &op;
   node->id = static_cast<int>(nodes_.size());
-  node->name = unique_name(name);
+  node->name = unique_name(scoped(name));
   if (options.requested) node->requested = *options.requested;
   node->requested_text = options.requested_text;
+  if (colocating)
+    for (Node* other : *colocating)
+      if (other->graph == this) node->colocated_with.push_back(other);
   by_name_.emplace(node->name, node.get());
   return *nodes_.emplace_back(std::move(node));
 }
@@ -45,6 +49,36 @@ Node& GraphImpl::add(const OpDef& op, AttrsRef attrs, std::span<const Node::Inpu
     output.shape = sizes_.named(output.shape);
     node.outputs.push_back(output);
   }
+  return node;
+}
+
+Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
+                         std::vector<Node::Input> inputs, std::vector<TensorSpec> outputs,
+                         const NodeOptions& options) {
+  static const NoAttrs none;
+  const AttrsRef attrs_ref(&op.attrs(), attrs ? attrs.get() : &none);
+  InferContext context(op, attrs_ref);
+  std::vector<const TensorSpec*> specs;
+  for (const Node::Input& input : inputs)
+    specs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
+  sizes_.infer(context, op, attrs_ref, specs);
+  // Known sizes agree; one that is not known may be any of the graph's.
+  const auto agrees = [](const TensorSpec& stored, const TensorSpec& inferred) {
+    const Shape &a = stored.shape, &b = inferred.shape;
+    if (stored.dtype != inferred.dtype || a.known() != b.known() || a.rank() != b.rank())
+      return false;
+    for (int axis = 0; axis < a.rank(); ++axis)
+      if ((a[axis] < 0) != (b[axis] < 0) || (a[axis] >= 0 && a[axis] != b[axis])) return false;
+    return true;
+  };
+  if (!std::equal(outputs.begin(), outputs.end(), context.outputs.begin(), context.outputs.end(),
+                  agrees))
+    fail<InvalidArgumentError>("[{}] the outputs that were stored are not those of the operation",
+                               op.name);
+  Node& node = append(op, options.name, options);
+  node.attrs = std::move(attrs);
+  node.inputs = std::move(inputs);
+  node.outputs = std::move(outputs);
   return node;
 }
 
@@ -73,6 +107,16 @@ Node& GraphImpl::handle(RefPtr<Resource> resource) {
   return *at->second;
 }
 
+Node& GraphImpl::variable(const TensorSpec& spec, const NodeOptions& options) {
+  return add(kVarHandle, SpecAttrs{spec.dtype, spec.shape}, {}, options);
+}
+
+Node& GraphImpl::group(std::span<Node* const> behind, const NodeOptions& options) {
+  Node& node = add(kNoOp, NoAttrs(), {}, options);
+  node.control_inputs.assign(behind.begin(), behind.end());
+  return node;
+}
+
 Node::Input GraphImpl::input_of(const Tensor& tensor) {
   const TensorImpl& impl = impl_of(tensor);
   if (!impl.symbol) return {&constant(tensor), 0};
@@ -99,9 +143,11 @@ bool GraphImpl::taken(const std::string& name) const {
   return by_name_.count(name) > 0 || scope_names_.count(name) > 0;
 }
 
-std::string GraphImpl::unique_name(std::string_view wanted) {
-  std::string name = name_scopes_.empty() ? std::string() : name_scopes_.back();
-  name += wanted;
+std::string GraphImpl::scoped(std::string_view name) const {
+  return name_scopes_.empty() ? std::string(name) : name_scopes_.back() + std::string(name);
+}
+
+std::string GraphImpl::unique_name(std::string name) {
   if (!taken(name)) return name;
   int& suffix = next_suffix_[name];
   std::string numbered;
@@ -112,12 +158,18 @@ std::string GraphImpl::unique_name(std::string_view wanted) {
 
 void GraphImpl::rename(Node& node, std::string_view wanted) {
   by_name_.erase(node.name);
-  node.name = unique_name(wanted);
+  node.name = unique_name(scoped(wanted));
+  by_name_.emplace(node.name, &node);
+}
+
+void GraphImpl::rename_under(Node& node, const Node& parent, std::string_view suffix) {
+  by_name_.erase(node.name);
+  node.name = unique_name(fmt::format("{}/{}", parent.name, suffix));
   by_name_.emplace(node.name, &node);
 }
 
 void GraphImpl::open_name_scope(std::string_view name) {
-  const std::string unique = unique_name(name);
+  const std::string unique = unique_name(scoped(name));
   scope_names_.insert(unique);
   name_scopes_.push_back(unique + "/");
 }

@@ -31,10 +31,18 @@ class GraphImpl final : public RefCounted {
   // Adds a node and infers its outputs. Throws InvalidArgumentError, as the operation would.
   Node& add(const OpDef& op, AttrsRef attrs, std::span<const Node::Input> inputs,
             const NodeOptions& options = {});
+  // Adds a node whose outputs are known, under exactly the name that the options say. Throws
+  // InvalidArgumentError where the shape rule disagrees.
+  Node& restore(const OpDef& op, std::shared_ptr<const void> attrs, std::vector<Node::Input> inputs,
+                std::vector<TensorSpec> outputs, const NodeOptions& options);
   // A node for a tensor's elements, once for each tensor.
   Node& constant(const Tensor& value, const NodeOptions& options = {});
   // The node that stands for the variable's memory, once for each.
   Node& handle(RefPtr<Resource> resource);
+  // The node that stands for a variable of which each session has its own memory.
+  Node& variable(const TensorSpec& spec, const NodeOptions& options);
+  // A node that does nothing itself: running it runs `behind`.
+  Node& group(std::span<Node* const> behind, const NodeOptions& options);
 
   // Where the tensor comes from: a symbolic one of this graph, or a concrete one, which becomes a
   // constant. Throws InvalidArgumentError for another graph's.
@@ -44,6 +52,8 @@ class GraphImpl final : public RefCounted {
 
   // Names are unique: `wanted`, or wanted_1, wanted_2 and so on, behind the open name scopes.
   void rename(Node& node, std::string_view wanted);
+  // "NAME/suffix" where NAME is that of `parent`.
+  void rename_under(Node& node, const Node& parent, std::string_view suffix);
   void open_name_scope(std::string_view name);
   void close_name_scope();
 
@@ -51,6 +61,11 @@ class GraphImpl final : public RefCounted {
   // Null when there is none of that name.
   Node* find(std::string_view name) const;
   SymbolicSizes& sizes() { return sizes_; }
+  const SymbolicSizes& sizes() const { return sizes_; }
+  // Whether sessions run the graph. Variables that are made while it is built are then part of it.
+  bool for_sessions = false;
+  // How many numbers of draws its random operations have taken.
+  std::uint64_t draws = 0;
 
   // What the host does after each run that ended well.
   void after_run(std::function<void()> action) { after_run_.push_back(std::move(action)); }
@@ -60,7 +75,8 @@ class GraphImpl final : public RefCounted {
 
  private:
   bool taken(const std::string& name) const;
-  std::string unique_name(std::string_view wanted);
+  std::string scoped(std::string_view name) const;
+  std::string unique_name(std::string name);
   Node& append(const OpDef& op, std::string_view name, const NodeOptions& options);
 
   std::vector<std::unique_ptr<Node>> nodes_;
@@ -80,6 +96,9 @@ extern constinit thread_local const std::shared_ptr<const Renewal>* renewing;
 
 // The graph that the calling thread's operations are added to; null: they run.
 extern constinit thread_local GraphImpl* building;
+
+// What the nodes that the calling thread adds are to be colocated with; null: nothing.
+extern constinit thread_local const std::vector<Node*>* colocating;
 
 class BuildingScope {
  public:

@@ -120,10 +120,11 @@ class Lowering {
       made.push_back(&constant(node, device));
       return;
     }
+    if (node.op == &kNoOp) return;
     if (node.op == &kVarHandle) {
-      Value& value =
-          block_.add_value(node.outputs[0], node.resource->device(), Value::Kind::kVariable);
-      value.resource = node.resource;
+      RefPtr<Resource> resource = node.resource ? node.resource : options_.resource_of(node);
+      Value& value = block_.add_value(node.outputs[0], resource->device(), Value::Kind::kVariable);
+      value.resource = std::move(resource);
       made.push_back(&value);
       return;
     }

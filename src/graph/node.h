@@ -34,6 +34,18 @@ class Resource : public RefCounted {
 // (a learning rate, the number of the step). Called on the thread that starts the run.
 using Renewal = std::function<void(void* attrs)>;
 
+struct Node;
+
+// The same for what depends on a count that a variable of the graph keeps (the steps of an
+// optimizer): sessions read it where they keep the variable.
+struct CountedRenewal {
+  Node* counter = nullptr;  // the VarHandleOp of a scalar of int64
+  std::function<void(void* attrs, std::int64_t count)> renew;
+  // Whether `renew` does no more than to set the field "step" to count + 1, so that it can be
+  // serialised.
+  bool only_counts = false;
+};
+
 struct Node {
   struct Input {
     Node* node = nullptr;
@@ -58,9 +70,12 @@ struct Node {
   // Const: the elements, in the host's memory, or the tensor that the program was given.
   std::vector<std::byte> literal;
   Tensor value;
-  RefPtr<Resource> resource;  // VarHandleOp: the variable; null: the session makes it
+  RefPtr<Resource> resource;          // VarHandleOp: the variable; null: the session makes it
+  Node* initializer = nullptr;        // VarHandleOp: the AssignVariableOp of its initial value
+  std::vector<Node*> colocated_with;  // where these are, this one goes
   std::shared_ptr<const Renewal> renewal;
   std::shared_ptr<const CollectiveMember> member;  // collectives: the rank
+  std::shared_ptr<const CountedRenewal> counted;
 
   template <class A>
   const A& attrs_as() const {

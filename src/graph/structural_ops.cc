@@ -45,16 +45,17 @@ const OpDef kAssignVariable = {.name = "AssignVariableOp",
                                .cpu_kernel = assign_kernel,
                                .traits = kStateful,
                                .mutated_inputs = 1u};
+const OpDef kNoOp = {.name = "NoOp", .infer = [](InferContext&) {}, .traits = kStateful};
 
 std::span<const OpDef* const> structural_ops() {
-  static const OpDef* const ops[] = {&kPlaceholder,        &kConst,          &kVarHandle,
-                                     &kReadVariable,       &kAssignVariable, &kCollectiveReduce,
-                                     &kCollectiveBroadcast};
+  static const OpDef* const ops[] = {&kPlaceholder,     &kConst,           &kVarHandle,
+                                     &kReadVariable,    &kAssignVariable,  &kNoOp,
+                                     &kCollectiveReduce, &kCollectiveBroadcast};
   return ops;
 }
 
 bool is_source(const OpDef& op) {
-  return &op == &kPlaceholder || &op == &kConst || &op == &kVarHandle;
+  return &op == &kPlaceholder || &op == &kConst || &op == &kVarHandle || &op == &kNoOp;
 }
 
 }  // namespace tandem

@@ -28,6 +28,8 @@ extern const OpDef kVarHandle;
 extern const OpDef kReadVariable;
 // Overwrites input 0, the memory of a variable, by input 1.
 extern const OpDef kAssignVariable;
+// Runs its control inputs.
+extern const OpDef kNoOp;
 
 std::span<const OpDef* const> structural_ops();
 

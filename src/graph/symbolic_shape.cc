@@ -100,6 +100,12 @@ bool any_unknown(const OpDef& op, AttrsRef attrs, std::span<const TensorSpec* co
 
 std::int64_t SymbolicSizes::fresh() { return kFirst - kDistance * count_++; }
 
+bool SymbolicSizes::has(std::int64_t size) const {
+  if (size >= 0) return true;
+  const std::int64_t index = is_unknown(size) ? index_of(size) : -1;
+  return index >= 0 && index < count_;
+}
+
 Shape SymbolicSizes::named(const Shape& shape) {
   Shape result = shape;
   for (int axis = 0; axis < result.rank(); ++axis)

@@ -20,6 +20,10 @@ class SymbolicSizes {
  public:
   std::int64_t fresh();
   int count() const { return count_; }
+  // For a graph that is read: its shapes have `count` unknown sizes.
+  void set_count(int count) { count_ = count; }
+  // Whether a shape of this graph may have the size: a number, or one of the unknown ones.
+  bool has(std::int64_t size) const;
   // Replaces each -1 in `shape` by a fresh one.
   Shape named(const Shape& shape);
 

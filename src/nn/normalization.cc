@@ -1,4 +1,6 @@
 // Batch and layer normalisation.
+#include <algorithm>
+
 #include "nn/layer_base.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
@@ -70,7 +72,9 @@ class BatchNormalizationLayer final : public NormalizationLayer {
 
   // A layer that is not trainable keeps its moments and uses them, as in Keras.
   Tensor run(const Tensor& x, const CallOptions& options) override {
-    if (!options.training || !trainable() || (x.shape().fully_defined() && x.size() == 0))
+    const Shape& shape = x.shape();
+    const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
+    if (!options.training || !trainable() || empty)
       return nn::batch_norm_inference(x, gamma_, beta_, mean_, variance_, epsilon_);
     nn::BatchNormResult result = nn::batch_norm_training(x, gamma_, beta_, epsilon_);
     NoGradScope no_grad;

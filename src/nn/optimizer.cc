@@ -8,6 +8,8 @@
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
+#include "tandem/device.h"
+#include "tandem/graph.h"
 #include "tandem/math.h"
 
 namespace tandem::optimizers {
@@ -26,8 +28,18 @@ Variable make_beside(const VariableImpl& like, const Tensor& value, std::string 
                              tag));
 }
 
+Variable make_in_graph(const Tensor& value, std::string name) {
+  return Variable(
+      make_ref<VariableImpl>(value, VariableOptions{.name = std::move(name), .trainable = false}));
+}
+
 // The count of steps, on the host.
-std::int64_t read_count(const Copy& copy) { return *copy.value.data<std::int64_t>(); }
+std::int64_t read_count(const Copy& copy) {
+  if (is_symbolic(copy.value))
+    throw FailedPreconditionError(
+        "[Optimizer] the count of steps is a variable of a graph: a session's run() fetches it");
+  return *copy.value.data<std::int64_t>();
+}
 void write_count(Copy& copy, std::int64_t count) {
   *reinterpret_cast<std::int64_t*>(impl_of(VariableImpl::writable(copy)).data()) = count;
 }
@@ -61,7 +73,7 @@ void check_clipping(const std::string& optimizer, const Clipping& clipping) {
 Optimizer::Impl::Impl(std::string name, LearningRate rate, const Clipping& clipping,
                       std::vector<Variable> parameters)
     : name_(std::move(name)),
-      rate_(std::move(rate)),
+      rate_(std::make_shared<LearningRate>(std::move(rate))),
       clipping_(clipping),
       parameters_(std::move(parameters)) {
   check_clipping(name_, clipping_);
@@ -88,8 +100,16 @@ void Optimizer::Impl::check_copies(const Variable& variable) const {
 
 std::unique_ptr<Optimizer::Impl::State> Optimizer::Impl::make_state(
     const Variable& variable) const {
-  const VariableImpl& impl = variable.impl();
+  VariableImpl& impl = variable.impl();
   auto state = std::make_unique<State>(State{variable, {}});
+  if (impl.of_graph()) {
+    const ColocateWith beside(impl.copies().front().value);
+    for (const SlotSpec& slot : slots())
+      state->slots.push_back(
+          make_in_graph(full(variable.shape(), slot.initial_value, {.dtype = variable.dtype()}),
+                        fmt::format("{}/{}/{}", name_, variable.name(), slot.name)));
+    return state;
+  }
   std::vector<Device*> devices;
   for (const Copy& copy : variable.impl().copies())
     devices.push_back(&impl_of(copy.value).device());
@@ -107,14 +127,20 @@ std::unique_ptr<Optimizer::Impl::State> Optimizer::Impl::make_state(
 std::vector<Optimizer::Impl::State*> Optimizer::Impl::states_of(
     const std::vector<Variable>& variables) {
   NoGradScope no_grad;
-  const BuildingScope at_once(nullptr);  // slots are made now, also while a function is traced
   MemoryTagScope tag(MemoryTag::kOptimizer);
   const std::lock_guard lock(mutex_);
   std::vector<State*> states;
   states.reserve(variables.size());
   for (const Variable& variable : variables) {
     check_copies(variable);
-    if (!iterations_.defined()) {
+    // Slots are made now, also while a function is traced; those of a graph's variables belong to
+    // it.
+    std::optional<BuildingScope> at_once;
+    if (!variable.impl().of_graph()) at_once.emplace(nullptr);
+    if (!iterations_.defined() && variable.impl().of_graph()) {
+      const DeviceScope host("/cpu:0");
+      iterations_ = make_in_graph(zeros(Shape::scalar(), {.dtype = int64}), "iterations");
+    } else if (!iterations_.defined()) {
       Device& host = DeviceManager::get().host();
       const std::vector<Device*> hosts(variable.impl().copies().size(), &host);
       OnDevice on(host);
@@ -161,24 +187,9 @@ void Optimizer::Impl::clip(std::vector<Tensor>& gradients) const {
   }
 }
 
-void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> states,
-                                  std::span<const Tensor> gradients) {
-  Copy& steps = iterations_.impl().copies()[copy];
-  std::int64_t count = read_count(steps);
-  // In a program the count that each run finds decides, and each run raises it.
-  std::shared_ptr<const Renewal> renewal;
-  if (building) {
-    const int earlier = building->next_of(&steps);
-    renewal =
-        std::make_shared<const Renewal>([self = shared_from_this(), &steps, earlier](void* attrs) {
-          self->renew(self->step_at(read_count(steps) + earlier), attrs);
-        });
-    building->after_run(
-        [self = shared_from_this(), &steps] { write_count(steps, read_count(steps) + 1); });
-    count += earlier;
-  }
-  const RenewingScope renewing(renewal);
-  const Step step = step_at(count);
+void Optimizer::Impl::update_states(const Step& step, std::size_t copy,
+                                    std::span<State* const> states,
+                                    std::span<const Tensor> gradients) {
   std::vector<Tensor> slots;
   for (std::size_t i = 0; i < states.size(); ++i) {
     if (!gradients[i].defined()) continue;
@@ -186,6 +197,49 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
     for (const Variable& slot : states[i]->slots) slots.push_back(slot.impl().memory(copy));
     update(step, states[i]->variable.impl().memory(copy), gradients[i], slots);
   }
+}
+
+void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> states,
+                                      std::span<const Tensor> gradients) {
+  VariableImpl& iterations = iterations_.impl();
+  const std::size_t before = building->nodes().size();
+  update_states(step_at(0), copy, states, gradients);
+  auto counted = std::make_shared<CountedRenewal>();
+  counted->counter = symbol_of(iterations.memory(copy)).node;
+  counted->only_counts = !rate_->scheduled();
+  counted->renew = [rate = rate_, renew = renewal()](void* attrs, std::int64_t count) {
+    renew({.learning_rate = rate->at(count), .number = count + 1}, attrs);
+  };
+  for (std::size_t i = before; i < building->nodes().size(); ++i) {
+    Node& node = *building->nodes()[i];
+    if (node.op->mutated_inputs != 0) node.counted = counted;
+  }
+  const DeviceScope host("/cpu:0");
+  iterations.write(copy, iterations.read(copy) + ones(Shape::scalar(), {.dtype = int64}));
+}
+
+void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> states,
+                                  std::span<const Tensor> gradients) {
+  if (building && building->for_sessions) {
+    update_in_graph(copy, states, gradients);
+    return;
+  }
+  Copy& steps = iterations_.impl().copies()[copy];
+  std::int64_t count = read_count(steps);
+  // In a program the count that each run finds decides, and each run raises it.
+  std::shared_ptr<const Renewal> renewal;
+  if (building) {
+    const int earlier = building->next_of(&steps);
+    renewal = std::make_shared<const Renewal>(
+        [self = shared_from_this(), renew = this->renewal(), &steps, earlier](void* attrs) {
+          renew(self->step_at(read_count(steps) + earlier), attrs);
+        });
+    building->after_run(
+        [self = shared_from_this(), &steps] { write_count(steps, read_count(steps) + 1); });
+    count += earlier;
+  }
+  const RenewingScope renewing(renewal);
+  update_states(step_at(count), copy, states, gradients);
   if (!building) write_count(steps, count + 1);
 }
 

@@ -36,9 +36,9 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
              const ApplyOptions& options);
   void minimize(const Tensor& loss, const std::vector<Variable>& variables);
   std::int64_t iterations() const;
-  double learning_rate() const { return rate_.at(iterations()); }
-  bool scheduled() const { return rate_.scheduled(); }
-  void set_learning_rate(const LearningRate& rate) { rate_ = rate; }
+  double learning_rate() const { return rate_->at(scheduled() ? iterations() : 0); }
+  bool scheduled() const { return rate_->scheduled(); }
+  void set_learning_rate(const LearningRate& rate) { *rate_ = rate; }
   std::vector<Variable> variables() const;
   void build(const std::vector<Variable>& variables) { static_cast<void>(states_of(variables)); }
 
@@ -48,7 +48,8 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   virtual void update(const Step& step, const Tensor& variable, const Tensor& gradient,
                       std::span<const Tensor> slots) const = 0;
   // Puts a later step into the attributes of what update() ran.
-  virtual void renew(const Step& step, void* attrs) const = 0;
+  using Renew = void (*)(const Step& step, void* attrs);
+  virtual Renew renewal() const = 0;
 
  private:
   struct State {
@@ -61,14 +62,20 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   std::unique_ptr<State> make_state(const Variable& variable) const;
   void clip(std::vector<Tensor>& gradients) const;
   Step step_at(std::int64_t count) const {
-    return {.learning_rate = rate_.at(count), .number = count + 1};
+    return {.learning_rate = rate_->at(count), .number = count + 1};
   }
   // One step of the copies of replica `copy`.
   void update_copy(std::size_t copy, std::span<State* const> states,
                    std::span<const Tensor> gradients);
 
+  // The same in a graph that sessions run: what an update depends on is then counted by a variable.
+  void update_in_graph(std::size_t copy, std::span<State* const> states,
+                       std::span<const Tensor> gradients);
+  void update_states(const Step& step, std::size_t copy, std::span<State* const> states,
+                     std::span<const Tensor> gradients);
+
   std::string name_;
-  LearningRate rate_;
+  std::shared_ptr<LearningRate> rate_;  // shared with graphs
   Clipping clipping_;
   std::vector<Variable> parameters_;
 

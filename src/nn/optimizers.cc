@@ -37,7 +37,9 @@ class RuleOptimizer final : public Optimizer::Impl {
     apply_(rule, variable, gradient, slots);
   }
 
-  void renew(const Step& step, void* attrs) const override {
+  Renew renewal() const override { return renew; }
+
+  static void renew(const Step& step, void* attrs) {
     Rule& rule = *static_cast<Rule*>(attrs);
     rule.learning_rate = step.learning_rate;
     if constexpr (requires { rule.step; }) rule.step = step.number;

@@ -9,7 +9,7 @@
 #include <string>
 #include <type_traits>
 
-#include "tandem/shape.h"
+#include "op/attribute_fields.h"
 
 namespace tandem {
 
@@ -22,6 +22,13 @@ struct AttrsType {
   // Calls visit(user, number) for every 64-bit integer in `attrs`, those of shapes and lists
   // included. It may change them.
   void (*visit_integers)(void* attrs, void (*visit)(void* user, std::int64_t& number), void* user);
+  // The fields by name, to be stored.
+  AttrFields (*save)(const void* attrs);
+  // New attributes of these fields. Throws InvalidArgumentError when one is missing, unknown, or
+  // has a value that the field cannot have.
+  std::shared_ptr<const void> (*load)(const AttrFields& fields);
+  // Overwrites the field of that name, if there is one.
+  void (*set)(void* attrs, const AttrField& field);
 };
 
 struct NoAttrs {
@@ -123,6 +130,31 @@ const AttrsType& attrs_type() {
           using T = std::remove_cvref_t<decltype(value)>;
           detail::visit_field(const_cast<T&>(value),
                               [&](std::int64_t& number) { visit(user, number); });
+        });
+      },
+      [](const void* attrs) {
+        AttrFields saved;
+        static_cast<const A*>(attrs)->fields([&](const char* name, const auto& value) {
+          detail::save_field(saved.emplace_back(AttrField{.name = name}), value);
+        });
+        return saved;
+      },
+      [](const AttrFields& fields) -> std::shared_ptr<const void> {
+        auto loaded = std::make_shared<A>();
+        std::size_t known = 0;
+        loaded->fields([&](const char* name, const auto& value) {
+          using T = std::remove_cvref_t<decltype(value)>;
+          detail::load_field(detail::field_named(fields, name), const_cast<T&>(value));
+          ++known;
+        });
+        detail::check_count(known, fields.size());
+        if constexpr (std::is_empty_v<A>) return nullptr;
+        return loaded;
+      },
+      [](void* attrs, const AttrField& field) {
+        static_cast<A*>(attrs)->fields([&](const char* name, const auto& value) {
+          using T = std::remove_cvref_t<decltype(value)>;
+          if (field.name == name) detail::load_field(field, const_cast<T&>(value));
         });
       },
   };

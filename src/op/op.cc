@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/status.h"
 #include "device/device_manager.h"
 #include "device/memory_report.h"
 
@@ -46,6 +47,11 @@ KernelContext::~KernelContext() { end_call(); }
 Device& workspace_for(Device& device) {
   return device.stream().execution() == Stream::Execution::kDeferred ? DeviceManager::get().host()
                                                                      : device;
+}
+
+void InferContext::missing_input(int input) const {
+  fail<InvalidArgumentError>("[{}] expected {} or more inputs, got {}", op_.name, input + 1,
+                             inputs.size());
 }
 
 KernelFn find_kernel(const OpDef& op, DeviceBackend backend) {

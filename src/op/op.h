@@ -83,8 +83,8 @@ class InferContext {
 
   const OpDef& op() const { return op_; }
   int num_inputs() const { return inputs.size(); }
-  const Shape& shape(int input) const { return inputs[input]->shape; }
-  DType dtype(int input) const { return inputs[input]->dtype; }
+  const Shape& shape(int input) const { return spec(input).shape; }
+  DType dtype(int input) const { return spec(input).dtype; }
   template <class A>
   const A& attrs() const {
     return *static_cast<const A*>(attrs_.data);
@@ -95,6 +95,14 @@ class InferContext {
   InlineList<TensorSpec> outputs;
 
  private:
+  // Graphs that come from outside may have operations with too few inputs.
+  const TensorSpec& spec(int input) const {
+    if (input >= inputs.size()) [[unlikely]]
+      missing_input(input);
+    return *inputs[input];
+  }
+  [[noreturn]] void missing_input(int input) const;
+
   const OpDef& op_;
   AttrsRef attrs_;
 };

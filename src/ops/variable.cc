@@ -15,6 +15,14 @@ namespace tandem {
 namespace {
 
 RefPtr<VariableImpl> create(const Tensor& tensor, VariableOptions options) {
+  if (building && building->for_sessions) {
+    if (VariableCreator::current())
+      fail<UnimplementedError>(
+          "[Variable] '{}' is made in a strategy's scope and in a graph; use a td::function under "
+          "strategies",
+          options.name);
+    return make_ref<VariableImpl>(tensor, std::move(options));
+  }
   const Tensor initial_value = tandem::initial_value(tensor, options.name);
   const OutsideTrace at_once;
   if (VariableCreator* creator = VariableCreator::current())
@@ -73,7 +81,7 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
   NoGradScope no_grad;
   ReplicaContext* context = ReplicaContext::current();
   const auto write = [&](std::size_t copy, const Tensor& new_value) {
-    OnDevice on(impl_of(variable.copies()[copy].value).device());
+    OnDeviceOf on(variable.copies()[copy].value);
     variable.write(copy, combine(variable, copy, new_value));
   };
   if (!variable.distributed()) {
@@ -103,7 +111,10 @@ VariableImpl& Variable::impl() const {
 const std::string& Variable::name() const { return impl().options().name; }
 const Shape& Variable::shape() const { return impl().spec().shape; }
 DType Variable::dtype() const { return impl().spec().dtype; }
-const std::string& Variable::device() const { return impl().local().value.device(); }
+const std::string& Variable::device() const {
+  const Tensor& value = impl().local().value;
+  return is_symbolic(value) ? symbol_of(value).node->requested_text : value.device();
+}
 bool Variable::trainable() const { return impl().options().trainable; }
 VariableSynchronization Variable::synchronization() const {
   return impl().options().synchronization;

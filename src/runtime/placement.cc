@@ -5,6 +5,7 @@
 
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "runtime/placement_errors.h"
 #include "tandem/device.h"
 
 namespace tandem {
@@ -56,17 +57,8 @@ std::vector<Device*> matching(const DeviceName& name, std::string_view by) {
 }
 
 [[noreturn]] void no_such_device(std::string_view what, const PlacementFrame& frame) {
-  DeviceManager& manager = DeviceManager::get();
-  std::string hint;
-  if (frame.name->type == "GPU" && manager.devices(DeviceType::kGpu, what).empty())
-    hint =
-        " The requested device appears to be a GPU, but there is none; TANDEM_EMULATED_GPUS=N "
-        "makes N emulated ones.";
-  fail<InvalidArgumentError>(
-      "Cannot assign a device for operation {0}: {0} was explicitly assigned to '{1}' but "
-      "available devices are {2}. "
-      "Make sure the device specification refers to a valid device.{3}",
-      what, frame.text, manager.describe_devices(), hint);
+  fail<InvalidArgumentError>("Cannot assign a device for operation {}: {}", what,
+                             missing_device(what, *frame.name, frame.text));
 }
 
 [[noreturn]] void no_kernel(const OpDef& op, const PlacementFrame& frame) {

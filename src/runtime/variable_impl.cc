@@ -4,6 +4,7 @@
 #include "graph/graph.h"
 #include "graph/structural_ops.h"
 #include "runtime/dispatch.h"
+#include "runtime/placement.h"
 #include "runtime/replica_context.h"
 
 namespace tandem {
@@ -57,13 +58,44 @@ VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const>
   }
 }
 
+VariableImpl::VariableImpl(const Tensor& initial_value, VariableOptions options)
+    : options_(std::move(options)), spec_(impl_of(initial_value)) {
+  if (!spec_.shape.fully_defined())
+    fail<InvalidArgumentError>(
+        "[Variable] the initial value of '{}' has shape {}, which is not known "
+        "before the graph runs",
+        options_.name, spec_.shape.to_string());
+  if (options_.trainable && !is_floating(spec_.dtype)) options_.trainable = false;
+  const Node::Input initial = building->input_of(initial_value);
+  Node& handle =
+      building->variable(spec_, node_options(options_.name.empty() ? "Variable" : options_.name));
+  options_.name = handle.name;
+  const Node::Input inputs[] = {{&handle, 0}, initial};
+  handle.initializer = &building->add(kAssignVariable, NoAttrs(), inputs, node_options());
+  building->rename_under(*handle.initializer, handle, "Assign");
+  Copy& copy = copies_.emplace_back();
+  copy.value = building->tensor(handle);
+  if (options_.trainable) copy.leaf = make_ref<Leaf>(nullptr);
+}
+
+bool VariableImpl::of_graph() const { return is_symbolic(copies_.front().value); }
+
 std::size_t VariableImpl::local_index() const {
   if (copies_.size() == 1) return 0;
   const ReplicaContext* context = ReplicaContext::current();
   return context ? static_cast<std::size_t>(context->replica_id()) : 0;
 }
 
+void VariableImpl::require_elements() const {
+  if (!building && of_graph())
+    fail<FailedPreconditionError>(
+        "[Variable] '{}' is part of a graph: its elements belong to a session, whose run() fetches "
+        "and changes them",
+        options_.name);
+}
+
 Tensor VariableImpl::read(std::size_t copy) {
+  require_elements();
   if (!building) return copies_[copy].value;
   const Tensor handle = memory(copy);
   Tensor value = run(kReadVariable, {&handle});
@@ -72,6 +104,7 @@ Tensor VariableImpl::read(std::size_t copy) {
 }
 
 void VariableImpl::write(std::size_t copy, const Tensor& value) {
+  require_elements();
   if (!building) {
     store(copies_[copy], value);
     return;
@@ -82,6 +115,11 @@ void VariableImpl::write(std::size_t copy, const Tensor& value) {
 }
 
 Tensor VariableImpl::memory(std::size_t copy) {
+  require_elements();
+  if (of_graph()) {
+    static_cast<void>(building->input_of(copies_[copy].value));  // of this graph
+    return copies_[copy].value;
+  }
   if (!building) return writable(copies_[copy]);
   return building->tensor(
       building->handle(make_ref<CopyResource>(RefPtr<VariableImpl>(this), copy)));

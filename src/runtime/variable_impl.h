@@ -15,7 +15,7 @@ class VariableImpl final : public RefCounted {
  public:
   // One copy of the variable: on one device, with its own leaf for gradients.
   struct Copy {
-    Tensor value;
+    Tensor value;       // of_graph(): the memory, as a symbolic tensor
     RefPtr<Leaf> leaf;  // null: not trainable
     MemoryTag tag = MemoryTag::kWeights;
   };
@@ -24,9 +24,14 @@ class VariableImpl final : public RefCounted {
   // `tag`: what the memory is accounted as.
   VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
                VariableOptions options, MemoryTag tag = MemoryTag::kWeights);
+  // A variable of the graph that the thread builds: its one copy is symbolic, the elements are each
+  // session's. `initial_value`: symbolic or not. REQUIRES: building->for_sessions.
+  VariableImpl(const Tensor& initial_value, VariableOptions options);
 
   const VariableOptions& options() const { return options_; }
   const TensorSpec& spec() const { return spec_; }
+  // Whether the elements belong to sessions.
+  bool of_graph() const;
   bool distributed() const { return copies_.size() > 1; }
   std::vector<Copy>& copies() { return copies_; }
   // The present replica's copy; the first one outside replicas.
@@ -48,6 +53,9 @@ class VariableImpl final : public RefCounted {
   static void store(Copy& copy, const Tensor& value);
 
  private:
+  // Throws FailedPreconditionError for a variable of a graph that is not being built.
+  void require_elements() const;
+
   VariableOptions options_;
   TensorSpec spec_;
   std::vector<Copy> copies_;

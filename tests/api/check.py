@@ -1,6 +1,7 @@
 """Runs a program of examples/ or tests/api/programs/ and compares what it prints with what its comments say.
 
     check.py BUILD_FOLDER devices [--emulated-gpus N]
+    check.py BUILD_FOLDER session_towers [--emulated-gpus N]
     check.py BUILD_FOLDER memory [--emulated-gpus N]
     check.py BUILD_FOLDER virtual_gpus
     check.py BUILD_FOLDER fit_mirrored [--mnist FOLDER]
@@ -96,6 +97,27 @@ def check_virtual_gpus(build, options):
            "the neighbour is unharmed and the program goes on", out, err)
 
 
+def check_session_towers(build, options):
+    gpus = options.emulated_gpus
+    environment = {"TANDEM_EMULATED_GPUS": str(gpus) if gpus else ""}
+    out, err = run(build / "02_session_towers", environment=environment)
+    process = "/job:localhost/replica:0/task:0/device:"
+    devices = [f"{process}CPU:0", *(f"{process}GPU:{i}" for i in range(gpus))]
+    lines = out.splitlines()
+    mapping = (["Device mapping:", *(f"{process}GPU:{i} -> device: {i}, name: " for i in range(gpus))]
+               if gpus else ["Device mapping: no known devices."])
+    expect(all(line.startswith(start) for line, start in zip(lines, mapping)), f"first comes {mapping}", out, err)
+    towers = ("GPU:2", "GPU:3") if gpus else ("CPU:0", "CPU:0")
+    for line in (f"a: (Const): {process}{towers[0]}", f"MatMul: (MatMul): {process}{towers[0]}",
+                 f"a_1: (Const): {process}{towers[1]}", f"MatMul_1: (MatMul): {process}{towers[1]}",
+                 f"AddN: (AddN): {process}CPU:0", f"y: (MatMul): {process}CPU:0"):
+        expect(lines.count(line) == 1, f"the placement has '{line}'", out, err)
+        expect(line in err, f"the log has '{line}'", out, err)
+    expect(lines[-4:-1] == ["[[ 44.  56.]", " [ 98. 128.]]", "(3, 2)"], "the sums and the shape", out, err)
+    expect(lines[-1].startswith("Cannot assign a device for operation b: b was explicitly assigned to '/gpu:9' but "
+                                f"available devices are [{', '.join(devices)}]."), "the error names it all", out, err)
+
+
 def write_idx(path, magic, sizes, payload):
     path.write_bytes(struct.pack(f">I{len(sizes)}I", magic, *sizes) + payload)
 
@@ -169,8 +191,8 @@ def check_custom_loop(build, options):
     expect(0 < loss < 0.1, "the last loss is near 0", out, err)
 
 
-CHECKS = {"devices": check_devices, "memory": check_memory, "virtual_gpus": check_virtual_gpus,
-          "fit_mirrored": check_fit_mirrored, "custom_loop": check_custom_loop}
+CHECKS = {"devices": check_devices, "session_towers": check_session_towers, "memory": check_memory,
+          "virtual_gpus": check_virtual_gpus, "fit_mirrored": check_fit_mirrored, "custom_loop": check_custom_loop}
 
 
 def main():

@@ -8,6 +8,7 @@
 #include "ops/math/number.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
+#include "runtime/trace.h"
 #include "tandem/creation.h"
 
 namespace tandem {
@@ -199,7 +200,9 @@ const OpDef kEye = {
 }  // namespace
 
 Tensor full(const Shape& shape, double value, const CreationOptions& options) {
-  return run(kFill, {}, FillAttrs{shape.known() ? shape : Shape::scalar(), value, options.dtype});
+  return named(
+      run(kFill, {}, FillAttrs{shape.known() ? shape : Shape::scalar(), value, options.dtype}),
+      options.name);
 }
 Tensor zeros(const Shape& shape, const CreationOptions& options) {
   return full(shape, 0.0, options);
@@ -224,17 +227,21 @@ Tensor range(double start, double limit, double delta, const CreationOptions& op
   const double count = std::max(0.0, std::ceil((limit - start) / delta));
   if (!(count < 0x1p53))
     fail<InvalidArgumentError>("[Range] expected finite bounds, got {} and {}", start, limit);
-  return run(kRange, {},
-             SequenceAttrs{start, delta, 0.0, static_cast<std::int64_t>(count), options.dtype});
+  return named(
+      run(kRange, {},
+          SequenceAttrs{start, delta, 0.0, static_cast<std::int64_t>(count), options.dtype}),
+      options.name);
 }
 
 Tensor linspace(double start, double stop, std::int64_t count, const CreationOptions& options) {
   const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0.0;
-  return run(kLinSpace, {}, SequenceAttrs{start, step, stop, count, options.dtype});
+  return named(run(kLinSpace, {}, SequenceAttrs{start, step, stop, count, options.dtype}),
+               options.name);
 }
 
 Tensor eye(std::int64_t rows, std::int64_t columns, const CreationOptions& options) {
-  return run(kEye, {}, EyeAttrs{rows, columns < 0 ? rows : columns, options.dtype});
+  return named(run(kEye, {}, EyeAttrs{rows, columns < 0 ? rows : columns, options.dtype}),
+               options.name);
 }
 
 OpList creation_ops() {

@@ -9,6 +9,7 @@
 #include "ops/onednn/widen.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
+#include "runtime/trace.h"
 #include "tandem/math.h"
 
 namespace tandem {
@@ -243,8 +244,10 @@ OpList matmul_ops() {
 
 Tensor matmul(const Tensor& a, const Tensor& b, const MatMulOptions& options) {
   const bool matrices = a.rank() <= 2 && b.rank() <= 2;
-  return run(matrices ? kMatMul : kBatchMatMul, {&a, &b},
-             MatMulAttrs{.transpose_a = options.transpose_a, .transpose_b = options.transpose_b});
+  return named(
+      run(matrices ? kMatMul : kBatchMatMul, {&a, &b},
+          MatMulAttrs{.transpose_a = options.transpose_a, .transpose_b = options.transpose_b}),
+      options.name);
 }
 
 }  // namespace tandem

@@ -1,5 +1,6 @@
 // Reductions and norms made of other operations.
 #include "core/status.h"
+#include "runtime/trace.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -12,15 +13,17 @@ Tensor reduce_variance(const Tensor& x, const ReduceOptions& options) {
 }
 
 Tensor reduce_std(const Tensor& x, const ReduceOptions& options) {
-  return sqrt(reduce_variance(x, options));
+  return named(sqrt(reduce_variance(x, {.axis = options.axis, .keepdims = options.keepdims})),
+               options.name);
 }
 
 Tensor reduce_logsumexp(const Tensor& x, const ReduceOptions& options) {
   const Tensor largest = stop_gradient(reduce_max(x, {.axis = options.axis, .keepdims = true}));
   // Infinities must not be subtracted from each other.
   const Tensor shift = where(is_finite(largest), largest, zeros_like(largest));
-  const Tensor result = log(reduce_sum(exp(x - shift), options));
-  return result + reshape(shift, result.shape());
+  const Tensor result =
+      log(reduce_sum(exp(x - shift), {.axis = options.axis, .keepdims = options.keepdims}));
+  return named(result + reshape(shift, result.shape()), options.name);
 }
 
 Tensor global_norm(std::span<const Tensor> tensors) {

@@ -12,6 +12,7 @@
 #include "ops/math/reduce_engine.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
+#include "runtime/trace.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 
@@ -256,22 +257,21 @@ void sum_gradient(GradContext& c) {
 
 void mean_gradient(GradContext& c) {
   const Shape& shape = c.input_spec(0).shape;
-  if (!shape.fully_defined()) {
-    const std::uint32_t axes = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), shape.rank());
-    Dims sizes;
-    for (int axis = 0; axis < shape.rank(); ++axis)
-      if ((axes >> axis & 1u) != 0) sizes.push_back(shape[axis]);
+  const std::uint32_t mask = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), shape.rank());
+  Dims sizes;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if ((mask >> axis & 1u) != 0) sizes.push_back(shape[axis]);
+  const Shape reduced(sizes);
+  Tensor share;
+  if (reduced.fully_defined()) {
+    // An empty input has an empty gradient; the divisor only has to be valid.
+    share = c.grad() / static_cast<double>(std::max<std::int64_t>(reduced.num_elements(), 1));
+  } else {  // counted when the graph runs
     const DType dtype = c.grad().dtype();
     const DType wide = dtype == float64 ? float64 : float32;  // counts may be large
-    const Tensor share = cast(cast(c.grad(), wide) / element_count(Shape(sizes), wide), dtype);
-    c.set_grad(0, broadcast_to(with_axes(c, share), shape));
-    return;
+    share = cast(cast(c.grad(), wide) / element_count(reduced, wide), dtype);
   }
-  const std::int64_t outputs = c.output_spec(0).shape.num_elements();
-  const std::int64_t reduced = outputs == 0 ? 1 : c.input_spec(0).shape.num_elements() / outputs;
-  // An empty input has an empty gradient; the divisor only has to be valid.
-  const Tensor share = c.grad() / static_cast<double>(std::max<std::int64_t>(reduced, 1));
-  c.set_grad(0, broadcast_to(with_axes(c, share), c.input_spec(0).shape));
+  c.set_grad(0, broadcast_to(with_axes(c, share), shape));
 }
 
 // Where several elements are the extremum, each has an equal share, as in TensorFlow.
@@ -356,28 +356,28 @@ const OpDef kEuclideanNorm =
 }  // namespace
 
 Tensor reduce_sum(const Tensor& x, const ReduceOptions& options) {
-  return run(kSum, {&x}, ReduceAttrs::of(options));
+  return named(run(kSum, {&x}, ReduceAttrs::of(options)), options.name);
 }
 Tensor reduce_mean(const Tensor& x, const ReduceOptions& options) {
-  return run(kMean, {&x}, ReduceAttrs::of(options));
+  return named(run(kMean, {&x}, ReduceAttrs::of(options)), options.name);
 }
 Tensor reduce_prod(const Tensor& x, const ReduceOptions& options) {
-  return run(kProd, {&x}, ReduceAttrs::of(options));
+  return named(run(kProd, {&x}, ReduceAttrs::of(options)), options.name);
 }
 Tensor reduce_max(const Tensor& x, const ReduceOptions& options) {
-  return run(kMax, {&x}, ReduceAttrs::of(options));
+  return named(run(kMax, {&x}, ReduceAttrs::of(options)), options.name);
 }
 Tensor reduce_min(const Tensor& x, const ReduceOptions& options) {
-  return run(kMin, {&x}, ReduceAttrs::of(options));
+  return named(run(kMin, {&x}, ReduceAttrs::of(options)), options.name);
 }
 Tensor reduce_any(const Tensor& x, const ReduceOptions& options) {
-  return run(kAny, {&x}, ReduceAttrs::of(options));
+  return named(run(kAny, {&x}, ReduceAttrs::of(options)), options.name);
 }
 Tensor reduce_all(const Tensor& x, const ReduceOptions& options) {
-  return run(kAll, {&x}, ReduceAttrs::of(options));
+  return named(run(kAll, {&x}, ReduceAttrs::of(options)), options.name);
 }
 Tensor norm(const Tensor& x, const ReduceOptions& options) {
-  return run(kEuclideanNorm, {&x}, ReduceAttrs::of(options));
+  return named(run(kEuclideanNorm, {&x}, ReduceAttrs::of(options)), options.name);
 }
 
 OpList reduce_ops() {

@@ -8,6 +8,7 @@
 #include "ops/op_list.h"
 #include "ops/random/distributions.h"
 #include "runtime/dispatch.h"
+#include "runtime/trace.h"
 #include "tandem/array.h"
 
 namespace tandem {
@@ -194,7 +195,7 @@ Tensor draw_normal(const OpDef& op, const Shape& shape, double mean, double stdd
   RandomAttrs attrs = next_draw(shape, options);
   attrs.a = mean;
   attrs.b = stddev;
-  return run(op, {}, attrs);
+  return named(run(op, {}, attrs), options.name);
 }
 
 }  // namespace
@@ -216,7 +217,7 @@ Tensor uniform(const Shape& shape, double low, double high, const Options& optio
   RandomAttrs attrs = next_draw(shape, options);
   attrs.a = low;
   attrs.b = high;
-  return run(kUniform, {}, attrs);
+  return named(run(kUniform, {}, attrs), options.name);
 }
 
 Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high,
@@ -229,7 +230,7 @@ Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high,
   RandomAttrs attrs = next_draw(shape, options);
   attrs.low = low;
   attrs.high = high;
-  return run(kUniformInt, {}, attrs);
+  return named(run(kUniformInt, {}, attrs), options.name);
 }
 
 Tensor bernoulli(const Shape& shape, double probability, const Options& options) {
@@ -238,7 +239,7 @@ Tensor bernoulli(const Shape& shape, double probability, const Options& options)
                                probability);
   RandomAttrs attrs = next_draw(shape, options);
   attrs.a = probability;
-  return run(kBernoulli, {}, attrs);
+  return named(run(kBernoulli, {}, attrs), options.name);
 }
 
 Tensor permutation(std::int64_t count) {

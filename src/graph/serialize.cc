@@ -1,0 +1,123 @@
+#include "graph/serialize.h"
+
+#include <zlib.h>
+
+#include "core/status.h"
+#include "graph/proto/graph.pb.h"
+#include "graph/structural_ops.h"
+
+namespace tandem {
+namespace {
+
+constexpr const char* kFormat = "tandem.graph";
+constexpr std::uint32_t kVersion = 1;
+
+std::uint32_t checksum(std::string_view bytes) {
+  return static_cast<std::uint32_t>(
+      crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+void write_device(const DeviceName& name, proto::Device& to) {
+  if (name.job) to.set_job(*name.job);
+  if (name.replica) to.set_replica(*name.replica);
+  if (name.task) to.set_task(*name.task);
+  if (name.type) to.set_type(*name.type);
+  if (name.id) to.set_id(*name.id);
+}
+
+void write_spec(const TensorSpec& spec, proto::Spec& to) {
+  to.set_dtype(static_cast<std::uint32_t>(spec.dtype));
+  to.set_known(spec.shape.known());
+  for (std::int64_t size : spec.shape) to.add_sizes(size);
+}
+
+void write_attributes(const Node& node, proto::Node& to) {
+  const AttrsType& type = node.op->attrs();
+  std::shared_ptr<const void> attrs = node.attrs;
+  if (!attrs) return;
+  if (node.counted) {
+    if (!node.counted->only_counts)
+      fail<UnimplementedError>(
+          "[Graph] node '{}' follows a learning-rate schedule, a function of this program, which "
+          "cannot be serialised",
+          node.name);
+    attrs = type.copy(attrs.get());
+    node.counted->renew(const_cast<void*>(attrs.get()), 0);
+    to.set_counter(static_cast<std::uint32_t>(node.counted->counter->id));
+  }
+  for (const AttrField& field : type.save(attrs.get())) {
+    proto::Attribute& attribute = *to.add_attributes();
+    attribute.set_name(field.name);
+    attribute.mutable_integers()->Add(field.integers.begin(), field.integers.end());
+    attribute.mutable_reals()->Add(field.reals.begin(), field.reals.end());
+    attribute.set_known_shape(field.known_shape);
+  }
+}
+
+void write_node(const Node& node, proto::Node& to) {
+  const auto id = [](const Node* other) { return static_cast<std::uint32_t>(other->id); };
+  if (node.renewal && !node.op->exchange_draw)
+    fail<UnimplementedError>(
+        "[Graph] node '{}' has attributes that this program computes for every run, which cannot "
+        "be serialised",
+        node.name);
+  to.set_name(node.name);
+  to.set_op(std::string(node.op->name));
+  write_attributes(node, to);
+  for (const Node::Input& input : node.inputs) {
+    proto::Node::Input& made = *to.add_inputs();
+    made.set_node(id(input.node));
+    made.set_output(static_cast<std::uint32_t>(input.output));
+  }
+  for (const Node* control : node.control_inputs) to.add_control_inputs(id(control));
+  for (const Node* other : node.colocated_with) to.add_colocated_with(id(other));
+  for (const TensorSpec& spec : node.outputs) write_spec(spec, *to.add_outputs());
+  write_device(node.requested, *to.mutable_requested());
+  to.set_requested_text(node.requested_text);
+  if (node.initializer) to.set_initializer(id(node.initializer));
+  if (node.value.defined()) {
+    std::string& elements = *to.mutable_elements();
+    elements.resize(impl_of(node.value).bytes());
+    to_host(node.value, elements.data());
+  } else {
+    to.set_elements(node.literal.data(), node.literal.size());
+  }
+}
+
+}  // namespace
+
+std::string serialize_nodes(const GraphImpl& graph) {
+  proto::Graph message;
+  for (const auto& node : graph.nodes()) write_node(*node, *message.add_nodes());
+  message.set_unknown_sizes(static_cast<std::uint32_t>(graph.sizes().count()));
+  message.set_draws(graph.draws);
+  return message.SerializeAsString();
+}
+
+std::string serialize_graph(const GraphImpl& graph) {
+  proto::Frame frame;
+  frame.set_format(kFormat);
+  frame.set_version(kVersion);
+  frame.set_graph(serialize_nodes(graph));
+  frame.set_checksum(checksum(frame.graph()));
+  return frame.SerializeAsString();
+}
+
+RefPtr<GraphImpl> deserialize_graph(std::string_view bytes) {
+  proto::Frame frame;
+  const bool parsed = frame.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+  if (parsed && !bytes.empty() && frame.format() != kFormat)
+    fail<DataLossError>("[Graph] the {} bytes are not a serialised graph", bytes.size());
+  if (!parsed || !frame.has_version() || !frame.has_checksum())
+    fail<DataLossError>(
+        "[Graph] the {} bytes are not a whole serialised graph: truncated or corrupt",
+        bytes.size());
+  if (frame.version() != kVersion)
+    fail<InvalidArgumentError>("[Graph] expected a graph of format version {}, got {}", kVersion,
+                               frame.version());
+  if (checksum(frame.graph()) != frame.checksum())
+    fail<DataLossError>("[Graph] the checksum does not match: the bytes are corrupt");
+  return deserialize_nodes(frame.graph());
+}
+
+}  // namespace tandem

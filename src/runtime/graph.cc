@@ -1,0 +1,205 @@
+// The public face of graphs, and the scopes that add to them.
+#include "tandem/graph.h"
+
+#include <charconv>
+
+#include "core/nearest.h"
+#include "core/status.h"
+#include "graph/serialize.h"
+#include "graph/structural_ops.h"
+#include "runtime/generator.h"
+#include "runtime/placement.h"
+
+namespace tandem {
+namespace {
+
+Graph::Operation handle_of(Node& node) { return {RefPtr<RefCounted>(node.graph), node}; }
+
+// A hint at the name that the user may have meant.
+std::string did_you_mean(const GraphImpl& graph, std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const auto& node : graph.nodes()) names.push_back(node->name);
+  const std::string_view found = nearest(name, names);
+  return found.empty() ? std::string() : fmt::format(" Did you mean '{}'?", found);
+}
+
+}  // namespace
+
+// --- operations ---
+
+Node& Graph::Operation::node() const {
+  if (!node_) throw FailedPreconditionError("[Graph] an undefined operation was used");
+  return *node_;
+}
+
+const std::string& Graph::Operation::name() const { return node().name; }
+std::string_view Graph::Operation::type() const { return node().op->name; }
+const std::string& Graph::Operation::requested_device() const { return node().requested_text; }
+
+std::vector<Tensor> Graph::Operation::inputs() const {
+  std::vector<Tensor> tensors;
+  for (const Node::Input& input : node().inputs)
+    tensors.push_back(node().graph->tensor(*input.node, input.output));
+  return tensors;
+}
+
+std::vector<Graph::Operation> Graph::Operation::control_inputs() const {
+  std::vector<Operation> operations;
+  for (Node* control : node().control_inputs) operations.push_back(handle_of(*control));
+  return operations;
+}
+
+std::vector<Tensor> Graph::Operation::outputs() const {
+  std::vector<Tensor> tensors;
+  for (std::size_t i = 0; i < node().outputs.size(); ++i)
+    tensors.push_back(node().graph->tensor(node(), static_cast<int>(i)));
+  return tensors;
+}
+
+// --- graphs ---
+
+Graph::Graph() {
+  RefPtr<GraphImpl> impl = make_ref<GraphImpl>();
+  impl->for_sessions = true;
+  impl_ = impl;
+}
+Graph::Graph(RefPtr<GraphImpl> impl) : impl_(impl) {}
+
+GraphImpl& Graph::impl() const { return static_cast<GraphImpl&>(*impl_); }
+
+std::vector<Graph::Operation> Graph::operations() const {
+  std::vector<Operation> operations;
+  for (const auto& node : impl().nodes()) operations.push_back(handle_of(*node));
+  return operations;
+}
+
+Graph::Operation Graph::operation(std::string_view name) const {
+  if (Node* node = impl().find(name)) return handle_of(*node);
+  fail<NotFoundError>("The name '{}' refers to an Operation not in the graph.{}", name,
+                      did_you_mean(impl(), name));
+}
+
+Tensor Graph::tensor(std::string_view name) const {
+  constexpr const char* kForm = "Tensor names must be of the form \"<op_name>:<output_index>\".";
+  const std::size_t colon = name.rfind(':');
+  if (colon == std::string_view::npos) {
+    if (impl().find(name))
+      fail<InvalidArgumentError>(
+          "The name '{0}' refers to an Operation, not a Tensor. {1} Its first output is '{0}:0'; "
+          "graph.operation(\"{0}\") is the operation, to be run for what it does.",
+          name, kForm);
+    fail<InvalidArgumentError>(
+        "The name '{}' looks like an (invalid) Operation name, not a Tensor. {}{}", name, kForm,
+        did_you_mean(impl(), name));
+  }
+  const std::string_view operation = name.substr(0, colon), digits = name.substr(colon + 1);
+  int output = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), output);
+  if (error != std::errc() || end != digits.data() + digits.size() || output < 0)
+    fail<InvalidArgumentError>(
+        "The name '{}' looks a like a Tensor name, but is not a valid one. {}", name, kForm);
+  Node* node = impl().find(operation);
+  if (!node)
+    fail<NotFoundError>(
+        "The name '{}' refers to a Tensor which does not exist. The operation, '{}', does not "
+        "exist in the graph.{}",
+        name, operation, did_you_mean(impl(), operation));
+  if (static_cast<std::size_t>(output) >= node->outputs.size())
+    fail<NotFoundError>(
+        "The name '{}' refers to a Tensor which does not exist. The operation, '{}', exists but "
+        "only has {} outputs.",
+        name, operation, node->outputs.size());
+  return impl().tensor(*node, output);
+}
+
+Graph::Operation Graph::updates(std::string_view name, const std::function<void()>& body) {
+  GraphImpl& graph = impl();
+  const std::size_t before = graph.nodes().size();
+  {
+    std::optional<GraphScope> scope;
+    if (building != &graph) scope.emplace(*this);
+    body();
+  }
+  std::vector<Node*> writers;
+  for (std::size_t i = before; i < graph.nodes().size(); ++i) {
+    Node& node = *graph.nodes()[i];
+    if (node.op->mutated_inputs != 0 && node.inputs[0].node->initializer != &node)
+      writers.push_back(&node);
+  }
+  if (writers.empty())
+    fail<InvalidArgumentError>("[Graph] '{}' was given no operation that writes a variable", name);
+  return handle_of(graph.group(writers, {.name = name}));
+}
+
+Graph::Operation Graph::initializer(std::string_view name) {
+  std::vector<Node*> initializers;
+  for (const auto& node : impl().nodes())
+    if (node->initializer) initializers.push_back(node->initializer);
+  return handle_of(impl().group(initializers, {.name = name}));
+}
+
+std::string Graph::serialize() const { return serialize_graph(impl()); }
+Graph Graph::deserialize(std::string_view bytes) { return Graph(deserialize_graph(bytes)); }
+
+// --- scopes ---
+
+struct GraphScope::Saved {
+  explicit Saved(GraphImpl& building_graph)
+      : graph(&building_graph),
+        scope(graph.get()),
+        generator({.seed = 0, .draws = graph->draws}),
+        draws_from(generator) {}
+  ~Saved() { graph->draws = generator.state().draws; }
+
+  RefPtr<GraphImpl> graph;
+  BuildingScope scope;
+  Generator generator;
+  GeneratorScope draws_from;
+};
+
+GraphScope::GraphScope(const Graph& graph) : saved_(std::make_unique<Saved>(graph.impl())) {}
+GraphScope::~GraphScope() = default;
+
+NameScope::NameScope(std::string_view name) {
+  if (!building) return;
+  building->open_name_scope(name);
+  graph_ = RefPtr<RefCounted>(building);
+}
+
+NameScope::~NameScope() {
+  if (graph_) static_cast<GraphImpl&>(*graph_).close_name_scope();
+}
+
+struct ColocateWith::Saved {
+  explicit Saved(const Tensor& tensor) : previous(colocating), outer(placement_frame) {
+    placement_frame = nullptr;
+    on.emplace(tensor);
+    if (!is_symbolic(tensor)) return;
+    if (previous) others = *previous;
+    others.push_back(symbol_of(tensor).node);
+    colocating = &others;
+  }
+  ~Saved() {
+    colocating = previous;
+    on.reset();
+    placement_frame = outer;
+  }
+
+  std::vector<Node*> others;
+  const std::vector<Node*>* previous;
+  const PlacementFrame* outer;
+  std::optional<OnDeviceOf> on;
+};
+
+ColocateWith::ColocateWith(const Tensor& tensor) : saved_(std::make_unique<Saved>(tensor)) {}
+ColocateWith::~ColocateWith() = default;
+
+Tensor placeholder(DType dtype, const Shape& shape, std::string_view name) {
+  if (!building)
+    throw FailedPreconditionError("[placeholder] placeholders exist in a GraphScope only");
+  const Shape known = shape.known() ? building->sizes().named(shape) : Shape::scalar();
+  Node& node = building->add(kPlaceholder, SpecAttrs{dtype, known}, {}, node_options(name));
+  return building->tensor(node);
+}
+
+}  // namespace tandem

@@ -1,0 +1,288 @@
+// Session: places a graph, makes a program of each combination of feeds and fetches, and runs it.
+#include <map>
+#include <mutex>
+#include <set>
+#include <unordered_set>
+
+#include "core/log.h"
+#include "core/status.h"
+#include "device/device_manager.h"
+#include "graph/program.h"
+#include "graph/structural_ops.h"
+#include "runtime/generator.h"
+#include "runtime/placer.h"
+#include "runtime/session_state.h"
+#include "runtime/variable_impl.h"
+#include "tandem/graph.h"
+
+namespace tandem {
+namespace {
+
+// What one run is asked for: outputs of nodes, and nodes that are to run.
+struct Request {
+  std::vector<Node::Input> feeds;
+  std::vector<Tensor> values;  // of the feeds
+  std::vector<Node::Input> fetches;
+  std::vector<const Node*> targets;
+
+  // The same for requests that one program serves.
+  std::string key() const {
+    std::string key;
+    for (std::size_t i = 0; i < feeds.size(); ++i)
+      key += fmt::format("{}:{}={}@{};", feeds[i].node->id, feeds[i].output,
+                         values[i].shape().to_string(), values[i].device());
+    key += '>';
+    for (const Node::Input& fetch : fetches)
+      key += fmt::format("{}:{};", fetch.node->id, fetch.output);
+    key += '!';
+    for (const Node* target : targets) key += fmt::format("{};", target->id);
+    return key;
+  }
+};
+
+// A program, with what has to hold and to be done around its runs.
+struct Prepared {
+  std::unique_ptr<Program> program;
+  std::vector<RefPtr<SessionVariable>> reads;    // initialised before
+  std::vector<RefPtr<SessionVariable>> assigns;  // initialised by a run
+  std::uint64_t draws = 0;                       // that a run takes from the generator
+};
+
+class Preparing {
+ public:
+  Preparing(GraphImpl& graph, SessionState& state, const std::vector<Device*>& placed)
+      : graph_(graph), state_(state), placed_(placed) {}
+
+  std::unique_ptr<Prepared> run(const Request& request) {
+    LowerOptions options{.feeds = request.feeds, .fetches = request.fetches};
+    for (const Tensor& value : request.values) {
+      options.feed_specs.push_back(impl_of(value));
+      options.feed_devices.push_back(&impl_of(value).device());
+    }
+    options.devices = placed_;
+    options.targets = request.targets;
+    options.resource_of = [this](const Node& handle) -> RefPtr<Resource> {
+      return state_.variable(handle, *placed_[static_cast<std::size_t>(handle.id)]);
+    };
+    Block block = lower(graph_, options);
+    number_draws(block);
+    for (const auto& operation : block.operations) {
+      note_variables(*operation);
+      renew_counts(*operation);
+    }
+    prepared_->program = std::make_unique<Program>(std::move(block));
+    return std::move(prepared_);
+  }
+
+ private:
+  // The n-th draw of a run is draw n from where the thread's generator then stands, whatever else
+  // the graph could draw: as if the operations of the run were called eagerly.
+  void number_draws(Block& block) {
+    std::map<std::uint64_t, std::uint64_t> numbers;
+    std::vector<std::pair<Operation*, Draw>> drawing;
+    for (const auto& operation : block.operations) {
+      if (!operation->op->exchange_draw) continue;
+      const auto copy = operation->op->attrs().copy(operation->attrs.get());
+      const Draw draw = operation->op->exchange_draw(const_cast<void*>(copy.get()), {});
+      drawing.emplace_back(operation.get(), draw);
+      numbers.emplace(draw.number, 0);
+    }
+    for (auto& [traced, number] : numbers) number = prepared_->draws++;
+    for (const auto& [operation, draw] : drawing)
+      operation->renewal =
+          std::make_shared<const Renewal>([op = operation->op, number = numbers.at(draw.number),
+                                           stream = draw.stream](void* attrs) {
+            const random::GeneratorState now = Generator::current().state();
+            op->exchange_draw(attrs, {now.seed, now.draws + number, stream});
+          });
+  }
+
+  // A variable has to be initialised unless the first thing that happens to it is an assignment.
+  void note_variables(const Operation& operation) {
+    for (std::size_t i = 0; i < operation.inputs.size(); ++i) {
+      const Value& root = operation.inputs[i]->root();
+      if (root.kind != Value::Kind::kVariable) continue;
+      auto* variable = dynamic_cast<SessionVariable*>(root.resource.get());
+      if (!variable || !seen_.insert(variable).second) continue;
+      const bool assigned = operation.op == &kAssignVariable && i == 0;
+      (assigned ? prepared_->assigns : prepared_->reads).emplace_back(variable);
+    }
+  }
+
+  // What depends on a count gets the count that the operation finds: that of the start of the run,
+  // and one more for each time that the run has raised it by then.
+  void renew_counts(Operation& operation) {
+    const Node* node = graph_.find(operation.name);
+    if (!node || node->op != operation.op) return;
+    if (node->op == &kAssignVariable) ++raised_[node->inputs[0].node];
+    if (!node->counted) return;
+    operation.renewal = std::make_shared<const Renewal>(
+        [state = &state_, counted = node->counted, earlier = raised_[node->counted->counter]](
+            void* attrs) { counted->renew(attrs, state->count(*counted->counter) + earlier); });
+  }
+
+  GraphImpl& graph_;
+  SessionState& state_;
+  const std::vector<Device*>& placed_;
+  std::unordered_set<const SessionVariable*> seen_;
+  std::unordered_map<const Node*, std::int64_t> raised_;
+  std::unique_ptr<Prepared> prepared_ = std::make_unique<Prepared>();
+};
+
+void log_mapping() {
+  std::string text = "Device mapping:";
+  const std::vector<std::string> lines = DeviceManager::get().describe_mapping();
+  if (lines.empty()) text += " no known devices.";
+  for (const std::string& line : lines) text += "\n" + line;
+  fmt::print("{}\n", text);
+  logging::info("{}", text);
+}
+
+}  // namespace
+
+struct Session::Impl {
+  Graph handle;
+  GraphImpl& graph;
+  SessionOptions options;
+  std::mutex mutex;  // of what follows
+  bool closed = false;
+  std::vector<Device*> placed;
+  SessionState state;
+  std::map<std::string, std::unique_ptr<Prepared>> programs;
+
+  Impl(const Graph& of, SessionOptions session_options)
+      : handle(of), graph(of.impl()), options(std::move(session_options)) {
+    config::set_gpu_options(options.gpu_options);
+    if (!options.device_count.empty()) config::set_device_count(options.device_count);
+    if (options.intra_op_parallelism_threads > 0)
+      config::set_intra_op_parallelism_threads(options.intra_op_parallelism_threads);
+    DeviceManager::get().initialize("Session");
+    if (options.log_device_placement) log_mapping();
+  }
+
+  std::vector<Tensor> run(const Request& request) {
+    Prepared& prepared = prepare(request);
+    initialize(prepared);
+    for (const auto& variable : prepared.reads) static_cast<void>(variable->value());
+    std::vector<Tensor> fetched = prepared.program->run(request.values);
+    for (const auto& variable : prepared.assigns) variable->set_initialized();
+    if (prepared.draws > 0) {
+      random::GeneratorState now = Generator::current().state();
+      now.draws += prepared.draws;
+      Generator::current().set_state(now);
+    }
+    return fetched;
+  }
+
+  Prepared& prepare(const Request& request) {
+    std::unique_ptr<Prepared>& prepared = programs[request.key()];
+    if (!prepared) {
+      if (placed.size() < graph.nodes().size())
+        placed = place_graph(graph, {.allow_soft_placement = options.allow_soft_placement,
+                                     .log_device_placement = options.log_device_placement,
+                                     .assigned = placed});
+      prepared = Preparing(graph, state, placed).run(request);
+    }
+    return *prepared;
+  }
+
+  // Runs the initializers of variables that `prepared` needs, and of those that these need.
+  void initialize(const Prepared& prepared) {
+    if (!options.initialize_variables) return;
+    Request initializers;
+    for (const auto& variable : prepared.reads)
+      if (!variable->initialized() && variable->handle().initializer)
+        initializers.targets.push_back(variable->handle().initializer);
+    if (initializers.targets.empty()) return;
+    std::sort(initializers.targets.begin(), initializers.targets.end(),
+              [](const Node* a, const Node* b) { return a->id < b->id; });
+    run(initializers);
+  }
+
+  // --- what the user asks for ---
+
+  Node::Input in_graph(const Tensor& tensor, const char* what) const {
+    if (!is_symbolic(tensor))
+      fail<InvalidArgumentError>(
+          "[Session] a {} of shape {} has its elements already; a {} is a "
+          "tensor of the session's graph, or its name",
+          what, tensor.shape().to_string(), what);
+    const Symbol& symbol = symbol_of(tensor);
+    if (symbol.node->graph != &graph)
+      fail<InvalidArgumentError>("[Session] {} '{}:{}' is not an element of this graph.", what,
+                                 symbol.node->name, symbol.output);
+    return {symbol.node, symbol.output};
+  }
+
+  void add_feed(Request& request, const Feed& feed) const {
+    const auto* name = std::get_if<std::string>(&feed.tensor);
+    const Node::Input tensor =
+        in_graph(name ? handle.tensor(*name) : std::get<Tensor>(feed.tensor), "feed");
+    if (tensor.node->op == &kVarHandle)
+      fail<InvalidArgumentError>(
+          "[Session] '{}' is the memory of a variable; feed what was read of it, or assign to it",
+          tensor.node->name);
+    if (std::find(request.feeds.begin(), request.feeds.end(), tensor) != request.feeds.end())
+      fail<InvalidArgumentError>("[Session] '{}:{}' was fed more than once.", tensor.node->name,
+                                 tensor.output);
+    if (is_symbolic(feed.value))
+      fail<InvalidArgumentError>(
+          "[Session] The value of a feed cannot be a symbolic tensor; '{}:{}' was given one.",
+          tensor.node->name, tensor.output);
+    request.feeds.push_back(tensor);
+    request.values.push_back(feed.value);
+  }
+
+  // Whether the fetch is a tensor.
+  bool add_fetch(Request& request, const Fetch& fetch) const {
+    if (const auto* operation = std::get_if<Graph::Operation>(&fetch.what())) {
+      if (operation->node().graph != &graph)
+        fail<InvalidArgumentError>("[Session] operation '{}' is not an element of this graph.",
+                                   operation->name());
+      request.targets.push_back(&operation->node());
+      return false;
+    }
+    Tensor tensor;
+    if (const auto* name = std::get_if<std::string>(&fetch.what()))
+      tensor = handle.tensor(*name);
+    else if (const auto* variable = std::get_if<Variable>(&fetch.what()))
+      tensor = variable->impl().copies().front().value;
+    else
+      tensor = std::get<Tensor>(fetch.what());
+    request.fetches.push_back(in_graph(tensor, "fetch"));
+    return true;
+  }
+};
+
+Session::Session(const Graph& graph, SessionOptions options)
+    : impl_(std::make_unique<Impl>(graph, std::move(options))) {}
+Session::~Session() = default;
+
+std::vector<Tensor> Session::run(const Feeds& feeds, const std::vector<Fetch>& fetches) {
+  Impl& session = *impl_;
+  const std::lock_guard lock(session.mutex);
+  if (session.closed) throw RuntimeError("Attempted to use a closed Session.");
+  if (session.graph.nodes().empty())
+    throw RuntimeError(
+        "The Session graph is empty.  Add operations to the graph before calling run().");
+  const BuildingScope at_once(nullptr);
+  Request request;
+  for (const Feed& feed : feeds) session.add_feed(request, feed);
+  std::vector<bool> is_tensor;
+  for (const Fetch& fetch : fetches) is_tensor.push_back(session.add_fetch(request, fetch));
+
+  std::vector<Tensor> fetched = session.run(request);
+  std::vector<Tensor> results;
+  auto next = fetched.begin();
+  for (const bool tensor : is_tensor) results.push_back(tensor ? std::move(*next++) : Tensor());
+  return results;
+}
+
+void Session::close() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->closed = true;
+  impl_->programs.clear();
+  impl_->state.clear();
+}
+
+}  // namespace tandem

@@ -1,0 +1,210 @@
+#include "graph/serialize.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+using Floats = std::vector<float>;
+
+void expect_same_node(const Node& a, const Node& b) {
+  const auto ids = [](const auto& nodes) {
+    std::vector<int> ids;
+    for (const Node* node : nodes) ids.push_back(node->id);
+    return ids;
+  };
+  EXPECT_EQ(a.name, b.name);
+  EXPECT_EQ(a.op, b.op);
+  EXPECT_EQ(a.requested, b.requested);
+  EXPECT_EQ(a.requested_text, b.requested_text);
+  EXPECT_EQ(ids(a.control_inputs), ids(b.control_inputs));
+  EXPECT_EQ(ids(a.colocated_with), ids(b.colocated_with));
+  ASSERT_EQ(a.inputs.size(), b.inputs.size());
+  for (std::size_t i = 0; i < a.inputs.size(); ++i) {
+    EXPECT_EQ(a.inputs[i].node->id, b.inputs[i].node->id);
+    EXPECT_EQ(a.inputs[i].output, b.inputs[i].output);
+  }
+  ASSERT_EQ(a.outputs.size(), b.outputs.size());
+  for (std::size_t i = 0; i < a.outputs.size(); ++i) {
+    EXPECT_EQ(a.outputs[i].dtype, b.outputs[i].dtype);
+    EXPECT_EQ(a.outputs[i].shape, b.outputs[i].shape);
+  }
+  ASSERT_EQ(static_cast<bool>(a.attrs), static_cast<bool>(b.attrs));
+  if (a.attrs) {
+    EXPECT_TRUE(a.op->attrs().equal(a.attrs.get(), b.attrs.get())) << a.name;
+  }
+  EXPECT_EQ(a.initializer ? a.initializer->id : -1, b.initializer ? b.initializer->id : -1);
+  EXPECT_EQ(a.counted ? a.counted->counter->id : -1, b.counted ? b.counted->counter->id : -1);
+}
+
+Graph copy_of(const Graph& graph) {
+  const std::string bytes = graph.serialize();
+  Graph copy = Graph::deserialize(bytes);
+  const auto &a = graph.impl().nodes(), &b = copy.impl().nodes();
+  EXPECT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) expect_same_node(*a[i], *b[i]);
+  EXPECT_EQ(graph.impl().draws, copy.impl().draws);
+  EXPECT_EQ(copy.serialize(), bytes);
+  return copy;
+}
+
+template <class E, class F>
+std::string error_of(F&& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "no such error";
+}
+
+TEST(SerializedGraph, RunsAsTheOriginal) {
+  const Tensor captured = constant({{1.0, 2.0}, {3.0, 4.0}});
+  Graph graph;
+  {
+    const GraphScope building(graph);
+    const DeviceScope on("/cpu:0");
+    const Tensor x = placeholder(float32, {-1, 2}, "x");
+    const NameScope scope("layer");
+    const Tensor h = matmul(x, captured, {.transpose_b = true});
+    const ColocateWith with(h);
+    const Tensor flat = reshape(h, {h.shape()[0], 2});
+    reduce_sum(concat({flat, slice(flat, {0, 1}, {-1, 1})}, 1), {.axis = Dims{0}, .name = "y"});
+    random::normal({3}, 0.0, 2.0, {.name = "noise"});
+  }
+  const Graph copy = copy_of(graph);
+  const auto run = [](const Graph& which) {
+    random::set_seed(4);
+    Session session(which);
+    const auto results = session.run({{"x:0", ones({3, 2})}}, {"layer/y:0", "layer/noise:0"});
+    return std::pair(results[0].to_vector<float>(), results[1].to_vector<float>());
+  };
+  EXPECT_EQ(run(graph), run(copy));
+  EXPECT_EQ(run(copy).first, (Floats{9, 21, 21}));
+}
+
+TEST(SerializedGraph, TrainsAsTheOriginal) {
+  Graph graph;
+  {
+    const GraphScope building(graph);
+    const Tensor x = placeholder(float32, {-1, 3}, "x");
+    const Variable w(random::normal({3, 1}), {.name = "w"});
+    const Tensor loss = reduce_mean(square(matmul(nn::dropout(x, 0.5), w) - 1.0), {.name = "loss"});
+    optimizers::Optimizer adam = optimizers::Adam({.learning_rate = 0.1});
+    graph.updates("train", [&] { adam.minimize(loss, {w}); });
+    graph.initializer();
+  }
+  const Graph copy = copy_of(graph);
+  const auto train = [](const Graph& which) {
+    random::set_seed(4);
+    Session session(which);
+    session.run(which.operation("init"));
+    for (int i = 0; i < 10; ++i) session.run({{"x:0", ones({4, 3})}}, which.operation("train"));
+    return session.run("w:0").to_vector<float>();
+  };
+  EXPECT_EQ(train(graph), train(copy));
+}
+
+TEST(SerializedGraph, CapturedVariablesGoByName) {
+  const Variable v(constant({1.0, 2.0}), {.name = "v"});
+  Graph graph;
+  {
+    const GraphScope building(graph);
+    add(v, 1.0);
+  }
+  const Graph copy = copy_of(graph);
+  EXPECT_EQ(error_of<FailedPreconditionError>([&] { Session(copy).run("v:0"); }).substr(0, 42),
+            "Attempting to use uninitialized value v. R");
+}
+
+TEST(SerializedGraph, SchedulesCannotTravel) {
+  Graph graph;
+  {
+    const GraphScope building(graph);
+    const Variable w(ones({2}), {.name = "w"});
+    optimizers::Optimizer sgd =
+        optimizers::SGD({.learning_rate = optimizers::schedules::exponential_decay(0.1, 10, 0.5)});
+    graph.updates("train", [&] { sgd.minimize(reduce_sum(w), {w}); });
+  }
+  EXPECT_EQ(error_of<UnimplementedError>([&] { graph.serialize(); }),
+            "[Graph] node 'ApplyGradientDescent' follows a learning-rate schedule, a "
+            "function of this program, which cannot be serialised");
+}
+
+std::string small_graph() {
+  Graph graph;
+  const GraphScope building(graph);
+  add(constant({1.0, 2.0}, {.name = "a"}), 1.0);
+  return graph.serialize();
+}
+
+TEST(SerializedGraph, EveryTruncationIsFound) {
+  const std::string bytes = small_graph();
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_THROW(Graph::deserialize(bytes.substr(0, size)), DataLossError) << size;
+}
+
+TEST(SerializedGraph, EveryFlippedBitIsFound) {
+  const std::string bytes = small_graph();
+  for (std::size_t at = 0; at < bytes.size(); ++at)
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string flipped = bytes;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << bit));
+      try {
+        Graph::deserialize(flipped);
+        ADD_FAILURE() << "byte " << at << " bit " << bit;
+      } catch (const DataLossError&) {
+      } catch (const InvalidArgumentError&) {  // the version
+      }
+    }
+}
+
+// What the checksum would catch, let through: a graph, or a typed error.
+TEST(SerializedGraph, ChangedNodesAreReadOrRefused) {
+  Graph graph;
+  {
+    const GraphScope building(graph);
+    const Tensor x = placeholder(float32, {-1, 6}, "x");
+    const Variable w(random::normal({6, 4}), {.name = "w"});
+    const Tensor h = nn::dropout(matmul(reshape(x, {x.shape()[0], 6}), w), 0.5);
+    const Tensor parts = concat({h, h}, 1);
+    const Tensor loss = reduce_mean(parts, {.axis = Dims{1}});
+    optimizers::Optimizer adam = optimizers::Adam();
+    graph.updates("train", [&] { adam.minimize(reduce_sum(loss), {w}); });
+  }
+  const std::string bytes = serialize_nodes(graph.impl());
+  std::mt19937 random(1);
+  const auto below = [&](std::size_t n) {
+    return std::uniform_int_distribution<std::size_t>(0, n - 1)(random);
+  };
+  int read = 0, refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string changed = bytes;
+    for (std::size_t k = 0; k <= below(3); ++k)
+      changed[below(changed.size())] = static_cast<char>(below(256));
+    try {
+      serialize_nodes(*deserialize_nodes(changed));
+      ++read;
+    } catch (const InvalidArgumentError&) {
+      ++refused;
+    } catch (const DataLossError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(read, 0);
+  EXPECT_GT(refused, 1000);
+}
+
+TEST(SerializedGraph, OtherBytesAreSaidToBe) {
+  EXPECT_EQ(error_of<DataLossError>([] { Graph::deserialize(""); }),
+            "[Graph] the 0 bytes are not a whole serialised graph: truncated or corrupt");
+  EXPECT_EQ(error_of<DataLossError>([] { Graph::deserialize("no graph at all"); }),
+            "[Graph] the 15 bytes are not a whole serialised graph: truncated or corrupt");
+}
+
+}  // namespace
+}  // namespace tandem
