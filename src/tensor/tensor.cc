@@ -48,14 +48,14 @@ Tensor make_alias(const Tensor& base) { return make_view(base, impl_of(base).sha
 Tensor from_host(Device& device, const Shape& shape, DType dtype, const void* host) {
   Tensor tensor = make_tensor(device, shape, dtype);
   const TensorImpl& impl = impl_of(tensor);
-  if (impl.bytes() > 0) device.copy_from_host(impl.data(), host, impl.bytes());
+  if (impl.bytes() > 0) host_to_device(device, impl.data(), host, impl.bytes());
   return tensor;
 }
 
 void to_host(const Tensor& tensor, void* host) {
   const TensorImpl& impl = impl_of(tensor);
   if (impl.bytes() == 0) return;
-  impl.device().copy_to_host(host, impl.data(), impl.bytes());
+  device_to_host(host, impl.device(), impl.data(), impl.bytes());
   impl.device().stream().synchronize();
 }
 
