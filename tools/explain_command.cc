@@ -121,12 +121,12 @@ void print_variables(const Explanation& explanation) {
 void print_operations(const Explanation& explanation) {
   std::map<std::string, int> per_device;
   for (const auto& operation : explanation.operations) ++per_device[short_name(operation.device)];
-  std::cout << fmt::format("\n{:<44}{:<28}{:<10}{:>12}\n",
+  std::cout << fmt::format("\n{:<44}{:<42}{:<10}{:>12}\n",
                            explanation.num_replicas > 1 ? "operation of replica 0" : "operation",
                            "type", "device", "output");
   for (const auto& operation : explanation.operations)
     if (operation.replica == 0)
-      std::cout << fmt::format("{:<44}{:<28}{:<10}{:>12}\n", operation.name, operation.type,
+      std::cout << fmt::format("{:<44}{:<42}{:<10}{:>12}\n", operation.name, operation.type,
                                short_name(operation.device), size_text(operation.output_bytes));
   std::cout << "in all:";
   for (const auto& [device, count] : per_device)
@@ -150,8 +150,14 @@ void print_fallbacks(const Explanation& explanation) {
   if (explanation.fallbacks.empty()) return;
   std::cout << "\non the CPU, though the replica has a GPU\n";
   for (const auto& fallback : explanation.fallbacks)
-    std::cout << fmt::format("{:<44}{:<28}{}\n", fallback.operation, fallback.type,
+    std::cout << fmt::format("{:<44}{:<42}{}\n", fallback.operation, fallback.type,
                              fallback.reason);
+}
+
+// On the host, where data comes from.
+data::Example batch_of(const Shape& picture, std::int64_t examples) {
+  const DeviceScope host("/cpu:0");
+  return {zeros(picture.with_leading(examples)), zeros({examples}, {.dtype = int64})};
 }
 
 void explain_training(const ExplainOptions& options) {
@@ -173,9 +179,7 @@ void explain_training(const ExplainOptions& options) {
                    .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
                    .metrics = {"accuracy"}});
   }
-  const DeviceScope host("/cpu:0");
-  const Explanation explanation =
-      explain(model, {zeros(data.picture.with_leading(batch)), zeros({batch}, {.dtype = int64})});
+  const Explanation explanation = explain(model, batch_of(data.picture, batch));
   if (options.as_json) {
     std::cout << as_json(explanation, options).dump(2) << '\n';
     return;
