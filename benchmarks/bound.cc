@@ -388,6 +388,27 @@ void resnet20(Net& net, memory::dim batch) {
       net.dense(net.flatten(net.pool(x, algorithm::pooling_avg_exclude_padding, 8)), 10, false));
 }
 
+// Bottlenecks of 64, 128, 256 and 512 filters, the stride in the 3x3 convolution.
+void resnet50(Net& net, memory::dim batch) {
+  auto x = net.batch_norm(net.conv(net.input({batch, 3, 224, 224}), 64, 7, 2, 3, false), true);
+  x = net.pool(x, algorithm::pooling_max, 2);
+  constexpr struct {
+    memory::dim filters;
+    int blocks;
+  } kStages[] = {{64, 3}, {128, 4}, {256, 6}, {512, 3}};
+  for (const auto& [filters, blocks] : kStages)
+    for (int block = 0; block < blocks; ++block) {
+      const memory::dim stride = block == 0 && filters != 64 ? 2 : 1;
+      auto y = net.batch_norm(net.conv(x, filters, 1, 1, 0, false), true);
+      y = net.batch_norm(net.conv(y, filters, 3, stride, 1, false), true);
+      y = net.batch_norm(net.conv(y, 4 * filters, 1, 1, 0, false), false);
+      if (block == 0) x = net.batch_norm(net.conv(x, 4 * filters, 1, stride, 0, false), false);
+      x = net.add_relu(y, x);
+    }
+  net.loss(
+      net.dense(net.flatten(net.pool(x, algorithm::pooling_avg_exclude_padding, 7)), 1000, false));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -402,6 +423,8 @@ int main(int argc, char** argv) {
     lenet(net, 64);
   else if (options.name == "resnet20")
     resnet20(net, 128);
+  else if (options.name == "resnet50")
+    resnet50(net, 8);
   else
     throw std::invalid_argument("no case " + options.name);
   const double startup_ms = bench::since_start_ms();

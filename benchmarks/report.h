@@ -18,6 +18,7 @@ struct Options {
   int threads = 1;             // of each replica
   int replicas = 1;
   double seconds = 2.0;
+  bool traced = false;
 };
 
 inline Options parse(int argc, char** argv) {
@@ -28,6 +29,7 @@ inline Options parse(int argc, char** argv) {
     if (key == "--threads") options.threads = std::atoi(argv[i + 1]);
     if (key == "--replicas") options.replicas = std::atoi(argv[i + 1]);
     if (key == "--seconds") options.seconds = std::atof(argv[i + 1]);
+    if (key == "--traced") options.traced = std::atoi(argv[i + 1]) != 0;
   }
   return options;
 }

@@ -1,6 +1,7 @@
 // One training step of a case in Tandem, timed; prints a JSON line. The data is random and in
 // memory, the step is forward, backward and SGD with momentum. With --replicas N, N replicas of
-// --threads threads each take the case's batch EACH, under a MirroredStrategy.
+// --threads threads each take the case's batch EACH, under a MirroredStrategy. With --traced 1 the
+// step is a traced function.
 #include <tandem/tandem.h>
 
 #include <memory>
@@ -18,6 +19,7 @@ struct Case {
   td::Shape example;
   std::int64_t batch;
   td::Model (*make)();
+  std::int64_t classes = 10;
 };
 
 td::Model mlp() {
@@ -54,11 +56,30 @@ td::Model resnet20() {
   return td::Functional(input, td::layers::Dense(10)(td::layers::GlobalAveragePooling2D()(x)));
 }
 
+// Bottlenecks of 64, 128, 256 and 512 filters, the stride in the 3x3 convolution.
+td::Model resnet50() {
+  const td::SymbolicInput input = td::Input({224, 224, 3});
+  td::SymbolicInput x = td::layers::ReLU()(convolve(input, 64, 7, 2));
+  x = td::layers::MaxPooling2D({2, 2})(x);
+  const std::vector<std::pair<std::int64_t, int>> stages = {{64, 3}, {128, 4}, {256, 6}, {512, 3}};
+  for (const auto& [filters, blocks] : stages)
+    for (int block = 0; block < blocks; ++block) {
+      const std::int64_t stride = block == 0 && filters != 64 ? 2 : 1;
+      td::SymbolicInput y = td::layers::ReLU()(convolve(x, filters, 1, 1));
+      y = td::layers::ReLU()(convolve(y, filters, 3, stride));
+      y = convolve(y, 4 * filters, 1, 1);
+      if (block == 0) x = convolve(x, 4 * filters, 1, stride);
+      x = td::layers::ReLU()(td::layers::Add()(std::vector<td::SymbolicInput>{y, x}));
+    }
+  return td::Functional(input, td::layers::Dense(1000)(td::layers::GlobalAveragePooling2D()(x)));
+}
+
 Case find_case(const std::string& name) {
   if (name == "mlp64") return {{784}, 64, mlp};
   if (name == "mlp512") return {{784}, 512, mlp};
   if (name == "lenet64") return {{28, 28, 1}, 64, lenet};
   if (name == "resnet20") return {{32, 32, 3}, 128, resnet20};
+  if (name == "resnet50") return {{224, 224, 3}, 8, resnet50, 1000};
   throw std::invalid_argument("no case " + name);
 }
 
@@ -66,7 +87,7 @@ std::vector<Example> make_pool(const Case& what, std::int64_t batch) {
   std::vector<Example> pool;
   for (int i = 0; i < 4; ++i)
     pool.push_back({td::random::normal(what.example.with_leading(batch)),
-                    td::random::uniform_int({batch}, 0, 10, {.dtype = td::int64})});
+                    td::random::uniform_int({batch}, 0, what.classes, {.dtype = td::int64})});
   return pool;
 }
 
@@ -86,13 +107,20 @@ void run_alone(const bench::Options& options, const Case& what, double startup_m
   const auto variables = model.trainable_variables();
   auto optimizer = td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
   const std::vector<Example> pool = make_pool(what, what.batch);
-  bench::measure("tandem", options, startup_ms, [&](int steps) {
-    td::Tensor loss;
-    for (int i = 0; i < steps; ++i)
-      loss = train_step(model, optimizer, variables,
-                        pool[static_cast<std::size_t>(i) % pool.size()], what.batch);
-    loss.item<float>();
-  });
+  const auto step = [&](const Example& batch) {
+    return train_step(model, optimizer, variables, batch, what.batch);
+  };
+  const auto measure = [&](const char* program, const auto& run) {
+    bench::measure(program, options, startup_ms, [&](int steps) {
+      td::Tensor loss;
+      for (int i = 0; i < steps; ++i) loss = run(pool[static_cast<std::size_t>(i) % pool.size()]);
+      loss.item<float>();
+    });
+  };
+  if (options.traced)
+    measure("traced", td::function(step));
+  else
+    measure("tandem", step);
 }
 
 void run_mirrored(const bench::Options& options, const Case& what, double startup_ms) {
@@ -115,15 +143,22 @@ void run_mirrored(const bench::Options& options, const Case& what, double startu
     for (const auto& inputs : strategy.experimental_distribute_dataset(dataset))
       pool.push_back(inputs);
   }
-  const auto step = [&](const Example& inputs) {
-    return train_step(model, optimizer, variables, inputs, global_batch);
+  const auto step = [&](const td::distribute::PerReplica<Example>& batch) {
+    return strategy.run(
+        [&](const Example& inputs) {
+          return train_step(model, optimizer, variables, inputs, global_batch);
+        },
+        batch);
   };
-  bench::measure("tandem", options, startup_ms, [&](int steps) {
-    for (int i = 0; i < steps; ++i) {
-      const auto losses = strategy.run(step, pool[static_cast<std::size_t>(i) % pool.size()]);
-      if (i + 1 == steps) strategy.reduce(td::ReduceOp::kSum, losses).item<float>();
-    }
-  });
+  const auto measure = [&](const char* program, const auto& run) {
+    bench::measure(program, options, startup_ms, [&](int steps) {
+      for (int i = 0; i < steps; ++i) {
+        const auto losses = run(pool[static_cast<std::size_t>(i) % pool.size()]);
+        if (i + 1 == steps) strategy.reduce(td::ReduceOp::kSum, losses).template item<float>();
+      }
+    });
+  };
+  measure("tandem", step);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 add_library(tandem_flags INTERFACE)
 target_compile_options(tandem_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
                                              -fno-math-errno -fno-trapping-math)
+# Messages name a source file as the tree does, not as the machine that built it.
+target_compile_options(tandem_flags INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(TANDEM_WERROR)
   target_compile_options(tandem_flags INTERFACE -Werror)
 endif()

@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "commands.h"
 #include "models.h"
@@ -35,7 +36,7 @@ json sizes_of(const Shape& shape) { return std::vector<std::int64_t>(shape.begin
 
 json as_json(const Explanation& explanation, const ExplainOptions& options) {
   json report = {{"model", options.model},      {"strategy", options.strategy},
-                 {"batch", explanation.batch},  {"replicas", explanation.num_replicas},
+                 {"batch", explanation.batch},  {"replicas", explanation.replica_devices},
                  {"devices", json::array()},    {"variables", json::array()},
                  {"operations", json::array()}, {"collectives", json::array()},
                  {"fallbacks", json::array()}};
@@ -63,7 +64,6 @@ json as_json(const Explanation& explanation, const ExplainOptions& options) {
     report["operations"].push_back({{"name", operation.name},
                                     {"type", operation.type},
                                     {"device", operation.device},
-                                    {"replica", operation.replica},
                                     {"outputs", std::move(shapes)},
                                     {"output_bytes", operation.output_bytes}});
   }
@@ -117,15 +117,18 @@ void print_variables(const Explanation& explanation) {
   }
 }
 
-// The replicas run the same operations: those of the first one are enough for a table.
+// The replicas run the same operations: the first one's, and those on no replica's device, are
+// enough for a table.
 void print_operations(const Explanation& explanation) {
+  const std::set<std::string> others(explanation.replica_devices.begin() + 1,
+                                     explanation.replica_devices.end());
   std::map<std::string, int> per_device;
   for (const auto& operation : explanation.operations) ++per_device[short_name(operation.device)];
   std::cout << fmt::format("\n{:<44}{:<42}{:<10}{:>12}\n",
                            explanation.num_replicas > 1 ? "operation of replica 0" : "operation",
                            "type", "device", "output");
   for (const auto& operation : explanation.operations)
-    if (operation.replica == 0)
+    if (!others.contains(operation.device))
       std::cout << fmt::format("{:<44}{:<42}{:<10}{:>12}\n", operation.name, operation.type,
                                short_name(operation.device), size_text(operation.output_bytes));
   std::cout << "in all:";
@@ -148,7 +151,7 @@ void print_collectives(const Explanation& explanation) {
 
 void print_fallbacks(const Explanation& explanation) {
   if (explanation.fallbacks.empty()) return;
-  std::cout << "\non the CPU, though the replica has a GPU\n";
+  std::cout << "\non the CPU, though replicas have GPUs\n";
   for (const auto& fallback : explanation.fallbacks)
     std::cout << fmt::format("{:<44}{:<42}{}\n", fallback.operation, fallback.type,
                              fallback.reason);

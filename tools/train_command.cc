@@ -43,13 +43,22 @@ void check(const TrainOptions& options) {
     reject(fmt::format("expected --batch of at least 1, got {}", *options.batch));
   if (options.epochs < 0)
     reject(fmt::format("expected --epochs of at least 0, got {}", options.epochs));
+  if (options.learning_rate && !(*options.learning_rate >= 0.0))
+    reject(fmt::format("expected --lr of at least 0, got {}", *options.learning_rate));
   if (options.checkpoint.empty() && (options.resume || options.checkpoint_steps))
     reject("--resume and --checkpoint-steps need --checkpoint FILE");
   check(strategy_of(options));
-  if (const auto directory = std::filesystem::path(options.report).parent_path();
-      !directory.empty() && !std::filesystem::is_directory(directory))
-    throw NotFoundError("[train] there is no directory '" + directory.string() +
-                        "' for the report");
+  // Not a time to find out when training is through.
+  for (const auto& [option, file] :
+       {std::pair("--checkpoint", options.checkpoint), std::pair("--report", options.report),
+        std::pair("--trace", options.trace)}) {
+    if (std::filesystem::is_directory(file))
+      reject(fmt::format("expected {} FILE, '{}' is a directory", option, file));
+    if (const auto directory = std::filesystem::path(file).parent_path();
+        !directory.empty() && !std::filesystem::is_directory(directory))
+      throw NotFoundError(fmt::format("[train] there is no directory '{}' for {} '{}'",
+                                      directory.string(), option, file));
+  }
 }
 
 // What must be the same for training to go on from a checkpoint.

@@ -48,11 +48,43 @@ def lenet():
                          nn.Linear(128, 10))
 
 
-CASES = {  # name: (model, shape of an example, batch)
-    "mlp64": (mlp, (784,), 64),
-    "mlp512": (mlp, (784,), 512),
-    "lenet64": (lenet, (1, 28, 28), 64),
-    "resnet20": (resnet20, (3, 32, 32), 128),
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, filters, stride, project):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, filters, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(filters)
+        self.conv2 = nn.Conv2d(filters, filters, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(filters)
+        self.conv3 = nn.Conv2d(filters, 4 * filters, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * filters)
+        self.shortcut = None
+        if project:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, 4 * filters, 1, stride, bias=False),
+                                          nn.BatchNorm2d(4 * filters))
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = F.relu(self.bn2(self.conv2(y)), inplace=True)
+        y = self.bn3(self.conv3(y))
+        return F.relu(y + (self.shortcut(x) if self.shortcut else x), inplace=True)
+
+
+def resnet50():
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(2)]
+    inputs = 64
+    for filters, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for block in range(blocks):
+            layers.append(Bottleneck(inputs, filters, 2 if block == 0 and filters != 64 else 1, block == 0))
+            inputs = 4 * filters
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+
+
+CASES = {  # name: (model, shape of an example, batch, classes)
+    "mlp64": (mlp, (784,), 64, 10),
+    "mlp512": (mlp, (784,), 512, 10),
+    "lenet64": (lenet, (1, 28, 28), 64, 10),
+    "resnet20": (resnet20, (3, 32, 32), 128, 10),
+    "resnet50": (resnet50, (3, 224, 224), 8, 1000),
 }
 
 
@@ -73,9 +105,9 @@ def main():
     torch.ones(1) + torch.ones(1)
     startup_ms = (time.clock_gettime(time.CLOCK_MONOTONIC) - started) * 1e3
 
-    make, shape, batch = CASES[options.case]
+    make, shape, batch, classes = CASES[options.case]
     model = make()
-    pool = [(torch.randn(batch, *shape), torch.randint(10, (batch,))) for _ in range(4)]
+    pool = [(torch.randn(batch, *shape), torch.randint(classes, (batch,))) for _ in range(4)]
     if len(shape) == 3:
         model = model.to(memory_format=torch.channels_last)
         pool = [(x.contiguous(memory_format=torch.channels_last), y) for x, y in pool]

@@ -35,6 +35,8 @@ class CallbackBase {
 
   // What a training checkpoint keeps of this callback, and how it goes on from that; called between
   // on_train_begin() and the first on_epoch_begin(), which may be of an epoch that is under way.
+  // What is not a state of this callback is refused with a typed error: the model, which goes on
+  // last, is as it was then.
   virtual std::map<std::string, Tensor> state() const { return {}; }
   virtual void restore(Model&, const std::map<std::string, Tensor>& /*state*/) {}
   // Whether it is called behind those that do not say so; for callbacks that save the others'

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -53,13 +54,29 @@ void set_visible_devices(const std::vector<PhysicalDevice>& devices,
 std::vector<PhysicalDevice> get_visible_devices(std::string_view device_type = {});
 
 // Whether a GPU's memory is taken as needed (true) or nearly all at first use (false, the default).
-// The environment variable TANDEM_FORCE_GPU_ALLOW_GROWTH=true|false overrides the setting.
+// The environment variable TANDEM_FORCE_GPU_ALLOW_GROWTH=true|false overrides the setting, and so
+// does TF_FORCE_GPU_ALLOW_GROWTH where that is not set.
 void set_memory_growth(const PhysicalDevice& device, bool enable);
 bool get_memory_growth(const PhysicalDevice& device);
 // The share of each GPU's TOTAL memory that this process may use; 0: all but the reserve.
 void set_per_process_gpu_memory_fraction(double fraction);
 
-// Several logical devices on one physical one. A GPU's need a memory_limit each.
+// The options of a TensorFlow session's configuration (ConfigProto) that speak of devices. What is
+// not given stays as it is.
+struct GPUOptions {
+  std::optional<bool> allow_growth;  // of every GPU
+  std::optional<double> per_process_gpu_memory_fraction;
+  // Physical GPUs in the order of the logical ones: with "5,3" GPU:0 is the physical GPU 5.
+  std::string visible_device_list = {};
+};
+// As set_memory_growth, set_per_process_gpu_memory_fraction and set_visible_devices; all of it or,
+// when one throws, nothing. Throws InvalidArgumentError "Invalid visible device index: ...".
+void set_gpu_options(const GPUOptions& options);
+// {{"CPU", 2}}: 2 logical CPUs, none visible with 0. {{"GPU", 1}}: the first visible GPU alone.
+void set_device_count(const std::map<std::string, int>& device_count);
+
+// Several logical devices on one physical one. A GPU's need a memory_limit each. Priorities are of
+// the devices' streams, in the GPU's range; all of them have one, or none.
 void set_logical_device_configuration(
     const PhysicalDevice& device, const std::vector<LogicalDeviceConfiguration>& logical_devices);
 // `count` logical CPUs that share the cores between them.
@@ -74,6 +91,16 @@ void set_emulated_gpus(int count, std::int64_t memory_mib = 1024);
 void set_intra_op_parallelism_threads(int threads);
 int get_intra_op_parallelism_threads();
 
+// Bytes by what they are used for.
+struct MemoryByTag {
+  std::int64_t weights = 0;      // variables, but an optimizer's
+  std::int64_t activations = 0;  // what operations compute
+  std::int64_t gradients = 0;    // what backward passes compute
+  std::int64_t optimizer = 0;    // an optimizer's slots and counts
+  std::int64_t workspace = 0;    // what a kernel or a collective needs while it runs
+  std::int64_t other = 0;        // data and constants
+};
+
 struct MemoryInfo {
   std::int64_t current = 0;             // bytes in use
   std::int64_t peak = 0;                // the most that was in use
@@ -81,10 +108,13 @@ struct MemoryInfo {
   std::int64_t reserved = 0;            // bytes taken from the device
   std::int64_t largest_free_block = 0;  // bytes
   double fragmentation = 0.0;           // (free - largest free block) / free
+  MemoryByTag by_tag;                   // their sum is `current`
+  MemoryByTag peak_by_tag;              // the most of each; they need not have come together
 };
 // Statistics of a logical device ("GPU:0", "/gpu:1", a full name), once the work enqueued on it is
-// done. Initialises the runtime.
+// done. The workspace of an emulated GPU's kernels is the host's. Initialises the runtime.
 MemoryInfo get_memory_info(std::string_view device);
+// Makes the peaks what is in use now.
 void reset_memory_stats(std::string_view device);
 // Gives memory that is wholly free back to the device; returns the bytes.
 std::int64_t trim_memory(std::string_view device);

@@ -52,7 +52,7 @@ class Example {
 // An example among the arguments of a traced function (tandem/function.h).
 template <class V, class K>
 void visit_tensors(Example& example, const V& visit, const K& key) {
-  key("e" + std::to_string(example.size()));
+  key(static_cast<std::uint64_t>(example.size()));
   for (std::size_t i = 0; i < example.size(); ++i) visit(example[i]);
 }
 

@@ -14,6 +14,7 @@
 
 #include "tandem/data.h"
 #include "tandem/errors.h"
+#include "tandem/function.h"
 #include "tandem/reduce_op.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
@@ -57,6 +58,23 @@ class PerReplica {
   std::vector<char> present_;
   BatchSplit split_;
 };
+
+// Per-replica values among the arguments and results of a traced function (tandem/function.h): how
+// they share the batch is part of the signature.
+template <class T, class V, class K>
+void visit_tensors(PerReplica<T>& value, const V& visit, const K& key) {
+  using detail::visit_tensors;
+  const BatchSplit& split = value.split();
+  key(static_cast<std::uint64_t>(value.size()));
+  key(static_cast<std::uint64_t>(split.total));
+  for (std::size_t replica = 0; replica < value.size(); ++replica) {
+    if (split.total >= 0) {
+      key(static_cast<std::uint64_t>(split.offsets[replica]));
+      key(static_cast<std::uint64_t>(split.counts[replica]));
+    }
+    if (value.present(replica)) visit_tensors(value[replica], visit, key);
+  }
+}
 
 // --- cross-device operations ---
 

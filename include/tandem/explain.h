@@ -27,7 +27,6 @@ struct Explanation {
     std::string name;  // of the node that it comes from
     std::string type;  // "MatMul"; names that begin with _ are made by the graph's passes
     std::string device;
-    int replica = 0;
     std::vector<Shape> outputs;
     std::int64_t output_bytes = 0;
   };
@@ -49,7 +48,7 @@ struct Explanation {
     std::string type;        // "all_reduce", "broadcast"
     std::int64_t bytes = 0;  // that each replica gives in a step
     int replicas = 0;
-    std::vector<std::string> variables;  // whose gradients it is for; empty: other values
+    std::vector<std::string> variables;  // that are changed by its results, as they are
   };
   struct FallbackEntry {
     std::string operation, type, device, reason;
@@ -57,11 +56,12 @@ struct Explanation {
 
   std::int64_t batch = 0;  // global
   int num_replicas = 1;
+  std::vector<std::string> replica_devices;
   std::vector<VariableEntry> variables;
-  std::vector<OperationEntry> operations;  // in the order of the program, replica by replica
+  std::vector<OperationEntry> operations;  // in the order of the program
   std::vector<DeviceEntry> devices;        // those that the step uses
   std::vector<CollectiveEntry> collectives;
-  std::vector<FallbackEntry> fallbacks;  // operations on the CPU though their replica has a GPU
+  std::vector<FallbackEntry> fallbacks;  // operations on the CPU though the replicas have GPUs
 };
 
 // Traces the training step of a compiled model on `batch` (inputs, targets and perhaps sample

@@ -12,11 +12,17 @@
 // counting, branching on C++ values) acts then and not in later calls; its operations, draws of
 // random numbers, assignments to variables and optimizer steps act in every call. Asking a symbolic
 // tensor for its elements is a FailedPreconditionError.
+//
+// Gradients are taken inside: a tape, or minimize(), within the callable. The results of a replayed
+// call are not recorded. Where gradients are wanted from outside (a GradientTape is open on the
+// thread, or an argument is tracked) the callable therefore runs operation by operation, as it would
+// without function(). Inside another traced function it takes part in that trace.
 #pragma once
 
 #include <any>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -28,6 +34,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/autodiff.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
@@ -49,9 +56,9 @@ struct FunctionOptions {
 
 namespace detail {
 
-// Calls visit(Tensor&) for the tensors of a value and key(text) for what else tells one call's
-// trace from another's. Types of one's own take part by an overload visit_tensors(T&, visit, key)
-// beside the type.
+// Calls visit(Tensor&) for the tensors of a value and key(number) or key(text) for what else tells
+// one call's trace from another's. Types of one's own take part by an overload
+// visit_tensors(T&, visit, key) beside the type.
 template <class V, class K>
 void visit_tensors(Tensor& tensor, const V& visit, const K&) {
   visit(tensor);
@@ -59,24 +66,22 @@ void visit_tensors(Tensor& tensor, const V& visit, const K&) {
 template <class T, class V, class K>
 requires std::is_arithmetic_v<T> || std::is_enum_v<T>
 void visit_tensors(T& value, const V&, const K& key) {
-  if constexpr (std::is_enum_v<T>)
-    key(std::to_string(static_cast<long long>(value)));
-  else if constexpr (std::is_floating_point_v<T>)
-    key(std::to_string(std::hash<T>()(value)));
-  else
-    key(std::to_string(value));
+  std::uint64_t bits = 0;
+  static_assert(sizeof(T) <= sizeof(bits), "numbers among the arguments have up to 64 bits");
+  std::memcpy(&bits, &value, sizeof(T));
+  key(bits);
 }
 template <class V, class K>
 void visit_tensors(std::string& value, const V&, const K& key) {
-  key(std::to_string(value.size()) + ":" + value);
+  key(std::string_view(value));
 }
 template <class V, class K>
 void visit_tensors(const char*& value, const V&, const K& key) {
-  key(value);
+  key(std::string_view(value));
 }
 template <class V, class K>
 void visit_tensors(Variable& variable, const V&, const K& key) {
-  key(std::to_string(reinterpret_cast<std::uintptr_t>(&variable.impl())));
+  key(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(&variable.impl())));
 }
 template <class T, class V, class K>
 void visit_tensors(std::vector<T>& values, const V& visit, const K& key);
@@ -91,12 +96,12 @@ void visit_tensors(std::tuple<T...>& tuple, const V& visit, const K& key);
 
 template <class T, class V, class K>
 void visit_tensors(std::vector<T>& values, const V& visit, const K& key) {
-  key("v" + std::to_string(values.size()));
+  key(static_cast<std::uint64_t>(values.size()));
   for (auto& value : values) visit_tensors(value, visit, key);
 }
 template <class T, class V, class K>
 void visit_tensors(std::optional<T>& value, const V& visit, const K& key) {
-  key(value ? "o1" : "o0");
+  key(std::uint64_t{value.has_value()});
   if (value) visit_tensors(*value, visit, key);
 }
 template <class T, std::size_t kSize, class V, class K>
@@ -113,6 +118,31 @@ void visit_tensors(std::tuple<T...>& tuple, const V& visit, const K& key) {
   std::apply([&](auto&... item) { (visit_tensors(item, visit, key), ...); }, tuple);
 }
 
+template <class V, class K, std::size_t kSize>
+void visit_tensors(char (&text)[kSize], const V&, const K& key) {
+  key(std::string_view(text));
+}
+
+// How an argument is kept while the callable is traced.
+template <class T>
+using Held = std::conditional_t<std::is_array_v<T>, const char*, T>;
+
+// One call of a function: what came in, what goes out.
+struct FunctionCall {
+  std::string key;  // of everything but the tensors
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;
+  std::size_t trace = 0;  // which one it was
+
+  void add_to_key(std::uint64_t number) {
+    key.append(reinterpret_cast<const char*>(&number), sizeof(number));
+  }
+  void add_to_key(std::string_view text) {
+    add_to_key(static_cast<std::uint64_t>(text.size()));
+    key.append(text);
+  }
+};
+
 // The traces of one function and their programs.
 class FunctionTraces {
  public:
@@ -125,10 +155,13 @@ class FunctionTraces {
   // Whether operations of the calling thread are being traced already: the callable then takes part
   // in that trace.
   static bool tracing();
-  // The tensors of the result for `inputs`: traced with `body` unless there is a trace for the
-  // signature and `key`. `trace` tells which one it was.
-  std::vector<Tensor> call(const std::string& key, std::vector<Tensor> inputs, const Body& body,
-                           std::size_t* trace);
+  // Whether a gradient tape of the calling thread wants to see its operations.
+  static bool recorded();
+  // An empty call, with the memory of the thread's last one, which keep() takes back.
+  static FunctionCall start_call();
+  static void keep(FunctionCall call);
+  // Sets the outputs for the call's inputs and key: traced with `body` unless there is a trace.
+  void run(FunctionCall& call, const Body& body);
   std::size_t num_traces() const;
 
  private:
@@ -138,8 +171,8 @@ class FunctionTraces {
 
 }  // namespace detail
 
-// A callable that is traced. Copies share their traces. Thread-safe: calls of one function wait for
-// each other.
+// A callable that is traced. Copies share their traces. Thread-safe: calls that share a trace wait
+// for each other, and so do those that trace.
 template <class F>
 class Function {
  public:
@@ -152,45 +185,67 @@ class Function {
   auto operator()(const Args&... args) const {
     using Result = std::invoke_result_t<F&, const Args&...>;
     Shared& shared = *shared_;
-    if (detail::FunctionTraces::tracing()) return shared.callable(args...);
+    if (detail::FunctionTraces::tracing() || detail::FunctionTraces::recorded())
+      return shared.callable(args...);
 
-    std::tuple<Args...> held(args...);
-    std::vector<Tensor> inputs;
-    std::string key;
-    const auto ignore = [](const std::string&) {};
     using detail::visit_tensors;
-    visit_tensors(
-        held, [&](Tensor& tensor) { inputs.push_back(tensor); },
-        [&](const std::string& part) { (key += part) += ';'; });
+    const auto no_key = [](const auto&) {};
+    detail::FunctionCall call = detail::FunctionTraces::start_call();
+    bool tracked = false;
+    const auto collect = [&](Tensor& tensor) {
+      call.add_to_key(std::uint64_t{tensor.defined()});
+      if (!tensor.defined()) return;
+      tracked = tracked || tensor.requires_grad();
+      call.inputs.push_back(tensor);
+    };
+    const auto key = [&](const auto& part) { call.add_to_key(part); };
+    std::tuple<Args&...> given(const_cast<Args&>(args)...);  // visiting changes nothing here
+    visit_tensors(given, collect, key);
+    if (tracked && grad_enabled()) {
+      detail::FunctionTraces::keep(std::move(call));
+      return shared.callable(args...);
+    }
 
     std::optional<std::conditional_t<std::is_void_v<Result>, char, Result>> traced;
     const auto body = [&](std::vector<Tensor> symbols) {
+      std::tuple<detail::Held<Args>...> held(args...);
       std::size_t next = 0;
-      visit_tensors(
-          held, [&](Tensor& tensor) { tensor = std::move(symbols[next++]); }, ignore);
+      const auto replace = [&](Tensor& tensor) {
+        if (tensor.defined()) tensor = std::move(symbols[next++]);
+      };
+      visit_tensors(held, replace, no_key);
       std::vector<Tensor> outputs;
       if constexpr (std::is_void_v<Result>) {
         std::apply(shared.callable, std::as_const(held));
       } else {
         traced.emplace(std::apply(shared.callable, std::as_const(held)));
-        visit_tensors(
-            *traced, [&](Tensor& tensor) { outputs.push_back(tensor); }, ignore);
+        const auto give = [&](Tensor& tensor) {
+          if (!tensor.defined()) return;
+          outputs.push_back(tensor);
+          tensor = tensor.detach();  // what is kept of the result holds no record of gradients
+        };
+        visit_tensors(*traced, give, no_key);
       }
       return outputs;
     };
-    std::size_t trace = 0;
-    std::vector<Tensor> outputs = shared.traces.call(key, std::move(inputs), body, &trace);
-    if constexpr (!std::is_void_v<Result>) {
+    shared.traces.run(call, std::ref(body));
+    if constexpr (std::is_void_v<Result>) {
+      detail::FunctionTraces::keep(std::move(call));
+    } else {
       // What the callable returned while it was traced, with this call's tensors in it.
-      const std::lock_guard lock(shared.mutex);
+      std::unique_lock lock(shared.mutex);
       if (traced) {
-        if (shared.results.size() <= trace) shared.results.resize(trace + 1);
-        shared.results[trace] = std::move(*traced);
+        if (shared.results.size() <= call.trace) shared.results.resize(call.trace + 1);
+        shared.results[call.trace] = std::move(*traced);
       }
-      Result result = std::any_cast<const Result&>(shared.results[trace]);
+      Result result = std::any_cast<const Result&>(shared.results[call.trace]);
+      lock.unlock();
       std::size_t next = 0;
-      visit_tensors(
-          result, [&](Tensor& tensor) { tensor = std::move(outputs[next++]); }, ignore);
+      const auto fill = [&](Tensor& tensor) {
+        if (tensor.defined()) tensor = std::move(call.outputs[next++]);
+      };
+      visit_tensors(result, fill, no_key);
+      detail::FunctionTraces::keep(std::move(call));
       return result;
     }
   }

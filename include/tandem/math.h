@@ -20,7 +20,7 @@ Tensor multiply(const Tensor& a, const Tensor& b);
 // Floating types: true division. Integers: rounds toward zero, division by zero is
 // InvalidArgumentError.
 Tensor divide(const Tensor& a, const Tensor& b);
-// Rounds toward negative infinity; and the remainder that goes with it.
+// Rounds toward negative infinity (no gradient flows back); and the remainder that goes with it.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_mod(const Tensor& a, const Tensor& b);
 // Integers: an exponent below 0 is InvalidArgumentError. The gradient with respect to b is zero
@@ -63,7 +63,7 @@ inline Tensor operator/(double a, const Tensor& b) { return divide(a, b); }
 Tensor negative(const Tensor& x);
 inline Tensor operator-(const Tensor& x) { return negative(x); }
 Tensor abs(const Tensor& x);
-Tensor sign(const Tensor& x);
+Tensor sign(const Tensor& x);  // its gradient is zero
 Tensor square(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
@@ -77,6 +77,7 @@ Tensor cos(const Tensor& x);
 Tensor tanh(const Tensor& x);
 Tensor sigmoid(const Tensor& x);
 Tensor erf(const Tensor& x);
+// No gradient flows back through these three.
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
 Tensor round(const Tensor& x);      // halves to even

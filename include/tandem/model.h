@@ -53,6 +53,10 @@ struct CompileOptions {
   OptimizerChoice optimizer = "rmsprop";  // Keras's default
   losses::Loss loss{};
   std::vector<metrics::Metric> metrics{};
+  // fit(), evaluate() and predict() trace their step once for each size of batches and replay it
+  // (tandem/function.h): host code in the model's layers runs while they do. Here each step runs
+  // operation by operation.
+  bool run_eagerly = false;
 };
 
 // What training knew after each epoch: "loss", the metrics, and with validation data "val_loss",

@@ -39,6 +39,8 @@ class RefPtr {
   RefPtr(RefPtr&& other) noexcept : pointer_(std::exchange(other.pointer_, nullptr)) {}
   template <class U>
   RefPtr(const RefPtr<U>& other) noexcept : RefPtr(other.get()) {}  // NOLINT: upcast
+  template <class U>
+  RefPtr(RefPtr<U>&& other) noexcept : pointer_(other.detach()) {}  // NOLINT: upcast
   RefPtr& operator=(RefPtr other) noexcept {
     std::swap(pointer_, other.pointer_);
     return *this;
@@ -48,6 +50,8 @@ class RefPtr {
   }
 
   T* get() const noexcept { return pointer_; }
+  // The pointer with its reference, which the caller now owes a release().
+  T* detach() noexcept { return std::exchange(pointer_, nullptr); }
   T* operator->() const noexcept { return pointer_; }
   T& operator*() const noexcept { return *pointer_; }
   explicit operator bool() const noexcept { return pointer_ != nullptr; }

@@ -11,6 +11,7 @@ void Tensor::backward(BackwardOptions options) const {
     fail<InvalidArgumentError>(
         "[backward] expected a scalar, got shape {}; pass the gradient of the final value",
         shape().to_string());
+  const MemoryTagScope tag(MemoryTag::kGradients);
   backward(ones_like(detach()), options);
 }
 

@@ -7,9 +7,10 @@
 
 #include "core/status.h"
 #include "graph/graph.h"
+#include "ops/math/binary.h"
+#include "runtime/dispatch.h"
 #include "runtime/placement.h"
 #include "tandem/autodiff.h"
-#include "tandem/math.h"
 
 namespace tandem {
 namespace {
@@ -108,13 +109,14 @@ class Engine {
   }
   bool wanted(GradNode* node) const { return pass_.sources.empty() || leads_to_source(node); }
 
+  // In place where nothing but this pass holds the sum.
   static void accumulate(Tensor& sum, const Tensor& gradient) {
     if (!sum.defined()) {
       sum = gradient;
       return;
     }
     OnDeviceOf on(sum);
-    sum = add(sum, gradient);
+    sum = run_in_place(kAddN, std::move(sum), {&gradient}, NoAttrs());
   }
 
   // Adds `gradient` to what has arrived at the edge.
@@ -214,6 +216,9 @@ class Engine {
 
 }  // namespace
 
-std::vector<Tensor> run_backward(const BackwardPass& pass) { return Engine(pass).run(); }
+std::vector<Tensor> run_backward(const BackwardPass& pass) {
+  const MemoryTagScope tag(MemoryTag::kGradients);
+  return Engine(pass).run();
+}
 
 }  // namespace tandem

@@ -2,14 +2,13 @@
 
 #include "autodiff/engine.h"
 #include "core/status.h"
+#include "op/live_tapes.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 
 namespace tandem {
 namespace {
-
-thread_local int live_tapes = 0;
 
 Tensor zeros_of(const TensorSpec& spec) { return zeros(spec.shape, {.dtype = spec.dtype}); }
 
@@ -66,6 +65,7 @@ std::vector<Tensor> GradientTape::gradient(const Tensor& target, std::span<const
   if (!is_floating(from.dtype))
     fail<InvalidArgumentError>("[GradientTape] the target must be a floating tensor, got {}",
                                name_of(from.dtype));
+  const MemoryTagScope tag(MemoryTag::kGradients);
   Tensor seed = options.output_gradient;
   if (!seed.defined()) {
     seed = ones_like(target.detach());

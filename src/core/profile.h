@@ -14,6 +14,17 @@ inline bool on() { return running.load(std::memory_order_relaxed); }
 // The replica that the calling thread runs; -1: none.
 extern constinit thread_local int current_replica;
 
+class ReplicaScope {
+ public:
+  explicit ReplicaScope(int replica) : previous_(std::exchange(current_replica, replica)) {}
+  ~ReplicaScope() { current_replica = previous_; }
+  ReplicaScope(const ReplicaScope&) = delete;
+  ReplicaScope& operator=(const ReplicaScope&) = delete;
+
+ private:
+  int previous_;
+};
+
 // Rows of one thread or stream. Events of a row nest; what would cross has another row.
 enum class Lane : std::uint8_t { kSteps, kData, kHost, kKernels, kCopies, kCollectives };
 

@@ -84,7 +84,8 @@ IdxHeader read_idx_header(ByteReader& reader, std::string_view name) {
 // The number of bytes of elements that the header announces; bounded by what the file can hold.
 std::size_t announced_bytes(const IdxHeader& header, const ByteReader& reader,
                             std::string_view name) {
-  std::size_t bytes = header.element_size;
+  // Signed, as counts of elements are: they must not overflow either, were one of the sizes 0.
+  auto bytes = static_cast<std::int64_t>(header.element_size);
   bool fits = true;
   bool empty = false;
   for (const std::int64_t size : header.shape) {
@@ -92,12 +93,12 @@ std::size_t announced_bytes(const IdxHeader& header, const ByteReader& reader,
     if (size > 0) fits = !__builtin_mul_overflow(bytes, size, &bytes) && fits;
   }
   if (fits && empty) return 0;
-  if (!fits || bytes > reader.most_left())
+  if (!fits || static_cast<std::size_t>(bytes) > reader.most_left())
     fail<DataLossError>(
         "[read_idx] {}: expected elements of shape {}, more than the file can hold (at most {} "
         "bytes)",
         name, header.shape.to_string(), reader.most_left());
-  return bytes;
+  return static_cast<std::size_t>(bytes);
 }
 
 template <class Stored, class T>
@@ -245,10 +246,12 @@ LabelledImages LabelledImages::take(std::int64_t count) const {
 }
 
 Tensor read_idx(const std::string& path) {
+  const PipelineScope scope;
   return data::parse_idx(data::read_file("read_idx", path), path);
 }
 
 LabelledImages read_cifar10(const std::string& path) {
+  const PipelineScope scope;
   return data::parse_cifar10(data::read_file("read_cifar10", path), path);
 }
 

@@ -56,10 +56,11 @@ class Stream {
 template <class Item>
 using StreamPtr = std::unique_ptr<Stream<Item>>;
 
-// The placement and recording that everything in a pipeline runs under.
+// The placement, recording and accounting that everything in a pipeline runs under.
 class PipelineScope {
   OnDevice device_{DeviceManager::get().host()};
   NoGradScope no_grad_;
+  MemoryTagScope tag_{MemoryTag::kOther};
 };
 
 }  // namespace tandem::data

@@ -10,6 +10,7 @@ namespace tandem::datasets {
 namespace {
 
 LabelledImages draw(std::int64_t count, std::uint64_t key) {
+  const data::PipelineScope scope;
   Device& host = DeviceManager::get().host();
   LabelledImages set{
       .images = make_tensor(host, {count, data::kDigitSide, data::kDigitSide, 1}, uint8),

@@ -4,7 +4,9 @@
 #include <bit>
 #include <utility>
 
+#include "core/log.h"
 #include "core/status.h"
+#include "device/memory_report.h"
 #include "device/mmap_memory.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -28,6 +30,7 @@ constexpr std::size_t kUnit = std::size_t{1} << kUnitBits;
 constexpr std::size_t kFirstRegion = std::size_t{2} << 20;
 constexpr std::size_t kMaxInternalFragmentation = std::size_t{128} << 20;
 constexpr double kBackOff = 0.9;
+constexpr int kMaxWarnings = 10;
 constexpr int kSpins = 100;
 
 std::size_t round_up(std::size_t bytes) { return (bytes + kUnit - 1) & ~(kUnit - 1); }
@@ -97,6 +100,32 @@ void* BfcAllocator::allocate(std::size_t bytes) {
     }
     if (memory == nullptr && waiting_can_help(rounded)) memory = wait_for_memory(held, rounded);
   }
+  return hand_out(memory, bytes);
+}
+
+void* BfcAllocator::try_allocate(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* memory = nullptr;
+  bool warn = false;
+  {
+    const std::unique_lock<std::mutex> held = lock();
+    note_thread();
+    if (bytes <= options_.total_bytes) memory = allocate_locked(round_up(bytes));
+    if (memory == nullptr && warnings_ < kMaxWarnings) {
+      ++warnings_;
+      warn = true;
+    }
+  }
+  if (warn)
+    logging::warn(
+        "Allocator ({}) ran out of memory trying to allocate {}. The caller indicates that this is "
+        "not a failure, but may mean that there could be performance gains if more memory were "
+        "available.",
+        options_.name, mebibytes(static_cast<std::int64_t>(bytes)));
+  return hand_out(memory, bytes);
+}
+
+void* BfcAllocator::hand_out(void* memory, std::size_t bytes) const {
   if (memory != nullptr && options_.poison_freed) ASAN_UNPOISON_MEMORY_REGION(memory, bytes);
   return memory;
 }
@@ -143,7 +172,9 @@ void* BfcAllocator::take_free_chunk(std::size_t rounded) {
   stats_.bytes_in_use += size;
   stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
   stats_.largest_alloc_size = std::max(stats_.largest_alloc_size, size);
-  stats_.bytes_by_tag[static_cast<std::size_t>(chunk.tag)] += size;
+  const auto tag = static_cast<std::size_t>(chunk.tag);
+  stats_.bytes_by_tag[tag] += size;
+  stats_.peak_by_tag[tag] = std::max(stats_.peak_by_tag[tag], stats_.bytes_by_tag[tag]);
   return chunk.address;
 }
 
@@ -338,6 +369,7 @@ AllocatorStats BfcAllocator::stats() const {
 void BfcAllocator::reset_peak() {
   const std::unique_lock<std::mutex> held = lock();
   stats_.peak_bytes_in_use = stats_.bytes_in_use;
+  stats_.peak_by_tag = stats_.bytes_by_tag;
 }
 
 }  // namespace tandem

@@ -46,9 +46,9 @@ struct BfcOptions {
   bool poison_freed = false;
 };
 
-// A request that nothing can satisfy now waits for other threads to free memory, up to retry_limit,
-// unless that cannot help: the request is above the limit, nothing is in use, or no thread but the
-// caller (and drained_thread) has ever used the allocator.
+// A request to allocate() that nothing can satisfy now waits for other threads to free memory, up
+// to retry_limit, unless that cannot help: the request is above the limit, nothing is in use, or no
+// thread but the caller (and drained_thread) has ever used the allocator.
 class BfcAllocator final : public Allocator {
  public:
   BfcAllocator(BfcOptions options, std::unique_ptr<RegionSource> source);
@@ -56,6 +56,7 @@ class BfcAllocator final : public Allocator {
 
   const std::string& name() const override { return options_.name; }
   void* allocate(std::size_t bytes) override;
+  void* try_allocate(std::size_t bytes) override;
   void deallocate(void* memory) noexcept override;
   AllocatorStats stats() const override;
   void reset_peak() override;
@@ -72,6 +73,7 @@ class BfcAllocator final : public Allocator {
 
   std::unique_lock<std::mutex> lock() const;
   void note_thread();
+  void* hand_out(void* memory, std::size_t bytes) const;
   bool waiting_can_help(std::size_t rounded) const;
   void* wait_for_memory(std::unique_lock<std::mutex>& held, std::size_t rounded);
 
@@ -106,6 +108,7 @@ class BfcAllocator final : public Allocator {
   std::size_t last_region_ = 0;    // where the last look-up ended
   std::size_t next_region_bytes_;
   bool backed_off_ = false;
+  int warnings_ = 0;  // by try_allocate()
   AllocatorStats stats_;
 };
 

@@ -2,6 +2,7 @@
 
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "device/discovery.h"
 
 namespace tandem::config {
 namespace {
@@ -13,6 +14,16 @@ Device& device_named(std::string_view name, const char* by) {
   if (Device* device = manager().find(wanted)) return *device;
   fail<InvalidArgumentError>("[{}] expected one of {}, got '{}'", by, manager().describe_devices(),
                              name);
+}
+
+MemoryByTag by_tag(const BytesByTag& bytes) {
+  const auto of = [&](MemoryTag tag) { return bytes[static_cast<std::size_t>(tag)]; };
+  return {.weights = of(MemoryTag::kWeights),
+          .activations = of(MemoryTag::kActivations),
+          .gradients = of(MemoryTag::kGradients),
+          .optimizer = of(MemoryTag::kOptimizer),
+          .workspace = of(MemoryTag::kWorkspace),
+          .other = of(MemoryTag::kOther)};
 }
 
 // A device whose deferred work is done, so that what the work held is free.
@@ -60,14 +71,21 @@ void set_per_process_gpu_memory_fraction(double fraction) {
   manager().set_memory_fraction(fraction);
 }
 
+void set_gpu_options(const GPUOptions& options) { manager().set_gpu_options(options); }
+
+void set_device_count(const std::map<std::string, int>& device_count) {
+  manager().set_device_count(device_count);
+}
+
 void set_logical_device_configuration(
     const PhysicalDevice& device, const std::vector<LogicalDeviceConfiguration>& logical_devices) {
   manager().set_logical_devices(device, logical_devices);
 }
 
 void set_logical_cpus(int count) {
-  if (count < 1)
-    fail<InvalidArgumentError>("[set_logical_cpus] expected at least 1 CPU, got {}", count);
+  if (count < 1 || count > kMaxDeviceCount)
+    fail<InvalidArgumentError>("[set_logical_cpus] expected 1 to {} CPUs, got {}", kMaxDeviceCount,
+                               count);
   manager().set_logical_devices(
       manager().physical_devices("CPU").front(),
       std::vector<LogicalDeviceConfiguration>(static_cast<std::size_t>(count)));
@@ -88,7 +106,9 @@ MemoryInfo get_memory_info(std::string_view device) {
           .limit = stats.bytes_limit,
           .reserved = stats.bytes_reserved,
           .largest_free_block = stats.largest_free_block,
-          .fragmentation = stats.fragmentation()};
+          .fragmentation = stats.fragmentation(),
+          .by_tag = by_tag(stats.bytes_by_tag),
+          .peak_by_tag = by_tag(stats.peak_by_tag)};
 }
 
 void reset_memory_stats(std::string_view device) {

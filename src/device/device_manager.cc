@@ -63,6 +63,20 @@ void DeviceManager::set_memory_fraction(double fraction) {
   state_.settings.set_fraction(fraction);
 }
 
+void DeviceManager::set_gpu_options(const config::GPUOptions& options) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  DeviceSettings changed = state_.settings;  // a failure on the way changes nothing
+  changed.set_gpu_options(options);
+  state_.settings = std::move(changed);
+}
+
+void DeviceManager::set_device_count(const std::map<std::string, int>& count) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  DeviceSettings changed = state_.settings;
+  changed.set_device_count(count);
+  state_.settings = std::move(changed);
+}
+
 void DeviceManager::set_logical_devices(
     const config::PhysicalDevice& device,
     std::span<const config::LogicalDeviceConfiguration> configuration) {

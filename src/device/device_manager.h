@@ -2,6 +2,7 @@
 // thread's scopes, the only global state of Tandem.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -31,6 +32,8 @@ class DeviceManager {
   void set_memory_growth(const config::PhysicalDevice& device, bool enable);
   bool memory_growth(const config::PhysicalDevice& device);
   void set_memory_fraction(double fraction);
+  void set_gpu_options(const config::GPUOptions& options);
+  void set_device_count(const std::map<std::string, int>& count);
   void set_logical_devices(const config::PhysicalDevice& device,
                            std::span<const config::LogicalDeviceConfiguration> configuration);
   void set_emulated_gpus(int count, std::int64_t memory_mib);

@@ -32,7 +32,10 @@ bool same(std::span<const LogicalDeviceConfiguration> a,
   });
 }
 
-std::optional<bool> forced_growth() { return env_bool("TANDEM_FORCE_GPU_ALLOW_GROWTH"); }
+std::optional<bool> forced_growth() {
+  if (const auto ours = env_bool("TANDEM_FORCE_GPU_ALLOW_GROWTH")) return ours;
+  return env_bool("TF_FORCE_GPU_ALLOW_GROWTH");
+}
 
 void check_cpu(std::span<const LogicalDeviceConfiguration> configuration) {
   for (const LogicalDeviceConfiguration& each : configuration) {
@@ -45,8 +48,9 @@ void check_cpu(std::span<const LogicalDeviceConfiguration> configuration) {
   }
 }
 
-void check_gpu(const PhysicalDevice& device, std::int64_t memory,
+void check_gpu(const PhysicalDevice& device, const PhysicalGpu& gpu,
                std::span<const LogicalDeviceConfiguration> configuration) {
+  const std::int64_t memory = gpu.details().memory_bytes;
   std::int64_t total = 0;
   std::size_t priorities = 0;
   for (const LogicalDeviceConfiguration& each : configuration) {
@@ -67,6 +71,15 @@ void check_gpu(const PhysicalDevice& device, std::int64_t memory,
         memory / kMiB, device.name, total);
   if (priorities != 0 && priorities != configuration.size())
     fail<InvalidArgumentError>("priority must be specified for all virtual devices");
+  if (priorities == 0) return;
+  const PriorityRange range = gpu.priority_range();
+  for (std::size_t i = 0; i < configuration.size(); ++i)
+    if (const int priority = *configuration[i].experimental_priority;
+        priority < range.most_urgent || priority > range.least_urgent)
+      fail<InvalidArgumentError>(
+          "Priority {} is outside the range of supported priorities [{}, {}] for virtual device {} "
+          "on {}",
+          priority, range.most_urgent, range.least_urgent, i, device.name);
 }
 
 }  // namespace
@@ -177,6 +190,55 @@ void DeviceSettings::set_fraction(double fraction) {
   fraction_ = fraction;
 }
 
+void DeviceSettings::set_gpu_options(const config::GPUOptions& options) {
+  if (!options.visible_device_list.empty()) {
+    std::vector<PhysicalDevice> wanted;
+    for (const int index :
+         parse_device_list(options.visible_device_list, static_cast<int>(gpus().size())))
+      wanted.push_back(physical_device("GPU", index));
+    set_visible(wanted, "GPU");
+  }
+  if (options.allow_growth)
+    for (const PhysicalDevice& gpu : physical("GPU")) set_growth(gpu, *options.allow_growth);
+  if (options.per_process_gpu_memory_fraction)
+    set_fraction(*options.per_process_gpu_memory_fraction);
+}
+
+void DeviceSettings::set_device_count(const std::map<std::string, int>& count) {
+  for (const auto& [type, wanted] : count) {
+    if (type != "CPU" && type != "GPU")
+      fail<InvalidArgumentError>("[set_device_count] expected type CPU or GPU, got '{}'", type);
+    if (wanted < 0 || wanted > kMaxDeviceCount)
+      fail<InvalidArgumentError>("[set_device_count] expected 0 to {} {}s, got {}", kMaxDeviceCount,
+                                 type, wanted);
+    if (type == "CPU")
+      set_cpu_count(wanted);
+    else
+      set_gpu_count(wanted);
+  }
+}
+
+void DeviceSettings::set_cpu_count(int count) {
+  const std::vector<PhysicalDevice> cpus = physical("CPU");
+  set_visible(count > 0 ? cpus : std::vector<PhysicalDevice>(), "CPU");
+  if (count > 0) set_logical(cpus.front(), Configurations(static_cast<std::size_t>(count)));
+}
+
+void DeviceSettings::set_gpu_count(int count) {
+  const int there = static_cast<int>(visible("GPU").size());
+  if (std::min(count, there) != std::min(gpu_count_.value_or(there), there))
+    refuse_if_frozen("Visible devices cannot be modified after being initialized",
+                     "set_device_count");
+  gpu_count_ = count;
+}
+
+std::vector<PhysicalDevice> DeviceSettings::used_gpus() const {
+  std::vector<PhysicalDevice> used = visible("GPU");
+  if (gpu_count_ && static_cast<std::size_t>(*gpu_count_) < used.size())
+    used.resize(static_cast<std::size_t>(*gpu_count_));
+  return used;
+}
+
 const DeviceSettings::Configurations* DeviceSettings::configurations_of(
     const PhysicalDevice& device) const {
   const auto found = configurations_.find(device.name);
@@ -189,7 +251,9 @@ void DeviceSettings::set_logical(const PhysicalDevice& device,
   if (device.device_type == "CPU")
     check_cpu(configuration);
   else
-    check_gpu(device, gpu_of(device)->details().memory_bytes, configuration);
+    check_gpu(device, *gpu_of(device), configuration);
+  // One CPU is what there is without a configuration.
+  if (device.device_type == "CPU" && configuration.size() == 1) configuration = {};
   const Configurations* now = configurations_of(device);
   if (same(now ? *now : Configurations(), configuration)) return;
   refuse_if_frozen(
@@ -199,10 +263,10 @@ void DeviceSettings::set_logical(const PhysicalDevice& device,
 }
 
 void DeviceSettings::set_emulated_gpus(int count, std::int64_t memory_mib) {
-  if (count < 0 || count > kMaxEmulatedGpus || memory_mib < 1 || memory_mib > kMaxEmulatedMib)
+  if (count < 0 || count > kMaxDeviceCount || memory_mib < 1 || memory_mib > kMaxEmulatedMib)
     fail<InvalidArgumentError>(
         "[set_emulated_gpus] expected 0 to {} GPUs of 1 to {} MiB each, got {} of {}",
-        kMaxEmulatedGpus, kMaxEmulatedMib, count, memory_mib);
+        kMaxDeviceCount, kMaxEmulatedMib, count, memory_mib);
   const EmulatedGpuRequest request{count, memory_mib};
   if (emulated_ == request) return;
   refuse_if_frozen("Emulated GPUs cannot be modified after being initialized", "set_emulated_gpus");
@@ -240,7 +304,7 @@ bool DeviceSettings::common_growth(const std::vector<PhysicalDevice>& gpus) cons
 }
 
 std::vector<DeviceSettings::LogicalGpu> DeviceSettings::logical_gpus() const {
-  const std::vector<PhysicalDevice> gpus = visible("GPU");
+  const std::vector<PhysicalDevice> gpus = used_gpus();
   const bool any_configured = std::any_of(
       gpus.begin(), gpus.end(), [&](const auto& gpu) { return configurations_of(gpu) != nullptr; });
   if (any_configured && fraction_ > 0.0)
@@ -260,11 +324,13 @@ std::vector<DeviceSettings::LogicalGpu> DeviceSettings::logical_gpus() const {
   };
   for (const PhysicalDevice& each : gpus) {
     const std::shared_ptr<const PhysicalGpu> gpu = gpu_of(each);
-    if (const Configurations* configurations = configurations_of(each))
+    if (const Configurations* configurations = configurations_of(each)) {
+      check_gpu(each, *gpu, *configurations);  // emulated GPUs may have become smaller since
       for (const LogicalDeviceConfiguration& one : *configurations)
         add(gpu, *one.memory_limit * kMiB, one.experimental_priority);
-    else
+    } else {
       add(gpu, gpu->memory_limit(fraction_), std::nullopt);
+    }
   }
   for (LogicalGpu& each : result) each.options.intra_op_threads = threads_for(result.size());
   return result;

@@ -28,6 +28,8 @@ class DeviceSettings {
   void set_growth(const config::PhysicalDevice& device, bool enable);
   bool growth(const config::PhysicalDevice& device) const;
   void set_fraction(double fraction);
+  void set_gpu_options(const config::GPUOptions& options);
+  void set_device_count(const std::map<std::string, int>& count);
   void set_logical(const config::PhysicalDevice& device,
                    std::span<const config::LogicalDeviceConfiguration> configuration);
   void set_emulated_gpus(int count, std::int64_t memory_mib);
@@ -56,10 +58,15 @@ class DeviceSettings {
   void refuse_if_frozen(std::string_view what, std::string_view setter) const;
   const Configurations* configurations_of(const config::PhysicalDevice& device) const;
   bool common_growth(const std::vector<config::PhysicalDevice>& gpus) const;
+  void set_cpu_count(int count);
+  void set_gpu_count(int count);
+  // The visible GPUs, as many as are wanted.
+  std::vector<config::PhysicalDevice> used_gpus() const;
 
   // Settings of a device that is no longer there have no effect.
   std::optional<EmulatedGpuRequest> emulated_;
   std::optional<std::vector<config::PhysicalDevice>> visible_;  // none: every device
+  std::optional<int> gpu_count_;                                // at most so many of the visible
   std::map<std::string, bool> growth_;
   std::map<std::string, Configurations> configurations_;
   double fraction_ = 0.0;

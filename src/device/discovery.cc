@@ -1,5 +1,6 @@
 #include "device/discovery.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <set>
@@ -20,6 +21,13 @@ std::optional<T> whole_number(std::string_view text, T minimum, T maximum) {
   return value;
 }
 
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
+  const std::size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
+}
+
 const PhysicalGpus& real_gpus() {
   static const PhysicalGpus* const found = new PhysicalGpus(discover_cuda());
   return *found;
@@ -33,14 +41,14 @@ std::optional<EmulatedGpuRequest> emulated_gpus_from_environment() {
   EmulatedGpuRequest request;
   const std::size_t colon = text->find(':');
   const std::string_view all = *text;
-  const auto count = whole_number(all.substr(0, colon), 0, kMaxEmulatedGpus);
+  const auto count = whole_number(all.substr(0, colon), 0, kMaxDeviceCount);
   const auto memory = colon == std::string::npos
                           ? std::optional(request.memory_mib)
                           : whole_number(all.substr(colon + 1), std::int64_t{1}, kMaxEmulatedMib);
   if (!count || !memory)
     fail<InvalidArgumentError>(
         "[Environment] TANDEM_EMULATED_GPUS: expected N or N:MiB, with N from 0 to {}, got '{}'",
-        kMaxEmulatedGpus, *text);
+        kMaxDeviceCount, *text);
   request.count = *count;
   request.memory_mib = *memory;
   return request;
@@ -50,12 +58,30 @@ int visible_count(std::string_view text, int count) {
   std::set<int> seen;
   while (!text.empty()) {
     const std::size_t comma = text.find(',');
-    const auto index = whole_number(text.substr(0, comma), 0, count - 1);
+    const auto index = whole_number(trimmed(text.substr(0, comma)), 0, count - 1);
     if (!index) break;
     if (!seen.insert(*index).second) return 0;
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
   }
   return static_cast<int>(seen.size());
+}
+
+std::vector<int> parse_device_list(std::string_view text, int count) {
+  std::vector<int> result;
+  for (std::string_view rest = text;;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view entry = trimmed(rest.substr(0, comma));
+    const auto index = whole_number(entry, 0, count - 1);
+    if (!index)
+      fail<InvalidArgumentError>(
+          "Invalid visible device index: {} (visible_device_list is '{}', there are {} GPUs)",
+          entry, text, count);
+    if (std::find(result.begin(), result.end(), *index) != result.end())
+      fail<InvalidArgumentError>("visible_device_list contained a duplicate entry: {}", text);
+    result.push_back(*index);
+    if (comma == std::string_view::npos) return result;
+    rest = rest.substr(comma + 1);
+  }
 }
 
 PhysicalGpus discover_gpus(const std::optional<EmulatedGpuRequest>& request) {

@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-inline constexpr int kMaxEmulatedGpus = 1024;
+inline constexpr int kMaxDeviceCount = 1024;  // of emulated GPUs, and of logical CPUs
 inline constexpr std::int64_t kMaxEmulatedMib = std::int64_t{1} << 30;
 
 struct EmulatedGpuRequest {
@@ -27,6 +27,9 @@ std::optional<EmulatedGpuRequest> emulated_gpus_from_environment();
 // How many of `count` GPUs of one kind a CUDA_VISIBLE_DEVICES of `text` leaves: as in CUDA, the
 // indices up to the first that names no GPU, none when one is named twice.
 int visible_count(std::string_view text, int count);
+
+// The GPUs, of `count`, that a visible_device_list ("5,3") names. Throws InvalidArgumentError.
+std::vector<int> parse_device_list(std::string_view text, int count);
 
 // The real GPUs, or where there is none the emulated ones, of which CUDA_VISIBLE_DEVICES hides some
 // as it would of real ones.

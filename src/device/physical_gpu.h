@@ -17,7 +17,13 @@ struct LogicalGpuOptions {
   std::int64_t memory_limit = 0;  // bytes
   bool allow_growth = false;
   int intra_op_threads = 1;
-  std::optional<int> priority;  // of the stream; larger is less urgent, as in CUDA
+  std::optional<int> priority;  // of the stream; in the GPU's priority_range()
+};
+
+// Of streams, as in CUDA: the smaller the number, the more urgent.
+struct PriorityRange {
+  int most_urgent = 0;
+  int least_urgent = 0;
 };
 
 class PhysicalGpu {
@@ -27,6 +33,7 @@ class PhysicalGpu {
   // Bytes for a single logical device on this GPU. `fraction`: of the total memory; 0: all that is
   // available but the backend's reserve.
   virtual std::int64_t memory_limit(double fraction) const = 0;
+  virtual PriorityRange priority_range() const = 0;
   virtual std::unique_ptr<Device> make_device(const LogicalGpuOptions& options) const = 0;
 };
 

@@ -54,8 +54,8 @@ LocalStrategy::LocalStrategy(std::string name, std::vector<Device*> devices,
                              const CrossDeviceOps& cross_device_ops)
     : StrategyImpl(std::move(name)),
       devices_(std::move(devices)),
-      group_(std::make_shared<LocalGroup>(
-          devices_, LocalGroupOptions{.plan = plan_of(cross_device_ops, devices_)})),
+      plan_(plan_of(cross_device_ops, devices_)),
+      group_(std::make_shared<LocalGroup>(devices_, LocalGroupOptions{.plan = plan_})),
       errors_(devices_.size()),
       threads_(static_cast<int>(devices_.size())) {
   for (std::size_t id = 0; id < devices_.size(); ++id) {
@@ -67,12 +67,17 @@ LocalStrategy::LocalStrategy(std::string name, std::vector<Device*> devices,
 
 LocalStrategy::~LocalStrategy() = default;
 
-void LocalStrategy::begin(const BatchSplit& split) {
+std::vector<bool> LocalStrategy::active_in(const BatchSplit& split) const {
   std::vector<bool> active(devices_.size(), true);
   if (split.total >= 0)
     for (std::size_t id = 0; id < active.size(); ++id) active[id] = split.counts[id] > 0;
   if (std::find(active.begin(), active.end(), true) == active.end())
     fail<InvalidArgumentError>("[{}] the step's batch has no examples", name());
+  return active;
+}
+
+void LocalStrategy::begin(const BatchSplit& split) {
+  const std::vector<bool> active = active_in(split);
   const random::GeneratorState draws = Generator::current().state();
   for (std::size_t id = 0; id < active.size(); ++id)
     replicas_[id]->begin(active[id], split.total >= 0 ? split.offsets[id] : -1, split.total, draws);
@@ -105,11 +110,51 @@ void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
   }
 }
 
+void LocalStrategy::trace(const std::function<void(int)>& step, const BatchSplit& split) {
+  const std::vector<bool> active = active_in(split);
+  TracedStep traced{.group = nullptr,
+                    .rank_of = std::vector<int>(devices_.size(), -1),
+                    .devices = devices_,
+                    .agreements = {},
+                    .replicas = {}};
+  std::vector<Device*> ranks;
+  LocalPlan plan = plan_;
+  plan.root = 0;
+  for (std::size_t id = 0; id < devices_.size(); ++id) {
+    if (!active[id]) continue;
+    if (static_cast<int>(id) == plan_.root) plan.root = static_cast<int>(ranks.size());
+    traced.rank_of[id] = static_cast<int>(ranks.size());
+    ranks.push_back(devices_[id]);
+  }
+  traced.group = make_lane_group(std::move(ranks), {.plan = plan});
+  const random::GeneratorState draws = Generator::current().state();
+  for (std::size_t id = 0; id < devices_.size(); ++id)
+    traced.replicas.push_back(std::make_unique<TracedReplica>(
+        traced, static_cast<int>(id), split.total >= 0 ? split.offsets[id] : -1, split.total,
+        draws));
+  static RefuseVariables refuse;
+  for (std::size_t id = 0; id < devices_.size(); ++id) {
+    if (!active[id]) continue;
+    const OnDevice on(*devices_[id]);
+    const CurrentStrategyScope strategy(this);
+    const ReplicaContextScope context(traced.replicas[id].get());
+    const GeneratorScope generator(traced.replicas[id]->generator());
+    const VariableCreatorScope creator(&refuse);
+    step(static_cast<int>(id));
+  }
+  Generator::current().set_state(
+      traced.replicas[static_cast<std::size_t>(traced.first())]->generator().state());
+}
+
 void LocalStrategy::run(const std::function<void(int)>& step, const BatchSplit& split) {
   if (ReplicaContext::current())
     throw RuntimeError(
         "Method requires being in cross-replica context: run() was called inside a replica of a "
         "strategy");
+  if (building) {
+    trace(step, split);
+    return;
+  }
   begin(split);
   const bool record = grad_mode;
   threads_.run([&](int replica) {

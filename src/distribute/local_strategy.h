@@ -19,10 +19,14 @@ class LocalStrategy final : public StrategyImpl {
   void run(const std::function<void(int replica)>& step, const BatchSplit& split) override;
 
  private:
+  std::vector<bool> active_in(const BatchSplit& split) const;
   void begin(const BatchSplit& split);
+  // In a trace: the replicas one after the other, on this thread.
+  void trace(const std::function<void(int)>& step, const BatchSplit& split);
   void run_replica(int replica, const std::function<void(int)>& step);
 
   std::vector<Device*> devices_;
+  LocalPlan plan_;
   std::shared_ptr<LocalGroup> group_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<Replica*> all_;

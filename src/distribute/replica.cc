@@ -9,12 +9,29 @@
 
 namespace tandem::distribute {
 
+namespace {
+
+// The replica's place among its fellows, whose own programs run beside this one's.
+class OwnPlace final : public CollectiveGroup {
+ public:
+  explicit OwnPlace(std::shared_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)) {}
+  Communicator& communicator(int) override { return *communicator_; }
+  bool within_program() const override { return false; }
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+};
+
+}  // namespace
+
 Replica::Replica(int id, std::shared_ptr<LocalGroup> group, Device& device,
                  std::vector<Replica*>& all)
     : group_(std::move(group)),
       device_(device),
       all_(all),
-      communicator_(group_->communicator(id)) {
+      communicator_(group_->communicator(id)),
+      traced_({std::make_shared<OwnPlace>(communicator_), id}, device, nullptr) {
   replica_id_ = id;
   num_replicas_ = group_->size();
 }
@@ -27,6 +44,17 @@ void Replica::begin(bool active, std::int64_t offset, std::int64_t total,
   example_offset_ = total < 0 ? -1 : offset;
   global_examples_ = total;
   generator_.set_state(draws);
+}
+
+void Replica::add_to_key(std::string& key) const {
+  const auto add = [&](std::int64_t number) {
+    key.append(reinterpret_cast<const char*>(&number), sizeof(number));
+  };
+  add(reinterpret_cast<std::intptr_t>(group_.get()));
+  add(replica_id_);
+  add(example_offset_);
+  add(global_examples_);
+  for (const Replica* replica : all_) key += replica->active() ? '1' : '0';
 }
 
 int Replica::first_active() const {
@@ -63,6 +91,7 @@ std::vector<Buffer> buffers_of(const std::vector<Tensor>& tensors) {
 }  // namespace
 
 std::vector<Tensor> Replica::all_reduce_sum(std::span<const Tensor> tensors) {
+  if (building) return traced_.all_reduce_sum(tensors);
   std::vector<Tensor> sums;
   sums.reserve(tensors.size());
   for (const Tensor& tensor : tensors) sums.push_back(own(tensor));
@@ -71,6 +100,7 @@ std::vector<Tensor> Replica::all_reduce_sum(std::span<const Tensor> tensors) {
 }
 
 Tensor Replica::broadcast(const Tensor& tensor) {
+  if (building) return traced_.broadcast(tensor, first_active());
   std::vector<Tensor> value = {own(tensor)};
   communicator_->broadcast(buffers_of(value), first_active())->wait();
   return value.front();
@@ -149,6 +179,7 @@ class Reduction final : public GradientReduction {
 
 std::unique_ptr<GradientReduction> Replica::start_reduction(
     const std::vector<Variable>& variables) {
+  if (building) return traced_.start_reduction(variables);
   return std::make_unique<Reduction>(*this, plan_for(variables));
 }
 

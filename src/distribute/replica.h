@@ -6,6 +6,7 @@
 
 #include "comm/local/local_group.h"
 #include "comm/reducer.h"
+#include "distribute/traced_replica.h"
 #include "runtime/generator.h"
 #include "runtime/replica_context.h"
 #include "runtime/variable_impl.h"
@@ -13,6 +14,7 @@
 namespace tandem::distribute {
 
 // The context of a replica whose fellows are threads of this process. Used by one thread at a time.
+// What a function that is traced inside the replica's step calls becomes nodes of its graph.
 class Replica final : public ReplicaContext {
  public:
   Replica(int id, std::shared_ptr<LocalGroup> group, Device& device, std::vector<Replica*>& all);
@@ -30,6 +32,7 @@ class Replica final : public ReplicaContext {
       const std::vector<Variable>& variables) override;
   void run_for_idle_replicas(const std::function<void()>& update) override;
   Tensor broadcast(const Tensor& tensor) override;
+  void add_to_key(std::string& key) const override;
 
  private:
   friend class Reduction;
@@ -48,7 +51,8 @@ class Replica final : public ReplicaContext {
   std::vector<Replica*>& all_;
   bool active_ = true;
   Generator generator_;
-  std::unique_ptr<Communicator> communicator_;
+  std::shared_ptr<Communicator> communicator_;
+  TracedRank traced_;
   std::vector<std::unique_ptr<Plan>> plans_;
 };
 

@@ -18,6 +18,7 @@ PerReplica<data::Example> StrategyImpl::split(const data::Example& batch) {
           "Expected a dataset whose elements have rank >= 1 but found a dataset whose elements are "
           "scalars. You can fix "
           "the issue by adding the `batch` transformation to the dataset.");
+  const MemoryTagScope tag(MemoryTag::kOther);
   const std::int64_t examples = batch[0].dim(0);
   for (const Tensor& component : batch)
     if (component.dim(0) != examples)
@@ -54,19 +55,25 @@ class Runner final : public ReplicaRunner {
     return true;
   }
 
-  std::vector<std::vector<Tensor>> run(const data::Example& global_batch,
-                                       const Step& step) override {
+  BatchParts split(const data::Example& global_batch) override {
     const PerReplica<data::Example> parts = strategy_->split(global_batch);
-    std::vector<std::vector<Tensor>> results(parts.size());
+    return {.examples = parts.values(),
+            .offsets = parts.split().offsets,
+            .counts = parts.split().counts,
+            .total = parts.split().total};
+  }
+
+  std::vector<std::vector<Tensor>> run(const BatchParts& parts, const Step& step) override {
+    std::vector<std::vector<Tensor>> results(parts.examples.size());
     strategy_->run(
         [&](int replica) {
           results[static_cast<std::size_t>(replica)] =
-              step(parts[static_cast<std::size_t>(replica)]);
+              step(parts.examples[static_cast<std::size_t>(replica)]);
         },
-        parts.split());
+        {.offsets = parts.offsets, .counts = parts.counts, .total = parts.total});
     std::vector<std::vector<Tensor>> present;
     for (std::size_t replica = 0; replica < results.size(); ++replica)
-      if (parts.present(replica)) present.push_back(std::move(results[replica]));
+      if (parts.counts[replica] > 0) present.push_back(std::move(results[replica]));
     return present;
   }
 

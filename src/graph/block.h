@@ -45,6 +45,7 @@ struct Operation {
   const OpDef* op = nullptr;
   std::shared_ptr<const void> attrs;
   std::shared_ptr<const Renewal> renewal;
+  std::shared_ptr<const CollectiveMember> member;
   Device* device = nullptr;
   std::vector<Value*> inputs;
   std::vector<Value*> outputs;

@@ -1,17 +1,20 @@
 #include "graph/lanes.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/status.h"
 #include "core/thread_team.h"
 #include "device/stream_span.h"
+#include "graph/collective.h"
 #include "op/kernel_event.h"
 
 namespace tandem {
@@ -20,6 +23,7 @@ namespace {
 struct Lane {
   Device* device = nullptr;
   std::vector<Step*> steps;
+  std::vector<Communicator*> communicators;  // of its collectives
 };
 
 // The kernels of a stretch of steps as they are in this run, for a stream that runs them later.
@@ -58,6 +62,7 @@ struct Lanes::Impl {
   std::vector<std::unique_ptr<Step>> steps;  // in the order of the block
   std::vector<Lane> lanes;
   std::unique_ptr<ThreadTeam> team;
+  std::vector<CollectiveGroup*> groups;
 
   std::mutex mutex;
   std::condition_variable advanced;
@@ -75,6 +80,8 @@ struct Lanes::Impl {
       if (operation->op == &kCopy) {
         step.from = operation->inputs[0]->device;
         step.copy_bytes = operation->outputs[0]->bytes();
+      } else if (operation->op == &kCollectiveWait) {
+        step.started = step_of.at(operation->inputs[0]->producer);
       } else {
         step.kernel = find_kernel(*operation->op, operation->device->backend());
         TANDEM_ASSERT(step.kernel);
@@ -86,12 +93,23 @@ struct Lanes::Impl {
       const auto [at, added] = lane_of.try_emplace(operation->device, lanes.size());
       if (added) lanes.push_back({operation->device, {}});
       lanes[at->second].steps.push_back(&step);
+      if (operation->member) join(step, *operation->member, lanes[at->second]);
     }
     team = std::make_unique<ThreadTeam>(static_cast<int>(lanes.size()));
   }
 
+  void join(Step& step, const CollectiveMember& member, Lane& lane) {
+    step.member = &member;
+    const auto add = [](auto& list, auto* item) {
+      if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
+    };
+    add(groups, member.group.get());
+    add(lane.communicators, &member.group->communicator(member.rank));
+  }
+
   void run() {
     if (lanes.empty()) return;
+    for (CollectiveGroup* group : groups) group->begin();
     failed = false;
     error = nullptr;
     round.fetch_add(1, std::memory_order_release);
@@ -103,31 +121,45 @@ struct Lanes::Impl {
     try {
       const ThreadBudget budget(lane.device->intra_op_threads());
       run_lane(lane);
+    } catch (const std::exception& cause) {
+      give_up(cause.what());
     } catch (...) {
+      give_up("an exception of an unknown type");
+    }
+  }
+
+  // In a catch block.
+  void give_up(const char* reason) {
+    {
       const std::lock_guard lock(mutex);
       if (!error) error = std::current_exception();
       failed = true;
-      advanced.notify_all();
     }
+    advanced.notify_all();
+    for (CollectiveGroup* group : groups) group->abort(reason);
   }
 
   void run_lane(const Lane& lane) {
     Stream& stream = lane.device->stream();
     const Stream::Execution execution = stream.execution();
     const bool profiled = profile::on();
+    const profile::ReplicaScope replica(
+        lane.communicators.empty() ? profile::current_replica : lane.communicators.front()->rank());
     const profile::Span span([&] {
       return profile::Event{
           .name = "program", .lane = profile::Lane::kSteps, .node = lane.device->full_name()};
     });
-    std::shared_ptr<Stretch> stretch;
+    std::shared_ptr<Stretch> stretch;  // null: nothing has gathered
     const auto flush = [&] {
-      if (stretch) stream.enqueue([stretch] { stretch->run(); });
-      stretch = nullptr;
+      if (stretch) stream.enqueue([stretch = std::exchange(stretch, nullptr)] { stretch->run(); });
     };
     for (Step* step : lane.steps) {
       if (failed.load(std::memory_order_relaxed)) return;
       if (step->behind) await(*step->behind);
-      if (!step->kernel) {
+      if (step->started) {
+        flush();
+        std::exchange(step->started->work, nullptr)->wait();
+      } else if (!step->kernel) {
         flush();
         const TensorView& to = step->context.outputs[0];
         copy_between(*lane.device, to.data, *step->from, step->context.inputs[0].data,
@@ -143,6 +175,11 @@ struct Lanes::Impl {
           step->kernel(step->context);
         step->context.release_scratch();
       }
+      if (step->member) {
+        flush();
+        start(*step);
+      }
+      for (Communicator* communicator : lane.communicators) communicator->progress();
       if (step->awaited) {
         flush();
         finish(*step);
@@ -163,6 +200,20 @@ struct Lanes::Impl {
     else
       native_span.emplace(*operation.device, event);
     step.kernel(step.context);
+  }
+
+  // What the kernel has put into the outputs sets out.
+  void start(Step& step) {
+    std::vector<Buffer> parts;
+    parts.reserve(static_cast<std::size_t>(step.context.outputs.size()));
+    for (const TensorView& output : step.context.outputs)
+      parts.push_back({output.data, output.size(), output.dtype});
+    Communicator& communicator = step.member->group->communicator(step.member->rank);
+    step.work =
+        step.operation->op == &kCollectiveBroadcast
+            ? communicator.broadcast(
+                  parts, static_cast<int>(step.context.attrs<CollectiveBroadcastAttrs>().root))
+            : communicator.all_reduce(parts, step.context.attrs<CollectiveReduceAttrs>().op);
   }
 
   void finish(Step& step) {

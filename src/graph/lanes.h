@@ -6,21 +6,25 @@
 #include <memory>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "graph/block.h"
 
 namespace tandem {
 
 // One kernel of a program, everything it needs at hand.
 struct Step {
-  KernelFn kernel = nullptr;  // null: a copy between devices
+  KernelFn kernel = nullptr;  // null: a copy between devices, or a wait
   KernelContext context;
   std::shared_ptr<const void> attrs;
   std::size_t copy_bytes = 0;
   Device* from = nullptr;  // kernel == nullptr: where the input is
   // The step of another device that this one waits for; null: none.
   Step* behind = nullptr;
-  bool awaited = false;                    // some step of another device waits for this one
-  std::atomic<std::uint64_t> finished{0};  // awaited: the round in which it was last done
+  const CollectiveMember* member = nullptr;  // starts a collective
+  Step* started = nullptr;                   // waits for the one that this step started
+  std::shared_ptr<Work> work;                // started, not waited for yet
+  bool awaited = false;                      // some step of another device waits for this one
+  std::atomic<std::uint64_t> finished{0};    // awaited: the round in which it was last done
   const Operation* operation = nullptr;
 };
 
@@ -33,8 +37,8 @@ class Lanes {
   Lanes& operator=(const Lanes&) = delete;
 
   Step& step(std::size_t operation);
-  // Runs every lane to its end. When a step throws, the others stop at their next step, and the
-  // first error is thrown.
+  // Runs every lane to its end. When a step throws, the others stop at their next step or in the
+  // collective that they wait in, and the first error is thrown.
   void run();
 
  private:

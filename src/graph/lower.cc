@@ -67,7 +67,8 @@ class Lowering {
     }
     for (const Node* target : options_.targets) need(*target);
     for (auto node = graph_.nodes().rbegin(); node != graph_.nodes().rend(); ++node) {
-      if (options_.all_updates && writes(*(*node)->op)) need(**node);
+      // A collective needs all its ranks, whoever uses the result.
+      if (options_.all_updates && (writes(*(*node)->op) || (*node)->member)) need(**node);
       if (!needed_[static_cast<std::size_t>((*node)->id)]) continue;
       for (const Node::Input& input : (*node)->inputs) {
         if (!is_fed(input)) need(*input.node);
@@ -162,6 +163,7 @@ class Lowering {
     operation.op = node.op;
     operation.attrs = attrs;
     operation.renewal = node.renewal;
+    operation.member = node.member;
     operation.device = &device;
     operation.name = node.name;
     operation.inputs = std::move(inputs);

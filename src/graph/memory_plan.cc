@@ -52,22 +52,27 @@ class Planner {
     for (std::size_t i = 0; i < block_.operations.size(); ++i) {
       const Operation& operation = *block_.operations[i];
       if (!operation.has(kInPlace)) continue;
-      Value& output = *operation.outputs[0];
-      const Value& input = *operation.inputs[0];
-      Value& root = const_cast<Value&>(input.root());
-      const int now = static_cast<int>(i);
-      if (!dies_at(root, now) || input.bytes() != output.bytes() ||
-          root.bytes() != output.bytes() || input.spec.dtype != output.spec.dtype ||
-          leaves_.count(&output) > 0 || appears_again(operation, root))
-        continue;
-      become_view(output, root);
+      // Collectives: each result in the memory of its contribution.
+      const std::size_t pairs = operation.member ? operation.outputs.size() : 1;
+      for (std::size_t k = 0; k < pairs; ++k) share(operation, k, static_cast<int>(i));
     }
   }
 
+  void share(const Operation& operation, std::size_t k, int now) {
+    Value& output = *operation.outputs[k];
+    const Value& input = *operation.inputs[k];
+    Value& root = const_cast<Value&>(input.root());
+    if (!dies_at(root, now) || input.bytes() != output.bytes() || root.bytes() != output.bytes() ||
+        input.spec.dtype != output.spec.dtype || leaves_.count(&output) > 0 ||
+        appears_again(operation, k, root))
+      return;
+    become_view(output, root);
+  }
+
   // Whether another input of the operation is the same memory.
-  static bool appears_again(const Operation& operation, const Value& root) {
-    for (std::size_t i = 1; i < operation.inputs.size(); ++i)
-      if (&operation.inputs[i]->root() == &root) return true;
+  static bool appears_again(const Operation& operation, std::size_t input, const Value& root) {
+    for (std::size_t i = 0; i < operation.inputs.size(); ++i)
+      if (i != input && &operation.inputs[i]->root() == &root) return true;
     return false;
   }
 

@@ -14,6 +14,7 @@
 namespace tandem {
 
 class GraphImpl;
+struct CollectiveMember;  // graph/collective.h
 
 // Memory that outlives a run, as programs refer to it: one copy of a variable.
 class Resource : public RefCounted {
@@ -59,6 +60,7 @@ struct Node {
   Tensor value;
   RefPtr<Resource> resource;  // VarHandleOp: the variable; null: the session makes it
   std::shared_ptr<const Renewal> renewal;
+  std::shared_ptr<const CollectiveMember> member;  // collectives: the rank
 
   template <class A>
   const A& attrs_as() const {

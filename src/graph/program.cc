@@ -5,6 +5,7 @@
 
 #include "core/parallel.h"
 #include "core/status.h"
+#include "graph/collective.h"
 #include "graph/lanes.h"
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
@@ -69,6 +70,7 @@ struct Program::Impl {
 
   explicit Impl(Block source) : block(std::move(source)) {
     optimize(block);
+    schedule_collectives(block);
     plan = plan_memory(block);
     make_arenas();
     for (const Value* fetch : block.fetches)
@@ -101,6 +103,7 @@ struct Program::Impl {
   void fill_step(const Operation& operation, Step& step) {
     step.attrs = own_attrs(operation);
     step.context.op = operation.op;
+    step.context.workspace = &workspace_for(*operation.device);
     step.context.attrs_data = step.attrs.get();
     if (operation.renewal)
       renewals.emplace_back(const_cast<void*>(step.attrs.get()), operation.renewal.get());
@@ -147,7 +150,9 @@ struct Program::Impl {
     for (auto& [value, result] : results) {
       const bool reusable = result->tensor.defined() && impl_of(result->tensor).unique() &&
                             impl_of(result->tensor).storage->unique();
-      if (!reusable)
+      if (reusable)
+        impl_of(result->tensor).grad = {};  // whoever held it may have watched it
+      else
         result->tensor = make_tensor(*result->device, result->spec.shape, result->spec.dtype);
       result->external.bind(impl_of(result->tensor).data());
     }
@@ -163,24 +168,31 @@ struct Program::Impl {
       case Value::Kind::kFeed: whole = given[static_cast<std::size_t>(root.index)]; break;
       default: TANDEM_ASSERT(false);
     }
+    if (root.kind == Value::Kind::kComputed && &fetch == &root) return whole;
     return make_view(whole, fetch.spec.shape, fetch.offset);
   }
 
-  std::vector<Tensor> run(std::span<const Tensor> given) {
+  void run(std::span<const Tensor> given, std::vector<Tensor>& fetches) {
     bind(given);
     lanes->run();
-    std::vector<Tensor> fetches;
+    fetches.clear();
     fetches.reserve(block.fetches.size());
     for (const Value* fetch : block.fetches) fetches.push_back(fetched(*fetch, given));
     for (auto& [value, use] : variables) use->value = {};
-    return fetches;
   }
 };
 
 Program::Program(Block block) : impl_(std::make_unique<Impl>(std::move(block))) {}
 Program::~Program() = default;
 
-std::vector<Tensor> Program::run(std::span<const Tensor> feeds) { return impl_->run(feeds); }
+void Program::run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches) {
+  impl_->run(feeds, fetches);
+}
+std::vector<Tensor> Program::run(std::span<const Tensor> feeds) {
+  std::vector<Tensor> fetches;
+  run(feeds, fetches);
+  return fetches;
+}
 std::size_t Program::num_steps() const { return impl_->block.operations.size(); }
 std::size_t Program::arena_bytes(const Device& device) const {
   const auto at = impl_->plan.arena_bytes.find(&device);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/status.h"
+#include "graph/collective.h"
 
 namespace tandem {
 namespace {
@@ -46,8 +47,9 @@ const OpDef kAssignVariable = {.name = "AssignVariableOp",
                                .mutated_inputs = 1u};
 
 std::span<const OpDef* const> structural_ops() {
-  static const OpDef* const ops[] = {&kPlaceholder, &kConst, &kVarHandle, &kReadVariable,
-                                     &kAssignVariable};
+  static const OpDef* const ops[] = {&kPlaceholder,        &kConst,          &kVarHandle,
+                                     &kReadVariable,       &kAssignVariable, &kCollectiveReduce,
+                                     &kCollectiveBroadcast};
   return ops;
 }
 

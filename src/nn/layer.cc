@@ -3,6 +3,7 @@
 
 #include "core/status.h"
 #include "nn/naming.h"
+#include "runtime/trace.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/layers.h"
@@ -80,6 +81,7 @@ void LayerBase::ensure_built(std::span<const Shape> input_shapes) {
     if (!layer.built()) layer.set_path(path_.empty() ? layer.name() : path_ + "/" + layer.name());
   }
   try {
+    const OutsideTrace at_once;
     build(input_shapes);
   } catch (...) {
     variables_.clear();  // a later attempt starts afresh

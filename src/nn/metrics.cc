@@ -9,6 +9,7 @@
 #include "device/device_manager.h"
 #include "nn/naming.h"
 #include "nn/targets.h"
+#include "ops/math/element_count.h"
 #include "runtime/placement.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
@@ -18,10 +19,6 @@
 
 namespace tandem::metrics {
 namespace {
-
-Tensor count_of(std::int64_t count) {
-  return full(Shape::scalar(), static_cast<double>(count), {.dtype = float64});
-}
 
 // Values times weights; a weight of zero masks whatever the value is.
 Tensor weighted(std::string_view what, const Tensor& values, const Tensor& sample_weight) {
@@ -39,7 +36,8 @@ class MeanMetric : public MetricBase {
                                  const Tensor& sample_weight) const override {
     NoGradScope no_grad;
     const Tensor values = cast(values_(y_true, y_pred), float64);
-    if (!sample_weight.defined()) return {reduce_sum(values), count_of(values.size())};
+    if (!sample_weight.defined())
+      return {reduce_sum(values), element_count(values.shape(), float64)};
     const Tensor weights = broadcast_to(weights_for(what_, sample_weight, values), values.shape());
     return {reduce_sum(weighted(what_, values, sample_weight)), reduce_sum(weights)};
   }
@@ -146,9 +144,9 @@ class AucMetric : public MetricBase {
     const double steps = thresholds_ - 1;
     const Tensor bucket = clip_by_value(ceil(y_pred * steps) - 1.0, 0.0, steps - 1.0);
     const Tensor members =
-        one_hot(cast(reshape(bucket, {y_pred.size()}), int32), thresholds_ - 1, {.dtype = float64});
+        one_hot(cast(reshape(bucket, {-1}), int32), thresholds_ - 1, {.dtype = float64});
     const auto histogram = [&](const Tensor& weights) {
-      return reshape(matmul(reshape(weights, {1, y_pred.size()}), members), {thresholds_ - 1});
+      return reshape(matmul(reshape(weights, {1, -1}), members), {thresholds_ - 1});
     };
     return {histogram(positive), histogram(negative)};
   }

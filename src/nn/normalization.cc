@@ -70,7 +70,7 @@ class BatchNormalizationLayer final : public NormalizationLayer {
 
   // A layer that is not trainable keeps its moments and uses them, as in Keras.
   Tensor run(const Tensor& x, const CallOptions& options) override {
-    if (!options.training || !trainable() || x.size() == 0)
+    if (!options.training || !trainable() || (x.shape().fully_defined() && x.size() == 0))
       return nn::batch_norm_inference(x, gamma_, beta_, mean_, variance_, epsilon_);
     nn::BatchNormResult result = nn::batch_norm_training(x, gamma_, beta_, epsilon_);
     NoGradScope no_grad;

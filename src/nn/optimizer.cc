@@ -199,6 +199,7 @@ void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Var
   for (std::size_t i = 0; i < variables.size(); ++i) check_pair(name_, gradients[i], variables[i]);
 
   NoGradScope no_grad;
+  const MemoryTagScope tag(MemoryTag::kGradients);  // of what becomes of them on the way
   ReplicaContext* context = ReplicaContext::current();
   const std::vector<State*> states = states_of(variables);
   if (context && context->num_replicas() > 1 && !options.skip_gradients_aggregation) {
@@ -230,6 +231,7 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
   if (variables.empty())
     fail<InvalidArgumentError>("[{}] expected variables to update, got none", name_);
 
+  const MemoryTagScope tag(MemoryTag::kGradients);
   BackwardPass pass;
   pass.roots.push_back({impl_of(loss).grad, ones_like(loss.detach())});
   for (const Variable& variable : variables) {

@@ -1,72 +1,44 @@
 #include "op/op.h"
 
 #include <algorithm>
-#include <memory>
 
-#include "core/status.h"
+#include "device/device_manager.h"
+#include "device/memory_report.h"
 
 namespace tandem {
-namespace {
 
-// Memory for kernels' intermediate results: kept by each thread, grown on demand.
-struct ScratchArena {
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{64}); }
-  };
-  struct Block {
-    std::unique_ptr<std::byte, Free> memory;
-    std::size_t bytes = 0;
-    std::size_t used = 0;
-  };
-  std::vector<Block> blocks;
-
-  void* take(std::size_t bytes) {
-    bytes = (bytes + 63) / 64 * 64;
-    for (Block& block : blocks)
-      if (block.bytes - block.used >= bytes) {
-        void* memory = block.memory.get() + block.used;
-        block.used += bytes;
-        return memory;
-      }
-    const std::size_t size = std::max<std::size_t>(bytes, std::size_t{1} << 20);
-    Block& block = blocks.emplace_back();
-    block.memory.reset(static_cast<std::byte*>(::operator new (size, std::align_val_t{64})));
-    block.bytes = size;
-    block.used = bytes;
-    return block.memory.get();
-  }
-
-  // A kernel has returned: one block as large as all it used serves the next call.
-  void reset() {
-    if (blocks.size() > 1) {
-      std::size_t total = 0;
-      for (const Block& block : blocks) total += block.bytes;
-      blocks.clear();
-      take(total);
-    }
-    for (Block& block : blocks) block.used = 0;
-  }
-};
-
-ScratchArena& scratch_arena() {
-  thread_local ScratchArena arena;
-  return arena;
-}
-
-}  // namespace
+KernelContext::KernelContext(const KernelContext& other)
+    : op(other.op),
+      attrs_data(other.attrs_data),
+      native_stream(other.native_stream),
+      workspace(other.workspace),
+      inputs(other.inputs),
+      outputs(other.outputs) {}
 
 void* KernelContext::scratch(std::size_t bytes) {
-  scratch_used_ += bytes;
-  return scratch_arena().take(bytes);
+  if (bytes == 0) return nullptr;
+  const MemoryTagScope tag(MemoryTag::kWorkspace);
+  if (!workspace) workspace = &DeviceManager::get().host();
+  void* memory = workspace->allocator().allocate(bytes);
+  if (!memory)
+    throw_out_of_memory(*workspace, {.what = "workspace", .op = op->name, .bytes = bytes});
+  scratch_.push_back(memory);
+  return memory;
 }
 
 void KernelContext::release_scratch() {
-  if (scratch_used_ == 0) return;
-  scratch_arena().reset();
-  scratch_used_ = 0;
+  for (void* memory : scratch_) workspace->allocator().deallocate(memory);
+  scratch_.clear();
 }
 
 KernelContext::~KernelContext() { release_scratch(); }
+
+// Memory of a device is handed out in the order in which its work is enqueued. A deferred kernel
+// asks when that order has long gone on.
+Device& workspace_for(Device& device) {
+  return device.stream().execution() == Stream::Execution::kDeferred ? DeviceManager::get().host()
+                                                                     : device;
+}
 
 KernelFn find_kernel(const OpDef& op, DeviceBackend backend) {
   switch (backend) {

@@ -3,11 +3,12 @@
 // works on OpDefs alone.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "device/device.h"
@@ -18,34 +19,49 @@ namespace tandem {
 
 inline constexpr int kMaxInlineTensors = 6;
 
-// A list of specs or views without allocation for the usual operation.
+// A list of specs or views without allocation for the usual operation. Only the elements in use are
+// ever written: there are several lists an operation, and most have one or two elements.
 template <class T>
 class InlineList {
+  static_assert(std::is_trivially_copyable_v<T>);
+
  public:
+  InlineList() {}
+  InlineList(const InlineList& other) : heap_(other.heap_), size_(other.size_) {
+    if (heap_.empty()) std::copy_n(other.inline_, size_, inline_);
+  }
+  InlineList& operator=(const InlineList& other) {
+    heap_ = other.heap_;
+    size_ = other.size_;
+    if (heap_.empty()) std::copy_n(other.inline_, size_, inline_);
+    return *this;
+  }
+
   int size() const { return size_; }
-  T& operator[](int i) {
-    return heap_.empty() ? inline_[static_cast<std::size_t>(i)]
-                         : heap_[static_cast<std::size_t>(i)];
-  }
-  const T& operator[](int i) const { return const_cast<InlineList&>(*this)[i]; }
-  T* begin() { return heap_.empty() ? inline_.data() : heap_.data(); }
+  T& operator[](int i) { return begin()[i]; }
+  const T& operator[](int i) const { return begin()[i]; }
+  T* begin() { return heap_.empty() ? inline_ : heap_.data(); }
   T* end() { return begin() + size_; }
-  const T* begin() const { return const_cast<InlineList&>(*this).begin(); }
+  const T* begin() const { return heap_.empty() ? inline_ : heap_.data(); }
   const T* end() const { return begin() + size_; }
-  void resize(int size) {
-    if (size > kMaxInlineTensors) {
-      if (heap_.empty()) heap_.assign(inline_.begin(), inline_.end());
-      heap_.resize(static_cast<std::size_t>(size));
+  T& push_back(const T& value) {
+    if (size_ >= kMaxInlineTensors) [[unlikely]] {
+      if (heap_.empty()) heap_.assign(inline_, inline_ + size_);
+      heap_.push_back(value);
+      ++size_;
+      return heap_.back();
     }
-    size_ = size;
+    return *std::construct_at(inline_ + size_++, value);
   }
-  T& push_back(T value) {
-    resize(size_ + 1);
-    return (*this)[size_ - 1] = std::move(value);
+  void clear() {
+    heap_.clear();
+    size_ = 0;
   }
 
  private:
-  std::array<T, kMaxInlineTensors> inline_{};
+  union {  // not initialised
+    T inline_[kMaxInlineTensors];
+  };
   std::vector<T> heap_;
   int size_ = 0;
 };
@@ -104,6 +120,7 @@ class KernelContext {
   const OpDef* op = nullptr;
   const void* attrs_data = nullptr;
   void* native_stream = nullptr;  // CUDA: the stream to launch on
+  Device* workspace = nullptr;    // where scratch memory comes from; null: the host
   InlineList<TensorView> inputs;
   InlineList<TensorView> outputs;
 
@@ -111,21 +128,25 @@ class KernelContext {
   const A& attrs() const {
     return *static_cast<const A*>(attrs_data);
   }
-  // At least `bytes` of 64-byte aligned host memory, good until the kernel returns; for kernels
-  // that run on the CPU. Several calls give distinct memory.
+  // At least `bytes` of 256-byte aligned memory, good until the kernel returns; null for 0. Several
+  // calls give distinct memory. Throws ResourceExhaustedError.
   void* scratch(std::size_t bytes);
 
   // Gives the scratch memory back before the context ends: for one that is used again.
   void release_scratch();
 
   KernelContext() = default;
-  KernelContext(const KernelContext&) = default;
-  KernelContext& operator=(const KernelContext&) = default;
+  KernelContext(const KernelContext& other);  // without its scratch memory
+  KernelContext& operator=(const KernelContext&) = delete;
   ~KernelContext();
 
  private:
-  std::size_t scratch_used_ = 0;
+  InlineList<void*> scratch_;
 };
+
+// Where kernels of `device` take scratch memory from: itself, or the host where they run later, on
+// the host's own threads.
+Device& workspace_for(Device& device);
 
 using KernelFn = void (*)(KernelContext&);
 using InferFn = void (*)(InferContext&);

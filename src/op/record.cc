@@ -3,10 +3,12 @@
 #include <atomic>
 
 #include "core/status.h"
+#include "op/live_tapes.h"
 
 namespace tandem {
 
 constinit thread_local bool grad_mode = true;
+constinit thread_local int live_tapes = 0;
 
 namespace {
 

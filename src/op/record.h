@@ -95,6 +95,10 @@ class GradContext {
   const Tensor& grad(int i = 0) const {
     return node_.outputs[static_cast<std::size_t>(i)].gradient;
   }
+  // The same, given away, for run_in_place(): grad(i) is undefined afterwards.
+  Tensor take_grad(int i = 0) {
+    return std::move(node_.outputs[static_cast<std::size_t>(i)].gradient);
+  }
   void set_grad(int input, Tensor gradient) {
     input_grads_[static_cast<std::size_t>(input)] = std::move(gradient);
   }

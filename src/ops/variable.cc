@@ -6,6 +6,7 @@
 #include "core/status.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
+#include "runtime/trace.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
 #include "tandem/math.h"
@@ -13,7 +14,9 @@
 namespace tandem {
 namespace {
 
-RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) {
+RefPtr<VariableImpl> create(const Tensor& tensor, VariableOptions options) {
+  const Tensor initial_value = tandem::initial_value(tensor, options.name);
+  const OutsideTrace at_once;
   if (VariableCreator* creator = VariableCreator::current())
     return creator->create(initial_value, std::move(options));
   Device* device = &place_constant("VarHandleOp");

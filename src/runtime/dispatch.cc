@@ -23,18 +23,22 @@ class Dispatch {
 
   int num_outputs() const { return infer_.outputs.size(); }
 
-  void run(std::span<Tensor> outputs) {
+  // `give_first`: the caller has given input 0 away.
+  void run(std::span<Tensor> outputs, bool give_first = false) {
+    const bool records = grad_mode && op_.gradient && any_tracked();
     if ((op_.traits & kView) != 0) {
       const std::int64_t offset = op_.view_offset ? op_.view_offset(infer_) : 0;
       outputs[0] = make_view(*inputs_[0], infer_.outputs[0].shape, offset);
     } else {
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         const TensorSpec& spec = infer_.outputs[static_cast<int>(i)];
-        outputs[i] = make_tensor(*device_, spec.shape, spec.dtype);
+        outputs[i] = i == 0 && give_first && reusable(spec, records)
+                         ? make_alias(*inputs_[0])
+                         : make_tensor(*device_, spec.shape, spec.dtype, op_.name);
       }
       run_kernel(outputs);
     }
-    if (grad_mode && op_.gradient && any_tracked()) record(op_, attrs_, inputs_, outputs, device_);
+    if (records) record(op_, attrs_, inputs_, outputs, device_);
   }
 
  private:
@@ -57,6 +61,14 @@ class Dispatch {
     }
     for (const Tensor& tensor : moved_) moved_pointers_.push_back(&tensor);
     inputs_ = moved_pointers_;
+  }
+
+  // Whether input 0, which the caller has given away, may take output 0.
+  bool reusable(const TensorSpec& output, bool records) const {
+    const TensorImpl& first = impl_of(*inputs_[0]);
+    return (op_.traits & kInPlace) != 0 && first.unique() && first.storage->unique() &&
+           first.dtype == output.dtype && first.shape == output.shape &&
+           !(records && (op_.saved_inputs & 1u) != 0);
   }
 
   bool any_tracked() const {
@@ -87,6 +99,13 @@ class Dispatch {
   std::vector<const Tensor*> moved_pointers_;
 };
 
+InlineList<const Tensor*> joined(const Tensor& first, std::initializer_list<const Tensor*> rest) {
+  InlineList<const Tensor*> inputs;
+  inputs.push_back(&first);
+  for (const Tensor* tensor : rest) inputs.push_back(tensor);
+  return inputs;
+}
+
 }  // namespace
 
 std::vector<Tensor> run_op(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs) {
@@ -105,6 +124,29 @@ Tensor run_single(const OpDef& op, std::span<const Tensor* const> inputs, AttrsR
   TANDEM_ASSERT(dispatch.num_outputs() == 1);
   Tensor output;
   dispatch.run({&output, 1});
+  return output;
+}
+
+std::vector<Tensor> run_op_in_place(const OpDef& op, Tensor first,
+                                    std::initializer_list<const Tensor*> rest, AttrsRef attrs) {
+  const InlineList<const Tensor*> inputs = joined(first, rest);
+  if (building) [[unlikely]]
+    return trace_op(op, {inputs.begin(), inputs.end()}, attrs);
+  Dispatch dispatch(op, {inputs.begin(), inputs.end()}, attrs);
+  std::vector<Tensor> outputs(static_cast<std::size_t>(dispatch.num_outputs()));
+  dispatch.run(outputs, true);
+  return outputs;
+}
+
+Tensor run_in_place(const OpDef& op, Tensor first, std::initializer_list<const Tensor*> rest,
+                    AttrsRef attrs) {
+  const InlineList<const Tensor*> inputs = joined(first, rest);
+  if (building) [[unlikely]]
+    return trace_op(op, {inputs.begin(), inputs.end()}, attrs).front();
+  Dispatch dispatch(op, {inputs.begin(), inputs.end()}, attrs);
+  TANDEM_ASSERT(dispatch.num_outputs() == 1);
+  Tensor output;
+  dispatch.run({&output, 1}, true);
   return output;
 }
 

@@ -18,6 +18,13 @@ Tensor run_single(const OpDef& op, std::span<const Tensor* const> inputs, AttrsR
 // The same for an operation that writes its mutated inputs and has no output.
 void run_update(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs);
 
+// The same for an operation with kInPlace whose caller gives its first input away (moved in: then
+// nobody can see it change). Where nothing else holds that memory, output 0 is written there.
+std::vector<Tensor> run_op_in_place(const OpDef& op, Tensor first,
+                                    std::initializer_list<const Tensor*> rest, AttrsRef attrs);
+Tensor run_in_place(const OpDef& op, Tensor first, std::initializer_list<const Tensor*> rest,
+                    AttrsRef attrs);
+
 // As the operations call it: run(kMatMul, {&a, &b}, MatMulAttrs{...}).
 inline Tensor run(const OpDef& op, std::initializer_list<const Tensor*> inputs, AttrsRef attrs) {
   return run_single(op, std::span<const Tensor* const>(inputs.begin(), inputs.size()), attrs);

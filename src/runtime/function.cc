@@ -1,37 +1,72 @@
 #include "tandem/function.h"
 
-#include <map>
+#include <algorithm>
+#include <bit>
 #include <mutex>
+#include <unordered_map>
 
+#include "core/log.h"
 #include "core/status.h"
 #include "graph/program.h"
 #include "graph/structural_ops.h"
-#include "runtime/generator.h"
+#include "op/live_tapes.h"
 #include "runtime/placement.h"
 #include "runtime/placer.h"
+#include "runtime/replica_context.h"
+#include "runtime/trace.h"
 
 namespace tandem::detail {
 namespace {
 
+// Programs of one trace, one for each set of sizes and devices: what is unused longest goes.
+constexpr std::size_t kMaxPrograms = 64;
+// A warning when so many of the last kHistory calls were traced, twice at most; as TensorFlow.
+constexpr int kHistory = 10, kTooMany = 5, kMaxWarnings = 2;
+
 // What the calling thread's surroundings add to a signature.
-std::string surroundings() {
-  std::string key = placement_frame ? placement_frame->name->to_string() : std::string();
-  key += grad_mode ? "|g" : "|n";
-  return key;
+void add_surroundings(FunctionCall& call) {
+  call.add_to_key(std::uint64_t{grad_mode});
+  if (placement_frame) {
+    const DeviceName& name = *placement_frame->name;
+    call.add_to_key(name.job ? std::string_view(*name.job) : std::string_view());
+    call.add_to_key(static_cast<std::uint64_t>(name.replica.value_or(-1)));
+    call.add_to_key(static_cast<std::uint64_t>(name.task.value_or(-1)));
+    call.add_to_key(name.type ? std::string_view(*name.type) : std::string_view());
+    call.add_to_key(static_cast<std::uint64_t>(name.id.value_or(-1)));
+  }
+  if (const ReplicaContext* replica = ReplicaContext::current()) replica->add_to_key(call.key);
+}
+
+void add_shape(FunctionCall& call, const Shape& shape) {
+  call.add_to_key(static_cast<std::uint64_t>(shape.rank()));
+  for (std::int64_t size : shape) call.add_to_key(static_cast<std::uint64_t>(size));
 }
 
 struct Trace {
   std::size_t number = 0;
-  RefPtr<GraphImpl> graph = make_ref<GraphImpl>();
+  std::string name;
+  RefPtr<GraphImpl> graph;
   std::vector<Node::Input> feeds;
   std::vector<Node::Input> fetches;
   std::uint64_t draws = 0;  // that one run takes from the generator
-  std::map<std::string, std::unique_ptr<Program>> programs;
+  std::size_t num_programs = 0;
+  std::mutex running;  // one run at a time
 
-  void make(const std::vector<TensorSpec>& inputs, const FunctionTraces::Body& body) {
+  // Whether the callable made variables.
+  bool make(const std::vector<TensorSpec>& inputs, const FunctionTraces::Body& body,
+            bool may_make_variables) {
+    TraceFrame frame{
+        .outside = &Generator::current(), .name = name, .may_make_variables = may_make_variables};
+    graph = make_ref<GraphImpl>();
+    feeds.clear();
+    fetches.clear();
     const BuildingScope scope(graph.get());
     Generator generator({.seed = 0, .draws = 0});
     const GeneratorScope draws_from(generator);
+    struct FrameScope {
+      explicit FrameScope(TraceFrame& frame) { trace_frame = &frame; }
+      ~FrameScope() { trace_frame = nullptr; }
+    } const frame_scope(frame);
     std::vector<Tensor> symbols;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       Node& node = graph->add(kPlaceholder, SpecAttrs{inputs[i].dtype, inputs[i].shape}, {},
@@ -42,43 +77,155 @@ struct Trace {
     for (const Tensor& output : body(std::move(symbols)))
       fetches.push_back(graph->input_of(output));
     draws = generator.state().draws;
+    return frame.made_variables;
   }
 
-  Program& program_for(const std::vector<Tensor>& inputs) {
-    std::string key;
-    for (const Tensor& input : inputs)
-      key += fmt::format("{}@{};", input.shape().to_string(), input.device());
-    auto& program = programs[key];
-    if (!program) {
-      LowerOptions options{.feeds = feeds, .fetches = fetches, .all_updates = true};
-      for (const Tensor& input : inputs) {
-        options.feed_specs.push_back(impl_of(input));
-        options.feed_devices.push_back(&impl_of(input).device());
-      }
-      options.devices = place_graph(*graph);
-      program = std::make_unique<Program>(lower(*graph, options));
+  std::unique_ptr<Program> program_for(const std::vector<Tensor>& inputs) const {
+    LowerOptions options{.feeds = feeds, .fetches = fetches, .all_updates = true};
+    for (const Tensor& input : inputs) {
+      options.feed_specs.push_back(impl_of(input));
+      options.feed_devices.push_back(&impl_of(input).device());
     }
-    return *program;
+    options.devices = place_graph(*graph);
+    return std::make_unique<Program>(lower(*graph, options));
   }
 
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
-    std::vector<Tensor> outputs = program_for(inputs).run(inputs);
+  void run(Program& program, FunctionCall& call) {
+    const std::lock_guard lock(running);
+    program.run(call.inputs, call.outputs);
     for (const auto& action : graph->after_run()) action();
     if (draws > 0) {
       random::GeneratorState state = Generator::current().state();
       state.draws += draws;
       Generator::current().set_state(state);
     }
-    return outputs;
   }
+};
+
+// A trace made ready for inputs of certain sizes on certain devices.
+struct Prepared {
+  std::shared_ptr<Trace> trace;
+  std::unique_ptr<Program> program;
+  std::uint64_t last_use = 0;
 };
 
 }  // namespace
 
 struct FunctionTraces::Impl {
+  using Programs = std::unordered_map<std::string, std::shared_ptr<Prepared>>;
+
   FunctionOptions options;
-  std::mutex mutex;
-  std::map<std::string, std::unique_ptr<Trace>> traces;
+  mutable std::mutex mutex;
+  std::unordered_map<std::string, std::shared_ptr<Trace>> traces;
+  Programs programs;
+  const Programs::value_type* last = nullptr;  // of the latest call
+  std::uint64_t calls = 0;
+  std::uint32_t traced_calls = 0;  // of the latest ones, a bit each
+  int warnings = 0;
+
+  std::string_view name() const {
+    return options.name.empty() ? std::string_view("function") : std::string_view(options.name);
+  }
+
+  void check_signature(const FunctionCall& call) const {
+    const auto& signature = options.input_signature;
+    if (call.inputs.size() != signature.size())
+      fail<InvalidArgumentError>("[{}] expected {} tensors, as input_signature has, got {}", name(),
+                                 signature.size(), call.inputs.size());
+    for (std::size_t i = 0; i < signature.size(); ++i) {
+      const Tensor& input = call.inputs[i];
+      if (input.dtype() == signature[i].dtype && signature[i].shape.matches(input.shape()))
+        continue;
+      fail<InvalidArgumentError>(
+          "[{}] tensor {} of the arguments does not suit input_signature: expected shape {} and "
+          "dtype {}, got {} and {}",
+          name(), i, signature[i].shape.to_string(), name_of(signature[i].dtype),
+          input.shape().to_string(), name_of(input.dtype()));
+    }
+  }
+
+  // Completes the key. Returns how much of it tells traces apart; the rest tells their programs.
+  std::size_t complete(FunctionCall& call) const {
+    const bool free_sizes = !options.input_signature.empty();
+    if (free_sizes) check_signature(call);
+    add_surroundings(call);
+    for (const Tensor& input : call.inputs) {
+      const TensorImpl& impl = impl_of(input);
+      call.add_to_key(static_cast<std::uint64_t>(impl.dtype));
+      if (!free_sizes) add_shape(call, impl.shape);
+    }
+    const std::size_t of_trace = call.key.size();
+    for (const Tensor& input : call.inputs) {
+      const TensorImpl& impl = impl_of(input);
+      if (free_sizes) add_shape(call, impl.shape);
+      call.add_to_key(reinterpret_cast<std::uintptr_t>(&impl.device()));
+    }
+    return of_trace;
+  }
+
+  std::shared_ptr<Trace> trace_for(const std::string& key, const FunctionCall& call,
+                                   const Body& body) {
+    if (const auto found = traces.find(key); found != traces.end()) return found->second;
+    std::vector<TensorSpec> specs;
+    for (const InputSpec& input : options.input_signature)
+      specs.push_back({input.dtype, input.shape});
+    if (options.input_signature.empty())
+      for (const Tensor& input : call.inputs) specs.push_back(impl_of(input));
+    auto trace = std::make_shared<Trace>();
+    trace->number = traces.size();
+    trace->name = name();
+    // The second trace finds the variables of the first call there, and would find out that they
+    // are made anew in each call.
+    if (trace->make(specs, body, traces.empty())) trace->make(specs, body, false);
+    note_traced();
+    return traces.emplace(key, std::move(trace)).first->second;
+  }
+
+  void note_traced() {
+    traced_calls |= 1u;
+    const int traced = std::popcount(traced_calls);
+    if (traced < kTooMany || warnings >= kMaxWarnings) return;
+    ++warnings;
+    logging::warn(
+        "{} of the last {} calls of {} were traced anew. Tracing is expensive. It happens for each "
+        "new dtype, shape, number or text among the arguments: pass numbers as tensors, and use "
+        "input_signature with sizes of -1 for shapes that vary.",
+        traced, std::min<std::uint64_t>(calls, kHistory), name());
+  }
+
+  void forget_oldest(const Trace& trace) {
+    auto oldest = programs.end();
+    for (auto at = programs.begin(); at != programs.end(); ++at)
+      if (at->second->trace.get() == &trace &&
+          (oldest == programs.end() || at->second->last_use < oldest->second->last_use))
+        oldest = at;
+    if (oldest == programs.end()) return;
+    last = nullptr;
+    programs.erase(oldest);
+  }
+
+  std::shared_ptr<Prepared> prepare(FunctionCall& call, const Body& body) {
+    const std::size_t of_trace = complete(call);
+    const std::lock_guard lock(mutex);
+    ++calls;
+    traced_calls = traced_calls << 1 & ((1u << kHistory) - 1);
+    if (!last || last->first != call.key) {
+      auto found = programs.find(call.key);
+      if (found == programs.end()) {
+        auto prepared = std::make_shared<Prepared>();
+        prepared->trace = trace_for(call.key.substr(0, of_trace), call, body);
+        prepared->program = prepared->trace->program_for(call.inputs);
+        if (prepared->trace->num_programs >= kMaxPrograms)
+          forget_oldest(*prepared->trace);
+        else
+          ++prepared->trace->num_programs;
+        found = programs.emplace(call.key, std::move(prepared)).first;
+      }
+      last = &*found;
+    }
+    last->second->last_use = calls;
+    return last->second;
+  }
 };
 
 FunctionTraces::FunctionTraces(FunctionOptions options) : impl_(std::make_unique<Impl>()) {
@@ -87,30 +234,32 @@ FunctionTraces::FunctionTraces(FunctionOptions options) : impl_(std::make_unique
 FunctionTraces::~FunctionTraces() = default;
 
 bool FunctionTraces::tracing() { return building != nullptr; }
+bool FunctionTraces::recorded() { return grad_mode && live_tapes > 0; }
 
 std::size_t FunctionTraces::num_traces() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->traces.size();
 }
 
-std::vector<Tensor> FunctionTraces::call(const std::string& key, std::vector<Tensor> inputs,
-                                         const Body& body, std::size_t* number) {
-  const std::lock_guard lock(impl_->mutex);
-  std::string signature = key + surroundings();
-  std::vector<TensorSpec> specs;
-  for (const Tensor& input : inputs) {
-    specs.push_back(impl_of(input));
-    signature += fmt::format("|{}{}", name_of(input.dtype()), input.shape().to_string());
-  }
-  auto found = impl_->traces.find(signature);
-  if (found == impl_->traces.end()) {
-    auto trace = std::make_unique<Trace>();
-    trace->number = impl_->traces.size();
-    trace->make(specs, body);
-    found = impl_->traces.emplace(std::move(signature), std::move(trace)).first;
-  }
-  *number = found->second->number;
-  return found->second->run(inputs);
+namespace {
+
+thread_local FunctionCall kept_call;
+
+}  // namespace
+
+FunctionCall FunctionTraces::start_call() { return std::move(kept_call); }
+
+void FunctionTraces::keep(FunctionCall call) {
+  call.key.clear();
+  call.inputs.clear();
+  call.outputs.clear();
+  kept_call = std::move(call);
+}
+
+void FunctionTraces::run(FunctionCall& call, const Body& body) {
+  const std::shared_ptr<Prepared> prepared = impl_->prepare(call, body);
+  call.trace = prepared->trace->number;
+  prepared->trace->run(*prepared->program, call);
 }
 
 }  // namespace tandem::detail

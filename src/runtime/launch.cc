@@ -65,6 +65,7 @@ void launch(KernelFn kernel, KernelContext& context, const AttrsType& attrs_type
   if (profile::on()) [[unlikely]]
     return launch_profiled(kernel, context, attrs_type, device);
   Stream& stream = device.stream();
+  context.workspace = &workspace_for(device);
   switch (stream.execution()) {
     case Stream::Execution::kInline: run_inline(kernel, context, device); break;
     case Stream::Execution::kNative:

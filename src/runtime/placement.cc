@@ -22,12 +22,16 @@ struct Defaults {
   Device* gpu = nullptr;  // null where there is none
 };
 
-const Defaults& defaults(std::string_view by) {
-  static const Defaults found = [by] {
-    DeviceManager& manager = DeviceManager::get();
-    const auto gpus = manager.devices(DeviceType::kGpu, by);
-    return Defaults{&manager.host(), gpus.empty() ? nullptr : gpus.front()};
-  }();
+// `initializer` is what the devices are said to be initialised by, if nothing has done so before.
+Defaults find_defaults(std::string_view initializer) {
+  DeviceManager& manager = DeviceManager::get();
+  const auto gpus = manager.devices(DeviceType::kGpu, initializer);
+  return {&manager.host(), gpus.empty() ? nullptr : gpus.front()};
+}
+
+// Devices live as long as the process: they are looked up once, by the first call.
+const Defaults& defaults(std::string_view initializer) {
+  static const Defaults found = find_defaults(initializer);
   return found;
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tandem/tensor.h"
@@ -50,6 +51,10 @@ class ReplicaContext {
   virtual void run_for_idle_replicas(const std::function<void()>& update) = 0;
   // Replica 0's tensor, on this replica's device.
   virtual Tensor broadcast(const Tensor& tensor) = 0;
+
+  // Appends what makes a program that is traced here another one: the replica, its examples, and
+  // which of its fellows have some.
+  virtual void add_to_key(std::string& key) const = 0;
 
   // The calling thread's; null outside replicas.
   static ReplicaContext* current();

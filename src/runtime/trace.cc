@@ -1,11 +1,16 @@
 #include "runtime/trace.h"
 
+#include "core/status.h"
+#include "graph/program.h"
 #include "graph/structural_ops.h"
 #include "op/record.h"
 #include "runtime/generator.h"
 #include "runtime/placement.h"
+#include "runtime/placer.h"
 
 namespace tandem {
+
+constinit thread_local TraceFrame* trace_frame = nullptr;
 
 namespace {
 
@@ -53,6 +58,47 @@ Tensor new_constant(const Shape& shape, DType dtype, const void* host, std::stri
   node.literal.assign(bytes,
                       bytes + static_cast<std::size_t>(shape.num_elements()) * size_of(dtype));
   return building->tensor(node);
+}
+
+namespace {
+
+// What the tensor stands for, from constants and variables alone.
+Tensor evaluated(const Tensor& tensor, std::string_view variable) {
+  const Symbol& symbol = symbol_of(tensor);
+  GraphImpl& graph = *symbol.node->graph;
+  LowerOptions options;
+  options.fetches = {{symbol.node, symbol.output}};
+  options.devices = place_graph(graph);
+  Block block;
+  try {
+    block = lower(graph, options);
+  } catch (const InvalidArgumentError&) {
+    fail<InvalidArgumentError>(
+        "[Variable] the initial value of '{}' depends on the arguments of the function that is "
+        "being traced; a variable is made once, from what does not change between calls",
+        variable);
+  }
+  const std::uint64_t draws = Generator::current().state().draws;  // of the trace so far
+  const OutsideTrace at_once;
+  Tensor value = std::move(Program(std::move(block)).run({}).front());
+  random::GeneratorState state = Generator::current().state();
+  state.draws += draws;
+  Generator::current().set_state(state);
+  return value;
+}
+
+}  // namespace
+
+Tensor initial_value(const Tensor& tensor, std::string_view variable) {
+  if (!building || !trace_frame) return tensor;
+  if (!trace_frame->may_make_variables)
+    fail<InvalidArgumentError>(
+        "tf.function-decorated function tried to create variables on non-first call. Variable '{}' "
+        "was made in a call of {} that traced it anew; make variables outside, or only if they are "
+        "not there yet (if (!v.defined()) v = Variable(...); layers and optimizers do)",
+        variable, trace_frame->name);
+  trace_frame->made_variables = true;
+  return is_symbolic(tensor) ? evaluated(tensor, variable) : tensor;
 }
 
 Tensor named(Tensor tensor, std::string_view name) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "runtime/generator.h"
 
 namespace tandem {
 
@@ -17,6 +18,32 @@ std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inp
 // A tensor of elements that the host has, on the present device; a constant of the graph when the
 // thread is building one.
 Tensor new_constant(const Shape& shape, DType dtype, const void* host, std::string_view name);
+
+// The function that the calling thread traces.
+struct TraceFrame {
+  Generator* outside;  // what draws where it is called
+  std::string name;
+  bool may_make_variables = true;
+  bool made_variables = false;
+};
+extern constinit thread_local TraceFrame* trace_frame;  // null: none
+
+// What runs while it lives runs at once, drawing what it would outside the trace: what is made once,
+// such as the variables of a layer that is called for the first time.
+class OutsideTrace {
+ public:
+  OutsideTrace()
+      : at_once_(nullptr), draws_(trace_frame ? *trace_frame->outside : Generator::current()) {}
+
+ private:
+  BuildingScope at_once_;
+  GeneratorScope draws_;
+};
+
+// The elements of a tensor that a variable is made with, also while the thread traces: computed at
+// once. Throws InvalidArgumentError where variables may not be made any more, or when the tensor
+// depends on the function's arguments.
+Tensor initial_value(const Tensor& tensor, std::string_view variable);
 
 // `tensor` under the name that the user gave it, where it is symbolic and the name is not empty.
 Tensor named(Tensor tensor, std::string_view name);

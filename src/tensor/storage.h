@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "device/device.h"
 #include "tandem/dtype.h"
@@ -13,8 +14,9 @@ namespace tandem {
 class Storage final : public RefCounted {
  public:
   // Throws ResourceExhaustedError with the shape, the device, the request, the allocator's figures
-  // and what to try.
-  static RefPtr<Storage> allocate(Device& device, const Shape& shape, DType dtype);
+  // and what to try. `op`: the operation that asks, for that error.
+  static RefPtr<Storage> allocate(Device& device, const Shape& shape, DType dtype,
+                                  std::string_view op);
   ~Storage() override;
 
   Device& device() const { return *device_; }

@@ -4,6 +4,7 @@
 
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "tensor/symbolic_advice.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem {
@@ -15,18 +16,27 @@ void undefined_tensor() {
       "[Tensor] an undefined tensor was used; assign a value to it first");
 }
 
+namespace {
+constinit thread_local std::string_view advice;
+}  // namespace
+
+SymbolicAdvice::SymbolicAdvice(std::string_view text) : previous_(advice) { advice = text; }
+SymbolicAdvice::~SymbolicAdvice() { advice = previous_; }
+
 void symbolic_tensor() {
-  throw FailedPreconditionError(
+  std::string message =
       "[Tensor] the elements of a symbolic tensor were asked for: it stands for what a graph will "
       "compute and has none before the graph runs (Session::run, or the call of the function that "
-      "is being traced). Inside a traced function use operations instead of host code.");
+      "is being traced). Inside a traced function use operations instead of host code.";
+  if (!advice.empty()) (message += ' ') += advice;
+  throw FailedPreconditionError(message);
 }
 
 }  // namespace detail
 
-Tensor make_tensor(Device& device, const Shape& shape, DType dtype) {
+Tensor make_tensor(Device& device, const Shape& shape, DType dtype, std::string_view op) {
   RefPtr<TensorImpl> impl(new TensorImpl);
-  impl->storage = Storage::allocate(device, shape, dtype);
+  impl->storage = Storage::allocate(device, shape, dtype, op);
   impl->shape = shape;
   impl->dtype = dtype;
   return Tensor(std::move(impl));
@@ -46,6 +56,8 @@ Tensor make_view(const Tensor& base, const Shape& shape, std::int64_t offset) {
 Tensor make_alias(const Tensor& base) { return make_view(base, impl_of(base).shape); }
 
 Tensor from_host(Device& device, const Shape& shape, DType dtype, const void* host) {
+  const MemoryTag tag = MemoryTagScope::current();
+  const MemoryTagScope scope(tag == MemoryTag::kActivations ? MemoryTag::kOther : tag);
   Tensor tensor = make_tensor(device, shape, dtype);
   const TensorImpl& impl = impl_of(tensor);
   if (impl.bytes() > 0) host_to_device(device, impl.data(), host, impl.bytes());

@@ -52,8 +52,8 @@ inline TensorImpl& impl_of(const Tensor& tensor) {
   return static_cast<TensorImpl&>(*tensor.handle());
 }
 
-// Uninitialised elements on `device`.
-Tensor make_tensor(Device& device, const Shape& shape, DType dtype);
+// Uninitialised elements on `device`. `op`: the operation that asks, for an out-of-memory error.
+Tensor make_tensor(Device& device, const Shape& shape, DType dtype, std::string_view op = {});
 // Another view of `base`'s storage, `offset` bytes behind base's own start; not recorded.
 Tensor make_view(const Tensor& base, const Shape& shape, std::int64_t offset = 0);
 // The same storage and shape, with no gradient edge.

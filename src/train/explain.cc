@@ -1,120 +1,26 @@
 #include "tandem/explain.h"
 
 #include <algorithm>
-#include <memory>
-#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "comm/reducer.h"
 #include "core/status.h"
+#include "graph/collective.h"
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
 #include "graph/structural_ops.h"
 #include "runtime/generator.h"
 #include "runtime/placement.h"
 #include "runtime/placer.h"
-#include "runtime/replica_context.h"
 #include "train/step.h"
 
 namespace tandem {
 namespace {
 
-using CollectiveEntry = Explanation::CollectiveEntry;
-
 std::int64_t bytes_of(const TensorSpec& spec) {
   return spec.shape.num_elements() * static_cast<std::int64_t>(size_of(spec.dtype));
 }
 
-// A replica of a step that is traced alone: what it would exchange with the others is written down,
-// and its own values stand for the results, which have the same shapes.
-class LoneReplica final : public ReplicaContext {
- public:
-  struct Share {
-    int id, replicas;
-    std::int64_t offset, total;  // of the global batch
-  };
-  LoneReplica(const Share& share, std::vector<CollectiveEntry>& collectives)
-      : collectives_(collectives) {
-    replica_id_ = share.id;
-    num_replicas_ = share.replicas;
-    example_offset_ = share.offset;
-    global_examples_ = share.total;
-  }
-
-  std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) override {
-    std::int64_t bytes = 0;
-    for (const Tensor& tensor : tensors) bytes += bytes_of(impl_of(tensor));
-    note("all_reduce", bytes);
-    return {tensors.begin(), tensors.end()};
-  }
-  Tensor broadcast(const Tensor& tensor) override {
-    note("broadcast", bytes_of(impl_of(tensor)));
-    return tensor;
-  }
-  std::unique_ptr<GradientReduction> start_reduction(
-      const std::vector<Variable>& variables) override {
-    return std::make_unique<Reduction>(*this, variables);
-  }
-  void run_for_idle_replicas(const std::function<void()>&) override {}
-
- private:
-  // Buckets as the Reducer forms them.
-  class Reduction final : public GradientReduction {
-   public:
-    Reduction(LoneReplica& replica, const std::vector<Variable>& variables)
-        : replica_(replica), variables_(variables), gradients_(variables.size()) {}
-    void ready(std::size_t index, Tensor gradient) override {
-      gradients_[index] = std::move(gradient);
-    }
-    std::vector<Tensor> finish() override {
-      std::vector<GradientInfo> infos;
-      for (const Variable& variable : variables_)
-        infos.push_back({variable.shape().num_elements(), variable.dtype()});
-      for (const auto& bucket : assign_buckets(infos, {})) {
-        std::int64_t bytes = 0;
-        std::vector<std::string> names;
-        for (std::size_t index : bucket) {
-          if (!gradients_[index].defined()) continue;
-          bytes += bytes_of(impl_of(gradients_[index]));
-          names.push_back(variables_[index].name());
-        }
-        if (!names.empty()) replica_.note("all_reduce", bytes, std::move(names));
-      }
-      return std::move(gradients_);
-    }
-
-   private:
-    LoneReplica& replica_;
-    std::vector<Variable> variables_;
-    std::vector<Tensor> gradients_;
-  };
-
-  // Every replica calls the same ones: the first one's are enough.
-  void note(const char* type, std::int64_t bytes, std::vector<std::string> variables = {}) {
-    if (replica_id_ == 0)
-      collectives_.push_back({type, bytes, num_replicas_, std::move(variables)});
-  }
-
-  std::vector<CollectiveEntry>& collectives_;
-};
-
-// Calls the step where it is, on behalf of one replica of several.
-class InPlaceRunner final : public ReplicaRunner {
- public:
-  explicit InPlaceRunner(int replicas) : replicas_(replicas) {}
-  int num_replicas() const override { return replicas_; }
-  bool owns(const Variable&) const override { return true; }
-  std::vector<std::vector<Tensor>> run(const data::Example& batch, const Step& step) override {
-    return {step(batch)};
-  }
-
- private:
-  int replicas_;
-};
-
-// Every replica runs the same step on its own device and its own part of the batch, so each is
-// traced alone; what they exchange is told apart.
 class Explainer {
  public:
   Explainer(const Model& model, const data::Example& batch)
@@ -124,19 +30,24 @@ class Explainer {
   }
 
   Explanation run() {
-    const int replicas = impl_.runner->num_replicas();
-    const std::int64_t examples = batch_[0].dim(0);
-    result_.batch = examples;
-    result_.num_replicas = replicas;
+    result_.batch = batch_[0].dim(0);
+    result_.num_replicas = impl_.runner->num_replicas();
+    for (int replica = 0; replica < result_.num_replicas; ++replica)
+      result_.replica_devices.push_back(device_of(replica).full_name());
     list_variables(impl_.layer.variables(), false);
     list_variables(impl_.optimizer.variables(), true);
-    std::int64_t offset = 0;
-    for (int replica = 0; replica < replicas; ++replica) {
-      // As evenly as strategies split a batch: the larger parts first.
-      const std::int64_t count = examples / replicas + (replica < examples % replicas ? 1 : 0);
-      if (count > 0) explain_replica({replica, replicas, offset, examples}, count);
-      offset += count;
-    }
+
+    const auto graph = make_ref<GraphImpl>();
+    LowerOptions options{.all_updates = true};
+    trace(*graph, options);
+    options.devices = place_graph(*graph);
+    Block block = lower(*graph, options);
+    optimize(block);
+    schedule_collectives(block);
+    const MemoryPlan plan = plan_memory(block);
+    read_operations(block, *graph);
+    read_memory(block, plan);
+    read_collectives(block, *graph);
     return std::move(result_);
   }
 
@@ -192,52 +103,35 @@ class Explainer {
     return impl_of(copies[copy].value).device();
   }
 
-  void explain_replica(const LoneReplica::Share& share, std::int64_t examples) {
-    Device& device = device_of(share.id);
-    const auto graph = make_ref<GraphImpl>();
-    LowerOptions options{.all_updates = true};
-    trace(*graph, share, examples, device, options);
-    options.devices = place_graph(*graph);
-    Block block = lower(*graph, options);
-    optimize(block);
-    const MemoryPlan plan = plan_memory(block);
-    read_operations(block, *graph, share.id, device);
-    read_memory(block, plan);
-  }
-
-  void trace(GraphImpl& graph, const LoneReplica::Share& share, std::int64_t examples,
-             Device& device, LowerOptions& options) {
+  // As StepProgram does it.
+  void trace(GraphImpl& graph, LowerOptions& options) {
+    BatchParts parts = impl_.runner->split(batch_);
+    Stepper stepper(impl_, "explain");
     const BuildingScope building_scope(&graph);
     Generator generator({.seed = 0, .draws = 0});
     const GeneratorScope draws(generator);
-    std::optional<OnDevice> on;
-    if (&device != &place_constant("explain")) on.emplace(device);
-    LoneReplica context(share, result_.collectives);
-    const ReplicaContextScope context_scope(share.replicas > 1 ? &context : nullptr);
-    data::Example inputs;
-    for (const Tensor& component : batch_) {
-      TensorSpec spec = impl_of(component);
-      spec.shape.set(0, examples);
-      Node& node = graph.add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {},
-                             {.name = fmt::format("args_{}", options.feeds.size())});
-      options.feeds.push_back({&node, 0});
-      options.feed_devices.push_back(&device);
-      inputs.push_back(graph.tensor(node));
-      entry_of(device).inputs += bytes_of(spec);
-      options.feed_specs.push_back(std::move(spec));
-    }
-    Model::Impl alone = impl_;
-    alone.runner = std::make_shared<InPlaceRunner>(share.replicas);
-    Stepper(alone, "explain").train(inputs);
+    for (data::Example& part : parts.examples)
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        const TensorImpl& given = impl_of(part[i]);
+        entry_of(given.device()).inputs += bytes_of(given);
+        Node& node = graph.add(kPlaceholder, SpecAttrs{given.dtype, given.shape}, {},
+                               {.name = fmt::format("args_{}", options.feeds.size())});
+        options.feeds.push_back({&node, 0});
+        options.feed_specs.push_back(given);
+        options.feed_devices.push_back(&given.device());
+        part[i] = graph.tensor(node);
+      }
+    const auto step = [&](const data::Example& examples) { return stepper.train_part(examples); };
+    for (const std::vector<Tensor>& results : impl_.runner->run(parts, step))
+      for (const Tensor& result : results) options.fetches.push_back(graph.input_of(result));
   }
 
-  void read_operations(const Block& block, const GraphImpl& graph, int replica,
-                       const Device& device) {
+  void read_operations(const Block& block, const GraphImpl& graph) {
+    const Device& device = device_of(0);
     for (const auto& operation : block.operations) {
       Explanation::OperationEntry entry{.name = operation->name,
                                         .type = std::string(operation->op->name),
-                                        .device = operation->device->full_name(),
-                                        .replica = replica};
+                                        .device = operation->device->full_name()};
       for (const Value* output : operation->outputs) {
         entry.outputs.push_back(output->spec.shape);
         entry.output_bytes += static_cast<std::int64_t>(output->bytes());
@@ -246,6 +140,36 @@ class Explainer {
         result_.fallbacks.push_back({entry.name, entry.type, entry.device, reason});
       result_.operations.push_back(std::move(entry));
     }
+  }
+
+  // Each collective is an operation on every rank's device: the first rank's tells of all.
+  void read_collectives(const Block& block, const GraphImpl& graph) {
+    for (const auto& operation : block.operations) {
+      if (!operation->member || operation->member->rank != 0) continue;
+      Explanation::CollectiveEntry entry{
+          .type = operation->op == &kCollectiveBroadcast ? "broadcast" : "all_reduce"};
+      for (const auto& other : block.operations)
+        if (other->member && other->member->group == operation->member->group)
+          entry.replicas = std::max(entry.replicas, other->member->rank + 1);
+      for (const Value* output : operation->outputs)
+        entry.bytes += static_cast<std::int64_t>(output->bytes());
+      if (const Node* node = graph.find(operation->name))
+        entry.variables = updated_by(*node, graph);
+      result_.collectives.push_back(std::move(entry));
+    }
+  }
+
+  // The variables that operations change by the results of `node`.
+  static std::vector<std::string> updated_by(const Node& node, const GraphImpl& graph) {
+    std::vector<std::string> names;
+    for (const auto& user : graph.nodes()) {
+      if (user->op->mutated_inputs == 0 || user->inputs.empty()) continue;
+      const auto from = [&](const Node::Input& input) { return input.node == &node; };
+      const Node& target = *user->inputs[0].node;
+      if (target.resource && std::any_of(user->inputs.begin(), user->inputs.end(), from))
+        names.push_back(target.resource->name());
+    }
+    return names;
   }
 
   // Why an operation of a replica on `device` is on the CPU; empty where it is meant to be there.

@@ -135,6 +135,13 @@ void Model::compile(CompileOptions options) {
   impl.metrics = std::move(options.metrics);
   impl.runner = runner;
   impl.creator = VariableCreator::current();
+  const auto program = [&](const char* what) {
+    return std::make_unique<StepProgram>(what, options.run_eagerly);
+  };
+  impl.train_step = program("fit");
+  impl.test_step = program("evaluate");
+  impl.predict_step = program("predict");
+  impl.metric_sizes.clear();
   impl.compiled = true;
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/variable_impl.h"
 #include "tandem/model.h"
 #include "train/replica_runner.h"
+#include "train/step_program.h"
 
 namespace tandem {
 
@@ -30,6 +31,10 @@ struct Model::Impl {
   // The strategy that the model was compiled under. The runner keeps the creator alive.
   std::shared_ptr<ReplicaRunner> runner;
   VariableCreator* creator = nullptr;
+  // Their traces, for this compile().
+  std::unique_ptr<StepProgram> train_step, test_step, predict_step;
+  // How many statistics each metric has, once a step was run or traced.
+  std::vector<std::size_t> metric_sizes;
 
   // While fit() runs.
   bool stop = false;

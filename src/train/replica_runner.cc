@@ -11,9 +11,12 @@ class SingleReplica final : public ReplicaRunner {
  public:
   int num_replicas() const override { return 1; }
   bool owns(const Variable& variable) const override { return !variable.impl().distributed(); }
-  std::vector<std::vector<Tensor>> run(const data::Example& global_batch,
-                                       const Step& step) override {
-    return {step(global_batch)};
+  BatchParts split(const data::Example& global_batch) override {
+    const std::int64_t total = global_batch[0].dim(0);
+    return {.examples = {global_batch}, .offsets = {0}, .counts = {total}, .total = total};
+  }
+  std::vector<std::vector<Tensor>> run(const BatchParts& parts, const Step& step) override {
+    return {step(parts.examples.front())};
   }
 };
 

@@ -12,6 +12,14 @@
 
 namespace tandem {
 
+// A global batch in one part a replica.
+struct BatchParts {
+  std::vector<data::Example> examples;  // empty: the replica sits the step out
+  std::vector<std::int64_t> offsets;    // where each part starts
+  std::vector<std::int64_t> counts;
+  std::int64_t total = 0;
+};
+
 class ReplicaRunner {
  public:
   using Step = std::function<std::vector<Tensor>(const data::Example& examples)>;
@@ -20,12 +28,13 @@ class ReplicaRunner {
   virtual int num_replicas() const = 0;
   // Whether a variable was made under this runner's strategy.
   virtual bool owns(const Variable& variable) const = 0;
-  // Splits the global batch over the replicas (sizes differ by at most one; replicas that would get
-  // none sit the step out), runs `step` on each, side by side, in its ReplicaContext and on its
+  // The global batch split over the replicas (sizes differ by at most one; replicas that would get
+  // none sit the step out), on their devices.
+  virtual BatchParts split(const data::Example& global_batch) = 0;
+  // Runs `step` on each replica that has a part, side by side, in its ReplicaContext and on its
   // device, and returns the results in the order of the replicas that took part. The first
-  // replica's error is thrown when all have stopped.
-  virtual std::vector<std::vector<Tensor>> run(const data::Example& global_batch,
-                                               const Step& step) = 0;
+  // replica's error is thrown when all have stopped. In a trace: one after the other.
+  virtual std::vector<std::vector<Tensor>> run(const BatchParts& parts, const Step& step) = 0;
 
   // That of the strategy whose scope is open on this thread, else the one that just calls the step.
   static std::shared_ptr<ReplicaRunner> current();

@@ -101,6 +101,7 @@ class Reader {
   TensorFile read() {
     const std::string header = read_header();
     data_bytes_ = size_ - sizeof(std::uint64_t) - header.size();
+    const MemoryTagScope tag(MemoryTag::kOther);
     TensorFile file;
     const std::vector<Entry> entries = parse(header, file);
     const std::optional<std::uint32_t> expected = take_checksum(file);

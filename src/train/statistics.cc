@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/status.h"
+#include "runtime/placement.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/device.h"
@@ -13,6 +14,7 @@ namespace tandem {
 namespace {
 
 void accumulate(Tensor& total, const Tensor& value) {
+  const OnDeviceOf on(value);
   const Tensor wide = cast(value, float64);
   total = total.defined() ? add(total, wide) : wide;
 }
@@ -35,6 +37,7 @@ std::string metric_key(const metrics::Metric& metric, std::size_t statistic) {
 void Statistics::add(int replica, std::int64_t examples, const Tensor& loss,
                      const std::vector<std::vector<Tensor>>& metrics) {
   NoGradScope no_grad;
+  const MemoryTagScope tag(MemoryTag::kOther);
   Replica& sums = replicas_[static_cast<std::size_t>(replica)];
   sums.examples += examples;
   accumulate(sums.loss, loss);
@@ -130,7 +133,10 @@ void Statistics::restore(const std::map<std::string, Tensor>& state) {
     for (std::size_t i = 0; i < metrics_.size(); ++i)
       for (Tensor sum; (sum = take(tensors, metric_key(metrics_[i], sums[i].size()))).defined();)
         sums[i].push_back(sum);
-    if (!examples.defined() || !loss.defined() || !tensors.empty())
+    const auto is_one = [](const Tensor& number, DType dtype) {
+      return number.defined() && number.dtype() == dtype && number.size() == 1;
+    };
+    if (!is_one(examples, int64) || !is_one(loss, float64) || !tensors.empty())
       throw DataLossError(
           "[load] the checkpoint's sums are not those of the model's loss and metrics");
     replica.examples += examples.to_vector<std::int64_t>().at(0);

@@ -12,8 +12,7 @@
 namespace tandem {
 
 // Sums in float64 on each replica's device, so that adding a batch waits for no device and a split
-// over batches loses nothing. Replicas may add side by side; the rest belongs to one thread, while
-// no replica adds.
+// over batches loses nothing. Of one thread.
 class Statistics {
  public:
   Statistics(int replicas, std::vector<metrics::Metric> metrics)

@@ -58,7 +58,12 @@ Stepper::Stepper(Model::Impl& model, std::string what)
     : model_(model),
       what_(std::move(what)),
       variables_(model.layer.trainable_variables()),
-      statistics_(model.runner ? model.runner->num_replicas() : 1, model.metrics) {}
+      statistics_(model.runner ? model.runner->num_replicas() : 1, model.metrics) {
+  for (const Variable& variable : variables_) {
+    const auto address = reinterpret_cast<std::uintptr_t>(&variable.impl());
+    key_.append(reinterpret_cast<const char*>(&address), sizeof(address));
+  }
+}
 
 Stepper::Parts Stepper::parts_of(const data::Example& batch) const {
   Parts parts;
@@ -99,48 +104,75 @@ Tensor Stepper::example_losses(const Parts& parts, const Tensor& outputs) const 
   return reduce_mean(losses, {.axis = positions});
 }
 
-void Stepper::keep_statistics(const Parts& parts, const Tensor& outputs, const Tensor& losses) {
+std::vector<Tensor> Stepper::statistics_of(const Parts& parts, const Tensor& outputs,
+                                           const Tensor& losses) {
   NoGradScope no_grad;
-  const std::int64_t examples = parts.targets.dim(0);
+  const MemoryTagScope tag(MemoryTag::kOther);
   Tensor loss = reduce_sum(losses);
   // A loss that is a sum over the batch is told as the mean of its values, each weighing as many
   // examples as its batch had.
   if (model_.loss.reduction() == losses::Reduction::kSum)
-    loss = loss * static_cast<double>(global_examples(examples));
-  std::vector<std::vector<Tensor>> metrics;
-  for (const metrics::Metric& metric : model_.metrics)
-    metrics.push_back(metric.base().statistics(parts.targets, outputs, parts.weights));
-  const ReplicaContext* context = ReplicaContext::current();
-  statistics_.add(context ? context->replica_id() : 0, examples, loss, metrics);
+    loss = loss * static_cast<double>(global_examples(parts.targets.dim(0)));
+  std::vector<Tensor> result = {cast(loss, float64)};
+  std::vector<std::size_t> sizes;
+  for (const metrics::Metric& metric : model_.metrics) {
+    const auto statistics = metric.base().statistics(parts.targets, outputs, parts.weights);
+    sizes.push_back(statistics.size());
+    for (const Tensor& statistic : statistics) result.push_back(cast(statistic, float64));
+  }
+  if (const ReplicaContext* context = ReplicaContext::current();
+      !context || context->example_offset() <= 0)
+    model_.metric_sizes = std::move(sizes);  // the same on every replica
+  return result;
+}
+
+void Stepper::run(StepProgram& program, const data::Example& batch,
+                  const ReplicaRunner::Step& step) {
+  check(batch);
+  const BatchParts parts = model_.runner->split(batch);
+  const auto results = program.run(*model_.runner, parts, key_, step);
+  auto result = results.begin();
+  for (std::size_t replica = 0; replica < parts.examples.size(); ++replica) {
+    if (parts.counts[replica] == 0) continue;
+    auto next = result->begin();
+    const Tensor loss = *next++;
+    std::vector<std::vector<Tensor>> metrics;
+    for (std::size_t size : model_.metric_sizes) {
+      metrics.emplace_back(next, next + static_cast<std::ptrdiff_t>(size));
+      next += static_cast<std::ptrdiff_t>(size);
+    }
+    statistics_.add(static_cast<int>(replica), parts.counts[replica], loss, metrics);
+    ++result;
+  }
+}
+
+std::vector<Tensor> Stepper::train_part(const data::Example& examples) {
+  const Parts parts = parts_of(examples);
+  const Tensor outputs = model_.layer(parts.inputs, {.training = true});
+  const Tensor losses = example_losses(parts, outputs);
+  const Tensor loss =
+      model_.loss.reduction() == losses::Reduction::kSum
+          ? reduce_sum(losses)
+          : nn::compute_average_loss(losses,
+                                     {.global_batch_size = global_examples(parts.targets.dim(0))});
+  // Before the optimizer's step: what a metric finds wrong leaves the model as it was.
+  std::vector<Tensor> statistics = statistics_of(parts, outputs.detach(), losses.detach());
+  optimizers::Optimizer optimizer = model_.optimizer;
+  optimizer.minimize(loss, variables_);
+  return statistics;
 }
 
 void Stepper::train(const data::Example& batch) {
-  check(batch);
-  model_.runner->run(batch, [&](const data::Example& examples) -> std::vector<Tensor> {
-    const Parts parts = parts_of(examples);
-    const Tensor outputs = model_.layer(parts.inputs, {.training = true});
-    const Tensor losses = example_losses(parts, outputs);
-    const Tensor loss =
-        model_.loss.reduction() == losses::Reduction::kSum
-            ? reduce_sum(losses)
-            : nn::compute_average_loss(
-                  losses, {.global_batch_size = global_examples(parts.targets.dim(0))});
-    // Before the optimizer's step: what a metric finds wrong leaves the model as it was.
-    keep_statistics(parts, outputs.detach(), losses.detach());
-    optimizers::Optimizer optimizer = model_.optimizer;
-    optimizer.minimize(loss, variables_);
-    return {};
-  });
+  run(*model_.train_step, batch,
+      [&](const data::Example& examples) { return train_part(examples); });
 }
 
 void Stepper::test(const data::Example& batch) {
-  check(batch);
-  model_.runner->run(batch, [&](const data::Example& examples) -> std::vector<Tensor> {
+  run(*model_.test_step, batch, [&](const data::Example& examples) {
     NoGradScope no_grad;
     const Parts parts = parts_of(examples);
     const Tensor outputs = model_.layer(parts.inputs, {.training = false});
-    keep_statistics(parts, outputs, example_losses(parts, outputs));
-    return {};
+    return statistics_of(parts, outputs, example_losses(parts, outputs));
   });
 }
 
@@ -151,11 +183,14 @@ std::vector<Tensor> Stepper::predict(const data::Example& batch) {
                                example.begin() + static_cast<std::ptrdiff_t>(model_.num_inputs));
   };
   const auto runner = model_.runner ? model_.runner : ReplicaRunner::current();
-  const auto results = runner->run(
-      data::Example(inputs_of(batch)), [&](const data::Example& examples) -> std::vector<Tensor> {
-        NoGradScope no_grad;
-        return {model_.layer(examples.components(), {.training = false})};
-      });
+  const BatchParts parts = runner->split(data::Example(inputs_of(batch)));
+  const auto step = [&](const data::Example& examples) -> std::vector<Tensor> {
+    NoGradScope no_grad;
+    return {model_.layer(examples.components(), {.training = false})};
+  };
+  // A model that is not compiled has no program of its own.
+  const auto results = model_.predict_step ? model_.predict_step->run(*runner, parts, key_, step)
+                                           : runner->run(parts, step);
   std::vector<Tensor> outputs;
   for (const std::vector<Tensor>& result : results) outputs.push_back(result.front().cpu());
   return outputs;

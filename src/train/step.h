@@ -19,6 +19,8 @@ class Stepper {
   // Forward, backward and the optimizer's step on a global batch of inputs, targets and perhaps
   // sample weights. Throws InvalidArgumentError for anything else, before the model changes.
   void train(const data::Example& batch);
+  // What train() does on one replica, with its part of the batch; returns the statistics.
+  std::vector<Tensor> train_part(const data::Example& examples);
   // Forward alone.
   void test(const data::Example& batch);
   // The outputs for the batch's inputs, in order, on the host.
@@ -32,10 +34,14 @@ class Stepper {
     Tensor targets, weights;
   };
   Parts parts_of(const data::Example& batch) const;
+  // Runs `step` through `program` and keeps the statistics that it returns.
+  void run(StepProgram& program, const data::Example& batch, const ReplicaRunner::Step& step);
   void check(const data::Example& batch) const;
   // One value an example, times its weight.
   Tensor example_losses(const Parts& parts, const Tensor& outputs) const;
-  void keep_statistics(const Parts& parts, const Tensor& outputs, const Tensor& losses);
+  // The sum of the losses, then each metric's statistics, in float64.
+  std::vector<Tensor> statistics_of(const Parts& parts, const Tensor& outputs,
+                                    const Tensor& losses);
   // How many examples the global batch has, of which `here` are this replica's.
   static std::int64_t global_examples(std::int64_t here);
 
@@ -43,6 +49,7 @@ class Stepper {
   std::string what_;
   std::vector<Variable> variables_;
   Statistics statistics_;
+  std::string key_;  // which variables the step trains
 };
 
 // For plain tensors: the batch that Keras takes when none is given.

@@ -1,5 +1,6 @@
 #include "train/training_state.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -27,6 +28,7 @@ constexpr const char* kHistoryEpochs = "history_epochs";
 constexpr const char* kCallbacks = "callbacks/";
 constexpr const char* kConfig = "config.";
 constexpr const char* kLearningRate = "learning_rate";
+constexpr const char* kLayout = "tensors";
 
 void put_all(Named& to, const std::string& prefix, const Named& tensors) {
   for (const auto& [name, tensor] : tensors)
@@ -87,11 +89,50 @@ template <class T>
 T parse_number(const TensorFile& file, const std::string& key, const std::string& what) {
   const auto found = file.metadata.find(key);
   T number{};
-  const char* end =
-      found == file.metadata.end() ? nullptr : found->second.data() + found->second.size();
-  if (!end || std::from_chars(found->second.data(), end, number).ptr != end)
+  const std::string_view text =
+      found == file.metadata.end() ? std::string_view() : std::string_view(found->second);
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  // Neither a count nor a learning rate is negative.
+  if (error != std::errc() || stop != text.data() + text.size() || !(number >= T{}))
     fail<DataLossError>("[load] {} is no training checkpoint: it has no number '{}'", what, key);
   return number;
+}
+
+// A line a tensor: name, dtype, shape.
+std::string layout_of(const Named& tensors) {
+  std::string lines;
+  for (const auto& [name, tensor] : tensors)
+    lines += fmt::format("{} {} {}\n", name, name_of(tensor.dtype()), tensor.shape().to_string());
+  return lines;
+}
+
+// What names alone do not tell: that no tensor is missing, more, or of another dtype or shape.
+void check_layout(const TensorFile& file, const std::string& what) {
+  const auto found = file.metadata.find(kLayout);
+  const std::string saved = found == file.metadata.end() ? std::string() : found->second;
+  const std::string present = layout_of(file.tensors);
+  if (saved == present) return;
+  const auto at = std::mismatch(saved.begin(), saved.end(), present.begin(), present.end()).first;
+  const auto start = static_cast<std::size_t>(at - saved.begin());
+  const auto line_at = [start](const std::string& lines) {
+    const std::size_t before = start == 0 ? std::string::npos : lines.rfind('\n', start - 1);
+    const std::size_t first = before == std::string::npos ? 0 : before + 1;
+    return first < lines.size()
+               ? fmt::format("'{}'", lines.substr(first, lines.find('\n', first) - first))
+               : std::string("nothing more");
+  };
+  fail<DataLossError>("[load] {}: expected the tensor {}, got {}", what, line_at(saved),
+                      line_at(present));
+}
+
+void check_copies(const Named& tensors, const std::vector<Variable>& variables,
+                  const std::string& what) {
+  for (const Variable& variable : variables) {
+    if (!kept_apart(variable)) continue;
+    for (std::size_t replica = 0; replica < variable.impl().copies().size(); ++replica)
+      if (const auto found = tensors.find(copy_name(replica, variable)); found != tensors.end())
+        check_variables({variable}, {{variable.name(), found->second}}, what);
+  }
 }
 
 void check_config(const TensorFile& file, const std::map<std::string, std::string>& config,
@@ -137,6 +178,7 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
                    {"step", std::to_string(progress.step)},
                    {"random.seed", std::to_string(draws.seed)},
                    {"random.draws", std::to_string(draws.draws)}};
+  file.metadata[kLayout] = layout_of(file.tensors);
   // A schedule is part of the program; a number may have been set by a callback.
   if (!model.optimizer().scheduled())
     file.metadata[kLearningRate] = fmt::format("{}", model.optimizer().learning_rate());
@@ -160,13 +202,19 @@ void load_training_state(Model& model, const std::filesystem::path& path,
       .seed = parse_number<std::uint64_t>(file, "random.seed", what),
       .draws = parse_number<std::uint64_t>(file, "random.draws", what)};
   std::optional<double> rate;
-  if (file.metadata.contains(kLearningRate)) rate = parse_number<double>(file, kLearningRate, what);
+  if (!model.optimizer().scheduled()) rate = parse_number<double>(file, kLearningRate, what);
   const Named weights = group(file.tensors, kModel), slots = group(file.tensors, kOptimizer);
   const std::vector<Variable> variables = model.variables();
   check_variables(variables, weights, what);
   check_variables(model.optimizer().variables(), slots, what);
+  check_copies(file.tensors, variables, what);
   progress.statistics.restore(group(file.tensors, kStatistics));
+  for (std::size_t i = 0; i < progress.callbacks.size(); ++i)
+    progress.callbacks[i]->restore(model, group(file.tensors, fmt::format("{}{}/", kCallbacks, i)));
 
+  check_layout(file, what);
+
+  // All is known to be good: from here on the model changes.
   restore_variables(variables, weights, what);
   restore_variables(model.optimizer().variables(), slots, what);
   restore_copies(file.tensors, variables);
@@ -175,8 +223,6 @@ void load_training_state(Model& model, const std::filesystem::path& path,
     progress.history.history[name] = values.to_vector<double>();
   if (const auto epochs = file.tensors.find(kHistoryEpochs); epochs != file.tensors.end())
     progress.history.epoch = epochs->second.to_vector<std::int64_t>();
-  for (std::size_t i = 0; i < progress.callbacks.size(); ++i)
-    progress.callbacks[i]->restore(model, group(file.tensors, fmt::format("{}{}/", kCallbacks, i)));
   if (rate) {
     optimizers::Optimizer optimizer = model.optimizer();
     optimizer.set_learning_rate(*rate);

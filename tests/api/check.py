@@ -1,7 +1,10 @@
-"""Runs a program of examples/ and compares what it prints with what its comments say.
+"""Runs a program of examples/ or tests/api/programs/ and compares what it prints with what its comments say.
 
     check.py BUILD_FOLDER devices [--emulated-gpus N]
+    check.py BUILD_FOLDER memory [--emulated-gpus N]
+    check.py BUILD_FOLDER virtual_gpus
     check.py BUILD_FOLDER fit_mirrored [--mnist FOLDER]
+    check.py BUILD_FOLDER custom_loop [--emulated-gpus N]
 
 Exits with 77 (skipped) when the data asked for is not on this machine, unless TANDEM_CI_EXPECTS says
 that it is.
@@ -54,6 +57,43 @@ def check_devices(build, options):
     expect(f"Executing op MatMul in device {where}" in err, f"the placement log has MatMul on {where}", out, err)
     expect("Executing op MatMul in device /job:localhost/replica:0/task:0/device:CPU:0" in err,
            "the placement log has MatMul on CPU:0", out, err)
+
+
+def check_report(report, where, *outputs):
+    for part in ("float32", where, "requested ", "limit 128.0 MiB", "in use ", "peak ", "reserved ",
+                 "largest free block ", "fragmentation ", "Try a smaller batch"):
+        expect(part in report, f"the report of the missing memory has '{part}'", report, *outputs)
+
+
+def check_memory(build, options):
+    gpus = options.emulated_gpus
+    out, err = run(build / "03_memory", environment={"TANDEM_EMULATED_GPUS": f"{gpus}:512" if gpus else ""})
+    lines = out.splitlines()
+    if not gpus:
+        expect(not lines, "nothing is printed where there is no GPU", out, err)
+        return
+    expected = [f"/physical_device:GPU:{i} Emulated GPU {512 << 20} 1" for i in range(gpus)]
+    expected += [f"{gpus} Physical GPUs, 2 Logical GPUs",
+                 "Physical devices cannot be modified after being initialized (by list_logical_devices). Call "
+                 "config::set_memory_growth before the first operation and before anything that lists logical devices.",
+                 "64 64 128"]
+    expect(lines[:-1] == expected, f"the first lines are {expected}", out, err)
+    check_report(lines[-1], "/job:localhost/replica:0/task:0/device:GPU:1", out, err)
+    for part in ("(32, 1024, 1024)", "requested 128.0 MiB (134217728 bytes)", "in use 64.0 MiB (activations 64.0 MiB)",
+                 "largest free block 64.0 MiB", "device:GPU:0, which has 128.0 MiB free"):
+        expect(part in lines[-1], f"the report has '{part}'", out, err)
+
+
+def check_virtual_gpus(build, options):
+    out, err = run(build / "virtual_gpus")
+    at_once, pieces, *rest = out.splitlines()
+    expect(at_once.startswith("at once: OOM") and "requested 129.0 MiB" in at_once, "129 MiB are refused", out, err)
+    expect(pieces.startswith("after 128 MiB: OOM") and "in use 128.0 MiB (activations 128.0 MiB)" in pieces
+           and "largest free block 0.0 MiB" in pieces, "the 129th MiB is refused", out, err)
+    for report in (at_once, pieces):
+        check_report(report, "/job:localhost/replica:0/task:0/device:GPU:0", out, err)
+    expect(rest == [f"neighbour: {16 << 20:.6g} 64", f"after freeing: {64 << 18:.6g} 64"],
+           "the neighbour is unharmed and the program goes on", out, err)
 
 
 def write_idx(path, magic, sizes, payload):
@@ -121,14 +161,26 @@ def check_safetensors(path, *outputs):
     expect(len(content) == 8 + length + 4 * 693962, "the file holds 693,962 numbers", header, *outputs)
 
 
+def check_custom_loop(build, options):
+    gpus = options.emulated_gpus
+    out, err = run(build / "05_custom_loop", environment={"TANDEM_EMULATED_GPUS": str(gpus) if gpus else ""})
+    # The cross-entropy of a weight and a bias that 100 steps have brought to classify one example.
+    loss = float(out)
+    expect(0 < loss < 0.1, "the last loss is near 0", out, err)
+
+
+CHECKS = {"devices": check_devices, "memory": check_memory, "virtual_gpus": check_virtual_gpus,
+          "fit_mirrored": check_fit_mirrored, "custom_loop": check_custom_loop}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("program", choices=["devices", "fit_mirrored"])
+    parser.add_argument("program", choices=list(CHECKS))
     parser.add_argument("--emulated-gpus", type=int, default=0)
     parser.add_argument("--mnist", type=pathlib.Path)
     options = parser.parse_args()
-    {"devices": check_devices, "fit_mirrored": check_fit_mirrored}[options.program](options.build, options)
+    CHECKS[options.program](options.build, options)
 
 
 if __name__ == "__main__":

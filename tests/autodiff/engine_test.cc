@@ -82,5 +82,30 @@ TEST(RunBackward, GradientsLiveWhereTheirSourcesLive) {
   EXPECT_FLOAT_EQ(on_gpu.grad().item<float>(), 2.0f);
 }
 
+// Gradients are written over where nothing else holds them: here, each is held elsewhere.
+TEST(RunBackward, WritesOverNoGradientThatIsStillNeeded) {
+  const Variable a(constant({1.0f, -1.0f})), b(constant({-1.0f, 1.0f}));
+  const Tensor seed = constant({3.0f, 5.0f});
+  const std::vector<float> three_zero{3, 0}, zero_five{0, 5};
+
+  (nn::relu(a) + nn::relu(b)).backward(seed);  // the sum hands one gradient to both
+  EXPECT_EQ(a.grad().to_vector<float>(), three_zero);
+  EXPECT_EQ(b.grad().to_vector<float>(), zero_five);
+  EXPECT_EQ(seed.to_vector<float>(), (std::vector<float>{3, 5}));
+
+  const Tensor held = a.grad();
+  nn::relu(a).backward(seed);  // adds to a's gradient
+  EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{6, 0}));
+  EXPECT_EQ(held.to_vector<float>(), three_zero);
+
+  const Tensor x = nn::relu(a) * 2.0, y = nn::relu(x) + x + x;
+  BackwardPass pass;
+  pass.roots = {{impl_of(y).grad, seed}};
+  pass.sources = {edge_of(a), impl_of(x).grad};
+  const auto results = run_backward(pass);
+  EXPECT_EQ(results[0].to_vector<float>(), (std::vector<float>{18, 0}));
+  EXPECT_EQ(results[1].to_vector<float>(), (std::vector<float>{9, 10}));
+}
+
 }  // namespace
 }  // namespace tandem

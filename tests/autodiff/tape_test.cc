@@ -115,6 +115,28 @@ TEST(GradientTape, OutputGradientWeighsTheTarget) {
   EXPECT_THROW(tape.gradient(y, x, {.output_gradient = constant(1.0)}), InvalidArgumentError);
 }
 
+// As in TensorFlow: None, and zeros for sign.
+TEST(GradientTape, RoundingHasNoGradient) {
+  const Tensor x = constant({-1.5, 0.0, 2.5}), y = constant({2.0, 2.0, 2.0});
+  for (const auto& rounded : {floor, ceil, round}) {
+    GradientTape tape;
+    tape.watch(x);
+    EXPECT_FALSE(tape.gradient(rounded(x), x).defined());
+  }
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  tape.watch(y);
+  const Tensor quotient = floor_divide(x, y);
+  EXPECT_FALSE(tape.gradient(quotient, x).defined());
+  EXPECT_FALSE(tape.gradient(quotient, y).defined());
+  EXPECT_EQ(tape.gradient(sign(x), x).to_vector<float>(), std::vector<float>(3, 0.0f));
+  EXPECT_EQ(tape.gradient(x - floor(x), x).to_vector<float>(), std::vector<float>(3, 1.0f));
+  // The first derivative of |x| is its sign, the second zero.
+  const Tensor first = tape.gradient(abs(x), x);
+  EXPECT_EQ(first.to_vector<float>(), (std::vector<float>{-1.0f, 0.0f, 1.0f}));
+  EXPECT_EQ(tape.gradient(first, x).to_vector<float>(), std::vector<float>(3, 0.0f));
+}
+
 TEST(GradientTape, RefusesIntegers) {
   GradientTape tape;
   EXPECT_THROW(tape.watch(constant(1)), InvalidArgumentError);

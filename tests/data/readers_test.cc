@@ -95,6 +95,11 @@ TEST(Idx, SaysWhatIsWrong) {
       "more than the file can hold");
   expect_error<DataLossError>(
       [] {
+        parse_idx(idx_file(0x08, {0xffffff00, 0xff000000, 0}, {}));
+      },
+      "more than the file can hold");
+  expect_error<DataLossError>(
+      [] {
         parse_idx(gzip(idx_file(0x0e, {0xffffffff, 0xffff}, ramp(7))));
       },
       "more than the file can hold");

@@ -59,9 +59,10 @@ class BfcModel {
  public:
   BfcModel(std::size_t total, bool growth)
       : total_(total),
-        next_region_(growth ? std::min<std::size_t>(total, 2 << 20) : (total + 255) / 256 * 256) {}
+        first_region_(growth ? std::min<std::size_t>(total, 2 << 20) : (total + 255) / 256 * 256),
+        next_region_(first_region_) {}
 
-  std::uintptr_t allocate(std::size_t bytes) {
+  std::uintptr_t allocate(std::size_t bytes, MemoryTag tag = MemoryTag::kActivations) {
     const std::size_t need = (bytes + 255) / 256 * 256;
     auto found = best_fit(need);
     if (!found && extend(need)) found = best_fit(need);
@@ -73,17 +74,21 @@ class BfcModel {
       free_.insert({size - need, address + need});
       size = need;
     }
-    used_[address] = size;
+    used_[address] = {size, tag};
+    ++allocations;
     in_use += size;
     peak = std::max(peak, in_use);
+    by_tag[tag] += size;
+    peak_by_tag[tag] = std::max(peak_by_tag[tag], by_tag[tag]);
     largest = std::max(largest, size);
     return address;
   }
 
   void deallocate(std::uintptr_t address) {
-    std::size_t size = used_.at(address);
+    auto [size, tag] = used_.at(address);
     used_.erase(address);
     in_use -= size;
+    by_tag[tag] -= size;
     const auto region = std::prev(regions_.upper_bound(address));
     for (auto each = free_.begin(); each != free_.end();) {
       const auto [other_size, other] = *each;
@@ -102,9 +107,28 @@ class BfcModel {
     free_.insert({size, address});
   }
 
+  std::size_t trim() {
+    const std::size_t bytes = drop_free_regions();
+    if (regions_.empty()) next_region_ = first_region_;
+    return bytes;
+  }
+
+  void reset_peak() {
+    peak = in_use;
+    peak_by_tag = by_tag;
+  }
+
+  // Whether every region is one free block.
+  bool coalesced() const {
+    for (const auto& [address, size] : regions_)
+      if (!free_.contains({size, address})) return false;
+    return free_.size() == regions_.size();
+  }
+
   std::size_t largest_free() const { return free_.empty() ? 0 : free_.rbegin()->first; }
 
-  std::size_t in_use = 0, peak = 0, largest = 0, reserved = 0;
+  std::size_t in_use = 0, peak = 0, largest = 0, reserved = 0, allocations = 0;
+  std::map<MemoryTag, std::size_t> by_tag, peak_by_tag;
 
  private:
   using SizeAndAddress = std::pair<std::size_t, std::uintptr_t>;
@@ -127,26 +151,37 @@ class BfcModel {
     return true;
   }
   bool collect(std::size_t need) {
-    std::set<SizeAndAddress> whole;
     std::size_t bytes = 0;
     for (const auto& [address, size] : regions_)
-      if (free_.contains({size, address})) {
-        whole.insert({size, address});
-        bytes += size;
-      }
+      if (free_.contains({size, address})) bytes += size;
     if (bytes == 0 || need > total_ - reserved + bytes) return false;
-    for (const auto& each : whole) {
-      free_.erase(each);
-      regions_.erase(each.second);
-    }
-    reserved -= bytes;
+    drop_free_regions();
     return true;
   }
+  std::size_t drop_free_regions() {
+    std::size_t bytes = 0;
+    for (auto region = regions_.begin(); region != regions_.end();) {
+      const auto [address, size] = *region;
+      if (free_.erase({size, address}) == 0) {
+        ++region;
+        continue;
+      }
+      bytes += size;
+      region = regions_.erase(region);
+    }
+    reserved -= bytes;
+    return bytes;
+  }
 
-  std::size_t total_, next_region_;
+  std::size_t total_, first_region_, next_region_;
   std::uintptr_t next_address_ = ScriptedSource::kStart;
   std::set<SizeAndAddress> free_;
-  std::map<std::uintptr_t, std::size_t> used_, regions_;
+  struct Used {
+    std::size_t size = 0;
+    MemoryTag tag = MemoryTag::kActivations;
+  };
+  std::map<std::uintptr_t, Used> used_;
+  std::map<std::uintptr_t, std::size_t> regions_;
 };
 
 }  // namespace tandem

@@ -64,6 +64,7 @@ TEST(Config, WithoutGpus) {
   const auto logical = config::list_logical_devices();
   ASSERT_EQ(logical.size(), 1u);
   EXPECT_EQ(logical[0].name, "/job:localhost/replica:0/task:0/device:CPU:0");
+  config::set_logical_cpus(1);  // as it is
   EXPECT_EQ(logical[0].device_type, "CPU");
   EXPECT_TRUE(DeviceManager::get().initialized());
   EXPECT_EQ(device("CPU:0").intra_op_threads(), available_cores());
@@ -117,7 +118,7 @@ TEST(Config, EmulatedGpusOutOfRange) {
 TEST(Config, CudaVisibleDevicesHidesEmulatedGpusToo) {
   const std::pair<const char*, int> table[] = {{"0,1,2,3", 4}, {"1,2", 2}, {"", 0},      {"-1", 0},
                                                {"3,-1,0", 1},  {"4", 0},   {"0,9,1", 1}, {"1,1", 0},
-                                               {"GPU-abc", 0}, {"2", 1}};
+                                               {"GPU-abc", 0}, {"2", 1},   {" 1, 0", 2}};
   for (const auto& [text, count] : table) EXPECT_EQ(visible_count(text, 4), count) << text;
   config::set_emulated_gpus(4);
   setenv("CUDA_VISIBLE_DEVICES", "2,3", 1);
@@ -290,7 +291,7 @@ TEST(Config, VirtualDevicesThatCannotBe) {
 TEST(Config, LogicalCpusShareTheCores) {
   config::set_intra_op_parallelism_threads(6);
   EXPECT_EQ(refused([] { config::set_logical_cpus(0); }),
-            "[set_logical_cpus] expected at least 1 CPU, got 0");
+            "[set_logical_cpus] expected 1 to 1024 CPUs, got 0");
   config::set_logical_cpus(4);
   config::set_emulated_gpus(2);
   EXPECT_EQ(logical_names(), (Names{"CPU:0", "CPU:1", "CPU:2", "CPU:3", "GPU:0", "GPU:1"}));

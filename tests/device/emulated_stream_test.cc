@@ -230,6 +230,32 @@ TEST(EmulatedStreamDeathTest, TheProcessEndsWithWorkInTheQueue) {
       testing::ExitedWithCode(3), "");
 }
 
+// As the caches of a library that a kernel is the first to call.
+struct UsedByATask {
+  ~UsedByATask() {
+    if (used) std::_Exit(5);
+  }
+  std::atomic<bool> used{true};
+};
+
+TEST(EmulatedStreamDeathTest, WhatATaskUsesOutlivesTheTask) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        static std::atomic<bool> started{false};
+        auto* stream = new EmulatedStream(1, "test");
+        stream->enqueue([] {
+          static UsedByATask statics;
+          started = true;
+          std::this_thread::sleep_for(200ms);
+          statics.used = false;
+        });
+        while (!started) std::this_thread::yield();
+        std::exit(3);
+      },
+      testing::ExitedWithCode(3), "");
+}
+
 TEST(EmulatedStreamDeathTest, WaitingWhileTheProcessEndsIsAnError) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(

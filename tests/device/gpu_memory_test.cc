@@ -26,6 +26,14 @@ TEST(GpuMemory, ReserveByComputeCapability) {
         << each.available << " MiB, " << each.compute_major;
 }
 
+TEST(GpuMemory, SharedWithTheHost) {
+  EXPECT_EQ(
+      gpu_memory_limit(
+          {.total = 8192 * kMiB, .available = 4096 * kMiB, .compute_major = 8, .integrated = true},
+          0.0),
+      3072 * kMiB);
+}
+
 TEST(GpuMemory, AFractionIsOfTheTotal) {
   EXPECT_EQ(
       gpu_memory_limit({.total = 1000 * kMiB, .available = 10 * kMiB, .compute_major = 8}, 0.25),
@@ -36,6 +44,10 @@ TEST(GpuMemory, TheEnvironmentSetsAnotherReserve) {
   const GpuMemory memory{.total = 4096 * kMiB, .available = 4000 * kMiB, .compute_major = 6};
   setenv("TANDEM_DEVICE_MIN_SYS_MEMORY_IN_MB", "100", 1);
   EXPECT_EQ(gpu_memory_limit(memory, 0.0), 3900 * kMiB);
+  setenv("TF_DEVICE_MIN_SYS_MEMORY_IN_MB", "200", 1);  // ours goes before
+  EXPECT_EQ(gpu_memory_limit(memory, 0.0), 3900 * kMiB);
+  unsetenv("TANDEM_DEVICE_MIN_SYS_MEMORY_IN_MB");
+  EXPECT_EQ(gpu_memory_limit(memory, 0.0), 3800 * kMiB);
   for (const char* bad : {"5000", "many"}) {
     setenv("TANDEM_DEVICE_MIN_SYS_MEMORY_IN_MB", bad, 1);
     testing::internal::CaptureStderr();

@@ -374,6 +374,7 @@ TEST(MirroredStrategy, TakesAllGpusByDefault) {
 }
 
 TEST(MirroredStrategy, RefusesBadDevices) {
+  config::set_emulated_gpus(0);
   config::set_logical_cpus(2);
   try {
     MirroredStrategy({.devices = {"/cpu:0", "/CPU:0"}});

@@ -15,7 +15,7 @@ using testing::TraceEvent;
 
 constexpr std::int64_t kParameters = 6 * 8 + 8 + 8 * 3 + 3;
 
-std::vector<TraceEvent> profile_of_fit(const MirroredStrategy& strategy) {
+std::vector<TraceEvent> profile_of_fit(const MirroredStrategy& strategy, bool eagerly) {
   const TemporaryDirectory directory;
   Model model;
   {
@@ -23,7 +23,8 @@ std::vector<TraceEvent> profile_of_fit(const MirroredStrategy& strategy) {
     model = Sequential(
         {layers::Dense(8, {.activation = "relu", .input_shape = {6}}), layers::Dense(3)});
     model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1}),
-                   .loss = losses::SparseCategoricalCrossentropy({.from_logits = true})});
+                   .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                   .run_eagerly = eagerly});
   }
   const auto data =
       data::Dataset::from_tensor_slices({random::normal({24, 6}), zeros({24}, {.dtype = int64})})
@@ -35,7 +36,9 @@ std::vector<TraceEvent> profile_of_fit(const MirroredStrategy& strategy) {
   return read_trace(directory / "t");
 }
 
-void expect_replicas(const std::vector<TraceEvent>& events, const std::string& type) {
+// `step`: what a replica's step is called.
+void expect_replicas(const std::vector<TraceEvent>& events, const std::string& type,
+                     const std::string& step) {
   const std::string device = "/job:localhost/replica:0/task:0/device:" + type + ":";
   EXPECT_EQ(select(events, "train step", "host", "steps").size(), 3u);
   EXPECT_EQ(select(events, "wait for data", "host", "data").size(), 4u);  // the last finds the end
@@ -52,7 +55,7 @@ void expect_replicas(const std::vector<TraceEvent>& events, const std::string& t
         ++kernels;
       }
     EXPECT_GT(kernels, 3u * 4);
-    EXPECT_EQ(select(events, "replica step", "host", "steps" + suffix).size(), 3u);
+    EXPECT_EQ(select(events, step, "host", "steps" + suffix).size(), 3u);
     const auto reductions = select(events, "all_reduce", on, "collectives" + suffix);
     ASSERT_GE(reductions.size(), 3u);
     std::int64_t bytes = 0;
@@ -64,8 +67,8 @@ void expect_replicas(const std::vector<TraceEvent>& events, const std::string& t
     EXPECT_GE(select(events, "wait for all_reduce", "host", "host" + suffix).size(), 3u);
   }
   // The replicas run side by side: the steps of both overlap, a pair for each step of training.
-  const auto first = select(events, "replica step", "host", "steps, replica 0");
-  const auto second = select(events, "replica step", "host", "steps, replica 1");
+  const auto first = select(events, step, "host", "steps, replica 0");
+  const auto second = select(events, step, "host", "steps, replica 1");
   const auto steps = select(events, "train step");
   for (std::size_t i = 0; i < first.size(); ++i) {
     EXPECT_LT(first[i].begin, second[i].end);
@@ -77,12 +80,24 @@ void expect_replicas(const std::vector<TraceEvent>& events, const std::string& t
 
 TEST(Profile, ShowsReplicasOnCpus) {
   config::set_logical_cpus(2);
-  expect_replicas(profile_of_fit(MirroredStrategy({.devices = {"/cpu:0", "/cpu:1"}})), "CPU");
+  const MirroredStrategy strategy({.devices = {"/cpu:0", "/cpu:1"}});
+  expect_replicas(profile_of_fit(strategy, true), "CPU", "replica step");
 }
 
 TEST(Profile, ShowsReplicasOnGpus) {
   config::set_emulated_gpus(2, 64);
-  expect_replicas(profile_of_fit(MirroredStrategy()), "GPU");
+  expect_replicas(profile_of_fit(MirroredStrategy(), true), "GPU", "replica step");
+}
+
+TEST(Profile, ShowsReplicasOfTracedStepsOnCpus) {
+  config::set_logical_cpus(2);
+  const MirroredStrategy strategy({.devices = {"/cpu:0", "/cpu:1"}});
+  expect_replicas(profile_of_fit(strategy, false), "CPU", "program");
+}
+
+TEST(Profile, ShowsReplicasOfTracedStepsOnGpus) {
+  config::set_emulated_gpus(2, 64);
+  expect_replicas(profile_of_fit(MirroredStrategy(), false), "GPU", "program");
 }
 
 }  // namespace

@@ -9,7 +9,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   const std::string text(reinterpret_cast<const char*>(bytes), size);
   try {
     const tandem::DeviceName name = tandem::DeviceName::parse(text);
-    TANDEM_ASSERT(tandem::DeviceName::parse_full(name.to_string()) == name);
+    // An id without a type is kept, but not printed.
+    if (name.type || !name.id)
+      TANDEM_ASSERT(tandem::DeviceName::parse_full(name.to_string()) == name);
   } catch (const tandem::InvalidArgumentError&) {
   }
   return 0;

@@ -220,7 +220,8 @@ TEST(Losses, ShapeErrorsShowBothShapes) {
   expect_error<InvalidArgumentError>(
       [] {
         losses::sparse_categorical_crossentropy(constant({7}), constant({{1.0, 2.0, 3.0}}),
-                                                {.from_logits = true});
+                                                {.from_logits = true})
+            .to_vector<float>();
       },
       "7");
 }
@@ -274,6 +275,7 @@ class LoneContext final : public ReplicaContext {
   }
   void run_for_idle_replicas(const std::function<void()>&) override {}
   Tensor broadcast(const Tensor& tensor) override { return tensor; }
+  void add_to_key(std::string&) const override {}
 };
 
 TEST(Losses, MeansAreRefusedInReplicas) {

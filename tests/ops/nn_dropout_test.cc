@@ -34,6 +34,7 @@ class FakeReplica final : public ReplicaContext {
   }
   void run_for_idle_replicas(const std::function<void()>&) override {}
   Tensor broadcast(const Tensor& tensor) override { return tensor; }
+  void add_to_key(std::string&) const override {}
 };
 
 TEST(Dropout, KeepsTheShareAskedForAndScalesIt) {

@@ -17,6 +17,7 @@ using testing::expect_gradients;
 using testing::expect_second_order;
 using testing::expect_tensor;
 using testing::random_tensor;
+using testing::random_values;
 using testing::values_of;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -252,8 +253,23 @@ TEST(Reduce, SecondOrder) {
 TEST(Reduce, GradientOfProductsWithZeros) {
   const Tensor x =
       constant({{0.0, 2.0, 3.0}, {0.0, 0.0, 3.0}, {1.0, 2.0, 3.0}}, {.dtype = float64});
-  expect_gradients(
-      [](const std::vector<Tensor>& v) { return reduce_prod(v[0], {.axis = Dims({1})}); }, {x});
+  const auto product_of = [](const Dims& axes) {
+    return [axes](const std::vector<Tensor>& v) { return reduce_prod(v[0], {.axis = axes}); };
+  };
+  for (const Dims& axes : {Dims({1}), Dims({0}), Dims({0, 1})}) {
+    expect_gradients(product_of(axes), {x});
+    expect_second_order(product_of(axes), {x});
+  }
+  // More than two elements, and axes apart from one another.
+  const Tensor cube = random_tensor(Shape({3, 2, 3}), 9);
+  for (const Dims& axes : {Dims({0, 2}), Dims({2, 0}), Dims({-1}), Dims({0, 1, 2})}) {
+    expect_gradients(product_of(axes), {cube});
+    expect_second_order(product_of(axes), {cube});
+  }
+  const Tensor none = zeros({0, 3});
+  GradientTape tape;
+  tape.watch(none);
+  expect_tensor(tape.gradient(reduce_prod(none, {.axis = Dims({0})}), none), float32, {0, 3}, {});
 }
 
 TEST(Reduce, TiesShareTheGradientOfExtrema) {
@@ -308,6 +324,37 @@ TEST(ArgReduce, AgainstASearch) {
         if (values[(outer * 201 + k) * 7 + inner] > values[(outer * 201 + best) * 7 + inner])
           best = k;
       EXPECT_EQ(found[outer * 7 + inner], static_cast<std::int64_t>(best));
+    }
+}
+
+// Values that repeat, so that the first of several extrema is asked for, and NaN in every other run.
+TEST(ArgReduce, LongRunsOfEqualsAndNaN) {
+  for (const std::size_t length : {31, 64, 65, 100, 300})
+    for (const std::size_t inner : {1, 300}) {
+      std::vector<double> values = random_values(static_cast<std::int64_t>(4 * length * inner), 3);
+      for (double& value : values) value = std::floor(value * 2);
+      const auto at = [&](std::size_t run, std::size_t k) -> double& {
+        return values[(run / inner * length + k) * inner + run % inner];
+      };
+      for (std::size_t run = 0; run < 4 * inner; run += 2)
+        for (std::size_t k = run % length; k < length; k += 7) at(run, k) = kNan;
+      const Tensor x = constant(values, {.dtype = float32,
+                                         .shape = {4, static_cast<std::int64_t>(length),
+                                                   static_cast<std::int64_t>(inner)}});
+      const auto high = argmax(x, 1).to_vector<std::int64_t>();
+      const auto low = argmin(x, 1).to_vector<std::int64_t>();
+      for (std::size_t run = 0; run < 4 * inner; ++run) {
+        std::size_t best = 0, least = 0;
+        for (std::size_t k = length; k-- > 0;) {
+          if (!(at(run, k) < at(run, best)) && !std::isnan(at(run, best))) best = k;
+          if (!(at(run, k) > at(run, least)) && !std::isnan(at(run, least))) least = k;
+          if (std::isnan(at(run, k))) best = least = k;
+        }
+        ASSERT_EQ(high[run], static_cast<std::int64_t>(best))
+            << "length " << length << ", run " << run;
+        ASSERT_EQ(low[run], static_cast<std::int64_t>(least))
+            << "length " << length << ", run " << run;
+      }
     }
 }
 

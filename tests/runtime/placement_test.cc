@@ -15,6 +15,7 @@ constexpr const char* kGpu1 = "/job:localhost/replica:0/task:0/device:GPU:1";
 Tensor matrix() { return ones({2, 2}); }
 
 TEST(Placement, DefaultsToTheCpuWhereThereIsNoGpu) {
+  config::set_emulated_gpus(0);
   EXPECT_EQ(matmul(matrix(), matrix()).device(), kCpu0);
 }
 
@@ -72,6 +73,7 @@ TEST(Placement, ViewsStayWhereTheirInputIs) {
 }
 
 TEST(Placement, AMissingDeviceIsAnErrorThatNamesEverything) {
+  config::set_emulated_gpus(0);
   set_soft_device_placement(false);
   DeviceScope missing("/gpu:7");
   const std::string expected =
@@ -95,6 +97,7 @@ TEST(Placement, AMissingDeviceIsAnErrorThatNamesEverything) {
 }
 
 TEST(Placement, SoftPlacementTakesAnotherDevice) {
+  config::set_emulated_gpus(0);
   DeviceScope missing("/gpu:7");
   EXPECT_EQ(matmul(matrix(), matrix()).device(), kCpu0);
 }
@@ -109,6 +112,7 @@ TEST(Placement, ANameThatDoesNotParse) {
 }
 
 TEST(Placement, TheLogNamesOperationAndDevice) {
+  config::set_emulated_gpus(0);
   debugging::set_log_device_placement(true);
   const Tensor a = matrix();
   testing::internal::CaptureStderr();

@@ -5,6 +5,8 @@
 
 #include "support/tensors.h"
 #include "tandem/array.h"
+#include "tandem/config.h"
+#include "tandem/device.h"
 #include "tandem/math.h"
 #include "tandem/model.h"
 #include "tandem/random.h"
@@ -156,7 +158,7 @@ TEST(Fit, EachEpochHasAnOrderOfItsOwn) {
       },
       {.input_shape = {1}});
   Sequential model({record, layers::Dense(1)});
-  model.compile({.optimizer = "sgd", .loss = "mse"});
+  model.compile({.optimizer = "sgd", .loss = "mse", .run_eagerly = true});
   std::vector<double> numbers(20);
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
   met.clear();
@@ -170,6 +172,59 @@ TEST(Fit, EachEpochHasAnOrderOfItsOwn) {
     std::sort(epoch->begin(), epoch->end());
     EXPECT_EQ(*epoch, numbers) << "every example once";
   }
+}
+
+TEST(Fit, AStepThatAsksForElementsIsToldOfRunEagerly) {
+  const Layer curious = layers::Lambda(
+      [](const Tensor& x) { return x * x.to_vector<float>().front(); }, {.input_shape = {1}});
+  Sequential model({curious, layers::Dense(1)});
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  expect_error<FailedPreconditionError>(
+      [&] {
+        model.fit(column({1, 2}), column({1, 2}), {.verbose = 0});
+      },
+      "run_eagerly = true");
+}
+
+TEST(Fit, ATracedStepTrainsAsAnEagerOne) {
+  std::vector<double> numbers(37);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i) / 37.0;
+  int calls = 0;
+  const auto train = [&](bool run_eagerly) {
+    random::set_seed(6);
+    calls = 0;
+    const Layer count = layers::Lambda(
+        [&](const Tensor& x) {
+          ++calls;
+          return x;
+        },
+        {.input_shape = {1}});
+    Sequential model({count, layers::Dense(8, {.activation = "tanh"}), layers::Dropout(0.2),
+                      layers::BatchNormalization(), layers::Dense(1)});
+    model.compile({.optimizer = optimizers::Adam({.learning_rate = 0.01}),
+                   .loss = "mse",
+                   .metrics = {"mae"},
+                   .run_eagerly = run_eagerly});
+    calls = 0;
+    const auto history = model.fit(column(numbers), column(numbers),
+                                   {.epochs = 4, .verbose = 0, .batch_size = 8, .shuffle_seed = 1});
+    std::vector<double> figures = history.at("loss");
+    for (double value : history.at("mae")) figures.push_back(value);
+    for (const auto& [name, value] :
+         model.evaluate(column(numbers), column(numbers), {.verbose = 0}))
+      figures.push_back(value);
+    for (double value : values_of(model.predict(column(numbers), {.verbose = 0})))
+      figures.push_back(value);
+    return figures;
+  };
+  const std::vector<double> eager = train(true);
+  const int eager_calls = calls;
+  const std::vector<double> traced = train(false);
+  EXPECT_EQ(calls, 6);  // fit, evaluate, predict; whole batches and the last ones
+  EXPECT_GT(eager_calls, 20);
+  ASSERT_EQ(eager.size(), traced.size());
+  for (std::size_t i = 0; i < eager.size(); ++i)
+    EXPECT_NEAR(traced[i], eager[i], 1e-5 * std::max(1.0, std::abs(eager[i])));
 }
 
 TEST(Fit, TakesAFunctionalModelsInputsOneByOne) {
@@ -275,6 +330,8 @@ TEST(Fit, NamesTheLayerThatAShapeDoesNotFit) {
 }
 
 TEST(Fit, ALabelOutOfRangeLeavesTheModelAsItWas) {
+  // What a GPU was given runs to its end: the error comes late, and the step was made.
+  const DeviceScope cpu("/cpu:0");
   Sequential model({layers::Dense(3, {.input_shape = {4}})});
   model.compile(
       {.optimizer = "sgd", .loss = losses::SparseCategoricalCrossentropy({.from_logits = true})});
@@ -285,6 +342,23 @@ TEST(Fit, ALabelOutOfRangeLeavesTheModelAsItWas) {
       },
       "3");
   EXPECT_EQ(model.variables()[0].value().to_vector<float>(), before);
+}
+
+TEST(Fit, ALabelOutOfRangeOnAGpuIsAnErrorToo) {
+  config::set_emulated_gpus(1);
+  Sequential model({layers::Dense(3, {.input_shape = {4}})});
+  model.compile({.optimizer = "sgd",
+                 .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                 .metrics = {"accuracy"}});
+  const std::string text = "is outside the valid range [0, 3)";
+  expect_error<InvalidArgumentError>(
+      [&] {
+        model.fit(ones({2, 4}), constant({0, 3}), {.verbose = 0});
+      },
+      text);
+  expect_error<InvalidArgumentError>([&] { model.evaluate(ones({2, 4}), constant({0, 3})); }, text);
+  // It was told, and later calls do not hear of it again.
+  model.fit(ones({2, 4}), constant({0, 2}), {.verbose = 0});
 }
 
 TEST(Evaluate, CountsEveryExampleOnce) {

@@ -225,7 +225,7 @@ TEST(TrainingCheckpoint, RefusesFilesThatAreNotIts) {
     }
   };
   std::string flipped = good;
-  flipped[flipped.size() / 2] ^= 1;
+  flipped[flipped.size() - 10] ^= 1;
   write_file(path, flipped);
   expect_error<DataLossError>(resume, "checksum");
   write_file(path, good.substr(0, good.size() / 2));
@@ -257,6 +257,64 @@ TEST(TrainingCheckpoint, RefusesFilesThatAreNotIts) {
   expect_error<DataLossError>(resume, "it has no number 'step'");
   altered([](TensorFile& f) { f.tensors["statistics/0/unknown"] = ones({1}); });
   expect_error<DataLossError>(resume, "the checkpoint's sums");
+}
+
+// Of a checkpoint amid an epoch: weights, slots, sums, the history, the callbacks' numbers.
+TEST(TrainingCheckpoint, RefusesEveryTensorThatIsAltered) {
+  const TemporaryDirectory directory;
+  const std::filesystem::path path = directory / "state";
+  const auto callbacks_of = [&](bool resume) {
+    return std::vector<Callback>{
+        callbacks::EarlyStopping({.monitor = "loss", .patience = 5}),
+        callbacks::TrainingCheckpoint(path, {.save_freq = 1, .resume = resume})};
+  };
+  {
+    Program program;
+    auto crashing = callbacks_of(false);
+    crashing.push_back(crash_after(kStepsPerEpoch + 2));
+    EXPECT_THROW(program.fit(crashing), std::runtime_error);
+  }
+  const TensorFile whole = load_safetensors(path);
+  const auto refuse = [&](const std::function<void(TensorFile&)>& alter) {
+    TensorFile copy = whole;
+    alter(copy);
+    save_safetensors(path, copy);
+    Program program;
+    const auto before = program.weights();
+    try {
+      program.fit(callbacks_of(true));
+      ADD_FAILURE() << "it was accepted";
+    } catch (const InternalError& error) {
+      ADD_FAILURE() << error.what();
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).rfind("[load] ", 0), 0u) << error.what();
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "expected a typed error, got " << error.what();
+    }
+    EXPECT_EQ(values_of(program.model.variables()[0].value()), before[0]);
+  };
+  for (const auto& [key, tensor] : whole.tensors) {
+    SCOPED_TRACE(key);
+    const std::string& name = key;
+    const CreationOptions same = {.dtype = tensor.dtype()};
+    const DType other = tensor.dtype() == float32 ? int32 : float32;
+    refuse([&](TensorFile& f) { f.tensors.erase(name); });
+    refuse([&](TensorFile& f) { f.tensors[name] = zeros({0}, same); });
+    refuse([&](TensorFile& f) { f.tensors[name] = zeros({7, 5}, same); });
+    refuse([&](TensorFile& f) { f.tensors[name] = whole.tensors.at(name).to(other); });
+  }
+  for (const std::string key : {"epoch", "step", "random.seed", "random.draws", "learning_rate"}) {
+    SCOPED_TRACE(key);
+    for (const char* text : {"", "many", "-1", "1.5.2", "1e999", "99999999999999999999999x"})
+      refuse([&](TensorFile& f) { f.metadata[key] = text; });
+    refuse([&](TensorFile& f) { f.metadata.erase(key); });
+  }
+  refuse([](TensorFile& f) { f.metadata["step"] = "99999999999999999999999"; });
+  for (const char* key : {"model/more", "optimizer/more", "statistics/0/more", "statistics/more",
+                          "history/more", "callbacks/9/more", "more"}) {
+    SCOPED_TRACE(key);
+    refuse([&](TensorFile& f) { f.tensors[key] = ones({1}); });
+  }
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "tandem/checkpoint.h"
 #include "tandem/creation.h"
 #include "tandem/errors.h"
+#include "tensor/tensor_impl.h"
 
 namespace tandem {
 namespace {
@@ -55,20 +56,9 @@ void expect_same(const TensorFile& a, const TensorFile& b) {
     EXPECT_EQ(tensor.shape(), other.shape()) << name;
     ASSERT_EQ(tensor.dtype(), other.dtype()) << name;
     const auto bytes = [](const Tensor& t) {
-      switch (t.dtype()) {
-        case float32:
-          return std::string(reinterpret_cast<const char*>(t.data<float>()),
-                             static_cast<std::size_t>(t.bytes()));
-        case float64:
-          return std::string(reinterpret_cast<const char*>(t.data<double>()),
-                             static_cast<std::size_t>(t.bytes()));
-        case int64:
-          return std::string(reinterpret_cast<const char*>(t.data<std::int64_t>()),
-                             static_cast<std::size_t>(t.bytes()));
-        default:
-          return std::string(reinterpret_cast<const char*>(t.data<bool>()),
-                             static_cast<std::size_t>(t.bytes()));
-      }
+      std::string memory(static_cast<std::size_t>(t.bytes()), '\0');
+      to_host(t, memory.data());
+      return memory;
     };
     EXPECT_EQ(bytes(tensor), bytes(other)) << name;
   }

@@ -8,6 +8,7 @@
 
 #include "core/profile.h"
 #include "core/status.h"
+#include "device/memory_report.h"
 #include "device/stream_span.h"
 
 namespace tandem {
@@ -313,12 +314,13 @@ namespace {
 // Memory of a device for the time of a staged reduction.
 class Staging {
  public:
-  Staging(Device& device, std::size_t bytes)
-      : device_(device), memory_(device.allocator().allocate(bytes)) {
-    if (!memory_)
-      fail<ResourceExhaustedError>(
-          "[all_reduce] no {} bytes on {} to bring the replicas' values together", bytes,
-          device.full_name());
+  Staging(Device& device, std::size_t bytes) : device_(device) {
+    const MemoryTagScope tag(MemoryTag::kWorkspace);
+    memory_ = device.allocator().allocate(bytes);
+    if (!memory_ && bytes > 0)
+      throw_out_of_memory(device, {.what = "memory to bring the replicas' values together",
+                                   .op = "all_reduce",
+                                   .bytes = bytes});
   }
   ~Staging() { device_.allocator().deallocate(memory_); }
   Staging(const Staging&) = delete;
@@ -327,7 +329,7 @@ class Staging {
 
  private:
   Device& device_;
-  void* memory_;
+  void* memory_ = nullptr;
 };
 
 }  // namespace

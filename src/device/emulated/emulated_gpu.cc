@@ -35,6 +35,8 @@ class PhysicalEmulatedGpu final : public PhysicalGpu {
     if (fraction == 0.0) return memory_;
     return static_cast<std::int64_t>(static_cast<double>(memory_) * fraction);
   }
+  // The range of NVIDIA's GPUs. The host's threads have no such order: all are served alike.
+  PriorityRange priority_range() const override { return {.most_urgent = -5, .least_urgent = 0}; }
   std::unique_ptr<Device> make_device(const LogicalGpuOptions& options) const override {
     return std::make_unique<EmulatedGpu>(options);
   }

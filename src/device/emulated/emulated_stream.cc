@@ -127,17 +127,32 @@ class EmulatedStream::Queue {
     return *instance;
   }
 
-  // Tasks use objects that exist until the process exits, which are created as kernels first run
-  // and destroyed last created first; so does this handler run: it is registered anew, ever more
-  // rarely, as work goes on.
-  static void halt_at_exit() {
-    std::atexit([] {
-      const std::lock_guard<std::mutex> lock(all().mutex);
-      const auto deadline = std::chrono::steady_clock::now() + kExitLimit;
-      for (const std::shared_ptr<Queue>& queue : all().queues) queue->halt();
-      for (const std::shared_ptr<Queue>& queue : all().queues) queue->await_halt(deadline);
-    });
+  // Tasks use objects that exist until the process exits (tables of kernels, oneDNN's caches), which
+  // are created as kernels first run and destroyed last created first: the queues have to halt before.
+  static void halt_all() {
+    const std::lock_guard<std::mutex> lock(all().mutex);
+    const auto deadline = std::chrono::steady_clock::now() + kExitLimit;
+    for (const std::shared_ptr<Queue>& queue : all().queues) queue->halt();
+    for (const std::shared_ptr<Queue>& queue : all().queues) queue->await_halt(deadline);
   }
+
+  // When the main thread exits, its thread-local objects go before every static one, however late
+  // that was created. Made as the library is loaded.
+  struct MainThreadEnd {
+    ~MainThreadEnd() {
+      if (gettid() == getpid()) halt_all();
+    }
+  };
+  static bool halt_at_end_of_main_thread() {
+    static thread_local const MainThreadEnd end;
+    return true;
+  }
+  static const bool kHaltsAtEndOfMainThread;
+
+  // For an exit on another thread, whose thread-local objects are not those of the main one: a
+  // handler that runs in the order of the static objects, and is registered anew, ever more rarely,
+  // as work goes on.
+  static void halt_at_exit() { std::atexit(halt_all); }
 
   void halt() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -195,6 +210,8 @@ class EmulatedStream::Queue {
   std::atomic<int> waiting_{0};
   std::atomic<std::thread::id> worker_;
 };
+
+const bool EmulatedStream::Queue::kHaltsAtEndOfMainThread = halt_at_end_of_main_thread();
 
 class EmulatedStream::QueueEvent final : public Event::State {
  public:

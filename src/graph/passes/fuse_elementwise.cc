@@ -31,6 +31,7 @@ void run_tile(const FusedAttrs& attrs, const KernelContext& whole, std::int64_t 
               std::int64_t count, std::byte* buffers) {
   for (const FusedAttrs::Member& member : attrs.members) {
     KernelContext context;
+    context.workspace = whole.workspace;
     for (const Operand& operand : member.inputs) {
       if (operand.external) {
         context.inputs.push_back(part_of(whole.inputs[operand.index], begin, count));

@@ -33,6 +33,7 @@ void update_range(const GroupAttrs& attrs, const KernelContext& whole, std::int6
     before += size;
     if (from >= to) continue;
     KernelContext context;
+    context.workspace = whole.workspace;
     for (int i = 0; i < attrs.inputs_each; ++i) {
       const TensorView& operand = whole.inputs[first + i];
       context.inputs.push_back(size == 1 ? operand : part_of(operand, from, to - from));

@@ -1,4 +1,6 @@
 // The sum of any number of tensors in one pass over memory.
+#include <array>
+
 #include "core/clones.h"
 #include "core/parallel.h"
 #include "op/record.h"
@@ -22,17 +24,21 @@ void infer_add_n(InferContext& c) {
   c.add_output(first.dtype, first.shape);
 }
 
-// Elements summed at a time, over all inputs: the sums stay in the first-level cache.
+// Elements summed at a time, over all inputs: the sums stay in the first-level cache. They are kept
+// in the output itself unless they are wider than its elements.
 constexpr std::int64_t kChunk = 2048;
 
 template <class T>
 TANDEM_CLONES void load_chunk(const T* x, Compute<T>* sum, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) sum[i] = static_cast<Compute<T>>(x[i]);
 }
-template <class T>
-TANDEM_CLONES void add_chunk(const T* x, Compute<T>* __restrict__ sum, std::int64_t count) {
+// `sum` may be `a`.
+template <class A, class T>
+TANDEM_CLONES void add_chunks(const A* a, const T* b, Compute<T>* sum, std::int64_t count) {
+#pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i)
-    sum[i] = wrapping(sum[i], static_cast<Compute<T>>(x[i]), [](auto a, auto b) { return a + b; });
+    sum[i] = wrapping(static_cast<Compute<T>>(a[i]), static_cast<Compute<T>>(b[i]),
+                      [](auto x, auto y) { return x + y; });
 }
 template <class T>
 TANDEM_CLONES void store_chunk(const Compute<T>* sum, T* out, std::int64_t count) {
@@ -41,15 +47,24 @@ TANDEM_CLONES void store_chunk(const Compute<T>* sum, T* out, std::int64_t count
 
 void add_n_kernel(KernelContext& c) {
   switch_numeric(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
+    constexpr bool kSumsInOutput = std::is_same_v<T, Compute<T>>;
     T* out = c.outputs[0].as<T>();
     parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      alignas(64) Compute<T> sum[kChunk];
+      alignas(64) std::array<Compute<T>, kSumsInOutput ? 1 : kChunk> wide;
       for (; begin < end; begin += kChunk) {
         const std::int64_t count = std::min(kChunk, end - begin);
-        load_chunk(c.inputs[0].as<const T>() + begin, sum, count);
-        for (int n = 1; n < c.inputs.size(); ++n)
-          add_chunk(c.inputs[n].as<const T>() + begin, sum, count);
-        store_chunk(sum, out + begin, count);
+        Compute<T>* sum = nullptr;
+        if constexpr (kSumsInOutput)
+          sum = out + begin;
+        else
+          sum = wide.data();
+        const auto input = [&](int n) { return c.inputs[n].as<const T>() + begin; };
+        if (c.inputs.size() == 1)
+          load_chunk(input(0), sum, count);
+        else
+          add_chunks(input(0), input(1), sum, count);
+        for (int n = 2; n < c.inputs.size(); ++n) add_chunks(sum, input(n), sum, count);
+        if constexpr (!kSumsInOutput) store_chunk(sum, out + begin, count);
       }
     });
   });

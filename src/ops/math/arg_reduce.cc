@@ -1,4 +1,8 @@
 // The positions of extrema.
+#include <algorithm>
+#include <array>
+
+#include "core/clones.h"
 #include "core/parallel.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/reduce.h"
@@ -44,6 +48,63 @@ struct Below {
   }
 };
 
+constexpr std::int64_t kLanes = 32;     // elements looked at together along a run
+constexpr std::int64_t kColumns = 256;  // runs looked at together where their elements interleave
+
+// The position in a run of adjacent elements: the extremum first, then the first place that holds
+// it, so that neither loop carries a position.
+template <class Op, class T>
+TANDEM_CLONES std::int64_t arg_of_run(const T* x, std::int64_t length) {
+  using C = Compute<T>;
+  C best = static_cast<C>(x[0]);
+  std::int64_t k = 1;
+  if (length >= 2 * kLanes) {
+    std::array<C, kLanes> lanes;
+    for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] = static_cast<C>(x[j]);
+    for (k = kLanes; k + kLanes <= length; k += kLanes)
+      for (std::int64_t j = 0; j < kLanes; ++j) {
+        const C value = static_cast<C>(x[k + j]);
+        lanes[j] = Op::beats(value, lanes[j]) ? value : lanes[j];
+      }
+    for (const C lane : lanes) best = Op::beats(lane, best) ? lane : best;
+  }
+  for (; k < length; ++k) {
+    const C value = static_cast<C>(x[k]);
+    best = Op::beats(value, best) ? value : best;
+  }
+  const auto found = [x, best](std::int64_t i) {
+    const C value = static_cast<C>(x[i]);
+    return value == best || (value != value && best != best);
+  };
+  std::int64_t at = 0;
+  for (; at + kLanes <= length; at += kLanes) {
+    int here = 0;
+    for (std::int64_t j = 0; j < kLanes; ++j) here |= found(at + j);
+    if (here != 0) break;
+  }
+  while (!found(at)) ++at;
+  return at;
+}
+
+// The positions in `count` (at most kColumns) runs that start at adjacent elements and continue
+// `stride` elements further on.
+template <class Op, class T>
+TANDEM_CLONES void args_of_columns(const T* x, std::int64_t length, std::int64_t stride,
+                                   std::int64_t count, std::int64_t* out) {
+  using C = Compute<T>;
+  std::array<C, kColumns> best;
+  std::array<std::int64_t, kColumns> at{};
+  for (std::int64_t j = 0; j < count; ++j) best[j] = static_cast<C>(x[j]);
+  for (std::int64_t k = 1; k < length; ++k)
+    for (std::int64_t j = 0; j < count; ++j) {
+      const C value = static_cast<C>(x[k * stride + j]);
+      const bool wins = Op::beats(value, best[j]);
+      best[j] = wins ? value : best[j];
+      at[j] = wins ? k : at[j];
+    }
+  std::copy_n(at.begin(), count, out);
+}
+
 template <class Op>
 void arg_reduce_kernel(KernelContext& c) {
   const Shape& shape = c.inputs[0].shape;
@@ -56,17 +117,17 @@ void arg_reduce_kernel(KernelContext& c) {
     const std::int64_t grain =
         std::max<std::int64_t>(1, kElementwiseGrain / std::max<std::int64_t>(length, 1));
     parallel_for(c.outputs[0].size(), grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const T* run = x + i / inner * length * inner + i % inner;
-        auto best = static_cast<Compute<T>>(run[0]);
-        std::int64_t at = 0;
-        for (std::int64_t k = 1; k < length; ++k) {
-          const auto value = static_cast<Compute<T>>(run[k * inner]);
-          if (!Op::beats(value, best)) continue;
-          best = value;
-          at = k;
-        }
-        out[i] = at;
+      if (inner == 1) {
+        for (std::int64_t i = begin; i < end; ++i)
+          out[i] = arg_of_run<Op, T>(x + i * length, length);
+        return;
+      }
+      while (begin < end) {
+        const std::int64_t column = begin % inner;
+        const std::int64_t count = std::min({inner - column, end - begin, kColumns});
+        args_of_columns<Op, T>(x + begin / inner * length * inner + column, length, inner, count,
+                               out + begin);
+        begin += count;
       }
     });
   });

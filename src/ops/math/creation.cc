@@ -3,6 +3,7 @@
 
 #include "core/clones.h"
 #include "core/parallel.h"
+#include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/number.h"
 #include "ops/op_list.h"
@@ -53,6 +54,28 @@ void fill_kernel(KernelContext& c) {
       fill_loop<T>(out + begin, to_element<T>(value), end - begin);
     });
   });
+}
+
+// --- sizes ---
+
+struct ElementCountAttrs {
+  Shape sizes;
+  DType dtype = float32;
+  template <class F>
+  void fields(F&& f) const {
+    f("sizes", sizes);
+    f("dtype", dtype);
+  }
+};
+
+void infer_element_count(InferContext& c) {
+  c.add_output(c.attrs<ElementCountAttrs>().dtype, Shape::scalar());
+}
+
+void element_count_kernel(KernelContext& c) {
+  const auto count = static_cast<double>(c.attrs<ElementCountAttrs>().sizes.num_elements());
+  switch_dtype(c.outputs[0].dtype,
+               [&]<class T>(TypeTag<T>) { *c.outputs[0].as<T>() = to_element<T>(count); });
 }
 
 // --- sequences ---
@@ -158,6 +181,10 @@ void eye_kernel(KernelContext& c) {
 
 const OpDef kFill = {
     .name = "Fill", .attrs = attrs_type<FillAttrs>, .infer = infer_fill, .cpu_kernel = fill_kernel};
+const OpDef kElementCount = {.name = "ElementCount",
+                             .attrs = attrs_type<ElementCountAttrs>,
+                             .infer = infer_element_count,
+                             .cpu_kernel = element_count_kernel};
 const OpDef kRange = {.name = "Range",
                       .attrs = attrs_type<SequenceAttrs>,
                       .infer = infer_range,
@@ -211,8 +238,13 @@ Tensor eye(std::int64_t rows, std::int64_t columns, const CreationOptions& optio
 }
 
 OpList creation_ops() {
-  static const OpDef* const ops[] = {&kFill, &kRange, &kLinSpace, &kEye};
+  static const OpDef* const ops[] = {&kFill, &kElementCount, &kRange, &kLinSpace, &kEye};
   return ops;
+}
+
+Tensor element_count(const Shape& sizes, DType dtype) {
+  if (!sizes.fully_defined()) return run(kElementCount, {}, ElementCountAttrs{sizes, dtype});
+  return full(Shape::scalar(), static_cast<double>(sizes.num_elements()), {.dtype = dtype});
 }
 
 }  // namespace tandem

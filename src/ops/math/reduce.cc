@@ -1,11 +1,13 @@
 // Sums, means, products, extrema, logic and norms over axes.
 #include "ops/math/reduce.h"
+#include "ops/math/element_count.h"
 
 #include <cmath>
 #include <limits>
 
 #include "core/clones.h"
 #include "op/record.h"
+#include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/reduce_engine.h"
 #include "ops/op_list.h"
@@ -253,6 +255,18 @@ void sum_gradient(GradContext& c) {
 }
 
 void mean_gradient(GradContext& c) {
+  const Shape& shape = c.input_spec(0).shape;
+  if (!shape.fully_defined()) {
+    const std::uint32_t axes = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), shape.rank());
+    Dims sizes;
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if ((axes >> axis & 1u) != 0) sizes.push_back(shape[axis]);
+    const DType dtype = c.grad().dtype();
+    const DType wide = dtype == float64 ? float64 : float32;  // counts may be large
+    const Tensor share = cast(cast(c.grad(), wide) / element_count(Shape(sizes), wide), dtype);
+    c.set_grad(0, broadcast_to(with_axes(c, share), shape));
+    return;
+  }
   const std::int64_t outputs = c.output_spec(0).shape.num_elements();
   const std::int64_t reduced = outputs == 0 ? 1 : c.input_spec(0).shape.num_elements() / outputs;
   // An empty input has an empty gradient; the divisor only has to be valid.
@@ -270,21 +284,43 @@ void extremum_gradient(GradContext& c) {
   c.set_grad(0, winners * (with_axes(c, c.grad()) / reduce_sum(winners, over)));
 }
 
-// The product of the other elements. Exact where some are zero; derivatives of it, however, only
-// where none is.
+// The axes with those of the mask first.
+Dims axes_in_front(std::uint32_t mask, int rank) {
+  Dims order;
+  for (const bool in_mask : {true, false})
+    for (int axis = 0; axis < rank; ++axis)
+      if (((mask >> axis & 1u) != 0) == in_mask) order.push_back(axis);
+  return order;
+}
+
+// In each row, the product of the rows before it (behind it). By doubling, so that nothing is
+// divided: zeros are no special case, for derivatives of any order.
+Tensor products_of_others(const Tensor& rows, bool behind) {
+  const std::int64_t count = rows.dim(0);
+  const auto moved = [&](const Tensor& x, std::int64_t by) {
+    const Tensor fill = ones({by, x.dim(1)}, {.dtype = x.dtype()});
+    return behind ? concat({slice_rows(x, by, count), fill}, 0)
+                  : concat({fill, slice_rows(x, 0, count - by)}, 0);
+  };
+  Tensor products = moved(rows, 1);
+  for (std::int64_t by = 1; by < count - 1; by *= 2) products = products * moved(products, by);
+  return products;
+}
+
+// The product of the other elements.
 void prod_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
-  const auto& attrs = c.attrs<ReduceAttrs>();
-  ReduceOptions over = {.axis = attrs.all ? std::nullopt : std::optional(attrs.axes),
-                        .keepdims = true};
-  const Tensor is_zero = equal(x, 0.0);
-  const Tensor zeros = reduce_sum(cast(is_zero, x.dtype()), over);
-  const Tensor others = where(is_zero, ones_like(x), x);
-  const Tensor product = reduce_prod(others, over);
-  const Tensor none = full(Shape::scalar(), 0.0, {.dtype = x.dtype()});
-  const Tensor if_zero = where(equal(zeros, 1.0), product, none);
-  const Tensor if_not = where(equal(zeros, 0.0), product, none) / others;
-  c.set_grad(0, with_axes(c, c.grad()) * where(is_zero, if_zero, if_not));
+  const Shape& shape = x.shape();
+  if (x.size() == 0) return c.set_grad(0, zeros_like(x));
+  const std::uint32_t mask = reduced_axes(c.op().name, c.attrs<ReduceAttrs>(), shape.rank());
+  const Dims order = axes_in_front(mask, shape.rank());
+  const std::int64_t others = reduced_shape(shape, mask, false).num_elements();
+  const Tensor in_front = transpose(x, order);
+  const Tensor rows = reshape(in_front, {x.size() / others, others});
+  const Tensor products = products_of_others(rows, false) * products_of_others(rows, true);
+  Dims back = order;
+  for (int i = 0; i < order.size(); ++i) back[static_cast<int>(order[i])] = i;
+  c.set_grad(0, with_axes(c, c.grad()) * transpose(reshape(products, in_front.shape()), back));
 }
 
 // x / norm; zero where the norm is.

@@ -9,6 +9,7 @@
 #include "ops/math/unary_kernel.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
+#include "tandem/creation.h"
 #include "tandem/math.h"
 
 namespace tandem {
@@ -80,6 +81,8 @@ struct SigmoidGrad {
 
 void neg_gradient(GradContext& c) { c.set_grad(0, negative(c.grad())); }
 void abs_gradient(GradContext& c) { c.set_grad(0, c.grad() * sign(c.input(0))); }
+// As in TensorFlow, where rounding has no gradient at all, and sign one of zeros.
+void sign_gradient(GradContext& c) { c.set_grad(0, zeros_like(c.grad())); }
 void square_gradient(GradContext& c) { c.set_grad(0, c.grad() * (c.input(0) * 2.0)); }
 void sqrt_gradient(GradContext& c) { c.set_grad(0, c.grad() / (c.output(0) * 2.0)); }
 void rsqrt_gradient(GradContext& c) { c.set_grad(0, c.grad() * (pow(c.output(0), 3.0) * -0.5)); }
@@ -128,7 +131,7 @@ constexpr OpDef unary_op(std::string_view name, GradFn gradient = nullptr, Saves
 
 const OpDef kNeg = unary_op<Neg, kSigned>("Neg", neg_gradient);
 const OpDef kAbs = unary_op<Abs, kNumeric>("Abs", abs_gradient, kInput);
-const OpDef kSign = unary_op<Sign, kNumeric>("Sign");
+const OpDef kSign = unary_op<Sign, kNumeric>("Sign", sign_gradient);
 const OpDef kSquare = unary_op<Square, kNumeric>("Square", square_gradient, kInput);
 const OpDef kSqrt = unary_op<Sqrt, kFloating>("Sqrt", sqrt_gradient, kOutput);
 const OpDef kRsqrt = unary_op<Rsqrt, kFloating>("Rsqrt", rsqrt_gradient, kOutput);

@@ -185,9 +185,12 @@ struct GeluTanh {
   }
 };
 
+// Results may be written over the first operand (kInPlace): no dependencies between the iterations.
+
 template <class A, class T>
 TANDEM_CLONES void value_range(const T* x, T* y, std::int64_t count, double alpha) {
   using C = Compute<T>;
+#pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i)
     y[i] = store_as<T>(A::value(static_cast<C>(x[i]), static_cast<C>(alpha)));
 }
@@ -196,6 +199,7 @@ template <class A, class T>
 TANDEM_CLONES void gradient_range(const T* dy, const T* saved, T* dx, std::int64_t count,
                                   double alpha) {
   using C = Compute<T>;
+#pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i)
     dx[i] = store_as<T>(
         A::gradient(static_cast<C>(dy[i]), static_cast<C>(saved[i]), static_cast<C>(alpha)));
@@ -243,7 +247,7 @@ struct ActivationOp {
 
   static void gradient(GradContext& c) {
     const Tensor saved = A::kSavesOutput ? c.output(0) : c.input(0);
-    c.set_grad(0, run(kGrad, {&c.grad(), &saved}, c.attrs<ActivationAttrs>()));
+    c.set_grad(0, run_in_place(kGrad, c.take_grad(), {&saved}, c.attrs<ActivationAttrs>()));
   }
 
   static void second_gradient(GradContext& c) {
@@ -371,12 +375,16 @@ Tensor activate(const Tensor& x, Activation activation) {
   fail<InternalError>("not an activation: {}", static_cast<int>(activation));
 }
 
-Tensor fused_activation_gradient(Activation activation, const Tensor& dy, const Tensor& y) {
+Tensor fused_activation_gradient(Activation activation, Tensor dy, const Tensor& y) {
   switch (activation) {
     case kLinear: return dy;
-    case kRelu: return run(ActivationOp<Relu>::kGrad, {&dy, &y}, ActivationAttrs{});
-    case kRelu6: return run(ActivationOp<Relu6>::kGrad, {&dy, &y}, ActivationAttrs{});
-    case kElu: return run(ActivationOp<Elu>::kGrad, {&dy, &y}, ActivationAttrs{.alpha = 1.0});
+    case kRelu:
+      return run_in_place(ActivationOp<Relu>::kGrad, std::move(dy), {&y}, ActivationAttrs{});
+    case kRelu6:
+      return run_in_place(ActivationOp<Relu6>::kGrad, std::move(dy), {&y}, ActivationAttrs{});
+    case kElu:
+      return run_in_place(ActivationOp<Elu>::kGrad, std::move(dy), {&y},
+                          ActivationAttrs{.alpha = 1.0});
     case kSigmoid: return dy * y * (1.0 - y);
     case kTanh: return dy * (1.0 - square(y));
     default: fail<InternalError>("not a fused activation: {}", static_cast<int>(activation));

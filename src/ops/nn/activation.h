@@ -7,7 +7,7 @@
 namespace tandem::nn {
 
 // The gradient of activation(x) with respect to x, from the result y. REQUIRES:
-// is_fused(activation).
-Tensor fused_activation_gradient(Activation activation, const Tensor& dy, const Tensor& y);
+// is_fused(activation). A `dy` that is moved in may be overwritten.
+Tensor fused_activation_gradient(Activation activation, Tensor dy, const Tensor& y);
 
 }  // namespace tandem::nn

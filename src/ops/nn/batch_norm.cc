@@ -181,8 +181,9 @@ void composed_training_gradient(GradContext& c) {
 void training_gradient(GradContext& c) {
   if (grad_mode || c.grad(1).defined() || c.grad(2).defined()) return composed_training_gradient(c);
   const Tensor mean = c.output(1), variance = c.output(2);
-  const Tensor* inputs[] = {&c.grad(0), &c.input(0), &c.input(1), &mean, &variance};
-  const std::vector<Tensor> grads = run_op(kBatchNormGrad, inputs, c.attrs<NormAttrs>());
+  const std::vector<Tensor> grads =
+      run_op_in_place(kBatchNormGrad, c.take_grad(0), {&c.input(0), &c.input(1), &mean, &variance},
+                      c.attrs<NormAttrs>());
   for (int i = 0; i < 3; ++i)
     if (c.needs_grad(i)) c.set_grad(i, grads[static_cast<std::size_t>(i)]);
 }
@@ -208,14 +209,14 @@ TANDEM_CLONES void block_gradient_sums(const ColumnBlocks& blocks, std::int64_t 
                                        const T* x, const Compute<T>* mean, Compute<T>* sums,
                                        Compute<T>* products) {
   using C = Compute<T>;
-  blocks.sum_block(block, sums,
-                   [dy](std::int64_t i, std::int64_t) { return static_cast<C>(dy[i]); });
-  blocks.sum_block(block, products, [dy, x, mean](std::int64_t i, std::int64_t j) {
-    return static_cast<C>(dy[i]) * (static_cast<C>(x[i]) - mean[j]);
-  });
+  blocks.sum_block(
+      block, sums, [dy](std::int64_t i, std::int64_t) { return static_cast<C>(dy[i]); }, products,
+      [dy, x, mean](std::int64_t i, std::int64_t j) {
+        return static_cast<C>(dy[i]) * (static_cast<C>(x[i]) - mean[j]);
+      });
 }
 
-// dx = scale * dy + slope * (x - mean) + shift.
+// dx = scale * dy + slope * (x - mean) + shift; dx may be dy.
 template <class T>
 TANDEM_CLONES void gradient_range(const T* dy, const T* x, T* dx, std::int64_t count,
                                   std::int64_t width, const Compute<T>* mean,
@@ -224,6 +225,7 @@ TANDEM_CLONES void gradient_range(const T* dy, const T* x, T* dx, std::int64_t c
   using C = Compute<T>;
   for (std::int64_t i = 0; i < count; i += width) {
     const std::int64_t length = std::min(width, count - i);
+#pragma GCC ivdep
     for (std::int64_t j = 0; j < length; ++j)
       dx[i + j] = store_as<T>(static_cast<C>(dy[i + j]) * scale[j] +
                               (static_cast<C>(x[i + j]) - mean[j]) * slope[j] + shift[j]);
@@ -329,7 +331,8 @@ const OpDef kBatchNorm = {.name = "FusedBatchNormV3",
 const OpDef kBatchNormGrad = {.name = "FusedBatchNormGradV3",
                               .attrs = &attrs_type<NormAttrs>,
                               .infer = infer_training_grad,
-                              .cpu_kernel = training_grad_kernel};
+                              .cpu_kernel = training_grad_kernel,
+                              .traits = kInPlace};
 const OpDef kBatchNormInference = {.name = "BatchNormInference",
                                    .attrs = &attrs_type<NormAttrs>,
                                    .infer = infer_inference,

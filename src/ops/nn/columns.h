@@ -59,24 +59,34 @@ struct ColumnBlocks {
   [[gnu::always_inline]] inline void sum_block(std::int64_t block, A* sums,
                                                const Term& term) const {
     std::array<A, 2 * kNarrow> narrow;
-    A* wide = repeat == 1 ? sums : narrow.data();
-    std::fill_n(wide, width, A(0));
-    std::int64_t i = begin(block);
-    const std::int64_t end = i + rows_in(block) * columns, w = width;
-    for (; i + 4 * w <= end; i += 4 * w)
-      for (std::int64_t j = 0; j < w; ++j)
-        wide[j] += (term(i + j, j) + term(i + w + j, j)) +
-                   (term(i + 2 * w + j, j) + term(i + 3 * w + j, j));
-    for (; i + w <= end; i += w)
-      for (std::int64_t j = 0; j < w; ++j) wide[j] += term(i + j, j);
-    for (std::int64_t j = 0; i + j < end; ++j) wide[j] += term(i + j, j);
-    if (repeat == 1) return;
-    for (std::int64_t c = 0; c < columns; ++c) {
-      A sum = narrow[static_cast<std::size_t>(c)];
-      for (std::int64_t r = 1; r < repeat; ++r)
-        sum += narrow[static_cast<std::size_t>(r * columns + c)];
-      sums[c] = sum;
-    }
+    A* wide = wide_sums(sums, narrow);
+    for_wide_rows(
+        block, [&](std::int64_t i, std::int64_t j) { wide[j] += term(i, j); },
+        [&](std::int64_t i, std::int64_t j) {
+          wide[j] +=
+              (term(i, j) + term(i + width, j)) + (term(i + 2 * width, j) + term(i + 3 * width, j));
+        });
+    fold(wide, sums);
+  }
+
+  // Two sums in one pass over the block.
+  template <class A, class TermA, class TermB>
+  [[gnu::always_inline]] inline void sum_block(std::int64_t block, A* sums_a, const TermA& a,
+                                               A* sums_b, const TermB& b) const {
+    std::array<A, 2 * kNarrow> narrow_a, narrow_b;
+    A *wide_a = wide_sums(sums_a, narrow_a), *wide_b = wide_sums(sums_b, narrow_b);
+    for_wide_rows(
+        block,
+        [&](std::int64_t i, std::int64_t j) {
+          wide_a[j] += a(i, j);
+          wide_b[j] += b(i, j);
+        },
+        [&](std::int64_t i, std::int64_t j) {
+          wide_a[j] += (a(i, j) + a(i + width, j)) + (a(i + 2 * width, j) + a(i + 3 * width, j));
+          wide_b[j] += (b(i, j) + b(i + width, j)) + (b(i + 2 * width, j) + b(i + 3 * width, j));
+        });
+    fold(wide_a, sums_a);
+    fold(wide_b, sums_b);
   }
 
   // totals[column] = the sum of partial[block][column] over the blocks, in order, in double.
@@ -86,6 +96,41 @@ struct ColumnBlocks {
     for (std::int64_t block = 0; block < blocks; ++block)
       for (std::int64_t c = 0; c < columns; ++c)
         totals[c] += static_cast<double>(partial[block * columns + c]);
+  }
+
+ private:
+  // Where the sums of a wide row's places are kept, zeros.
+  template <class A>
+  [[gnu::always_inline]] inline A* wide_sums(A* sums, std::array<A, 2 * kNarrow>& narrow) const {
+    A* wide = repeat == 1 ? sums : narrow.data();
+    std::fill_n(wide, width, A(0));
+    return wide;
+  }
+
+  // Calls four(element, j) for the places of four wide rows at a time, one(element, j) for what is
+  // left.
+  template <class One, class Four>
+  [[gnu::always_inline]] inline void for_wide_rows(std::int64_t block, const One& one,
+                                                   const Four& four) const {
+    std::int64_t i = begin(block);
+    const std::int64_t end = i + rows_in(block) * columns, w = width;
+    for (; i + 4 * w <= end; i += 4 * w)
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < w; ++j) four(i + j, j);
+    for (; i + w <= end; i += w)
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < w; ++j) one(i + j, j);
+    for (std::int64_t j = 0; i + j < end; ++j) one(i + j, j);
+  }
+
+  template <class A>
+  [[gnu::always_inline]] inline void fold(const A* wide, A* sums) const {
+    if (repeat == 1) return;
+    for (std::int64_t c = 0; c < columns; ++c) {
+      A sum = wide[c];
+      for (std::int64_t r = 1; r < repeat; ++r) sum += wide[r * columns + c];
+      sums[c] = sum;
+    }
   }
 };
 

@@ -29,7 +29,6 @@ struct ConvAttrs {
   nn::Activation activation = nn::Activation::kLinear;  // one that is_fused()
   // Of the result of Conv2DBackpropInput (the picture) and Conv2DBackpropFilter (the kernel).
   std::int64_t height = 0, width = 0;
-  bool bias = false;  // Conv2DBackpropFilter: with the bias's gradient as a second output
   template <class F>
   void fields(F&& f) const {
     f("stride_h", stride_h);
@@ -41,7 +40,6 @@ struct ConvAttrs {
     f("activation", activation);
     f("height", height);
     f("width", width);
-    f("bias", bias);
   }
 };
 
@@ -147,7 +145,6 @@ void infer_backprop_filter(InferContext& c) {
                      dy[3]};
   check_result(c.op().name, geometry(c.op().name, attrs, c.dtype(0), x, kernel), dy);
   c.add_output(c.dtype(0), kernel);
-  if (attrs.bias) c.add_output(c.dtype(0), Shape{dy[3]});
 }
 
 void conv_kernel(KernelContext& c) {
@@ -190,24 +187,15 @@ void backprop_input_kernel(KernelContext& c) {
 
 void backprop_filter_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &dy = c.inputs[1], &dkernel = c.outputs[0];
-  const auto& attrs = c.attrs<ConvAttrs>();
-  const TensorView* dbias = attrs.bias ? &c.outputs[1] : nullptr;
-  if (x.size() == 0 || dy.size() == 0) {
-    set_to_zero(dkernel);
-    if (dbias) set_to_zero(*dbias);
-    return;
-  }
+  if (x.size() == 0 || dy.size() == 0) return set_to_zero(dkernel);
   const onednn::Conv conv =
-      geometry("", attrs, onednn::compute_dtype(x.dtype), x.shape, dkernel.shape);
+      geometry("", c.attrs<ConvAttrs>(), onednn::compute_dtype(x.dtype), x.shape, dkernel.shape);
   if (x.dtype == float64)
     return plain_conv_backward_filter(conv, x.as<const double>(), dy.as<const double>(),
-                                      dkernel.as<double>(), dbias ? dbias->as<double>() : nullptr);
+                                      dkernel.as<double>());
   void* wide = onednn::wide_output(c, dkernel);
-  void* wide_bias = dbias ? onednn::wide_output(c, *dbias) : nullptr;
-  onednn::conv_backward_filter(c, conv, onednn::widened(c, x), onednn::widened(c, dy), wide,
-                               wide_bias);
+  onednn::conv_backward_filter(c, conv, onednn::widened(c, x), onednn::widened(c, dy), wide);
   onednn::finish(dkernel, wide);
-  if (dbias) onednn::finish(*dbias, wide_bias);
 }
 
 Tensor backprop_input(const ConvAttrs& attrs, const Tensor& dy, const Tensor& kernel,
@@ -218,67 +206,48 @@ Tensor backprop_input(const ConvAttrs& attrs, const Tensor& dy, const Tensor& ke
   return run(kConv2DBackpropInput, {&dy, &kernel}, backward);
 }
 
-std::vector<Tensor> backprop_filter(const ConvAttrs& attrs, const Tensor& x, const Tensor& dy,
-                                    const Shape& kernel, bool bias) {
+Tensor backprop_filter(const ConvAttrs& attrs, const Tensor& x, const Tensor& dy,
+                       const Shape& kernel) {
   ConvAttrs backward = attrs;
   backward.height = kernel[0];
   backward.width = kernel[1];
-  backward.bias = bias;
-  const Tensor* inputs[] = {&x, &dy};
-  return run_op(kConv2DBackpropFilter, inputs, backward);
+  return run(kConv2DBackpropFilter, {&x, &dy}, backward);
 }
 
 // The same convolution without what belongs to its forward or backward form.
 ConvAttrs plain(ConvAttrs attrs) {
   attrs.activation = nn::Activation::kLinear;
   attrs.height = attrs.width = 0;
-  attrs.bias = false;
   return attrs;
 }
 
 void gradients(GradContext& c, const Tensor& dz) {
   const ConvAttrs attrs = plain(c.attrs<ConvAttrs>());
-  const bool bias = c.num_inputs() == 3 && c.needs_grad(2);
-  if (c.needs_grad(1)) {
-    const std::vector<Tensor> grads =
-        backprop_filter(attrs, c.input(0), dz, c.input_spec(1).shape, bias);
-    c.set_grad(1, grads[0]);
-    if (bias) c.set_grad(2, grads[1]);
-  } else if (bias) {
-    c.set_grad(2, run(kBiasAddGrad, {&dz}));
-  }
+  // First, while dz is in the cache. oneDNN's own sum, a part of the kernel's gradient, is slower.
+  if (c.num_inputs() == 3 && c.needs_grad(2)) c.set_grad(2, run(kBiasAddGrad, {&dz}));
+  if (c.needs_grad(1)) c.set_grad(1, backprop_filter(attrs, c.input(0), dz, c.input_spec(1).shape));
   if (c.needs_grad(0)) c.set_grad(0, backprop_input(attrs, dz, c.input(1), c.input_spec(0).shape));
 }
 
 void conv_gradient(GradContext& c) { gradients(c, c.grad()); }
 
 void fused_conv_gradient(GradContext& c) {
-  gradients(c,
-            nn::fused_activation_gradient(c.attrs<ConvAttrs>().activation, c.grad(), c.output(0)));
+  gradients(c, nn::fused_activation_gradient(c.attrs<ConvAttrs>().activation, c.take_grad(),
+                                             c.output(0)));
 }
 
 void backprop_input_gradient(GradContext& c) {
   const ConvAttrs attrs = plain(c.attrs<ConvAttrs>());
   const Tensor& g = c.grad();
   if (c.needs_grad(0)) c.set_grad(0, run(kConv2D, {&g, &c.input(1)}, attrs));
-  if (c.needs_grad(1))
-    c.set_grad(1, backprop_filter(attrs, g, c.input(0), c.input_spec(1).shape, false)[0]);
+  if (c.needs_grad(1)) c.set_grad(1, backprop_filter(attrs, g, c.input(0), c.input_spec(1).shape));
 }
 
 void backprop_filter_gradient(GradContext& c) {
   const ConvAttrs attrs = plain(c.attrs<ConvAttrs>());
-  const Tensor& kernel = c.grad(0);
-  const Tensor bias = c.num_outputs() == 2 ? c.grad(1) : Tensor();
-  if (c.needs_grad(0) && kernel.defined())
-    c.set_grad(0, backprop_input(attrs, c.input(1), kernel, c.input_spec(0).shape));
-  if (!c.needs_grad(1)) return;
-  const Tensor& x = c.input(0);
-  if (!kernel.defined())
-    c.set_grad(1, broadcast_to(bias, c.input_spec(1).shape));
-  else if (bias.defined())
-    c.set_grad(1, run(kConv2D, {&x, &kernel, &bias}, attrs));
-  else
-    c.set_grad(1, run(kConv2D, {&x, &kernel}, attrs));
+  const Tensor& g = c.grad();
+  if (c.needs_grad(0)) c.set_grad(0, backprop_input(attrs, c.input(1), g, c.input_spec(0).shape));
+  if (c.needs_grad(1)) c.set_grad(1, run(kConv2D, {&c.input(0), &g}, attrs));
 }
 
 // Inputs: pictures, kernel, and a bias unless there are two.

@@ -97,15 +97,11 @@ void plain_conv_backward_input(const Conv& conv, const double* dy, const double*
 }
 
 void plain_conv_backward_filter(const Conv& conv, const double* x, const double* dy,
-                                double* dkernel, double* dbias) {
+                                double* dkernel) {
   parallel_for(conv.kh * conv.kw, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t tap = begin; tap < end; ++tap)
       backward_tap(conv, tap / conv.kw, tap % conv.kw, x, dy, dkernel);
   });
-  if (!dbias) return;
-  std::fill_n(dbias, conv.out, 0.0);
-  for (std::int64_t pixel = 0; pixel < conv.n * conv.oh * conv.ow; ++pixel)
-    for (std::int64_t o = 0; o < conv.out; ++o) dbias[o] += dy[pixel * conv.out + o];
 }
 
 }  // namespace tandem

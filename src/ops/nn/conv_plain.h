@@ -11,8 +11,7 @@ void plain_conv_forward(const onednn::Conv& conv, const double* x, const double*
                         const double* bias, double* y);
 void plain_conv_backward_input(const onednn::Conv& conv, const double* dy, const double* kernel,
                                double* dx);
-// `dbias` may be null.
 void plain_conv_backward_filter(const onednn::Conv& conv, const double* x, const double* dy,
-                                double* dkernel, double* dbias);
+                                double* dkernel);
 
 }  // namespace tandem

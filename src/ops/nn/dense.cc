@@ -86,7 +86,7 @@ void product_gradients(GradContext& c, const Tensor& dz) {
 
 void fused_matmul_gradient(GradContext& c) {
   product_gradients(c, nn::fused_activation_gradient(c.attrs<FusedMatMulAttrs>().activation,
-                                                     c.grad(), c.output(0)));
+                                                     c.take_grad(), c.output(0)));
 }
 
 void matmul_bias_add_gradient(GradContext& c) { product_gradients(c, c.grad()); }

@@ -102,9 +102,9 @@ Tensor nn::dropout(const Tensor& x, double rate) {
   const Draw draw = Generator::current().next();
   DropoutAttrs attrs{.rate = rate, .seed = draw.seed, .number = draw.number, .stream = draw.stream};
   const ReplicaContext* replica = ReplicaContext::current();
-  if (replica && replica->example_offset() >= 0 && x.rank() > 0 && x.dim(0) > 0) {
+  if (replica && replica->example_offset() >= 0 && x.rank() > 0) {
     attrs.stream = 0;  // the position alone tells the replicas' elements apart
-    attrs.offset = replica->example_offset() * (x.size() / x.dim(0));
+    attrs.offset = replica->example_offset() * x.shape().without_leading(1).num_elements();
   }
   return run(kDropout, {&x}, attrs);
 }

@@ -1,5 +1,6 @@
 // Losses brought to the global batch's scale.
 #include "core/status.h"
+#include "ops/math/element_count.h"
 #include "runtime/replica_context.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -13,7 +14,8 @@ std::int64_t replicas_in_sync() {
   return replica ? replica->num_replicas() : 1;
 }
 
-std::int64_t global_batch_size(const Tensor& per_example_loss, const AverageLossOptions& options) {
+// How many examples the step has over all replicas; 0: as many as there are losses on each replica.
+std::int64_t global_batch_size(const AverageLossOptions& options) {
   if (options.global_batch_size) {
     if (*options.global_batch_size < 1)
       fail<InvalidArgumentError>(
@@ -22,10 +24,9 @@ std::int64_t global_batch_size(const Tensor& per_example_loss, const AverageLoss
     return *options.global_batch_size;
   }
   const ReplicaContext* replica = ReplicaContext::current();
-  if (replica && replica->global_examples() >= 0)
-    return std::max<std::int64_t>(1, replica->global_examples());
-  // A batch without examples adds nothing to the sum.
-  return std::max<std::int64_t>(1, replicas_in_sync() * per_example_loss.dim(0));
+  return replica && replica->global_examples() >= 0
+             ? std::max<std::int64_t>(1, replica->global_examples())
+             : 0;
 }
 
 }  // namespace
@@ -34,12 +35,17 @@ Tensor compute_average_loss(const Tensor& per_example_loss, const AverageLossOpt
   if (per_example_loss.rank() < 1)
     fail<InvalidArgumentError>(
         "[compute_average_loss] expected a loss an example, of rank 1 or more, got a scalar");
-  const double batch = static_cast<double>(global_batch_size(per_example_loss, options));
+  const std::int64_t batch = global_batch_size(options);
   const Tensor weighted =
       options.sample_weight.defined()
           ? per_example_loss * cast(options.sample_weight, per_example_loss.dtype())
           : per_example_loss;
-  return reduce_sum(weighted) / batch;
+  const Tensor sum = reduce_sum(weighted);
+  if (batch > 0) return sum / static_cast<double>(batch);
+  const std::int64_t here = per_example_loss.dim(0);
+  if (here < 0) return sum / element_count({here, replicas_in_sync()}, sum.dtype());
+  // A batch without examples adds nothing to the sum.
+  return sum / static_cast<double>(std::max<std::int64_t>(1, replicas_in_sync() * here));
 }
 
 Tensor scale_regularization_loss(const Tensor& regularization_loss) {

@@ -301,26 +301,17 @@ Plan make_conv_backward_input(const Conv& conv) {
   return plan;
 }
 
-Plan make_conv_backward_filter(const Conv& conv, bool bias) {
+Plan make_conv_backward_filter(const Conv& conv) {
   const ConvDescs d(conv);
-  const auto hint = describe_forward(d, bias);
+  const auto hint = describe_forward(d, false);
   const auto desc =
-      bias ? describe_backward<BackwardFilter>(attributes(), hint, kDirect, d.x, d.kernel_any,
-                                               d.bias, d.y, d.strides, d.dilations, d.pad_begin,
-                                               d.pad_end)
-           : describe_backward<BackwardFilter>(attributes(), hint, kDirect, d.x, d.kernel_any, d.y,
-                                               d.strides, d.dilations, d.pad_begin, d.pad_end);
+      describe_backward<BackwardFilter>(attributes(), hint, kDirect, d.x, d.kernel_any, d.y,
+                                        d.strides, d.dilations, d.pad_begin, d.pad_end);
   const memory::desc packed = desc.diff_weights_desc();
   Plan plan;
-  plan.main.reset(
-      bias ? new Executable(BackwardFilter(desc), desc.scratchpad_desc(),
-                            {{DNNL_ARG_SRC, d.x},
-                             {DNNL_ARG_DIFF_DST, d.y},
-                             {DNNL_ARG_DIFF_WEIGHTS, packed},
-                             {DNNL_ARG_DIFF_BIAS, d.bias}})
-           : new Executable(
-                 BackwardFilter(desc), desc.scratchpad_desc(),
-                 {{DNNL_ARG_SRC, d.x}, {DNNL_ARG_DIFF_DST, d.y}, {DNNL_ARG_DIFF_WEIGHTS, packed}}));
+  plan.main.reset(new Executable(
+      BackwardFilter(desc), desc.scratchpad_desc(),
+      {{DNNL_ARG_SRC, d.x}, {DNNL_ARG_DIFF_DST, d.y}, {DNNL_ARG_DIFF_WEIGHTS, packed}}));
   if (packed != d.kernel) plan.reorder = make_reorder(packed, d.kernel);
   plan.packed_bytes = packed.get_size();
   return plan;
@@ -381,16 +372,11 @@ void conv_backward_input(KernelContext& context, const Conv& conv, const void* d
 }
 
 void conv_backward_filter(KernelContext& context, const Conv& conv, const void* x, const void* dy,
-                          void* dkernel, void* dbias) {
-  Key key = conv_key(Kind::kConvFilter, conv);
-  key.add(dbias != nullptr);
+                          void* dkernel) {
   const Plan& plan =
-      plan_for(key, [&] { return make_conv_backward_filter(conv, dbias != nullptr); });
+      plan_for(conv_key(Kind::kConvFilter, conv), [&] { return make_conv_backward_filter(conv); });
   void* packed = plan.reorder ? context.scratch(plan.packed_bytes) : dkernel;
-  if (dbias)
-    plan.main->run(context, {x, dy, packed, dbias});
-  else
-    plan.main->run(context, {x, dy, packed});
+  plan.main->run(context, {x, dy, packed});
   if (plan.reorder) plan.reorder->run(context, {packed, dkernel});
 }
 

@@ -51,8 +51,7 @@ void conv_forward(KernelContext& context, const Conv& conv, const void* x, const
                   const void* bias, void* y);
 void conv_backward_input(KernelContext& context, const Conv& conv, const void* dy,
                          const void* kernel, void* dx);
-// `dbias` [out] may be null.
 void conv_backward_filter(KernelContext& context, const Conv& conv, const void* x, const void* dy,
-                          void* dkernel, void* dbias);
+                          void* dkernel);
 
 }  // namespace tandem::onednn

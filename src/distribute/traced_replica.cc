@@ -1,0 +1,200 @@
+#include "distribute/traced_replica.h"
+
+#include <algorithm>
+
+#include "comm/reducer.h"
+#include "core/status.h"
+#include "runtime/placement.h"
+#include "runtime/variable_impl.h"
+#include "tandem/creation.h"
+
+namespace tandem::distribute {
+namespace {
+
+class LaneGroup final : public CollectiveGroup {
+ public:
+  LaneGroup(const std::vector<Device*>& devices, const LocalGroupOptions& options)
+      : active_(devices.size(), true), group_(std::make_shared<LocalGroup>(devices, options)) {
+    for (std::size_t rank = 0; rank < devices.size(); ++rank)
+      communicators_.push_back(group_->communicator(static_cast<int>(rank)));
+  }
+
+  Communicator& communicator(int rank) override {
+    return *communicators_[static_cast<std::size_t>(rank)];
+  }
+  bool within_program() const override { return true; }
+  void begin() override { group_->begin(active_); }
+  void abort(const std::string& reason) override { group_->abort(0, reason); }
+
+ private:
+  std::vector<bool> active_;
+  std::shared_ptr<LocalGroup> group_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;
+};
+
+}  // namespace
+
+std::shared_ptr<CollectiveGroup> make_lane_group(std::vector<Device*> devices,
+                                                 const LocalGroupOptions& options) {
+  return std::make_shared<LaneGroup>(devices, options);
+}
+
+// --- nodes ---
+
+TracedRank::TracedRank(CollectiveMember member, Device& device, Agreements* agreements)
+    : member_(std::make_shared<const CollectiveMember>(std::move(member))),
+      device_(device),
+      agreements_(agreements) {}
+
+std::vector<Tensor> TracedRank::add(const OpDef& op, AttrsRef attrs,
+                                    std::span<const Tensor> tensors) const {
+  const OnDevice on(device_);
+  std::vector<Node::Input> inputs;
+  inputs.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) inputs.push_back(building->input_of(tensor));
+  Node& node = building->add(op, attrs, inputs, node_options());
+  node.member = member_;
+  std::vector<Tensor> results;
+  results.reserve(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    results.push_back(building->tensor(node, static_cast<int>(i)));
+  return results;
+}
+
+std::vector<Tensor> TracedRank::all_reduce_sum(std::span<const Tensor> tensors) const {
+  if (tensors.empty()) return {};
+  return add(kCollectiveReduce, CollectiveReduceAttrs{ReduceOp::kSum}, tensors);
+}
+
+Tensor TracedRank::broadcast(const Tensor& tensor, int root) const {
+  return add(kCollectiveBroadcast, CollectiveBroadcastAttrs{root}, {&tensor, 1}).front();
+}
+
+// The Reducer's buckets, as nodes: a bucket whose gradients are all there becomes one, so that in
+// the program it sets out while the backward pass goes on.
+class TracedRank::Reduction final : public GradientReduction {
+ public:
+  Reduction(TracedRank& rank, const std::vector<Variable>& variables)
+      : rank_(rank),
+        variables_(variables),
+        gradients_(variables.size()),
+        present_(variables.size(), false),
+        bucket_of_(variables.size()),
+        sums_(variables.size()) {
+    std::vector<GradientInfo> infos;
+    for (const Variable& variable : variables)
+      infos.push_back({variable.shape().num_elements(), variable.dtype()});
+    buckets_ = assign_buckets(infos, {});
+    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+      missing_.push_back(buckets_[bucket].size());
+      for (std::size_t index : buckets_[bucket]) bucket_of_[index] = bucket;
+    }
+    const std::size_t order = rank_.reductions_++;
+    if (rank_.agreements_ && order < rank_.agreements_->size())
+      agreed_ = &(*rank_.agreements_)[order];
+  }
+
+  void ready(std::size_t index, Tensor gradient) override {
+    if (!gradient.defined()) return;
+    const Variable& variable = variables_[index];
+    if (!gradient.shape().matches(variable.shape()) || gradient.dtype() != variable.dtype())
+      fail<InvalidArgumentError>(
+          "[all_reduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
+          variable.name(), gradient.shape().to_string(), name_of(gradient.dtype()),
+          variable.shape().to_string(), name_of(variable.dtype()));
+    if (agreed_ && !agreed_->at(index))
+      fail<InvalidArgumentError>(
+          "[all_reduce] '{}' has a gradient on this replica and none on the first one: in a traced "
+          "step the first replica with examples has every gradient that another one has. Use the "
+          "variable on each of them, or run the step without td::function (fit: run_eagerly)",
+          variable.name());
+    gradients_[index] = std::move(gradient);
+    present_[index] = true;
+    --missing_[bucket_of_[index]];
+    launch(false);
+  }
+
+  std::vector<Tensor> finish() override {
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      if (present_[i] || !agreed_ || !agreed_->at(i)) continue;
+      const OnDevice on(rank_.device_);
+      gradients_[i] = zeros(variables_[i].shape(), {.dtype = variables_[i].dtype()});
+    }
+    if (rank_.agreements_ && !agreed_) rank_.agreements_->push_back(present_);
+    launch(true);
+    return std::move(sums_);
+  }
+
+ private:
+  // In the order of the buckets, which is the same on every replica.
+  void launch(bool rest) {
+    for (; next_ < buckets_.size() && (rest || missing_[next_] == 0); ++next_) {
+      std::vector<Tensor> parts;
+      std::vector<std::size_t> indices;
+      for (std::size_t index : buckets_[next_])
+        if (gradients_[index].defined()) {
+          parts.push_back(std::move(gradients_[index]));
+          indices.push_back(index);
+        }
+      const std::vector<Tensor> sums = rank_.all_reduce_sum(parts);
+      for (std::size_t i = 0; i < indices.size(); ++i) sums_[indices[i]] = sums[i];
+    }
+  }
+
+  TracedRank& rank_;
+  std::vector<Variable> variables_;
+  std::vector<Tensor> gradients_;  // those that wait for their bucket
+  std::vector<bool> present_;
+  std::vector<std::vector<std::size_t>> buckets_;
+  std::vector<std::size_t> missing_;  // gradients of each bucket
+  std::vector<std::size_t> bucket_of_;
+  std::vector<Tensor> sums_;
+  std::size_t next_ = 0;
+  const std::vector<bool>* agreed_ = nullptr;  // null: this is the first replica
+};
+
+std::unique_ptr<GradientReduction> TracedRank::start_reduction(
+    const std::vector<Variable>& variables) {
+  return std::make_unique<Reduction>(*this, variables);
+}
+
+// --- replicas ---
+
+int TracedStep::first() const {
+  return static_cast<int>(std::find(rank_of.begin(), rank_of.end(), 0) - rank_of.begin());
+}
+
+TracedReplica::TracedReplica(TracedStep& step, int id, std::int64_t offset, std::int64_t total,
+                             const random::GeneratorState& draws)
+    : step_(step),
+      rank_({step.group, step.rank_of[static_cast<std::size_t>(id)]},
+            *step.devices[static_cast<std::size_t>(id)], &step.agreements),
+      generator_(draws) {
+  replica_id_ = id;
+  num_replicas_ = static_cast<int>(step.devices.size());
+  example_offset_ = total < 0 ? -1 : offset;
+  global_examples_ = total;
+}
+
+std::vector<Tensor> TracedReplica::all_reduce_sum(std::span<const Tensor> tensors) {
+  return rank_.all_reduce_sum(tensors);
+}
+
+Tensor TracedReplica::broadcast(const Tensor& tensor) { return rank_.broadcast(tensor, 0); }
+
+std::unique_ptr<GradientReduction> TracedReplica::start_reduction(
+    const std::vector<Variable>& variables) {
+  return rank_.start_reduction(variables);
+}
+
+void TracedReplica::run_for_idle_replicas(const std::function<void()>& update) {
+  if (replica_id_ != step_.first()) return;
+  for (std::size_t id = 0; id < step_.replicas.size(); ++id) {
+    if (step_.rank_of[id] >= 0) continue;
+    const ReplicaContextScope context(step_.replicas[id].get());
+    const OnDevice on(*step_.devices[id]);
+    update();
+  }
+}
+
+}  // namespace tandem::distribute

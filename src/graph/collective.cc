@@ -1,0 +1,212 @@
+#include "graph/collective.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+#include <queue>
+#include <unordered_map>
+
+#include "core/status.h"
+#include "graph/block.h"
+
+namespace tandem {
+namespace {
+
+void infer_same(InferContext& c) {
+  for (int i = 0; i < c.num_inputs(); ++i) c.add_output(c.dtype(i), c.shape(i));
+}
+
+void copy_inputs(KernelContext& c) {
+  for (int i = 0; i < c.inputs.size(); ++i) {
+    const TensorView& from = c.inputs[i];
+    const std::size_t bytes = static_cast<std::size_t>(from.size()) * size_of(from.dtype);
+    if (bytes > 0 && from.data != c.outputs[i].data)
+      std::memcpy(c.outputs[i].data, from.data, bytes);
+  }
+}
+
+}  // namespace
+
+const OpDef kCollectiveReduce = {.name = "CollectiveReduce",
+                                 .attrs = &attrs_type<CollectiveReduceAttrs>,
+                                 .infer = infer_same,
+                                 .cpu_kernel = copy_inputs,
+                                 .traits = kStateful | kInPlace};
+const OpDef kCollectiveBroadcast = {.name = "CollectiveBroadcast",
+                                    .attrs = &attrs_type<CollectiveBroadcastAttrs>,
+                                    .infer = infer_same,
+                                    .cpu_kernel = copy_inputs,
+                                    .traits = kStateful | kInPlace};
+const OpDef kCollectiveWait = {.name = "_CollectiveWait", .traits = kStateful};
+
+namespace {
+
+class Scheduler {
+ public:
+  explicit Scheduler(Block& block) : block_(block), count_(block.operations.size()) {}
+
+  void run() {
+    find_members();
+    if (starts_.empty()) return;
+    for (const auto& [group, ranks] : members_) check(*group, ranks);
+    for (std::size_t i = 0; i < count_; ++i) index_[block_.operations[i].get()] = i;
+    after_.resize(count_ + starts_.size());
+    before_.resize(after_.size(), 0);
+    priority_.resize(after_.size());
+    for (std::size_t i = 0; i < count_; ++i) priority_[i] = 2 * i + 1;
+    order_by_data();
+    order_collectives();
+    apply();
+  }
+
+ private:
+  using Ranks = std::map<int, std::vector<std::size_t>>;  // each one's collectives, in order
+
+  void find_members() {
+    for (std::size_t i = 0; i < count_; ++i) {
+      const Operation& operation = *block_.operations[i];
+      if (!operation.member) continue;
+      members_[operation.member->group.get()][operation.member->rank].push_back(i);
+      wait_of_[&operation] = count_ + starts_.size();
+      starts_.push_back(i);
+    }
+  }
+
+  static bool same(const Operation& a, const Operation& b) {
+    return a.op == b.op && a.op->attrs().equal(a.attrs.get(), b.attrs.get()) &&
+           std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(),
+                      [](const Value* x, const Value* y) {
+                        return x->spec.dtype == y->spec.dtype &&
+                               x->spec.shape.num_elements() == y->spec.shape.num_elements();
+                      });
+  }
+
+  void check(const CollectiveGroup& group, const Ranks& ranks) const {
+    if (!group.within_program()) return;
+    const auto& [first, expected] = *ranks.begin();
+    for (const auto& [rank, mine] : ranks) {
+      if (mine.size() != expected.size())
+        fail<InvalidArgumentError>(
+            "[Collective] rank {} calls {} collectives, rank {} calls {}; every replica must call "
+            "the same ones in the same order",
+            first, expected.size(), rank, mine.size());
+      for (std::size_t i = 0; i < mine.size(); ++i)
+        if (!same(*block_.operations[expected[i]], *block_.operations[mine[i]]))
+          fail<InvalidArgumentError>(
+              "[Collective] replicas parted at collective {}: '{}' of rank {} and '{}' of rank {} "
+              "differ in sizes, types or operation",
+              i, block_.operations[expected[i]]->name, first, block_.operations[mine[i]]->name,
+              rank);
+    }
+  }
+
+  void edge(std::size_t from, std::size_t to) {
+    if (from == to) return;
+    after_[from].push_back(to);
+    ++before_[to];
+  }
+
+  // Reads behind the writes that they see, and writes behind the reads that do not see them.
+  void order_by_data() {
+    struct Access {
+      std::size_t writer = kNone;
+      std::vector<std::size_t> readers;
+    };
+    std::unordered_map<const Value*, Access> accesses;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const Operation& operation = *block_.operations[i];
+      for (std::size_t k = 0; k < operation.inputs.size(); ++k) {
+        const Value& root = operation.inputs[k]->root();
+        Access& access = accesses[&root];
+        if (root.kind == Value::Kind::kComputed) read(*root.producer, i);
+        if (access.writer != kNone) edge(access.writer, i);
+        access.readers.push_back(i);
+      }
+      for (std::size_t k = 0; k < operation.inputs.size(); ++k) {
+        if (!operation.mutates(k)) continue;
+        Access& access = accesses[&operation.inputs[k]->root()];
+        for (std::size_t reader : access.readers) edge(reader, i);
+        access = {i, {}};
+      }
+    }
+  }
+
+  void read(const Operation& producer, std::size_t reader) {
+    const auto wait = wait_of_.find(&producer);
+    edge(wait == wait_of_.end() ? index_.at(&producer) : wait->second, reader);
+    if (wait != wait_of_.end()) {
+      std::size_t& priority = priority_[wait->second];
+      priority = priority == 0 ? 2 * reader : std::min(priority, 2 * reader);
+    }
+  }
+
+  void order_collectives() {
+    for (std::size_t i = 0; i < starts_.size(); ++i)
+      if (std::size_t& priority = priority_[count_ + i]; priority == 0) priority = 2 * count_;
+    for (const auto& [group, ranks] : members_) {
+      for (const auto& [rank, mine] : ranks)
+        for (std::size_t i = 0; i < mine.size(); ++i) {
+          if (i + 1 < mine.size()) edge(mine[i], mine[i + 1]);
+          for (const auto& [other, theirs] : ranks) edge(theirs[i], wait_at(mine[i]));
+        }
+    }
+  }
+  std::size_t wait_at(std::size_t start) const {
+    return wait_of_.at(block_.operations[start].get());
+  }
+
+  std::unique_ptr<Operation> make_wait(const Operation& start) const {
+    auto wait = std::make_unique<Operation>();
+    wait->op = &kCollectiveWait;
+    wait->device = start.device;
+    wait->inputs = start.outputs;
+    wait->name = start.name + "/wait";
+    return wait;
+  }
+
+  void apply() {
+    std::vector<std::unique_ptr<Operation>> unordered = std::move(block_.operations);
+    for (std::size_t start : starts_) unordered.push_back(make_wait(*unordered[start]));
+    for (const auto& operation : unordered)
+      if (operation->behind)
+        if (const auto wait = wait_of_.find(operation->behind); wait != wait_of_.end())
+          operation->behind = unordered[wait->second].get();
+
+    using Ready = std::pair<std::size_t, std::size_t>;  // priority, index
+    std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+    for (std::size_t i = 0; i < before_.size(); ++i)
+      if (before_[i] == 0) ready.emplace(priority_[i], i);
+    block_.operations.clear();
+    while (!ready.empty()) {
+      const std::size_t now = ready.top().second;
+      ready.pop();
+      block_.operations.push_back(std::move(unordered[now]));
+      for (std::size_t next : after_[now])
+        if (--before_[next] == 0) ready.emplace(priority_[next], next);
+    }
+    if (block_.operations.size() != unordered.size())
+      throw InvalidArgumentError(
+          "[Collective] the collectives of several replicas wait for each other: one replica uses "
+          "what another computed from a later collective's result");
+  }
+
+  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+  Block& block_;
+  std::size_t count_;  // of the operations; the waits are numbered behind them
+  std::vector<std::size_t> starts_;
+  std::unordered_map<const Operation*, std::size_t> wait_of_;
+  std::unordered_map<const Operation*, std::size_t> index_;
+  std::map<const CollectiveGroup*, Ranks> members_;
+  std::vector<std::vector<std::size_t>> after_;
+  std::vector<int> before_;  // how many are not done yet
+  std::vector<std::size_t> priority_;
+};
+
+}  // namespace
+
+void schedule_collectives(Block& block) { Scheduler(block).run(); }
+
+}  // namespace tandem

@@ -1,0 +1,40 @@
+// What replicas' memory is accounted as.
+#include <gtest/gtest.h>
+
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::int64_t kParameterBytes = (128 * 256 + 256 + 256 + 1) * 4;
+
+void train(const distribute::MirroredStrategy& strategy) {
+  const auto scope = strategy.scope();
+  Sequential model({layers::Dense(256, {.input_shape = {128}}), layers::Dense(1)});
+  model.compile(
+      {.optimizer = optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9}), .loss = "mse"});
+  model.fit(ones({32, 128}), ones({32, 1}), {.verbose = 0, .batch_size = 16});
+  for (const std::string& device : strategy.devices()) {
+    const config::MemoryInfo memory = config::get_memory_info(device);
+    EXPECT_GE(memory.by_tag.weights, kParameterBytes) << device;
+    EXPECT_GE(memory.by_tag.optimizer, kParameterBytes) << device;
+    EXPECT_GE(memory.peak_by_tag.gradients, kParameterBytes) << device;
+    EXPECT_EQ(memory.by_tag.gradients, 0) << device;
+    EXPECT_EQ(memory.by_tag.workspace, 0) << device;
+    EXPECT_GE(memory.peak_by_tag.other, 16 / 2 * 128 * 4) << device;  // its half of a batch
+  }
+}
+
+TEST(MirroredMemory, EachReplicaHasItsShareByTag) {
+  config::set_emulated_gpus(2);
+  train(distribute::MirroredStrategy());
+}
+
+TEST(MirroredMemory, WhereUnlikeDevicesMeetTheSumsAreWorkspace) {
+  config::set_emulated_gpus(1);
+  train(distribute::MirroredStrategy({.devices = {"GPU:0", "CPU:0"}}));
+  EXPECT_GT(config::get_memory_info("GPU:0").peak_by_tag.workspace, 0);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,196 @@
+// What td::function promises beyond running: variables, signatures, where it may be called.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/tensors.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+using testing::expect_error;
+
+TEST(FunctionContract, VariablesMayBeMadeInTheFirstCall) {
+  Variable v;
+  const auto step = function([&](const Tensor& x) {
+    if (!v.defined()) v = Variable(multiply(ones({2}), 3.0), {.name = "v"});
+    v.assign_add(x);
+    return v.value();
+  });
+  EXPECT_EQ(step(constant({1.0f, 2.0f})).to_vector<float>(), (std::vector<float>{4, 5}));
+  EXPECT_EQ(step(constant({1.0f, 2.0f})).to_vector<float>(), (std::vector<float>{5, 7}));
+}
+
+TEST(FunctionContract, VariablesThatEachCallWouldMakeAreRefused) {
+  const auto step = function([](const Tensor& x) {
+    const Variable v(zeros({2}), {.name = "mine"});
+    return x + v;
+  });
+  expect_error<InvalidArgumentError>(
+      [&] {
+        step(constant({1.0f, 2.0f}));
+      },
+      "tf.function-decorated function tried to create variables on non-first call.");
+  Variable late;
+  bool make = false;
+  const auto other = function([&](const Tensor& x) {
+    if (make) late = Variable(zeros({2}), {.name = "late"});
+    return x;
+  });
+  other(constant({1.0f, 2.0f}));
+  make = true;
+  expect_error<InvalidArgumentError>([&] { other(constant({1.0f})); }, "'late'");
+}
+
+TEST(FunctionContract, AnInitialValueMayNotDependOnTheArguments) {
+  Variable v;
+  const auto step = function([&](const Tensor& x) {
+    if (!v.defined()) v = Variable(x * 2.0, {.name = "v"});
+    return v.value();
+  });
+  expect_error<InvalidArgumentError>([&] { step(constant({1.0f})); },
+                                     "depends on the arguments of the function");
+}
+
+TEST(FunctionContract, LayersAreBuiltInTheFirstCallAsTheyWouldBeEagerly) {
+  const Tensor x = ones({2, 3});
+  const auto run = [&](bool traced) {
+    random::set_seed(4);
+    Sequential model({layers::Dense(4, {.activation = "relu"}), layers::Dense(2)});
+    const auto forward = [&](const Tensor& input) { return model(input); };
+    const auto replayed = function(forward);
+    return (traced ? replayed(x) : forward(x)).to_vector<float>();
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
+TEST(FunctionContract, OneTraceServesEverySizeOfItsSignature) {
+  int traced = 0;
+  const Variable w(constant({1.0f, 2.0f, 3.0f}));
+  const auto apply = function(
+      [&](const Tensor& x) {
+        ++traced;
+        return reduce_sum(x * w, {.axis = Dims{1}}) + 1.0;
+      },
+      {.input_signature = {{.shape = {-1, 3}}}});
+  EXPECT_EQ(apply(ones({2, 3})).to_vector<float>(), (std::vector<float>{7, 7}));
+  EXPECT_EQ(apply(ones({1, 3})).to_vector<float>(), (std::vector<float>{7}));
+  EXPECT_EQ(apply(ones({4, 3})).shape(), Shape({4}));
+  EXPECT_EQ(traced, 1);
+  expect_error<InvalidArgumentError>(
+      [&] {
+        apply(ones({2, 4}));
+      },
+      "expected shape (?, 3) and dtype float32, got (2, 4)");
+  expect_error<InvalidArgumentError>(
+      [&] {
+        apply(ones({2, 3}, {.dtype = float64}));
+      },
+      "does not suit input_signature");
+}
+
+// Trains on batches of several sizes, traced for each or once for all.
+std::vector<float> train(const Sequential& model, const Shape& example, bool free_sizes) {
+  int traced = 0;
+  Sequential trained = model;
+  optimizers::Optimizer optimizer = optimizers::SGD({.learning_rate = 0.05});
+  FunctionOptions options;
+  if (free_sizes)
+    options.input_signature = {{.shape = example.with_leading(-1)},
+                               {.shape = {-1}, .dtype = int32}};
+  const auto step = function(
+      [&](const Tensor& x, const Tensor& y) {
+        ++traced;
+        const Tensor losses = nn::sparse_softmax_cross_entropy(y, trained(x, {.training = true}));
+        const Tensor loss = reduce_mean(losses) + nn::compute_average_loss(losses);
+        optimizer.minimize(loss, trained.trainable_variables());
+        return loss;
+      },
+      options);
+  std::vector<float> figures;
+  for (std::int64_t size : {4, 7, 4, 1, 9, 7}) {
+    random::set_seed(static_cast<std::uint64_t>(size));
+    const Tensor x = random::normal(example.with_leading(size));
+    figures.push_back(step(x, random::uniform_int({size}, 0, 3)).item<float>());
+  }
+  EXPECT_EQ(traced, free_sizes ? 1 : 4);
+  for (const Variable& variable : trained.variables())
+    for (float value : variable.value().to_vector<float>()) figures.push_back(value);
+  return figures;
+}
+
+void expect_close(const std::vector<float>& a, const std::vector<float>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    EXPECT_NEAR(a[i], b[i], 1e-5f * std::max(1.0f, std::abs(b[i])));
+}
+
+TEST(FunctionContract, APerceptronTrainsWithOneTraceForEverySize) {
+  const auto make = [] {
+    random::set_seed(3);
+    return Sequential({layers::Flatten({.input_shape = {2, 4}}),
+                       layers::Dense(8, {.activation = "relu"}), layers::Dropout(0.2),
+                       layers::BatchNormalization(), layers::Dense(3)});
+  };
+  expect_close(train(make(), {2, 4}, true), train(make(), {2, 4}, false));
+}
+
+TEST(FunctionContract, AConvolutionalNetTrainsWithOneTraceForEverySize) {
+  const auto make = [] {
+    random::set_seed(3);
+    return Sequential({layers::Conv2D(4, 3, {.activation = "relu", .input_shape = {8, 8, 1}}),
+                       layers::BatchNormalization(), layers::MaxPooling2D(2), layers::Flatten(),
+                       layers::Dense(3)});
+  };
+  expect_close(train(make(), {8, 8, 1}, true), train(make(), {8, 8, 1}, false));
+}
+
+TEST(FunctionContract, GradientsAreWantedFromOutside) {
+  const Variable w(constant({2.0f, 3.0f}));
+  const auto loss = function([&](const Tensor& x) { return reduce_sum(square(x * w)); });
+  const Tensor x = constant({1.0f, -1.0f});
+  EXPECT_EQ(loss(x).item<float>(), 13.0f);
+  GradientTape tape;
+  EXPECT_EQ(tape.gradient(loss(x), w).to_vector<float>(), (std::vector<float>{4, 6}));
+  Tensor marked = constant({1.0f, -1.0f});
+  marked.set_requires_grad();
+  loss(marked).backward();
+  EXPECT_EQ(marked.grad().to_vector<float>(), (std::vector<float>{8, -18}));
+}
+
+TEST(FunctionContract, WarnsOfCallsThatAreTracedAgainAndAgain) {
+  const auto scaled =
+      function([](const Tensor& x, double by) { return x * by; }, {.name = "scaled"});
+  const Tensor x = constant({1.0f});
+  const auto said = [&](int from, int to) {
+    ::testing::internal::CaptureStderr();
+    for (int i = from; i < to; ++i) scaled(x, static_cast<double>(i));
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said(0, 4), "");
+  EXPECT_NE(said(4, 5).find("5 of the last 5 calls of scaled were traced anew"), std::string::npos);
+  EXPECT_NE(said(5, 6), "");
+  EXPECT_EQ(said(6, 12), "");  // told twice
+}
+
+TEST(FunctionContract, NestedResultsAndAbsentTensors) {
+  const auto parts = function([](const std::vector<Tensor>& given, const std::string& mode) {
+    std::vector<Tensor> result = {given[0] * 2.0, Tensor()};
+    if (mode == "both") result[1] = given[1] * 3.0;
+    return std::pair(result, 7);
+  });
+  const std::vector<Tensor> given = {constant({1.0f}), constant({2.0f})};
+  const auto [one, seven] = parts(given, std::string("one"));
+  EXPECT_EQ(one[0].item<float>(), 2.0f);
+  EXPECT_FALSE(one[1].defined());
+  EXPECT_EQ(seven, 7);
+  EXPECT_EQ(parts(given, std::string("both")).first[1].item<float>(), 6.0f);
+  EXPECT_EQ(
+      parts(std::vector<Tensor>{given[0], Tensor()}, std::string("one")).first[0].item<float>(),
+      2.0f);
+  EXPECT_EQ(parts.num_traces(), 3u);
+}
+
+}  // namespace
+}  // namespace tandem

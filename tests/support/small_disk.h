@@ -1,0 +1,58 @@
+// A file system of a test's own that can be filled.
+#pragma once
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "support/files.h"
+
+namespace tandem::testing {
+
+// A tmpfs in a mount namespace that this process enters: nobody else sees it, and it goes with the
+// process. Where the system lets this process mount nothing, mounted() is false.
+class SmallDisk {
+ public:
+  explicit SmallDisk(std::size_t bytes) {
+    if (!enter_namespace()) return;
+    const std::string options = "size=" + std::to_string(bytes);
+    mounted_ = mount("tmpfs", directory_.path().c_str(), "tmpfs", 0, options.c_str()) == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) umount(directory_.path().c_str());
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+  bool mounted() const { return mounted_; }
+  std::filesystem::path operator/(const std::string& name) const { return directory_ / name; }
+  std::size_t count_files() const { return directory_.count_files(); }
+
+  // Leaves room for `bytes`, about.
+  void fill_up_to(std::size_t bytes) const {
+    const std::size_t free = std::filesystem::space(directory_.path()).available;
+    if (free > bytes) write_file(directory_ / "ballast", std::string(free - bytes, 'x'));
+  }
+
+ private:
+  static bool enter_namespace() {
+    const uid_t user = geteuid();
+    const gid_t group = getegid();
+    if (unshare(CLONE_NEWNS) != 0) {  // root may; others, as root of a namespace of users
+      if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+      write_file("/proc/self/setgroups", "deny");
+      write_file("/proc/self/uid_map", "0 " + std::to_string(user) + " 1");
+      write_file("/proc/self/gid_map", "0 " + std::to_string(group) + " 1");
+    }
+    // Or the mount would show where this namespace came from.
+    return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+  }
+
+  TemporaryDirectory directory_;
+  bool mounted_ = false;
+};
+
+}  // namespace tandem::testing

@@ -1,0 +1,86 @@
+// The `tandem` command as a process of its own, for tests.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/files.h"
+
+namespace tandem::testing {
+
+struct Result {
+  int status = -1;  // the exit code; -signal when a signal ended it
+  std::string out, err;
+};
+
+// A process of `tandem` that runs until wait().
+class Process {
+ public:
+  struct Options {
+    std::vector<std::pair<std::string, std::string>> environment;
+    rlim_t file_size_limit = RLIM_INFINITY;
+  };
+
+  explicit Process(const std::vector<std::string>& arguments, const Options& options) {
+    std::vector<char*> argv = {const_cast<char*>(TANDEM_COMMAND)};
+    for (const std::string& argument : arguments)
+      argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    const std::string out = (files_ / "out").string(), err = (files_ / "err").string();
+    pid_ = fork();
+    if (pid_ != 0) return;
+    for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
+    if (options.file_size_limit != RLIM_INFINITY) {
+      const rlimit limit{options.file_size_limit, RLIM_INFINITY};
+      setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
+    dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+    execv(TANDEM_COMMAND, argv.data());
+    _exit(127);
+  }
+
+  void kill() const { ::kill(pid_, SIGKILL); }
+  Result wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_file(files_ / "out"),
+            read_file(files_ / "err")};
+  }
+
+ private:
+  TemporaryDirectory files_;
+  pid_t pid_ = -1;
+};
+
+inline Result run(const std::vector<std::string>& arguments, const Process::Options& options = {}) {
+  return Process(arguments, options).wait();
+}
+
+// A short training, with more arguments.
+inline std::vector<std::string> training(std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"train", "--model",  "mlp", "--limit",
+                                        "300",   "--epochs", "1"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// Expects exit code 2 and one line on stderr, "tandem: <start>...", that has `part`.
+inline void expect_failure(const Result& result, const std::string& start,
+                           const std::string& part) {
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_EQ(result.err.rfind("tandem: " + start + ": ", 0), 0u) << result.err;
+  EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
+}  // namespace tandem::testing
