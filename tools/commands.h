@@ -9,6 +9,7 @@ class App;
 namespace tandem::tools {
 
 void add_devices_command(CLI::App& app);
+void add_explain_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 
 }  // namespace tandem::tools

@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   tandem::tools::add_devices_command(app);
   tandem::tools::add_train_command(app);
+  tandem::tools::add_explain_command(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -62,8 +62,8 @@ Model make_resnet20(const Shape& picture, std::int64_t classes) {
 }
 
 [[noreturn]] void unknown_model(const std::string& model) {
-  throw InvalidArgumentError("[train] expected --model mlp, lenet or resnet20, got '" + model +
-                             "'");
+  throw InvalidArgumentError("[command line] expected --model mlp, lenet or resnet20, got '" +
+                             model + "'");
 }
 
 }  // namespace

@@ -54,6 +54,14 @@ datasets::TrainTest load_pictures(const std::string& source, std::optional<std::
   return pictures;
 }
 
+PictureShape picture_shape(const std::string& source, const std::string& command) {
+  const std::string name = source.substr(0, source.find(':'));
+  if (name == "synthetic" || name == "mnist") return {.picture = {28, 28, 1}};
+  if (name == "cifar10") return {.picture = {32, 32, 3}};
+  throw InvalidArgumentError("[" + command +
+                             "] expected --data synthetic, mnist or cifar10, got '" + source + "'");
+}
+
 data::Dataset training_batches(const datasets::LabelledImages& pictures,
                                const BatchesOptions& options) {
   data::Dataset examples = pictures.dataset().shuffle(pictures.size(), {.seed = options.seed});

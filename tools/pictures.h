@@ -14,6 +14,14 @@ namespace tandem::tools {
 datasets::TrainTest load_pictures(const std::string& source, std::optional<std::int64_t> limit,
                                   std::uint64_t seed);
 
+struct PictureShape {
+  Shape picture;
+  std::int64_t classes = 10;
+};
+// What the pictures of a data set will be like, without reading it; a DIRECTORY may be left out.
+// `command` goes in messages ("train").
+PictureShape picture_shape(const std::string& source, const std::string& command);
+
 struct BatchesOptions {
   std::int64_t batch = 128;
   std::uint64_t seed = 0;

@@ -2,22 +2,19 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <chrono>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "commands.h"
 #include "models.h"
 #include "pictures.h"
+#include "strategies.h"
 #include "tandem/callbacks.h"
-#include "tandem/config.h"
-#include "tandem/distribute.h"
+#include "tandem/profiler.h"
 #include "tandem/random.h"
 
 namespace tandem::tools {
@@ -30,15 +27,12 @@ struct TrainOptions {
   std::optional<double> learning_rate;
   std::int64_t epochs = 2;
   std::uint64_t seed = 1;
-  std::string checkpoint, report;
+  std::string checkpoint, report, trace;
   bool resume = false;
 };
 
-std::vector<std::string> devices_of(const TrainOptions& options) {
-  std::vector<std::string> devices;
-  std::istringstream names(options.devices);
-  for (std::string name; std::getline(names, name, ',');) devices.push_back(name);
-  return devices;
+StrategyChoice strategy_of(const TrainOptions& options) {
+  return {.command = "train", .strategy = options.strategy, .devices = options.devices};
 }
 
 void check(const TrainOptions& options) {
@@ -53,14 +47,11 @@ void check(const TrainOptions& options) {
     reject(fmt::format("expected --lr of at least 0, got {}", *options.learning_rate));
   if (options.checkpoint.empty() && (options.resume || options.checkpoint_steps))
     reject("--resume and --checkpoint-steps need --checkpoint FILE");
-  if (options.strategy == "default" && !options.devices.empty())
-    reject("--devices needs --strategy one_device or mirrored");
-  if (const std::size_t count = devices_of(options).size();
-      options.strategy == "one_device" && count > 1)
-    reject(fmt::format("--strategy one_device takes one device, got {}", count));
+  check(strategy_of(options));
   // Not a time to find out when training is through.
   for (const auto& [option, file] :
-       {std::pair("--checkpoint", options.checkpoint), std::pair("--report", options.report)}) {
+       {std::pair("--checkpoint", options.checkpoint), std::pair("--report", options.report),
+        std::pair("--trace", options.trace)}) {
     if (std::filesystem::is_directory(file))
       reject(fmt::format("expected {} FILE, '{}' is a directory", option, file));
     if (const auto directory = std::filesystem::path(file).parent_path();
@@ -68,38 +59,6 @@ void check(const TrainOptions& options) {
       throw NotFoundError(fmt::format("[train] there is no directory '{}' for {} '{}'",
                                       directory.string(), option, file));
   }
-}
-
-// The index of a name like "/cpu:1" or "/device:CPU:1"; nothing for other devices.
-std::optional<int> cpu_index(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  const std::size_t at = name.rfind("cpu:");
-  if (at == std::string::npos) return std::nullopt;
-  int index = 0;
-  const char* end = name.data() + name.size();
-  const auto parsed = std::from_chars(name.data() + at + 4, end, index);
-  return parsed.ptr == end && parsed.ec == std::errc() ? std::optional(index) : std::nullopt;
-}
-
-// As many logical CPUs as the devices' names speak of, sharing the cores.
-void configure_cpus(const std::vector<std::string>& devices) {
-  constexpr int kMaxCpus = 1024;
-  int count = 1;
-  for (const std::string& device : devices)
-    if (const std::optional<int> index = cpu_index(device); index && *index < kMaxCpus)
-      count = std::max(count, *index + 1);
-  if (count > 1) config::set_logical_cpus(count);
-}
-
-distribute::Strategy make_strategy(const TrainOptions& options) {
-  if (options.strategy == "default") return distribute::DefaultStrategy();
-  if (options.strategy == "one_device")
-    return distribute::OneDeviceStrategy(options.devices.empty() ? "/cpu:0" : options.devices);
-  if (options.strategy == "mirrored")
-    return distribute::MirroredStrategy({.devices = devices_of(options)});
-  throw InvalidArgumentError("[train] expected --strategy default, one_device or mirrored, got '" +
-                             options.strategy + "'");
 }
 
 // What must be the same for training to go on from a checkpoint.
@@ -152,6 +111,26 @@ class Stopwatch final : public callbacks::CallbackBase {
   double seconds_ = 0.0;
 };
 
+// The profile of a run, written also where the run ends with an error.
+class Trace {
+ public:
+  explicit Trace(const std::string& path) {
+    if (!path.empty()) profiler::start({.file = path});
+  }
+  ~Trace() {
+    try {
+      write();
+    } catch (const Error&) {  // the run's own error is the one to tell
+    }
+  }
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  void write() const {
+    if (profiler::running()) profiler::stop();
+  }
+};
+
 void write_report(const std::string& path, const nlohmann::ordered_json& report) {
   std::ofstream out(path, std::ios::trunc);
   out << report.dump(2) << '\n' << std::flush;
@@ -167,9 +146,9 @@ void train(const TrainOptions& options) {
   check(options);
   const Recipe recipe = recipe_of(options.model);
   const std::int64_t batch = options.batch.value_or(recipe.batch);
-  configure_cpus(devices_of(options));
+  const Trace trace(options.trace);
+  const distribute::Strategy strategy = make_strategy(strategy_of(options));
   random::set_seed(options.seed);
-  const distribute::Strategy strategy = make_strategy(options);
   const datasets::TrainTest pictures = load_pictures(options.data, options.limit, options.seed);
   const std::int64_t steps_per_epoch = (pictures.train.size() + batch - 1) / batch;
 
@@ -193,6 +172,7 @@ void train(const TrainOptions& options) {
                 {.epochs = options.epochs, .callbacks = callbacks});
   const auto test = model.evaluate(test_batches(pictures.test, std::max<std::int64_t>(batch, 256)));
 
+  trace.write();
   std::cout << fmt::format("test_loss: {:.4f} - test_accuracy: {:.4f} - {:.0f} samples/s\n",
                            test.at("loss"), test.at("accuracy"), stopwatch->examples_per_second());
   if (!options.report.empty())
@@ -238,6 +218,8 @@ void add_train_command(CLI::App& app) {
                       "Steps between checkpoints; besides, there is one at the end of each epoch");
   command->add_flag("--resume", options->resume, "Go on from the checkpoint");
   command->add_option("--report", options->report, "Write the figures to this file, as JSON");
+  command->add_option("--trace", options->trace,
+                      "Write a profile of the whole run to this file, as a Chrome trace");
   command->callback([options] { train(*options); });
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/status.h"
 #include "data/node.h"
 
@@ -125,6 +126,8 @@ class PrefetchStream final : public Stream<Example> {
       bool more = false;
       std::exception_ptr error;
       try {
+        const profile::Span span(
+            [] { return profile::Event{.name = "prefetch", .lane = profile::Lane::kData}; });
         more = input_->next(example);
       } catch (...) {
         error = std::current_exception();

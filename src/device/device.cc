@@ -1,28 +1,51 @@
 #include "device/device.h"
 
+#include <utility>
+
 #include "core/status.h"
+#include "device/stream_span.h"
 
 namespace tandem {
+namespace {
+
+profile::Event copy_event(std::string name, std::size_t bytes) {
+  return {.name = std::move(name),
+          .lane = profile::Lane::kCopies,
+          .bytes = static_cast<std::int64_t>(bytes)};
+}
+
+}  // namespace
+
+void host_to_device(Device& to, void* to_memory, const void* from_memory, std::size_t bytes) {
+  const StreamSpan span(to, [&] { return copy_event("copy from the host", bytes); });
+  to.copy_from_host(to_memory, from_memory, bytes);
+}
+
+void device_to_host(void* to_memory, Device& from, const void* from_memory, std::size_t bytes) {
+  const StreamSpan span(from, [&] { return copy_event("copy to the host", bytes); });
+  from.copy_to_host(to_memory, from_memory, bytes);
+}
 
 void copy_between(Device& to, void* to_memory, Device& from, const void* from_memory,
                   std::size_t bytes) {
   if (bytes == 0) return;
   if (from.host_accessible()) {
-    to.copy_from_host(to_memory, from_memory, bytes);
+    host_to_device(to, to_memory, from_memory, bytes);
     return;
   }
   if (to.host_accessible()) {
-    from.copy_to_host(to_memory, from_memory, bytes);
+    device_to_host(to_memory, from, from_memory, bytes);
     from.stream().record().wait();
     return;
   }
   TANDEM_ASSERT(to.backend() == from.backend());
-  if (&to == &from) {
+  const auto copy = [&] {
+    const StreamSpan span(to, [&] { return copy_event("copy from " + from.full_name(), bytes); });
     to.copy_from_peer(to_memory, from_memory, bytes);
-    return;
-  }
+  };
+  if (&to == &from) return copy();
   to.stream().wait(from.stream().record());
-  to.copy_from_peer(to_memory, from_memory, bytes);
+  copy();
   from.stream().wait(to.stream().record());
 }
 

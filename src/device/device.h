@@ -57,6 +57,10 @@ class Device {
   int intra_op_threads_;
 };
 
+// Enqueue a copy, as Device::copy_from_host and copy_to_host do, which a profile sees.
+void host_to_device(Device& to, void* to_memory, const void* from_memory, std::size_t bytes);
+void device_to_host(void* to_memory, Device& from, const void* from_memory, std::size_t bytes);
+
 // Copies between any two devices, in order with the work on both: the copy waits for what was
 // enqueued on `to` and `from` before, and what is enqueued on either later waits for the copy.
 // When `to` is host accessible the copy is complete on return.

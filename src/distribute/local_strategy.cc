@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/status.h"
 #include "op/record.h"
 #include "runtime/placement.h"
@@ -94,7 +95,11 @@ void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
     ReplicaContextScope context(&replica);
     GeneratorScope generator(replica.generator());
     VariableCreatorScope creator(&refuse);
-    step(id);
+    {
+      const profile::Span span(
+          [] { return profile::Event{.name = "replica step", .lane = profile::Lane::kSteps}; });
+      step(id);
+    }
     group_->leave(id);
   } catch (const std::exception& error) {
     errors_[static_cast<std::size_t>(id)] = std::current_exception();

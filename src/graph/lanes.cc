@@ -5,13 +5,17 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/status.h"
 #include "core/thread_team.h"
+#include "device/stream_span.h"
 #include "graph/collective.h"
+#include "op/kernel_event.h"
 
 namespace tandem {
 namespace {
@@ -31,8 +35,11 @@ struct Stretch {
     std::shared_ptr<void> kept;
   };
   std::vector<Call> calls;
+  std::vector<profile::Event> events;  // of the calls, while a profile runs
 
-  void add(const Step& step) {
+  void add(const Step& step, bool profiled) {
+    if (profiled)
+      events.push_back(kernel_event(step.context, *step.operation->device, step.operation->name));
     Call& call = calls.emplace_back(Call{step.kernel, step.context, step.attrs, step.kept});
     // The next run may change the attributes before this one has used them.
     if (step.operation->renewal) {
@@ -41,9 +48,11 @@ struct Stretch {
     }
   }
   void run() {
-    for (Call& call : calls) {
-      call.kernel(call.context);
-      call.context.end_call();
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      std::optional<profile::Span> span;
+      if (i < events.size()) span.emplace(std::move(events[i]));
+      calls[i].kernel(calls[i].context);
+      calls[i].context.end_call();
     }
   }
 };
@@ -134,6 +143,13 @@ struct Lanes::Impl {
   void run_lane(const Lane& lane) {
     Stream& stream = lane.device->stream();
     const Stream::Execution execution = stream.execution();
+    const bool profiled = profile::on();
+    const profile::ReplicaScope replica(
+        lane.communicators.empty() ? profile::current_replica : lane.communicators.front()->rank());
+    const profile::Span span([&] {
+      return profile::Event{
+          .name = "program", .lane = profile::Lane::kSteps, .node = lane.device->full_name()};
+    });
     std::shared_ptr<Stretch> stretch;  // null: nothing has gathered
     const auto flush = [&] {
       if (stretch) stream.enqueue([stretch = std::exchange(stretch, nullptr)] { stretch->run(); });
@@ -151,10 +167,13 @@ struct Lanes::Impl {
                      step->copy_bytes);
       } else if (execution == Stream::Execution::kDeferred) {
         if (!stretch) stretch = std::make_shared<Stretch>();
-        stretch->add(*step);
+        stretch->add(*step, profiled);
       } else {
         step->context.native_stream = stream.native_handle();
-        step->kernel(step->context);
+        if (profiled) [[unlikely]]
+          run_profiled(*step, execution);
+        else
+          step->kernel(step->context);
         step->context.end_call();
       }
       if (step->member) {
@@ -168,6 +187,20 @@ struct Lanes::Impl {
       }
     }
     flush();
+  }
+
+  static void run_profiled(Step& step, Stream::Execution execution) {
+    const Operation& operation = *step.operation;
+    const auto event = [&] {
+      return kernel_event(step.context, *operation.device, operation.name);
+    };
+    std::optional<profile::Span> inline_span;
+    std::optional<StreamSpan> native_span;
+    if (execution == Stream::Execution::kInline)
+      inline_span.emplace(event());
+    else
+      native_span.emplace(*operation.device, event);
+    step.kernel(step.context);
   }
 
   // What the kernel has put into the outputs sets out.

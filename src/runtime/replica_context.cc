@@ -1,5 +1,7 @@
 #include "runtime/replica_context.h"
 
+#include "core/profile.h"
+
 namespace tandem {
 namespace {
 
@@ -11,8 +13,12 @@ ReplicaContext* ReplicaContext::current() { return current_context; }
 
 ReplicaContextScope::ReplicaContextScope(ReplicaContext* context) : previous_(current_context) {
   current_context = context;
+  profile::current_replica = context ? context->replica_id() : -1;
 }
 
-ReplicaContextScope::~ReplicaContextScope() { current_context = previous_; }
+ReplicaContextScope::~ReplicaContextScope() {
+  current_context = previous_;
+  profile::current_replica = previous_ ? previous_->replica_id() : -1;
+}
 
 }  // namespace tandem

@@ -60,14 +60,14 @@ Tensor from_host(Device& device, const Shape& shape, DType dtype, const void* ho
   const MemoryTagScope scope(tag == MemoryTag::kActivations ? MemoryTag::kOther : tag);
   Tensor tensor = make_tensor(device, shape, dtype);
   const TensorImpl& impl = impl_of(tensor);
-  if (impl.bytes() > 0) device.copy_from_host(impl.data(), host, impl.bytes());
+  if (impl.bytes() > 0) host_to_device(device, impl.data(), host, impl.bytes());
   return tensor;
 }
 
 void to_host(const Tensor& tensor, void* host) {
   const TensorImpl& impl = impl_of(tensor);
   if (impl.bytes() == 0) return;
-  impl.device().copy_to_host(host, impl.data(), impl.bytes());
+  device_to_host(host, impl.device(), impl.data(), impl.bytes());
   impl.device().stream().synchronize();
 }
 

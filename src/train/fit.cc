@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/log.h"
+#include "core/profile.h"
 #include "core/status.h"
 #include "tandem/model.h"
 #include "tandem/random.h"
@@ -102,7 +103,7 @@ class FitLoop {
     data::Iterator batches =
         data_.iterate({.epoch = static_cast<std::uint64_t>(epoch), .skip = progress_.step});
     while (!options_.steps_per_epoch || progress_.step < *options_.steps_per_epoch) {
-      const data::NextExample batch = batches.next();
+      const data::NextExample batch = next_of(batches);
       if (!batch) {
         if (options_.steps_per_epoch)
           logging::warn("[fit] the data ended after {} of {} steps", progress_.step,
@@ -110,12 +111,27 @@ class FitLoop {
         return true;
       }
       if (impl_.stop) return false;
-      stepper_.train(*batch);
+      train(*batch);
       ++progress_.step;
       bar_.step(progress_.step, (*batch)[0].dim(0), [&] { return progress_.statistics.logs(); });
       end_batch();
     }
     return true;
+  }
+
+  static data::NextExample next_of(data::Iterator& batches) {
+    const profile::Span span(
+        [] { return profile::Event{.name = "wait for data", .lane = profile::Lane::kData}; });
+    return batches.next();
+  }
+
+  void train(const data::Example& batch) {
+    const profile::Span span([&] {
+      return profile::Event{.name = "train step",
+                            .lane = profile::Lane::kSteps,
+                            .node = fmt::format("step {}", progress_.step)};
+    });
+    stepper_.train(batch);
   }
 
   void end_batch() {

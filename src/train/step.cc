@@ -146,22 +146,25 @@ void Stepper::run(StepProgram& program, const data::Example& batch,
   }
 }
 
+std::vector<Tensor> Stepper::train_part(const data::Example& examples) {
+  const Parts parts = parts_of(examples);
+  const Tensor outputs = model_.layer(parts.inputs, {.training = true});
+  const Tensor losses = example_losses(parts, outputs);
+  const Tensor loss =
+      model_.loss.reduction() == losses::Reduction::kSum
+          ? reduce_sum(losses)
+          : nn::compute_average_loss(losses,
+                                     {.global_batch_size = global_examples(parts.targets.dim(0))});
+  // Before the optimizer's step: what a metric finds wrong leaves the model as it was.
+  std::vector<Tensor> statistics = statistics_of(parts, outputs.detach(), losses.detach());
+  optimizers::Optimizer optimizer = model_.optimizer;
+  optimizer.minimize(loss, variables_);
+  return statistics;
+}
+
 void Stepper::train(const data::Example& batch) {
-  run(*model_.train_step, batch, [&](const data::Example& examples) {
-    const Parts parts = parts_of(examples);
-    const Tensor outputs = model_.layer(parts.inputs, {.training = true});
-    const Tensor losses = example_losses(parts, outputs);
-    const Tensor loss =
-        model_.loss.reduction() == losses::Reduction::kSum
-            ? reduce_sum(losses)
-            : nn::compute_average_loss(
-                  losses, {.global_batch_size = global_examples(parts.targets.dim(0))});
-    // Before the optimizer's step: what a metric finds wrong leaves the model as it was.
-    std::vector<Tensor> statistics = statistics_of(parts, outputs.detach(), losses.detach());
-    optimizers::Optimizer optimizer = model_.optimizer;
-    optimizer.minimize(loss, variables_);
-    return statistics;
-  });
+  run(*model_.train_step, batch,
+      [&](const data::Example& examples) { return train_part(examples); });
 }
 
 void Stepper::test(const data::Example& batch) {

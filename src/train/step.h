@@ -19,6 +19,8 @@ class Stepper {
   // Forward, backward and the optimizer's step on a global batch of inputs, targets and perhaps
   // sample weights. Throws InvalidArgumentError for anything else, before the model changes.
   void train(const data::Example& batch);
+  // What train() does on one replica, with its part of the batch; returns the statistics.
+  std::vector<Tensor> train_part(const data::Example& examples);
   // Forward alone.
   void test(const data::Example& batch);
   // The outputs for the batch's inputs, in order, on the host.

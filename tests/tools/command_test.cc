@@ -31,7 +31,7 @@ TEST(Command, TellsItsVersionAndHelp) {
   EXPECT_EQ(help.status, 0);
   for (const char* option :
        {"--model", "--data", "--strategy", "--devices", "--batch", "--epochs", "--optimizer",
-        "--lr", "--seed", "--limit", "--checkpoint", "--resume", "--report"})
+        "--lr", "--seed", "--limit", "--checkpoint", "--resume", "--report", "--trace"})
     EXPECT_NE(help.out.find(option), std::string::npos) << option;
 }
 

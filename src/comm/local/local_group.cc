@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <thread>
 
+#include "core/profile.h"
 #include "core/status.h"
 #include "device/memory_report.h"
+#include "device/stream_span.h"
 
 namespace tandem {
 namespace {
@@ -52,6 +55,16 @@ struct LocalGroup::Collective {
     }
     return found;
   }
+  std::int64_t bytes(int rank) const {
+    std::int64_t count = 0;
+    for (const Buffer& part : parts[static_cast<std::size_t>(rank)])
+      count += static_cast<std::int64_t>(part.bytes());
+    return count;
+  }
+  // What a profile tells of this rank's side.
+  profile::Event event(int rank, std::string name, profile::Lane lane) const {
+    return {.name = std::move(name), .lane = lane, .replica = rank, .bytes = bytes(rank)};
+  }
   std::int64_t total(int rank) const {
     std::int64_t count = 0;
     for (const Buffer& part : parts[static_cast<std::size_t>(rank)]) count += part.count;
@@ -79,6 +92,10 @@ class LocalWork final : public Work {
 
   void wait() override {
     if (done_) return;
+    const profile::Span span([&] {
+      return collective_->event(rank_, std::string("wait for ") + kKindNames[collective_->kind],
+                                profile::Lane::kHost);
+    });
     group_->wait_until(kKindNames[collective_->kind], [this] {
       if (advance()) return true;
       if (group_->departures_.load(std::memory_order_acquire) > 0)
@@ -340,6 +357,10 @@ void LocalGroup::perform(Collective& collective, int rank) {
     return;
   }
 
+  std::optional<StreamSpan> span;
+  span.emplace(device, [&] {
+    return collective.event(rank, kKindNames[collective.kind], profile::Lane::kCollectives);
+  });
   for (int peer : active_) device.stream().wait(collective.ready[static_cast<std::size_t>(peer)]);
   if (collective.kind == kBroadcast) {
     if (rank != collective.root)
@@ -408,6 +429,7 @@ void LocalGroup::perform(Collective& collective, int rank) {
       }
     }
   }
+  span.reset();
   collective.performed[me] = device.stream().record();
   collective.finished.fetch_add(1, std::memory_order_acq_rel);
   wake();

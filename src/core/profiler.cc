@@ -1,0 +1,206 @@
+#include "tandem/profiler.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "core/log.h"
+#include "core/profile.h"
+#include "core/status.h"
+#include "core/trace_file.h"
+
+namespace tandem {
+namespace profile {
+
+constinit std::atomic<bool> running{false};
+constinit thread_local int current_replica = -1;
+
+namespace {
+
+constexpr std::int64_t kChunkEvents = 512;
+
+// Room for some events of one thread. The thread writes events and then their count; whoever ends
+// the profile reads the count and then as many events, while the thread may be adding more.
+struct Chunk {
+  Chunk(int of, std::int64_t room)
+      : thread(of), capacity(static_cast<std::size_t>(room)), events(new Event[capacity]) {}
+  int thread;
+  std::size_t capacity;
+  std::unique_ptr<Event[]> events;
+  std::atomic<std::size_t> count{0};
+};
+
+// The profile that runs.
+struct Session {
+  std::filesystem::path path;
+  std::ofstream file;
+  std::int64_t start = 0;
+  std::int64_t room = 0;  // for events that no chunk has yet
+  int threads = 0;
+  std::vector<std::shared_ptr<Chunk>> chunks;
+};
+
+struct State {
+  std::mutex control;  // held by start() and stop() throughout
+  std::mutex mutex;    // guards `session`
+  std::unique_ptr<Session> session;
+  std::atomic<bool> full{false};
+  std::atomic<std::int64_t> dropped{0};
+};
+
+// Never destroyed: threads may end after main().
+State& state() {
+  static State* const instance = new State;
+  return *instance;
+}
+
+// The calling thread's place in the profile. Chunks belong to the session, and go with it.
+class Writer {
+ public:
+  void add(Event&& event) {
+    std::shared_ptr<Chunk> chunk = chunk_.lock();
+    std::size_t at = chunk ? chunk->count.load(std::memory_order_relaxed) : 0;
+    if (!chunk || at == chunk->capacity) {
+      const int thread = chunk ? chunk->thread : -1;
+      if (state().full.load(std::memory_order_relaxed) || !(chunk = next_chunk(thread))) {
+        if (on()) state().dropped.fetch_add(1, std::memory_order_relaxed);
+        return;
+      }
+      at = 0;
+    }
+    chunk->events[at] = std::move(event);
+    chunk->count.store(at + 1, std::memory_order_release);
+  }
+
+ private:
+  // `thread`: this one's number, or -1 when the session does not know it yet.
+  std::shared_ptr<Chunk> next_chunk(int thread) {
+    const std::lock_guard lock(state().mutex);
+    Session* session = state().session.get();
+    if (!session) return nullptr;
+    const std::int64_t room = std::min(kChunkEvents, session->room);
+    if (room == 0) {
+      state().full = true;
+      return nullptr;
+    }
+    session->room -= room;
+    if (thread < 0) thread = session->threads++;
+    chunk_ = session->chunks.emplace_back(std::make_shared<Chunk>(thread, room));
+    return session->chunks.back();
+  }
+
+  std::weak_ptr<Chunk> chunk_;
+};
+
+}  // namespace
+
+std::int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void record(Event event) {
+  thread_local Writer writer;
+  writer.add(std::move(event));
+}
+
+void Span::begin(Event event) {
+  event_ = new Event(std::move(event));
+  event_->begin = now();
+}
+
+void Span::end() noexcept {
+  const std::unique_ptr<Event> event(event_);
+  event->end = now();
+  try {
+    record(std::move(*event));
+  } catch (const std::bad_alloc&) {  // a profile with a hole is better than no program
+    state().dropped.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace profile
+
+namespace profiler {
+
+void start(const ProfilerOptions& options) {
+  profile::State& state = profile::state();
+  const std::lock_guard control(state.control);
+  if (state.session)
+    fail<FailedPreconditionError>("[profiler] a profile runs already, to be written to '{}'",
+                                  state.session->path.string());
+  if (options.max_events < 1)
+    fail<InvalidArgumentError>("[profiler] expected max_events of at least 1, got {}",
+                               options.max_events);
+  auto session = std::make_unique<profile::Session>();
+  session->path = options.file;
+  errno = 0;
+  session->file.open(options.file, std::ios::trunc);
+  if (!session->file)
+    fail<NotFoundError>("[profiler] cannot make the file '{}' for the trace: {}",
+                        options.file.string(), std::strerror(errno));
+  session->room = options.max_events;
+  session->start = profile::now();
+  state.full = false;
+  state.dropped = 0;
+  {
+    const std::lock_guard lock(state.mutex);
+    state.session = std::move(session);
+  }
+  profile::running.store(true);
+}
+
+Summary stop() {
+  profile::State& state = profile::state();
+  const std::lock_guard control(state.control);
+  std::unique_ptr<profile::Session> session;
+  {
+    const std::lock_guard lock(state.mutex);
+    session = std::move(state.session);
+  }
+  if (!session) throw FailedPreconditionError("[profiler] stop() without a profile that runs");
+  profile::running.store(false);
+
+  profile::TraceContents contents{.start = session->start, .dropped = state.dropped.load()};
+  Summary summary{.dropped = contents.dropped};
+  for (const auto& chunk : session->chunks) {
+    const std::size_t count = chunk->count.load(std::memory_order_acquire);
+    contents.threads.push_back({chunk->thread, chunk->events.get(), count});
+    summary.events += static_cast<std::int64_t>(count);
+  }
+  profile::write_trace(session->file, contents);
+  session->file.close();
+  if (!session->file)
+    fail<ResourceExhaustedError>("[profiler] cannot write the trace '{}'", session->path.string());
+  if (summary.dropped > 0)
+    logging::warn("[profiler] the trace '{}' has {} events; {} more were dropped",
+                  session->path.string(), summary.events, summary.dropped);
+  return summary;
+}
+
+bool running() { return profile::on(); }
+
+Scope::Scope(std::string_view name) {
+  if (!profile::on()) return;
+  name_ = name;
+  begin_ = profile::now();
+}
+
+Scope::~Scope() {
+  if (begin_ < 0) return;
+  try {
+    profile::record({.name = std::move(name_), .begin = begin_, .end = profile::now()});
+  } catch (const std::bad_alloc&) {
+    profile::state().dropped.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace profiler
+}  // namespace tandem

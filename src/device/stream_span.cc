@@ -1,0 +1,22 @@
+#include "device/stream_span.h"
+
+namespace tandem {
+
+void StreamSpan::begin(Device& device, profile::Event event) {
+  stream_ = &device.stream();
+  event.device = &device.full_name();
+  event_ = std::make_shared<profile::Event>(std::move(event));
+  stream_->enqueue([event = event_] { event->begin = profile::now(); });
+}
+
+void StreamSpan::end() noexcept {
+  try {
+    stream_->enqueue([event = std::move(event_)] {
+      event->end = profile::now();
+      profile::record(std::move(*event));
+    });
+  } catch (const std::bad_alloc&) {  // a profile with a hole is better than no program
+  }
+}
+
+}  // namespace tandem

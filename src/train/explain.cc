@@ -1,0 +1,237 @@
+#include "tandem/explain.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/status.h"
+#include "graph/collective.h"
+#include "graph/memory_plan.h"
+#include "graph/passes/passes.h"
+#include "graph/structural_ops.h"
+#include "runtime/generator.h"
+#include "runtime/placement.h"
+#include "runtime/placer.h"
+#include "train/step.h"
+
+namespace tandem {
+namespace {
+
+std::int64_t bytes_of(const TensorSpec& spec) {
+  return spec.shape.num_elements() * static_cast<std::int64_t>(size_of(spec.dtype));
+}
+
+class Explainer {
+ public:
+  Explainer(const Model& model, const data::Example& batch)
+      : impl_(compiled_impl_of(model, "explain")), batch_(batch) {
+    check_batch(batch, impl_.num_inputs + 1, impl_.num_inputs + 2, "explain");
+    make_variables();
+  }
+
+  Explanation run() {
+    result_.batch = batch_[0].dim(0);
+    result_.num_replicas = impl_.runner->num_replicas();
+    for (int replica = 0; replica < result_.num_replicas; ++replica)
+      result_.replica_devices.push_back(device_of(replica).full_name());
+    list_variables(impl_.layer.variables(), false);
+    list_variables(impl_.optimizer.variables(), true);
+
+    const auto graph = make_ref<GraphImpl>();
+    LowerOptions options{.all_updates = true};
+    trace(*graph, options);
+    options.devices = place_graph(*graph);
+    Block block = lower(*graph, options);
+    optimize(block);
+    schedule_collectives(block);
+    const MemoryPlan plan = plan_memory(block);
+    read_operations(block, *graph);
+    read_memory(block, plan);
+    read_collectives(block, *graph);
+    return std::move(result_);
+  }
+
+ private:
+  void make_variables() const {
+    if (!impl_.layer.base().built()) {
+      std::vector<Shape> shapes;
+      for (std::size_t i = 0; i < impl_.num_inputs; ++i) {
+        shapes.push_back(batch_[i].shape());
+        shapes.back().set(0, -1);
+      }
+      const VariableCreatorScope creator(impl_.creator);
+      impl_.build(std::move(shapes));
+    }
+    const VariableCreatorScope creator(impl_.creator);
+    impl_.optimizer.build(impl_.layer.trainable_variables());
+  }
+
+  Explanation::DeviceEntry& entry_of(const Device& device) {
+    for (auto& entry : result_.devices)
+      if (entry.device == device.full_name()) return entry;
+    auto& entry = result_.devices.emplace_back();
+    entry.device = device.full_name();
+    entry.limit = const_cast<Device&>(device).allocator().stats().bytes_limit;
+    return entry;
+  }
+
+  void list_variables(const std::vector<Variable>& variables, bool optimizer) {
+    for (const Variable& variable : variables) {
+      VariableImpl& impl = variable.impl();
+      Explanation::VariableEntry entry{.name = variable.name(),
+                                       .dtype = impl.spec().dtype,
+                                       .shape = impl.spec().shape,
+                                       .optimizer = optimizer,
+                                       .bytes = bytes_of(impl.spec())};
+      for (const auto& copy : impl.copies()) {
+        const Device& device = impl_of(copy.value).device();
+        entry.devices.push_back(device.full_name());
+        auto& total = entry_of(device);
+        (optimizer ? total.optimizer : total.weights) += entry.bytes;
+        if (variable.trainable()) trainable_.insert(&copy);
+      }
+      result_.variables.push_back(std::move(entry));
+    }
+  }
+
+  // Where a replica's variables are is where it runs.
+  Device& device_of(int replica) const {
+    const auto variables = impl_.layer.variables();
+    if (variables.empty()) return place_constant("explain");
+    const auto& copies = variables.front().impl().copies();
+    const std::size_t copy = copies.size() > 1 ? static_cast<std::size_t>(replica) : 0;
+    return impl_of(copies[copy].value).device();
+  }
+
+  // As StepProgram does it.
+  void trace(GraphImpl& graph, LowerOptions& options) {
+    BatchParts parts = impl_.runner->split(batch_);
+    Stepper stepper(impl_, "explain");
+    const BuildingScope building_scope(&graph);
+    Generator generator({.seed = 0, .draws = 0});
+    const GeneratorScope draws(generator);
+    for (data::Example& part : parts.examples)
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        const TensorImpl& given = impl_of(part[i]);
+        entry_of(given.device()).inputs += bytes_of(given);
+        Node& node = graph.add(kPlaceholder, SpecAttrs{given.dtype, given.shape}, {},
+                               {.name = fmt::format("args_{}", options.feeds.size())});
+        options.feeds.push_back({&node, 0});
+        options.feed_specs.push_back(given);
+        options.feed_devices.push_back(&given.device());
+        part[i] = graph.tensor(node);
+      }
+    const auto step = [&](const data::Example& examples) { return stepper.train_part(examples); };
+    for (const std::vector<Tensor>& results : impl_.runner->run(parts, step))
+      for (const Tensor& result : results) options.fetches.push_back(graph.input_of(result));
+  }
+
+  void read_operations(const Block& block, const GraphImpl& graph) {
+    const Device& device = device_of(0);
+    for (const auto& operation : block.operations) {
+      Explanation::OperationEntry entry{.name = operation->name,
+                                        .type = std::string(operation->op->name),
+                                        .device = operation->device->full_name()};
+      for (const Value* output : operation->outputs) {
+        entry.outputs.push_back(output->spec.shape);
+        entry.output_bytes += static_cast<std::int64_t>(output->bytes());
+      }
+      if (const std::string reason = fallback_reason(*operation, graph, device); !reason.empty())
+        result_.fallbacks.push_back({entry.name, entry.type, entry.device, reason});
+      result_.operations.push_back(std::move(entry));
+    }
+  }
+
+  // Each collective is an operation on every rank's device: the first rank's tells of all.
+  void read_collectives(const Block& block, const GraphImpl& graph) {
+    for (const auto& operation : block.operations) {
+      if (!operation->member || operation->member->rank != 0) continue;
+      Explanation::CollectiveEntry entry{
+          .type = operation->op == &kCollectiveBroadcast ? "broadcast" : "all_reduce"};
+      for (const auto& other : block.operations)
+        if (other->member && other->member->group == operation->member->group)
+          entry.replicas = std::max(entry.replicas, other->member->rank + 1);
+      for (const Value* output : operation->outputs)
+        entry.bytes += static_cast<std::int64_t>(output->bytes());
+      if (const Node* node = graph.find(operation->name))
+        entry.variables = updated_by(*node, graph);
+      result_.collectives.push_back(std::move(entry));
+    }
+  }
+
+  // The variables that operations change by the results of `node`.
+  static std::vector<std::string> updated_by(const Node& node, const GraphImpl& graph) {
+    std::vector<std::string> names;
+    for (const auto& user : graph.nodes()) {
+      if (user->op->mutated_inputs == 0 || user->inputs.empty()) continue;
+      const auto from = [&](const Node::Input& input) { return input.node == &node; };
+      const Node& target = *user->inputs[0].node;
+      if (target.resource && std::any_of(user->inputs.begin(), user->inputs.end(), from))
+        names.push_back(target.resource->name());
+    }
+    return names;
+  }
+
+  // Why an operation of a replica on `device` is on the CPU; empty where it is meant to be there.
+  static std::string fallback_reason(const Operation& operation, const GraphImpl& graph,
+                                     const Device& device) {
+    if (operation.device->type() != DeviceType::kCpu || operation.op == &kCopy) return {};
+    const Node* node = graph.find(operation.name);
+    const std::string requested = node ? node->requested.type.value_or("") : "";
+    if (device.type() == DeviceType::kCpu && requested != "GPU") return {};
+    if (requested == "CPU") return {};
+    const DeviceBackend backend =
+        device.type() == DeviceType::kGpu ? device.backend() : DeviceBackend::kCuda;
+    if (find_kernel(*operation.op, backend) == nullptr)
+      return fmt::format("{} has no kernel for GPUs", operation.op->name);
+    for (std::size_t i = 0; i < operation.inputs.size(); ++i)
+      if (const Value& root = operation.inputs[i]->root(); operation.mutates(i) && root.resource)
+        return fmt::format("it changes '{}', which is there", root.resource->name());
+    if (requested == "GPU" && device.type() == DeviceType::kCpu)
+      return fmt::format("there is no device '{}'", node->requested_text);
+    return "it follows its inputs, which are there";
+  }
+
+  void read_memory(const Block& block, const MemoryPlan& plan) {
+    std::unordered_set<const Value*> constants;
+    std::unordered_set<const Value*> gradients;
+    for (const auto& operation : block.operations) {
+      bool updates = false;  // by a gradient
+      for (std::size_t i = 0; i < operation->inputs.size(); ++i) {
+        const Value& root = operation->inputs[i]->root();
+        if (root.kind == Value::Kind::kConstant) constants.insert(&root);
+        updates = updates || (operation->mutates(i) && root.resource &&
+                              trainable_.count(root.resource->identity()) > 0);
+      }
+      if (!updates) continue;
+      for (const Value* input : operation->inputs)
+        if (plan.places.count(&input->root()) > 0) gradients.insert(&input->root());
+    }
+    for (const Value* constant : constants)
+      entry_of(*constant->device).constants += static_cast<std::int64_t>(constant->bytes());
+    std::unordered_map<const Device*, std::int64_t> gradient_bytes;
+    for (const Value* gradient : gradients)
+      gradient_bytes[gradient->device] += static_cast<std::int64_t>(plan.places.at(gradient).bytes);
+    for (const auto& [device, bytes] : plan.arena_bytes) {
+      const auto arena = static_cast<std::int64_t>(bytes);
+      // Gradients that are used up one by one may share memory with each other.
+      const std::int64_t of_gradients = std::min(gradient_bytes[device], arena);
+      auto& entry = entry_of(*device);
+      entry.gradients += of_gradients;
+      entry.activations += arena - of_gradients;
+    }
+  }
+
+  Model::Impl& impl_;
+  const data::Example& batch_;
+  Explanation result_;
+  std::unordered_set<const void*> trainable_;  // Resource::identity() of their copies
+};
+
+}  // namespace
+
+Explanation explain(const Model& model, const data::Example& batch) {
+  return Explainer(model, batch).run();
+}
+
+}  // namespace tandem

@@ -1,0 +1,104 @@
+// What a profile shows of training on several devices.
+#include <gtest/gtest.h>
+
+#include "support/trace.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+using distribute::MirroredStrategy;
+using testing::read_trace;
+using testing::select;
+using testing::TemporaryDirectory;
+using testing::TraceEvent;
+
+constexpr std::int64_t kParameters = 6 * 8 + 8 + 8 * 3 + 3;
+
+std::vector<TraceEvent> profile_of_fit(const MirroredStrategy& strategy, bool eagerly) {
+  const TemporaryDirectory directory;
+  Model model;
+  {
+    const auto scope = strategy.scope();
+    model = Sequential(
+        {layers::Dense(8, {.activation = "relu", .input_shape = {6}}), layers::Dense(3)});
+    model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1}),
+                   .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                   .run_eagerly = eagerly});
+  }
+  const auto data =
+      data::Dataset::from_tensor_slices({random::normal({24, 6}), zeros({24}, {.dtype = int64})})
+          .batch(8)
+          .prefetch(1);
+  profiler::start({.file = directory / "t"});
+  model.fit(data, {.verbose = 0});
+  profiler::stop();
+  return read_trace(directory / "t");
+}
+
+// `step`: what a replica's step is called.
+void expect_replicas(const std::vector<TraceEvent>& events, const std::string& type,
+                     const std::string& step) {
+  const std::string device = "/job:localhost/replica:0/task:0/device:" + type + ":";
+  EXPECT_EQ(select(events, "train step", "host", "steps").size(), 3u);
+  EXPECT_EQ(select(events, "wait for data", "host", "data").size(), 4u);  // the last finds the end
+  EXPECT_GE(select(events, "prefetch", "host").size(), 4u);
+  for (int replica : {0, 1}) {
+    const std::string on = device + std::to_string(replica);
+    const std::string suffix = ", replica " + std::to_string(replica);
+    std::size_t kernels = 0;
+    for (const TraceEvent& event : events)
+      if (event.category == "kernel" && event.args.contains("replica") &&
+          event.args["replica"] == replica) {
+        EXPECT_EQ(event.process, on) << event.name;
+        EXPECT_EQ(event.row, "stream" + suffix);
+        ++kernels;
+      }
+    EXPECT_GT(kernels, 3u * 4);
+    EXPECT_EQ(select(events, step, "host", "steps" + suffix).size(), 3u);
+    const auto reductions = select(events, "all_reduce", on, "collectives" + suffix);
+    ASSERT_GE(reductions.size(), 3u);
+    std::int64_t bytes = 0;
+    for (const TraceEvent& reduction : reductions) {
+      EXPECT_EQ(reduction.category, "collective");
+      bytes += reduction.args["bytes"].get<std::int64_t>();
+    }
+    EXPECT_EQ(bytes, 3 * kParameters * 4);
+    EXPECT_GE(select(events, "wait for all_reduce", "host", "host" + suffix).size(), 3u);
+  }
+  // The replicas run side by side: the steps of both overlap, a pair for each step of training.
+  const auto first = select(events, step, "host", "steps, replica 0");
+  const auto second = select(events, step, "host", "steps, replica 1");
+  const auto steps = select(events, "train step");
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    EXPECT_LT(first[i].begin, second[i].end);
+    EXPECT_LT(second[i].begin, first[i].end);
+    EXPECT_GE(first[i].begin, steps[i].begin);
+    EXPECT_LE(second[i].end, steps[i].end);
+  }
+}
+
+TEST(Profile, ShowsReplicasOnCpus) {
+  config::set_logical_cpus(2);
+  const MirroredStrategy strategy({.devices = {"/cpu:0", "/cpu:1"}});
+  expect_replicas(profile_of_fit(strategy, true), "CPU", "replica step");
+}
+
+TEST(Profile, ShowsReplicasOnGpus) {
+  config::set_emulated_gpus(2, 64);
+  expect_replicas(profile_of_fit(MirroredStrategy(), true), "GPU", "replica step");
+}
+
+TEST(Profile, ShowsReplicasOfTracedStepsOnCpus) {
+  config::set_logical_cpus(2);
+  const MirroredStrategy strategy({.devices = {"/cpu:0", "/cpu:1"}});
+  expect_replicas(profile_of_fit(strategy, false), "CPU", "program");
+}
+
+TEST(Profile, ShowsReplicasOfTracedStepsOnGpus) {
+  config::set_emulated_gpus(2, 64);
+  expect_replicas(profile_of_fit(MirroredStrategy(), false), "GPU", "program");
+}
+
+}  // namespace
+}  // namespace tandem

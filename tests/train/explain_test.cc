@@ -1,0 +1,234 @@
+// What explain() tells, against what runs measure.
+#include "tandem/explain.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "device/device_manager.h"
+#include "op/op.h"
+#include "runtime/dispatch.h"
+#include "runtime/placement.h"
+#include "support/trace.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+using testing::read_trace;
+using testing::TemporaryDirectory;
+
+const std::string kDevice = "/job:localhost/replica:0/task:0/device:";
+
+Model small_model(const optimizers::Optimizer& optimizer) {
+  Model model = Sequential({layers::Dense(300, {.activation = "relu", .input_shape = {50}}),
+                            layers::BatchNormalization(), layers::Dense(7)});
+  model.compile({.optimizer = optimizer,
+                 .loss = losses::SparseCategoricalCrossentropy({.from_logits = true})});
+  return model;
+}
+
+constexpr std::int64_t kTrainable = 50 * 300 + 300 + 2 * 300 + 300 * 7 + 7;
+constexpr std::int64_t kMoving = 2 * 300;
+
+data::Example batch_of(std::int64_t examples) {
+  const DeviceScope host("/cpu:0");
+  return {random::normal({examples, 50}), zeros({examples}, {.dtype = int64})};
+}
+
+const Explanation::DeviceEntry& entry(const Explanation& explanation, const std::string& device) {
+  for (const auto& each : explanation.devices)
+    if (each.device == kDevice + device) return each;
+  throw NotFoundError(device);
+}
+
+std::int64_t used(const std::string& device, MemoryTag tag) {
+  Device& found = resolve_device("/" + device, "test");
+  found.stream().synchronize();
+  return found.allocator().stats().bytes_by_tag[static_cast<std::size_t>(tag)];
+}
+
+// The allocator rounds each allocation up to 256 bytes.
+void expect_measured(std::int64_t measured, std::int64_t told, std::int64_t allocations,
+                     const char* what) {
+  EXPECT_GE(measured, told) << what;
+  EXPECT_LT(measured, told + 256 * allocations) << what;
+}
+
+TEST(Explain, VariablesTakeWhatIsMeasured) {
+  config::set_emulated_gpus(1, 64);
+  Model model = small_model(optimizers::Adam());
+  const Explanation told = explain(model, batch_of(32));
+  EXPECT_EQ(told.batch, 32);
+  EXPECT_EQ(told.num_replicas, 1);
+  const auto& gpu = entry(told, "GPU:0");
+  EXPECT_EQ(gpu.limit, 64 << 20);
+  EXPECT_EQ(gpu.weights, (kTrainable + kMoving) * 4);
+  EXPECT_EQ(gpu.optimizer, 2 * kTrainable * 4);
+  EXPECT_TRUE(gpu.fits());
+  expect_measured(used("GPU:0", MemoryTag::kWeights), gpu.weights, 8, "weights");
+  expect_measured(used("GPU:0", MemoryTag::kOptimizer), gpu.optimizer, 12, "optimizer");
+  EXPECT_EQ(entry(told, "CPU:0").optimizer, 8);  // the count of steps
+  // A real step makes no more of them.
+  model.fit(data::Dataset::from_tensors(batch_of(32)), {.verbose = 0});
+  expect_measured(used("GPU:0", MemoryTag::kWeights), gpu.weights, 8, "weights");
+  expect_measured(used("GPU:0", MemoryTag::kOptimizer), gpu.optimizer, 12, "optimizer");
+}
+
+// What fit()'s program keeps is the memory plan's arena, the loss that it gives, and up to
+// three small constants that the passes have computed beforehand.
+TEST(Explain, TheArenaTakesWhatIsMeasured) {
+  config::set_emulated_gpus(1, 64);
+  const distribute::OneDeviceStrategy strategy("/gpu:0");
+  Model model;
+  {
+    const auto scope = strategy.scope();
+    model = small_model(optimizers::Adam());
+  }
+  const data::Example batch = batch_of(32);
+  const Explanation told = explain(model, batch);
+  EXPECT_EQ(used("GPU:0", MemoryTag::kActivations), 0);
+  model.fit(data::Dataset::from_tensors(batch), {.verbose = 0});
+  const auto& gpu = entry(told, "GPU:0");
+  EXPECT_EQ(gpu.inputs, 32 * 50 * 4 + 32 * 8);
+  EXPECT_GE(gpu.gradients, kTrainable * 4);
+  EXPECT_GT(gpu.activations, 0);
+  expect_measured(used("GPU:0", MemoryTag::kActivations), gpu.gradients + gpu.activations, 5,
+                  "arena");
+}
+
+TEST(Explain, ListsVariablesAndOperations) {
+  const Explanation told = explain(small_model(optimizers::SGD({.momentum = 0.9})), batch_of(4));
+  ASSERT_EQ(told.devices.size(), 1u);
+  std::int64_t weights = 0, optimizer = 0;
+  for (const auto& variable : told.variables) {
+    EXPECT_EQ(variable.bytes,
+              variable.shape.num_elements() * static_cast<std::int64_t>(size_of(variable.dtype)));
+    EXPECT_EQ(variable.devices, std::vector<std::string>{kDevice + "CPU:0"});
+    (variable.optimizer ? optimizer : weights) += variable.bytes;
+  }
+  EXPECT_EQ(weights, told.devices[0].weights);
+  EXPECT_EQ(optimizer, told.devices[0].optimizer);
+  int products = 0;
+  for (const auto& operation : told.operations) {
+    EXPECT_EQ(operation.device, kDevice + "CPU:0");
+    EXPECT_FALSE(operation.name.empty());
+    products += operation.type.find("MatMul") != std::string::npos ||
+                operation.type.find("Dense") != std::string::npos;
+  }
+  EXPECT_GE(products, 2);
+  EXPECT_TRUE(told.collectives.empty());
+  EXPECT_TRUE(told.fallbacks.empty());
+}
+
+TEST(Explain, ChangesNothingThatTrainingDependsOn) {
+  const auto loss_after = [](bool explained) {
+    random::set_seed(3);
+    Model model = small_model(optimizers::Adam());
+    random::set_seed(4);
+    const data::Example batch = batch_of(8);
+    if (explained) explain(model, batch);
+    return model.fit(data::Dataset::from_tensors(batch), {.epochs = 3, .verbose = 0}).at("loss");
+  };
+  EXPECT_EQ(loss_after(true), loss_after(false));
+}
+
+// What a step moves between replicas: told, and counted in a profile of a real step.
+void expect_collectives(std::int64_t examples, const std::string& type) {
+  const distribute::MirroredStrategy strategy({.devices = {"/" + type + ":0", "/" + type + ":1"}});
+  Model model;
+  {
+    const auto scope = strategy.scope();
+    model = small_model(optimizers::Adam());
+  }
+  const data::Example batch = batch_of(examples);
+  const Explanation told = explain(model, batch);
+  EXPECT_EQ(told.num_replicas, 2);
+  EXPECT_EQ(told.replica_devices,
+            (std::vector<std::string>{kDevice + type + ":0", kDevice + type + ":1"}));
+  std::int64_t bytes = 0;
+  std::size_t variables = 0;
+  for (const auto& collective : told.collectives) {
+    EXPECT_EQ(collective.type, "all_reduce");
+    EXPECT_EQ(collective.replicas, 2);
+    bytes += collective.bytes;
+    variables += collective.variables.size();
+  }
+  EXPECT_EQ(variables, model.trainable_variables().size());
+  EXPECT_EQ(bytes, kTrainable * 4);
+
+  const TemporaryDirectory directory;
+  profiler::start({.file = directory / "t"});
+  model.fit(data::Dataset::from_tensors(batch), {.verbose = 0});
+  profiler::stop();
+  for (int replica : {0, 1}) {
+    const std::string device = type + ":" + std::to_string(replica);
+    std::int64_t counted = 0;
+    for (const auto& event : read_trace(directory / "t"))
+      if (event.category == "collective" && event.process == kDevice + device)
+        counted += event.args["bytes"].get<std::int64_t>();
+    EXPECT_EQ(counted, bytes) << device;
+    if (type == "CPU") continue;  // other work has left gaps there, which are not used up whole
+    const auto& memory = entry(told, device);
+    expect_measured(used(device, MemoryTag::kWeights), memory.weights, 8, "weights");
+    expect_measured(used(device, MemoryTag::kOptimizer), memory.optimizer, 13, "optimizer");
+  }
+  // The larger part of an uneven batch is the first one's.
+  const std::int64_t first = (examples + 1) / 2;
+  EXPECT_EQ(entry(told, type + ":0").inputs, first * (50 * 4 + 8));
+  EXPECT_EQ(entry(told, type + ":1").inputs, (examples - first) * (50 * 4 + 8));
+}
+
+TEST(Explain, CollectivesMoveWhatIsCounted) {
+  config::set_logical_cpus(2);
+  expect_collectives(9, "CPU");
+}
+
+TEST(Explain, CollectivesOfGpusMoveWhatIsCounted) {
+  config::set_emulated_gpus(2, 64);
+  expect_collectives(8, "GPU");
+}
+
+TEST(Explain, TellsWhatDoesNotFit) {
+  config::set_emulated_gpus(1, 1);
+  const Explanation told = explain(small_model(optimizers::SGD()), batch_of(4000));
+  EXPECT_FALSE(entry(told, "GPU:0").fits());
+  EXPECT_GT(entry(told, "GPU:0").total(), 1 << 20);
+}
+
+void infer_same(InferContext& c) { c.add_output(c.dtype(0), c.shape(0)); }
+void copy_kernel(KernelContext& c) {
+  std::copy_n(c.inputs[0].as<float>(), c.inputs[0].size(), c.outputs[0].as<float>());
+}
+void same_gradient(GradContext& c) { c.set_grad(0, c.grad()); }
+const OpDef kHostOnly = {.name = "HostOnly",
+                         .infer = infer_same,
+                         .gradient = same_gradient,
+                         .cpu_kernel = copy_kernel,
+                         .gpu = false};
+
+TEST(Explain, TellsWhyOperationsFellBackToTheCpu) {
+  config::set_emulated_gpus(1, 64);
+  Model model = Sequential({layers::Dense(4, {.input_shape = {50}}),
+                            layers::Lambda([](const Tensor& x) { return run(kHostOnly, {&x}); })});
+  model.compile({.optimizer = optimizers::SGD(), .loss = losses::MeanSquaredError()});
+  const Explanation told = explain(model, {zeros({2, 50}), zeros({2, 4})});
+  ASSERT_EQ(told.fallbacks.size(), 1u);
+  EXPECT_EQ(told.fallbacks[0].type, "HostOnly");
+  EXPECT_EQ(told.fallbacks[0].device, kDevice + "CPU:0");
+  EXPECT_EQ(told.fallbacks[0].reason, "HostOnly has no kernel for GPUs");
+}
+
+TEST(Explain, RefusesWhatCannotBe) {
+  EXPECT_THROW(explain(Sequential({layers::Dense(3, {.input_shape = {4}})}), batch_of(4)),
+               FailedPreconditionError);
+  const Model model = small_model(optimizers::SGD());
+  EXPECT_THROW(explain(model, {zeros({4, 50})}), InvalidArgumentError);
+  EXPECT_THROW(explain(model, {zeros({4, 50}), zeros({3}, {.dtype = int64})}),
+               InvalidArgumentError);
+  EXPECT_THROW(explain(model, {zeros({4, 51}), zeros({4}, {.dtype = int64})}),
+               InvalidArgumentError);
+}
+
+}  // namespace
+}  // namespace tandem
