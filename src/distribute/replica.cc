@@ -17,6 +17,7 @@ class OwnPlace final : public CollectiveGroup {
   explicit OwnPlace(std::shared_ptr<Communicator> communicator)
       : communicator_(std::move(communicator)) {}
   Communicator& communicator(int) override { return *communicator_; }
+  int size() const override { return communicator_->size(); }
   bool within_program() const override { return false; }
 
  private:

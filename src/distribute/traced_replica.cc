@@ -22,6 +22,7 @@ class LaneGroup final : public CollectiveGroup {
   Communicator& communicator(int rank) override {
     return *communicators_[static_cast<std::size_t>(rank)];
   }
+  int size() const override { return static_cast<int>(communicators_.size()); }
   bool within_program() const override { return true; }
   void begin() override { group_->begin(active_); }
   void abort(const std::string& reason) override { group_->abort(0, reason); }

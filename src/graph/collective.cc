@@ -85,6 +85,11 @@ class Scheduler {
 
   void check(const CollectiveGroup& group, const Ranks& ranks) const {
     if (!group.within_program()) return;
+    if (static_cast<int>(ranks.size()) != group.size())
+      fail<InvalidArgumentError>(
+          "[Collective] {} of {} ranks call collectives; every replica must call the same ones in "
+          "the same order",
+          ranks.size(), group.size());
     const auto& [first, expected] = *ranks.begin();
     for (const auto& [rank, mine] : ranks) {
       if (mine.size() != expected.size())

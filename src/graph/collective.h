@@ -16,6 +16,8 @@ struct Block;
 class CollectiveGroup {
  public:
   virtual ~CollectiveGroup() = default;
+  // How many ranks there are.
+  virtual int size() const = 0;
   // The rank's, for the lane that it is on.
   virtual Communicator& communicator(int rank) = 0;
   // Whether every rank is a lane of the same program. If not, the others run programs of their own
