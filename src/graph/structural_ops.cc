@@ -48,9 +48,9 @@ const OpDef kAssignVariable = {.name = "AssignVariableOp",
 const OpDef kNoOp = {.name = "NoOp", .infer = [](InferContext&) {}, .traits = kStateful};
 
 std::span<const OpDef* const> structural_ops() {
-  static const OpDef* const ops[] = {&kPlaceholder,     &kConst,           &kVarHandle,
-                                     &kReadVariable,    &kAssignVariable,  &kNoOp,
-                                     &kCollectiveReduce, &kCollectiveBroadcast};
+  static const OpDef* const ops[] = {
+      &kPlaceholder,    &kConst, &kVarHandle,        &kReadVariable,
+      &kAssignVariable, &kNoOp,  &kCollectiveReduce, &kCollectiveBroadcast};
   return ops;
 }
 

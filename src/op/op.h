@@ -129,6 +129,7 @@ class KernelContext {
   const void* attrs_data = nullptr;
   void* native_stream = nullptr;  // CUDA: the stream to launch on
   Device* workspace = nullptr;    // where scratch memory comes from; null: the host
+  std::vector<std::shared_ptr<void>>* kept = nullptr;  // see keep()
   InlineList<TensorView> inputs;
   InlineList<TensorView> outputs;
 
@@ -146,7 +147,6 @@ class KernelContext {
   // Where a kernel may keep what it prepares for this context's shapes from call to call; the n-th
   // time that a call asks it gets the n-th place. Null where the context is not used again.
   std::shared_ptr<void>* keep();
-  std::vector<std::shared_ptr<void>>* kept = nullptr;
 
   KernelContext() = default;
   KernelContext(const KernelContext& other);  // without its scratch memory

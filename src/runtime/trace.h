@@ -34,7 +34,8 @@ extern constinit thread_local TraceFrame* trace_frame;  // null: none
 class OutsideTrace {
  public:
   OutsideTrace()
-      : at_once_(trace_frame ? nullptr : building), draws_(trace_frame ? *trace_frame->outside : Generator::current()) {}
+      : at_once_(trace_frame ? nullptr : building),
+        draws_(trace_frame ? *trace_frame->outside : Generator::current()) {}
 
  private:
   BuildingScope at_once_;

@@ -398,14 +398,16 @@ void conv_forward(KernelContext& context, const Conv& conv, const void* x, const
 void conv_backward_input(KernelContext& context, const Conv& conv, const void* dy,
                          const void* kernel, void* dx) {
   const Plan& plan = plan_for(
-      context, [&] { return conv_key(Kind::kConvInput, conv); }, [&] { return make_conv_backward_input(conv); });
+      context, [&] { return conv_key(Kind::kConvInput, conv); },
+      [&] { return make_conv_backward_input(conv); });
   plan.main->run(context, {dy, pack(context, plan, kernel), dx});
 }
 
 void conv_backward_filter(KernelContext& context, const Conv& conv, const void* x, const void* dy,
                           void* dkernel) {
   const Plan& plan = plan_for(
-      context, [&] { return conv_key(Kind::kConvFilter, conv); }, [&] { return make_conv_backward_filter(conv); });
+      context, [&] { return conv_key(Kind::kConvFilter, conv); },
+      [&] { return make_conv_backward_filter(conv); });
   void* packed = plan.reorder ? context.scratch(plan.packed_bytes) : dkernel;
   plan.main->run(context, {x, dy, packed});
   if (plan.reorder) plan.reorder->run(context, {packed, dkernel});
