@@ -92,7 +92,7 @@ optimizers::Optimizer make_optimizer(const Recipe& recipe, const std::string& na
   }
   optimizers::LearningRate schedule = rate.value_or(recipe.learning_rate);
   if (recipe.decay) {
-    const std::int64_t warmup = steps / 5;
+    const std::int64_t warmup = std::max<std::int64_t>(steps / 5, 1);
     schedule = optimizers::schedules::cosine_decay(
         0.0, std::max<std::int64_t>(steps - warmup, 1),
         {.warmup_target = rate.value_or(recipe.learning_rate), .warmup_steps = warmup});

@@ -135,16 +135,20 @@ void check_copies(const Named& tensors, const std::vector<Variable>& variables,
   }
 }
 
+// Names everything that differs, so that one look at the message is enough.
 void check_config(const TensorFile& file, const std::map<std::string, std::string>& config,
                   const std::string& what) {
+  std::string differences;
   for (const auto& [key, value] : config) {
     const auto found = file.metadata.find(kConfig + key);
+    if (found != file.metadata.end() && found->second == value) continue;
     const std::string saved =
         found == file.metadata.end() ? "nothing" : fmt::format("'{}'", found->second);
-    if (found == file.metadata.end() || found->second != value)
-      fail<InvalidArgumentError>("[load] {} was written with {} for {}, expected '{}'", what, saved,
-                                 key, value);
+    differences += fmt::format("{}with {} for {}, expected '{}'", differences.empty() ? "" : "; ",
+                               saved, key, value);
   }
+  if (!differences.empty())
+    fail<InvalidArgumentError>("[load] {} was written {}", what, differences);
 }
 
 TrainingProgress& progress_of(const Model& model, const char* what) {

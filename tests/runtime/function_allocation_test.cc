@@ -39,6 +39,7 @@ namespace tandem {
 namespace {
 
 TEST(FunctionAllocation, AReplayedCallAllocatesNothing) {
+  config::set_emulated_gpus(0);
   Variable w(ones({64, 32}));
   const auto step = function([&](const Tensor& x) {
     w.assign_sub(w * multiply(reduce_mean(square(w)), 1e-3));
@@ -53,6 +54,7 @@ TEST(FunctionAllocation, AReplayedCallAllocatesNothing) {
 
 // Without products of matrices: oneDNN allocates in each of its calls.
 TEST(FunctionAllocation, AReplayedTrainingStepAllocatesNothing) {
+  config::set_emulated_gpus(0);
   random::set_seed(3);
   const Variable scale(random::normal({8})), shift(zeros({8}));
   optimizers::Optimizer optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9});

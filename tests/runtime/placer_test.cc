@@ -55,6 +55,7 @@ TEST(Placer, PrefersTheFirstGpu) {
 }
 
 TEST(Placer, TakesTheCpuWithoutGpus) {
+  config::set_emulated_gpus(0);
   const Graph graph = build([] { matmul(ones({2, 2}), ones({2, 2}), {.name = "y"}); });
   EXPECT_EQ(Placed(graph)["y"], "CPU:0");
 }
@@ -287,6 +288,7 @@ TEST(Placer, JobsAreNeverGivenUp) {
 }
 
 TEST(Placer, AMissingGpuIsAnErrorUnlessSoft) {
+  config::set_emulated_gpus(0);
   const Graph graph = build([] {
     const DeviceScope on("/gpu:9");
     constant({1.0}, {.name = "b"});
@@ -316,6 +318,7 @@ TEST(Placer, VariablesGiveWayLast) {
 }
 
 TEST(Placer, TheProcessDecidesOnSoftPlacementWhereNothingIsSaid) {
+  config::set_emulated_gpus(0);
   const Graph graph = build([] {
     const DeviceScope on("/gpu:9");
     constant({1.0}, {.name = "b"});

@@ -15,6 +15,7 @@ const std::string kCpu = "/job:localhost/replica:0/task:0/device:CPU:0";
 const std::string kGpu = "/job:localhost/replica:0/task:0/device:GPU:0";
 
 TEST(Profile, ShowsOperationsOnTheCpuWithTheirShapes) {
+  config::set_emulated_gpus(0);
   const TemporaryDirectory directory;
   const Tensor a = ones({2, 3}), b = ones({3, 5});
   profiler::start({.file = directory / "t"});

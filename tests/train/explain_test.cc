@@ -98,6 +98,7 @@ TEST(Explain, TheArenaTakesWhatIsMeasured) {
 }
 
 TEST(Explain, ListsVariablesAndOperations) {
+  config::set_emulated_gpus(0);
   const Explanation told = explain(small_model(optimizers::SGD({.momentum = 0.9})), batch_of(4));
   ASSERT_EQ(told.devices.size(), 1u);
   std::int64_t weights = 0, optimizer = 0;

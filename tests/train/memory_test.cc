@@ -60,6 +60,7 @@ struct Trained {
 };
 
 TEST(MemoryTags, ATrainingStepOnTheCpu) {
+  config::set_emulated_gpus(0);
   const Trained trained("CPU:0");
   expect_about(trained.inside.weights, kParameters, 4);
   expect_about(trained.inside.optimizer, 2 * kParameters, 9);
@@ -102,6 +103,7 @@ TEST(MemoryTags, ATrainingStepOnAnEmulatedGpu) {
 }
 
 TEST(MemoryTags, GradientsOfATapeAndOfBackward) {
+  config::set_emulated_gpus(0);
   const Variable w(ones({1024}));
   {
     GradientTape tape;
@@ -118,6 +120,7 @@ TEST(MemoryTags, GradientsOfATapeAndOfBackward) {
 }
 
 TEST(MemoryTags, DataAndConstantsAreOther) {
+  config::set_emulated_gpus(0);
   const Tensor a = constant(std::vector<float>(1024, 1.0f));
   const auto data = data::Dataset::from_tensors({a}).map(
       [](const data::Example& e) { return data::Example{e[0] + 1.0}; });
