@@ -25,7 +25,7 @@ struct FusedAttrs {
   void fields(F&&) const {}
 };
 
-constexpr std::int64_t kBufferBytes = kTile * 8;
+constexpr std::int64_t kBufferBytes = kTileElements * 8;
 
 void run_tile(const FusedAttrs& attrs, const KernelContext& whole, std::int64_t begin,
               std::int64_t count, std::byte* buffers) {
@@ -53,12 +53,12 @@ void run_tile(const FusedAttrs& attrs, const KernelContext& whole, std::int64_t 
 void fused_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<FusedAttrs>();
   const std::int64_t size = c.outputs[0].size();
-  parallel_for(size, 8 * kTile, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(size, 8 * kTileElements, [&](std::int64_t begin, std::int64_t end) {
     thread_local std::vector<std::byte> buffers;
     buffers.resize(
         std::max(buffers.size(), static_cast<std::size_t>(attrs.num_buffers * kBufferBytes)));
-    for (std::int64_t at = begin; at < end; at += kTile)
-      run_tile(attrs, c, at, std::min(kTile, end - at), buffers.data());
+    for (std::int64_t at = begin; at < end; at += kTileElements)
+      run_tile(attrs, c, at, std::min(kTileElements, end - at), buffers.data());
   });
 }
 

@@ -47,7 +47,7 @@ void group_kernel(KernelContext& c) {
   std::int64_t total = 0;
   for (std::size_t k = 0; k < attrs.members.size(); ++k)
     total += c.inputs[static_cast<int>(k) * attrs.inputs_each].size();
-  parallel_for(total, 8 * kTile, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(total, 8 * kTileElements, [&](std::int64_t begin, std::int64_t end) {
     // The ranges are the threads': a kernel within one uses no team of its own.
     ThreadBudget alone(1);
     update_range(attrs, c, begin, end);

@@ -10,7 +10,7 @@
 namespace tandem {
 
 // So many elements at a time stay in the cache while several operations pass over them.
-inline constexpr std::int64_t kTile = 2048;
+inline constexpr std::int64_t kTileElements = 2048;
 
 // The attributes of one operation among those that became one.
 struct MemberAttrs {
