@@ -59,7 +59,7 @@ VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const>
 }
 
 VariableImpl::VariableImpl(const Tensor& initial_value, VariableOptions options)
-    : options_(std::move(options)), spec_(impl_of(initial_value)) {
+    : options_(std::move(options)), spec_(impl_of(initial_value)), of_graph_(true) {
   if (!spec_.shape.fully_defined())
     fail<InvalidArgumentError>(
         "[Variable] the initial value of '{}' has shape {}, which is not known "
@@ -77,8 +77,6 @@ VariableImpl::VariableImpl(const Tensor& initial_value, VariableOptions options)
   copy.value = building->tensor(handle);
   if (options_.trainable) copy.leaf = make_ref<Leaf>(nullptr);
 }
-
-bool VariableImpl::of_graph() const { return is_symbolic(copies_.front().value); }
 
 std::size_t VariableImpl::local_index() const {
   if (copies_.size() == 1) return 0;

@@ -31,7 +31,7 @@ class VariableImpl final : public RefCounted {
   const VariableOptions& options() const { return options_; }
   const TensorSpec& spec() const { return spec_; }
   // Whether the elements belong to sessions.
-  bool of_graph() const;
+  bool of_graph() const { return of_graph_; }
   bool distributed() const { return copies_.size() > 1; }
   std::vector<Copy>& copies() { return copies_; }
   // The present replica's copy; the first one outside replicas.
@@ -58,7 +58,8 @@ class VariableImpl final : public RefCounted {
 
   VariableOptions options_;
   TensorSpec spec_;
-  std::vector<Copy> copies_;
+  bool of_graph_ = false;
+  std::vector<Copy> copies_;  // each touched by its own replica's thread
 };
 
 // Decides where the copies of a new variable go. Strategies install one for their scope.
