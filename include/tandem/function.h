@@ -15,8 +15,8 @@
 //
 // Gradients are taken inside: a tape, or minimize(), within the callable. The results of a replayed
 // call are not recorded. Where gradients are wanted from outside (a GradientTape is open on the
-// thread, or an argument is tracked) the callable therefore runs operation by operation, as it would
-// without function(). Inside another traced function it takes part in that trace.
+// thread, or an argument is tracked) the callable therefore runs operation by operation, as it
+// would without function(). Inside another traced function it takes part in that trace.
 #pragma once
 
 #include <any>
@@ -179,8 +179,9 @@ class Function {
   Function(F callable, FunctionOptions options)
       : shared_(std::make_shared<Shared>(std::move(callable), std::move(options))) {}
 
-  // Arguments: tensors, variables, examples, per-replica values, containers of these, numbers, enumerations
-  // and strings. Numbers and strings are part of the signature: each new value is traced anew.
+  // Arguments: tensors, variables, examples, per-replica values, containers of these, numbers,
+  // enumerations and strings. Numbers and strings are part of the signature: each new value is
+  // traced anew.
   template <class... Args>
   auto operator()(const Args&... args) const {
     using Result = std::invoke_result_t<F&, const Args&...>;

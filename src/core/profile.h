@@ -44,8 +44,8 @@ struct Event {
 // Nanoseconds of a clock that never steps back.
 std::int64_t now();
 
-// Keeps the event as one of the calling thread, or counts it where there is no room; forgets it when
-// no profile runs any more. Takes no lock but once in some hundred events.
+// Keeps the event as one of the calling thread, or counts it where there is no room; forgets it
+// when no profile runs any more. Takes no lock but once in some hundred events.
 void record(Event event);
 
 // An event that lasts as long as this does, on the calling thread.

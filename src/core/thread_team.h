@@ -11,8 +11,8 @@
 
 namespace tandem {
 
-// `count` members: member 0 is the thread that calls run(), each other one a thread of its own, kept
-// between runs. One run() at a time.
+// `count` members: member 0 is the thread that calls run(), each other one a thread of its own,
+// kept between runs. One run() at a time.
 class ThreadTeam {
  public:
   explicit ThreadTeam(int count);

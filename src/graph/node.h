@@ -24,7 +24,8 @@ class Resource : public RefCounted {
   virtual const std::string& name() const = 0;
   virtual Device& device() const = 0;
   virtual const TensorSpec& spec() const = 0;
-  // The present elements. Throws FailedPreconditionError "Attempting to use uninitialized value NAME".
+  // The present elements. Throws FailedPreconditionError "Attempting to use uninitialized value
+  // NAME".
   virtual const Tensor& value() = 0;
   // The elements for a program that writes them: in memory that no reader shares.
   virtual const Tensor& writable() = 0;

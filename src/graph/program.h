@@ -19,8 +19,8 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   // Runs the operations, those of each device in order, the devices side by side, and sets the
-  // fetches: in memory of an earlier run where nobody holds it any more. `feeds`: of the shapes and on the devices that the block was lowered for. One run at a
-  // time. Throws what a kernel throws.
+  // fetches: in memory of an earlier run where nobody holds it any more. `feeds`: of the shapes and
+  // on the devices that the block was lowered for. One run at a time. Throws what a kernel throws.
   void run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches);
   std::vector<Tensor> run(std::span<const Tensor> feeds);
 

@@ -25,8 +25,8 @@ struct PlacerOptions {
 //
 // Nodes are placed in groups: a variable with what reads and writes it, and what ColocateWith puts
 // together. A group goes to the first device that suits what its members asked for and has kernels
-// for all of them, GPUs before CPUs, by index. Beyond that, what has no inputs goes where all of its
-// consumers are, and views and operations on shapes go where their input is.
+// for all of them, GPUs before CPUs, by index. Beyond that, what has no inputs goes where all of
+// its consumers are, and views and operations on shapes go where their input is.
 //
 // Throws InvalidArgumentError "Cannot assign a device for operation NAME: ...", "Cannot colocate
 // nodes A and B: ...", "Cannot place the graph because a reference or resource edge connects

@@ -28,9 +28,10 @@ struct TraceFrame {
 };
 extern constinit thread_local TraceFrame* trace_frame;  // null: none
 
-// What runs while it lives runs at once, drawing what it would outside the function's trace: what is
-// made once, such as the variables of a layer that is called for the first time. Graphs of sessions
-// have variables of their own, whose initial values are part of them: there it changes nothing.
+// What runs while it lives runs at once, drawing what it would outside the function's trace: what
+// is made once, such as the variables of a layer that is called for the first time. Graphs of
+// sessions have variables of their own, whose initial values are part of them: there it changes
+// nothing.
 class OutsideTrace {
  public:
   OutsideTrace()

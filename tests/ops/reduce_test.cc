@@ -327,7 +327,8 @@ TEST(ArgReduce, AgainstASearch) {
     }
 }
 
-// Values that repeat, so that the first of several extrema is asked for, and NaN in every other run.
+// Values that repeat, so that the first of several extrema is asked for, and NaN in every other
+// run.
 TEST(ArgReduce, LongRunsOfEqualsAndNaN) {
   for (const std::size_t length : {31, 64, 65, 100, 300})
     for (const std::size_t inner : {1, 300}) {

@@ -1,4 +1,5 @@
-// What the `tandem` command says to bad arguments, data, checkpoints and disks: one line, exit code 2.
+// What the `tandem` command says to bad arguments, data, checkpoints and disks: one line, exit code
+// 2.
 #include <gtest/gtest.h>
 
 #include <filesystem>

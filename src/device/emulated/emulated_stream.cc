@@ -127,8 +127,9 @@ class EmulatedStream::Queue {
     return *instance;
   }
 
-  // Tasks use objects that exist until the process exits (tables of kernels, oneDNN's caches), which
-  // are created as kernels first run and destroyed last created first: the queues have to halt before.
+  // Tasks use objects that exist until the process exits (tables of kernels, oneDNN's caches),
+  // which are created as kernels first run and destroyed last created first: the queues have to
+  // halt before.
   static void halt_all() {
     const std::lock_guard<std::mutex> lock(all().mutex);
     const auto deadline = std::chrono::steady_clock::now() + kExitLimit;

@@ -15,8 +15,8 @@ void fold_constants(Block& block);
 void merge_common_subexpressions(Block& block);
 // Operations that nothing depends on go.
 void drop_dead_operations(Block& block);
-// Runs of element-wise operations on one device become one operation that takes its operands through
-// the cache tile by tile, so that what they hand to each other never reaches memory.
+// Runs of element-wise operations on one device become one operation that takes its operands
+// through the cache tile by tile, so that what they hand to each other never reaches memory.
 void fuse_elementwise(Block& block);
 // Updates of many variables by one rule become one operation that shares their elements out among
 // the threads as if they were one buffer.
