@@ -195,10 +195,5 @@ std::vector<Tensor> Program::run(std::span<const Tensor> feeds) {
   run(feeds, fetches);
   return fetches;
 }
-std::size_t Program::num_steps() const { return impl_->block.operations.size(); }
-std::size_t Program::arena_bytes(const Device& device) const {
-  const auto at = impl_->plan.arena_bytes.find(&device);
-  return at == impl_->plan.arena_bytes.end() ? 0 : at->second;
-}
 
 }  // namespace tandem

@@ -24,11 +24,6 @@ class Program {
   void run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches);
   std::vector<Tensor> run(std::span<const Tensor> feeds);
 
-  // Of all devices together.
-  std::size_t num_steps() const;
-  // The memory that results of operations share, on `device`.
-  std::size_t arena_bytes(const Device& device) const;
-
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

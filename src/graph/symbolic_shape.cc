@@ -85,11 +85,10 @@ std::vector<TensorSpec> infer_with(Trial& trial, const OpDef& op, AttrsRef attrs
   return {context.outputs.begin(), context.outputs.end()};
 }
 
-bool any_unknown(const OpDef& op, AttrsRef attrs, std::span<const TensorSpec* const> inputs) {
+bool any_unknown(AttrsRef attrs, std::span<const TensorSpec* const> inputs) {
   for (const TensorSpec* input : inputs)
     if (!input->shape.fully_defined()) return true;
   bool found = false;
-  static_cast<void>(op);
   // Visiting may write, and does not here.
   visit_integers(*attrs.type, const_cast<void*>(attrs.data),
                  [&](std::int64_t& number) { found = found || is_unknown(number); });
@@ -116,7 +115,7 @@ Shape SymbolicSizes::named(const Shape& shape) {
 void SymbolicSizes::infer(InferContext& context, const OpDef& op, AttrsRef attrs,
                           std::span<const TensorSpec* const> inputs) {
   for (const TensorSpec* input : inputs) context.inputs.push_back(input);
-  if (!any_unknown(op, attrs, inputs)) {
+  if (!any_unknown(attrs, inputs)) {
     op.infer(context);
     return;
   }
