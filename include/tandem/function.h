@@ -132,7 +132,8 @@ struct FunctionCall {
   std::string key;  // of everything but the tensors
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;
-  std::size_t trace = 0;  // which one it was
+  static constexpr std::size_t kNoTrace = static_cast<std::size_t>(-1);
+  std::size_t trace = kNoTrace;  // which one it was
 
   void add_to_key(std::uint64_t number) {
     key.append(reinterpret_cast<const char*>(&number), sizeof(number));
@@ -229,16 +230,27 @@ class Function {
       }
       return outputs;
     };
-    shared.traces.run(call, std::ref(body));
-    if constexpr (std::is_void_v<Result>) {
-      detail::FunctionTraces::keep(std::move(call));
-    } else {
-      // What the callable returned while it was traced, with this call's tensors in it.
-      std::unique_lock lock(shared.mutex);
-      if (traced) {
+    // Keeps what the callable returned while it was traced.
+    const auto keep_result = [&] {
+      if constexpr (!std::is_void_v<Result>) {
+        if (!traced || call.trace == detail::FunctionCall::kNoTrace) return;
+        const std::lock_guard lock(shared.mutex);
         if (shared.results.size() <= call.trace) shared.results.resize(call.trace + 1);
         shared.results[call.trace] = std::move(*traced);
       }
+    };
+    try {
+      shared.traces.run(call, std::ref(body));
+    } catch (...) {
+      keep_result();  // a later call finds the trace there
+      throw;
+    }
+    keep_result();
+    if constexpr (std::is_void_v<Result>) {
+      detail::FunctionTraces::keep(std::move(call));
+    } else {
+      // The same, with this call's tensors in it.
+      std::unique_lock lock(shared.mutex);
       Result result = std::any_cast<const Result&>(shared.results[call.trace]);
       lock.unlock();
       std::size_t next = 0;

@@ -177,6 +177,11 @@ std::int64_t KnownSizes::operator()(std::int64_t size) const {
   return values_[static_cast<std::size_t>(index)];
 }
 
+Shape KnownSizes::operator()(Shape shape) const {
+  for (int axis = 0; axis < shape.rank(); ++axis) shape.set(axis, (*this)(shape[axis]));
+  return shape;
+}
+
 std::shared_ptr<const void> KnownSizes::fill_in(const OpDef& op,
                                                 const std::shared_ptr<const void>& attrs) const {
   const AttrsType& type = op.attrs();

@@ -40,12 +40,14 @@ class SymbolicSizes {
 // What the unknown sizes are in one run.
 class KnownSizes {
  public:
-  explicit KnownSizes(int count) : values_(static_cast<std::size_t>(count), -1) {}
+  // Room for `count` sizes of a graph, those that are taken down already among them.
+  void set_count(int count) { values_.resize(static_cast<std::size_t>(count), -1); }
   // Takes down that `symbolic` is `concrete`. Throws InvalidArgumentError, naming `what`, when they
   // do not agree with each other or with what was taken down before.
   void bind(const Shape& symbolic, const Shape& concrete, std::string_view what);
   // The size, or the number itself where it is known or a wildcard.
   std::int64_t operator()(std::int64_t size) const;
+  Shape operator()(Shape shape) const;
   // `attrs` with the sizes filled in; itself where it has no unknown ones. Throws
   // InvalidArgumentError for what was computed with an unknown size.
   std::shared_ptr<const void> fill_in(const OpDef& op,

@@ -49,6 +49,7 @@ struct Trace {
   std::vector<Node::Input> feeds;
   std::vector<Node::Input> fetches;
   std::uint64_t draws = 0;  // that one run takes from the generator
+  std::shared_ptr<const DrawSequence> draws_behind;  // what control flow takes besides
   std::size_t num_programs = 0;
   std::mutex running;  // one run at a time
 
@@ -77,6 +78,7 @@ struct Trace {
     for (const Tensor& output : body(std::move(symbols)))
       fetches.push_back(graph->input_of(output));
     draws = generator.state().draws;
+    draws_behind = generator.behind();
     return frame.made_variables;
   }
 
@@ -87,6 +89,7 @@ struct Trace {
       options.feed_devices.push_back(&impl_of(input).device());
     }
     options.devices = place_graph(*graph);
+    options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
     return std::make_unique<Program>(lower(*graph, options));
   }
 
@@ -94,9 +97,9 @@ struct Trace {
     const std::lock_guard lock(running);
     program.run(call.inputs, call.outputs);
     for (const auto& action : graph->after_run()) action();
-    if (draws > 0) {
+    if (draws > 0 || draws_behind) {
       random::GeneratorState state = Generator::current().state();
-      state.draws += draws;
+      state.draws += draws + (draws_behind ? draws_behind->total() : 0);
       Generator::current().set_state(state);
     }
   }
@@ -214,6 +217,7 @@ struct FunctionTraces::Impl {
       if (found == programs.end()) {
         auto prepared = std::make_shared<Prepared>();
         prepared->trace = trace_for(call.key.substr(0, of_trace), call, body);
+        call.trace = prepared->trace->number;
         prepared->program = prepared->trace->program_for(call.inputs);
         if (prepared->trace->num_programs >= kMaxPrograms)
           forget_oldest(*prepared->trace);
@@ -257,6 +261,7 @@ void FunctionTraces::keep(FunctionCall call) {
 }
 
 void FunctionTraces::run(FunctionCall& call, const Body& body) {
+  call.trace = FunctionCall::kNoTrace;
   const std::shared_ptr<Prepared> prepared = impl_->prepare(call, body);
   call.trace = prepared->trace->number;
   prepared->trace->run(*prepared->program, call);

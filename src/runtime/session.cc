@@ -50,8 +50,9 @@ struct Prepared {
 
 class Preparing {
  public:
-  Preparing(GraphImpl& graph, SessionState& state, const std::vector<Device*>& placed)
-      : graph_(graph), state_(state), placed_(placed) {}
+  Preparing(GraphImpl& graph, SessionState& state, const std::vector<Device*>& placed,
+            const PlacerOptions& placer)
+      : graph_(graph), state_(state), placed_(placed), placer_(placer) {}
 
   std::unique_ptr<Prepared> run(const Request& request) {
     LowerOptions options{.feeds = request.feeds, .fetches = request.fetches};
@@ -60,13 +61,22 @@ class Preparing {
       options.feed_devices.push_back(&impl_of(value).device());
     }
     options.devices = placed_;
+    // Loops over elements ask for these later, too.
+    options.devices_of = [placed = placed_, placer = placer_](const GraphImpl& body) {
+      return devices_of(body, placed, placer);
+    };
     options.targets = request.targets;
-    options.resource_of = [this](const Node& handle) -> RefPtr<Resource> {
-      return state_.variable(handle, *placed_[static_cast<std::size_t>(handle.id)]);
+    options.resource_of = [state = &state_,
+                           placed = placed_](const Node& handle) -> RefPtr<Resource> {
+      return state->variable(handle, *placed[static_cast<std::size_t>(handle.id)]);
     };
     Block block = lower(graph_, options);
     number_draws(block);
     for (const auto& operation : block.operations) {
+      if (operation->control) {
+        refuse_counts(*operation->control->flow);
+        raised_.clear();  // what is behind finds the counts as they are then
+      }
       note_variables(*operation);
       renew_counts(*operation);
     }
@@ -75,12 +85,43 @@ class Preparing {
   }
 
  private:
+  // Variables of bodies are where those of this graph are.
+  static std::vector<Device*> devices_of(const GraphImpl& body, const std::vector<Device*>& placed,
+                                         const PlacerOptions& placer) {
+    PlacerOptions options = placer;
+    options.assigned.assign(body.nodes().size(), nullptr);
+    for (const auto& node : body.nodes()) {
+      const Node* handle = node.get();
+      while (handle->outside) handle = handle->outside;
+      if (handle != node.get() && !handle->resource)
+        options.assigned[static_cast<std::size_t>(node->id)] =
+            placed[static_cast<std::size_t>(handle->id)];
+    }
+    return place_graph(body, options);
+  }
+
+  // An optimizer's steps in a body: what depends on their count is renewed before a run.
+  static void refuse_counts(const ControlFlow& flow) {
+    for (const Body& body : flow.bodies)
+      for (const auto& node : body.graph->nodes()) {
+        if (node->counted)
+          fail<UnimplementedError>(
+              "[Session] the step of an optimizer in a branch or in the body of a loop of a graph "
+              "is not implemented; use td::function");
+        if (node->control) refuse_counts(*node->control);
+      }
+  }
+
   // The n-th draw of a run is draw n from where the thread's generator then stands, whatever else
   // the graph could draw: as if the operations of the run were called eagerly.
   void number_draws(Block& block) {
     std::map<std::uint64_t, std::uint64_t> numbers;
     std::vector<std::pair<Operation*, Draw>> drawing;
     for (const auto& operation : block.operations) {
+      if (operation->control && operation->control->flow->draws)
+        fail<UnimplementedError>(
+            "[Session] random operations in a branch or in the body of a loop of a graph are not "
+            "implemented; use td::function");
       if (!operation->op->exchange_draw) continue;
       const auto copy = operation->op->attrs().copy(operation->attrs.get());
       const Draw draw = operation->op->exchange_draw(const_cast<void*>(copy.get()), {});
@@ -124,6 +165,7 @@ class Preparing {
   GraphImpl& graph_;
   SessionState& state_;
   const std::vector<Device*>& placed_;
+  const PlacerOptions& placer_;
   std::unordered_set<const SessionVariable*> seen_;
   std::unordered_map<const Node*, std::int64_t> raised_;
   std::unique_ptr<Prepared> prepared_ = std::make_unique<Prepared>();
@@ -177,11 +219,11 @@ struct Session::Impl {
   Prepared& prepare(const Request& request) {
     std::unique_ptr<Prepared>& prepared = programs[request.key()];
     if (!prepared) {
-      if (placed.size() < graph.nodes().size())
-        placed = place_graph(graph, {.allow_soft_placement = options.allow_soft_placement,
-                                     .log_device_placement = options.log_device_placement,
-                                     .assigned = placed});
-      prepared = Preparing(graph, state, placed).run(request);
+      const PlacerOptions placer{.allow_soft_placement = options.allow_soft_placement,
+                                 .log_device_placement = options.log_device_placement,
+                                 .assigned = placed};
+      if (placed.size() < graph.nodes().size()) placed = place_graph(graph, placer);
+      prepared = Preparing(graph, state, placed, placer).run(request);
     }
     return *prepared;
   }
