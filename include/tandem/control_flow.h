@@ -79,13 +79,15 @@ auto cond(const Tensor& predicate, Then&& then_fn, Else&& else_fn) {
     const auto tensors_of = [&](auto& branch) {
       result.emplace(branch());
       std::vector<Tensor> tensors;
-      visit_tensors(*result, [&](Tensor& tensor) { tensors.push_back(tensor); }, no_key);
+      visit_tensors(
+          *result, [&](Tensor& tensor) { tensors.push_back(tensor); }, no_key);
       return tensors;
     };
     std::vector<Tensor> outputs = detail::trace_cond(
         predicate, [&] { return tensors_of(then_fn); }, [&] { return tensors_of(else_fn); });
     std::size_t next = 0;
-    visit_tensors(*result, [&](Tensor& tensor) { tensor = std::move(outputs[next++]); }, no_key);
+    visit_tensors(
+        *result, [&](Tensor& tensor) { tensor = std::move(outputs[next++]); }, no_key);
     return std::move(*result);
   }
 }

@@ -11,7 +11,8 @@
 // While it is traced the callable runs once with symbolic tensors. Its host code (printing,
 // counting, branching on C++ values) acts then and not in later calls; its operations, draws of
 // random numbers, assignments to variables and optimizer steps act in every call. Asking a symbolic
-// tensor for its elements is a FailedPreconditionError.
+// tensor for its elements is a FailedPreconditionError; branches and loops that depend on elements
+// are in tandem/control_flow.h.
 //
 // Gradients are taken inside: a tape, or minimize(), within the callable. The results of a replayed
 // call are not recorded. Where gradients are wanted from outside (a GradientTape is open on the

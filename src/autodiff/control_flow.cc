@@ -149,11 +149,10 @@ void trace_for_each(std::shared_ptr<ElementSource> source, std::span<const Tenso
   for (TensorSpec& spec : specs) spec.shape = building->sizes().named(spec.shape);
   std::vector<TracedBody> bodies;
   bodies.push_back(trace_body(specs, body));
-  add_control_flow(kForEach,
-                   {.kind = ControlFlow::Kind::kForEach,
-                    .elements = specs.size(),
-                    .source = std::move(source)},
-                   {}, std::move(bodies), {});
+  add_control_flow(
+      kForEach,
+      {.kind = ControlFlow::Kind::kForEach, .elements = specs.size(), .source = std::move(source)},
+      {}, std::move(bodies), {});
 }
 
 }  // namespace tandem

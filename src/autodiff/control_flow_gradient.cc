@@ -100,7 +100,8 @@ class BackwardBody {
   std::vector<Body::Feed> feeds_for(const std::vector<Node::Input>& fetches) const {
     const auto& nodes = body_.graph->nodes();
     std::vector<bool> needed(nodes.size(), false);
-    for (const Node::Input& fetch : fetches) needed[static_cast<std::size_t>(fetch.node->id)] = true;
+    for (const Node::Input& fetch : fetches)
+      needed[static_cast<std::size_t>(fetch.node->id)] = true;
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
       if (!needed[static_cast<std::size_t>((*node)->id)]) continue;
       check_repeatable(**node);
@@ -186,14 +187,13 @@ void if_gradient(GradContext& c) {
   for (const Body& body : flow.bodies) branches.emplace_back(forward, body);
   Inputs inputs(c);
   inputs.forward(0);
-  std::vector<std::size_t> seed_at;               // among the inputs
+  std::vector<std::size_t> seed_at;                // among the inputs
   std::vector<std::vector<Node::Input>> seeds(2);  // of each branch
   for (int i = 0; i < c.num_outputs(); ++i) {
     if (!c.grad(i).defined()) continue;
     seed_at.push_back(inputs.add(c.grad(i)));
     for (std::size_t k = 0; k < branches.size(); ++k)
-      seeds[k].push_back(
-          {symbol_of(branches[k].add_seed(static_cast<std::size_t>(i))).node, 0});
+      seeds[k].push_back({symbol_of(branches[k].add_seed(static_cast<std::size_t>(i))).node, 0});
   }
   for (BackwardBody& branch : branches) branch.run();
 
@@ -261,8 +261,7 @@ void while_gradient(GradContext& c) {
     const TensorSpec& spec = c.input_spec(i);
     Node& sum = add_placeholder(*body.graph, spec, "sum");
     body.feeds.push_back({{&sum, 0}, back.elements + wanted.size()});
-    body.fetches.push_back(
-        body.graph->input_of(backward.sum(body.graph->tensor(sum), gradient)));
+    body.fetches.push_back(body.graph->input_of(backward.sum(body.graph->tensor(sum), gradient)));
     inputs.add(zeros(spec.shape, {.dtype = spec.dtype}));
     wanted.push_back(static_cast<std::size_t>(i));
     specs.push_back(spec);

@@ -16,8 +16,7 @@ class DatasetSource final : public ElementSource {
   explicit DatasetSource(Dataset dataset) : dataset_(std::move(dataset)) {}
 
   std::unique_ptr<Pass> start() override {
-    return std::make_unique<Elements>(
-        dataset_.iterate({.epoch = dataset_.node()->next_epoch()}));
+    return std::make_unique<Elements>(dataset_.iterate({.epoch = dataset_.node()->next_epoch()}));
   }
 
  private:

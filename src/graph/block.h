@@ -93,7 +93,7 @@ struct Control {
   std::vector<BodyBlock> bodies;  // of a loop over elements: none, see body_for
   // The body for elements of certain sizes, on the host.
   std::function<BodyBlock(const std::vector<TensorSpec>& elements)> body_for;
-  std::vector<Device*> devices;  // that bodies may use
+  std::vector<Device*> devices;           // that bodies may use
   std::shared_ptr<ControlRecord> record;  // null: nobody goes back
   std::uint64_t draws_before = 0;
 };

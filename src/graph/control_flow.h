@@ -50,6 +50,8 @@ class DrawSequence {
   virtual void restore(std::size_t body, const DrawMark& mark) = 0;
   // What this node and those before it in its graph have taken in the present run.
   virtual std::uint64_t total() const = 0;
+  // Forgets what they have taken: they may not be part of the next run.
+  virtual void reset() = 0;
 };
 
 // A graph that a node runs.
@@ -92,8 +94,8 @@ struct ControlFlow {
   std::int64_t maximum_iterations = -1;  // kWhile; negative: no limit
   std::shared_ptr<ElementSource> source;
   Node* forward = nullptr;
-  std::vector<bool> writes;  // of the inputs: memory of variables
-  bool effects = false;      // runs even where nothing uses its results
+  std::vector<bool> writes;             // of the inputs: memory of variables
+  bool effects = false;                 // runs even where nothing uses its results
   std::shared_ptr<DrawSequence> draws;  // null: the bodies draw nothing
   std::uint64_t draws_before = 0;       // by the graph around, up to the node
 

@@ -58,7 +58,7 @@ struct ControlStep::Impl {
   const ControlFlow& flow;
   std::vector<BodyProgram> bodies;
   std::vector<std::unique_ptr<ForSizes>> for_sizes;
-  Tensor flag;                     // of a loop's condition
+  Tensor flag;  // of a loop's condition
   std::vector<std::byte*> frame;
   std::vector<Program::Place> places;
   std::vector<Tensor> element;

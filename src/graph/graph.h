@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -92,6 +93,7 @@ class GraphImpl final : public RefCounted {
   // How many numbers of draws its random operations have taken.
   std::uint64_t draws = 0;
   std::shared_ptr<DrawSequence> draws_behind;  // its latest control flow that draws
+  std::mutex drawing;  // held by runs of sessions that may share what is known of these draws
   // The control flow before each draw, by number, stream and replica: a gradient draws again what
   // was drawn then.
   std::map<std::array<std::uint64_t, 3>, std::shared_ptr<const DrawSequence>> drawn_behind;

@@ -271,8 +271,7 @@ class Lowering {
     std::vector<FrameEntry> outputs;
     if (flow.source) {
       control->body_for = [flow = node.control, options = body_options.back(), sizes = sizes_,
-                           frame = frame_of(flow, inputs),
-                           host = &DeviceManager::get().host()](
+                           frame = frame_of(flow, inputs), host = &DeviceManager::get().host()](
                               const std::vector<TensorSpec>& elements) mutable {
         for (std::size_t i = 0; i < elements.size(); ++i) frame[i] = {elements[i], host};
         return lower_body(flow->bodies.back(), options, sizes, frame);
@@ -288,8 +287,8 @@ class Lowering {
         control->bodies.push_back(
             lower_body(flow.bodies.front(), body_options.front(), sizes_, frame));
       control->bodies.push_back(std::move(body));
-      const Block& results = flow.loops() ? control->bodies.back().block
-                                          : control->bodies.front().block;
+      const Block& results =
+          flow.loops() ? control->bodies.back().block : control->bodies.front().block;
       for (std::size_t i = 0; i < results.fetches.size(); ++i) {
         const Value& fetch = *results.fetches[i];
         outputs.push_back({fetch.spec, flow.loops() ? inputs[i]->device : fetch.device});

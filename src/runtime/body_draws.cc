@@ -52,4 +52,9 @@ void BodyDraws::restore(std::size_t body, const DrawMark& mark) {
 
 std::uint64_t BodyDraws::total() const { return taken_ + (behind_ ? behind_->total() : 0); }
 
+void BodyDraws::reset() {
+  taken_ = 0;
+  if (behind_) behind_->reset();
+}
+
 }  // namespace tandem

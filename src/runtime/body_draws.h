@@ -24,6 +24,7 @@ class BodyDraws final : public DrawSequence {
   void ran(std::size_t body, DrawMark* mark) override;
   void restore(std::size_t body, const DrawMark& mark) override;
   std::uint64_t total() const override;
+  void reset() override;
 
  private:
   // Calls visit for the control flow of a body that draws, last to first.

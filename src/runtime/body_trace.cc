@@ -123,8 +123,8 @@ class Assembly {
       at->second = inputs_.size() - 1;
     }
     read.op = &kPlaceholder;
-    read.attrs = std::make_shared<const SpecAttrs>(
-        SpecAttrs{read.outputs[0].dtype, read.outputs[0].shape});
+    read.attrs =
+        std::make_shared<const SpecAttrs>(SpecAttrs{read.outputs[0].dtype, read.outputs[0].shape});
     read.inputs.clear();
     feed(body, read, flow_.elements + at->second,
          handle.leaf ? GradEdge{handle.leaf, 0} : GradEdge());
@@ -186,8 +186,8 @@ TracedBody trace_body(std::span<const TensorSpec> arguments, const BodyFn& body)
   return traced;
 }
 
-std::vector<Tensor> add_control_flow(const OpDef& op, ControlFlow flow, std::span<const Tensor> given,
-                                     std::vector<TracedBody> bodies,
+std::vector<Tensor> add_control_flow(const OpDef& op, ControlFlow flow,
+                                     std::span<const Tensor> given, std::vector<TracedBody> bodies,
                                      std::vector<TensorSpec> outputs) {
   return Assembly(op, std::move(flow), given).run(std::move(bodies), std::move(outputs));
 }

@@ -26,8 +26,8 @@ TracedBody trace_body(std::span<const TensorSpec> arguments, const BodyFn& body)
 // Adds the node that runs `bodies` to the graph that the thread builds, and records it. `flow`: its
 // kind and what goes with it; the rest is found out. `given`: the predicate of a branch, or what a
 // loop carries. Returns the node's outputs, of these specs.
-std::vector<Tensor> add_control_flow(const OpDef& op, ControlFlow flow, std::span<const Tensor> given,
-                                     std::vector<TracedBody> bodies,
+std::vector<Tensor> add_control_flow(const OpDef& op, ControlFlow flow,
+                                     std::span<const Tensor> given, std::vector<TracedBody> bodies,
                                      std::vector<TensorSpec> outputs);
 
 // Records that `node`, which runs other graphs, made `outputs` of `inputs`, where one is tracked.

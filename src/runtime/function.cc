@@ -48,7 +48,7 @@ struct Trace {
   RefPtr<GraphImpl> graph;
   std::vector<Node::Input> feeds;
   std::vector<Node::Input> fetches;
-  std::uint64_t draws = 0;  // that one run takes from the generator
+  std::uint64_t draws = 0;                           // that one run takes from the generator
   std::shared_ptr<const DrawSequence> draws_behind;  // what control flow takes besides
   std::size_t num_programs = 0;
   std::mutex running;  // one run at a time

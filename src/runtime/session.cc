@@ -72,13 +72,9 @@ class Preparing {
     };
     Block block = lower(graph_, options);
     number_draws(block);
+    renew_counts(block, graph_, state_);
     for (const auto& operation : block.operations) {
-      if (operation->control) {
-        refuse_counts(*operation->control->flow);
-        raised_.clear();  // what is behind finds the counts as they are then
-      }
       note_variables(*operation);
-      renew_counts(*operation);
     }
     prepared_->program = std::make_unique<Program>(std::move(block));
     return std::move(prepared_);
@@ -91,25 +87,12 @@ class Preparing {
     PlacerOptions options = placer;
     options.assigned.assign(body.nodes().size(), nullptr);
     for (const auto& node : body.nodes()) {
-      const Node* handle = node.get();
-      while (handle->outside) handle = handle->outside;
-      if (handle != node.get() && !handle->resource)
+      const Node& handle = variable_of(*node);
+      if (&handle != node.get() && !handle.resource)
         options.assigned[static_cast<std::size_t>(node->id)] =
-            placed[static_cast<std::size_t>(handle->id)];
+            placed[static_cast<std::size_t>(handle.id)];
     }
     return place_graph(body, options);
-  }
-
-  // An optimizer's steps in a body: what depends on their count is renewed before a run.
-  static void refuse_counts(const ControlFlow& flow) {
-    for (const Body& body : flow.bodies)
-      for (const auto& node : body.graph->nodes()) {
-        if (node->counted)
-          fail<UnimplementedError>(
-              "[Session] the step of an optimizer in a branch or in the body of a loop of a graph "
-              "is not implemented; use td::function");
-        if (node->control) refuse_counts(*node->control);
-      }
   }
 
   // The n-th draw of a run is draw n from where the thread's generator then stands, whatever else
@@ -118,10 +101,6 @@ class Preparing {
     std::map<std::uint64_t, std::uint64_t> numbers;
     std::vector<std::pair<Operation*, Draw>> drawing;
     for (const auto& operation : block.operations) {
-      if (operation->control && operation->control->flow->draws)
-        fail<UnimplementedError>(
-            "[Session] random operations in a branch or in the body of a loop of a graph are not "
-            "implemented; use td::function");
       if (!operation->op->exchange_draw) continue;
       const auto copy = operation->op->attrs().copy(operation->attrs.get());
       const Draw draw = operation->op->exchange_draw(const_cast<void*>(copy.get()), {});
@@ -130,12 +109,17 @@ class Preparing {
     }
     for (auto& [traced, number] : numbers) number = prepared_->draws++;
     for (const auto& [operation, draw] : drawing)
-      operation->renewal =
-          std::make_shared<const Renewal>([op = operation->op, number = numbers.at(draw.number),
-                                           stream = draw.stream](void* attrs) {
+      operation->renewal = std::make_shared<const Renewal>(
+          [op = operation->op, number = numbers.at(draw.number), stream = draw.stream,
+           behind = operation->draws_behind](void* attrs) {
             const random::GeneratorState now = Generator::current().state();
-            op->exchange_draw(attrs, {now.seed, now.draws + number, stream});
+            const std::uint64_t before = behind ? behind->total() : 0;
+            op->exchange_draw(attrs, {now.seed, now.draws + number + before, stream});
           });
+    for (const auto& operation : block.operations)
+      if (operation->control)
+        operation->control->draws_before = static_cast<std::uint64_t>(std::distance(
+            numbers.begin(), numbers.lower_bound(operation->control->flow->draws_before)));
   }
 
   // A variable has to be initialised unless the first thing that happens to it is an assignment.
@@ -151,15 +135,43 @@ class Preparing {
   }
 
   // What depends on a count gets the count that the operation finds: that of the start of the run,
-  // and one more for each time that the run has raised it by then.
-  void renew_counts(Operation& operation) {
-    const Node* node = graph_.find(operation.name);
-    if (!node || node->op != operation.op) return;
-    if (node->op == &kAssignVariable) ++raised_[node->inputs[0].node];
-    if (!node->counted) return;
-    operation.renewal = std::make_shared<const Renewal>(
-        [state = &state_, counted = node->counted, earlier = raised_[node->counted->counter]](
-            void* attrs) { counted->renew(attrs, state->count(*counted->counter) + earlier); });
+  // or of the end of the control flow before it, and one more for each time that it has been raised
+  // since.
+  static void renew_counts(Block& block, const GraphImpl& graph, SessionState& state) {
+    std::unordered_map<const Node*, std::int64_t> raised;
+    for (const auto& operation : block.operations) {
+      if (operation->control) {
+        renew_counts(*operation->control, state);
+        raised.clear();
+        continue;
+      }
+      const Node* node = graph.find(operation->name);
+      if (!node || node->op != operation->op) continue;
+      if (node->op == &kAssignVariable) ++raised[&variable_of(*node->inputs[0].node)];
+      if (!node->counted) continue;
+      const Node& counter = variable_of(*node->counted->counter);
+      operation->renewal = std::make_shared<const Renewal>(
+          [&state, &counter, counted = node->counted, earlier = raised[&counter]](void* attrs) {
+            counted->renew(attrs, state.count(counter) + earlier);
+          });
+    }
+  }
+  static void renew_counts(Control& control, SessionState& state) {
+    const auto& bodies = control.flow->bodies;
+    for (std::size_t i = 0; i < control.bodies.size(); ++i)
+      renew_counts(control.bodies[i].block, *bodies[i].graph, state);
+    if (!control.body_for) return;
+    control.body_for = [&state, graph = bodies.back().graph,
+                        lowered = std::move(control.body_for)](const auto& elements) {
+      BodyBlock body = lowered(elements);
+      renew_counts(body.block, *graph, state);
+      return body;
+    };
+  }
+
+  // The session's graph has the variables of its bodies.
+  static const Node& variable_of(const Node& handle) {
+    return handle.outside ? variable_of(*handle.outside) : handle;
   }
 
   GraphImpl& graph_;
@@ -167,7 +179,6 @@ class Preparing {
   const std::vector<Device*>& placed_;
   const PlacerOptions& placer_;
   std::unordered_set<const SessionVariable*> seen_;
-  std::unordered_map<const Node*, std::int64_t> raised_;
   std::unique_ptr<Prepared> prepared_ = std::make_unique<Prepared>();
 };
 
@@ -206,13 +217,16 @@ struct Session::Impl {
     Prepared& prepared = prepare(request);
     initialize(prepared);
     for (const auto& variable : prepared.reads) static_cast<void>(variable->value());
+    std::unique_lock<std::mutex> drawing;
+    if (graph.draws_behind) {
+      drawing = std::unique_lock(graph.drawing);
+      graph.draws_behind->reset();
+    }
     std::vector<Tensor> fetched = prepared.program->run(request.values);
     for (const auto& variable : prepared.assigns) variable->set_initialized();
-    if (prepared.draws > 0) {
-      random::GeneratorState now = Generator::current().state();
-      now.draws += prepared.draws;
-      Generator::current().set_state(now);
-    }
+    random::GeneratorState now = Generator::current().state();
+    now.draws += prepared.draws + (graph.draws_behind ? graph.draws_behind->total() : 0);
+    Generator::current().set_state(now);
     return fetched;
   }
 

@@ -21,10 +21,10 @@ void redraw(const OpDef& op, Node& node) {
   const Draw traced = op.exchange_draw(const_cast<void*>(copy.get()), {});
   const ReplicaContext* replica = ReplicaContext::current();
   const std::uint64_t replica_id = replica ? static_cast<std::uint64_t>(replica->replica_id()) : 0;
-  node.draws_behind = node.graph->drawn_behind
-                          .try_emplace({traced.number, traced.stream, replica_id},
-                                       Generator::current().behind())
-                          .first->second;
+  node.draws_behind =
+      node.graph->drawn_behind
+          .try_emplace({traced.number, traced.stream, replica_id}, Generator::current().behind())
+          .first->second;
   node.renewal =
       std::make_shared<const Renewal>([&op, traced, behind = node.draws_behind](void* attrs) {
         const random::GeneratorState now = Generator::current().state();

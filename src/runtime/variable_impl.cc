@@ -68,7 +68,7 @@ VariableImpl::VariableImpl(const Tensor& initial_value, VariableOptions options)
   if (building->outer())
     fail<InvalidArgumentError>(
         "[Variable] '{}' was made in a branch or in the body of a loop: make variables of a graph "
-        "outside of control flow",
+        "outside of control flow (those of an optimizer: build())",
         options_.name);
   if (options_.trainable && !is_floating(spec_.dtype)) options_.trainable = false;
   const Node::Input initial = building->input_of(initial_value);

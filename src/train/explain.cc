@@ -187,8 +187,7 @@ class Explainer {
   // Why an operation of a replica on `device` is on the CPU; empty where it is meant to be there.
   static std::string fallback_reason(const Operation& operation, const GraphImpl& graph,
                                      const Device& device) {
-    if (operation.device->type() != DeviceType::kCpu || operation.op == &kCopy ||
-        operation.control)
+    if (operation.device->type() != DeviceType::kCpu || operation.op == &kCopy || operation.control)
       return {};
     const Node* node = graph.find(operation.name);
     const std::string requested = node ? node->requested.type.value_or("") : "";

@@ -100,21 +100,20 @@ TEST(ControlFlowGradient, TheNumberOfIterationsMayDiffer) {
 
 TEST(ControlFlowGradient, GoesThroughNestedControlFlow) {
   const Fn f = [](const Tensors& v) {
-    return while_loop(
-               [](const Tensors& w) { return less(w[0], 3.0); },
-               [&](const Tensors& w) {
-                 const Tensors inner = while_loop(
-                     [&](const Tensors& u) { return less_equal(u[0], w[0]); },
-                     [&](const Tensors& u) {
-                       const Tensor next = cond(
-                           greater(reduce_sum(u[1]), 0.5), [&] { return sin(u[1]) * v[1]; },
-                           [&] { return u[1] + v[0] * w[1]; });
-                       return Tensors{u[0] + scalar(1.0), next};
-                     },
-                     {scalar(0.0), w[1]});
-                 return Tensors{w[0] + scalar(1.0), inner[1] + v[0]};
-               },
-               {scalar(0.0), v[0] * v[1]})[1];
+    return while_loop([](const Tensors& w) { return less(w[0], 3.0); },
+                      [&](const Tensors& w) {
+                        const Tensors inner = while_loop(
+                            [&](const Tensors& u) { return less_equal(u[0], w[0]); },
+                            [&](const Tensors& u) {
+                              const Tensor next = cond(
+                                  greater(reduce_sum(u[1]), 0.5), [&] { return sin(u[1]) * v[1]; },
+                                  [&] { return u[1] + v[0] * w[1]; });
+                              return Tensors{u[0] + scalar(1.0), next};
+                            },
+                            {scalar(0.0), w[1]});
+                        return Tensors{w[0] + scalar(1.0), inner[1] + v[0]};
+                      },
+                      {scalar(0.0), v[0] * v[1]})[1];
   };
   check(f, {random_tensor({3}, 7), random_tensor({3}, 8)});
 }
@@ -124,13 +123,12 @@ TEST(ControlFlowGradient, VariablesAreSources) {
   const auto loss = [&](const Tensor& x, const Tensor& p) {
     const Tensor y = cond(
         p, [&] { return x * w + b; }, [&] { return x * b; });
-    return reduce_sum(
-        while_loop([](const Tensors& v) { return less(v[0], 3.0); },
-                   [&](const Tensors& v) {
-                     return Tensors{v[0] + scalar(1.0), tanh(v[1] * w)};
-                   },
-                   {scalar(0.0), y})[1] *
-        w);
+    return reduce_sum(while_loop([](const Tensors& v) { return less(v[0], 3.0); },
+                                 [&](const Tensors& v) {
+                                   return Tensors{v[0] + scalar(1.0), tanh(v[1] * w)};
+                                 },
+                                 {scalar(0.0), y})[1] *
+                      w);
   };
   const auto gradients = [&](const Tensor& x, const Tensor& p) {
     GradientTape tape;
@@ -151,16 +149,16 @@ TEST(ControlFlowGradient, TheWayBackDrawsTheSame) {
   const auto run = [](const Tensor& x, const Tensor& n) {
     GradientTape tape;
     tape.watch(x);
-    const Tensors last = while_loop(
-        [&](const Tensors& v) { return less(v[0], n); },
-        [&](const Tensors& v) {
-          const Tensor dropped = nn::dropout(v[1] * x, 0.4);
-          const Tensor next = cond(
-              greater(reduce_sum(dropped), 1.0), [&] { return nn::dropout(dropped, 0.2); },
-              [&] { return dropped; });
-          return Tensors{v[0] + scalar(1.0), nn::dropout(next + x, 0.3)};
-        },
-        {scalar(0.0), x});
+    const Tensors last =
+        while_loop([&](const Tensors& v) { return less(v[0], n); },
+                   [&](const Tensors& v) {
+                     const Tensor dropped = nn::dropout(v[1] * x, 0.4);
+                     const Tensor next = cond(
+                         greater(reduce_sum(dropped), 1.0),
+                         [&] { return nn::dropout(dropped, 0.2); }, [&] { return dropped; });
+                     return Tensors{v[0] + scalar(1.0), nn::dropout(next + x, 0.3)};
+                   },
+                   {scalar(0.0), x});
     const Tensor loss = reduce_sum(last[1]);
     return std::pair(loss, tape.gradient(loss, x));
   };
@@ -191,7 +189,8 @@ TEST(ControlFlowGradient, BatchNormalisationInABranchHasGradients) {
       for (const Variable& variable : model.variables()) all.push_back(variable.value());
       return all;
     };
-    const Tensors all = traced ? function(step)(random::normal({5, 3})) : step(random::normal({5, 3}));
+    const Tensors all =
+        traced ? function(step)(random::normal({5, 3})) : step(random::normal({5, 3}));
     std::vector<double> values;
     for (const Tensor& tensor : all)
       for (double value : values_of(tensor)) values.push_back(value);
@@ -217,8 +216,7 @@ TEST(ControlFlowGradient, OneTraceServesEverySizeOfItsSignature) {
                                 {scalar(0.0), x})[1];
     return tape.gradient(y, x);
   };
-  const auto traced =
-      function(run, {.input_signature = {{.shape = {-1, 2}, .dtype = float64}}});
+  const auto traced = function(run, {.input_signature = {{.shape = {-1, 2}, .dtype = float64}}});
   for (std::int64_t size : {1, 3, 2}) {
     const Tensor x = random_tensor({size, 2}, 3);
     testing::expect_tensor(traced(x), float64, {size, 2}, values_of(run(x)), 1e-12);
@@ -229,16 +227,15 @@ TEST(ControlFlowGradient, OneTraceServesEverySizeOfItsSignature) {
 TEST(ControlFlowGradient, TakenInsideABody) {
   // Newton's method: the gradient is part of each iteration.
   const auto run = [](const Tensor& start) {
-    return while_loop(
-               [](const Tensors& v) { return less(v[0], 12.0); },
-               [](const Tensors& v) {
-                 const Tensor x = v[1].detach();
-                 GradientTape tape;
-                 tape.watch(x);
-                 const Tensor y = square(x) - scalar(2.0);
-                 return Tensors{v[0] + scalar(1.0), x - y / tape.gradient(y, x)};
-               },
-               {scalar(0.0), start})[1];
+    return while_loop([](const Tensors& v) { return less(v[0], 12.0); },
+                      [](const Tensors& v) {
+                        const Tensor x = v[1].detach();
+                        GradientTape tape;
+                        tape.watch(x);
+                        const Tensor y = square(x) - scalar(2.0);
+                        return Tensors{v[0] + scalar(1.0), x - y / tape.gradient(y, x)};
+                      },
+                      {scalar(0.0), start})[1];
   };
   EXPECT_NEAR(function(run)(scalar(1.0)).item<double>(), std::sqrt(2.0), 1e-12);
   EXPECT_NEAR(run(scalar(3.0)).item<double>(), std::sqrt(2.0), 1e-12);

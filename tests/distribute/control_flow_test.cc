@@ -69,8 +69,8 @@ std::vector<float> steps_in_a_loop(const Strategy& strategy, bool traced) {
   Parts parts(strategy);
   const auto replica_step = [&](const data::Example& batch) {
     GradientTape tape;
-    const Tensor loss = nn::compute_average_loss(nn::sparse_softmax_cross_entropy(
-        batch[1], parts.model(batch[0], {.training = true})));
+    const Tensor loss = nn::compute_average_loss(
+        nn::sparse_softmax_cross_entropy(batch[1], parts.model(batch[0], {.training = true})));
     parts.optimizer.apply_gradients(tape.gradient(loss, parts.model.trainable_variables()),
                                     parts.model.trainable_variables());
     return loss;
@@ -98,14 +98,14 @@ std::vector<float> a_loop_in_each_step(const Strategy& strategy, bool traced) {
   Parts parts(strategy);
   const auto replica_step = [&](const data::Example& batch) {
     GradientTape tape;
-    const Tensors last = while_loop(
-        [](const Tensors& v) { return less(v[0], 3.0); },
-        [&](const Tensors& v) {
-          const Tensor losses = nn::sparse_softmax_cross_entropy(
-              batch[1], parts.model(batch[0], {.training = true}));
-          return Tensors{v[0] + 1.0, v[1] + nn::compute_average_loss(losses)};
-        },
-        {zeros({}), zeros({})});
+    const Tensors last =
+        while_loop([](const Tensors& v) { return less(v[0], 3.0); },
+                   [&](const Tensors& v) {
+                     const Tensor losses = nn::sparse_softmax_cross_entropy(
+                         batch[1], parts.model(batch[0], {.training = true}));
+                     return Tensors{v[0] + 1.0, v[1] + nn::compute_average_loss(losses)};
+                   },
+                   {zeros({}), zeros({})});
     parts.optimizer.apply_gradients(tape.gradient(last[1], parts.model.trainable_variables()),
                                     parts.model.trainable_variables());
     return last[1];
@@ -116,6 +116,52 @@ std::vector<float> a_loop_in_each_step(const Strategy& strategy, bool traced) {
         return strategy.reduce(ReduceOp::kSum, strategy.run(replica_step, batch));
       },
       traced);
+}
+
+// Gradients are reduced before and behind a loop that reads and writes what they change.
+std::vector<float> a_loop_between_steps(const Strategy& strategy, bool traced) {
+  Parts parts(strategy);
+  Variable rounds;
+  {
+    auto scope = strategy.scope();
+    rounds = Variable(zeros({}), {.trainable = false,
+                                  .synchronization = VariableSynchronization::kOnRead,
+                                  .aggregation = VariableAggregation::kMean});
+  }
+  const auto replica_step = [&](const data::Example& batch) {
+    const auto step = [&](const Tensor& scale) {
+      const Tensor loss = nn::compute_average_loss(nn::sparse_softmax_cross_entropy(
+                              batch[1], parts.model(batch[0], {.training = true}))) *
+                          scale;
+      parts.optimizer.minimize(loss, parts.model.trainable_variables());
+      return loss.detach();
+    };
+    const Tensor first = step(ones({}));
+    const Tensors last = while_loop(
+        [](const Tensors& v) { return less(v[0], 2.0); },
+        [&](const Tensors& v) {
+          rounds.assign_add(ones({}));
+          return Tensors{v[0] + 1.0, v[1] + reduce_mean(parts.model(batch[0], {.training = true})) +
+                                         rounds * 0.01};
+        },
+        {zeros({}), zeros({})});
+    return first + step(tanh(last[1].detach()) * 0.0 + 1.0) + rounds * 0.0;
+  };
+  return repeat(
+      strategy, parts,
+      [&](const PerReplica<data::Example>& batch) {
+        return strategy.reduce(ReduceOp::kSum, strategy.run(replica_step, batch));
+      },
+      traced);
+}
+
+TEST(ControlFlowOfReplicas, ALoopBetweenReductions) {
+  config::set_logical_cpus(2);
+  const MirroredStrategy two({.devices = {"/cpu:0", "/cpu:1"}});
+  const distribute::OneDeviceStrategy one("/cpu:0");
+  const std::vector<float> expected = a_loop_between_steps(one, false);
+  expect_close(a_loop_between_steps(two, true), expected);
+  expect_close(a_loop_between_steps(one, true), expected);
 }
 
 TEST(ControlFlowOfReplicas, StepsInALoop) {

@@ -83,8 +83,7 @@ TEST(ControlFlowBlock, TheMemoryOfItsOperandsIsNotShared) {
   Block block = block_of({ones({64})}, [](const Tensors& x) {
     const Tensor y = exp(x[0]);
     const Tensors last = while_loop([](const Tensors& w) { return less(reduce_sum(w[0]), 1e3); },
-                                    [&](const Tensors& w) { return Tensors{w[0] + y}; },
-                                    {tanh(y)});
+                                    [&](const Tensors& w) { return Tensors{w[0] + y}; }, {tanh(y)});
     return Tensors{reduce_sum(last[0])};
   });
   const MemoryPlan plan = plan_memory(block);

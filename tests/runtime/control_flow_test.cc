@@ -50,8 +50,12 @@ TEST(ControlFlow, BranchesReturnStructures) {
   const auto apply = function([](const Tensor& x) {
     return cond(
         greater(reduce_sum(x), 0.0),
-        [&] { return std::pair(x, Tensors{x * 2.0, reduce_sum(x)}); },
-        [&] { return std::pair(-x, Tensors{x, zeros({})}); });
+        [&] {
+          return std::pair(x, Tensors{x * 2.0, reduce_sum(x)});
+        },
+        [&] {
+          return std::pair(-x, Tensors{x, zeros({})});
+        });
   });
   const auto [first, rest] = apply(constant({1.0f, 2.0f}));
   EXPECT_EQ(first.to_vector<float>(), (std::vector<float>{1, 2}));
@@ -94,10 +98,11 @@ TEST(ControlFlow, MaximumIterationsEndALoop) {
 
 TEST(ControlFlow, LoopVariablesMayChangePlaces) {
   const auto run = [](const Tensor& n) {
-    const Tensors last = while_loop(
-        [&](const Tensors& v) { return less(v[0], n); },
-        [](const Tensors& v) { return Tensors{v[0] + 1.0, v[2], v[1] + v[2], v[3]}; },
-        {zeros({}), zeros({}), ones({}), constant(9.0f)});
+    const Tensors last = while_loop([&](const Tensors& v) { return less(v[0], n); },
+                                    [](const Tensors& v) {
+                                      return Tensors{v[0] + 1.0, v[2], v[1] + v[2], v[3]};
+                                    },
+                                    {zeros({}), zeros({}), ones({}), constant(9.0f)});
     return Tensors{last[1], last[3]};
   };
   const auto traced = function(run);
@@ -112,22 +117,21 @@ TEST(ControlFlow, LoopVariablesMayChangePlaces) {
 // Collatz: a branch in a loop in a loop.
 Tensor steps_to_one(const Tensor& limit) {
   const auto number = [](double value) { return full({}, value); };
-  return while_loop(
-             [&](const Tensors& outer) { return less_equal(outer[0], limit); },
-             [&](const Tensors& outer) {
-               const Tensors inner = while_loop(
-                   [&](const Tensors& v) { return greater(v[0], 1.0); },
-                   [&](const Tensors& v) {
-                     const Tensor half = v[0] * 0.5;
-                     const Tensor next = cond(
-                         equal(floor(half), half), [&] { return half; },
-                         [&] { return v[0] * 3.0 + number(1.0); });
-                     return Tensors{next, v[1] + 1.0};
-                   },
-                   {outer[0], outer[1]});
-               return Tensors{outer[0] + 1.0, inner[1]};
-             },
-             {ones({}), zeros({})})[1];
+  return while_loop([&](const Tensors& outer) { return less_equal(outer[0], limit); },
+                    [&](const Tensors& outer) {
+                      const Tensors inner =
+                          while_loop([&](const Tensors& v) { return greater(v[0], 1.0); },
+                                     [&](const Tensors& v) {
+                                       const Tensor half = v[0] * 0.5;
+                                       const Tensor next = cond(
+                                           equal(floor(half), half), [&] { return half; },
+                                           [&] { return v[0] * 3.0 + number(1.0); });
+                                       return Tensors{next, v[1] + 1.0};
+                                     },
+                                     {outer[0], outer[1]});
+                      return Tensors{outer[0] + 1.0, inner[1]};
+                    },
+                    {ones({}), zeros({})})[1];
 }
 
 TEST(ControlFlow, NestsToAnyDepth) {
@@ -161,13 +165,12 @@ TEST(ControlFlow, ALoopReadsWhatItsIterationsWrote) {
   Variable v(constant(1.0f)), fixed(constant(3.0f));
   const auto run = [&](const Tensor& n) {
     const Tensor before = v.value();  // what bodies are given stays as it was
-    return while_loop(
-               [&](const Tensors& w) { return less(w[0], n); },
-               [&](const Tensors& w) {
-                 v.assign(v * fixed + before);
-                 return Tensors{w[0] + 1.0, w[1] + v};
-               },
-               {zeros({}), zeros({})})[1];
+    return while_loop([&](const Tensors& w) { return less(w[0], n); },
+                      [&](const Tensors& w) {
+                        v.assign(v * fixed + before);
+                        return Tensors{w[0] + 1.0, w[1] + v};
+                      },
+                      {zeros({}), zeros({})})[1];
   };
   const Tensor n = constant(4.0f);
   const float expected = run(n).item<float>();
@@ -203,16 +206,16 @@ TEST(ControlFlow, OnlyTheTakenBranchActs) {
 TEST(ControlFlow, DrawsWhatEagerCallsWouldDraw) {
   const auto run = [](const Tensor& n) {
     const Tensor first = random::normal({3});
-    const Tensors looped = while_loop(
-        [&](const Tensors& v) { return less(v[0], n); },
-        [](const Tensors& v) {
-          const Tensor drawn = v[1] + random::uniform({3});
-          const Tensor more = cond(
-              greater(reduce_sum(drawn), 3.0), [&] { return drawn + random::normal({3}); },
-              [&] { return drawn; });
-          return Tensors{v[0] + 1.0, more};
-        },
-        {zeros({}), first});
+    const Tensors looped =
+        while_loop([&](const Tensors& v) { return less(v[0], n); },
+                   [](const Tensors& v) {
+                     const Tensor drawn = v[1] + random::uniform({3});
+                     const Tensor more = cond(
+                         greater(reduce_sum(drawn), 3.0),
+                         [&] { return drawn + random::normal({3}); }, [&] { return drawn; });
+                     return Tensors{v[0] + 1.0, more};
+                   },
+                   {zeros({}), first});
     return looped[1] + random::normal({3});
   };
   const auto traced = function(run);
@@ -229,9 +232,12 @@ TEST(ControlFlow, DrawsWhatEagerCallsWouldDraw) {
 TEST(ControlFlow, OneTraceServesEverySizeOfItsSignature) {
   const auto traced = function(
       [](const Tensor& x) {
-        const Tensors last = while_loop(
-            [](const Tensors& v) { return less(reduce_sum(v[0]), 100.0); },
-            [&](const Tensors& v) { return Tensors{v[0] + x, v[1] + 1.0}; }, {x, zeros({})});
+        const Tensors last =
+            while_loop([](const Tensors& v) { return less(reduce_sum(v[0]), 100.0); },
+                       [&](const Tensors& v) {
+                         return Tensors{v[0] + x, v[1] + 1.0};
+                       },
+                       {x, zeros({})});
         return cond(
             greater(last[1], 10.0), [&] { return last[0] * 2.0; }, [&] { return -last[0]; });
       },
@@ -250,24 +256,24 @@ TEST(ControlFlow, BodiesSpreadOverDevices) {
     v = Variable(constant({1.0f, 1.0f}));
   }
   const auto run = [&](const Tensor& x, const Tensor& n) {
-    return while_loop(
-        [&](const Tensors& w) { return less(w[0], n); },
-        [&](const Tensors& w) {
-          Tensor sum;
-          {
-            const DeviceScope cpu("/cpu:0");
-            sum = w[1] + x;
-          }
-          {
-            const DeviceScope gpu("/gpu:1");
-            v.assign_add(sum);
-          }
-          const DeviceScope gpu("/gpu:0");
-          return Tensors{w[0] + 1.0, cond(
-                                         greater(reduce_sum(sum), 5.0), [&] { return sum - v; },
-                                         [&] { return sum * v; })};
-        },
-        {zeros({}), x});
+    return while_loop([&](const Tensors& w) { return less(w[0], n); },
+                      [&](const Tensors& w) {
+                        Tensor sum;
+                        {
+                          const DeviceScope cpu("/cpu:0");
+                          sum = w[1] + x;
+                        }
+                        {
+                          const DeviceScope gpu("/gpu:1");
+                          v.assign_add(sum);
+                        }
+                        const DeviceScope gpu("/gpu:0");
+                        return Tensors{w[0] + 1.0,
+                                       cond(
+                                           greater(reduce_sum(sum), 5.0), [&] { return sum - v; },
+                                           [&] { return sum * v; })};
+                      },
+                      {zeros({}), x});
   };
   const Tensor x = constant({0.5f, 0.25f}), n = constant(6.0f);
   const std::vector<float> eager = run(x, n)[1].to_vector<float>();
@@ -283,7 +289,10 @@ TEST(ControlFlow, LayersAreBuiltInABody) {
     Sequential model({layers::Dense(4, {.activation = "tanh"}), layers::Dense(2)});
     const auto forward = [&](const Tensor& x) {
       return cond(
-          greater(reduce_sum(x), 0.0), [&] { return model(x); }, [&] { return zeros({3, 2}); });
+          greater(reduce_sum(x), 0.0), [&] { return model(x); },
+          [&] {
+            return zeros({3, 2});
+          });
     };
     const Tensor x = ones({3, 5});
     return (traced ? function(forward)(x) : forward(x)).to_vector<float>();
@@ -303,7 +312,9 @@ TEST(ControlFlow, TheTextsOfItsErrors) {
     function([=](const Tensor& p) { return cond(p, then_fn, else_fn); })(constant(true));
   };
   expect_error<InvalidArgumentError>(
-      [&] { branches([=] { return Tensors{x, x}; }, [=] { return Tensors{x}; }); },
+      [&] {
+        branches([=] { return Tensors{x, x}; }, [=] { return Tensors{x}; });
+      },
       "must have the same number, type, and overall structure of return values.");
   expect_error<InvalidArgumentError>(
       [&] { branches([=] { return x; }, [=] { return x.to(float64); }); },
@@ -313,7 +324,8 @@ TEST(ControlFlow, TheTextsOfItsErrors) {
       "true_fn output:  tensor 0 of shape (2,)");
 
   const auto yes = [](const Tensors&) { return constant(true); };
-  const auto loop = [&](bool traced, const auto& condition, const auto& body, const Tensors& start) {
+  const auto loop = [&](bool traced, const auto& condition, const auto& body,
+                        const Tensors& start) {
     const auto run = [&] { return while_loop(condition, body, start, {.maximum_iterations = 2}); };
     traced ? function(run)() : run();
   };
@@ -322,20 +334,21 @@ TEST(ControlFlow, TheTextsOfItsErrors) {
         [&] { loop(traced, yes, [](const Tensors& v) { return v; }, {}); },
         "No loop variables provided.");
     expect_error<InvalidArgumentError>(
-        [&] { loop(traced, yes, [](const Tensors& v) { return Tensors{v[0], v[0]}; }, {x}); },
+        [&] {
+          loop(traced, yes, [](const Tensors& v) { return Tensors{v[0], v[0]}; }, {x});
+        },
         "The two structures don't have the same nested structure");
     expect_error<InvalidArgumentError>(
-        [&] {
-          loop(traced, yes, [](const Tensors& v) { return Tensors{v[0].to(float64)}; }, {x});
-        },
+        [&] { loop(traced, yes, [](const Tensors& v) { return Tensors{v[0].to(float64)}; }, {x}); },
         "enters the loop with dtype float32, but has dtype float64 after one iteration.");
     expect_error<InvalidArgumentError>(
         [&] { loop(traced, yes, [](const Tensors& v) { return Tensors{v[0][0]}; }, {x}); },
         "enters the loop with shape (2,), but has shape () after one iteration.");
     expect_error<InvalidArgumentError>(
         [&] {
-          loop(traced, [](const Tensors& v) { return v[0]; }, [](const Tensors& v) { return v; },
-               {x});
+          loop(
+              traced, [](const Tensors& v) { return v[0]; }, [](const Tensors& v) { return v; },
+              {x});
         },
         "[while_loop] expected a scalar of bool to decide");
   }
@@ -344,14 +357,14 @@ TEST(ControlFlow, TheTextsOfItsErrors) {
 TEST(ControlFlow, AnErrorInABodyComesOut) {
   Variable seen(zeros({}));
   const auto step = function([&](const Tensor& labels) {
-    return while_loop(
-               [](const Tensors& v) { return less(v[0], 3.0); },
-               [&](const Tensors& v) {
-                 seen.assign_add(ones({}));
-                 return Tensors{v[0] + 1.0, v[1] + reduce_sum(nn::sparse_softmax_cross_entropy(
-                                                       labels, zeros({2, 3})))};
-               },
-               {zeros({}), zeros({})})[1];
+    return while_loop([](const Tensors& v) { return less(v[0], 3.0); },
+                      [&](const Tensors& v) {
+                        seen.assign_add(ones({}));
+                        return Tensors{v[0] + 1.0,
+                                       v[1] + reduce_sum(nn::sparse_softmax_cross_entropy(
+                                                  labels, zeros({2, 3})))};
+                      },
+                      {zeros({}), zeros({})})[1];
   });
   EXPECT_THROW(step(constant({1, 7})).item<float>(), InvalidArgumentError);
   EXPECT_NEAR(step(constant({1, 2})).item<float>(), 6 * std::log(3.0f), 1e-4f);
