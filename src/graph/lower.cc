@@ -225,6 +225,14 @@ class Lowering {
     return frame;
   }
 
+  // Those that a body and the bodies inside may use.
+  void add_devices(const GraphImpl& body, std::vector<Device*>& devices) const {
+    for (Device* device : options_.devices_of(body)) devices.push_back(device);
+    for (const auto& node : body.nodes())
+      if (node->control)
+        for (const Body& inside : node->control->bodies) add_devices(*inside.graph, devices);
+  }
+
   // What a loop carries is where its body computes it, from the start on.
   bool move_carried(const ControlFlow& flow, const Block& body, const Node& node,
                     std::vector<Value*>& inputs) {
@@ -264,12 +272,10 @@ class Lowering {
 
     const Body& last = flow.bodies.back();  // of a loop: the one that carries
     std::vector<LowerOptions> body_options;
-    for (const Body& body : flow.bodies) {
-      const auto& devices = body_options.emplace_back(options_of(body)).devices;
-      control->devices.insert(control->devices.end(), devices.begin(), devices.end());
-    }
+    for (const Body& body : flow.bodies) body_options.push_back(options_of(body));
     std::vector<FrameEntry> outputs;
     if (flow.source) {
+      add_devices(*last.graph, control->devices);
       control->body_for = [flow = node.control, options = body_options.back(), sizes = sizes_,
                            frame = frame_of(flow, inputs), host = &DeviceManager::get().host()](
                               const std::vector<TensorSpec>& elements) mutable {
