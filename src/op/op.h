@@ -162,7 +162,21 @@ class KernelContext {
 // the host's own threads.
 Device& workspace_for(Device& device);
 
+// What is done around a kernel that goes over its data range by range, while a range is in the
+// cache: each range is taken by one thread, and once.
+class TileHooks {
+ public:
+  virtual ~TileHooks() = default;
+  // Elements [begin, begin + count) of input 0 are about to be read for the first time.
+  virtual void before([[maybe_unused]] std::int64_t begin,
+                      [[maybe_unused]] std::int64_t count) const {}
+  // Elements [begin, begin + count) of output 0 have been written.
+  virtual void after([[maybe_unused]] std::int64_t begin,
+                     [[maybe_unused]] std::int64_t count) const {}
+};
+
 using KernelFn = void (*)(KernelContext&);
+using TiledKernelFn = void (*)(KernelContext&, const TileHooks&);
 using InferFn = void (*)(InferContext&);
 
 class GradContext;  // op/record.h
@@ -186,7 +200,8 @@ struct OpDef {
   InferFn infer = nullptr;
   GradFn gradient = nullptr;  // null: not differentiable
   KernelFn cpu_kernel = nullptr;
-  bool gpu = true;  // has a kernel on GPUs (emulated ones run the CPU's)
+  TiledKernelFn tiled_kernel = nullptr;  // the same with hooks, where it goes range by range
+  bool gpu = true;                       // has a kernel on GPUs (emulated ones run the CPU's)
   std::uint32_t traits = kNoTraits;
   // Which inputs and outputs (bit i: tensor i) the gradient reads; only these are kept until then.
   std::uint32_t saved_inputs = 0;

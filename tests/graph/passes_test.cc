@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
 
 #include "graph/graph_support.h"
@@ -103,6 +106,87 @@ TEST(Passes, AChainThatReadsAVariableStaysBeforeTheWrite) {
   });
   const Tensors results = Program(std::move(block)).run({});
   EXPECT_FLOAT_EQ(results[0].to_vector<float>()[0], std::exp(3.0f));
+}
+
+// A training step of batch normalisation with a residual and an activation behind it.
+Tensors normalised_step(const Tensors& in) {
+  GradientTape tape;
+  tape.watch(in[0]);
+  tape.watch(in[1]);
+  const auto normal = nn::batch_norm_training(in[0], in[1], in[2], 1e-3);
+  const Tensor activated = nn::relu(add(normal.y, in[3]));
+  const Tensor loss = reduce_sum(multiply(activated, in[4]));
+  const std::vector<Tensor> gradients = tape.gradient(loss, {in[0], in[1]});
+  return {activated, normal.mean, normal.variance, gradients[0], gradients[1]};
+}
+
+TEST(Passes, BatchNormalisationTakesInWhatIsAroundIt) {
+  const Shape shape = {3, 17, 19, 24};
+  const Tensors inputs = {random::normal(shape), random::uniform({24}), random::normal({24}),
+                          random::normal(shape), random::normal(shape)};
+  Block block = block_of(inputs, normalised_step);
+  optimize(block);
+  // Forward with the residual and the activation; backward with the activation's gradient.
+  const Names names = names_of(block);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "_FusedTiled"), 2) << fmt::format("{}", names);
+  for (const std::string gone : {"FusedBatchNormV3", "FusedBatchNormGradV3", "Relu", "ReluGrad"})
+    EXPECT_EQ(std::count(names.begin(), names.end(), gone), 0) << gone;
+  const Tensors fused = Program(std::move(block)).run(inputs);
+  const Tensors expected = normalised_step(inputs);
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(fused[i].to_vector<float>(), expected[i].to_vector<float>()) << i;
+}
+
+TEST(Passes, BatchNormalisationLeavesOutWhatOthersUse) {
+  const Shape shape = {4, 8};
+  const Tensors inputs = {random::normal(shape), random::uniform({8}), random::normal({8})};
+  const auto normalised = [](const Tensors& in) {
+    return nn::batch_norm_training(in[0], in[1], in[2], 1e-3).y;
+  };
+  const auto names_behind = [&](const std::function<Tensors(const Tensors&)>& body) {
+    Block block = block_of(inputs, body);
+    optimize(block);
+    const Names names = names_of(block);
+    const Tensors fused = Program(std::move(block)).run(inputs), expected = body(inputs);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_EQ(cast(fused[i], float32).to_vector<float>(),
+                cast(expected[i], float32).to_vector<float>())
+          << i;
+    return names;
+  };
+  // The normalised values are a result themselves.
+  EXPECT_EQ(names_behind([&](const Tensors& in) -> Tensors {
+              const Tensor y = normalised(in);
+              return {y, nn::relu(y)};
+            }),
+            (Names{"FusedBatchNormV3", "Relu"}));
+  // The residual is made only afterwards, of the normalised values' own statistics.
+  EXPECT_EQ(names_behind([&](const Tensors& in) -> Tensors {
+              const auto normal = nn::batch_norm_training(in[0], in[1], in[2], 1e-3);
+              return {add(normal.y, broadcast_to(normal.mean, in[0].shape()))};
+            }).front(),
+            "FusedBatchNormV3");
+  // Another dtype than the kernel writes.
+  EXPECT_EQ(names_behind([&](const Tensors& in) -> Tensors {
+              return {cast(greater(normalised(in), 0.0), int32)};
+            }).front(),
+            "FusedBatchNormV3");
+}
+
+TEST(Passes, BatchNormalisationReadsAVariableBeforeItsWrite) {
+  Variable v(full({4, 8}, 1.0));
+  const Tensor x = random::normal({4, 8});
+  const auto body = [&](const Tensors& in) -> Tensors {
+    const Tensor y = nn::batch_norm_training(in[0], ones({8}), zeros({8}), 1e-3).y;
+    v.assign(full({4, 8}, 2.0));
+    const Tensor result = add(y, v.value());
+    v.assign(full({4, 8}, 1.0));
+    return {result};
+  };
+  const Tensor expected = body({x})[0];
+  Block block = block_of({x}, body);
+  EXPECT_EQ(Program(std::move(block)).run(std::span(&x, 1))[0].to_vector<float>(),
+            expected.to_vector<float>());
 }
 
 TEST(Passes, UpdatesByOneRuleBecomeOne) {

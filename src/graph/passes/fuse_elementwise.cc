@@ -1,71 +1,11 @@
-#include "core/parallel.h"
+#include <numeric>
+
+#include "graph/passes/element_chain.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
-#include "graph/passes/tiles.h"
 
 namespace tandem {
 namespace {
-
-// An operand of a member: an input of the whole, or what an earlier member left in a buffer.
-struct Operand {
-  bool external = true;
-  int index = 0;
-};
-
-struct FusedAttrs {
-  struct Member : MemberAttrs {
-    std::vector<Operand> inputs;
-    int buffer = 0;  // where the output goes; the last member's is the output of the whole
-    DType dtype = float32;
-  };
-  std::vector<Member> members;
-  int num_buffers = 0;
-
-  template <class F>
-  void fields(F&&) const {}
-};
-
-constexpr std::int64_t kBufferBytes = kTileElements * 8;
-
-void run_tile(const FusedAttrs& attrs, const KernelContext& whole, std::int64_t begin,
-              std::int64_t count, std::byte* buffers) {
-  for (const FusedAttrs::Member& member : attrs.members) {
-    KernelContext context;
-    context.workspace = whole.workspace;
-    for (const Operand& operand : member.inputs) {
-      if (operand.external) {
-        context.inputs.push_back(part_of(whole.inputs[operand.index], begin, count));
-      } else {
-        const auto& writer = attrs.members[static_cast<std::size_t>(operand.index)];
-        context.inputs.push_back(
-            {buffers + writer.buffer * kBufferBytes, writer.dtype, Shape({count})});
-      }
-    }
-    if (&member == &attrs.members.back())
-      context.outputs.push_back(part_of(whole.outputs[0], begin, count));
-    else
-      context.outputs.push_back(
-          {buffers + member.buffer * kBufferBytes, member.dtype, Shape({count})});
-    run_member(member, context);
-  }
-}
-
-void fused_kernel(KernelContext& c) {
-  const auto& attrs = c.attrs<FusedAttrs>();
-  const std::int64_t size = c.outputs[0].size();
-  parallel_for(size, 8 * kTileElements, [&](std::int64_t begin, std::int64_t end) {
-    thread_local std::vector<std::byte> buffers;
-    buffers.resize(
-        std::max(buffers.size(), static_cast<std::size_t>(attrs.num_buffers * kBufferBytes)));
-    for (std::int64_t at = begin; at < end; at += kTileElements)
-      run_tile(attrs, c, at, std::min(kTileElements, end - at), buffers.data());
-  });
-}
-
-const OpDef kFused = {.name = "_FusedElementwise",
-                      .attrs = &attrs_type<FusedAttrs>,
-                      .cpu_kernel = fused_kernel,
-                      .traits = kElementwise | kInPlace};
 
 // Operations that will be one, in order; the last one's output is the result.
 struct Group {
@@ -89,22 +29,9 @@ class Fusion {
   }
 
  private:
-  static bool suits(const Operation& operation) {
-    if (!operation.has(kElementwise) || operation.op == &kFused || !is_pure(operation) ||
-        operation.renewal || operation.outputs.size() != 1 || !operation.op->cpu_kernel ||
-        operation.inputs.empty() || operation.device->backend() == DeviceBackend::kCuda)
-      return false;
-    const std::int64_t size = operation.outputs[0]->spec.shape.num_elements();
-    for (const Value* input : operation.inputs) {
-      const std::int64_t elements = input->spec.shape.num_elements();
-      if (elements != size && elements != 1) return false;
-    }
-    return true;
-  }
-
   void visit(Operation& operation, std::size_t position) {
     note_writes(operation, position);
-    if (!suits(operation)) return;
+    if (operation.op == &kFusedElementwise || !is_chain(operation)) return;
     auto group = std::make_unique<Group>();
     for (Value* input : operation.inputs) {
       const auto at = group_of_.find(input->producer);
@@ -141,51 +68,33 @@ class Fusion {
   }
 
   void fuse(const Group& group) {
-    FusedAttrs attrs;
+    ElementChain chain;
     std::vector<Value*> externals;
-    std::unordered_map<const Value*, int> member_of;
-    for (Operation* operation : group.members) {
-      FusedAttrs::Member& member = attrs.members.emplace_back();
-      member.op = operation->op;
-      member.attrs = operation->attrs;
-      member.dtype = operation->outputs[0]->spec.dtype;
-      member.buffer = attrs.num_buffers++;
-      for (Value* input : operation->inputs) {
-        if (const auto at = member_of.find(input); at != member_of.end()) {
-          member.inputs.push_back({false, at->second});
-          continue;
-        }
-        auto at = std::find(externals.begin(), externals.end(), input);
-        if (at == externals.end()) at = externals.insert(externals.end(), input);
-        member.inputs.push_back({true, static_cast<int>(at - externals.begin())});
-      }
-      member_of[operation->outputs[0]] = static_cast<int>(attrs.members.size()) - 1;
+    std::vector<const Operation*> members;
+    for (const Operation* operation : group.members) {
+      chain.append(*operation, members, externals);
+      members.push_back(operation);
     }
-    put_shareable_first(attrs, externals, *group.members.back()->outputs[0]);
     Operation& fused = *group.members.back();
-    fused.op = &kFused;
-    fused.attrs = std::make_shared<const FusedAttrs>(std::move(attrs));
+    put_shareable_first(chain, externals, *fused.outputs[0]);
+    fused.op = &kFusedElementwise;
+    fused.attrs = std::make_shared<const FusedElementwiseAttrs>(std::move(chain));
     fused.inputs = std::move(externals);
   }
 
   // Memory is shared with the first input only: one that is as large as the output.
-  static void put_shareable_first(FusedAttrs& attrs, std::vector<Value*>& externals,
+  static void put_shareable_first(ElementChain& chain, std::vector<Value*>& externals,
                                   const Value& output) {
     const auto at = std::find_if(externals.begin(), externals.end(), [&](const Value* value) {
       return value->kind != Value::Kind::kConstant && value->spec.dtype == output.spec.dtype &&
              value->bytes() == output.bytes();
     });
     if (at == externals.end() || at == externals.begin()) return;
-    const int place = static_cast<int>(at - externals.begin());
+    std::vector<int> place_of(externals.size());
+    std::iota(place_of.begin(), place_of.end(), 0);
+    std::swap(place_of.front(), place_of[static_cast<std::size_t>(at - externals.begin())]);
     std::swap(externals.front(), *at);
-    for (FusedAttrs::Member& member : attrs.members)
-      for (Operand& operand : member.inputs) {
-        if (!operand.external) continue;
-        if (operand.index == 0)
-          operand.index = place;
-        else if (operand.index == place)
-          operand.index = 0;
-      }
+    chain.renumber(place_of);
   }
 
   Block& block_;

@@ -7,6 +7,7 @@ void optimize(Block& block) {
   merge_common_subexpressions(block);
   drop_dead_operations(block);
   fuse_elementwise(block);
+  fuse_tiled(block);
   group_updates(block);
 }
 

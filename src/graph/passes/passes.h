@@ -18,6 +18,10 @@ void drop_dead_operations(Block& block);
 // Runs of element-wise operations on one device become one operation that takes its operands
 // through the cache tile by tile, so that what they hand to each other never reaches memory.
 void fuse_elementwise(Block& block);
+// Operations whose kernels go range by range (OpDef::tiled_kernel: batch normalisation and its
+// gradient) take in the element-wise operations that make their first input, or that alone use
+// their first output (residual, activation), while the range is in the cache.
+void fuse_tiled(Block& block);
 // Updates of many variables by one rule become one operation that shares their elements out among
 // the threads as if they were one buffer.
 void group_updates(Block& block);

@@ -94,8 +94,9 @@ TANDEM_CLONES void normalise_range(const T* x, T* y, std::int64_t count, std::in
 
 // The whole tensor normalised by moments given, in double.
 template <class T>
-void normalise(KernelContext& c, const ColumnBlocks& blocks, const T* x, T* y, const double* mean,
-               const double* variance, const double* gamma, const double* beta, double epsilon) {
+void normalise(KernelContext& c, const TileHooks& hooks, const ColumnBlocks& blocks, const T* x,
+               T* y, const double* mean, const double* variance, const double* gamma,
+               const double* beta, double epsilon) {
   using C = Compute<T>;
   C *means = take<C>(c, blocks.width), *scales = take<C>(c, blocks.width),
     *shifts = take<C>(c, blocks.width);
@@ -106,9 +107,9 @@ void normalise(KernelContext& c, const ColumnBlocks& blocks, const T* x, T* y, c
     shifts[j] = static_cast<C>(beta[i]);
   }
   blocks.for_blocks([&](std::int64_t block) {
-    const std::int64_t at = blocks.begin(block);
-    normalise_range(x + at, y + at, blocks.rows_in(block) * blocks.columns, blocks.width, means,
-                    scales, shifts);
+    const std::int64_t at = blocks.begin(block), count = blocks.rows_in(block) * blocks.columns;
+    normalise_range(x + at, y + at, count, blocks.width, means, scales, shifts);
+    hooks.after(at, count);
   });
 }
 
@@ -127,7 +128,7 @@ void infer_training(InferContext& c) {
     c.add_output(statistics_dtype(c.dtype(0)), Shape{x.dim(-1)});
 }
 
-void training_kernel(KernelContext& c) {
+void tiled_training(KernelContext& c, const TileHooks& hooks) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   const ColumnBlocks blocks = blocks_of(x);
   double *mean = take<double>(c, blocks.columns), *variance = take<double>(c, blocks.columns);
@@ -135,12 +136,14 @@ void training_kernel(KernelContext& c) {
                *beta = converted<double>(c, c.inputs[2]);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     moments(c, blocks, x.as<const T>(), mean, variance);
-    normalise(c, blocks, x.as<const T>(), y.as<T>(), mean, variance, gamma, beta,
+    normalise(c, hooks, blocks, x.as<const T>(), y.as<T>(), mean, variance, gamma, beta,
               c.attrs<NormAttrs>().epsilon);
   });
   store(c.outputs[1], mean);
   store(c.outputs[2], variance);
 }
+
+void training_kernel(KernelContext& c) { tiled_training(c, TileHooks()); }
 
 extern const OpDef kBatchNorm, kBatchNormGrad, kBatchNormInference;
 
@@ -233,7 +236,7 @@ TANDEM_CLONES void gradient_range(const T* dy, const T* x, T* dx, std::int64_t c
 }
 
 template <class T>
-void training_grad(KernelContext& c) {
+void training_grad(KernelContext& c, const TileHooks& hooks) {
   using C = Compute<T>;
   const ColumnBlocks blocks = blocks_of(c.inputs[1]);
   const std::int64_t columns = blocks.columns, width = blocks.width;
@@ -245,6 +248,7 @@ void training_grad(KernelContext& c) {
   for (std::int64_t j = 0; j < width; ++j) means[j] = static_cast<C>(mean[j % columns]);
   C *sums = take<C>(c, blocks.blocks * columns), *products = take<C>(c, blocks.blocks * columns);
   blocks.for_blocks([&](std::int64_t block) {
+    hooks.before(blocks.begin(block), blocks.rows_in(block) * columns);
     block_gradient_sums(blocks, block, dy, x, means, sums + block * columns,
                         products + block * columns);
   });
@@ -263,9 +267,9 @@ void training_grad(KernelContext& c) {
   }
   T* dx = c.outputs[0].as<T>();
   blocks.for_blocks([&](std::int64_t block) {
-    const std::int64_t at = blocks.begin(block);
-    gradient_range(dy + at, x + at, dx + at, blocks.rows_in(block) * columns, width, means, scales,
-                   slopes, shifts);
+    const std::int64_t at = blocks.begin(block), count = blocks.rows_in(block) * columns;
+    gradient_range(dy + at, x + at, dx + at, count, width, means, scales, slopes, shifts);
+    hooks.after(at, count);
   });
   for (std::int64_t i = 0; i < columns; ++i)
     dgamma[i] /= std::sqrt(variance[i] + c.attrs<NormAttrs>().epsilon);
@@ -273,9 +277,11 @@ void training_grad(KernelContext& c) {
   store(c.outputs[2], dbeta);
 }
 
-void training_grad_kernel(KernelContext& c) {
-  switch_floating(c.inputs[1].dtype, [&]<class T>(TypeTag<T>) { training_grad<T>(c); });
+void tiled_training_grad(KernelContext& c, const TileHooks& hooks) {
+  switch_floating(c.inputs[1].dtype, [&]<class T>(TypeTag<T>) { training_grad<T>(c, hooks); });
 }
+
+void training_grad_kernel(KernelContext& c) { tiled_training_grad(c, TileHooks()); }
 
 // --- inference: inputs x, gamma, beta, mean, variance ---
 
@@ -286,17 +292,19 @@ void infer_inference(InferContext& c) {
   c.add_output(c.dtype(0), c.shape(0));
 }
 
-void inference_kernel(KernelContext& c) {
+void tiled_inference(KernelContext& c, const TileHooks& hooks) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   if (x.size() == 0) return;
   const double *gamma = converted<double>(c, c.inputs[1]),
                *beta = converted<double>(c, c.inputs[2]), *mean = converted<double>(c, c.inputs[3]),
                *variance = converted<double>(c, c.inputs[4]);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
-    normalise(c, blocks_of(x), x.as<const T>(), y.as<T>(), mean, variance, gamma, beta,
+    normalise(c, hooks, blocks_of(x), x.as<const T>(), y.as<T>(), mean, variance, gamma, beta,
               c.attrs<NormAttrs>().epsilon);
   });
 }
+
+void inference_kernel(KernelContext& c) { tiled_inference(c, TileHooks()); }
 
 void inference_gradient(GradContext& c) {
   const Tensor &x = c.input(0), &dy = c.grad();
@@ -325,6 +333,7 @@ const OpDef kBatchNorm = {.name = "FusedBatchNormV3",
                           .infer = infer_training,
                           .gradient = training_gradient,
                           .cpu_kernel = training_kernel,
+                          .tiled_kernel = tiled_training,
                           .saved_inputs = 0b011,
                           .saved_outputs = 0b110};
 // Without a gradient: a backward pass that is recorded is composed of operations that have one.
@@ -332,12 +341,14 @@ const OpDef kBatchNormGrad = {.name = "FusedBatchNormGradV3",
                               .attrs = &attrs_type<NormAttrs>,
                               .infer = infer_training_grad,
                               .cpu_kernel = training_grad_kernel,
+                              .tiled_kernel = tiled_training_grad,
                               .traits = kInPlace};
 const OpDef kBatchNormInference = {.name = "BatchNormInference",
                                    .attrs = &attrs_type<NormAttrs>,
                                    .infer = infer_inference,
                                    .gradient = inference_gradient,
                                    .cpu_kernel = inference_kernel,
+                                   .tiled_kernel = tiled_inference,
                                    .saved_inputs = 0b11011};
 
 }  // namespace
