@@ -13,10 +13,11 @@
 // random numbers, assignments to variables and optimizer steps act in every call. Asking a symbolic
 // tensor for its elements is a FailedPreconditionError.
 //
-// Gradients are taken inside: a tape, or minimize(), within the callable. The results of a replayed
-// call are not recorded. Where gradients are wanted from outside (a GradientTape is open on the
-// thread, or an argument is tracked) the callable therefore runs operation by operation, as it
-// would without function(). Inside another traced function it takes part in that trace.
+// Gradients are taken inside, by a tape or minimize() within the callable, or outside. A call that
+// reads something tracked (an argument, a trainable variable, a tensor that a tape watches) is
+// recorded as one operation, as operations are; its gradient is a program of its own. Such a call
+// keeps what its gradient needs: under NoGradScope it keeps nothing. What the callable has itself
+// gone back through is gone. Inside another traced function a call takes part in that trace.
 #pragma once
 
 #include <any>
@@ -155,8 +156,6 @@ class FunctionTraces {
   // Whether operations of the calling thread are being traced already: the callable then takes part
   // in that trace.
   static bool tracing();
-  // Whether a gradient tape of the calling thread wants to see its operations.
-  static bool recorded();
   // An empty call, with the memory of the thread's last one, which keep() takes back.
   static FunctionCall start_call();
   static void keep(FunctionCall call);
@@ -186,26 +185,18 @@ class Function {
   auto operator()(const Args&... args) const {
     using Result = std::invoke_result_t<F&, const Args&...>;
     Shared& shared = *shared_;
-    if (detail::FunctionTraces::tracing() || detail::FunctionTraces::recorded())
-      return shared.callable(args...);
+    if (detail::FunctionTraces::tracing()) return shared.callable(args...);
 
     using detail::visit_tensors;
     const auto no_key = [](const auto&) {};
     detail::FunctionCall call = detail::FunctionTraces::start_call();
-    bool tracked = false;
     const auto collect = [&](Tensor& tensor) {
       call.add_to_key(std::uint64_t{tensor.defined()});
-      if (!tensor.defined()) return;
-      tracked = tracked || tensor.requires_grad();
-      call.inputs.push_back(tensor);
+      if (tensor.defined()) call.inputs.push_back(tensor);
     };
     const auto key = [&](const auto& part) { call.add_to_key(part); };
     std::tuple<Args&...> given(const_cast<Args&>(args)...);  // visiting changes nothing here
     visit_tensors(given, collect, key);
-    if (tracked && grad_enabled()) {
-      detail::FunctionTraces::keep(std::move(call));
-      return shared.callable(args...);
-    }
 
     std::optional<std::conditional_t<std::is_void_v<Result>, char, Result>> traced;
     const auto body = [&](std::vector<Tensor> symbols) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/node.h"
+#include "graph/symbolic_shape.h"
 
 namespace tandem {
 
@@ -83,6 +84,8 @@ struct LowerOptions {
   // Run what writes variables even where no fetch depends on it (functions do, sessions do not).
   bool all_updates = false;
   std::vector<const Node*> targets;  // run also these
+  // Sizes that are known beforehand; lower() adds those that it finds out.
+  KnownSizes* sizes = nullptr;
 };
 
 // The part of `graph` that the fetches depend on, with every size filled in. Throws

@@ -33,10 +33,12 @@ class Lowering {
   Lowering(const GraphImpl& graph, const LowerOptions& options)
       : graph_(graph),
         options_(options),
-        sizes_(const_cast<GraphImpl&>(graph).sizes().count()),
+        sizes_(options.sizes ? *options.sizes : KnownSizes()),
         needed_(graph.nodes().size(), false),
         last_use_(graph.nodes().size()),
-        values_(graph.nodes().size()) {}
+        values_(graph.nodes().size()) {
+    sizes_.set_count(graph.sizes().count());
+  }
 
   Block run() {
     mark_needed();
@@ -44,6 +46,7 @@ class Lowering {
     for (const auto& node : graph_.nodes())
       if (needed_[static_cast<std::size_t>(node->id)]) lower_node(*node);
     for (const Node::Input& fetch : options_.fetches) block_.fetches.push_back(fetched(fetch));
+    if (options_.sizes) *options_.sizes = sizes_;
     return std::move(block_);
   }
 
