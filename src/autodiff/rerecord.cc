@@ -8,9 +8,8 @@
 namespace tandem {
 namespace {
 
-const OpDef kSource = {.name = "_Source", .gradient = [](GradContext& c) {
-                         c.set_grad(0, c.grad());
-                       }};
+const OpDef kSource = {.name = "_Source",
+                       .gradient = [](GradContext& c) { c.set_grad(0, c.grad()); }};
 
 }  // namespace
 

@@ -95,10 +95,9 @@ class Recorded final : public TraceGradient, public std::enable_shared_from_this
     BackwardPass pass{.stop_at_sources = true, .retain_graph = true};
     for (std::size_t i = 0; i < given.size(); ++i)
       if (given[i])
-        pass.roots.push_back({impl_of(record_.roots()[i].tensor).grad,
-                              graph_->tensor(*output_gradients_[i].node)});
-    for (const TraceRecord::Source& source : record_.sources())
-      pass.sources.push_back(source.edge);
+        pass.roots.push_back(
+            {impl_of(record_.roots()[i].tensor).grad, graph_->tensor(*output_gradients_[i].node)});
+    for (const TraceRecord::Source& source : record_.sources()) pass.sources.push_back(source.edge);
     try {
       return run_backward(pass);
     } catch (const InvalidArgumentError&) {
@@ -132,8 +131,8 @@ class RunOfProgram final : public ProgramGradient,
     for (const TraceRecord::Root& root : traced.roots())
       results.push_back(make_alias(outputs[root.output]));
     Device& device = impl_of(results.front()).device();
-    OpNode& node = tandem::record(kTracedCall, CallAttrs{shared_from_this(), draws, &device}, inputs,
-                                  results, &device);
+    OpNode& node = tandem::record(kTracedCall, CallAttrs{shared_from_this(), draws, &device},
+                                  inputs, results, &device);
     for (const TraceRecord::Kept& what : traced.kept()) {
       OpNode::Input& input = node.inputs.emplace_back();
       input.saved = what.in_run(arguments, kept);
@@ -187,9 +186,8 @@ class RunOfProgram final : public ProgramGradient,
     const RecordedRun run{
         .sizes = sizes_, .kept = kept, .draws = call.draws, .device = call.device};
     const Rerecorded rerecorded(trace_->record(), run, sources);
-    BackwardPass pass{.sources = rerecorded.sources(),
-                      .stop_at_sources = true,
-                      .create_graph = grad_mode};
+    BackwardPass pass{
+        .sources = rerecorded.sources(), .stop_at_sources = true, .create_graph = grad_mode};
     for (int i = 0; i < c.num_outputs(); ++i)
       if (c.grad(i).defined())
         pass.roots.push_back({rerecorded.root(static_cast<std::size_t>(i)), c.grad(i)});

@@ -62,7 +62,7 @@ struct Trace {
   RefPtr<GraphImpl> graph;
   std::vector<Node::Input> feeds;
   std::vector<Node::Input> fetches;
-  std::uint64_t draws = 0;  // that one run takes from the generator
+  std::uint64_t draws = 0;                  // that one run takes from the generator
   std::shared_ptr<TraceGradient> gradient;  // null: runs are not recorded
   // What the callable captured, and whether it was tracked.
   std::vector<std::pair<const Node*, bool>> captured;
@@ -134,8 +134,7 @@ struct Prepared {
 void Trace::prepare(Prepared& prepared, const std::vector<Tensor>& inputs) const {
   std::unique_lock<std::mutex> lock;
   KnownSizes sizes;
-  LowerOptions options{
-      .feeds = feeds, .fetches = fetches, .all_updates = true, .sizes = &sizes};
+  LowerOptions options{.feeds = feeds, .fetches = fetches, .all_updates = true, .sizes = &sizes};
   for (const Tensor& input : inputs) {
     options.feed_specs.push_back(impl_of(input));
     options.feed_devices.push_back(&impl_of(input).device());

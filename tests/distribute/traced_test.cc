@@ -213,7 +213,8 @@ TEST(TracedStrategy, ReducesAlongAnAxisOfAnySize) {
     return function([&two, op](const PerReplica<Tensor>& x) { return two.reduce(op, x, 0); },
                     {.input_signature = {{.shape = {-1, 2}}, {.shape = {-1, 2}}}});
   };
-  const auto mean = along(ReduceOp::kMean), sum = along(ReduceOp::kSum), max = along(ReduceOp::kMax);
+  const auto mean = along(ReduceOp::kMean), sum = along(ReduceOp::kSum),
+             max = along(ReduceOp::kMax);
   const PerReplica<Tensor> small({ones({1, 2}), ones({1, 2}) * 4.0});
   const PerReplica<Tensor> large({ones({3, 2}), ones({2, 2}) * 6.0});
   EXPECT_EQ(mean(small).to_vector<float>(), (std::vector<float>{2.5f, 2.5f}));
@@ -221,9 +222,8 @@ TEST(TracedStrategy, ReducesAlongAnAxisOfAnySize) {
   EXPECT_EQ(sum(large).to_vector<float>(), (std::vector<float>{15.0f, 15.0f}));
   EXPECT_EQ(max(large).to_vector<float>(), (std::vector<float>{6.0f, 6.0f}));
   EXPECT_EQ(mean.num_traces(), 1u);
-  const auto exact = function([&](const PerReplica<Tensor>& x) {
-    return two.reduce(ReduceOp::kMean, x, -2);
-  });
+  const auto exact =
+      function([&](const PerReplica<Tensor>& x) { return two.reduce(ReduceOp::kMean, x, -2); });
   EXPECT_EQ(exact(large).to_vector<float>(), (std::vector<float>{3.0f, 3.0f}));
 }
 

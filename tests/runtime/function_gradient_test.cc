@@ -92,8 +92,7 @@ TEST(FunctionGradient, ARecordedCallIsOneOperationAmongOthers) {
   const Tensor y = reduce_sum(twice(scaled(exp(twice(x)))));
   const Tensor gradient = tape.gradient(y, x);
   const auto values = [&](double at, double by) { return 8 * by * by * std::exp(4 * at); };
-  testing::expect_tensor(gradient, float32, {2},
-                         {values(1.0, 2.0), values(-1.0, 3.0)}, 1e-5);
+  testing::expect_tensor(gradient, float32, {2}, {values(1.0, 2.0), values(-1.0, 3.0)}, 1e-5);
 }
 
 TEST(FunctionGradient, WithoutSomethingTrackedNothingIsRecorded) {
@@ -126,7 +125,8 @@ TEST(FunctionGradient, WhatIsDetachedInsideGetsNone) {
 }
 
 TEST(FunctionGradient, OutputsThatNothingDependsOnTakeNoPart) {
-  const auto f = function([](const Tensor& x) { return std::tuple(square(x), log(x), x, x + 0.0); });
+  const auto f =
+      function([](const Tensor& x) { return std::tuple(square(x), log(x), x, x + 0.0); });
   const Tensor x = constant({0.0f, 2.0f});
   for (int round = 0; round < 2; ++round) {
     GradientTape tape({.persistent = true});
@@ -138,6 +138,20 @@ TEST(FunctionGradient, OutputsThatNothingDependsOnTakeNoPart) {
     EXPECT_EQ(tape.gradient(logs, x).to_vector<float>()[1], 0.5f);
   }
   EXPECT_EQ(f.num_traces(), 1u);
+}
+
+TEST(FunctionGradient, OneResultIsNoWayToAnother) {
+  const auto f = function([](const Tensor& x) {
+    const Tensor hidden = x * 2.0;
+    return std::pair(hidden, square(hidden));
+  });
+  const Tensor x = constant(3.0);
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const auto [hidden, y] = f(x);
+  EXPECT_FALSE(tape.gradient(y, hidden).defined());
+  EXPECT_FLOAT_EQ(tape.gradient(y, x).item<float>(), 24.0f);
+  EXPECT_FLOAT_EQ(tape.gradient(y + hidden, hidden).item<float>(), 1.0f);
 }
 
 TEST(FunctionGradient, OneTensorMayBeSeveralArguments) {
