@@ -1,5 +1,6 @@
 #include "runtime/trace_gradient.h"
 
+#include <algorithm>
 #include <map>
 
 #include "autodiff/engine.h"
@@ -127,6 +128,7 @@ class RunOfProgram final : public ProgramGradient,
       sources.push_back(source.in_run(arguments));
     std::vector<const Tensor*> inputs;
     for (const Tensor& source : sources) inputs.push_back(&source);
+    if (std::none_of(sources.begin(), sources.end(), is_tracked)) return;
     // The program reuses its results' memory once nobody holds them: they bear no edges themselves.
     for (const TraceRecord::Root& root : traced.roots())
       results.push_back(make_alias(outputs[root.output]));

@@ -64,8 +64,7 @@ struct Trace {
   std::vector<Node::Input> fetches;
   std::uint64_t draws = 0;                  // that one run takes from the generator
   std::shared_ptr<TraceGradient> gradient;  // null: runs are not recorded
-  // What the callable captured, and whether it was tracked.
-  std::vector<std::pair<const Node*, bool>> captured;
+  std::vector<const Node*> untracked;       // what was captured and has no gradient here
   std::size_t num_programs = 0;
   std::mutex running;  // one run at a time
 
@@ -77,7 +76,7 @@ struct Trace {
     graph = make_ref<GraphImpl>();
     feeds.clear();
     fetches.clear();
-    captured.clear();
+    untracked.clear();
     const BuildingScope scope(graph.get());
     Generator generator({.seed = 0, .draws = 0});
     const GeneratorScope draws_from(generator);
@@ -99,8 +98,8 @@ struct Trace {
     draws = generator.state().draws;
     if (!grad_mode) return frame.made_variables;
     for (const auto& node : graph->nodes())
-      if (const Tensor* tensor = captured_by(*node))
-        captured.emplace_back(node.get(), is_tracked(*tensor));
+      if (const Tensor* tensor = captured_by(*node); tensor && !is_tracked(*tensor))
+        untracked.push_back(node.get());
     gradient = TraceGradient::make(*graph, symbols, outputs);
     return frame.made_variables;
   }
@@ -111,11 +110,12 @@ struct Trace {
     return tensor.defined() && is_floating(tensor.dtype()) ? &tensor : nullptr;
   }
 
-  // Whether what was captured is tracked as it was then, so that the trace still tells what its
-  // gradients are.
-  bool current() const {
-    return std::all_of(captured.begin(), captured.end(), [](const auto& was) {
-      return is_tracked(*captured_by(*was.first)) == was.second;
+  // Whether the trace still tells what has gradients: nothing that it captured is tracked now and
+  // was not then. Variables that are not trainable are tracked by tapes alone.
+  bool current() {
+    const std::lock_guard lock(running);
+    return std::none_of(untracked.begin(), untracked.end(), [](const Node* node) {
+      return (!node->resource || live_tapes > 0) && is_tracked(*captured_by(*node));
     });
   }
 
@@ -150,21 +150,18 @@ void Trace::prepare(Prepared& prepared, const std::vector<Tensor>& inputs) const
 }
 
 void Trace::run(Prepared& prepared, FunctionCall& call) {
+  const std::lock_guard lock(running);
   const random::GeneratorState before = Generator::current().state();
-  {
-    const std::lock_guard lock(running);
-    prepared.program->run(call.inputs, call.outputs);
-    for (const auto& action : graph->after_run()) action();
-    if (draws > 0) {
-      random::GeneratorState state = Generator::current().state();
-      state.draws += draws;
-      Generator::current().set_state(state);
-    }
+  prepared.program->run(call.inputs, call.outputs);
+  for (const auto& action : graph->after_run()) action();
+  if (draws > 0) {
+    random::GeneratorState state = Generator::current().state();
+    state.draws += draws;
+    Generator::current().set_state(state);
   }
   if (!prepared.gradient) return;
-  const std::span<Tensor> outputs = std::span(call.outputs).first(fetches.size());
-  prepared.gradient->record(call.inputs, outputs, std::span(call.outputs).subspan(fetches.size()),
-                            before);
+  const std::span<Tensor> all(call.outputs), outputs = all.first(fetches.size());
+  prepared.gradient->record(call.inputs, outputs, all.subspan(fetches.size()), before);
   call.outputs.resize(fetches.size());
 }
 

@@ -235,6 +235,7 @@ TEST(FunctionGradient, WhatIsCapturedIsFollowedFromTapeToTape) {
   const Variable frozen(constant({2.0f, 2.0f}), {.trainable = false});
   const auto f = function([&] { return reduce_sum(a * b * frozen); });
   for (int round = 0; round < 3; ++round) {
+    EXPECT_FALSE(f().requires_grad());
     GradientTape tape({.persistent = true});
     const Tensor& watched = round == 1 ? b : a;
     tape.watch(watched);
