@@ -219,3 +219,23 @@ class Dataset {
 };
 
 }  // namespace tandem::data
+
+namespace tandem {
+
+// Calls `body` with each element of the dataset's next epoch, as a range-for does. While a graph is
+// built (td::function, GraphScope) the body is traced once and becomes a loop of the program, which
+// iterates over the dataset anew, its next epoch, in every run:
+//
+//   const auto epoch = td::function([&] {
+//     td::for_each(batches, [&](const td::data::Example& batch) {
+//       optimizer.minimize(loss(model(batch[0]), batch[1]), model.trainable_variables());
+//     });
+//   });
+//
+// It is traced for what Dataset::element_spec() says; where that says nothing, for elements like the
+// first of epoch 0, with any size of their first axes. An element of other dtypes or shapes is an
+// InvalidArgumentError of the run. Throws what the pipeline throws.
+void for_each(const data::Dataset& dataset,
+              const std::function<void(const data::Example& element)>& body);
+
+}  // namespace tandem

@@ -67,10 +67,10 @@ struct Explanation {
 // Traces the training step of a compiled model on `batch` (inputs, targets and perhaps sample
 // weights, of the global size; the elements do not matter), makes it ready as td::function would,
 // and reads what comes out; nothing is run. Makes the variables of the model and the optimizer, as
-// fit() would. What kernels need while they run (workspace) and rounding (to 256 bytes a tensor)
-// are not in the figures. Throws FailedPreconditionError for a model that is not compiled,
-// InvalidArgumentError for a batch that does not suit it, and ResourceExhaustedError when not even
-// the variables fit.
+// fit() would. What kernels need while they run (workspace), rounding (to 256 bytes a tensor) and
+// what loops keep of their iterations for gradients are not in the figures. Throws
+// FailedPreconditionError for a model that is not compiled, InvalidArgumentError for a batch that
+// does not suit it, and ResourceExhaustedError when not even the variables fit.
 Explanation explain(const Model& model, const data::Example& batch);
 
 }  // namespace tandem

@@ -11,7 +11,8 @@
 // While it is traced the callable runs once with symbolic tensors. Its host code (printing,
 // counting, branching on C++ values) acts then and not in later calls; its operations, draws of
 // random numbers, assignments to variables and optimizer steps act in every call. Asking a symbolic
-// tensor for its elements is a FailedPreconditionError.
+// tensor for its elements is a FailedPreconditionError; branches and loops that depend on elements
+// are in tandem/control_flow.h.
 //
 // Gradients are taken inside, by a tape or minimize() within the callable, or outside. A call that
 // reads something tracked (an argument, a trainable variable, a tensor that a tape watches) is
@@ -133,7 +134,8 @@ struct FunctionCall {
   std::string key;  // of everything but the tensors
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;
-  std::size_t trace = 0;  // which one it was
+  static constexpr std::size_t kNoTrace = static_cast<std::size_t>(-1);
+  std::size_t trace = kNoTrace;  // which one it was
 
   void add_to_key(std::uint64_t number) {
     key.append(reinterpret_cast<const char*>(&number), sizeof(number));
@@ -160,7 +162,8 @@ class FunctionTraces {
   static FunctionCall start_call();
   static void keep(FunctionCall call);
   // Sets the outputs for the call's inputs and key: traced with `body` unless there is a trace.
-  void run(FunctionCall& call, const Body& body);
+  // False: the callable is to be run instead.
+  bool run(FunctionCall& call, const Body& body);
   std::size_t num_traces() const;
 
  private:
@@ -220,16 +223,32 @@ class Function {
       }
       return outputs;
     };
-    shared.traces.run(call, std::ref(body));
-    if constexpr (std::is_void_v<Result>) {
-      detail::FunctionTraces::keep(std::move(call));
-    } else {
-      // What the callable returned while it was traced, with this call's tensors in it.
-      std::unique_lock lock(shared.mutex);
-      if (traced) {
+    // Keeps what the callable returned while it was traced.
+    const auto keep_result = [&] {
+      if constexpr (!std::is_void_v<Result>) {
+        if (!traced || call.trace == detail::FunctionCall::kNoTrace) return;
+        const std::lock_guard lock(shared.mutex);
         if (shared.results.size() <= call.trace) shared.results.resize(call.trace + 1);
         shared.results[call.trace] = std::move(*traced);
       }
+    };
+    bool replayed = false;
+    try {
+      replayed = shared.traces.run(call, std::ref(body));
+    } catch (...) {
+      keep_result();  // a later call finds the trace there
+      throw;
+    }
+    keep_result();
+    if (!replayed) {
+      detail::FunctionTraces::keep(std::move(call));
+      return shared.callable(args...);
+    }
+    if constexpr (std::is_void_v<Result>) {
+      detail::FunctionTraces::keep(std::move(call));
+    } else {
+      // The same, with this call's tensors in it.
+      std::unique_lock lock(shared.mutex);
       Result result = std::any_cast<const Result&>(shared.results[call.trace]);
       lock.unlock();
       std::size_t next = 0;

@@ -6,6 +6,7 @@
 #include "tandem/callbacks.h"
 #include "tandem/checkpoint.h"
 #include "tandem/config.h"
+#include "tandem/control_flow.h"
 #include "tandem/creation.h"
 #include "tandem/data.h"
 #include "tandem/data_loader.h"

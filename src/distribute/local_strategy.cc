@@ -127,11 +127,9 @@ void LocalStrategy::trace(const std::function<void(int)>& step, const BatchSplit
     ranks.push_back(devices_[id]);
   }
   traced.group = make_lane_group(std::move(ranks), {.plan = plan});
-  const random::GeneratorState draws = Generator::current().state();
   for (std::size_t id = 0; id < devices_.size(); ++id)
     traced.replicas.push_back(std::make_unique<TracedReplica>(
-        traced, static_cast<int>(id), split.total >= 0 ? split.offsets[id] : -1, split.total,
-        draws));
+        traced, static_cast<int>(id), split.total >= 0 ? split.offsets[id] : -1, split.total));
   static RefuseVariables refuse;
   for (std::size_t id = 0; id < devices_.size(); ++id) {
     if (!active[id]) continue;
@@ -142,8 +140,8 @@ void LocalStrategy::trace(const std::function<void(int)>& step, const BatchSplit
     const VariableCreatorScope creator(&refuse);
     step(static_cast<int>(id));
   }
-  Generator::current().set_state(
-      traced.replicas[static_cast<std::size_t>(traced.first())]->generator().state());
+  Generator::current().follow(
+      traced.replicas[static_cast<std::size_t>(traced.first())]->generator());
 }
 
 void LocalStrategy::run(const std::function<void(int)>& step, const BatchSplit& split) {

@@ -165,12 +165,11 @@ int TracedStep::first() const {
   return static_cast<int>(std::find(rank_of.begin(), rank_of.end(), 0) - rank_of.begin());
 }
 
-TracedReplica::TracedReplica(TracedStep& step, int id, std::int64_t offset, std::int64_t total,
-                             const random::GeneratorState& draws)
+TracedReplica::TracedReplica(TracedStep& step, int id, std::int64_t offset, std::int64_t total)
     : step_(step),
       rank_({step.group, step.rank_of[static_cast<std::size_t>(id)]},
-            *step.devices[static_cast<std::size_t>(id)], &step.agreements),
-      generator_(draws) {
+            *step.devices[static_cast<std::size_t>(id)], &step.agreements) {
+  generator_.follow(Generator::current());
   replica_id_ = id;
   num_replicas_ = static_cast<int>(step.devices.size());
   example_offset_ = total < 0 ? -1 : offset;

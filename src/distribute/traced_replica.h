@@ -51,9 +51,8 @@ struct TracedStep {
 
 class TracedReplica final : public ReplicaContext {
  public:
-  // `offset`, `total`: as of Replica::begin.
-  TracedReplica(TracedStep& step, int id, std::int64_t offset, std::int64_t total,
-                const random::GeneratorState& draws);
+  // `offset`, `total`: as of Replica::begin. Draws as the thread's generator would.
+  TracedReplica(TracedStep& step, int id, std::int64_t offset, std::int64_t total);
 
   Generator& generator() { return generator_; }
 

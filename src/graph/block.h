@@ -8,12 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "graph/control_flow.h"
 #include "graph/node.h"
 #include "graph/symbolic_shape.h"
 
 namespace tandem {
 
+struct Block;
 struct Operation;
+struct Control;
 
 // A tensor of a block, on one device.
 struct Value {
@@ -48,17 +51,17 @@ struct Operation {
   std::shared_ptr<const void> attrs;
   std::shared_ptr<const Renewal> renewal;
   std::shared_ptr<const CollectiveMember> member;
+  std::shared_ptr<Control> control;  // runs other blocks
   Device* device = nullptr;
   std::vector<Value*> inputs;
   std::vector<Value*> outputs;
+  std::shared_ptr<const DrawSequence> draws_behind;  // of the node
   // The operation of another device whose output this one copies.
   const Operation* behind = nullptr;
   std::string name;  // of the node that it comes from
 
   bool has(std::uint32_t traits) const { return (op->traits & traits) != 0; }
-  bool mutates(std::size_t input) const {
-    return input < 32 ? (op->mutated_inputs >> input & 1u) != 0 : op->mutated_inputs == kAllTensors;
-  }
+  bool mutates(std::size_t input) const;
 };
 
 struct Block {
@@ -67,6 +70,32 @@ struct Block {
   std::vector<Value*> fetches;
 
   Value& add_value(const TensorSpec& spec, Device& device, Value::Kind kind);
+};
+
+// A body made ready: for each of its feeds, where in the frame it is (graph/control_flow.h).
+struct BodyBlock {
+  Block block;
+  std::vector<std::size_t> feeds;
+};
+
+// What a loop or a branch leaves behind for the way back.
+struct ControlRecord {
+  std::vector<bool> keeps;                // which loop variables
+  std::vector<std::vector<Tensor>> kept;  // at the start of each iteration; memory stays for later
+  std::vector<DrawMark> marks;            // of each iteration
+  std::size_t iterations = 0;
+};
+
+// Control flow in a block. The inputs of the operation are those of the node; its outputs are
+// followed, for a loop, by as many that hold what is carried while an iteration is computed.
+struct Control {
+  std::shared_ptr<const ControlFlow> flow;
+  std::vector<BodyBlock> bodies;  // of a loop over elements: none, see body_for
+  // The body for elements of certain sizes, on the host.
+  std::function<BodyBlock(const std::vector<TensorSpec>& elements)> body_for;
+  std::vector<Device*> devices;           // that bodies may use
+  std::shared_ptr<ControlRecord> record;  // null: nobody goes back
+  std::uint64_t draws_before = 0;
 };
 
 // Copies elements from the device of its input to its own, or within one device.
@@ -79,6 +108,8 @@ struct LowerOptions {
   std::vector<Device*> feed_devices;
   std::vector<Node::Input> fetches;
   std::vector<Device*> devices;  // of each node, by id
+  // The same for a body of one of its nodes.
+  std::function<std::vector<Device*>(const GraphImpl& body)> devices_of;
   // The memory of a variable that the graph knows only by its VarHandleOp.
   std::function<RefPtr<Resource>(const Node&)> resource_of;
   // Run what writes variables even where no fetch depends on it (functions do, sessions do not).

@@ -57,6 +57,7 @@ class Scheduler {
     priority_.resize(after_.size());
     for (std::size_t i = 0; i < count_; ++i) priority_[i] = 2 * i + 1;
     order_by_data();
+    order_control_flow();
     order_collectives();
     apply();
   }
@@ -136,6 +137,28 @@ class Scheduler {
         access = {i, {}};
       }
     }
+  }
+
+  // What a body does on the host is done before what comes behind it asks for it: steps of an
+  // optimizer are counted, draws are numbered.
+  void order_control_flow() {
+    for (std::size_t i = 0; i < count_; ++i) {
+      const Operation& control = *block_.operations[i];
+      if (!control.control) continue;
+      for (std::size_t k = 0; k < count_; ++k) {
+        const Operation& other = *block_.operations[k];
+        if (k > i && other.draws_behind && other.draws_behind == control.control->flow->draws)
+          edge(i, k);
+        else if (k != i && write_on_one_device(control, other))
+          edge(std::min(i, k), std::max(i, k));
+      }
+    }
+  }
+  static bool write_on_one_device(const Operation& a, const Operation& b) {
+    for (std::size_t i = 0; i < a.inputs.size(); ++i)
+      for (std::size_t k = 0; a.mutates(i) && k < b.inputs.size(); ++k)
+        if (b.mutates(k) && a.inputs[i]->device == b.inputs[k]->device) return true;
+    return false;
   }
 
   void read(const Operation& producer, std::size_t reader) {

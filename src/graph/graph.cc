@@ -1,7 +1,11 @@
 #include "graph/graph.h"
 
+#include <algorithm>
+
 #include "core/status.h"
+#include "graph/control_flow.h"
 #include "graph/structural_ops.h"
+#include "op/record.h"
 
 namespace tandem {
 
@@ -13,7 +17,12 @@ Symbol::Symbol(RefPtr<RefCounted> owner, Node& made_by, int index)
     : graph(std::move(owner)), node(&made_by), output(index) {}
 Symbol::~Symbol() = default;
 
-GraphImpl::GraphImpl() = default;
+GraphImpl::GraphImpl(GraphImpl* outer)
+    : outer_(outer), sizes_(outer ? outer->sizes_ : std::make_shared<SymbolicSizes>()) {
+  if (!outer) return;
+  for_sessions = outer->for_sessions;
+  tallies_ = outer->tallies_;
+}
 GraphImpl::~GraphImpl() = default;
 
 Node& GraphImpl::append(const OpDef& op, std::string_view name, const NodeOptions& options) {
@@ -40,13 +49,13 @@ Node& GraphImpl::add(const OpDef& op, AttrsRef attrs, std::span<const Node::Inpu
     TANDEM_ASSERT(input.node->graph == this);
     specs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
   }
-  sizes_.infer(context, op, attrs, specs);
+  sizes_->infer(context, op, attrs, specs);
   Node& node = append(op, options.name.empty() ? op.name : options.name, options);
   node.attrs = attrs.type->copy(attrs.data);
   if (renewing) node.renewal = *renewing;
   node.inputs.assign(inputs.begin(), inputs.end());
   for (TensorSpec& output : context.outputs) {
-    output.shape = sizes_.named(output.shape);
+    output.shape = sizes_->named(output.shape);
     node.outputs.push_back(output);
   }
   return node;
@@ -61,7 +70,7 @@ Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
   std::vector<const TensorSpec*> specs;
   for (const Node::Input& input : inputs)
     specs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
-  sizes_.infer(context, op, attrs_ref, specs);
+  sizes_->infer(context, op, attrs_ref, specs);
   // Known sizes agree; one that is not known may be any of the graph's.
   const auto agrees = [](const TensorSpec& stored, const TensorSpec& inferred) {
     const Shape &a = stored.shape, &b = inferred.shape;
@@ -78,7 +87,7 @@ Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Shape& inferred = context.outputs[static_cast<int>(i)].shape;
     for (int axis = 0; axis < inferred.rank(); ++axis)
-      if (inferred[axis] < 0) sizes_.take_over(outputs[i].shape[axis], inferred[axis]);
+      if (inferred[axis] < 0) sizes_->take_over(outputs[i].shape[axis], inferred[axis]);
   }
   Node& node = append(op, options.name, options);
   node.attrs = std::move(attrs);
@@ -122,14 +131,62 @@ Node& GraphImpl::group(std::span<Node* const> behind, const NodeOptions& options
   return node;
 }
 
+Node& GraphImpl::control(const OpDef& op, std::shared_ptr<const ControlFlow> flow,
+                         std::vector<Node::Input> inputs, std::vector<TensorSpec> outputs,
+                         const NodeOptions& options) {
+  Node& node = append(op, options.name.empty() ? op.name : options.name, options);
+  node.control = std::move(flow);
+  node.inputs = std::move(inputs);
+  node.outputs = std::move(outputs);
+  return node;
+}
+
 Node::Input GraphImpl::input_of(const Tensor& tensor) {
+  const Tensor here = local(tensor);
+  if (!is_symbolic(here)) return {&constant(here), 0};
+  const Symbol& symbol = symbol_of(here);
+  return {symbol.node, symbol.output};
+}
+
+Tensor GraphImpl::local(const Tensor& tensor) {
   const TensorImpl& impl = impl_of(tensor);
-  if (!impl.symbol) return {&constant(tensor), 0};
-  const Symbol& symbol = symbol_of(tensor);
-  if (symbol.node->graph != this)
+  if (impl.symbol ? symbol_of(tensor).node->graph == this : !outer_ || !impl.grad) return tensor;
+  if (!outer_) {
+    const Symbol& symbol = symbol_of(tensor);
     fail<InvalidArgumentError>("[Graph] tensor '{}:{}' belongs to another graph", symbol.node->name,
                                symbol.output);
-  return {symbol.node, symbol.output};
+  }
+  return capture(outer_->local(tensor));
+}
+
+Tensor GraphImpl::capture(const Tensor& outside) {
+  const Node::Input from = outer_->input_of(outside);
+  if (from.node->op == &kVarHandle) {
+    for (const auto& node : nodes_)
+      if (node->outside == from.node) return tensor(*node);
+    Node& handle = variable(from.node->outputs[0], {.name = from.node->name});
+    handle.outside = from.node;
+    return tensor(handle);
+  }
+  const GradEdge& edge = impl_of(outside).grad;
+  const auto known = std::find_if(captures_.begin(), captures_.end(), [&](const Capture& capture) {
+    const GradEdge& other = impl_of(capture.outside).grad;
+    return outer_->input_of(capture.outside) == from && other.node == edge.node &&
+           other.index == edge.index;
+  });
+  const Capture capture = known != captures_.end() ? *known : captures_.emplace_back([&] {
+    const TensorSpec& spec = from.node->outputs[static_cast<std::size_t>(from.output)];
+    Capture made{.outside = outside};
+    made.inside = &add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {}, {.name = "captured"});
+    // A leaf has nothing behind it, so that it may be the same inside and outside. Anything else
+    // ends here: what is behind it is for the graph around to go back through.
+    const bool is_leaf = edge && !static_cast<const GradNode&>(*edge.node).op;
+    if (is_floating(spec.dtype)) made.edge = is_leaf ? edge : GradEdge{make_ref<Leaf>(nullptr), 0};
+    return made;
+  }());
+  Tensor inside = tensor(*capture.inside);
+  impl_of(inside).grad = capture.edge;
+  return inside;
 }
 
 Tensor GraphImpl::tensor(Node& node, int output) {

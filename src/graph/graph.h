@@ -1,8 +1,11 @@
 // Graph: operations that are described instead of run.
 #pragma once
 
+#include <array>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,7 +28,8 @@ struct NodeOptions {
 // The nodes of a graph in the order of their making, which is a topological order. Not thread-safe.
 class GraphImpl final : public RefCounted {
  public:
-  GraphImpl();
+  // `outer`: the graph that this one is a body of, whose tensors it may use while it is built.
+  explicit GraphImpl(GraphImpl* outer = nullptr);
   ~GraphImpl() override;
 
   // Adds a node and infers its outputs. Throws InvalidArgumentError, as the operation would.
@@ -43,10 +47,18 @@ class GraphImpl final : public RefCounted {
   Node& variable(const TensorSpec& spec, const NodeOptions& options);
   // A node that does nothing itself: running it runs `behind`.
   Node& group(std::span<Node* const> behind, const NodeOptions& options);
+  // A node that runs other graphs.
+  Node& control(const OpDef& op, std::shared_ptr<const ControlFlow> flow,
+                std::vector<Node::Input> inputs, std::vector<TensorSpec> outputs,
+                const NodeOptions& options);
 
   // Where the tensor comes from: a symbolic one of this graph, or a concrete one, which becomes a
   // constant. Throws InvalidArgumentError for another graph's.
   Node::Input input_of(const Tensor& tensor);
+  // `tensor` as it is known in this graph: itself, or for one of a graph around this one (or one
+  // that has elements and is tracked) a tensor that every run of the body is given, with an edge of
+  // its own. Throws InvalidArgumentError for another graph's.
+  Tensor local(const Tensor& tensor);
   // The node's output as a symbolic tensor.
   Tensor tensor(Node& node, int output = 0);
 
@@ -60,17 +72,37 @@ class GraphImpl final : public RefCounted {
   const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
   // Null when there is none of that name.
   Node* find(std::string_view name) const;
-  SymbolicSizes& sizes() { return sizes_; }
-  const SymbolicSizes& sizes() const { return sizes_; }
+  // Those of a body are those of the graph around it.
+  SymbolicSizes& sizes() { return *sizes_; }
+  const SymbolicSizes& sizes() const { return *sizes_; }
+  // What a body takes from the graph around it, besides variables.
+  struct Capture {
+    Tensor outside;
+    Node* inside = nullptr;
+    GradEdge edge;  // as it is recorded inside
+  };
+  const std::vector<Capture>& captures() const { return captures_; }
+  GraphImpl* outer() const { return outer_; }
+  // The body is traced: it takes nothing more from outside.
+  void close() {
+    outer_ = nullptr;
+    captures_.clear();
+  }
   // Whether sessions run the graph. Variables that are made while it is built are then part of it.
   bool for_sessions = false;
   // How many numbers of draws its random operations have taken.
   std::uint64_t draws = 0;
+  std::shared_ptr<DrawSequence> draws_behind;  // its latest control flow that draws
+  std::mutex drawing;  // held by runs of sessions that may share what is known of these draws
+  // The control flow before each draw, by number, stream and replica: a gradient draws again what
+  // was drawn then.
+  std::map<std::array<std::uint64_t, 3>, std::shared_ptr<const DrawSequence>> drawn_behind;
 
   // What the host does after each run that ended well.
   void after_run(std::function<void()> action) { after_run_.push_back(std::move(action)); }
   const std::vector<std::function<void()>>& after_run() const { return after_run_; }
-  // Counts calls for `what`: 0, 1, 2... How often a program does something in one run.
+  // Counts calls for `what`: 0, 1, 2... How often a program does something in one run; in a body,
+  // what the graph around has done before counts, too.
   int next_of(const void* what) { return tallies_[what]++; }
 
  private:
@@ -78,7 +110,9 @@ class GraphImpl final : public RefCounted {
   std::string scoped(std::string_view name) const;
   std::string unique_name(std::string name);
   Node& append(const OpDef& op, std::string_view name, const NodeOptions& options);
+  Tensor capture(const Tensor& outside);
 
+  GraphImpl* outer_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::unordered_map<std::string, Node*> by_name_;
   std::unordered_set<std::string> scope_names_;
@@ -86,7 +120,8 @@ class GraphImpl final : public RefCounted {
   std::vector<std::string> name_scopes_;  // whole prefixes, "a/b/"
   std::unordered_map<const TensorImpl*, Node*> constants_;
   std::unordered_map<const void*, Node*> handles_;
-  SymbolicSizes sizes_;
+  std::vector<Capture> captures_;
+  std::shared_ptr<SymbolicSizes> sizes_;
   std::vector<std::function<void()>> after_run_;
   std::unordered_map<const void*, int> tallies_;
 };

@@ -12,7 +12,6 @@
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/status.h"
-#include "core/thread_team.h"
 #include "device/stream_span.h"
 #include "graph/collective.h"
 #include "op/kernel_event.h"
@@ -21,7 +20,7 @@ namespace tandem {
 namespace {
 
 struct Lane {
-  Device* device = nullptr;
+  Device* device = nullptr;  // null: nothing to do
   std::vector<Step*> steps;
   std::vector<Communicator*> communicators;  // of its collectives
 };
@@ -59,10 +58,37 @@ struct Stretch {
 
 }  // namespace
 
-struct Lanes::Impl {
+std::vector<std::unique_ptr<Step>> make_steps(const Block& block) {
   std::vector<std::unique_ptr<Step>> steps;  // in the order of the block
-  std::vector<Lane> lanes;
-  std::unique_ptr<ThreadTeam> team;
+  std::unordered_map<const Operation*, Step*> step_of;
+  for (const auto& operation : block.operations) {
+    Step& step = *steps.emplace_back(std::make_unique<Step>());
+    step.operation = operation.get();
+    step_of[operation.get()] = &step;
+    if (operation->behind) step.behind = step_of.at(operation->behind);
+    if (operation->op == &kCopy) {
+      step.from = operation->inputs[0]->device;
+      step.copy_bytes = operation->outputs[0]->bytes();
+    } else if (operation->op == &kCollectiveWait) {
+      step.started = step_of.at(operation->inputs[0]->producer);
+    } else if (!operation->control) {
+      step.kernel = find_kernel(*operation->op, operation->device->backend());
+      TANDEM_ASSERT(step.kernel);
+    }
+    step.member = operation->member.get();
+  }
+  return steps;
+}
+
+std::size_t LaneTeam::member(const Device& device) const {
+  const auto at = std::find(devices_.begin(), devices_.end(), &device);
+  TANDEM_ASSERT(at != devices_.end());
+  return static_cast<std::size_t>(at - devices_.begin());
+}
+
+struct Lanes::Impl {
+  LaneTeam& team;
+  std::vector<Lane> lanes;  // by member of the team
   std::vector<CollectiveGroup*> groups;
 
   std::mutex mutex;
@@ -71,36 +97,22 @@ struct Lanes::Impl {
   std::atomic<bool> failed{false};
   std::exception_ptr error;  // of the first step that threw
 
-  explicit Impl(const Block& block) {
-    std::unordered_map<const Operation*, Step*> step_of;
-    std::unordered_map<const Device*, std::size_t> lane_of;
-    for (const auto& operation : block.operations) {
-      Step& step = *steps.emplace_back(std::make_unique<Step>());
-      step.operation = operation.get();
-      step_of[operation.get()] = &step;
-      if (operation->op == &kCopy) {
-        step.from = operation->inputs[0]->device;
-        step.copy_bytes = operation->outputs[0]->bytes();
-      } else if (operation->op == &kCollectiveWait) {
-        step.started = step_of.at(operation->inputs[0]->producer);
-      } else {
-        step.kernel = find_kernel(*operation->op, operation->device->backend());
-        TANDEM_ASSERT(step.kernel);
-      }
-      if (operation->behind) {
-        step.behind = step_of.at(operation->behind);
-        step.behind->awaited = true;
-      }
-      const auto [at, added] = lane_of.try_emplace(operation->device, lanes.size());
-      if (added) lanes.push_back({operation->device, {}});
-      lanes[at->second].steps.push_back(&step);
-      if (operation->member) join(step, *operation->member, lanes[at->second]);
+  Impl(std::span<Step* const> steps, LaneTeam& lane_team) : team(lane_team), lanes(team.size()) {
+    for (Step* step : steps) {
+      Lane& lane = lanes[team.member(*step->operation->device)];
+      lane.device = step->operation->device;
+      lane.steps.push_back(step);
+      if (step->member) join(*step->member, lane);
+      if (!step->behind) continue;
+      // What an earlier list of steps computed is there when this one starts.
+      if (std::find(steps.begin(), steps.end(), step->behind) == steps.end())
+        step->behind = nullptr;
+      else
+        step->behind->awaited = true;
     }
-    team = std::make_unique<ThreadTeam>(static_cast<int>(lanes.size()));
   }
 
-  void join(Step& step, const CollectiveMember& member, Lane& lane) {
-    step.member = &member;
+  void join(const CollectiveMember& member, Lane& lane) {
     const auto add = [](auto& list, auto* item) {
       if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
     };
@@ -109,12 +121,13 @@ struct Lanes::Impl {
   }
 
   void run() {
-    if (lanes.empty()) return;
-    for (CollectiveGroup* group : groups) group->begin();
     failed = false;
     error = nullptr;
     round.fetch_add(1, std::memory_order_release);
-    team->run([this](int lane) { run_guarded(lanes[static_cast<std::size_t>(lane)]); });
+    team.threads().run([this](int member) {
+      if (const Lane& lane = lanes[static_cast<std::size_t>(member)]; lane.device)
+        run_guarded(lane);
+    });
     if (error) std::rethrow_exception(error);
   }
 
@@ -241,10 +254,10 @@ struct Lanes::Impl {
   }
 };
 
-Lanes::Lanes(const Block& block) : impl_(std::make_unique<Impl>(block)) {}
+Lanes::Lanes(std::span<Step* const> steps, LaneTeam& team)
+    : impl_(std::make_unique<Impl>(steps, team)) {}
 Lanes::~Lanes() = default;
 
-Step& Lanes::step(std::size_t operation) { return *impl_->steps[operation]; }
 void Lanes::run() { impl_->run(); }
 
 }  // namespace tandem

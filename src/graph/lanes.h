@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "core/thread_team.h"
 #include "graph/block.h"
 
 namespace tandem {
@@ -30,15 +32,33 @@ struct Step {
   const Operation* operation = nullptr;
 };
 
+// A step for each operation of `block`, which must outlive them; contexts are empty.
+std::vector<std::unique_ptr<Step>> make_steps(const Block& block);
+
+// The threads of a program, one for each of its devices, which is the same in all its lanes. The
+// first device's is the thread that runs the program.
+class LaneTeam {
+ public:
+  explicit LaneTeam(std::vector<const Device*> devices)
+      : devices_(std::move(devices)), threads_(static_cast<int>(devices_.size())) {}
+  // REQUIRES: the device is one of them.
+  std::size_t member(const Device& device) const;
+  std::size_t size() const { return devices_.size(); }
+  ThreadTeam& threads() { return threads_; }
+
+ private:
+  std::vector<const Device*> devices_;
+  ThreadTeam threads_;
+};
+
+// Steps between which no control flow stands.
 class Lanes {
  public:
-  // A step for each operation of `block`, which must outlive the lanes; contexts are empty.
-  explicit Lanes(const Block& block);
+  Lanes(std::span<Step* const> steps, LaneTeam& team);
   ~Lanes();
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;
 
-  Step& step(std::size_t operation);
   // Runs every lane to its end. When a step throws, the others stop at their next step or in the
   // collective that they wait in, and the first error is thrown.
   void run();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "device/device_manager.h"
 #include "graph/block.h"
 #include "graph/graph.h"
 #include "graph/structural_ops.h"
@@ -21,12 +22,12 @@ Value& Block::add_value(const TensorSpec& spec, Device& device, Value::Kind kind
 
 const OpDef kCopy = {.name = "_Copy"};
 
-namespace {
-
-bool writes(const OpDef& op) { return op.mutated_inputs != 0; }
-bool mutates(const OpDef& op, std::size_t input) {
-  return input < 32 && (op.mutated_inputs >> input & 1u) != 0;
+bool Operation::mutates(std::size_t input) const {
+  if (control) return control->flow->writes[input];
+  return input < 32 ? (op->mutated_inputs >> input & 1u) != 0 : op->mutated_inputs == kAllTensors;
 }
+
+namespace {
 
 class Lowering {
  public:
@@ -70,14 +71,14 @@ class Lowering {
     }
     for (const Node* target : options_.targets) need(*target);
     for (auto node = graph_.nodes().rbegin(); node != graph_.nodes().rend(); ++node) {
-      // A collective needs all its ranks, whoever uses the result.
-      if (options_.all_updates && (writes(*(*node)->op) || (*node)->member)) need(**node);
+      if (options_.all_updates && has_effects(**node)) need(**node);
       if (!needed_[static_cast<std::size_t>((*node)->id)]) continue;
       for (const Node::Input& input : (*node)->inputs) {
         if (!is_fed(input)) need(*input.node);
         last_use(input) = std::max(last_use(input), (*node)->id);
       }
       for (const Node* control : (*node)->control_inputs) need(*control);
+      if ((*node)->control && (*node)->control->needs_record()) need(*(*node)->control->forward);
     }
   }
 
@@ -131,7 +132,10 @@ class Lowering {
       made.push_back(&value);
       return;
     }
-    lower_operation(node, device, made);
+    if (node.control)
+      lower_control(node, device, made);
+    else
+      lower_operation(node, device, made);
   }
 
   Value& constant(const Node& node, Device& device) {
@@ -162,16 +166,170 @@ class Lowering {
       return;
     }
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (mutates(*node.op, i)) keep_reads_of(*inputs[i], node);
+      if (node.mutates(i)) keep_reads_of(*inputs[i], node);
     Operation& operation = *block_.operations.emplace_back(std::make_unique<Operation>());
     operation.op = node.op;
     operation.attrs = attrs;
     operation.renewal = node.renewal;
     operation.member = node.member;
+    operation.draws_behind = node.draws_behind;
     operation.device = &device;
     operation.name = node.name;
     operation.inputs = std::move(inputs);
     for (const TensorSpec& spec : infer.outputs) made.push_back(&computed(operation, spec));
+  }
+
+  // --- control flow ---
+
+  struct FrameEntry {
+    TensorSpec spec;
+    Device* device = nullptr;
+  };
+  using Frame = std::vector<FrameEntry>;
+
+  LowerOptions options_of(const Body& body) const {
+    LowerOptions options{.fetches = body.fetches,
+                         .devices = options_.devices_of(*body.graph),
+                         .devices_of = options_.devices_of,
+                         .all_updates = body.updates};
+    options.resource_of = [outside = options_.resource_of](const Node& handle) {
+      return handle.outside->resource ? handle.outside->resource : outside(*handle.outside);
+    };
+    for (const Body::Feed& feed : body.feeds) options.feeds.push_back(feed.tensor);
+    return options;
+  }
+
+  static BodyBlock lower_body(const Body& body, const LowerOptions& body_options,
+                              const KnownSizes& sizes, const Frame& frame) {
+    LowerOptions options = body_options;
+    KnownSizes known = sizes;
+    options.sizes = &known;
+    BodyBlock made;
+    for (const Body::Feed& feed : body.feeds) {
+      options.feed_specs.push_back(frame[feed.from].spec);
+      options.feed_devices.push_back(frame[feed.from].device);
+      made.feeds.push_back(feed.from);
+    }
+    made.block = lower(*body.graph, options);
+    return made;
+  }
+
+  Frame frame_of(const ControlFlow& flow, const std::vector<Value*>& inputs) const {
+    Frame frame(flow.elements);
+    if (flow.kind == ControlFlow::Kind::kWhileGradient)
+      for (std::size_t i = 0; i < flow.elements; ++i) {
+        const Value& carried = *operation_of_.at(flow.forward)->outputs[i];
+        frame[i] = {carried.spec, carried.device};
+      }
+    for (const Value* input : inputs) frame.push_back({input->spec, input->device});
+    return frame;
+  }
+
+  // What a loop carries is where its body computes it, from the start on.
+  bool move_carried(const ControlFlow& flow, const Block& body, const Node& node,
+                    std::vector<Value*>& inputs) {
+    bool moved = false;
+    for (std::size_t i = 0; i < flow.carried; ++i) {
+      Device& there = *body.fetches[i]->device;
+      if (inputs[i]->device == &there) continue;
+      inputs[i] = &on_device(*inputs[i], there, node);
+      moved = true;
+    }
+    return moved;
+  }
+
+  void check_same(const Node& node, std::size_t output, const TensorSpec& expected,
+                  const TensorSpec& got) const {
+    if (expected.shape == got.shape) return;
+    if (node.control->loops())
+      fail<InvalidArgumentError>(
+          "[{}] loop variable {} enters the loop with shape {}, but has shape {} after one "
+          "iteration",
+          node.op->name, output, expected.shape.to_string(), got.shape.to_string());
+    fail<InvalidArgumentError>(
+        "[{}] the branches give output {} different shapes, {} and {}: one program computes one "
+        "shape",
+        node.op->name, output, expected.shape.to_string(), got.shape.to_string());
+  }
+
+  void lower_control(const Node& node, Device& device, std::vector<Value*>& made) {
+    const ControlFlow& flow = *node.control;
+    auto control = std::make_shared<Control>();
+    control->flow = node.control;
+    control->draws_before = flow.draws_before;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.mutates(i)) keep_reads_of(value_of(node.inputs[i]), node);
+    std::vector<Value*> inputs;
+    for (const Node::Input& input : node.inputs) inputs.push_back(&value_of(input));
+
+    const Body& last = flow.bodies.back();  // of a loop: the one that carries
+    std::vector<LowerOptions> body_options;
+    for (const Body& body : flow.bodies) {
+      const auto& devices = body_options.emplace_back(options_of(body)).devices;
+      control->devices.insert(control->devices.end(), devices.begin(), devices.end());
+    }
+    std::vector<FrameEntry> outputs;
+    if (flow.source) {
+      control->body_for = [flow = node.control, options = body_options.back(), sizes = sizes_,
+                           frame = frame_of(flow, inputs), host = &DeviceManager::get().host()](
+                              const std::vector<TensorSpec>& elements) mutable {
+        for (std::size_t i = 0; i < elements.size(); ++i) frame[i] = {elements[i], host};
+        return lower_body(flow->bodies.back(), options, sizes, frame);
+      };
+    } else {
+      Frame frame = frame_of(flow, inputs);
+      BodyBlock body = lower_body(last, body_options.back(), sizes_, frame);
+      if (flow.loops() && move_carried(flow, body.block, node, inputs)) {
+        frame = frame_of(flow, inputs);
+        body = lower_body(last, body_options.back(), sizes_, frame);
+      }
+      if (flow.bodies.size() > 1)
+        control->bodies.push_back(
+            lower_body(flow.bodies.front(), body_options.front(), sizes_, frame));
+      control->bodies.push_back(std::move(body));
+      const Block& results =
+          flow.loops() ? control->bodies.back().block : control->bodies.front().block;
+      for (std::size_t i = 0; i < results.fetches.size(); ++i) {
+        const Value& fetch = *results.fetches[i];
+        outputs.push_back({fetch.spec, flow.loops() ? inputs[i]->device : fetch.device});
+        check_same(node, i, flow.loops() ? inputs[i]->spec : fetch.spec,
+                   control->bodies.back().block.fetches[i]->spec);
+      }
+    }
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      sizes_.bind(node.outputs[i].shape, outputs[i].spec.shape, node.name);
+    if (flow.needs_record()) share_record(flow, *control);
+
+    Operation& operation = *block_.operations.emplace_back(std::make_unique<Operation>());
+    operation.op = node.op;
+    operation.control = std::move(control);
+    operation.draws_behind = node.draws_behind;
+    operation.device = &device;
+    operation.name = node.name;
+    operation.inputs = std::move(inputs);
+    for (const FrameEntry& output : outputs)
+      made.push_back(&computed(operation, output.spec, *output.device));
+    if (flow.loops())
+      for (const FrameEntry& output : outputs) computed(operation, output.spec, *output.device);
+    operation_of_[&node] = &operation;
+  }
+
+  // The way back reads what the way there leaves behind.
+  void share_record(const ControlFlow& flow, Control& back) {
+    Control& there = *operation_of_.at(flow.forward)->control;
+    if (!there.record) there.record = std::make_shared<ControlRecord>();
+    back.record = there.record;
+    there.record->keeps.resize(there.flow->carried, false);
+    for (const BodyBlock& body : back.bodies) {
+      const auto note = [&](const Value& value) {
+        if (value.root().kind != Value::Kind::kFeed) return;
+        const std::size_t from = body.feeds[static_cast<std::size_t>(value.root().index)];
+        if (from < flow.elements) there.record->keeps[from] = true;
+      };
+      for (const auto& operation : body.block.operations)
+        for (const Value* input : operation->inputs) note(*input);
+      for (const Value* fetch : body.block.fetches) note(*fetch);
+    }
   }
 
   // A tensor keeps the elements that it was read with: what was read from a variable is copied
@@ -183,14 +341,18 @@ class Lowering {
   }
   void keep_reads_of(Value& memory, const Node& writer) {
     for (const Node::Input& read : std::exchange(reads_[&memory.root()], {})) {
-      if (last_use(read) <= writer.id) continue;
+      // A body may read what it was given after it has written.
+      if (last_use(read) < writer.id || (last_use(read) == writer.id && !writer.control)) continue;
       Value*& value = values_[static_cast<std::size_t>(read.node->id)][0];
       value = &copy(*value, *value->device, read.node->name + "/kept");
     }
   }
 
   Value& computed(Operation& operation, const TensorSpec& spec) {
-    Value& value = block_.add_value(spec, *operation.device, Value::Kind::kComputed);
+    return computed(operation, spec, *operation.device);
+  }
+  Value& computed(Operation& operation, const TensorSpec& spec, Device& device) {
+    Value& value = block_.add_value(spec, device, Value::Kind::kComputed);
     value.producer = &operation;
     value.index = static_cast<int>(operation.outputs.size());
     operation.outputs.push_back(&value);
@@ -245,6 +407,7 @@ class Lowering {
   std::vector<Value*> fed_;
   std::map<std::pair<Value*, Device*>, Value*> moved_;
   std::unordered_map<const Value*, std::vector<Node::Input>> reads_;  // of each variable
+  std::unordered_map<const Node*, Operation*> operation_of_;          // control flow alone
   Block block_;
 };
 

@@ -30,14 +30,15 @@ class Planner {
 
  private:
   // Operations of one device run one after the other; those of different devices side by side. So
-  // what another device reads lives to the end of the run.
+  // what another device reads lives to the end of the run. Control flow runs alone.
   void find_lives() {
     for (std::size_t i = 0; i < block_.operations.size(); ++i) {
       const Operation& operation = *block_.operations[i];
       const int now = static_cast<int>(i);
       for (const Value* input : operation.inputs) {
         Life& life = lives_[&input->root()];
-        life.end = input->device == operation.device ? std::max(life.end, now) : kForever;
+        const bool in_order = input->device == operation.device || operation.control;
+        life.end = in_order ? std::max(life.end, now) : kForever;
       }
       for (const Value* output : operation.outputs) lives_[output] = {now, now};
     }

@@ -16,6 +16,8 @@ namespace tandem {
 
 class GraphImpl;
 struct CollectiveMember;  // graph/collective.h
+struct ControlFlow;       // graph/control_flow.h
+class DrawSequence;
 
 // Memory that outlives a run, as programs refer to it: one copy of a variable.
 class Resource : public RefCounted {
@@ -79,6 +81,16 @@ struct Node {
   std::shared_ptr<const Renewal> renewal;
   std::shared_ptr<const CollectiveMember> member;  // collectives: the rank
   std::shared_ptr<const CountedRenewal> counted;
+  std::shared_ptr<const ControlFlow> control;  // runs other graphs
+  // Random operations: the control flow before this one, which has taken draws, too.
+  std::shared_ptr<const DrawSequence> draws_behind;
+  // VarHandleOp: where gradients of the variable go; null: nowhere.
+  RefPtr<GradNodeBase> leaf;
+  // VarHandleOp of a body: the same variable in the graph around. Null where there is a resource.
+  Node* outside = nullptr;
+
+  // Whether the node writes the memory that is this input.
+  bool mutates(std::size_t input) const;
 
   template <class A>
   const A& attrs_as() const {

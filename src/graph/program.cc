@@ -1,11 +1,14 @@
 #include "graph/program.h"
 
+#include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "core/parallel.h"
 #include "core/status.h"
 #include "graph/collective.h"
+#include "graph/control_step.h"
 #include "graph/lanes.h"
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
@@ -18,6 +21,22 @@ namespace {
 std::shared_ptr<const void> own_attrs(const Operation& operation) {
   if (!operation.attrs || !operation.renewal) return operation.attrs;
   return operation.op->attrs().copy(operation.attrs.get());
+}
+
+void add_devices(const Block& block, std::vector<const Device*>& devices) {
+  const auto add = [&](const Device* device) {
+    if (std::find(devices.begin(), devices.end(), device) == devices.end())
+      devices.push_back(device);
+  };
+  for (const auto& operation : block.operations) {
+    if (!operation->control) {
+      add(operation->device);
+      continue;
+    }
+    for (const BodyBlock& body : operation->control->bodies) add_devices(body.block, devices);
+    if (operation->control->body_for)
+      for (const Device* device : operation->control->devices) add(device);
+  }
 }
 
 }  // namespace
@@ -55,20 +74,32 @@ struct Program::Impl {
     Device* device;
     External external;
     Tensor tensor;
+    std::byte* given = nullptr;  // during a run: where it goes
+  };
+  // A stretch of steps, or one of control flow. The steps' attributes are renewed when its turn
+  // comes: control flow before it may have taken draws, or an optimizer's steps.
+  struct Section {
+    std::unique_ptr<Lanes> lanes;
+    std::unique_ptr<ControlStep> control;
+    std::vector<std::pair<void*, const Renewal*>> renewals;
+    std::vector<VariableUse*> written;  // by the control flow
   };
 
   Block block;
   MemoryPlan plan;
   std::vector<Tensor> arenas;
   std::unordered_map<const Device*, std::byte*> arena_of;
-  std::unique_ptr<Lanes> lanes;
-  std::vector<std::pair<void*, const Renewal*>> renewals;
+  std::optional<LaneTeam> own_team;
+  std::vector<std::unique_ptr<Step>> steps;  // of the operations
+  std::vector<Section> sections;
+  std::vector<CollectiveGroup*> groups;
   std::unordered_map<const Value*, External> feeds;
   std::vector<External*> feed_of;  // null: not used
   std::unordered_map<const Value*, std::unique_ptr<VariableUse>> variables;
   std::unordered_map<const Value*, std::unique_ptr<Result>> results;
 
-  explicit Impl(Block source) : block(std::move(source)) {
+  // `team`: null: one of its own.
+  Impl(Block source, LaneTeam* team) : block(std::move(source)) {
     optimize(block);
     schedule_collectives(block);
     plan = plan_memory(block);
@@ -77,16 +108,57 @@ struct Program::Impl {
       if (fetch->root().kind == Value::Kind::kComputed) {
         auto& result = results[&fetch->root()];
         if (!result)
-          result =
-              std::make_unique<Result>(Result{fetch->root().spec, fetch->root().device, {}, {}});
+          result = std::make_unique<Result>(
+              Result{.spec = fetch->root().spec, .device = fetch->root().device});
       }
-    lanes = std::make_unique<Lanes>(block);
-    for (std::size_t i = 0; i < block.operations.size(); ++i)
-      fill_step(*block.operations[i], lanes->step(i));
+    if (!team) {
+      std::vector<const Device*> devices;
+      add_devices(block, devices);
+      team = &own_team.emplace(std::move(devices));
+    }
+    steps = make_steps(block);
+    make_sections(*team);
     for (auto& [value, external] : feeds) {
       if (feed_of.size() <= static_cast<std::size_t>(value->index))
         feed_of.resize(static_cast<std::size_t>(value->index) + 1, nullptr);
       feed_of[static_cast<std::size_t>(value->index)] = &external;
+    }
+  }
+
+  void make_sections(LaneTeam& team) {
+    std::vector<Step*> stretch;
+    std::vector<std::pair<void*, const Renewal*>> renewals;
+    const auto end_stretch = [&] {
+      if (stretch.empty()) return;
+      Section& section = sections.emplace_back();
+      section.lanes = std::make_unique<Lanes>(stretch, team);
+      section.renewals = std::move(renewals);
+      stretch.clear();
+      renewals.clear();
+    };
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const Operation& operation = *block.operations[i];
+      fill_step(operation, *steps[i]);
+      if (operation.control) {
+        end_stretch();
+        sections.emplace_back().control = std::make_unique<ControlStep>(operation, *steps[i], team);
+        continue;
+      }
+      stretch.push_back(steps[i].get());
+      if (operation.renewal)
+        renewals.emplace_back(const_cast<void*>(steps[i]->attrs.get()), operation.renewal.get());
+      if (operation.member &&
+          std::find(groups.begin(), groups.end(), operation.member->group.get()) == groups.end())
+        groups.push_back(operation.member->group.get());
+    }
+    end_stretch();
+    for (Section& section : sections) {
+      if (!section.control) continue;
+      const Operation& operation = section.control->operation();
+      for (std::size_t i = 0; i < operation.inputs.size(); ++i)
+        if (const auto use = variables.find(&operation.inputs[i]->root());
+            operation.mutates(i) && use != variables.end())
+          section.written.push_back(use->second.get());
     }
   }
 
@@ -107,11 +179,11 @@ struct Program::Impl {
     step.context.attrs_data = step.attrs.get();
     step.kept = std::make_shared<std::vector<std::shared_ptr<void>>>();
     step.context.kept = step.kept.get();
-    if (operation.renewal)
-      renewals.emplace_back(const_cast<void*>(step.attrs.get()), operation.renewal.get());
     const auto add = [&](InlineList<TensorView>& views, const Value& value, bool output,
                          bool written) {
       views.push_back({nullptr, value.spec.dtype, value.spec.shape});
+      // Bodies find the memory of variables by themselves.
+      if (operation.control && written && !output) return;
       point(value, {&step, output, views.size() - 1, value.offset}, written);
     };
     for (std::size_t i = 0; i < operation.inputs.size(); ++i)
@@ -142,23 +214,55 @@ struct Program::Impl {
     }
   }
 
-  void bind(std::span<const Tensor> given) {
-    for (std::size_t i = 0; i < given.size() && i < feed_of.size(); ++i)
-      if (feed_of[i]) feed_of[i]->bind(impl_of(given[i]).data());
-    for (auto& [value, use] : variables) {
-      use->value = use->written ? use->resource->writable() : use->resource->value();
-      use->external.bind(impl_of(use->value).data());
+  static void bind(VariableUse& use) {
+    use.value = use.written ? use.resource->writable() : use.resource->value();
+    use.external.bind(impl_of(use.value).data());
+  }
+
+  void bind(Result& result) {
+    if (result.given) {
+      result.external.bind(result.given);
+      return;
     }
-    for (auto& [value, result] : results) {
-      const bool reusable = result->tensor.defined() && impl_of(result->tensor).unique() &&
-                            impl_of(result->tensor).storage->unique();
-      if (reusable)
-        impl_of(result->tensor).grad = {};  // whoever held it may have watched it
-      else
-        result->tensor = make_tensor(*result->device, result->spec.shape, result->spec.dtype);
-      result->external.bind(impl_of(result->tensor).data());
+    const bool reusable = result.tensor.defined() && impl_of(result.tensor).unique() &&
+                          impl_of(result.tensor).storage->unique();
+    if (reusable)
+      impl_of(result.tensor).grad = {};  // whoever held it may have watched it
+    else
+      result.tensor = make_tensor(*result.device, result.spec.shape, result.spec.dtype);
+    result.external.bind(impl_of(result.tensor).data());
+  }
+
+  void bind_feed(std::size_t feed, std::byte* memory) {
+    if (feed < feed_of.size() && feed_of[feed]) feed_of[feed]->bind(memory);
+  }
+
+  // REQUIRES: the feeds are bound.
+  void run_sections() {
+    for (auto& [value, use] : variables) bind(*use);
+    for (auto& [value, result] : results) bind(*result);
+    for (CollectiveGroup* group : groups) group->begin();
+    for (Section& section : sections) {
+      if (!section.control) {
+        for (const auto& [attrs, renewal] : section.renewals) (*renewal)(attrs);
+        section.lanes->run();
+        continue;
+      }
+      // A body that writes a variable which somebody refers to would write a copy.
+      for (VariableUse* use : section.written) use->value = {};
+      run_control(*section.control);
+      for (VariableUse* use : section.written) bind(*use);
     }
-    for (const auto& [attrs, renewal] : renewals) (*renewal)(attrs);
+    for (auto& [value, use] : variables) use->value = {};
+  }
+
+  void run_control(ControlStep& control) {
+    try {
+      control.run();
+    } catch (const std::exception& cause) {
+      for (CollectiveGroup* group : groups) group->abort(cause.what());
+      throw;
+    }
   }
 
   Tensor fetched(const Value& fetch, std::span<const Tensor> given) {
@@ -175,16 +279,45 @@ struct Program::Impl {
   }
 
   void run(std::span<const Tensor> given, std::vector<Tensor>& fetches) {
-    bind(given);
-    lanes->run();
+    for (std::size_t i = 0; i < given.size(); ++i) bind_feed(i, impl_of(given[i]).data());
+    run_sections();
     fetches.clear();
     fetches.reserve(block.fetches.size());
     for (const Value* fetch : block.fetches) fetches.push_back(fetched(*fetch, given));
-    for (auto& [value, use] : variables) use->value = {};
+  }
+
+  const std::byte* memory_of(const Value& fetch, std::span<std::byte* const> given) const {
+    const Value& root = fetch.root();
+    switch (root.kind) {
+      case Value::Kind::kComputed: return results.at(&root)->external.bound + fetch.offset;
+      case Value::Kind::kConstant: return impl_of(root.constant).data() + fetch.offset;
+      case Value::Kind::kFeed: return given[static_cast<std::size_t>(root.index)] + fetch.offset;
+      default: TANDEM_ASSERT(false); return nullptr;
+    }
+  }
+
+  void run_at(std::span<std::byte* const> given, std::span<const Place> places) {
+    for (std::size_t i = 0; i < given.size(); ++i) bind_feed(i, given[i]);
+    for (auto& [value, result] : results) result->given = nullptr;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const Value& fetch = *block.fetches[i];
+      if (const auto result = results.find(&fetch);
+          result != results.end() && !result->second->given && fetch.device == places[i].device)
+        result->second->given = places[i].memory;
+    }
+    run_sections();
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const Value& fetch = *block.fetches[i];
+      const std::byte* from = memory_of(fetch, given);
+      if (from != places[i].memory)
+        copy_between(*places[i].device, places[i].memory, *fetch.device, from, fetch.bytes());
+    }
   }
 };
 
-Program::Program(Block block) : impl_(std::make_unique<Impl>(std::move(block))) {}
+Program::Program(Block block) : impl_(std::make_unique<Impl>(std::move(block), nullptr)) {}
+Program::Program(Block block, LaneTeam& team)
+    : impl_(std::make_unique<Impl>(std::move(block), &team)) {}
 Program::~Program() = default;
 
 void Program::run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches) {
@@ -194,6 +327,9 @@ std::vector<Tensor> Program::run(std::span<const Tensor> feeds) {
   std::vector<Tensor> fetches;
   run(feeds, fetches);
   return fetches;
+}
+void Program::run_at(std::span<std::byte* const> feeds, std::span<const Place> fetches) {
+  impl_->run_at(feeds, fetches);
 }
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include "core/status.h"
+#include "graph/control_flow.h"
 #include "graph/proto/graph.pb.h"
 #include "graph/structural_ops.h"
 
@@ -56,6 +57,10 @@ void write_attributes(const Node& node, proto::Node& to) {
 }
 
 void write_node(const Node& node, proto::Node& to) {
+  if (node.control)
+    fail<UnimplementedError>(
+        "[Graph] node '{}' ({}) runs other graphs, which is not implemented in serialised graphs",
+        node.name, node.op->name);
   const auto id = [](const Node* other) { return static_cast<std::uint32_t>(other->id); };
   if (node.renewal && !node.op->exchange_draw)
     fail<UnimplementedError>(

@@ -62,9 +62,11 @@ struct Trace {
   RefPtr<GraphImpl> graph;
   std::vector<Node::Input> feeds;
   std::vector<Node::Input> fetches;
-  std::uint64_t draws = 0;                  // that one run takes from the generator
-  std::shared_ptr<TraceGradient> gradient;  // null: runs are not recorded
-  std::vector<const Node*> untracked;       // what was captured and has no gradient here
+  std::uint64_t draws = 0;                           // that one run takes from the generator
+  std::shared_ptr<const DrawSequence> draws_behind;  // what control flow takes besides
+  std::shared_ptr<TraceGradient> gradient;           // null: runs are not recorded
+  bool replayed = true;                              // false: calls run the callable
+  std::vector<const Node*> untracked;                // what was captured and has no gradient here
   std::size_t num_programs = 0;
   std::mutex running;  // one run at a time
 
@@ -77,6 +79,7 @@ struct Trace {
     feeds.clear();
     fetches.clear();
     untracked.clear();
+    replayed = true;
     const BuildingScope scope(graph.get());
     Generator generator({.seed = 0, .draws = 0});
     const GeneratorScope draws_from(generator);
@@ -96,12 +99,28 @@ struct Trace {
     const std::vector<Tensor> outputs = body(symbols);
     for (const Tensor& output : outputs) fetches.push_back(graph->input_of(output));
     draws = generator.state().draws;
+    draws_behind = generator.behind();
     if (!grad_mode) return frame.made_variables;
-    for (const auto& node : graph->nodes())
+    const bool branches = note_captured(*graph);
+    gradient = TraceGradient::make(*graph, symbols, outputs);
+    if (branches && gradient) {
+      replayed = false;  // the way back through control flow is part of the same run
+      gradient = nullptr;
+    }
+    return frame.made_variables;
+  }
+
+  // Whether there is control flow.
+  bool note_captured(const GraphImpl& nodes) {
+    bool branches = false;
+    for (const auto& node : nodes.nodes()) {
       if (const Tensor* tensor = captured_by(*node); tensor && !is_tracked(*tensor))
         untracked.push_back(node.get());
-    gradient = TraceGradient::make(*graph, symbols, outputs);
-    return frame.made_variables;
+      if (!node->control) continue;
+      branches = true;
+      for (const tandem::Body& body : node->control->bodies) note_captured(*body.graph);
+    }
+    return branches;
   }
 
   // The tensor that a node captured and that may be tracked; null: none.
@@ -145,6 +164,7 @@ void Trace::prepare(Prepared& prepared, const std::vector<Tensor>& inputs) const
     options.fetches.insert(options.fetches.end(), kept.begin(), kept.end());
   }
   options.devices = place_graph(*graph);
+  options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
   prepared.program = std::make_unique<Program>(lower(*graph, options));
   if (gradient) prepared.gradient = gradient->for_program(sizes);
 }
@@ -154,9 +174,9 @@ void Trace::run(Prepared& prepared, FunctionCall& call) {
   const random::GeneratorState before = Generator::current().state();
   prepared.program->run(call.inputs, call.outputs);
   for (const auto& action : graph->after_run()) action();
-  if (draws > 0) {
+  if (draws > 0 || draws_behind) {
     random::GeneratorState state = Generator::current().state();
-    state.draws += draws;
+    state.draws += draws + (draws_behind ? draws_behind->total() : 0);
     Generator::current().set_state(state);
   }
   if (!prepared.gradient) return;
@@ -287,7 +307,8 @@ struct FunctionTraces::Impl {
       if (found == programs.end()) {
         auto prepared = std::make_shared<Prepared>();
         prepared->trace = trace_for(call.key.substr(0, of_trace), call, body);
-        prepared->trace->prepare(*prepared, call.inputs);
+        call.trace = prepared->trace->number;
+        if (prepared->trace->replayed) prepared->trace->prepare(*prepared, call.inputs);
         if (prepared->trace->num_programs >= kMaxPrograms)
           forget_oldest(*prepared->trace);
         else
@@ -328,10 +349,12 @@ void FunctionTraces::keep(FunctionCall call) {
   kept_call = std::move(call);
 }
 
-void FunctionTraces::run(FunctionCall& call, const Body& body) {
+bool FunctionTraces::run(FunctionCall& call, const Body& body) {
+  call.trace = FunctionCall::kNoTrace;
   const std::shared_ptr<Prepared> prepared = impl_->prepare(call, body);
   call.trace = prepared->trace->number;
-  prepared->trace->run(*prepared, call);
+  if (prepared->program) prepared->trace->run(*prepared, call);
+  return prepared->program != nullptr;
 }
 
 }  // namespace tandem::detail

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <utility>
 
+#include "graph/control_flow.h"
 #include "op/op.h"
 #include "tandem/random.h"
 
@@ -17,6 +20,16 @@ class Generator {
   random::GeneratorState state() const;
   void set_state(const random::GeneratorState& state);
 
+  // While a graph is built: the latest control flow that draws. How many draws that takes is known
+  // when it has run, and counts for what is drawn behind it.
+  const std::shared_ptr<DrawSequence>& behind() const { return behind_; }
+  void set_behind(std::shared_ptr<DrawSequence> behind) { behind_ = std::move(behind); }
+  // Stands where `other` does.
+  void follow(const Generator& other) {
+    set_state(other.state());
+    behind_ = other.behind_;
+  }
+
   // The calling thread's: a replica's own inside a strategy's step, else the process's. A replica's
   // starts each step where the process's stands, so that draw n is the same draw on every replica.
   static Generator& current();
@@ -25,6 +38,7 @@ class Generator {
  private:
   mutable std::mutex mutex_;
   random::GeneratorState state_;
+  std::shared_ptr<DrawSequence> behind_;
 };
 
 // OpDef::exchange_draw of an operation whose attributes keep the draw in three fields.

@@ -5,6 +5,7 @@
 
 #include "core/nearest.h"
 #include "core/status.h"
+#include "graph/control_flow.h"
 #include "graph/serialize.h"
 #include "graph/structural_ops.h"
 #include "runtime/generator.h"
@@ -123,7 +124,7 @@ Graph::Operation Graph::updates(std::string_view name, const std::function<void(
   std::vector<Node*> writers;
   for (std::size_t i = before; i < graph.nodes().size(); ++i) {
     Node& node = *graph.nodes()[i];
-    if (node.op->mutated_inputs != 0 && node.inputs[0].node->initializer != &node)
+    if (has_effects(node) && (node.control || node.inputs[0].node->initializer != &node))
       writers.push_back(&node);
   }
   if (writers.empty())
@@ -148,8 +149,13 @@ struct GraphScope::Saved {
       : graph(&building_graph),
         scope(graph.get()),
         generator({.seed = 0, .draws = graph->draws}),
-        draws_from(generator) {}
-  ~Saved() { graph->draws = generator.state().draws; }
+        draws_from(generator) {
+    generator.set_behind(graph->draws_behind);
+  }
+  ~Saved() {
+    graph->draws = generator.state().draws;
+    graph->draws_behind = generator.behind();
+  }
 
   RefPtr<GraphImpl> graph;
   BuildingScope scope;

@@ -43,7 +43,9 @@ PlacementGroups::PlacementGroups(const GraphImpl& graph, const KnownDevices& dev
   for (const auto& node : graph.nodes()) {
     parents_.push_back(node->id);
     PlacementGroup& group = groups_.emplace_back();
-    group.types = devices.types_of(*node->op);
+    // Control flow has no kernel; its bodies are placed by themselves.
+    group.types = node->control ? bit_of(DeviceType::kCpu) | bit_of(DeviceType::kGpu)
+                                : devices.types_of(*node->op);
     group.members.push_back(node.get());
     Device* device = static_cast<std::size_t>(node->id) < assigned.size()
                          ? assigned[static_cast<std::size_t>(node->id)]
@@ -123,7 +125,7 @@ void PlacementGroups::tie(const Node& variable, const Node& consumer, bool log) 
 void PlacementGroups::tie_variables(bool log) {
   for (const auto& node : graph_.nodes())
     for (const Node::Input& input : node->inputs)
-      if (input.node->op == &kVarHandle) tie(*input.node, *node, log);
+      if (input.node->op == &kVarHandle && !node->control) tie(*input.node, *node, log);
 }
 
 void PlacementGroups::tie_colocated(bool soft, bool log) {

@@ -50,8 +50,9 @@ struct Prepared {
 
 class Preparing {
  public:
-  Preparing(GraphImpl& graph, SessionState& state, const std::vector<Device*>& placed)
-      : graph_(graph), state_(state), placed_(placed) {}
+  Preparing(GraphImpl& graph, SessionState& state, const std::vector<Device*>& placed,
+            const PlacerOptions& placer)
+      : graph_(graph), state_(state), placed_(placed), placer_(placer) {}
 
   std::unique_ptr<Prepared> run(const Request& request) {
     LowerOptions options{.feeds = request.feeds, .fetches = request.fetches};
@@ -60,21 +61,40 @@ class Preparing {
       options.feed_devices.push_back(&impl_of(value).device());
     }
     options.devices = placed_;
+    // Loops over elements ask for these later, too.
+    options.devices_of = [placed = placed_, placer = placer_](const GraphImpl& body) {
+      return devices_of(body, placed, placer);
+    };
     options.targets = request.targets;
-    options.resource_of = [this](const Node& handle) -> RefPtr<Resource> {
-      return state_.variable(handle, *placed_[static_cast<std::size_t>(handle.id)]);
+    options.resource_of = [state = &state_,
+                           placed = placed_](const Node& handle) -> RefPtr<Resource> {
+      return state->variable(handle, *placed[static_cast<std::size_t>(handle.id)]);
     };
     Block block = lower(graph_, options);
     number_draws(block);
+    renew_counts(block, graph_, state_);
     for (const auto& operation : block.operations) {
       note_variables(*operation);
-      renew_counts(*operation);
     }
     prepared_->program = std::make_unique<Program>(std::move(block));
     return std::move(prepared_);
   }
 
  private:
+  // Variables of bodies are where those of this graph are.
+  static std::vector<Device*> devices_of(const GraphImpl& body, const std::vector<Device*>& placed,
+                                         const PlacerOptions& placer) {
+    PlacerOptions options = placer;
+    options.assigned.assign(body.nodes().size(), nullptr);
+    for (const auto& node : body.nodes()) {
+      const Node& handle = variable_of(*node);
+      if (&handle != node.get() && !handle.resource)
+        options.assigned[static_cast<std::size_t>(node->id)] =
+            placed[static_cast<std::size_t>(handle.id)];
+    }
+    return place_graph(body, options);
+  }
+
   // The n-th draw of a run is draw n from where the thread's generator then stands, whatever else
   // the graph could draw: as if the operations of the run were called eagerly.
   void number_draws(Block& block) {
@@ -89,12 +109,17 @@ class Preparing {
     }
     for (auto& [traced, number] : numbers) number = prepared_->draws++;
     for (const auto& [operation, draw] : drawing)
-      operation->renewal =
-          std::make_shared<const Renewal>([op = operation->op, number = numbers.at(draw.number),
-                                           stream = draw.stream](void* attrs) {
+      operation->renewal = std::make_shared<const Renewal>(
+          [op = operation->op, number = numbers.at(draw.number), stream = draw.stream,
+           behind = operation->draws_behind](void* attrs) {
             const random::GeneratorState now = Generator::current().state();
-            op->exchange_draw(attrs, {now.seed, now.draws + number, stream});
+            const std::uint64_t before = behind ? behind->total() : 0;
+            op->exchange_draw(attrs, {now.seed, now.draws + number + before, stream});
           });
+    for (const auto& operation : block.operations)
+      if (operation->control)
+        operation->control->draws_before = static_cast<std::uint64_t>(std::distance(
+            numbers.begin(), numbers.lower_bound(operation->control->flow->draws_before)));
   }
 
   // A variable has to be initialised unless the first thing that happens to it is an assignment.
@@ -110,22 +135,50 @@ class Preparing {
   }
 
   // What depends on a count gets the count that the operation finds: that of the start of the run,
-  // and one more for each time that the run has raised it by then.
-  void renew_counts(Operation& operation) {
-    const Node* node = graph_.find(operation.name);
-    if (!node || node->op != operation.op) return;
-    if (node->op == &kAssignVariable) ++raised_[node->inputs[0].node];
-    if (!node->counted) return;
-    operation.renewal = std::make_shared<const Renewal>(
-        [state = &state_, counted = node->counted, earlier = raised_[node->counted->counter]](
-            void* attrs) { counted->renew(attrs, state->count(*counted->counter) + earlier); });
+  // or of the end of the control flow before it, and one more for each time that it has been raised
+  // since.
+  static void renew_counts(Block& block, const GraphImpl& graph, SessionState& state) {
+    std::unordered_map<const Node*, std::int64_t> raised;
+    for (const auto& operation : block.operations) {
+      if (operation->control) {
+        renew_counts(*operation->control, state);
+        raised.clear();
+        continue;
+      }
+      const Node* node = graph.find(operation->name);
+      if (!node || node->op != operation->op) continue;
+      if (node->op == &kAssignVariable) ++raised[&variable_of(*node->inputs[0].node)];
+      if (!node->counted) continue;
+      const Node& counter = variable_of(*node->counted->counter);
+      operation->renewal = std::make_shared<const Renewal>(
+          [&state, &counter, counted = node->counted, earlier = raised[&counter]](void* attrs) {
+            counted->renew(attrs, state.count(counter) + earlier);
+          });
+    }
+  }
+  static void renew_counts(Control& control, SessionState& state) {
+    const auto& bodies = control.flow->bodies;
+    for (std::size_t i = 0; i < control.bodies.size(); ++i)
+      renew_counts(control.bodies[i].block, *bodies[i].graph, state);
+    if (!control.body_for) return;
+    control.body_for = [&state, graph = bodies.back().graph,
+                        lowered = std::move(control.body_for)](const auto& elements) {
+      BodyBlock body = lowered(elements);
+      renew_counts(body.block, *graph, state);
+      return body;
+    };
+  }
+
+  // The session's graph has the variables of its bodies.
+  static const Node& variable_of(const Node& handle) {
+    return handle.outside ? variable_of(*handle.outside) : handle;
   }
 
   GraphImpl& graph_;
   SessionState& state_;
   const std::vector<Device*>& placed_;
+  const PlacerOptions& placer_;
   std::unordered_set<const SessionVariable*> seen_;
-  std::unordered_map<const Node*, std::int64_t> raised_;
   std::unique_ptr<Prepared> prepared_ = std::make_unique<Prepared>();
 };
 
@@ -164,24 +217,27 @@ struct Session::Impl {
     Prepared& prepared = prepare(request);
     initialize(prepared);
     for (const auto& variable : prepared.reads) static_cast<void>(variable->value());
+    std::unique_lock<std::mutex> drawing;
+    if (graph.draws_behind) {
+      drawing = std::unique_lock(graph.drawing);
+      graph.draws_behind->reset();
+    }
     std::vector<Tensor> fetched = prepared.program->run(request.values);
     for (const auto& variable : prepared.assigns) variable->set_initialized();
-    if (prepared.draws > 0) {
-      random::GeneratorState now = Generator::current().state();
-      now.draws += prepared.draws;
-      Generator::current().set_state(now);
-    }
+    random::GeneratorState now = Generator::current().state();
+    now.draws += prepared.draws + (graph.draws_behind ? graph.draws_behind->total() : 0);
+    Generator::current().set_state(now);
     return fetched;
   }
 
   Prepared& prepare(const Request& request) {
     std::unique_ptr<Prepared>& prepared = programs[request.key()];
     if (!prepared) {
-      if (placed.size() < graph.nodes().size())
-        placed = place_graph(graph, {.allow_soft_placement = options.allow_soft_placement,
-                                     .log_device_placement = options.log_device_placement,
-                                     .assigned = placed});
-      prepared = Preparing(graph, state, placed).run(request);
+      const PlacerOptions placer{.allow_soft_placement = options.allow_soft_placement,
+                                 .log_device_placement = options.log_device_placement,
+                                 .assigned = placed};
+      if (placed.size() < graph.nodes().size()) placed = place_graph(graph, placer);
+      prepared = Preparing(graph, state, placed, placer).run(request);
     }
     return *prepared;
   }

@@ -7,6 +7,7 @@
 #include "runtime/generator.h"
 #include "runtime/placement.h"
 #include "runtime/placer.h"
+#include "runtime/replica_context.h"
 
 namespace tandem {
 
@@ -15,13 +16,22 @@ constinit thread_local TraceFrame* trace_frame = nullptr;
 namespace {
 
 // Draw n of the trace is, in each run, draw n from where the thread's generator then stands.
-std::shared_ptr<const Renewal> redraw(const OpDef& op, const Node& node) {
+void redraw(const OpDef& op, Node& node) {
   const auto copy = op.attrs().copy(node.attrs.get());
   const Draw traced = op.exchange_draw(const_cast<void*>(copy.get()), {});
-  return std::make_shared<const Renewal>([&op, traced](void* attrs) {
-    const random::GeneratorState now = Generator::current().state();
-    op.exchange_draw(attrs, {now.seed, now.draws + traced.number, traced.stream});
-  });
+  const ReplicaContext* replica = ReplicaContext::current();
+  const std::uint64_t replica_id = replica ? static_cast<std::uint64_t>(replica->replica_id()) : 0;
+  node.draws_behind =
+      node.graph->drawn_behind
+          .try_emplace({traced.number, traced.stream, replica_id}, Generator::current().behind())
+          .first->second;
+  node.renewal =
+      std::make_shared<const Renewal>([&op, traced, behind = node.draws_behind](void* attrs) {
+        const random::GeneratorState now = Generator::current().state();
+        const std::uint64_t number =
+            now.draws + traced.number + (behind ? behind->total() : std::uint64_t{0});
+        op.exchange_draw(attrs, {now.seed, number, traced.stream});
+      });
 }
 
 }  // namespace
@@ -31,10 +41,19 @@ std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inp
   GraphImpl& graph = *building;
   std::vector<Node::Input> sources;
   sources.reserve(inputs.size());
+  // In a body: what comes from outside is recorded as it is known inside.
+  std::vector<Tensor> local;
+  std::vector<const Tensor*> local_inputs;
+  if (graph.outer()) {
+    local.reserve(inputs.size());
+    for (const Tensor* input : inputs)
+      local_inputs.push_back(&local.emplace_back(graph.local(*input)));
+    inputs = local_inputs;
+  }
   for (const Tensor* input : inputs) sources.push_back(graph.input_of(*input));
   const NodeOptions options = node_options();
   Node& node = graph.add(op, attrs, sources, options);
-  if (op.exchange_draw) node.renewal = redraw(op, node);
+  if (op.exchange_draw) redraw(op, node);
   std::vector<Tensor> outputs;
   outputs.reserve(node.outputs.size());
   for (std::size_t i = 0; i < node.outputs.size(); ++i)
@@ -69,6 +88,7 @@ Tensor evaluated(const Tensor& tensor, std::string_view variable) {
   LowerOptions options;
   options.fetches = {{symbol.node, symbol.output}};
   options.devices = place_graph(graph);
+  options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
   Block block;
   try {
     block = lower(graph, options);

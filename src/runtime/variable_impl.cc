@@ -65,6 +65,11 @@ VariableImpl::VariableImpl(const Tensor& initial_value, VariableOptions options)
         "[Variable] the initial value of '{}' has shape {}, which is not known "
         "before the graph runs",
         options_.name, spec_.shape.to_string());
+  if (building->outer())
+    fail<InvalidArgumentError>(
+        "[Variable] '{}' was made in a branch or in the body of a loop: make variables of a graph "
+        "outside of control flow (those of an optimizer: build())",
+        options_.name);
   if (options_.trainable && !is_floating(spec_.dtype)) options_.trainable = false;
   const Node::Input initial = building->input_of(initial_value);
   Node& handle =
@@ -96,6 +101,7 @@ Tensor VariableImpl::read(std::size_t copy) {
   require_elements();
   if (!building) return copies_[copy].value;
   const Tensor handle = memory(copy);
+  symbol_of(handle).node->leaf = copies_[copy].leaf;
   Tensor value = run(kReadVariable, {&handle});
   keep_leaf(copies_[copy], value);
   // What a tape watches though it is not trainable.
@@ -116,10 +122,8 @@ void VariableImpl::write(std::size_t copy, const Tensor& value) {
 
 Tensor VariableImpl::memory(std::size_t copy) {
   require_elements();
-  if (of_graph()) {
-    static_cast<void>(building->input_of(copies_[copy].value));  // of this graph
-    return copies_[copy].value;
-  }
+  // Of this graph, or of one that it is a body of.
+  if (of_graph()) return building->local(copies_[copy].value);
   if (!building) return writable(copies_[copy]);
   return building->tensor(
       building->handle(make_ref<CopyResource>(RefPtr<VariableImpl>(this), copy)));

@@ -41,13 +41,9 @@ class Explainer {
     LowerOptions options{.all_updates = true};
     trace(*graph, options);
     options.devices = place_graph(*graph);
+    options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
     Block block = lower(*graph, options);
-    optimize(block);
-    schedule_collectives(block);
-    const MemoryPlan plan = plan_memory(block);
-    read_operations(block, *graph);
-    read_memory(block, plan);
-    read_collectives(block, *graph);
+    read(block, *graph);
     return std::move(result_);
   }
 
@@ -126,6 +122,22 @@ class Explainer {
       for (const Tensor& result : results) options.fetches.push_back(graph.input_of(result));
   }
 
+  // As Program makes it ready. Bodies of control flow have memory of their own.
+  void read(Block& block, const GraphImpl& graph) {
+    optimize(block);
+    schedule_collectives(block);
+    const MemoryPlan plan = plan_memory(block);
+    read_operations(block, graph);
+    read_memory(block, plan);
+    read_collectives(block, graph);
+    for (const auto& operation : block.operations) {
+      if (!operation->control) continue;
+      const auto& bodies = operation->control->flow->bodies;
+      for (std::size_t i = 0; i < operation->control->bodies.size(); ++i)
+        read(operation->control->bodies[i].block, *bodies[i].graph);
+    }
+  }
+
   void read_operations(const Block& block, const GraphImpl& graph) {
     const Device& device = device_of(0);
     for (const auto& operation : block.operations) {
@@ -175,7 +187,8 @@ class Explainer {
   // Why an operation of a replica on `device` is on the CPU; empty where it is meant to be there.
   static std::string fallback_reason(const Operation& operation, const GraphImpl& graph,
                                      const Device& device) {
-    if (operation.device->type() != DeviceType::kCpu || operation.op == &kCopy) return {};
+    if (operation.device->type() != DeviceType::kCpu || operation.op == &kCopy || operation.control)
+      return {};
     const Node* node = graph.find(operation.name);
     const std::string requested = node ? node->requested.type.value_or("") : "";
     if (device.type() == DeviceType::kCpu && requested != "GPU") return {};

@@ -31,6 +31,7 @@ inline Block block_of(const std::vector<Tensor>& arguments,
   for (const Tensor& result : body(symbols)) options.fetches.push_back(graph->input_of(result));
   const BuildingScope at_once(nullptr);
   options.devices = place_graph(*graph);
+  options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
   return lower(*graph, options);
 }
 

@@ -240,6 +240,30 @@ TEST(SerializedGraph, ChangedNodesAreReadOrRefused) {
   EXPECT_GT(refused, 1000);
 }
 
+// As a graph from outside may have it.
+TEST(SerializedGraph, OperationsWithTooFewInputsAreRefused) {
+  Graph graph;
+  const GraphScope building(graph);
+  const Tensor x = placeholder(float32, {4, 6, 6, 2}, "x"), y = x * 2.0;
+  const Variable w(random::normal({3, 3, 2, 2}), {.name = "w"});
+  const Tensor h = nn::relu(nn::conv2d(x, w));
+  const Tensor loss = reduce_sum(matmul(reshape(h, {4, -1}), ones({32, 3}))) +
+                      reduce_sum(add_n({x, y, maximum(x, y)})) + reduce_sum(concat({x, y}, 0)) +
+                      reduce_sum(where(greater(x, 0.0), x, y));
+  optimizers::Optimizer adam = optimizers::Adam();
+  graph.updates("train", [&] { adam.minimize(loss, {w}); });
+  GraphImpl& impl = graph.impl();
+  const std::size_t count = impl.nodes().size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Node& node = *impl.nodes()[i];
+    if (node.inputs.empty()) continue;
+    EXPECT_THROW(impl.restore(*node.op, node.attrs, {}, node.outputs, {.name = "short"}),
+                 InvalidArgumentError)
+        << node.op->name;
+  }
+  EXPECT_EQ(impl.nodes().size(), count);
+}
+
 TEST(SerializedGraph, OtherBytesAreSaidToBe) {
   EXPECT_EQ(error_of<DataLossError>([] { Graph::deserialize(""); }),
             "[Graph] the 0 bytes are not a whole serialised graph: truncated or corrupt");

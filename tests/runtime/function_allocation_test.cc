@@ -80,5 +80,34 @@ TEST(FunctionAllocation, AReplayedTrainingStepAllocatesNothing) {
   EXPECT_EQ(allocations.load() - before, 0);
 }
 
+// Branches and loops, with their gradients: what a loop keeps for the way back stays.
+TEST(FunctionAllocation, AReplayedLoopAllocatesNothing) {
+  config::set_emulated_gpus(0);
+  random::set_seed(3);
+  Variable scale(random::normal({32})), count(zeros({}));
+  optimizers::Optimizer optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9});
+  using Tensors = std::vector<Tensor>;
+  const auto step = function([&](const Tensor& x, const Tensor& n) {
+    const Tensors last =
+        while_loop([&](const Tensors& v) { return less(v[0], n); },
+                   [&](const Tensors& v) {
+                     count.assign_add(ones({}));
+                     const Tensor next = cond(
+                         greater(v[0], 1.0), [&] { return nn::dropout(v[1] * scale, 0.1); },
+                         [&] { return tanh(v[1]); });
+                     return Tensors{v[0] + 1.0, next + x};
+                   },
+                   {zeros({}), x});
+    const Tensor loss = reduce_mean(square(last[1]));
+    optimizer.minimize(loss, {scale});
+    return loss;
+  });
+  const Tensor x = random::normal({64, 32}), n = constant(4.0f), less_often = constant(2.0f);
+  for (int i = 0; i < 3; ++i) step(x, n);
+  const std::int64_t before = allocations.load();
+  for (int i = 0; i < 10; ++i) step(x, i % 2 == 0 ? n : less_often);
+  EXPECT_EQ(allocations.load() - before, 0);
+}
+
 }  // namespace
 }  // namespace tandem

@@ -1,0 +1,23 @@
+// The operations of control flow. They stand here because going back through one is a backward pass
+// over its bodies.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "runtime/body_trace.h"
+
+namespace tandem {
+
+extern const OpDef kIf, kWhile, kForEach;
+
+// The gradients of the first two, which make nodes that go back.
+void if_gradient(GradContext& c);
+void while_gradient(GradContext& c);
+
+// Adds a loop over `source` to the graph that the thread builds, its body traced for elements of
+// these specs. Sizes of -1 may differ between elements.
+void trace_for_each(std::shared_ptr<ElementSource> source, std::span<const TensorSpec> element,
+                    const BodyFn& body);
+
+}  // namespace tandem

@@ -1,0 +1,75 @@
+// Loops over the elements of a dataset, as host code and in graphs.
+#include <optional>
+
+#include "autodiff/control_flow.h"
+#include "core/status.h"
+#include "data/node.h"
+
+namespace tandem {
+namespace {
+
+using data::Dataset;
+using data::Example;
+
+class DatasetSource final : public ElementSource {
+ public:
+  explicit DatasetSource(Dataset dataset) : dataset_(std::move(dataset)) {}
+
+  std::unique_ptr<Pass> start() override {
+    return std::make_unique<Elements>(dataset_.iterate({.epoch = dataset_.node()->next_epoch()}));
+  }
+
+ private:
+  class Elements final : public Pass {
+   public:
+    explicit Elements(data::Iterator iterator) : iterator_(std::move(iterator)) {}
+    bool next(std::vector<Tensor>& element) override {
+      const data::NextExample example = iterator_.next();
+      if (!example) return false;
+      element = data::on_host(*example).components();
+      return true;
+    }
+
+   private:
+    data::Iterator iterator_;
+  };
+
+  Dataset dataset_;
+};
+
+// What the body of a loop over the dataset is traced for.
+std::vector<TensorSpec> specs_of(const Dataset& dataset) {
+  std::vector<TensorSpec> specs;
+  if (const auto known = dataset.element_spec()) {
+    for (const data::ComponentSpec& component : *known)
+      specs.push_back({component.dtype, component.shape});
+    return specs;
+  }
+  const BuildingScope at_once(nullptr);
+  const data::NextExample first = dataset.iterate().next();
+  if (!first)
+    fail<InvalidArgumentError>(
+        "[for_each] the dataset is empty, and does not say what its elements would be like: the "
+        "body cannot be traced");
+  for (const Tensor& component : *first) {
+    specs.push_back({component.dtype(), component.shape()});
+    if (component.rank() > 0) specs.back().shape.set(0, -1);
+  }
+  return specs;
+}
+
+}  // namespace
+
+void for_each(const Dataset& dataset, const std::function<void(const Example& element)>& body) {
+  if (building) {
+    trace_for_each(std::make_shared<DatasetSource>(dataset), specs_of(dataset),
+                   [&](const std::vector<Tensor>& element) {
+                     body(Example(element));
+                     return std::vector<Tensor>();
+                   });
+    return;
+  }
+  for (const Example& element : dataset) body(element);
+}
+
+}  // namespace tandem

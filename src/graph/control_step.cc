@@ -1,0 +1,261 @@
+#include "graph/control_step.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "core/status.h"
+#include "graph/graph.h"
+#include "graph/program.h"
+
+namespace tandem {
+namespace {
+
+// Programs of one loop over elements, one for each set of sizes: what came first goes.
+constexpr std::size_t kMaxPrograms = 64;
+
+class DrawScope {
+ public:
+  DrawScope(DrawSequence* draws, std::uint64_t number, bool replay) : draws_(draws) {
+    if (draws_) draws_->enter(number, replay);
+  }
+  ~DrawScope() {
+    if (draws_) draws_->leave();
+  }
+  DrawScope(const DrawScope&) = delete;
+  DrawScope& operator=(const DrawScope&) = delete;
+
+ private:
+  DrawSequence* draws_;
+};
+
+bool read_flag(const std::byte* memory, Device& device) {
+  bool flag = false;
+  static_assert(sizeof(flag) == 1);
+  device_to_host(&flag, device, memory, 1);
+  device.stream().synchronize();
+  return flag;
+}
+
+}  // namespace
+
+struct ControlStep::Impl {
+  using Kind = ControlFlow::Kind;
+  struct BodyProgram {
+    std::unique_ptr<Program> program;
+    std::vector<std::size_t> feeds;  // of the frame
+    std::vector<std::byte*> given;   // in a run
+  };
+  struct ForSizes {
+    std::vector<TensorSpec> elements;
+    BodyProgram body;
+  };
+
+  const Operation& operation;
+  Step& step;
+  LaneTeam& team;
+  Control& control;
+  const ControlFlow& flow;
+  std::vector<BodyProgram> bodies;
+  std::vector<std::unique_ptr<ForSizes>> for_sizes;
+  Tensor flag;  // of a loop's condition
+  std::vector<std::byte*> frame;
+  std::vector<Program::Place> places;
+  std::vector<Tensor> element;
+  std::vector<TensorSpec> element_specs;
+
+  Impl(const Operation& made_of, Step& its_step, LaneTeam& its_team)
+      : operation(made_of),
+        step(its_step),
+        team(its_team),
+        control(*made_of.control),
+        flow(*control.flow),
+        frame(flow.elements + made_of.inputs.size(), nullptr) {
+    if (flow.kind == Kind::kWhile)
+      flag = make_tensor(*control.bodies.front().block.fetches[0]->device, Shape::scalar(),
+                         DType::kBool);
+    for (BodyBlock& body : control.bodies) bodies.push_back(program_of(std::move(body)));
+    control.bodies.clear();
+  }
+
+  BodyProgram program_of(BodyBlock body) {
+    BodyProgram made;
+    made.feeds = std::move(body.feeds);
+    made.given.resize(made.feeds.size());
+    made.program = std::make_unique<Program>(std::move(body.block), team);
+    return made;
+  }
+
+  std::byte* input(std::size_t i) const {
+    return static_cast<std::byte*>(step.context.inputs[static_cast<int>(i)].data);
+  }
+  std::byte* output(std::size_t i) const {
+    return static_cast<std::byte*>(step.context.outputs[static_cast<int>(i)].data);
+  }
+  Device& output_device(std::size_t i) const { return *operation.outputs[i]->device; }
+
+  void run() {
+    const bool back = flow.forward != nullptr;
+    const DrawScope scope(flow.draws.get(), control.draws_before, back);
+    for (std::size_t i = 0; i < operation.inputs.size(); ++i) frame[flow.elements + i] = input(i);
+    if (flow.loops())
+      loop();
+    else
+      branch();
+  }
+
+  // `mark`: where to take down what the body draws; null: nowhere.
+  void run_body(std::size_t index, BodyProgram& body, DrawMark* mark = nullptr) {
+    for (std::size_t i = 0; i < body.feeds.size(); ++i) body.given[i] = frame[body.feeds[i]];
+    if (mark) flow.draws->mark(*mark);
+    body.program->run_at(body.given, places);
+    const Body& traced = flow.bodies[index];
+    if (!traced.updates) return;
+    for (const auto& action : traced.graph->after_run()) action();
+    if (flow.draws) flow.draws->ran(index, mark);
+  }
+
+  // Of a forward run, for the way back.
+  DrawMark* mark_of(std::size_t iteration) {
+    if (flow.forward || !control.record || !flow.draws) return nullptr;
+    auto& marks = control.record->marks;
+    if (marks.size() <= iteration) marks.resize(iteration + 1);
+    return &marks[iteration];
+  }
+  // On the way back: the draws are those of then.
+  void restore_draws(std::size_t body, std::size_t iteration) {
+    if (flow.forward && flow.draws) flow.draws->restore(body, control.record->marks[iteration]);
+  }
+
+  // --- branches ---
+
+  void branch() {
+    const std::size_t index = read_flag(input(0), *operation.inputs[0]->device) ? 0 : 1;
+    places.clear();
+    for (std::size_t i = 0; i < operation.outputs.size(); ++i)
+      places.push_back({output(i), &output_device(i)});
+    restore_draws(index, 0);
+    run_body(index, bodies[index], mark_of(0));
+  }
+
+  // --- loops ---
+
+  std::byte*& carried(std::size_t i) { return frame[flow.elements + i]; }
+  bool keeps(std::size_t i) const {
+    return !flow.forward && control.record && control.record->keeps[i];
+  }
+
+  void loop() {
+    std::unique_ptr<ElementSource::Pass> pass;
+    if (flow.source) pass = flow.source->start();
+    keep_start();
+    for (std::size_t k = 0;; ++k) {
+      BodyProgram* body = next(k, pass.get());
+      if (!body) break;
+      if (flow.forward) restore_draws(1, control.record->iterations - 1 - k);
+      places.clear();
+      for (std::size_t i = 0; i < flow.carried; ++i)
+        places.push_back({destination(i, k), &output_device(i)});
+      run_body(flow.bodies.size() - 1, *body, mark_of(k));
+      for (std::size_t i = 0; i < flow.carried; ++i) carried(i) = places[i].memory;
+      if (control.record && !flow.forward) control.record->iterations = k + 1;
+    }
+    element.clear();
+    for (std::size_t i = 0; i < flow.carried; ++i) {
+      Device& device = output_device(i);
+      if (carried(i) != output(i))
+        copy_between(device, output(i), device, carried(i), operation.outputs[i]->bytes());
+    }
+  }
+
+  // The program of iteration `k`; null: the loop has ended.
+  BodyProgram* next(std::size_t k, ElementSource::Pass* pass) {
+    if (flow.kind == Kind::kWhileGradient) {
+      if (k == control.record->iterations) return nullptr;
+      for (std::size_t i = 0; i < flow.elements; ++i)
+        if (control.record->keeps[i])
+          frame[i] = impl_of(control.record->kept[control.record->iterations - 1 - k][i]).data();
+      return &bodies.back();
+    }
+    if (flow.maximum_iterations >= 0 && k == static_cast<std::size_t>(flow.maximum_iterations))
+      return nullptr;
+    if (pass) return pass->next(element) ? &body_for_element() : nullptr;
+    const TensorImpl& result = impl_of(flag);
+    places.assign(1, {result.data(), &result.device()});
+    run_body(0, bodies.front());
+    return read_flag(result.data(), result.device()) ? &bodies.back() : nullptr;
+  }
+
+  std::byte* destination(std::size_t i, std::size_t k) {
+    if (keeps(i)) return kept(k + 1, i);
+    return k % 2 == 0 ? output(i) : output(flow.carried + i);
+  }
+
+  std::byte* kept(std::size_t iteration, std::size_t i) {
+    auto& kept = control.record->kept;
+    if (kept.size() <= iteration) kept.resize(iteration + 1);
+    kept[iteration].resize(flow.carried);
+    Tensor& tensor = kept[iteration][i];
+    const Value& value = *operation.outputs[i];
+    if (!tensor.defined())
+      tensor = make_tensor(*value.device, value.spec.shape, value.spec.dtype, operation.op->name);
+    return impl_of(tensor).data();
+  }
+
+  void keep_start() {
+    if (flow.forward || !control.record) return;
+    control.record->iterations = 0;
+    for (std::size_t i = 0; i < flow.carried; ++i) {
+      if (!keeps(i)) continue;
+      Device& device = output_device(i);
+      std::byte* start = kept(0, i);
+      copy_between(device, start, device, carried(i), operation.outputs[i]->bytes());
+      carried(i) = start;
+    }
+  }
+
+  // --- loops over elements ---
+
+  BodyProgram& body_for_element() {
+    check_element();
+    for (std::size_t i = 0; i < element.size(); ++i) frame[i] = impl_of(element[i]).data();
+    const auto same = [&](const std::unique_ptr<ForSizes>& known) {
+      for (std::size_t i = 0; i < element.size(); ++i)
+        if (!(known->elements[i].shape == impl_of(element[i]).shape)) return false;
+      return true;
+    };
+    const auto found = std::find_if(for_sizes.begin(), for_sizes.end(), same);
+    if (found != for_sizes.end()) return (*found)->body;
+    if (for_sizes.size() == kMaxPrograms) for_sizes.erase(for_sizes.begin());
+    auto made = std::make_unique<ForSizes>();
+    for (const Tensor& component : element) made->elements.push_back(impl_of(component));
+    made->body = program_of(control.body_for(made->elements));
+    return for_sizes.emplace_back(std::move(made))->body;
+  }
+
+  void check_element() const {
+    if (element.size() != flow.elements)
+      fail<InvalidArgumentError>("[{}] expected elements of {} tensors, got one of {}",
+                                 operation.op->name, flow.elements, element.size());
+    for (const Body::Feed& feed : flow.bodies.back().feeds) {
+      if (feed.from >= flow.elements) continue;
+      const TensorSpec& expected = feed.tensor.node->outputs[0];
+      const Tensor& got = element[feed.from];
+      if (got.dtype() != expected.dtype || !expected.shape.matches(got.shape()))
+        fail<InvalidArgumentError>(
+            "[{}] tensor {} of an element: expected shape {} and dtype {}, as the loop was traced "
+            "for, got {} and {}",
+            operation.op->name, feed.from, expected.shape.to_string(), name_of(expected.dtype),
+            got.shape().to_string(), name_of(got.dtype()));
+    }
+  }
+};
+
+ControlStep::ControlStep(const Operation& operation, Step& step, LaneTeam& team)
+    : impl_(std::make_unique<Impl>(operation, step, team)) {}
+ControlStep::~ControlStep() = default;
+
+const Operation& ControlStep::operation() const { return impl_->operation; }
+void ControlStep::run() { impl_->run(); }
+
+}  // namespace tandem

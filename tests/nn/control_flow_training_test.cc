@@ -1,0 +1,195 @@
+// Training inside the bodies of loops and branches.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/tensors.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+using testing::expect_error;
+
+using Tensors = std::vector<Tensor>;
+
+struct Trained {
+  std::vector<float> figures;  // weights, slots, counts, draws
+};
+
+void expect_same(const Trained& traced, const Trained& eager) {
+  ASSERT_EQ(traced.figures.size(), eager.figures.size());
+  for (std::size_t i = 0; i < eager.figures.size(); ++i)
+    EXPECT_NEAR(traced.figures[i], eager.figures[i],
+                1e-5f * std::max(1e-2f, std::abs(eager.figures[i])))
+        << i;
+}
+
+Trained figures_of(const Sequential& model, const optimizers::Optimizer& optimizer) {
+  Trained trained;
+  for (const Variable& variable : model.variables())
+    for (float value : variable.value().to_vector<float>()) trained.figures.push_back(value);
+  for (const Variable& variable : optimizer.variables())
+    if (variable.dtype() == float32)
+      for (float value : variable.value().to_vector<float>()) trained.figures.push_back(value);
+  trained.figures.push_back(static_cast<float>(optimizer.iterations()));
+  trained.figures.push_back(static_cast<float>(random::get_state().draws));
+  return trained;
+}
+
+Sequential make_model() {
+  random::set_seed(3);
+  return Sequential({layers::Dense(16, {.activation = "relu", .input_shape = {8}}),
+                     layers::Dropout(0.25), layers::BatchNormalization(), layers::Dense(4)});
+}
+
+data::Dataset make_data(std::int64_t count, std::int64_t batch) {
+  DeviceScope cpu("/cpu:0");
+  random::set_seed(5);
+  const Tensor x = random::normal({count, 8});
+  return data::Dataset::from_tensor_slices({x, random::uniform_int({count}, 0, 4)})
+      .shuffle(count, {.seed = 2})
+      .batch(batch);
+}
+
+using MakeOptimizer = std::function<optimizers::Optimizer()>;
+
+Trained train_over_dataset(bool traced, const data::Dataset& data, const MakeOptimizer& make) {
+  Sequential model = make_model();
+  optimizers::Optimizer optimizer = make();
+  Variable total(zeros({}), {.trainable = false});
+  const auto epoch = [&] {
+    total.assign(zeros({}));
+    for_each(data, [&](const data::Example& batch) {
+      GradientTape tape;
+      const Tensor logits = model(batch[0], {.training = true});
+      const Tensor loss = reduce_mean(nn::sparse_softmax_cross_entropy(batch[1], logits));
+      optimizer.apply_gradients(tape.gradient(loss, model.trainable_variables()),
+                                model.trainable_variables());
+      total.assign_add(loss);
+    });
+    return total.value();
+  };
+  const auto replayed = function(epoch);
+  random::set_seed(4);
+  Trained trained;
+  std::vector<float> losses;
+  for (int i = 0; i < 4; ++i) losses.push_back((traced ? replayed() : epoch()).item<float>());
+  trained = figures_of(model, optimizer);
+  trained.figures.insert(trained.figures.end(), losses.begin(), losses.end());
+  return trained;
+}
+
+TEST(ControlFlowTraining, ALoopOverADatasetTrainsAsEagerly) {
+  const MakeOptimizer sgd = [] {
+    return optimizers::SGD(
+        {.learning_rate = optimizers::schedules::exponential_decay(0.1, 5, 0.5), .momentum = 0.9});
+  };
+  const MakeOptimizer adam = [] { return optimizers::Adam(); };
+  expect_same(train_over_dataset(true, make_data(24, 8), sgd),
+              train_over_dataset(false, make_data(24, 8), sgd));
+  expect_same(train_over_dataset(true, make_data(24, 8), adam),
+              train_over_dataset(false, make_data(24, 8), adam));
+}
+
+TEST(ControlFlowTraining, BatchesOfSeveralSizesAreServedByOneTrace) {
+  const MakeOptimizer sgd = [] { return optimizers::SGD({.learning_rate = 0.1}); };
+  expect_same(train_over_dataset(true, make_data(27, 8), sgd),
+              train_over_dataset(false, make_data(27, 8), sgd));
+}
+
+TEST(ControlFlowTraining, ElementsThatMapsMakeAreFoundOut) {
+  const auto data = data::Dataset::from_tensor_slices({constant({1.0f, 2.0f, 3.0f, 4.0f, 5.0f})})
+                        .batch(2)
+                        .map([](const data::Example& e) { return data::Example(e[0] * 2.0); });
+  int traced = 0;
+  Variable sum(zeros({}));
+  const auto run = function([&] {
+    for_each(data, [&](const data::Example& element) {
+      ++traced;
+      sum.assign_add(reduce_sum(element[0]));
+    });
+  });
+  run();
+  EXPECT_EQ(sum.value().item<float>(), 30.0f);
+  run();
+  EXPECT_EQ(sum.value().item<float>(), 60.0f);
+  EXPECT_EQ(traced, 1);
+}
+
+TEST(ControlFlowTraining, EachRunIsAnEpochOfItsOwn) {
+  const auto make = [] {
+    return data::Dataset::from_tensor_slices({range(10)}).shuffle(10, {.seed = 3}).batch(1);
+  };
+  Variable order(zeros({}, {.dtype = int64}));
+  const auto epoch = [&](const data::Dataset& data) {
+    order.assign(zeros({}, {.dtype = int64}));
+    for_each(data, [&](const data::Example& e) {
+      order.assign(order * full({}, 10, {.dtype = int64}) + reduce_sum(e[0].to(int64)));
+    });
+    return order.value();
+  };
+  const data::Dataset eager = make(), looped = make();
+  const auto replayed = function([&] { return epoch(looped); });
+  std::vector<std::int64_t> orders;
+  for (int i = 0; i < 3; ++i) {
+    orders.push_back(epoch(eager).item<std::int64_t>());
+    EXPECT_EQ(replayed().item<std::int64_t>(), orders.back());
+  }
+  EXPECT_NE(orders[0], orders[1]);
+}
+
+TEST(ControlFlowTraining, AnElementOfAnotherKindIsAnError) {
+  const auto data = data::Dataset::from_generator([] {
+    return [i = 0]() mutable -> std::optional<data::Example> {
+      if (++i > 3) return std::nullopt;
+      return data::Example(i < 3 ? zeros({2, 3}) : zeros({2, 4}));
+    };
+  });
+  const auto run = function([&] { for_each(data, [](const data::Example&) {}); });
+  expect_error<InvalidArgumentError>([&] { run(); },
+                                     "expected shape (?, 3) and dtype float32, as the loop was "
+                                     "traced for, got (2, 4) and float32");
+}
+
+// Steps before, in and behind a loop, whose numbers Adam depends on.
+Trained train_in_loops(bool traced) {
+  Sequential model = make_model();
+  optimizers::Optimizer optimizer = optimizers::Adam({.learning_rate = 0.01});
+  random::set_seed(6);
+  const Tensor x = random::normal({12, 8}), y = random::uniform_int({12}, 0, 4);
+  const auto step = [&](const Tensor& scale) {
+    GradientTape tape;
+    const Tensor logits = model(x, {.training = true});
+    const Tensor loss = reduce_mean(nn::sparse_softmax_cross_entropy(y, logits)) * scale;
+    optimizer.apply_gradients(tape.gradient(loss, model.trainable_variables()),
+                              model.trainable_variables());
+    return loss.detach();
+  };
+  const auto run = [&](const Tensor& n) {
+    const Tensor first = step(ones({}));
+    const Tensors last = while_loop([&](const Tensors& v) { return less(v[0], n); },
+                                    [&](const Tensors& v) {
+                                      const Tensor once = step(ones({}));
+                                      cond(
+                                          less(v[0], 2.0), [&] { step(once); }, [] {});
+                                      return Tensors{v[0] + 1.0, v[1] + once};
+                                    },
+                                    {zeros({}), first});
+    return last[1] + step(ones({}));
+  };
+  const auto replayed = function(run);
+  std::vector<float> losses;
+  for (float n : {2.0f, 0.0f, 4.0f, 1.0f})
+    losses.push_back((traced ? replayed(constant(n)) : run(constant(n))).item<float>());
+  Trained trained = figures_of(model, optimizer);
+  trained.figures.insert(trained.figures.end(), losses.begin(), losses.end());
+  return trained;
+}
+
+TEST(ControlFlowTraining, StepsInLoopsAndBranchesCount) {
+  expect_same(train_in_loops(true), train_in_loops(false));
+}
+
+}  // namespace
+}  // namespace tandem
