@@ -194,8 +194,7 @@ void add_explain_command(CLI::App& app) {
   const auto options = std::make_shared<ExplainOptions>();
   CLI::App* command = app.add_subcommand(
       "explain", "Tell where a model's training will run and what it will take, without training");
-  add_workload_options(*command, options->workload,
-                       "synthetic, mnist or cifar10; nothing is read");
+  add_workload_options(*command, options->workload, "synthetic, mnist or cifar10; nothing is read");
   command->add_flag("--json", options->as_json, "Print JSON instead of a table");
   command->callback([options] { explain_training(*options); });
 }

@@ -68,26 +68,26 @@ Sampler random_sampler(std::int64_t size, const RandomSamplerOptions& options) {
                                options.num_samples);
   const std::int64_t samples = options.num_samples < 0 ? size : options.num_samples;
   if (size == 0 && samples > 0)
-    fail<InvalidArgumentError>("[RandomSampler] expected examples to draw {} samples from, got none",
-                               samples);
+    fail<InvalidArgumentError>(
+        "[RandomSampler] expected examples to draw {} samples from, got none", samples);
   const std::uint64_t seed = options.seed ? *options.seed : Generator::process().state().seed;
-  return Sampler(samples, [size, samples, seed, replacement = options.replacement](
-                              std::uint64_t epoch) {
-    SplitMix random(mix(seed, epoch));
-    std::vector<std::int64_t> indices;
-    indices.reserve(static_cast<std::size_t>(samples));
-    while (static_cast<std::int64_t>(indices.size()) < samples) {
-      if (replacement) {
-        indices.push_back(
-            static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(size))));
-        continue;
-      }
-      const std::vector<std::int64_t> more = permutation(size, random);
-      const auto wanted = std::min(size, samples - static_cast<std::int64_t>(indices.size()));
-      indices.insert(indices.end(), more.begin(), more.begin() + wanted);
-    }
-    return indices;
-  });
+  return Sampler(
+      samples, [size, samples, seed, replacement = options.replacement](std::uint64_t epoch) {
+        SplitMix random(mix(seed, epoch));
+        std::vector<std::int64_t> indices;
+        indices.reserve(static_cast<std::size_t>(samples));
+        while (static_cast<std::int64_t>(indices.size()) < samples) {
+          if (replacement) {
+            indices.push_back(
+                static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(size))));
+            continue;
+          }
+          const std::vector<std::int64_t> more = permutation(size, random);
+          const auto wanted = std::min(size, samples - static_cast<std::int64_t>(indices.size()));
+          indices.insert(indices.end(), more.begin(), more.begin() + wanted);
+        }
+        return indices;
+      });
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // Control flow in graphs: a node that runs other graphs, its bodies, as values decide.
 //
 // While a body is traced, what it takes from the graph around it becomes an input of the node.
-// Variables that no body writes are read by the graph around; those that one writes are inputs as
-// memory (Node::mutates), so that a write in a body is a write of the node.
+// Variables that a branch does not write (of a loop: none of its bodies) are read by the graph
+// around; those that a body writes are inputs as memory (Node::mutates), so that a write in a body
+// is a write of the node.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +74,8 @@ struct Body {
 
   std::vector<Tensor> results;            // the fetches, as they were recorded
   std::vector<Source> sources;            // each edge once
-  std::vector<GradEdge> written_sources;  // variables that some body writes
+  std::vector<GradEdge> written_sources;  // variables that it writes, or another body of the loop
+  std::vector<std::size_t> written;       // those that it writes itself: inputs of the node
 };
 
 // What a body may be fed with is its frame: the elements (of the source, or the loop variables that

@@ -341,11 +341,31 @@ class Lowering {
   }
   void keep_reads_of(Value& memory, const Node& writer) {
     for (const Node::Input& read : std::exchange(reads_[&memory.root()], {})) {
-      // A body may read what it was given after it has written.
-      if (last_use(read) < writer.id || (last_use(read) == writer.id && !writer.control)) continue;
+      if (last_use(read) < writer.id) continue;
+      if (last_use(read) == writer.id && !reads_what_it_writes(writer, read, memory)) continue;
       Value*& value = values_[static_cast<std::size_t>(read.node->id)][0];
       value = &copy(*value, *value->device, read.node->name + "/kept");
     }
+  }
+
+  // Whether a body that writes the variable is given `read`, which it may look at afterwards.
+  bool reads_what_it_writes(const Node& writer, const Node::Input& read, const Value& memory) {
+    if (!writer.control) return false;
+    for (const Body& body : writer.control->bodies) {
+      const auto is_memory = [&](std::size_t input) {
+        return &value_of(writer.inputs[input]).root() == &memory.root();
+      };
+      const auto is_read = [&](const Body::Feed& feed) {
+        return feed.from >= writer.control->elements &&
+               writer.inputs[feed.from - writer.control->elements] == read;
+      };
+      // In a loop another body, or another iteration, may read it.
+      if ((writer.control->loops() ||
+           std::any_of(body.written.begin(), body.written.end(), is_memory)) &&
+          std::any_of(body.feeds.begin(), body.feeds.end(), is_read))
+        return true;
+    }
+    return false;
   }
 
   Value& computed(Operation& operation, const TensorSpec& spec) {

@@ -21,11 +21,18 @@ class Assembly {
   }
 
   std::vector<Tensor> run(std::vector<TracedBody> traced, std::vector<TensorSpec> outputs) {
-    for (const TracedBody& body : traced)
-      for (Node* handle : written_handles(*body.graph)) add_written(outer_handle(*handle));
+    for (const TracedBody& body : traced) {
+      auto& handles = written_by_.emplace_back();
+      for (Node* handle : written_handles(*body.graph)) {
+        handles.push_back(&outer_handle(*handle));
+        if (!contains(written_, *handles.back())) written_.push_back(handles.back());
+      }
+    }
     for (TracedBody& body : traced) add_body(body);
     flow_.writes.assign(inputs_.size(), false);
     for (Node* handle : written_) {
+      for (std::size_t i = 0; i < traced.size(); ++i)
+        if (contains(written_by_[i], *handle)) flow_.bodies[i].written.push_back(inputs_.size());
       inputs_.push_back(memory_of(*handle));
       flow_.writes.push_back(true);
     }
@@ -58,9 +65,13 @@ class Assembly {
     return outer;
   }
 
-  void add_written(Node& handle) {
-    if (std::find(written_.begin(), written_.end(), &handle) == written_.end())
-      written_.push_back(&handle);
+  static bool contains(const std::vector<Node*>& handles, const Node& handle) {
+    return std::find(handles.begin(), handles.end(), &handle) != handles.end();
+  }
+
+  // What changes while the body that is added next runs: of a loop also by its other body.
+  const std::vector<Node*>& written_while_running() const {
+    return flow_.loops() ? written_ : written_by_[flow_.bodies.size()];
   }
 
   Tensor memory_of(Node& handle) {
@@ -81,7 +92,7 @@ class Assembly {
       feed(body, *capture.inside, flow_.elements + input(capture.outside), capture.edge);
     for (const auto& node : traced.graph->nodes())
       if (node->op == &kReadVariable) read_outside(body, *node);
-    for (const Node* handle : written_)
+    for (const Node* handle : written_while_running())
       if (handle->leaf) body.written_sources.push_back({handle->leaf, 0});
     traced.graph->close();
     flow_.bodies.push_back(std::move(body));
@@ -109,11 +120,11 @@ class Assembly {
     return inputs_.size() - 1;
   }
 
-  // A variable that no body writes is read once, before.
+  // A variable that stays as it is is read once, before.
   void read_outside(Body& body, Node& read) {
     Node& inside = *read.inputs[0].node;
     Node& handle = outer_handle(inside);
-    if (std::find(written_.begin(), written_.end(), &handle) != written_.end()) return;
+    if (contains(written_while_running(), handle)) return;
     auto [at, added] = reads_.try_emplace(&handle, 0);
     if (added) {
       const Node::Input memory{&handle, 0};
@@ -156,8 +167,9 @@ class Assembly {
   ControlFlow flow_;
   GraphImpl& graph_;
   std::vector<Tensor> inputs_;
-  std::vector<Node*> written_;
-  std::map<Node*, std::size_t> reads_;  // the input of each variable that is read outside
+  std::vector<Node*> written_;                  // by any body
+  std::vector<std::vector<Node*>> written_by_;  // each body
+  std::map<Node*, std::size_t> reads_;          // the input of each variable that is read outside
 };
 
 }  // namespace

@@ -36,7 +36,8 @@ IndexedDataset tens(std::int64_t size) {
   return IndexedDataset::from_tensor_slices(constant(values));
 }
 IndexedDataset made_tens(std::int64_t size) {
-  return {size, [](std::int64_t i) { return Example(constant(static_cast<std::int32_t>(10 * i))); }};
+  return {size,
+          [](std::int64_t i) { return Example(constant(static_cast<std::int32_t>(10 * i))); }};
 }
 
 Indices sorted(Indices indices) {
@@ -134,18 +135,18 @@ TEST(DistributedSampler, NamesARankThatIsNone) {
   const auto make = [](int ranks, int rank) {
     return [=] { DistributedSampler(10, {.num_replicas = ranks, .rank = rank}); };
   };
-  expect_error<InvalidArgumentError>(
-      make(2, 2), "Invalid rank 2, rank should be in the interval [0, 1]");
-  expect_error<InvalidArgumentError>(
-      make(2, -1), "Invalid rank -1, rank should be in the interval [0, 1]");
+  expect_error<InvalidArgumentError>(make(2, 2),
+                                     "Invalid rank 2, rank should be in the interval [0, 1]");
+  expect_error<InvalidArgumentError>(make(2, -1),
+                                     "Invalid rank -1, rank should be in the interval [0, 1]");
   expect_error<InvalidArgumentError>(
       make(0, 0), "[DistributedSampler] expected num_replicas of at least 1, got 0");
 }
 
 TEST(Sampler, MustReturnWhatItPromised) {
   const Sampler sampler(3, [](std::uint64_t) { return Indices{1, 2}; });
-  expect_error<InvalidArgumentError>(
-      [&] { sampler.indices(4); }, "[Sampler] expected 3 numbers of examples for epoch 4, got 2");
+  expect_error<InvalidArgumentError>([&] { sampler.indices(4); },
+                                     "[Sampler] expected 3 numbers of examples for epoch 4, got 2");
   EXPECT_THROW(Sampler(-1, [](std::uint64_t) { return Indices(); }), InvalidArgumentError);
   EXPECT_THROW(Sampler(1, nullptr), InvalidArgumentError);
 }
@@ -156,8 +157,7 @@ TEST(IndexedDataset, GivesExamplesByNumber) {
   EXPECT_EQ(tens(5)[3][0].item<std::int32_t>(), 30);
   EXPECT_EQ(made_tens(5)[3][0].item<std::int32_t>(), 30);
   expect_error<OutOfRangeError>(
-      [] { tens(5)[5]; },
-      "[IndexedDataset] expected the number of an example in 0..4, got 5");
+      [] { tens(5)[5]; }, "[IndexedDataset] expected the number of an example in 0..4, got 5");
   EXPECT_THROW(made_tens(5)[-1], OutOfRangeError);
   EXPECT_THROW(IndexedDataset(-1, [](std::int64_t) { return Example(); }), InvalidArgumentError);
 }
@@ -236,15 +236,13 @@ TEST(DataLoader, NamesBadOptions) {
   expect_error<InvalidArgumentError>(load({.num_workers = -1}),
                                      "[DataLoader] expected num_workers of at least 0, got -1");
   expect_error<InvalidArgumentError>(
-      load({.prefetch_factor = 0}),
-      "[DataLoader] expected a prefetch_factor of at least 1, got 0");
+      load({.prefetch_factor = 0}), "[DataLoader] expected a prefetch_factor of at least 1, got 0");
   expect_error<InvalidArgumentError>(load({.shuffle = true, .sampler = SequentialSampler(4)}),
                                      "[DataLoader] expected either a sampler or shuffle");
   expect_error<InvalidArgumentError>(
       [] {
-        const DataLoader loader(tens(4), {.sampler = Sampler(1, [](std::uint64_t) {
-                                            return Indices{4};
-                                          })});
+        const DataLoader loader(tens(4),
+                                {.sampler = Sampler(1, [](std::uint64_t) { return Indices{4}; })});
         elements_of(loader.dataset());
       },
       "[DataLoader] the sampler asks for example 4; expected numbers in 0..3");

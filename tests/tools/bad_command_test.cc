@@ -60,12 +60,16 @@ TEST(BadCommand, BadArgumentsAreOneLineAndExitCodeTwo) {
   refuse({"--strategy", "one_device", "--devices", "/cpu:0,/cpu:1"}, "InvalidArgumentError",
          "takes one device, got 2");
   refuse({"--devices", "/cpu:0"}, "InvalidArgumentError", "--devices needs --strategy");
-  refuse({"--batch", "0"}, "InvalidArgumentError", "--batch: expected a whole number of at least 1, got '0'");
-  refuse({"--batch", "-3"}, "InvalidArgumentError", "--batch: expected a whole number of at least 1, got '-3'");
+  refuse({"--batch", "0"}, "InvalidArgumentError",
+         "--batch: expected a whole number of at least 1, got '0'");
+  refuse({"--batch", "-3"}, "InvalidArgumentError",
+         "--batch: expected a whole number of at least 1, got '-3'");
   refuse({"--lr", "-0.1"}, "InvalidArgumentError", "expected --lr of at least 0, got -0.1");
   refuse({"--lr", "nan"}, "InvalidArgumentError", "expected --lr of at least 0, got nan");
-  refuse({"--limit", "0"}, "InvalidArgumentError", "--limit: expected a whole number of at least 1, got '0'");
-  refuse({"--epochs", "-1"}, "InvalidArgumentError", "--epochs: expected a whole number of at least 0, got '-1'");
+  refuse({"--limit", "0"}, "InvalidArgumentError",
+         "--limit: expected a whole number of at least 1, got '0'");
+  refuse({"--epochs", "-1"}, "InvalidArgumentError",
+         "--epochs: expected a whole number of at least 0, got '-1'");
   refuse({"--seed", "-1"}, "InvalidArgumentError",
          "--seed: expected a whole number of at least 0, got '-1'");
   refuse({"--limit", "99999999999999999999"}, "InvalidArgumentError",
