@@ -14,11 +14,11 @@
 // tensor for its elements is a FailedPreconditionError; branches and loops that depend on elements
 // are in tandem/control_flow.h.
 //
-// Gradients are taken inside, by a tape or minimize() within the callable, or outside. A call that
-// reads something tracked (an argument, a trainable variable, a tensor that a tape watches) is
-// recorded as one operation, as operations are; its gradient is a program of its own. Such a call
-// keeps what its gradient needs: under NoGradScope it keeps nothing. What the callable has itself
-// gone back through is gone. Inside another traced function a call takes part in that trace.
+// Gradients are taken inside, by a tape or minimize(), or outside: a call that reads something
+// tracked (an argument, a trainable variable) is recorded as one operation, whose gradient is a
+// program. (Where there is control flow, the callable runs operation by operation instead.) It
+// keeps what its gradient needs; under NoGradScope, nothing. What the callable has itself gone back
+// through is gone. Inside another traced function a call takes part in that trace.
 #pragma once
 
 #include <any>
