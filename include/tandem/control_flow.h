@@ -15,7 +15,7 @@
 //
 // Going back through a branch or an iteration computes its operations again (with the same draws);
 // a loop that is gone back through keeps its loop variables of every iteration. UnimplementedError:
-// gradients that depend on a variable which the callables write, and gradients of such gradients.
+// gradients that depend on a variable which the same branch or loop writes, and gradients of these.
 #pragma once
 
 #include <concepts>

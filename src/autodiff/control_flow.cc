@@ -22,6 +22,7 @@ namespace {
 
 std::vector<TensorSpec> specs_of(const std::vector<Tensor>& tensors) {
   std::vector<TensorSpec> specs;
+  specs.reserve(tensors.size());
   for (const Tensor& tensor : tensors) specs.push_back(impl_of(tensor));
   return specs;
 }

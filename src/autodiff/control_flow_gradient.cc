@@ -184,6 +184,7 @@ void if_gradient(GradContext& c) {
   Node& forward = forward_of(c);
   const ControlFlow& flow = *forward.control;
   std::vector<BackwardBody> branches;
+  branches.reserve(flow.bodies.size());
   for (const Body& body : flow.bodies) branches.emplace_back(forward, body);
   Inputs inputs(c);
   inputs.forward(0);
@@ -207,6 +208,7 @@ void if_gradient(GradContext& c) {
   if (wanted.empty()) return;
   ControlFlow back = back_through(ControlFlow::Kind::kCondGradient, forward);
   std::vector<TensorSpec> specs;
+  specs.reserve(wanted.size());
   for (std::size_t i : wanted) specs.push_back(c.input_spec(static_cast<int>(i)));
   for (std::size_t k = 0; k < branches.size(); ++k) {
     Body body{.graph = flow.bodies[k].graph, .updates = false};

@@ -103,6 +103,8 @@ struct Lanes::Impl {
       lane.device = step->operation->device;
       lane.steps.push_back(step);
       if (step->member) join(*step->member, lane);
+      // One that set out in an earlier list of steps is waited for, and helped on, in this one.
+      if (step->started) join(*step->started->member, lane);
       if (!step->behind) continue;
       // What an earlier list of steps computed is there when this one starts.
       if (std::find(steps.begin(), steps.end(), step->behind) == steps.end())

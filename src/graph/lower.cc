@@ -8,6 +8,7 @@
 #include "device/device_manager.h"
 #include "graph/block.h"
 #include "graph/graph.h"
+#include "graph/lower_body.h"
 #include "graph/structural_ops.h"
 
 namespace tandem {
@@ -181,39 +182,6 @@ class Lowering {
 
   // --- control flow ---
 
-  struct FrameEntry {
-    TensorSpec spec;
-    Device* device = nullptr;
-  };
-  using Frame = std::vector<FrameEntry>;
-
-  LowerOptions options_of(const Body& body) const {
-    LowerOptions options{.fetches = body.fetches,
-                         .devices = options_.devices_of(*body.graph),
-                         .devices_of = options_.devices_of,
-                         .all_updates = body.updates};
-    options.resource_of = [outside = options_.resource_of](const Node& handle) {
-      return handle.outside->resource ? handle.outside->resource : outside(*handle.outside);
-    };
-    for (const Body::Feed& feed : body.feeds) options.feeds.push_back(feed.tensor);
-    return options;
-  }
-
-  static BodyBlock lower_body(const Body& body, const LowerOptions& body_options,
-                              const KnownSizes& sizes, const Frame& frame) {
-    LowerOptions options = body_options;
-    KnownSizes known = sizes;
-    options.sizes = &known;
-    BodyBlock made;
-    for (const Body::Feed& feed : body.feeds) {
-      options.feed_specs.push_back(frame[feed.from].spec);
-      options.feed_devices.push_back(frame[feed.from].device);
-      made.feeds.push_back(feed.from);
-    }
-    made.block = lower(*body.graph, options);
-    return made;
-  }
-
   Frame frame_of(const ControlFlow& flow, const std::vector<Value*>& inputs) const {
     Frame frame(flow.elements);
     if (flow.kind == ControlFlow::Kind::kWhileGradient)
@@ -262,30 +230,25 @@ class Lowering {
     std::vector<Value*> inputs;
     for (const Node::Input& input : node.inputs) inputs.push_back(&value_of(input));
 
-    const Body& last = flow.bodies.back();  // of a loop: the one that carries
-    std::vector<LowerOptions> body_options;
-    for (const Body& body : flow.bodies) {
-      const auto& devices = body_options.emplace_back(options_of(body)).devices;
-      control->devices.insert(control->devices.end(), devices.begin(), devices.end());
-    }
+    const BodyLowering bodies(node.control, options_);
+    const std::size_t last = flow.bodies.size() - 1;  // of a loop: the one that carries
     std::vector<FrameEntry> outputs;
     if (flow.source) {
-      control->body_for = [flow = node.control, options = body_options.back(), sizes = sizes_,
-                           frame = frame_of(flow, inputs), host = &DeviceManager::get().host()](
-                              const std::vector<TensorSpec>& elements) mutable {
-        for (std::size_t i = 0; i < elements.size(); ++i) frame[i] = {elements[i], host};
-        return lower_body(flow->bodies.back(), options, sizes, frame);
-      };
+      control->devices = bodies.devices();
+      control->body_for =
+          [bodies, last, sizes = sizes_, frame = frame_of(flow, inputs),
+           host = &DeviceManager::get().host()](const std::vector<TensorSpec>& elements) mutable {
+            for (std::size_t i = 0; i < elements.size(); ++i) frame[i] = {elements[i], host};
+            return bodies.lower(last, sizes, frame);
+          };
     } else {
       Frame frame = frame_of(flow, inputs);
-      BodyBlock body = lower_body(last, body_options.back(), sizes_, frame);
+      BodyBlock body = bodies.lower(last, sizes_, frame);
       if (flow.loops() && move_carried(flow, body.block, node, inputs)) {
         frame = frame_of(flow, inputs);
-        body = lower_body(last, body_options.back(), sizes_, frame);
+        body = bodies.lower(last, sizes_, frame);
       }
-      if (flow.bodies.size() > 1)
-        control->bodies.push_back(
-            lower_body(flow.bodies.front(), body_options.front(), sizes_, frame));
+      if (last > 0) control->bodies.push_back(bodies.lower(0, sizes_, frame));
       control->bodies.push_back(std::move(body));
       const Block& results =
           flow.loops() ? control->bodies.back().block : control->bodies.front().block;

@@ -241,6 +241,19 @@ TEST(ControlFlowGradient, TakenInsideABody) {
   EXPECT_NEAR(run(scalar(3.0)).item<double>(), std::sqrt(2.0), 1e-12);
 }
 
+TEST(ControlFlowGradient, TakenInsideABodyOfWhatWasComputedAround) {
+  const auto run = [](const Tensor& x) {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = x * x * x;
+    return cond(
+        greater(x, 0.0), [&] { return tape.gradient(y, x) * x; }, [&] { return y; });
+  };
+  const auto traced = function(run);
+  EXPECT_EQ(traced(scalar(2.0)).item<double>(), 24.0);
+  EXPECT_EQ(traced(scalar(-2.0)).item<double>(), -8.0);
+}
+
 TEST(ControlFlowGradient, WhatCannotBeIsAnError) {
   Variable v(scalar(2.0), {.name = "v"});
   const auto written = function([&](const Tensor& x) {
@@ -271,6 +284,15 @@ TEST(ControlFlowGradient, WhatCannotBeIsAnError) {
   });
   expect_error<UnimplementedError>([&] { to_variable(scalar(1.0)); },
                                    "with respect to a variable that the callables also write");
+  const auto inside = function([&](const Tensor& x) {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = cond(
+        greater(x, 0.0), [&] { return x * x; }, [&] { return x; });
+    return cond(
+        less(x, 9.0), [&] { return tape.gradient(y, x); }, [&] { return x; });
+  });
+  expect_error<UnimplementedError>([&] { inside(scalar(1.0)); }, "is taken in the same graph");
   const auto second = function([&](const Tensor& x) {
     GradientTape outer;
     outer.watch(x);

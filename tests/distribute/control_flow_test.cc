@@ -64,7 +64,7 @@ std::vector<float> repeat(const Strategy& strategy, const Parts& parts, const Ru
   return parts.figures(losses);
 }
 
-// Three steps of the strategy in a loop, the last of them twice.
+// Three steps of the strategy in a loop, and one more in a branch of the last.
 std::vector<float> steps_in_a_loop(const Strategy& strategy, bool traced) {
   Parts parts(strategy);
   const auto replica_step = [&](const data::Example& batch) {

@@ -139,6 +139,59 @@ TEST(ControlFlowTraining, EachRunIsAnEpochOfItsOwn) {
   EXPECT_NE(orders[0], orders[1]);
 }
 
+TEST(ControlFlowTraining, BodiesInsideALoopOverADatasetSpreadOverDevices) {
+  config::set_emulated_gpus(2, 64);
+  Variable sum;
+  {
+    const DeviceScope gpu("/gpu:1");
+    sum = Variable(zeros({}));
+  }
+  const auto data = data::Dataset::from_tensor_slices({range(1.0, 21.0)}).batch(8);
+  const auto run = [&] {
+    const DeviceScope gpu("/gpu:0");
+    for_each(data, [&](const data::Example& batch) {
+      const Tensor mean = reduce_mean(batch[0]);
+      cond(
+          greater(mean, -10.0), [&] { sum.assign_add(mean); }, [] {});
+    });
+  };
+  run();
+  const float once = sum.value().item<float>();
+  function(run)();
+  EXPECT_NEAR(sum.value().item<float>(), 2 * once, 1e-6f);
+}
+
+TEST(ControlFlowTraining, SessionsLoopOverDatasets) {
+  const auto data = make_data(20, 8);
+  const auto train = [&](const Variable& w, optimizers::Optimizer& optimizer) {
+    for_each(data, [&](const data::Example& batch) {
+      optimizer.minimize(reduce_mean(square(reduce_sum(batch[0] * w, {.axis = Dims{1}}) - 1.0)),
+                         {w});
+    });
+  };
+  Variable w(ones({8}));
+  optimizers::Optimizer optimizer = optimizers::Adam();
+  Graph graph;
+  Variable in_graph;
+  Graph::Operation epoch;
+  {
+    const GraphScope scope(graph);
+    in_graph = Variable(ones({8}), {.name = "w"});
+    optimizers::Optimizer its_optimizer = optimizers::Adam();
+    its_optimizer.build({in_graph});
+    epoch = graph.updates("epoch", [&] { train(in_graph, its_optimizer); });
+  }
+  Session session(graph, {.initialize_variables = true});
+  session.run({epoch});  // epoch 0 of the dataset
+  session.run({epoch});  // epoch 1
+  const auto again = make_data(20, 8);
+  for (int i = 0; i < 2; ++i)
+    for (const data::Example& batch : again)
+      optimizer.minimize(reduce_mean(square(reduce_sum(batch[0] * w, {.axis = Dims{1}}) - 1.0)),
+                         {w});
+  testing::expect_tensor(session.run(in_graph), float32, {8}, testing::values_of(w.value()), 1e-5);
+}
+
 TEST(ControlFlowTraining, AnElementOfAnotherKindIsAnError) {
   const auto data = data::Dataset::from_generator([] {
     return [i = 0]() mutable -> std::optional<data::Example> {

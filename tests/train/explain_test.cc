@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "device/device_manager.h"
@@ -229,6 +230,47 @@ TEST(Explain, RefusesWhatCannotBe) {
                InvalidArgumentError);
   EXPECT_THROW(explain(model, {zeros({4, 51}), zeros({4}, {.dtype = int64})}),
                InvalidArgumentError);
+}
+
+// A layer that chooses between two ways by its input's elements.
+class Choosing final : public LayerBase {
+ public:
+  Choosing() : LayerBase("") {}
+  std::string kind() const override { return "choosing"; }
+  std::vector<Layer> children() const override { return {dense_}; }
+  Tensor call(std::span<const Tensor> inputs, const CallOptions& options) override {
+    return cond(
+        greater(reduce_sum(inputs[0]), 0.0), [&] { return dense_(inputs[0], options); },
+        [&] { return tanh(dense_(inputs[0], options)); });
+  }
+  Shape output_shape(std::span<const Shape> shapes) const override {
+    return Shape({shapes[0][0], 300});
+  }
+
+ private:
+  Layer dense_ = layers::Dense(300);
+};
+
+TEST(Explain, BodiesOfControlFlowCount) {
+  config::set_emulated_gpus(0);
+  const auto explained = [](const Layer& first) {
+    Model model = Sequential({layers::Dense(50, {.input_shape = {50}}), first, layers::Dense(7)});
+    model.compile({.optimizer = optimizers::SGD(),
+                   .loss = losses::SparseCategoricalCrossentropy({.from_logits = true})});
+    return explain(model, batch_of(128));
+  };
+  const Explanation plain = explained(layers::Dense(300));
+  const Explanation choosing = explained(std::make_shared<Choosing>());
+  const auto count = [&](const char* type) {
+    return std::count_if(choosing.operations.begin(), choosing.operations.end(),
+                         [&](const auto& operation) { return operation.type == type; });
+  };
+  EXPECT_EQ(count("If"), 1);
+  EXPECT_EQ(count("IfGradient"), 1);
+  EXPECT_GT(choosing.operations.size(), plain.operations.size());
+  // The forward part is in the way back of each branch, too.
+  EXPECT_GT(entry(choosing, "CPU:0").activations, entry(plain, "CPU:0").activations);
+  EXPECT_EQ(entry(choosing, "CPU:0").weights, entry(plain, "CPU:0").weights);
 }
 
 }  // namespace
