@@ -228,13 +228,13 @@ namespace tandem {
 //
 //   const auto epoch = td::function([&] {
 //     td::for_each(batches, [&](const td::data::Example& batch) {
-//       optimizer.minimize(loss(model(batch[0]), batch[1]), model.trainable_variables());
+//       optimizer.minimize(loss(model(batch[0]), batch[1]), variables);
 //     });
 //   });
 //
-// It is traced for what Dataset::element_spec() says; where that says nothing, for elements like the
-// first of epoch 0, with any size of their first axes. An element of other dtypes or shapes is an
-// InvalidArgumentError of the run. Throws what the pipeline throws.
+// It is traced for what Dataset::element_spec() says; where that says nothing, for elements like
+// the first of epoch 0, with any size of their first axes. An element of other dtypes or shapes is
+// an InvalidArgumentError of the run. Throws what the pipeline throws.
 void for_each(const data::Dataset& dataset,
               const std::function<void(const data::Example& element)>& body);
 

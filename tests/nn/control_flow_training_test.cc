@@ -21,7 +21,7 @@ void expect_same(const Trained& traced, const Trained& eager) {
   ASSERT_EQ(traced.figures.size(), eager.figures.size());
   for (std::size_t i = 0; i < eager.figures.size(); ++i)
     EXPECT_NEAR(traced.figures[i], eager.figures[i],
-                1e-5f * std::max(1e-2f, std::abs(eager.figures[i])))
+                1e-6f * std::max(0.1f, std::abs(eager.figures[i])))
         << i;
 }
 
