@@ -14,10 +14,11 @@
 // tensor for its elements is a FailedPreconditionError; branches and loops that depend on elements
 // are in tandem/control_flow.h.
 //
-// Gradients are taken inside: a tape, or minimize(), within the callable. The results of a replayed
-// call are not recorded. Where gradients are wanted from outside (a GradientTape is open on the
-// thread, or an argument is tracked) the callable therefore runs operation by operation, as it
-// would without function(). Inside another traced function it takes part in that trace.
+// Gradients are taken inside, by a tape or minimize(), or outside: a call that reads something
+// tracked (an argument, a trainable variable) is recorded as one operation, whose gradient is a
+// program. (Where there is control flow, the callable runs operation by operation instead.) It
+// keeps what its gradient needs; under NoGradScope, nothing. What the callable has itself gone back
+// through is gone. Inside another traced function a call takes part in that trace.
 #pragma once
 
 #include <any>
@@ -157,13 +158,12 @@ class FunctionTraces {
   // Whether operations of the calling thread are being traced already: the callable then takes part
   // in that trace.
   static bool tracing();
-  // Whether a gradient tape of the calling thread wants to see its operations.
-  static bool recorded();
   // An empty call, with the memory of the thread's last one, which keep() takes back.
   static FunctionCall start_call();
   static void keep(FunctionCall call);
   // Sets the outputs for the call's inputs and key: traced with `body` unless there is a trace.
-  void run(FunctionCall& call, const Body& body);
+  // False: the callable is to be run instead.
+  bool run(FunctionCall& call, const Body& body);
   std::size_t num_traces() const;
 
  private:
@@ -188,26 +188,18 @@ class Function {
   auto operator()(const Args&... args) const {
     using Result = std::invoke_result_t<F&, const Args&...>;
     Shared& shared = *shared_;
-    if (detail::FunctionTraces::tracing() || detail::FunctionTraces::recorded())
-      return shared.callable(args...);
+    if (detail::FunctionTraces::tracing()) return shared.callable(args...);
 
     using detail::visit_tensors;
     const auto no_key = [](const auto&) {};
     detail::FunctionCall call = detail::FunctionTraces::start_call();
-    bool tracked = false;
     const auto collect = [&](Tensor& tensor) {
       call.add_to_key(std::uint64_t{tensor.defined()});
-      if (!tensor.defined()) return;
-      tracked = tracked || tensor.requires_grad();
-      call.inputs.push_back(tensor);
+      if (tensor.defined()) call.inputs.push_back(tensor);
     };
     const auto key = [&](const auto& part) { call.add_to_key(part); };
     std::tuple<Args&...> given(const_cast<Args&>(args)...);  // visiting changes nothing here
     visit_tensors(given, collect, key);
-    if (tracked && grad_enabled()) {
-      detail::FunctionTraces::keep(std::move(call));
-      return shared.callable(args...);
-    }
 
     std::optional<std::conditional_t<std::is_void_v<Result>, char, Result>> traced;
     const auto body = [&](std::vector<Tensor> symbols) {
@@ -240,13 +232,18 @@ class Function {
         shared.results[call.trace] = std::move(*traced);
       }
     };
+    bool replayed = false;
     try {
-      shared.traces.run(call, std::ref(body));
+      replayed = shared.traces.run(call, std::ref(body));
     } catch (...) {
       keep_result();  // a later call finds the trace there
       throw;
     }
     keep_result();
+    if (!replayed) {
+      detail::FunctionTraces::keep(std::move(call));
+      return shared.callable(args...);
+    }
     if constexpr (std::is_void_v<Result>) {
       detail::FunctionTraces::keep(std::move(call));
     } else {

@@ -84,8 +84,8 @@ class Graph {
   Operation initializer(std::string_view name = "init");
 
   // The graph in bytes: nodes, attributes, devices, constants (captured tensors included), and
-  // variables by name. Throws UnimplementedError for a graph with attributes that a function of the
-  // host computes for every run (a learning-rate schedule).
+  // variables by name. Learning rates travel as numbers or as the formulas of
+  // optimizers::schedules. Throws UnimplementedError for one that is a function of the program.
   std::string serialize() const;
   // Throws DataLossError for bytes that are truncated or corrupt, InvalidArgumentError for a graph
   // that this version of Tandem cannot have.

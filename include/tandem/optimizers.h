@@ -22,6 +22,7 @@ class LearningRate {
   LearningRate(Schedule schedule) : schedule_(std::move(schedule)) {}  // NOLINT: implicit
   double at(std::int64_t step) const { return schedule_ ? schedule_(step) : rate_; }
   bool scheduled() const { return static_cast<bool>(schedule_); }
+  const Schedule& schedule() const { return schedule_; }  // empty: a number
 
  private:
   double rate_ = 0.0;

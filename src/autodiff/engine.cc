@@ -72,7 +72,7 @@ class Engine {
       if (op_node->visited) return;
       op_node->visited = true;
       nodes_.emplace_back(op_node);
-      stack.push_back(op_node);
+      if (!ends_at(node)) stack.push_back(op_node);
     };
     for (const auto& root : pass_.roots)
       if (root.edge) reach(root.edge);
@@ -106,6 +106,9 @@ class Engine {
 
   bool leads_to_source(GradNode* node) const {
     return node->op ? needed_.count(node) > 0 : sources_of_.count(node) > 0;
+  }
+  bool ends_at(GradNode* node) const {
+    return pass_.stop_at_sources && sources_of_.count(node) > 0;
   }
   bool wanted(GradNode* node) const { return pass_.sources.empty() || leads_to_source(node); }
 
@@ -174,6 +177,10 @@ class Engine {
       if (!node.outputs[i].gradient.defined()) continue;
       any = true;
       if (!sources_of_.empty()) ready(&node, static_cast<int>(i), node.outputs[i].gradient);
+    }
+    if (ends_at(&node)) {
+      for (auto& output : node.outputs) output.gradient = {};
+      return;
     }
     input_grads_.assign(node.inputs.size(), Tensor());
     if (any && wanted(&node)) {

@@ -18,6 +18,8 @@ struct BackwardPass {
   std::vector<Root> roots;
   // What gradients are asked for. Empty: those of every leaf, accumulated in Leaf::grad.
   std::vector<GradEdge> sources;
+  // Whether nothing behind a source is looked at: no gradient of one source adds to another's.
+  bool stop_at_sources = false;
   bool retain_graph = false;
   bool create_graph = false;  // record the pass itself
   // Given the source's place and gradient as soon as nothing can add to it any more, while the pass

@@ -5,6 +5,7 @@
 #include "device/device_manager.h"
 #include "distribute/local_strategy.h"
 #include "distribute/strategy_impl.h"
+#include "ops/math/element_count.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
 #include "tandem/array.h"
@@ -99,12 +100,19 @@ Tensor Strategy::reduce(ReduceOp op, const PerReplica<Tensor>& value,
   OnDevice on(*impl_->devices().front());
   if (!axis) return combine(op, tensors);
   std::int64_t elements = 0;
+  std::vector<Tensor> counts;  // of what is not known before the graph runs
   for (Tensor& tensor : tensors) {
-    elements += tensor.dim(*axis);
+    const std::int64_t size = tensor.dim(*axis);
+    if (size >= 0)
+      elements += size;
+    else
+      counts.push_back(element_count({size}, tensor.dtype()));
     tensor = reduce_axis(op, tensor, *axis);
   }
   if (op != ReduceOp::kMean) return combine(op, tensors);
-  return divide(combine(ReduceOp::kSum, tensors), static_cast<double>(elements));
+  const Tensor sum = combine(ReduceOp::kSum, tensors);
+  if (counts.empty()) return divide(sum, static_cast<double>(elements));
+  return divide(sum, add(add_n(counts), static_cast<double>(elements)));
 }
 
 Tensor Strategy::reduce(ReduceOp op, const Tensor& value, std::optional<std::int64_t> axis) const {

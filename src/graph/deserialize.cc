@@ -172,13 +172,28 @@ class Reader {
     if (counter.op != &kVarHandle || counter.outputs[0].dtype != int64 ||
         counter.outputs[0].shape.rank() != 0 || !made.attrs)
       refuse("'{}' is no count of steps", counter.name);
-    counted->only_counts = true;
-    counted->renew = [type = &made.op->attrs(), step = AttrField{.name = "step", .integers = {0}}](
-                         void* attrs, std::int64_t count) mutable {
-      step.integers[0] = count + 1;
+    std::optional<RateFormula> formula;
+    if (node.has_rate()) formula = formula_of(node.rate());
+    counted->formula = [formula] { return formula; };
+    counted->renew = [type = &made.op->attrs(), formula, step = AttrField{.name = "step"},
+                      rate = AttrField{.name = "learning_rate"}](void* attrs,
+                                                                 std::int64_t count) mutable {
+      step.integers = {count + 1};
       type->set(attrs, step);
+      if (!formula) return;
+      rate.reals = {(*formula)(count)};
+      type->set(attrs, rate);
     };
     made.counted = std::move(counted);
+  }
+
+  RateFormula formula_of(const proto::Formula& stored) const {
+    RateFormula formula{.kind = find_rate_formula(stored.kind()),
+                        .integers = {stored.integers().begin(), stored.integers().end()},
+                        .reals = {stored.reals().begin(), stored.reals().end()}};
+    if (!formula.kind) refuse("there is no learning rate of the kind '{}'", stored.kind());
+    formula.kind->check(formula);
+    return formula;
   }
 
   const proto::Graph& message_;

@@ -84,6 +84,11 @@ Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
                   agrees))
     fail<InvalidArgumentError>("[{}] the outputs that were stored are not those of the operation",
                                op.name);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Shape& inferred = context.outputs[static_cast<int>(i)].shape;
+    for (int axis = 0; axis < inferred.rank(); ++axis)
+      if (inferred[axis] < 0) sizes_->take_over(outputs[i].shape[axis], inferred[axis]);
+  }
   Node& node = append(op, options.name, options);
   node.attrs = std::move(attrs);
   node.inputs = std::move(inputs);

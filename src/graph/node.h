@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/rate_formula.h"
 #include "op/op.h"
 
 namespace tandem {
@@ -44,9 +45,10 @@ struct Node;
 struct CountedRenewal {
   Node* counter = nullptr;  // the VarHandleOp of a scalar of int64
   std::function<void(void* attrs, std::int64_t count)> renew;
-  // Whether `renew` does no more than to set the field "step" to count + 1, so that it can be
-  // serialised.
-  bool only_counts = false;
+  // What `renew` does beside setting the field "step" to count + 1, to be serialised: it sets
+  // "learning_rate" to formula(count), where there is one. Throws UnimplementedError for a function
+  // that is this program's own.
+  std::function<std::optional<RateFormula>()> formula;
 };
 
 struct Node {

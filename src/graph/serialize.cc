@@ -37,11 +37,12 @@ void write_attributes(const Node& node, proto::Node& to) {
   std::shared_ptr<const void> attrs = node.attrs;
   if (!attrs) return;
   if (node.counted) {
-    if (!node.counted->only_counts)
-      fail<UnimplementedError>(
-          "[Graph] node '{}' follows a learning-rate schedule, a function of this program, which "
-          "cannot be serialised",
-          node.name);
+    if (const auto formula = node.counted->formula()) {
+      proto::Formula& rate = *to.mutable_rate();
+      rate.set_kind(std::string(formula->kind->name));
+      rate.mutable_integers()->Add(formula->integers.begin(), formula->integers.end());
+      rate.mutable_reals()->Add(formula->reals.begin(), formula->reals.end());
+    }
     attrs = type.copy(attrs.get());
     node.counted->renew(const_cast<void*>(attrs.get()), 0);
     to.set_counter(static_cast<std::uint32_t>(node.counted->counter->id));

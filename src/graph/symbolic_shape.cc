@@ -1,7 +1,9 @@
 #include "graph/symbolic_shape.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <optional>
 
 #include "core/status.h"
 
@@ -39,12 +41,21 @@ std::shared_ptr<const void> replaced(const AttrsType& type, const void* attrs,
   return copy;
 }
 
-// One way of choosing trial sizes for unknown ones.
+// One way of choosing trial sizes for unknown ones: what is known to be a sum is one here, too.
 class Trial {
  public:
-  Trial(std::int64_t first, std::int64_t step) : first_(first), step_(step) {}
+  Trial(const SymbolicSizes& sizes, std::int64_t first, std::int64_t step)
+      : known_(sizes), first_(first), step_(step) {}
 
   std::int64_t size(std::int64_t unknown) {
+    if (const SizeSum* sum = known_.sum_of(unknown)) {
+      std::int64_t total = sum->constant;
+      for (const auto& [part, times] : sum->parts) total += times * size(part);
+      if (total > 0 && total <= kMaxSum) {
+        unknown_of_.try_emplace(total, unknown);
+        return total;
+      }
+    }
     const auto [at, added] = sizes_.try_emplace(unknown, first_);
     if (added) {
       unknown_of_.try_emplace(first_, unknown);
@@ -52,6 +63,9 @@ class Trial {
     }
     return at->second;
   }
+  // The sizes that were chosen freely.
+  const std::map<std::int64_t, std::int64_t>& chosen() const { return sizes_; }
+  void raise(std::int64_t unknown, std::int64_t by) { sizes_.at(unknown) += by; }
   // The unknown size that this trial size stands for; 0: none.
   std::int64_t unknown(std::int64_t size) const {
     const auto at = unknown_of_.find(size);
@@ -59,6 +73,9 @@ class Trial {
   }
 
  private:
+  static constexpr std::int64_t kMaxSum = std::int64_t{1} << 22;
+
+  const SymbolicSizes& known_;
   std::int64_t first_, step_;
   std::map<std::int64_t, std::int64_t> sizes_, unknown_of_;
 };
@@ -85,6 +102,37 @@ std::vector<TensorSpec> infer_with(Trial& trial, const OpDef& op, AttrsRef attrs
   return {context.outputs.begin(), context.outputs.end()};
 }
 
+// Whether output `index` of `op` has along `axis` a sum of the sizes that the trials chose.
+std::optional<SizeSum> find_sum(const Trial& first, const Trial& second, std::int64_t in_first,
+                                std::int64_t in_second, std::size_t index, int axis,
+                                const OpDef& op, AttrsRef attrs,
+                                std::span<const TensorSpec* const> inputs) {
+  // Many numbers divide it, so that strides and groups do not spoil the trial.
+  constexpr std::int64_t kRaise = 840, kMaxTimes = 32;
+  SizeSum sum{.constant = in_first};
+  std::int64_t check = 0;
+  for (const auto& [size, chosen] : first.chosen()) {
+    Trial raised = first;
+    raised.raise(size, kRaise);
+    std::int64_t change = 0;
+    try {
+      change = infer_with(raised, op, attrs, inputs)[index].shape[axis] - in_first;
+    } catch (const InvalidArgumentError&) {
+      return std::nullopt;
+    }
+    if (change == 0) continue;
+    const std::int64_t times = change / kRaise;
+    if (change % kRaise != 0 || times < -kMaxTimes || times > kMaxTimes) return std::nullopt;
+    sum.parts.emplace_back(size, times);
+    sum.constant -= times * chosen;
+    const auto other = second.chosen().find(size);
+    if (other == second.chosen().end()) return std::nullopt;
+    check += times * other->second;
+  }
+  if (sum.parts.empty() || sum.constant + check != in_second) return std::nullopt;
+  return sum;
+}
+
 bool any_unknown(AttrsRef attrs, std::span<const TensorSpec* const> inputs) {
   for (const TensorSpec* input : inputs)
     if (!input->shape.fully_defined()) return true;
@@ -98,6 +146,25 @@ bool any_unknown(AttrsRef attrs, std::span<const TensorSpec* const> inputs) {
 }  // namespace
 
 std::int64_t SymbolicSizes::fresh() { return kFirst - kDistance * count_++; }
+
+void SymbolicSizes::set_count(int count) {
+  count_ = count;
+  std::erase_if(sums_, [count](const auto& sum) { return index_of(sum.first) >= count; });
+}
+
+const SizeSum* SymbolicSizes::sum_of(std::int64_t size) const {
+  const auto found = sums_.find(size);
+  return found == sums_.end() ? nullptr : &found->second;
+}
+
+void SymbolicSizes::take_over(std::int64_t stored, std::int64_t inferred) {
+  const SizeSum* sum = sum_of(inferred);
+  if (!sum || stored == inferred || sum_of(stored)) return;
+  // A sum of what came before it: no size is a part of itself.
+  for (const auto& [part, times] : sum->parts)
+    if (index_of(part) >= index_of(stored)) return;
+  sums_.emplace(stored, SizeSum(*sum));
+}
 
 bool SymbolicSizes::has(std::int64_t size) const {
   if (size >= 0) return true;
@@ -121,12 +188,15 @@ void SymbolicSizes::infer(InferContext& context, const OpDef& op, AttrsRef attrs
   }
   // Sizes of their own first; then all the same (axes that have to agree); then 1, which suits
   // whatever they are broadcast with; then each known size there is.
-  std::vector<std::array<Trial, 2>> trials = {{Trial(7919, 2), Trial(104729, 2)},
-                                              {Trial(7919, 0), Trial(104729, 0)},
-                                              {Trial(1, 0), Trial(1, 0)}};
+  const auto trial = [this](std::int64_t size, std::int64_t step) {
+    return Trial(*this, size, step);
+  };
+  std::vector<std::array<Trial, 2>> trials = {{trial(7919, 2), trial(104729, 2)},
+                                              {trial(7919, 0), trial(104729, 0)},
+                                              {trial(1, 0), trial(1, 0)}};
   for (const TensorSpec* input : inputs)
     for (std::int64_t size : input->shape)
-      if (size > 1) trials.push_back({Trial(size, 0), Trial(size, 0)});
+      if (size > 1) trials.push_back({trial(size, 0), trial(size, 0)});
   for (std::size_t i = 0; i < trials.size(); ++i) {
     auto& [first, second] = trials[i];
     std::vector<TensorSpec> outputs, others;
@@ -140,11 +210,17 @@ void SymbolicSizes::infer(InferContext& context, const OpDef& op, AttrsRef attrs
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       Shape& shape = outputs[k].shape;
       for (int axis = 0; axis < shape.rank(); ++axis) {
-        const std::int64_t stands_for = first.unknown(shape[axis]);
-        if (shape[axis] == others[k].shape[axis]) continue;
-        shape.set(axis, stands_for != 0 && stands_for == second.unknown(others[k].shape[axis])
-                            ? stands_for
-                            : fresh());
+        const std::int64_t size = shape[axis], other = others[k].shape[axis];
+        if (size == other) continue;
+        const std::int64_t stands_for = first.unknown(size);
+        if (stands_for != 0 && stands_for == second.unknown(other)) {
+          shape.set(axis, stands_for);
+          continue;
+        }
+        shape.set(axis, fresh());
+        if (i == 0)
+          if (auto sum = find_sum(first, second, size, other, k, axis, op, attrs, inputs))
+            sums_.emplace(shape[axis], std::move(*sum));
       }
       context.outputs.push_back(outputs[k]);
     }

@@ -9,11 +9,19 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "op/op.h"
 
 namespace tandem {
+
+// What is known of an unknown size: that it is a sum of others, as where tensors are joined.
+struct SizeSum {
+  std::int64_t constant = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> parts;  // each a size, and how often it counts
+};
 
 // The unknown sizes of one graph.
 class SymbolicSizes {
@@ -21,11 +29,16 @@ class SymbolicSizes {
   std::int64_t fresh();
   int count() const { return count_; }
   // For a graph that is read: its shapes have `count` unknown sizes.
-  void set_count(int count) { count_ = count; }
+  void set_count(int count);
   // Whether a shape of this graph may have the size: a number, or one of the unknown ones.
   bool has(std::int64_t size) const;
   // Replaces each -1 in `shape` by a fresh one.
   Shape named(const Shape& shape);
+
+  // Null where nothing is known of the size.
+  const SizeSum* sum_of(std::int64_t size) const;
+  // For a graph that is read: what is known of `inferred` holds for `stored`, too.
+  void take_over(std::int64_t stored, std::int64_t inferred);
 
   // The outputs of `op` for inputs and attributes in which some sizes are not known: the shape rule
   // is asked with trial sizes, and what depends on them stays unknown. Throws what the rule throws
@@ -35,6 +48,7 @@ class SymbolicSizes {
 
  private:
   int count_ = 0;
+  std::unordered_map<std::int64_t, SizeSum> sums_;  // by size
 };
 
 // What the unknown sizes are in one run.

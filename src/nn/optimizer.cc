@@ -206,7 +206,14 @@ void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> 
   update_states(step_at(0), copy, states, gradients);
   auto counted = std::make_shared<CountedRenewal>();
   counted->counter = symbol_of(iterations.memory(copy)).node;
-  counted->only_counts = !rate_->scheduled();
+  counted->formula = [rate = rate_, name = name_]() -> std::optional<RateFormula> {
+    if (!rate->scheduled()) return std::nullopt;
+    if (const auto* formula = rate->schedule().target<RateFormula>()) return *formula;
+    fail<UnimplementedError>(
+        "[Graph] the learning rate of '{}' is a function of this program, which cannot be "
+        "serialised; the formulas of optimizers::schedules can",
+        name);
+  };
   counted->renew = [rate = rate_, renew = renewal()](void* attrs, std::int64_t count) {
     renew({.learning_rate = rate->at(count), .number = count + 1}, attrs);
   };

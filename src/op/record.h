@@ -41,7 +41,7 @@ struct OpNode final : GradNode {
   };
   std::shared_ptr<const void> attrs;
   // Where the operation ran, or (traced) asked to run; its gradient runs there too.
-  Device* device = nullptr;
+  Device* device = nullptr;  // null: traced
   std::shared_ptr<const PlacementRequest> requested;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
@@ -80,6 +80,10 @@ class GradContext {
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
   bool needs_grad(int input) const {
     return static_cast<bool>(node_.inputs[static_cast<std::size_t>(input)].edge);
+  }
+  // Where the gradient of an input goes; null where it needs none.
+  const GradEdge& edge(int input) const {
+    return node_.inputs[static_cast<std::size_t>(input)].edge;
   }
   const TensorSpec& input_spec(int i) const {
     return node_.inputs[static_cast<std::size_t>(i)].spec;

@@ -14,6 +14,7 @@
 #include "runtime/placer.h"
 #include "runtime/replica_context.h"
 #include "runtime/trace.h"
+#include "runtime/trace_gradient.h"
 
 namespace tandem::detail {
 namespace {
@@ -25,7 +26,8 @@ constexpr int kHistory = 10, kTooMany = 5, kMaxWarnings = 2;
 
 // What the calling thread's surroundings add to a signature.
 void add_surroundings(FunctionCall& call) {
-  call.add_to_key(std::uint64_t{grad_mode});
+  // A tape outside makes those inside record their own passes.
+  call.add_to_key(static_cast<std::uint64_t>(!grad_mode ? 0 : live_tapes > 0 ? 2 : 1));
   if (placement_frame) {
     const DeviceName& name = *placement_frame->name;
     call.add_to_key(name.job ? std::string_view(*name.job) : std::string_view());
@@ -42,6 +44,18 @@ void add_shape(FunctionCall& call, const Shape& shape) {
   for (std::int64_t size : shape) call.add_to_key(static_cast<std::uint64_t>(size));
 }
 
+// Whether gradients of the tensor are wanted.
+bool wants_gradient(const Tensor& tensor) {
+  return grad_mode && is_tracked(tensor) && is_floating(tensor.dtype());
+}
+
+struct Input {
+  TensorSpec spec;
+  bool tracked = false;
+};
+
+struct Prepared;
+
 struct Trace {
   std::size_t number = 0;
   std::string name;
@@ -50,17 +64,22 @@ struct Trace {
   std::vector<Node::Input> fetches;
   std::uint64_t draws = 0;                           // that one run takes from the generator
   std::shared_ptr<const DrawSequence> draws_behind;  // what control flow takes besides
+  std::shared_ptr<TraceGradient> gradient;           // null: runs are not recorded
+  bool replayed = true;                              // false: calls run the callable
+  std::vector<const Node*> untracked;                // what was captured and has no gradient here
   std::size_t num_programs = 0;
   std::mutex running;  // one run at a time
 
   // Whether the callable made variables.
-  bool make(const std::vector<TensorSpec>& inputs, const FunctionTraces::Body& body,
+  bool make(const std::vector<Input>& inputs, const FunctionTraces::Body& body,
             bool may_make_variables) {
     TraceFrame frame{
         .outside = &Generator::current(), .name = name, .may_make_variables = may_make_variables};
     graph = make_ref<GraphImpl>();
     feeds.clear();
     fetches.clear();
+    untracked.clear();
+    replayed = true;
     const BuildingScope scope(graph.get());
     Generator generator({.seed = 0, .draws = 0});
     const GeneratorScope draws_from(generator);
@@ -70,47 +89,101 @@ struct Trace {
     } const frame_scope(frame);
     std::vector<Tensor> symbols;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      Node& node = graph->add(kPlaceholder, SpecAttrs{inputs[i].dtype, inputs[i].shape}, {},
+      const TensorSpec& spec = inputs[i].spec;
+      Node& node = graph->add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {},
                               {.name = fmt::format("args_{}", i)});
       feeds.push_back({&node, 0});
       symbols.push_back(graph->tensor(node));
+      if (inputs[i].tracked) symbols.back().set_requires_grad();
     }
-    for (const Tensor& output : body(std::move(symbols)))
-      fetches.push_back(graph->input_of(output));
+    const std::vector<Tensor> outputs = body(symbols);
+    for (const Tensor& output : outputs) fetches.push_back(graph->input_of(output));
     draws = generator.state().draws;
     draws_behind = generator.behind();
+    if (!grad_mode) return frame.made_variables;
+    const bool branches = note_captured(*graph);
+    gradient = TraceGradient::make(*graph, symbols, outputs);
+    if (branches && gradient) {
+      replayed = false;  // the way back through control flow is part of the same run
+      gradient = nullptr;
+    }
     return frame.made_variables;
   }
 
-  std::unique_ptr<Program> program_for(const std::vector<Tensor>& inputs) const {
-    LowerOptions options{.feeds = feeds, .fetches = fetches, .all_updates = true};
-    for (const Tensor& input : inputs) {
-      options.feed_specs.push_back(impl_of(input));
-      options.feed_devices.push_back(&impl_of(input).device());
+  // Whether there is control flow.
+  bool note_captured(const GraphImpl& nodes) {
+    bool branches = false;
+    for (const auto& node : nodes.nodes()) {
+      if (const Tensor* tensor = captured_by(*node); tensor && !is_tracked(*tensor))
+        untracked.push_back(node.get());
+      if (!node->control) continue;
+      branches = true;
+      for (const tandem::Body& body : node->control->bodies) note_captured(*body.graph);
     }
-    options.devices = place_graph(*graph);
-    options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
-    return std::make_unique<Program>(lower(*graph, options));
+    return branches;
   }
 
-  void run(Program& program, FunctionCall& call) {
-    const std::lock_guard lock(running);
-    program.run(call.inputs, call.outputs);
-    for (const auto& action : graph->after_run()) action();
-    if (draws > 0 || draws_behind) {
-      random::GeneratorState state = Generator::current().state();
-      state.draws += draws + (draws_behind ? draws_behind->total() : 0);
-      Generator::current().set_state(state);
-    }
+  // The tensor that a node captured and that may be tracked; null: none.
+  static const Tensor* captured_by(const Node& node) {
+    const Tensor& tensor = node.resource ? node.resource->value() : node.value;
+    return tensor.defined() && is_floating(tensor.dtype()) ? &tensor : nullptr;
   }
+
+  // Whether the trace still tells what has gradients: nothing that it captured is tracked now and
+  // was not then. Variables that are not trainable are tracked by tapes alone.
+  bool current() {
+    const std::lock_guard lock(running);
+    return std::none_of(untracked.begin(), untracked.end(), [](const Node* node) {
+      return (!node->resource || live_tapes > 0) && is_tracked(*captured_by(*node));
+    });
+  }
+
+  void prepare(Prepared& prepared, const std::vector<Tensor>& inputs) const;
+  void run(Prepared& prepared, FunctionCall& call);
 };
 
 // A trace made ready for inputs of certain sizes on certain devices.
 struct Prepared {
   std::shared_ptr<Trace> trace;
   std::unique_ptr<Program> program;
+  std::shared_ptr<ProgramGradient> gradient;  // null: runs are not recorded
   std::uint64_t last_use = 0;
 };
+
+void Trace::prepare(Prepared& prepared, const std::vector<Tensor>& inputs) const {
+  std::unique_lock<std::mutex> lock;
+  KnownSizes sizes;
+  LowerOptions options{.feeds = feeds, .fetches = fetches, .all_updates = true, .sizes = &sizes};
+  for (const Tensor& input : inputs) {
+    options.feed_specs.push_back(impl_of(input));
+    options.feed_devices.push_back(&impl_of(input).device());
+  }
+  if (gradient) {
+    lock = std::unique_lock(gradient->graph_mutex());
+    const auto& kept = gradient->fetches();
+    options.fetches.insert(options.fetches.end(), kept.begin(), kept.end());
+  }
+  options.devices = place_graph(*graph);
+  options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
+  prepared.program = std::make_unique<Program>(lower(*graph, options));
+  if (gradient) prepared.gradient = gradient->for_program(sizes);
+}
+
+void Trace::run(Prepared& prepared, FunctionCall& call) {
+  const std::lock_guard lock(running);
+  const random::GeneratorState before = Generator::current().state();
+  prepared.program->run(call.inputs, call.outputs);
+  for (const auto& action : graph->after_run()) action();
+  if (draws > 0 || draws_behind) {
+    random::GeneratorState state = Generator::current().state();
+    state.draws += draws + (draws_behind ? draws_behind->total() : 0);
+    Generator::current().set_state(state);
+  }
+  if (!prepared.gradient) return;
+  const std::span<Tensor> all(call.outputs), outputs = all.first(fetches.size());
+  prepared.gradient->record(call.inputs, outputs, all.subspan(fetches.size()), before);
+  call.outputs.resize(fetches.size());
+}
 
 }  // namespace
 
@@ -120,6 +193,7 @@ struct FunctionTraces::Impl {
   FunctionOptions options;
   mutable std::mutex mutex;
   std::unordered_map<std::string, std::shared_ptr<Trace>> traces;
+  std::size_t next_number = 0;  // of traces
   Programs programs;
   const Programs::value_type* last = nullptr;  // of the latest call
   std::uint64_t calls = 0;
@@ -155,6 +229,7 @@ struct FunctionTraces::Impl {
     for (const Tensor& input : call.inputs) {
       const TensorImpl& impl = impl_of(input);
       call.add_to_key(static_cast<std::uint64_t>(impl.dtype));
+      call.add_to_key(std::uint64_t{wants_gradient(input)});
       if (!free_sizes) add_shape(call, impl.shape);
     }
     const std::size_t of_trace = call.key.size();
@@ -168,20 +243,31 @@ struct FunctionTraces::Impl {
 
   std::shared_ptr<Trace> trace_for(const std::string& key, const FunctionCall& call,
                                    const Body& body) {
-    if (const auto found = traces.find(key); found != traces.end()) return found->second;
-    std::vector<TensorSpec> specs;
-    for (const InputSpec& input : options.input_signature)
-      specs.push_back({input.dtype, input.shape});
-    if (options.input_signature.empty())
-      for (const Tensor& input : call.inputs) specs.push_back(impl_of(input));
+    if (const auto found = traces.find(key); found != traces.end()) {
+      if (found->second->current()) return found->second;
+      forget(std::shared_ptr(found->second));
+    }
+    const auto& signature = options.input_signature;
+    std::vector<Input> inputs;
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+      const Tensor& input = call.inputs[i];
+      Input& made = inputs.emplace_back(Input{impl_of(input), wants_gradient(input)});
+      if (!signature.empty()) made.spec = {signature[i].dtype, signature[i].shape};
+    }
     auto trace = std::make_shared<Trace>();
-    trace->number = traces.size();
     trace->name = name();
     // The second trace finds the variables of the first call there, and would find out that they
     // are made anew in each call.
-    if (trace->make(specs, body, traces.empty())) trace->make(specs, body, false);
+    if (trace->make(inputs, body, next_number == 0)) trace->make(inputs, body, false);
+    trace->number = next_number++;
     note_traced();
     return traces.emplace(key, std::move(trace)).first->second;
+  }
+
+  void forget(const std::shared_ptr<Trace>& trace) {
+    last = nullptr;
+    std::erase_if(programs, [&](const auto& entry) { return entry.second->trace == trace; });
+    std::erase_if(traces, [&](const auto& entry) { return entry.second == trace; });
   }
 
   void note_traced() {
@@ -212,13 +298,17 @@ struct FunctionTraces::Impl {
     const std::lock_guard lock(mutex);
     ++calls;
     traced_calls = traced_calls << 1 & ((1u << kHistory) - 1);
-    if (!last || last->first != call.key) {
+    if (!last || last->first != call.key || !last->second->trace->current()) {
       auto found = programs.find(call.key);
+      if (found != programs.end() && !found->second->trace->current()) {
+        forget(std::shared_ptr(found->second->trace));
+        found = programs.end();
+      }
       if (found == programs.end()) {
         auto prepared = std::make_shared<Prepared>();
         prepared->trace = trace_for(call.key.substr(0, of_trace), call, body);
         call.trace = prepared->trace->number;
-        prepared->program = prepared->trace->program_for(call.inputs);
+        if (prepared->trace->replayed) prepared->trace->prepare(*prepared, call.inputs);
         if (prepared->trace->num_programs >= kMaxPrograms)
           forget_oldest(*prepared->trace);
         else
@@ -238,7 +328,6 @@ FunctionTraces::FunctionTraces(FunctionOptions options) : impl_(std::make_unique
 FunctionTraces::~FunctionTraces() = default;
 
 bool FunctionTraces::tracing() { return building != nullptr; }
-bool FunctionTraces::recorded() { return grad_mode && live_tapes > 0; }
 
 std::size_t FunctionTraces::num_traces() const {
   const std::lock_guard lock(impl_->mutex);
@@ -260,11 +349,12 @@ void FunctionTraces::keep(FunctionCall call) {
   kept_call = std::move(call);
 }
 
-void FunctionTraces::run(FunctionCall& call, const Body& body) {
+bool FunctionTraces::run(FunctionCall& call, const Body& body) {
   call.trace = FunctionCall::kNoTrace;
   const std::shared_ptr<Prepared> prepared = impl_->prepare(call, body);
   call.trace = prepared->trace->number;
-  prepared->trace->run(*prepared->program, call);
+  if (prepared->program) prepared->trace->run(*prepared, call);
+  return prepared->program != nullptr;
 }
 
 }  // namespace tandem::detail

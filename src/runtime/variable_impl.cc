@@ -104,6 +104,8 @@ Tensor VariableImpl::read(std::size_t copy) {
   symbol_of(handle).node->leaf = copies_[copy].leaf;
   Tensor value = run(kReadVariable, {&handle});
   keep_leaf(copies_[copy], value);
+  // What a tape watches though it is not trainable.
+  if (!is_tracked(value) && !of_graph()) impl_of(value).grad = impl_of(copies_[copy].value).grad;
   return value;
 }
 

@@ -37,7 +37,10 @@ std::vector<std::vector<Tensor>> StepProgram::run(ReplicaRunner& runner, const B
       outputs.insert(outputs.end(), results.begin(), results.end());
     return outputs;
   };
-  traces_.run(call, std::ref(body));
+  if (!traces_.run(call, std::ref(body))) {
+    detail::FunctionTraces::keep(std::move(call));
+    return runner.run(parts, step);
+  }
   const std::size_t each = call.outputs.size() / replicas;
   std::vector<std::vector<Tensor>> results(replicas);
   for (std::size_t i = 0; i < call.outputs.size(); ++i)

@@ -63,6 +63,22 @@ TEST(RunBackward, SeveralRoots) {
   EXPECT_FLOAT_EQ(run_backward(pass).front().item<float>(), 10.0f);
 }
 
+TEST(RunBackward, MayStopAtItsSources) {
+  const Variable w(constant(3.0));
+  const Tensor squared = w * w, cubed = squared * w;
+  BackwardPass pass;
+  pass.roots = {{impl_of(cubed).grad, ones({})}};
+  pass.sources = {edge_of(w), impl_of(squared).grad};
+  pass.retain_graph = true;
+  auto found = run_backward(pass);
+  EXPECT_FLOAT_EQ(found[0].item<float>(), 27.0f);
+  EXPECT_FLOAT_EQ(found[1].item<float>(), 3.0f);
+  pass.stop_at_sources = true;
+  found = run_backward(pass);
+  EXPECT_FLOAT_EQ(found[0].item<float>(), 9.0f);
+  EXPECT_FLOAT_EQ(found[1].item<float>(), 3.0f);
+}
+
 TEST(RunBackward, GradientsLiveWhereTheirSourcesLive) {
   config::set_emulated_gpus(2);
   Variable on_cpu, on_gpu;

@@ -207,6 +207,73 @@ TEST(TracedStrategy, EagerReplicasMayCallAFunction) {
   expect_close(run(two, true), run(one, false));
 }
 
+TEST(TracedStrategy, ReducesAlongAnAxisOfAnySize) {
+  const MirroredStrategy two = cpus(2);
+  const auto along = [&](ReduceOp op) {
+    return function([&two, op](const PerReplica<Tensor>& x) { return two.reduce(op, x, 0); },
+                    {.input_signature = {{.shape = {-1, 2}}, {.shape = {-1, 2}}}});
+  };
+  const auto mean = along(ReduceOp::kMean), sum = along(ReduceOp::kSum),
+             max = along(ReduceOp::kMax);
+  const PerReplica<Tensor> small({ones({1, 2}), ones({1, 2}) * 4.0});
+  const PerReplica<Tensor> large({ones({3, 2}), ones({2, 2}) * 6.0});
+  EXPECT_EQ(mean(small).to_vector<float>(), (std::vector<float>{2.5f, 2.5f}));
+  EXPECT_EQ(mean(large).to_vector<float>(), (std::vector<float>{3.0f, 3.0f}));
+  EXPECT_EQ(sum(large).to_vector<float>(), (std::vector<float>{15.0f, 15.0f}));
+  EXPECT_EQ(max(large).to_vector<float>(), (std::vector<float>{6.0f, 6.0f}));
+  EXPECT_EQ(mean.num_traces(), 1u);
+  const auto exact =
+      function([&](const PerReplica<Tensor>& x) { return two.reduce(ReduceOp::kMean, x, -2); });
+  EXPECT_EQ(exact(large).to_vector<float>(), (std::vector<float>{3.0f, 3.0f}));
+}
+
+// A traced forward pass in each replica; the gradient and the optimizer are outside of it.
+TEST(TracedStrategy, EagerReplicasMayGoBackThroughAFunction) {
+  const auto run = [](const Strategy& strategy, bool traced) {
+    Sequential model;
+    optimizers::Optimizer optimizer;
+    random::set_seed(5);
+    {
+      auto scope = strategy.scope();
+      model = Sequential({layers::Dense(8, {.activation = "tanh", .input_shape = {6}}),
+                          layers::Dropout(0.25), layers::Dense(3)});
+      optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9});
+    }
+    random::set_seed(77);
+    const auto forward = [&](const Tensor& x) { return model(x, {.training = true}); };
+    const auto replayed = function(forward);
+    std::vector<float> figures;
+    for (const auto& batch : strategy.experimental_distribute_dataset(uneven(27, 8))) {
+      const auto losses = strategy.run(
+          [&](const data::Example& mine) {
+            const Tensor loss = nn::compute_average_loss(nn::sparse_softmax_cross_entropy(
+                mine[1], traced ? replayed(mine[0]) : forward(mine[0])));
+            optimizer.minimize(loss, model.trainable_variables());
+            return loss;
+          },
+          batch);
+      figures.push_back(strategy.reduce(ReduceOp::kSum, losses).item<float>());
+      if (figures.size() == 50) break;
+    }
+    // By replica and size of its part: 4 and 4, 2 and 1.
+    EXPECT_LE(replayed.num_traces(), 4u);
+    for (const Variable& variable : model.variables())
+      for (const auto& copy : variable.impl().copies()) {
+        const std::vector<float> values = copy.value.to_vector<float>();
+        EXPECT_EQ(values, variable.impl().copies()[0].value.to_vector<float>());
+        if (&copy == &variable.impl().copies().back())
+          figures.insert(figures.end(), values.begin(), values.end());
+      }
+    return figures;
+  };
+  const MirroredStrategy two = cpus(2);
+  const distribute::OneDeviceStrategy one("/cpu:0");
+  const std::vector<float> expected = run(one, false);
+  expect_close(run(two, true), expected);
+  expect_close(run(one, true), expected);
+  EXPECT_EQ(run(two, true), run(two, true));
+}
+
 TEST(TracedStrategy, AReplicaThatFailsWhileItIsTracedIsTold) {
   const MirroredStrategy two = cpus(2);
   const auto step = function([&](const Tensor& x) {

@@ -121,18 +121,59 @@ TEST(SerializedGraph, CapturedVariablesGoByName) {
             "Attempting to use uninitialized value v. R");
 }
 
-TEST(SerializedGraph, SchedulesCannotTravel) {
+// A graph that trains `w` at this rate.
+Graph training(const optimizers::LearningRate& rate) {
+  Graph graph;
+  const GraphScope building(graph);
+  const Variable w(ones({2}), {.name = "w"});
+  optimizers::Optimizer adam = optimizers::Adam({.learning_rate = rate});
+  graph.updates("train", [&] { adam.minimize(reduce_sum(square(w)), {w}); });
+  graph.initializer();
+  return graph;
+}
+
+TEST(SerializedGraph, SchedulesTravelAsFormulas) {
+  namespace schedules = optimizers::schedules;
+  const auto train = [](const Graph& graph) {
+    Session session(graph);
+    session.run(graph.operation("init"));
+    for (int i = 0; i < 8; ++i) session.run(graph.operation("train"));
+    return session.run("w:0").to_vector<float>();
+  };
+  for (const auto& rate :
+       {schedules::exponential_decay(0.1, 3, 0.5), schedules::exponential_decay(0.1, 3, 0.5, true),
+        schedules::piecewise_constant({2, 5}, {0.1, 0.05, 0.01}),
+        schedules::polynomial_decay(0.1, 4, 1e-3, 2.0, true),
+        schedules::inverse_time_decay(0.1, 3, 0.5),
+        schedules::cosine_decay(0.01, 5, {.warmup_target = 0.1, .warmup_steps = 2})}) {
+    const Graph graph = training(rate);
+    EXPECT_EQ(train(copy_of(graph)), train(graph));
+  }
+}
+
+TEST(SerializedGraph, FunctionsOfTheProgramCannotTravel) {
+  const Graph graph = training(optimizers::LearningRate::Schedule(
+      [](std::int64_t step) { return 0.1 / static_cast<double>(1 + step); }));
+  EXPECT_EQ(error_of<UnimplementedError>([&] { graph.serialize(); }),
+            "[Graph] the learning rate of 'adam' is a function of this program, which cannot be "
+            "serialised; the formulas of optimizers::schedules can");
+}
+
+TEST(SerializedGraph, JoinedTensorsOfUnknownSizesTravelWithTheirGradients) {
   Graph graph;
   {
     const GraphScope building(graph);
-    const Variable w(ones({2}), {.name = "w"});
-    optimizers::Optimizer sgd =
-        optimizers::SGD({.learning_rate = optimizers::schedules::exponential_decay(0.1, 10, 0.5)});
-    graph.updates("train", [&] { sgd.minimize(reduce_sum(w), {w}); });
+    const Tensor a = placeholder(float32, {-1, 2}, "a"), b = placeholder(float32, {-1, 2}, "b");
+    const Tensor joined = concat({a, b, a}, 0);
+    const std::vector<Tensor> found = gradients(reduce_sum(square(joined)), std::vector<Tensor>{b});
+    reduce_sum(found.front(), {.name = "gradient"});
   }
-  EXPECT_EQ(error_of<UnimplementedError>([&] { graph.serialize(); }),
-            "[Graph] node 'ApplyGradientDescent' follows a learning-rate schedule, a "
-            "function of this program, which cannot be serialised");
+  const Graph copy = copy_of(graph);
+  for (std::int64_t size : {1, 3})
+    EXPECT_EQ(Session(copy)
+                  .run({{"a:0", ones({2, 2})}, {"b:0", ones({size, 2})}}, "gradient:0")
+                  .item<float>(),
+              4.0f * static_cast<float>(size));
 }
 
 std::string small_graph() {
@@ -197,6 +238,30 @@ TEST(SerializedGraph, ChangedNodesAreReadOrRefused) {
   }
   EXPECT_GT(read, 0);
   EXPECT_GT(refused, 1000);
+}
+
+// As a graph from outside may have it.
+TEST(SerializedGraph, OperationsWithTooFewInputsAreRefused) {
+  Graph graph;
+  const GraphScope building(graph);
+  const Tensor x = placeholder(float32, {4, 6, 6, 2}, "x"), y = x * 2.0;
+  const Variable w(random::normal({3, 3, 2, 2}), {.name = "w"});
+  const Tensor h = nn::relu(nn::conv2d(x, w));
+  const Tensor loss = reduce_sum(matmul(reshape(h, {4, -1}), ones({32, 3}))) +
+                      reduce_sum(add_n({x, y, maximum(x, y)})) + reduce_sum(concat({x, y}, 0)) +
+                      reduce_sum(where(greater(x, 0.0), x, y));
+  optimizers::Optimizer adam = optimizers::Adam();
+  graph.updates("train", [&] { adam.minimize(loss, {w}); });
+  GraphImpl& impl = graph.impl();
+  const std::size_t count = impl.nodes().size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Node& node = *impl.nodes()[i];
+    if (node.inputs.empty()) continue;
+    EXPECT_THROW(impl.restore(*node.op, node.attrs, {}, node.outputs, {.name = "short"}),
+                 InvalidArgumentError)
+        << node.op->name;
+  }
+  EXPECT_EQ(impl.nodes().size(), count);
 }
 
 TEST(SerializedGraph, OtherBytesAreSaidToBe) {

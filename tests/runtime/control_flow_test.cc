@@ -370,5 +370,33 @@ TEST(ControlFlow, AnErrorInABodyComesOut) {
   EXPECT_NEAR(step(constant({1, 2})).item<float>(), 6 * std::log(3.0f), 1e-4f);
 }
 
+// Then the callable runs as it stands.
+TEST(ControlFlow, GradientsAreWantedFromOutsideTheFunction) {
+  const Variable w(constant(3.0f));
+  int calls = 0;
+  const auto f = function([&](const Tensor& x) {
+    ++calls;
+    const Tensor y = cond(
+        greater(x, 0.0), [&] { return x * w; }, [&] { return x * w * w; });
+    return while_loop([](const std::vector<Tensor>& v) { return less(v[0], 100.0); },
+                      [](const std::vector<Tensor>& v) { return std::vector<Tensor>{v[0] * 2.0}; },
+                      {square(y)})
+        .front();
+  });
+  const auto gradient = [&](float at) {
+    GradientTape tape;
+    return tape.gradient(f(constant(at)), w).item<float>();
+  };
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_FLOAT_EQ(gradient(2.0f), 4.0f * 2.0f * 4.0f * 3.0f);  // 4 (2 w)^2
+    EXPECT_FLOAT_EQ(gradient(-1.0f), 2.0f * 4.0f * 27.0f);       // 2 w^4
+  }
+  EXPECT_EQ(calls, 1 + 4);
+  const NoGradScope no_grad;
+  EXPECT_FLOAT_EQ(f(constant(2.0f)).item<float>(), 144.0f);
+  EXPECT_FLOAT_EQ(f(constant(-1.0f)).item<float>(), 162.0f);
+  EXPECT_EQ(calls, 1 + 4 + 1);
+}
+
 }  // namespace
 }  // namespace tandem

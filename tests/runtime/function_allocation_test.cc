@@ -48,6 +48,7 @@ namespace {
 
 TEST(FunctionAllocation, AReplayedCallAllocatesNothing) {
   config::set_emulated_gpus(0);
+  const NoGradScope no_grad;  // a record of the call is allocated
   Variable w(ones({64, 32}));
   const auto step = function([&](const Tensor& x) {
     w.assign_sub(w * multiply(reduce_mean(square(w)), 1e-3));

@@ -146,6 +146,32 @@ TEST(FunctionContract, AConvolutionalNetTrainsWithOneTraceForEverySize) {
   expect_close(train(make(), {8, 8, 1}, true), train(make(), {8, 8, 1}, false));
 }
 
+// Sizes of parts add up to that of what is joined, also where none of them is known.
+TEST(FunctionContract, JoinedTensorsOfAnySizeHaveGradients) {
+  int traced = 0;
+  const auto slopes = [&](const Tensor& x, const Tensor& y) {
+    ++traced;
+    GradientTape tape({.persistent = true});
+    tape.watch(x);
+    tape.watch(y);
+    const Tensor joined = concat({x, y, x * 2.0}, 0);
+    const Tensor twice = concat({joined, joined * 3.0}, 0);
+    const Tensor loss = reduce_sum(square(twice));
+    return std::pair(tape.gradient(loss, x), tape.gradient(loss, y));
+  };
+  const auto replayed =
+      function(slopes, {.input_signature = {{.shape = {-1, 2}}, {.shape = {-1, 2}}}});
+  for (const auto& [a, b] : std::vector<std::pair<std::int64_t, std::int64_t>>{{2, 3}, {4, 1}}) {
+    const Tensor x = full({a, 2}, 1.5), y = full({b, 2}, -0.5);
+    const auto [dx, dy] = replayed(x, y);
+    EXPECT_EQ(dx.to_vector<float>(),
+              std::vector<float>(static_cast<std::size_t>(2 * a), 2 * 1.5f * 5 * 10));
+    EXPECT_EQ(dy.to_vector<float>(),
+              std::vector<float>(static_cast<std::size_t>(2 * b), 2 * -0.5f * 10));
+  }
+  EXPECT_EQ(traced, 1);
+}
+
 TEST(FunctionContract, GradientsAreWantedFromOutside) {
   const Variable w(constant({2.0f, 3.0f}));
   const auto loss = function([&](const Tensor& x) { return reduce_sum(square(x * w)); });

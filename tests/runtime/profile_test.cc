@@ -88,6 +88,32 @@ TEST(Profile, ShowsProgramsWithTheNamesOfNodes) {
   EXPECT_EQ(select(events, "program", "host").size(), 2u);  // a lane a device
 }
 
+// A recorded call and its gradient are a program each.
+TEST(Profile, ShowsTheWayBackThroughAFunctionAsAProgram) {
+  config::set_emulated_gpus(0);
+  const TemporaryDirectory directory;
+  const Variable weights(ones({4, 4}));
+  const auto forward = function([&](const Tensor& x) { return tanh(matmul(x, weights)); });
+  Tensor x = ones({2, 4});
+  x.set_requires_grad();
+  for (int round = 0; round < 2; ++round) {
+    if (round == 1) profiler::start({.file = directory / "t"});
+    reduce_sum(forward(x)).backward();
+  }
+  profiler::stop();
+  const auto events = read_trace(directory / "t");
+  const auto programs = select(events, "program", "host");
+  ASSERT_EQ(programs.size(), 2u);
+  const auto products = select(events, "MatMul", kCpu, "stream");
+  ASSERT_EQ(products.size(), 3u);
+  const auto within = [](const auto& inner, const auto& outer) {
+    return outer.begin <= inner.begin && inner.end <= outer.end;
+  };
+  EXPECT_TRUE(within(products[0], programs[0]));
+  EXPECT_TRUE(within(products[1], programs[1]));
+  EXPECT_TRUE(within(products[2], programs[1]));
+}
+
 TEST(Profile, IsValidWhenStoppedAmidWork) {
   config::set_emulated_gpus(1, 64);
   const TemporaryDirectory directory;

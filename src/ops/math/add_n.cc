@@ -13,15 +13,15 @@ namespace tandem {
 namespace {
 
 void infer_add_n(InferContext& c) {
-  const TensorSpec& first = *c.inputs[0];
-  check_dtype("AddN", kNumeric, first.dtype);
+  const DType dtype = c.dtype(0);
+  const Shape& shape = c.shape(0);
+  check_dtype("AddN", kNumeric, dtype);
   for (int i = 1; i < c.num_inputs(); ++i)
-    if (c.dtype(i) != first.dtype || !(c.shape(i) == first.shape))
+    if (c.dtype(i) != dtype || !(c.shape(i) == shape))
       fail<InvalidArgumentError>(
           "[AddN] expected tensors of one shape and dtype, {} {}, got {} {} as tensor {}",
-          first.shape.to_string(), name_of(first.dtype), c.shape(i).to_string(),
-          name_of(c.dtype(i)), i);
-  c.add_output(first.dtype, first.shape);
+          shape.to_string(), name_of(dtype), c.shape(i).to_string(), name_of(c.dtype(i)), i);
+  c.add_output(dtype, shape);
 }
 
 // Elements summed at a time, over all inputs: the sums stay in the first-level cache. They are kept

@@ -28,24 +28,25 @@ struct ScalarAttrs {
 // `result`: the result's dtype; not given, that of the operands.
 template <DTypeSet kDTypes, DType... kResult>
 void infer_binary(InferContext& c) {
-  const TensorSpec &a = *c.inputs[0], &b = *c.inputs[1];
-  if (a.dtype != b.dtype) [[unlikely]]
+  const Shape &a = c.shape(0), &b = c.shape(1);
+  const DType dtype = c.dtype(0);
+  if (dtype != c.dtype(1)) [[unlikely]]
     fail<InvalidArgumentError>("[{}] expected tensors of one dtype, got {} and {}", c.op().name,
-                               name_of(a.dtype), name_of(b.dtype));
-  check_dtype(c.op().name, kDTypes, a.dtype);
-  const DType result = std::array{kResult..., a.dtype}[0];
-  if (a.shape == b.shape) [[likely]]
-    c.add_output(result, a.shape);
+                               name_of(dtype), name_of(c.dtype(1)));
+  check_dtype(c.op().name, kDTypes, dtype);
+  const DType result = std::array{kResult..., dtype}[0];
+  if (a == b) [[likely]]
+    c.add_output(result, a);
   else
-    c.add_output(result, broadcast_shape(c.op().name, a.shape, b.shape));
+    c.add_output(result, broadcast_shape(c.op().name, a, b));
 }
 
 template <DTypeSet kDTypes, DType... kResult>
 void infer_scalar(InferContext& c) {
-  const TensorSpec& x = *c.inputs[0];
-  check_dtype(c.op().name, kDTypes, x.dtype);
-  check_number(c.op().name, x.dtype, c.attrs<ScalarAttrs>().scalar);
-  c.add_output(std::array{kResult..., x.dtype}[0], x.shape);
+  const DType dtype = c.dtype(0);
+  check_dtype(c.op().name, kDTypes, dtype);
+  check_number(c.op().name, dtype, c.attrs<ScalarAttrs>().scalar);
+  c.add_output(std::array{kResult..., dtype}[0], c.shape(0));
 }
 
 // The loops of one operation on one element type. `a`, `b` and `out` point to elements; where the

@@ -1,0 +1,226 @@
+#include "runtime/trace_gradient.h"
+
+#include <algorithm>
+#include <map>
+
+#include "autodiff/engine.h"
+#include "autodiff/rerecord.h"
+#include "autodiff/trace_record.h"
+#include "core/status.h"
+#include "graph/program.h"
+#include "graph/structural_ops.h"
+#include "runtime/placement.h"
+#include "runtime/placer.h"
+#include "tandem/device.h"
+
+namespace tandem {
+namespace {
+
+class RunOfProgram;
+
+struct CallAttrs {
+  std::shared_ptr<RunOfProgram> program;
+  random::GeneratorState draws;  // where the generator stood
+  Device* device;                // of the first result
+  template <class F>
+  void fields(F&&) const {}
+};
+
+void go_back(GradContext& c);
+
+// A run of a program. Inputs: the sources, then what was kept; outputs: the roots.
+const OpDef kTracedCall = {
+    .name = "PartitionedCall", .attrs = &attrs_type<CallAttrs>, .gradient = go_back};
+
+// --- the trace's part ---
+
+class Recorded final : public TraceGradient, public std::enable_shared_from_this<Recorded> {
+ public:
+  Recorded(GraphImpl& graph, TraceRecord record)
+      : graph_(RefPtr<GraphImpl>(&graph)), record_(std::move(record)) {
+    for (const TraceRecord::Root& root : record_.roots()) {
+      const TensorImpl& spec = impl_of(root.tensor);
+      Node& node = graph.add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {},
+                             {.name = "gradients/output"});
+      output_gradients_.push_back({&node, 0});
+    }
+  }
+
+  const std::vector<Node::Input>& fetches() const override { return record_.fetches(); }
+  std::shared_ptr<ProgramGradient> for_program(const KnownSizes& sizes) override;
+
+  const TraceRecord& record() const { return record_; }
+
+  // The way back from those roots that `given` tells, for feeds of these specs and devices: the
+  // tensors that were kept, and the gradients of the roots. `connected` gets which sources it leads
+  // to; the program fetches their gradients. Null where gradients are computed with sizes that are
+  // not known when the graph is made.
+  std::unique_ptr<Program> program(const std::vector<bool>& given, std::span<const Tensor> feeds,
+                                   KnownSizes sizes, std::vector<std::size_t>& connected) {
+    const std::lock_guard lock(graph_mutex());
+    const std::vector<Tensor>* gradients = gradients_for(given);
+    if (!gradients) return nullptr;
+    LowerOptions options{.sizes = &sizes};
+    for (const TraceRecord::Kept& kept : record_.kept()) options.feeds.push_back(kept.tensor);
+    for (std::size_t i = 0; i < given.size(); ++i)
+      if (given[i]) options.feeds.push_back(output_gradients_[i]);
+    for (const Tensor& feed : feeds) {
+      options.feed_specs.push_back(impl_of(feed));
+      options.feed_devices.push_back(&impl_of(feed).device());
+    }
+    for (std::size_t i = 0; i < gradients->size(); ++i) {
+      if (!(*gradients)[i].defined()) continue;
+      connected.push_back(i);
+      options.fetches.push_back(graph_->input_of((*gradients)[i]));
+    }
+    options.devices = place_graph(*graph_);
+    try {
+      return std::make_unique<Program>(lower(*graph_, options));
+    } catch (const InvalidArgumentError&) {
+      connected.clear();
+      return nullptr;
+    }
+  }
+
+ private:
+  // Symbolic, by source; null where they cannot be had so.
+  const std::vector<Tensor>* gradients_for(const std::vector<bool>& given) {
+    const auto [at, added] = gradients_.try_emplace(given);
+    if (added) at->second = traced_gradients(given);
+    return at->second ? &*at->second : nullptr;
+  }
+
+  std::optional<std::vector<Tensor>> traced_gradients(const std::vector<bool>& given) {
+    const BuildingScope scope(graph_.get());
+    const DeviceScope anywhere("");
+    BackwardPass pass{.stop_at_sources = true, .retain_graph = true};
+    for (std::size_t i = 0; i < given.size(); ++i)
+      if (given[i])
+        pass.roots.push_back(
+            {impl_of(record_.roots()[i].tensor).grad, graph_->tensor(*output_gradients_[i].node)});
+    for (const TraceRecord::Source& source : record_.sources()) pass.sources.push_back(source.edge);
+    try {
+      return run_backward(pass);
+    } catch (const InvalidArgumentError&) {
+      return std::nullopt;
+    }
+  }
+
+  RefPtr<GraphImpl> graph_;
+  TraceRecord record_;
+  std::vector<Node::Input> output_gradients_;  // placeholders, by root
+  std::map<std::vector<bool>, std::optional<std::vector<Tensor>>> gradients_;  // by roots given
+};
+
+// --- a program's part ---
+
+class RunOfProgram final : public ProgramGradient,
+                           public std::enable_shared_from_this<RunOfProgram> {
+ public:
+  RunOfProgram(std::shared_ptr<Recorded> trace, const KnownSizes& sizes)
+      : trace_(std::move(trace)), sizes_(sizes) {}
+
+  void record(std::span<const Tensor> arguments, std::span<Tensor> outputs,
+              std::span<const Tensor> kept, const random::GeneratorState& draws) override {
+    const TraceRecord& traced = trace_->record();
+    std::vector<Tensor> sources, results;
+    for (const TraceRecord::Source& source : traced.sources())
+      sources.push_back(source.in_run(arguments));
+    std::vector<const Tensor*> inputs;
+    for (const Tensor& source : sources) inputs.push_back(&source);
+    if (std::none_of(sources.begin(), sources.end(), is_tracked)) return;
+    // The program reuses its results' memory once nobody holds them: they bear no edges themselves.
+    for (const TraceRecord::Root& root : traced.roots())
+      results.push_back(make_alias(outputs[root.output]));
+    Device& device = impl_of(results.front()).device();
+    OpNode& node = tandem::record(kTracedCall, CallAttrs{shared_from_this(), draws, &device},
+                                  inputs, results, &device);
+    for (const TraceRecord::Kept& what : traced.kept()) {
+      OpNode::Input& input = node.inputs.emplace_back();
+      input.saved = what.in_run(arguments, kept);
+      input.spec = impl_of(input.saved);
+    }
+    for (std::size_t i = 0; i < results.size(); ++i)
+      outputs[traced.roots()[i].output] = std::move(results[i]);
+  }
+
+  void go_back(GradContext& c, const CallAttrs& call) {
+    const auto first_kept = static_cast<int>(trace_->record().sources().size());
+    std::vector<Tensor> kept;
+    for (int i = first_kept; i < c.num_inputs(); ++i) kept.push_back(c.input(i));
+    // A pass that is itself recorded, or traced, takes place operation by operation.
+    if (grad_mode || building || !run_program(c, kept, call)) run_operations(c, kept, call);
+  }
+
+ private:
+  struct Backward {
+    std::unique_ptr<Program> program;    // null: operation by operation
+    std::vector<std::size_t> connected;  // which source each result belongs to
+  };
+
+  bool run_program(GradContext& c, std::vector<Tensor> feeds, const CallAttrs& call) {
+    std::vector<bool> given;
+    for (int i = 0; i < c.num_outputs(); ++i) {
+      given.push_back(c.grad(i).defined());
+      if (given.back()) feeds.push_back(copy_to_device(c.grad(i), *call.device));
+    }
+    const std::lock_guard lock(running_);
+    const auto [at, added] = programs_.try_emplace(given);
+    Backward& backward = at->second;
+    if (added) backward.program = trace_->program(given, feeds, sizes_, backward.connected);
+    if (!backward.program) return false;
+    Generator generator(call.draws);
+    const GeneratorScope draws_from(generator);
+    std::vector<Tensor> gradients;
+    backward.program->run(feeds, gradients);
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      c.set_grad(static_cast<int>(backward.connected[i]), std::move(gradients[i]));
+    return true;
+  }
+
+  void run_operations(GradContext& c, const std::vector<Tensor>& kept,
+                      const CallAttrs& call) const {
+    std::vector<Tensor> sources;
+    for (std::size_t i = 0; i < trace_->record().sources().size(); ++i) {
+      const int input = static_cast<int>(i);
+      sources.push_back(without_elements(c.input_spec(input), c.edge(input)));
+    }
+    const RecordedRun run{
+        .sizes = sizes_, .kept = kept, .draws = call.draws, .device = call.device};
+    const Rerecorded rerecorded(trace_->record(), run, sources);
+    BackwardPass pass{
+        .sources = rerecorded.sources(), .stop_at_sources = true, .create_graph = grad_mode};
+    for (int i = 0; i < c.num_outputs(); ++i)
+      if (c.grad(i).defined())
+        pass.roots.push_back({rerecorded.root(static_cast<std::size_t>(i)), c.grad(i)});
+    std::vector<Tensor> gradients = run_backward(pass);
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      if (gradients[i].defined()) c.set_grad(static_cast<int>(i), std::move(gradients[i]));
+  }
+
+  std::shared_ptr<Recorded> trace_;
+  KnownSizes sizes_;
+  std::mutex running_;
+  std::map<std::vector<bool>, Backward> programs_;  // by the roots that have a gradient
+};
+
+std::shared_ptr<ProgramGradient> Recorded::for_program(const KnownSizes& sizes) {
+  return std::make_shared<RunOfProgram>(shared_from_this(), sizes);
+}
+
+void go_back(GradContext& c) {
+  const auto& call = c.attrs<CallAttrs>();
+  call.program->go_back(c, call);
+}
+
+}  // namespace
+
+std::shared_ptr<TraceGradient> TraceGradient::make(GraphImpl& graph,
+                                                   std::span<const Tensor> arguments,
+                                                   std::span<const Tensor> outputs) {
+  TraceRecord record(graph, arguments, outputs);
+  if (record.sources().empty()) return nullptr;
+  return std::make_shared<Recorded>(graph, std::move(record));
+}
+
+}  // namespace tandem
