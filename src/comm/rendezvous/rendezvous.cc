@@ -124,7 +124,8 @@ class TcpJob final : public Job {
              const std::string& secret) {
     for (const std::uint16_t port : ports) {
       try {
-        server_ = std::make_unique<TcpServer>(TcpServerOptions{.endpoint = {address, port},
+        server_ = std::make_unique<TcpServer>(TcpServerOptions{.host = address,
+                                                               .port = port,
                                                                .secret = secret,
                                                                .size = place_.size,
                                                                .silence = options_.silence});

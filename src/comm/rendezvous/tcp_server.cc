@@ -76,7 +76,7 @@ class TcpServer::Loop {
  public:
   explicit Loop(TcpServerOptions options)
       : options_(std::move(options)),
-        listener_(listen_on(options_.endpoint)),
+        listener_(listen_on({options_.host, options_.port})),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         coordinator_(options_.size, options_.silence,
                      [this](int connection, const Message& message) {

@@ -12,9 +12,10 @@
 namespace tandem {
 
 struct TcpServerOptions {
-  Endpoint endpoint = {"127.0.0.1", 0};  // port 0: one that is free
-  std::string secret;                    // peers that do not know it are dropped
-  int size = 1;                          // ranks of the job
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 0;  // 0: one that is free
+  std::string secret;      // peers that do not know it are dropped
+  int size = 1;            // ranks of the job
   std::chrono::milliseconds silence = std::chrono::seconds(5);  // of a rank until it counts as dead
   std::chrono::milliseconds greeting_limit = std::chrono::seconds(5);  // of a peer's handshake
 };
