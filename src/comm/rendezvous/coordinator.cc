@@ -105,9 +105,11 @@ bool Coordinator::handle_member(int rank, const Message& message) {
   switch (message.type) {
     case MessageType::kHeartbeat: send_(member.connection, alive()); return true;
     case MessageType::kReport:
-      if (member.state != State::kPresent) return true;
-      member.state = State::kFailed;
-      announce_failure(rank, true, message.value);
+      if (member.state == State::kPresent) {
+        member.state = State::kFailed;
+        announce_failure(rank, true, message.value);
+      }
+      send_(member.connection, {.type = MessageType::kReported});
       return true;
     case MessageType::kGoodbye:
       if (member.state == State::kPresent) member.state = State::kLeft;

@@ -61,7 +61,7 @@ class EnvUse {
 class TcpJob final : public Job {
  public:
   TcpJob(Place place, const RendezvousOptions& options)
-      : place_(place), options_(options), deadline_(Clock::now() + options.timeout) {}
+      : place_(place), options_(options), limit_(options.timeout) {}
 
   int rank() const override { return place_.rank; }
   int size() const override { return place_.size; }
@@ -145,7 +145,7 @@ class TcpJob final : public Job {
   void join(const std::string& host, std::span<const std::uint16_t> ports,
             const std::string& secret) {
     while (true) {
-      FoundServer found = find_server(host, ports, secret, deadline_);
+      FoundServer found = find_server(host, ports, secret, limit_);
       if (enter({found.endpoint, secret}, std::move(found.connection))) return;
       std::this_thread::sleep_for(kPause);
     }
@@ -160,7 +160,7 @@ class TcpJob final : public Job {
                                                                .size = place_.size,
                                                                .heartbeat = options_.heartbeat,
                                                                .silence = options_.silence},
-                                          deadline_);
+                                          limit_);
     } catch (const NotTakenInError&) {
       return false;
     }
@@ -180,7 +180,7 @@ class TcpJob final : public Job {
         const ServerAddress address = parse_announcement(text, token);
         std::optional<ServerConnection> connection;
         try {
-          connection.emplace(address, deadline_);
+          connection.emplace(address, limit_.end);
         } catch (const InvalidArgumentError& error) {
           // Twice, from a rank 0 that lives: it is no leftover.
           if (refused == text && file_->is_owned()) throw;
@@ -191,11 +191,11 @@ class TcpJob final : public Job {
         }
         if (connection && enter(address, std::move(*connection))) return;
       }
-      if (Clock::now() >= deadline_)
+      if (Clock::now() >= limit_.end)
         fail<DeadlineExceededError>(
             "[rendezvous] rank 0 is missing: the job was not found by the file '{}' within {} ms "
             "({})",
-            path, options_.timeout.count(), last);
+            path, limit_.length.count(), last);
       std::this_thread::sleep_for(kPause);
     }
   }
@@ -203,7 +203,7 @@ class TcpJob final : public Job {
   // What rank 0 has written to the file; empty when it has not.
   std::string announcement() const {
     try {
-      return file_->get(kAddressKey, std::min(deadline_, Clock::now() + kFilePatience));
+      return file_->get(kAddressKey, std::min(limit_.end, Clock::now() + kFilePatience));
     } catch (const DeadlineExceededError&) {
       return "";
     }
@@ -224,7 +224,7 @@ class TcpJob final : public Job {
 
   const Place place_;
   const RendezvousOptions options_;
-  const Clock::time_point deadline_;
+  const TimeLimit limit_;
   std::unique_ptr<EnvUse> env_;
   std::unique_ptr<FileStore> file_;
   std::unique_ptr<TcpServer> server_;  // rank 0; goes after what is connected to it

@@ -47,14 +47,13 @@ std::optional<Message> ServerConnection::receive(Clock::time_point until) {
 }
 
 FoundServer find_server(const std::string& host, std::span<const std::uint16_t> ports,
-                        const std::string& secret, Clock::time_point deadline) {
-  const Clock::time_point start = Clock::now();
+                        const std::string& secret, const TimeLimit& limit) {
   std::string last = "nothing was tried";
   for (auto pause = std::chrono::milliseconds(10);;
        pause = std::min(pause * 2, std::chrono::milliseconds(200))) {
     for (const std::uint16_t port : ports) {
       try {
-        return {{host, port}, ServerConnection({{host, port}, secret}, deadline)};
+        return {{host, port}, ServerConnection({{host, port}, secret}, limit.end)};
       } catch (const InvalidArgumentError& error) {
         if (ports.size() == 1) throw;
         last = error.what();
@@ -63,13 +62,12 @@ FoundServer find_server(const std::string& host, std::span<const std::uint16_t> 
       }
     }
     const Clock::time_point now = Clock::now();
-    if (now >= deadline)
+    if (now >= limit.end)
       fail<DeadlineExceededError>(
           "[rendezvous] rank 0 is missing: the job's rendezvous was not found at {} within {} ms "
           "({})",
-          to_string({host, ports.front()}),
-          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - start).count(), last);
-    std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline - now));
+          to_string({host, ports.front()}), limit.length.count(), last);
+    std::this_thread::sleep_for(std::min<Clock::duration>(pause, limit.end - now));
   }
 }
 

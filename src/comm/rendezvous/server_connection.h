@@ -42,6 +42,6 @@ struct FoundServer {
 // that tells why the last attempt failed; InvalidArgumentError when the secrets differ and there is
 // one port alone. At others, other jobs may listen. REQUIRES: ports is not empty.
 FoundServer find_server(const std::string& host, std::span<const std::uint16_t> ports,
-                        const std::string& secret, Clock::time_point deadline);
+                        const std::string& secret, const TimeLimit& limit);
 
 }  // namespace tandem

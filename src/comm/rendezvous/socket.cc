@@ -81,6 +81,12 @@ int connect_one(const Socket& socket, const addrinfo& address, Clock::time_point
   return error;
 }
 
+[[noreturn]] void fail_on_peer() {
+  if (errno == ECONNRESET || errno == EPIPE)
+    fail<UnavailableError>("[rendezvous] the peer closed the connection");
+  fail<UnavailableError>("[rendezvous] {}", std::strerror(errno));
+}
+
 }  // namespace
 
 Socket& Socket::operator=(Socket&& other) noexcept {
@@ -161,7 +167,7 @@ void send_all(const Socket& socket, std::string_view bytes, Clock::time_point de
       if (!wait_for(socket, POLLOUT, deadline))
         fail<DeadlineExceededError>("[rendezvous] the peer takes nothing");
     } else if (errno != EINTR) {
-      fail<UnavailableError>("[rendezvous] {}", std::strerror(errno));
+      fail_on_peer();
     }
   }
 }
@@ -174,8 +180,7 @@ std::string receive_some(const Socket& socket) {
   std::string bytes(std::size_t{64} << 10, '\0');
   const ssize_t received = recv(socket.descriptor(), bytes.data(), bytes.size(), 0);
   if (received == 0) fail<UnavailableError>("[rendezvous] the peer closed the connection");
-  if (received < 0 && errno != EAGAIN && errno != EINTR)
-    fail<UnavailableError>("[rendezvous] {}", std::strerror(errno));
+  if (received < 0 && errno != EAGAIN && errno != EINTR) fail_on_peer();
   bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(received, 0)));
   return bytes;
 }
@@ -193,7 +198,7 @@ void receive_exactly(const Socket& socket, char* bytes, std::size_t count,
       if (!wait_for(socket, POLLIN, deadline))
         fail<DeadlineExceededError>("[rendezvous] the peer is silent");
     } else if (errno != EINTR) {
-      fail<UnavailableError>("[rendezvous] {}", std::strerror(errno));
+      fail_on_peer();
     }
   }
 }

@@ -11,6 +11,13 @@ namespace tandem {
 
 using Clock = std::chrono::steady_clock;
 
+// How long the ranks of a job are waited for, from now on.
+struct TimeLimit {
+  explicit TimeLimit(std::chrono::milliseconds time) : length(time), end(Clock::now() + time) {}
+  std::chrono::milliseconds length;
+  Clock::time_point end;
+};
+
 // An open descriptor, closed with the object.
 class Socket {
  public:

@@ -31,18 +31,18 @@ Message heartbeat() { return {.type = MessageType::kHeartbeat}; }
 }  // namespace
 
 TcpMembership::TcpMembership(ServerConnection connection, TcpMembershipOptions options,
-                             Clock::time_point deadline)
+                             const TimeLimit& limit)
     : options_(options),
       connection_(std::move(connection)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!wake_.is_open()) fail<ResourceExhaustedError>("[membership] cannot open an eventfd");
-  join(Clock::now(), deadline);
+  join(limit);
   thread_ = std::thread([this] { run(); });
 }
 
 TcpMembership::~TcpMembership() { stop(); }
 
-void TcpMembership::join(Clock::time_point start, Clock::time_point deadline) {
+void TcpMembership::join(const TimeLimit& limit) {
   bool taken_in = false;
   std::optional<Message> verdict;
   try {
@@ -51,9 +51,9 @@ void TcpMembership::join(Clock::time_point start, Clock::time_point deadline) {
                       .number = getpid(),
                       .key = host_name(),
                       .value = std::to_string(options_.size)},
-                     start + options_.silence);
-    verdict = await_verdict(deadline, taken_in);
-    if (!verdict) give_up_joining(start, deadline);
+                     Clock::now() + options_.silence);
+    verdict = await_verdict(limit.end, taken_in);
+    if (!verdict) verdict = give_up_joining(limit);
   } catch (const UnavailableError& error) {
     if (!taken_in) throw NotTakenInError(error.what());
     fail<UnavailableError>("[rendezvous] rank 0, which hosts the job, is gone: {}", error.what());
@@ -81,20 +81,19 @@ std::optional<Message> TcpMembership::await_verdict(Clock::time_point deadline, 
   return std::nullopt;
 }
 
-void TcpMembership::give_up_joining(Clock::time_point start, Clock::time_point deadline) {
+Message TcpMembership::give_up_joining(const TimeLimit& limit) {
   connection_.send(heartbeat(), Clock::now() + kReportLimit);
   std::string missing = "rank 0, which hosts the job, does not answer";
   const Clock::time_point end = Clock::now() + kReportLimit;
-  while (const auto message = connection_.receive(end)) {
-    if (message->type != MessageType::kAlive) continue;
+  if (const auto message = connection_.receive(end)) {
+    if (message->type != MessageType::kAlive) return *message;
     missing = fmt::format("{} {} of {} did not join", message->number == 1 ? "rank" : "ranks",
                           message->value, options_.size);
-    break;
   }
-  const std::string what =
-      fmt::format("{} within {} ms", missing,
-                  std::chrono::duration_cast<std::chrono::milliseconds>(deadline - start).count());
+  const std::string what = fmt::format("{} within {} ms", missing, limit.length.count());
   connection_.send({.type = MessageType::kReport, .value = what}, Clock::now() + kReportLimit);
+  for (auto heard = connection_.receive(end); heard && heard->type != MessageType::kReported;)
+    heard = connection_.receive(end);
   fail<DeadlineExceededError>("[rendezvous] {}", what);
 }
 
@@ -119,7 +118,8 @@ void TcpMembership::post(const Message& message, Clock::time_point deadline) {
   pending_.push_back(message);
   eventfd_write(wake_.descriptor(), 1);
   const bool goodbye = message.type == MessageType::kGoodbye;
-  changed_.wait_until(lock, deadline, [&] { return ended_ || (!goodbye && pending_.empty()); });
+  if (!goodbye) ++unheard_;
+  changed_.wait_until(lock, deadline, [&] { return ended_ || (!goodbye && unheard_ == 0); });
 }
 
 void TcpMembership::stop() {
@@ -173,6 +173,11 @@ void TcpMembership::run() {
 
 bool TcpMembership::handle(const Message& message) {
   if (message.type == MessageType::kFailed) fail_with(message.number != 0, message.value);
+  if (message.type == MessageType::kReported) {
+    const std::scoped_lock lock(mutex_);
+    --unheard_;
+    changed_.notify_all();
+  }
   return message.type != MessageType::kFarewell;
 }
 
@@ -180,13 +185,10 @@ void TcpMembership::send_pending() {
   std::vector<Message> messages;
   {
     const std::scoped_lock lock(mutex_);
-    messages = pending_;
+    messages.swap(pending_);
   }
   for (const Message& message : messages)
     connection_.send(message, Clock::now() + options_.silence);
-  const std::scoped_lock lock(mutex_);
-  pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(messages.size()));
-  changed_.notify_all();
 }
 
 void TcpMembership::fail_with(bool gave_up, const std::string& reason) {

@@ -34,8 +34,7 @@ class TcpMembership final : public Membership {
   // Joins the job and waits until every rank has. Throws DeadlineExceededError that names the ranks
   // which are missing, InvalidArgumentError when the rank cannot join, AbortedError or
   // UnavailableError when another rank fails meanwhile, NotTakenInError.
-  TcpMembership(ServerConnection connection, TcpMembershipOptions options,
-                Clock::time_point deadline);
+  TcpMembership(ServerConnection connection, TcpMembershipOptions options, const TimeLimit& limit);
   // Without leave() before, the others take this rank for dead.
   ~TcpMembership() override;
 
@@ -49,16 +48,17 @@ class TcpMembership final : public Membership {
   void leave(Clock::time_point deadline);
 
  private:
-  void join(Clock::time_point start, Clock::time_point deadline);
+  void join(const TimeLimit& limit);
   // The server's word on this rank: refused, started or failed. Nothing at the deadline.
   std::optional<Message> await_verdict(Clock::time_point deadline, bool& taken_in);
-  [[noreturn]] void give_up_joining(Clock::time_point start, Clock::time_point deadline);
+  // At the deadline: throws, unless the word comes at the last moment.
+  Message give_up_joining(const TimeLimit& limit);
   void run();
   // False: nothing more is to come.
   bool handle(const Message& message);
   void send_pending();
   void fail_with(bool gave_up, const std::string& reason);
-  // Hands a message to the thread and waits until it is sent and, of a goodbye, heard.
+  // Hands a report or a goodbye to the thread and waits until the server has heard it.
   void post(const Message& message, Clock::time_point deadline);
   void stop();
 
@@ -70,7 +70,8 @@ class TcpMembership final : public Membership {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Message> pending_;
+  std::vector<Message> pending_;  // to be sent
+  int unheard_ = 0;               // reports that the server has not heard yet
   bool ended_ = false;     // the thread is past its work: the server has heard goodbye, or has gone
   bool stopping_ = false;  // the thread is to end
   bool gave_up_ = false;   // of the failure: the rank said so itself

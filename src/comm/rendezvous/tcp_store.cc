@@ -1,6 +1,7 @@
 #include "comm/rendezvous/tcp_store.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "comm/rendezvous/key_values.h"
@@ -10,6 +11,7 @@ namespace tandem {
 namespace {
 
 constexpr auto kRequestLimit = std::chrono::seconds(30);  // of what does not wait for another rank
+constexpr auto kCauseLimit = std::chrono::milliseconds(500);
 constexpr auto kCheckInterval = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -61,15 +63,16 @@ std::unique_ptr<ServerConnection> TcpStore::take_connection() {
 }
 
 std::optional<Message> TcpStore::call(const Message& request, TimePoint deadline) {
-  auto connection = take_connection();
-  connection->send(request, Clock::now() + kRequestLimit);
+  std::unique_ptr<ServerConnection> connection;
   std::optional<Message> answer;
-  while (!answer) {
-    answer = connection->receive(std::min(deadline, Clock::now() + kCheckInterval));
-    if (answer) break;
-    if (check_) check_();
-    if (Clock::now() >= deadline) return std::nullopt;  // the request goes with the connection
+  try {
+    connection = take_connection();
+    answer = ask(*connection, request, deadline);
+  } catch (const UnavailableError&) {
+    check_for_cause();
+    throw;
   }
+  if (!answer) return std::nullopt;  // the request goes with the connection
   {
     const std::scoped_lock lock(mutex_);
     idle_.push_back(std::move(connection));
@@ -79,6 +82,24 @@ std::optional<Message> TcpStore::call(const Message& request, TimePoint deadline
     fail<InvalidArgumentError>("{}", answer->value);
   }
   return answer;
+}
+
+std::optional<Message> TcpStore::ask(ServerConnection& connection, const Message& request,
+                                     TimePoint deadline) const {
+  connection.send(request, Clock::now() + kRequestLimit);
+  while (true) {
+    if (auto answer = connection.receive(std::min(deadline, Clock::now() + kCheckInterval)))
+      return answer;
+    if (check_) check_();
+    if (Clock::now() >= deadline) return std::nullopt;
+  }
+}
+
+void TcpStore::check_for_cause() const {
+  if (!check_) return;
+  for (const TimePoint end = Clock::now() + kCauseLimit; Clock::now() < end;
+       std::this_thread::sleep_for(std::chrono::milliseconds(2)))
+    check_();
 }
 
 }  // namespace tandem

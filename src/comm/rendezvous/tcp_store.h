@@ -28,6 +28,10 @@ class TcpStore final : public Store {
   std::unique_ptr<ServerConnection> take_connection();
   // Nothing at the deadline.
   std::optional<Message> call(const Message& request, TimePoint deadline);
+  std::optional<Message> ask(ServerConnection& connection, const Message& request,
+                             TimePoint deadline) const;
+  // The connection has broken: throws what the membership learns of it, where it does so soon.
+  void check_for_cause() const;
   std::int64_t number_of(const Message& request);
 
   ServerAddress address_;

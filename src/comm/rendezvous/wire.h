@@ -18,16 +18,17 @@ enum class MessageType : std::uint8_t {
   // Of the membership: from a client.
   kJoin,       // rank, number: the process's id, key: its host, value: the size of the job; kAlive
   kHeartbeat,  // kAlive
-  kReport,     // value: why this rank gives up
+  kReport,     // value: why this rank gives up; kReported, when the others are told
   kGoodbye,    // kFarewell
   // From the server.
-  kValue,     // value
-  kNumber,    // number
-  kError,     // value: why a store's request cannot be met; number 1: for want of memory
-  kRefused,   // value: why a rank may not join
-  kStarted,   // all ranks are there; number, key: process and host of rank 0
-  kAlive,     // number: how many ranks have not joined yet, value: which
-  kFailed,    // rank, number: 1 when it gave up, 0 when it died; value: who and why
+  kValue,    // value
+  kNumber,   // number
+  kError,    // value: why a store's request cannot be met; number 1: for want of memory
+  kRefused,  // value: why a rank may not join
+  kStarted,  // all ranks are there; number, key: process and host of rank 0
+  kAlive,    // number: how many ranks have not joined yet, value: which
+  kFailed,   // rank, number: 1 when it gave up, 0 when it died; value: who and why
+  kReported,
   kFarewell,  // this rank has left
 };
 
