@@ -27,8 +27,9 @@ void add_run_command(CLI::App& app) {
   command
       ->add_option("--env", options->environment,
                    "NAME=VALUE for the ranks, or NAME to pass on to other hosts; repeatable")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->take_all()
+      ->allow_extra_args(false);  // or it would take the program
+
   command
       ->add_option("--grace", options->grace,
                    "Seconds that ranks have to end when another has failed")

@@ -81,7 +81,7 @@ void check(const RunOptions& options) {
     reject("expected --bind none or core, got '{}'", options.bind);
   if (!(options.grace >= 0.0) || options.grace > 86'400.0)
     reject("expected --grace in [0, 86400] seconds, got {}", options.grace);
-  if (!options.hosts.empty() && !options.host_file.empty())
+  if (options.hosts && options.host_file)
     reject("--hosts and --hostfile are two ways of saying the same; give one");
   if (options.ssh.find_first_not_of(' ') == std::string::npos) reject("--ssh is empty");
   if (options.program.empty())
@@ -133,8 +133,8 @@ std::vector<HostSlots> read_host_file(const std::string& path) {
 Plan make_plan(const RunOptions& options) {
   check(options);
   Plan plan;
-  if (!options.hosts.empty()) plan.hosts = parse_hosts(options.hosts);
-  if (!options.host_file.empty()) plan.hosts = read_host_file(options.host_file);
+  if (options.hosts) plan.hosts = parse_hosts(*options.hosts);
+  if (options.host_file) plan.hosts = read_host_file(*options.host_file);
   const int slots = std::accumulate(plan.hosts.begin(), plan.hosts.end(), 0,
                                     [](int sum, const auto& host) { return sum + host.slots; });
   const std::vector<Task> tasks = tasks_of(options, plan.hosts.empty() ? 1 : slots);

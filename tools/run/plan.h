@@ -10,7 +10,7 @@ namespace tandem::tools {
 
 struct RunOptions {
   std::optional<int> ranks;
-  std::string hosts, host_file;                   // h1:2,h2:2; or a line a host
+  std::optional<std::string> hosts, host_file;    // h1:2,h2:2; or a line a host
   std::optional<int> workers, parameter_servers;  // with these or the next, tasks of TF_CONFIG
   bool chief = false, evaluator = false;
   std::string bind = "core";                    // or none
