@@ -255,6 +255,18 @@ TEST_F(Rendezvous, DoesNotListenToOtherMachinesWithoutAToken) {
   job->leave();
 }
 
+TEST_F(Rendezvous, RefusesANameThatIsTheLoopbackForRanksElsewhere) {
+  for (const auto& [name, value] :
+       {std::pair("RANK", "0"), std::pair("WORLD_SIZE", "2"), std::pair("LOCAL_WORLD_SIZE", "1"),
+        std::pair("MASTER_ADDR", "localhost"), std::pair("MASTER_PORT", "29500")})
+    setenv(name, value, 1);
+  EXPECT_EQ(
+      refusal("env://"),
+      "FailedPreconditionError: [rendezvous] MASTER_ADDR: 'localhost' is the loopback on rank "
+      "0's machine, where ranks on other machines cannot reach it: use its address, or a "
+      "name that is known alike on all");
+}
+
 TEST_F(Rendezvous, APortThatIsTakenIsAClearError) {
   const Socket other = listen_on({"127.0.0.1", port_});
   EXPECT_EQ(refusal(tcp(0, 2)),

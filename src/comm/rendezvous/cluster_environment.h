@@ -20,6 +20,7 @@ struct ClusterEnvironment {
 
   // All ranks are on this machine.
   bool on_one_host() const { return size && local_size && *size == *local_size; }
+  bool on_several_hosts() const { return size && local_size && *size > *local_size; }
 };
 
 // Throws InvalidArgumentError, naming the variable, for a value that makes no sense. Variables are

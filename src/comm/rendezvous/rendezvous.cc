@@ -82,6 +82,15 @@ class TcpJob final : public Job {
     env_ = std::make_unique<EnvUse>(place_.rank);
     // At ports that several jobs may come upon, each is known by its launcher's name for it.
     const std::string name = environment.ports.size() > 1 ? environment.job : "";
+    const std::string& host = environment.master;
+    // As where /etc/hosts says 127.0.1.1 of the machine's own name.
+    if (place_.rank == 0 && options_.bind_address.empty() && environment.on_several_hosts() &&
+        !is_numeric(host) && is_loopback(host))
+      fail<FailedPreconditionError>(
+          "[rendezvous] MASTER_ADDR: '{}' is the loopback on rank 0's machine, where ranks on "
+          "other "
+          "machines cannot reach it: use its address, or a name that is known alike on all",
+          host);
     meet_at(environment.master, environment.ports, token, name);
   }
 

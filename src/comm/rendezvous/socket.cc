@@ -1,5 +1,6 @@
 #include "comm/rendezvous/socket.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -201,6 +202,12 @@ void receive_exactly(const Socket& socket, char* bytes, std::size_t count,
       fail_on_peer();
     }
   }
+}
+
+bool is_numeric(const std::string& host) {
+  in6_addr address = {};
+  return inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+         inet_pton(AF_INET6, host.c_str(), &address) == 1;
 }
 
 bool is_loopback(const std::string& host) {

@@ -64,5 +64,7 @@ void receive_exactly(const Socket& socket, char* bytes, std::size_t count,
 // Whether a peer on another machine could reach a server there. Throws NotFoundError when the name
 // is not known.
 bool is_loopback(const std::string& host);
+// Whether it is a number, and no name.
+bool is_numeric(const std::string& host);
 
 }  // namespace tandem
