@@ -3,19 +3,24 @@
 
 #include "commands.h"
 #include "run/launcher.h"
+#include "workload.h"
 
 namespace tandem::tools {
 
 void add_run_command(CLI::App& app) {
   const auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Start a program as the ranks of a job");
-  command->add_option("-n,--ranks", options->ranks,
-                      "Processes to start; not given: as many as the hosts have slots, or 1");
+  require_whole_number(
+      *command->add_option("-n,--ranks", options->ranks,
+                           "Processes to start; not given: as many as the hosts have slots, or 1"),
+      1);
   command->add_option("--hosts", options->hosts, "Where, as in h1:2,h2:2: names and slots");
   command->add_option("--hostfile", options->host_file,
                       "The same in a file: a line a host, NAME slots=SLOTS");
-  command->add_option("--workers", options->workers, "Worker tasks, for TF_CONFIG");
-  command->add_option("--ps", options->parameter_servers, "Parameter server tasks");
+  require_whole_number(
+      *command->add_option("--workers", options->workers, "Worker tasks, for TF_CONFIG"), 0);
+  require_whole_number(
+      *command->add_option("--ps", options->parameter_servers, "Parameter server tasks"), 0);
   command->add_flag("--chief", options->chief, "A chief task besides the workers");
   command->add_flag("--evaluator", options->evaluator, "An evaluator task");
   command

@@ -333,9 +333,11 @@ TEST(Run, RefusesBadOptionsInOneLine) {
                          const std::string& kind = "InvalidArgumentError") {
     expect_failure(run(script(std::move(options), "true")), kind, part);
   };
-  refuse({"-n", "0"}, "[run] expected -n in [1, 4096], got 0");
-  refuse({"-n", "many"}, "--ranks = many");
-  refuse({"--workers", "-1"}, "[run] expected --workers in [0, 4096], got -1");
+  refuse({"-n", "0"}, "--ranks: expected a whole number of at least 1, got '0'");
+  refuse({"-n", "5000"}, "[run] expected -n of at most 4096, got 5000");
+  refuse({"-n", "many"}, "--ranks: expected a whole number of at least 1, got 'many'");
+  refuse({"-n", "99999999999"}, "--ranks");
+  refuse({"--workers", "-1"}, "--workers: expected a whole number of at least 0, got '-1'");
   refuse({"--ps", "1"}, "[run] --ps and --evaluator need --workers or --chief");
   refuse({"-n", "2", "--workers", "2"}, "[run] -n counts alike ranks");
   refuse({"--bind", "socket"}, "[run] expected --bind none or core, got 'socket'");

@@ -34,9 +34,9 @@ std::optional<int> number(const std::string& text) {
   return value;
 }
 
-void check_range(const char* option, std::optional<int> value, int minimum) {
-  if (value && (*value < minimum || *value > kMaxRanks))
-    reject("expected {} in [{}, {}], got {}", option, minimum, kMaxRanks, *value);
+void check_count(const char* option, std::optional<int> value) {
+  if (value && *value > kMaxRanks)
+    reject("expected {} of at most {}, got {}", option, kMaxRanks, *value);
 }
 
 void add_host(std::vector<HostSlots>& hosts, const std::string& name, const std::string& slots,
@@ -74,9 +74,9 @@ std::vector<Task> tasks_of(const RunOptions& options, int slots) {
 }
 
 void check(const RunOptions& options) {
-  check_range("-n", options.ranks, 1);
-  check_range("--workers", options.workers, 0);
-  check_range("--ps", options.parameter_servers, 0);
+  check_count("-n", options.ranks);
+  check_count("--workers", options.workers);
+  check_count("--ps", options.parameter_servers);
   if (options.bind != "core" && options.bind != "none")
     reject("expected --bind none or core, got '{}'", options.bind);
   if (!(options.grace >= 0.0) || options.grace > 86'400.0)
