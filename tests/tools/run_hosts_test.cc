@@ -62,6 +62,20 @@ TEST_F(Hosts, EachHaveTheirRanks) {
   EXPECT_EQ(lines(testing::read_file(folder_ / "hosts")), (Words{"127.0.0.2", "127.0.0.3"}));
 }
 
+TEST_F(Hosts, MayBeThisOneToo) {
+  char own[256] = {};
+  ASSERT_EQ(gethostname(own, sizeof(own) - 1), 0);
+  for (const std::string& hosts :
+       {std::string(own) + ":1,127.0.0.2:2", "127.0.0.2:1," + std::string(own) + ":2"}) {
+    const Result result =
+        run(over(hosts, {"--", "sh", "-c", "echo $RANK $LOCAL_RANK; setsid sleep 1000 &"}));
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(lines(result.out).size(), 3u) << result.out;
+  }
+  // This one needs no ssh.
+  EXPECT_EQ(lines(testing::read_file(folder_ / "hosts")), (Words{"127.0.0.2", "127.0.0.2"}));
+}
+
 TEST_F(Hosts, AreReadFromAFile) {
   write_file(folder_ / "list", "# ours\n127.0.0.2 slots=1\n\n127.0.0.3:2  # two\n127.0.0.4\n");
   const Result result =

@@ -168,6 +168,12 @@ TEST(Run, PassesOutputOnLineByLine) {
             (Words{"[0] " + std::string(30000, '0'), "[1] " + std::string(30000, '1')}));
 }
 
+TEST(Run, EndsWhenNobodyReadsItsOutput) {
+  const std::string command = std::string("bash -c '") + TANDEM_COMMAND +
+                              " run -n 2 -- yes | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}'";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 128 + SIGPIPE);
+}
+
 TEST(Run, WritesOutputIntoFiles) {
   const TemporaryDirectory folder;
   const Result result = run(script({"-n", "2", "--output", (folder / "a/b").string()},

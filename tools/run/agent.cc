@@ -91,6 +91,7 @@ void serve() {
   std::signal(SIGPIPE, SIG_IGN);
   const Descriptor children(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   LineReader input{Descriptor(dup(STDIN_FILENO))};
+  const Adoption adoption;
   LocalHost host;
   Teller teller;
   std::string line;

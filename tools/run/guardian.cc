@@ -65,15 +65,14 @@ void Guardian::tell(pid_t group) const {
   }
 }
 
-void adopt_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+Adoption::Adoption() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
-void end_orphans(pid_t spared) {
+Adoption::~Adoption() {
   // Those that die may leave children of their own.
   for (int i = 0; i < 100; ++i) {
     std::ifstream list("/proc/thread-self/children");
     std::vector<pid_t> children;
-    for (pid_t child = 0; list >> child;)
-      if (child != spared) children.push_back(child);
+    for (pid_t child = 0; list >> child;) children.push_back(child);
     if (children.empty()) return;
     for (const pid_t child : children) kill(child, SIGKILL);
     for (const pid_t child : children) waitpid(child, nullptr, 0);

@@ -19,7 +19,6 @@ class Guardian {
 
   void watch(pid_t group);
   void forget(pid_t group);
-  pid_t process() const { return process_; }
 
  private:
   void tell(pid_t group) const;
@@ -27,9 +26,14 @@ class Guardian {
   pid_t process_ = -1;
 };
 
-// Kills and reaps every descendant that has lost its parent, as this process has been made their
-// next one (adopt_orphans), but for `spared`.
-void adopt_orphans();
-void end_orphans(pid_t spared);
+// While it lives, this process is the next parent of descendants that lose theirs. At its end they
+// are killed, with every other child that is left.
+class Adoption {
+ public:
+  Adoption();
+  ~Adoption();
+  Adoption(const Adoption&) = delete;
+  Adoption& operator=(const Adoption&) = delete;
+};
 
 }  // namespace tandem::tools

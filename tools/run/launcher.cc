@@ -271,6 +271,7 @@ class Launcher {
   OutputSink sink_;
   const Signals signals_;
   std::vector<Progress> progress_;  // a rank
+  const Adoption adoption_;
   std::vector<std::unique_ptr<Host>> hosts_;
   Clock::time_point started_;
   bool ending_ = false;

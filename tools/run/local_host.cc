@@ -103,12 +103,9 @@ std::vector<int> cores_of(int local_rank, int local_size) {
   return result;
 }
 
-LocalHost::LocalHost() { adopt_orphans(); }
-
 LocalHost::~LocalHost() {
   for (Running& running : ranks_)
     if (!running.status) end(running);
-  end_orphans(guardian_.process());
 }
 
 std::vector<int> LocalHost::reserve_ports(std::size_t count) {

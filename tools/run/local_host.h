@@ -16,7 +16,6 @@ namespace tandem::tools {
 // a rank has started is killed when the rank ends.
 class LocalHost final : public Host {
  public:
-  LocalHost();
   ~LocalHost() override;
 
   std::vector<int> reserve_ports(std::size_t count) override;
