@@ -123,6 +123,7 @@ bool Coordinator::handle_member(int rank, const Message& message) {
 Message Coordinator::alive() const {
   constexpr int kNamed = 16;
   Message message = {.type = MessageType::kAlive};
+  if (joined_ == static_cast<int>(members_.size())) return message;
   for (std::size_t rank = 0; rank < members_.size(); ++rank) {
     if (members_[rank].state != State::kMissing) continue;
     if (++message.number <= kNamed)

@@ -133,7 +133,10 @@ class TcpServer::Loop {
     std::size_t i = 2;
     for (auto& [id, connection] : connections_) {
       const short events = polled_[i++].revents;
-      if ((events & POLLOUT) != 0) flush(connection);
+      if ((events & POLLOUT) != 0) {
+        flush(connection);
+        handle_messages(id, connection, now);  // those for which there was no room
+      }
       if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) receive(id, connection, now);
     }
     coordinator_.tick(now);
@@ -155,7 +158,9 @@ class TcpServer::Loop {
     }
     std::string_view bytes(read_buffer_.data(), static_cast<std::size_t>(count));
     if (!connection.known) bytes = handshake(connection, bytes);
-    if (connection.known && !connection.dropping()) read_messages(id, connection, bytes, now);
+    if (!connection.known) return;
+    connection.reader.append(bytes);
+    handle_messages(id, connection, now);
   }
 
   // Returns what comes behind the handshake.
@@ -174,19 +179,21 @@ class TcpServer::Loop {
     return bytes;
   }
 
-  void read_messages(int id, Connection& connection, std::string_view bytes,
-                     Clock::time_point now) {
+  // A peer that does not take its answers is given no more of them.
+  void handle_messages(int id, Connection& connection, Clock::time_point now) {
     try {
-      connection.reader.append(bytes);
-      bool complete = false;
-      while (const auto message = connection.reader.next()) {
-        complete = true;
-        if (!coordinator_.handle(id, *message, now)) {
-          connection.drop = "it broke the protocol";
+      bool handled = false;
+      while (!connection.dropping()) {
+        if (connection.unsent() > kPauseBytes) {
+          connection.since = now;
           return;
         }
+        const auto message = connection.reader.next();
+        if (!message) break;
+        handled = true;
+        if (!coordinator_.handle(id, *message, now)) connection.drop = "it broke the protocol";
       }
-      if (complete || !connection.partial) connection.since = now;
+      if (handled || !connection.partial) connection.since = now;
       connection.partial = connection.reader.partial();
     } catch (const Error& error) {
       connection.drop = error.what();
