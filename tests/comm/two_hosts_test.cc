@@ -30,7 +30,7 @@ std::vector<ChildProcess> start(const TwoHosts& hosts,
       if (rank == 2) hosts.enter_second();
       const auto job =
           rendezvous(fmt::format("tcp://{}:29500?rank={}&world_size=3", TwoHosts::kFirst, rank),
-                     {.timeout = 60s, .token = "secret", .heartbeat = 100ms, .silence = 1500ms});
+                     {.timeout = 60s, .token = "secret", .heartbeat = 100ms, .silence = 3s});
       return body(*job);
     });
   return ranks;
@@ -69,7 +69,7 @@ TEST(TwoHosts, CutOffFromEachOtherFindItOutWithoutAWord) {
   const auto expected = [&](int rank, pid_t process) {
     return fmt::format(
         "UnavailableError: [membership] rank {} (process {} on {}) is gone: nothing "
-        "was heard of it for 1500 ms",
+        "was heard of it for 3000 ms",
         rank, process, host);
   };
   EXPECT_EQ(ranks[0].result(), expected(2, third));

@@ -1,4 +1,5 @@
-// Any bytes as the file of a store: what is whole of it, or a typed error; and what is set is there.
+// Any bytes as the file of a store: what is whole of it, or a typed error; and what is set is
+// there.
 #include <sys/mman.h>
 #include <unistd.h>
 

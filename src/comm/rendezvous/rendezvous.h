@@ -37,9 +37,9 @@ class Job {
   virtual void leave(std::chrono::milliseconds limit = std::chrono::seconds(30)) = 0;
 };
 
-// Waits until every rank of the job is there. `url` is env://, tcp://HOST:PORT or file:///PATH, each
-// with the parameters rank and world_size; env:// also takes them, and where rank 0 is, from the
-// variables of launchers (cluster_environment.h).
+// Waits until every rank of the job is there. `url` is env://, tcp://HOST:PORT or file:///PATH,
+// each with the parameters rank and world_size; env:// also takes them, and where rank 0 is, from
+// the variables of launchers (cluster_environment.h).
 //
 // Throws InvalidArgumentError for a URL, a rank or a size that makes no sense, or another token than
 // rank 0's; AlreadyExistsError when rank 0's port or the file is another job's;
