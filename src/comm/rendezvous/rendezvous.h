@@ -41,8 +41,8 @@ class Job {
 // each with the parameters rank and world_size; env:// also takes them, and where rank 0 is, from
 // the variables of launchers (cluster_environment.h).
 //
-// Throws InvalidArgumentError for a URL, a rank or a size that makes no sense, or another token than
-// rank 0's; AlreadyExistsError when rank 0's port or the file is another job's;
+// Throws InvalidArgumentError for a URL, a rank or a size that makes no sense, or another token
+// than rank 0's; AlreadyExistsError when rank 0's port or the file is another job's;
 // FailedPreconditionError when rank 0 would listen to other machines without a token;
 // DeadlineExceededError that names the ranks which are missing; AbortedError or UnavailableError
 // when a rank fails before all are there.
