@@ -31,8 +31,12 @@ int main(int argc, char** argv) {
   tandem::tools::add_devices_command(app);
   tandem::tools::add_train_command(app);
   tandem::tools::add_explain_command(app);
+  tandem::tools::add_run_command(app);
+  tandem::tools::add_agent_command(app);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& e) {
+    return e.get_exit_code();  // what there is to say has been said
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     return report("InvalidArgumentError", std::string("[command line] ") + e.what());

@@ -49,7 +49,10 @@ class Process {
     _exit(127);
   }
 
-  void kill() const { ::kill(pid_, SIGKILL); }
+  pid_t id() const { return pid_; }
+  void kill(int signal = SIGKILL) const { ::kill(pid_, signal); }
+  // What it has written so far.
+  std::string out() const { return read_file(files_ / "out"); }
   Result wait() {
     int status = 0;
     waitpid(pid_, &status, 0);

@@ -1,0 +1,194 @@
+#include "comm/rendezvous/coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/status.h"
+
+namespace tandem {
+
+Coordinator::Coordinator(int size, std::chrono::milliseconds silence, Send send)
+    : silence_(silence), send_(std::move(send)), members_(static_cast<std::size_t>(size)) {}
+
+bool Coordinator::handle(int connection, const Message& message, TimePoint now) {
+  if (message.type == MessageType::kJoin) return join(connection, message, now);
+  if (message.type <= MessageType::kRemove) return handle_store(connection, message);
+  const auto member = rank_of_.find(connection);
+  if (member == rank_of_.end()) return false;
+  members_[static_cast<std::size_t>(member->second)].heard = now;
+  return handle_member(member->second, message);
+}
+
+bool Coordinator::handle_store(int connection, const Message& message) {
+  if (waits_for_.contains(connection)) return false;  // a request at a time
+  try {
+    switch (message.type) {
+      case MessageType::kSet:
+        values_.set(message.key, message.value);
+        send_(connection, {.type = MessageType::kNumber});
+        answer_waiting(message.key);
+        return true;
+      case MessageType::kGet:
+        if (message.number != 0 && values_.find(message.key) == nullptr) {
+          send_(connection, {.type = MessageType::kNumber});
+          return true;
+        }
+        waiting_[message.key].push_back(connection);
+        waits_for_[connection] = message.key;
+        if (values_.find(message.key) != nullptr) answer_waiting(message.key);
+        return true;
+      case MessageType::kAdd:
+        send_(connection,
+              {.type = MessageType::kNumber, .number = values_.add(message.key, message.number)});
+        answer_waiting(message.key);
+        return true;
+      case MessageType::kRemove:
+        send_(connection,
+              {.type = MessageType::kNumber, .number = values_.remove(message.key) ? 1 : 0});
+        return true;
+      default: return false;
+    }
+  } catch (const ResourceExhaustedError& error) {
+    send_(connection, {.type = MessageType::kError, .number = 1, .value = error.what()});
+  } catch (const InvalidArgumentError& error) {
+    send_(connection, {.type = MessageType::kError, .value = error.what()});
+  }
+  return true;
+}
+
+void Coordinator::answer_waiting(const std::string& key) {
+  const auto found = waiting_.find(key);
+  if (found == waiting_.end()) return;
+  const Message answer = {.type = MessageType::kValue, .value = *values_.find(key)};
+  const std::vector<int> connections = std::move(found->second);
+  waiting_.erase(found);
+  for (const int connection : connections) waits_for_.erase(connection);
+  for (const int connection : connections) send_(connection, answer);
+}
+
+void Coordinator::forget_waiting(int connection) {
+  const auto found = waits_for_.find(connection);
+  if (found == waits_for_.end()) return;
+  const auto waiting = waiting_.find(found->second);
+  std::erase(waiting->second, connection);
+  if (waiting->second.empty()) waiting_.erase(waiting);
+  waits_for_.erase(found);
+}
+
+bool Coordinator::join(int connection, const Message& message, TimePoint now) {
+  const auto refuse = [&](std::string reason) {
+    send_(connection, {.type = MessageType::kRefused, .value = std::move(reason)});
+    return true;
+  };
+  const int size = static_cast<int>(members_.size());
+  if (rank_of_.contains(connection)) return false;
+  if (message.value != std::to_string(size))
+    return refuse(fmt::format("rank {} expects a job of {} ranks, rank 0 one of {}", message.rank,
+                              message.value.substr(0, 20), size));
+  if (message.rank < 0 || message.rank >= size)
+    return refuse(fmt::format("there is no rank {} in a job of {} ranks", message.rank, size));
+  Member& member = members_[static_cast<std::size_t>(message.rank)];
+  // The next job at this address, whose rank 0 is not there yet: to be tried again.
+  if (member.state == State::kLeft) return false;
+  if (!failure_.empty()) return refuse("the job has failed: " + failure_);
+  if (member.state == State::kPresent)
+    return refuse(fmt::format("{} is in the job already", describe(message.rank)));
+  member = {State::kPresent, connection, message.key.substr(0, 255), message.number, now};
+  rank_of_[connection] = message.rank;
+  send_(connection, alive());
+  if (++joined_ == size) start();
+  return true;
+}
+
+bool Coordinator::handle_member(int rank, const Message& message) {
+  Member& member = members_[static_cast<std::size_t>(rank)];
+  switch (message.type) {
+    case MessageType::kHeartbeat: send_(member.connection, alive()); return true;
+    case MessageType::kReport:
+      if (member.state == State::kPresent) {
+        member.state = State::kFailed;
+        announce_failure(rank, true, message.value);
+      }
+      send_(member.connection, {.type = MessageType::kReported});
+      return true;
+    case MessageType::kGoodbye:
+      if (member.state == State::kPresent) member.state = State::kLeft;
+      send_(member.connection, {.type = MessageType::kFarewell});
+      return true;
+    default: return false;
+  }
+}
+
+// At most so many ranks are named; a job of thousands that nobody joins is told shortly.
+Message Coordinator::alive() const {
+  constexpr int kNamed = 16;
+  Message message = {.type = MessageType::kAlive};
+  if (joined_ == static_cast<int>(members_.size())) return message;
+  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+    if (members_[rank].state != State::kMissing) continue;
+    if (++message.number <= kNamed)
+      message.value += fmt::format("{}{}", message.number == 1 ? "" : ", ", rank);
+  }
+  if (message.number > kNamed)
+    message.value += fmt::format(" and {} more", message.number - kNamed);
+  return message;
+}
+
+void Coordinator::start() {
+  const Message message = {
+      .type = MessageType::kStarted, .number = members_.front().pid, .key = members_.front().host};
+  for (const Member& member : members_) send_(member.connection, message);
+}
+
+void Coordinator::dropped(int connection, const std::string& reason) {
+  forget_waiting(connection);
+  const auto found = rank_of_.find(connection);
+  if (found == rank_of_.end()) return;
+  const int rank = found->second;
+  rank_of_.erase(found);
+  Member& member = members_[static_cast<std::size_t>(rank)];
+  if (member.state != State::kPresent) return;
+  member.state = State::kFailed;
+  announce_failure(rank, false, reason);
+}
+
+void Coordinator::tick(TimePoint now) {
+  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+    Member& member = members_[rank];
+    if (member.state != State::kPresent || now - member.heard <= silence_) continue;
+    member.state = State::kFailed;
+    announce_failure(static_cast<int>(rank), false,
+                     fmt::format("nothing was heard of it for {} ms", silence_.count()));
+  }
+}
+
+void Coordinator::close() {
+  if (members_.front().state != State::kLeft) return;
+  announce_failure(0, false, "it has left the job and taken the rendezvous along");
+}
+
+bool Coordinator::deserted() const {
+  return std::none_of(members_.begin(), members_.end(),
+                      [](const Member& member) { return member.state == State::kPresent; });
+}
+
+void Coordinator::announce_failure(int rank, bool gave_up, const std::string& reason) {
+  const std::string what = fmt::format(fmt::runtime(gave_up ? "{} gave up: {}" : "{} is gone: {}"),
+                                       describe(rank), reason);
+  if (failure_.empty()) failure_ = what;
+  const Message message = {.type = MessageType::kFailed,
+                           .rank = rank,
+                           .number = gave_up ? 1 : 0,
+                           .value = what.substr(0, kMaxValueBytes)};
+  // The rank itself, too, if it is only cut off.
+  for (std::size_t other = 0; other < members_.size(); ++other)
+    if (members_[other].state == State::kPresent || (static_cast<int>(other) == rank && !gave_up))
+      send_(members_[other].connection, message);
+}
+
+std::string Coordinator::describe(int rank) const {
+  const Member& member = members_[static_cast<std::size_t>(rank)];
+  return fmt::format("rank {} (process {} on {})", rank, member.pid, member.host);
+}
+
+}  // namespace tandem

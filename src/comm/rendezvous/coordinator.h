@@ -1,0 +1,70 @@
+// What the rendezvous server does with messages: the store, and who is in the job and alive. Knows
+// connections by number and no sockets.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "comm/rendezvous/key_values.h"
+#include "comm/rendezvous/wire.h"
+
+namespace tandem {
+
+// Not thread-safe: belongs to the server's thread.
+class Coordinator {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  // May be called for a connection that has gone.
+  using Send = std::function<void(int connection, const Message&)>;
+
+  // A rank of which nothing was heard for `silence` is dead. REQUIRES: size >= 1.
+  Coordinator(int size, std::chrono::milliseconds silence, Send send);
+
+  // False: the connection is to be dropped, it said what no client says.
+  bool handle(int connection, const Message& message, TimePoint now);
+  // The connection has gone. A rank that goes without goodbye is dead.
+  void dropped(int connection, const std::string& reason);
+  // Looks for ranks that are silent.
+  void tick(TimePoint now);
+  // The server ends: the ranks that are still there learn that it was no crash.
+  void close();
+  // No rank is there that has joined and not left.
+  bool deserted() const;
+
+ private:
+  enum class State { kMissing, kPresent, kLeft, kFailed };
+  struct Member {
+    State state = State::kMissing;
+    int connection = -1;
+    std::string host;
+    std::int64_t pid = 0;
+    TimePoint heard;
+  };
+
+  bool handle_store(int connection, const Message& message);
+  void answer_waiting(const std::string& key);
+  void forget_waiting(int connection);
+  bool join(int connection, const Message& message, TimePoint now);
+  bool handle_member(int rank, const Message& message);
+  Message alive() const;
+  void start();
+  // Tells every rank that is there.
+  void announce_failure(int rank, bool gave_up, const std::string& reason);
+  std::string describe(int rank) const;
+
+  std::chrono::milliseconds silence_;
+  Send send_;
+  KeyValues values_;
+  std::unordered_map<std::string, std::vector<int>> waiting_;  // key: connections
+  std::unordered_map<int, std::string> waits_for_;             // connection: key
+  std::vector<Member> members_;
+  std::unordered_map<int, int> rank_of_;  // connection: rank
+  int joined_ = 0;
+  std::string failure_;  // the first one
+};
+
+}  // namespace tandem

@@ -1,0 +1,307 @@
+#include "comm/rendezvous/rendezvous.h"
+
+#include <mutex>
+#include <set>
+#include <span>
+#include <sstream>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/rendezvous/cluster_environment.h"
+#include "comm/rendezvous/file_store.h"
+#include "comm/rendezvous/handshake.h"
+#include "comm/rendezvous/tcp_membership.h"
+#include "comm/rendezvous/tcp_server.h"
+#include "comm/rendezvous/tcp_store.h"
+#include "comm/rendezvous/url.h"
+#include "core/env.h"
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+constexpr const char* kAddressKey = "tandem/rendezvous";
+
+// Who this process is in the job.
+struct Place {
+  int rank = 0, size = 1;
+};
+
+// Under env:// a process is each rank once at a time: MASTER_PORT is one job's.
+class EnvUse {
+ public:
+  explicit EnvUse(int rank) : rank_(rank) {
+    const std::scoped_lock lock(mutex());
+    if (!ranks().insert(rank).second)
+      fail<FailedPreconditionError>(
+          "[rendezvous] Unable to perform re-rendezvous using env:// method: this process is rank "
+          "{} of a job already",
+          rank);
+  }
+  ~EnvUse() {
+    const std::scoped_lock lock(mutex());
+    ranks().erase(rank_);
+  }
+  EnvUse(const EnvUse&) = delete;
+  EnvUse& operator=(const EnvUse&) = delete;
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex instance;
+    return instance;
+  }
+  static std::set<int>& ranks() {
+    static std::set<int> instance;
+    return instance;
+  }
+  int rank_;
+};
+
+class TcpJob final : public Job {
+ public:
+  TcpJob(Place place, const RendezvousOptions& options)
+      : place_(place), options_(options), limit_(options.timeout) {}
+
+  int rank() const override { return place_.rank; }
+  int size() const override { return place_.size; }
+  const std::shared_ptr<Store>& store() const override { return store_; }
+  const std::shared_ptr<Membership>& membership() const override { return membership_; }
+
+  void leave(std::chrono::milliseconds limit) override {
+    const Clock::time_point deadline = Clock::now() + limit;
+    tcp_membership_->leave(deadline);
+    if (server_) server_->wait_until_deserted(deadline);
+    server_.reset();
+    if (file_ && place_.rank == 0) file_->remove_file();
+    file_.reset();
+    env_.reset();
+  }
+
+  void meet_by_env(const ClusterEnvironment& environment, const std::string& token) {
+    env_ = std::make_unique<EnvUse>(place_.rank);
+    // At ports that several jobs may come upon, each is known by its launcher's name for it.
+    const std::string name = environment.ports.size() > 1 ? environment.job : "";
+    const std::string& host = environment.master;
+    // As where /etc/hosts says 127.0.1.1 of the machine's own name.
+    if (place_.rank == 0 && options_.bind_address.empty() && environment.on_several_hosts() &&
+        !is_numeric(host) && is_loopback(host))
+      fail<FailedPreconditionError>(
+          "[rendezvous] MASTER_ADDR: '{}' is the loopback on rank 0's machine, where ranks on "
+          "other "
+          "machines cannot reach it: use its address, or a name that is known alike on all",
+          host);
+    meet_at(environment.master, environment.ports, token, name);
+  }
+
+  // Rank 0 at the first of the ports that is free.
+  void meet_at(const std::string& host, const std::vector<std::uint16_t>& ports,
+               const std::string& token, const std::string& name = "") {
+    const std::string secret = token + name;
+    if (place_.rank != 0) return join(host, ports, secret);
+    const std::string address = options_.bind_address.empty() ? host : options_.bind_address;
+    if (token.empty() && !is_loopback(address))
+      fail<FailedPreconditionError>(
+          "[rendezvous] rank 0 would listen at {}, which other machines can reach: set the "
+          "environment variable TANDEM_JOB_TOKEN to the same secret for all ranks",
+          address);
+    serve(address, ports, secret);
+    join_own_server(address, secret);
+  }
+
+  // The file tells where rank 0 listens, and a secret of its own.
+  void meet_in_file(const std::string& path, const std::string& token) {
+    file_ = std::make_unique<FileStore>(path);
+    if (place_.rank != 0) return join_by_file(path, token);
+    const std::string address = options_.bind_address.empty() ? "127.0.0.1" : options_.bind_address;
+    file_->own();
+    const std::string key = hexadecimal(random_bytes(16));
+    const std::vector<std::uint16_t> any = {0};
+    serve(address, any, token + key);
+    file_->set(kAddressKey, fmt::format("{} {} {}", address, server_->port(), key));
+    join_own_server(address, token + key);
+  }
+
+ private:
+  static std::string hexadecimal(const std::string& bytes) {
+    std::string text;
+    for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    return text;
+  }
+
+  void serve(const std::string& address, const std::vector<std::uint16_t>& ports,
+             const std::string& secret) {
+    for (const std::uint16_t port : ports) {
+      try {
+        server_ = std::make_unique<TcpServer>(TcpServerOptions{.host = address,
+                                                               .port = port,
+                                                               .secret = secret,
+                                                               .size = place_.size,
+                                                               .silence = options_.silence});
+        return;
+      } catch (const AlreadyExistsError&) {
+        if (port == ports.back()) throw;
+      }
+    }
+  }
+
+  void join_own_server(const std::string& address, const std::string& secret) {
+    const bool anywhere = address == "0.0.0.0" || address == "::";
+    const std::uint16_t port = server_->port();
+    join(anywhere ? "localhost" : address, std::span(&port, 1), secret);
+  }
+
+  void join(const std::string& host, std::span<const std::uint16_t> ports,
+            const std::string& secret) {
+    while (true) {
+      FoundServer found = find_server(host, ports, secret, limit_);
+      if (enter({found.endpoint, secret}, std::move(found.connection))) return;
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+
+  // False when the server was that of an earlier job.
+  bool enter(const ServerAddress& address, ServerConnection connection) {
+    try {
+      tcp_membership_ =
+          std::make_shared<TcpMembership>(std::move(connection),
+                                          TcpMembershipOptions{.rank = place_.rank,
+                                                               .size = place_.size,
+                                                               .heartbeat = options_.heartbeat,
+                                                               .silence = options_.silence},
+                                          limit_);
+    } catch (const NotTakenInError&) {
+      return false;
+    }
+    membership_ = tcp_membership_;
+    store_ = std::make_shared<TcpStore>(address, [membership = membership_] {
+      if (membership->failed()) membership->throw_failure();
+    });
+    return true;
+  }
+
+  // What the file says may be an earlier job's, until rank 0 has come.
+  void join_by_file(const std::string& path, const std::string& token) {
+    std::string last = "rank 0 has not written to it", refused;
+    while (true) {
+      const std::string text = announcement();
+      if (!text.empty()) {
+        const ServerAddress address = parse_announcement(text, token);
+        std::optional<ServerConnection> connection;
+        try {
+          connection.emplace(address, limit_.end);
+        } catch (const InvalidArgumentError& error) {
+          // Twice, from a rank 0 that lives: it is no leftover.
+          if (refused == text && file_->is_owned()) throw;
+          refused = text;
+          last = error.what();
+        } catch (const UnavailableError& error) {
+          last = error.what();
+        }
+        if (connection && enter(address, std::move(*connection))) return;
+      }
+      if (Clock::now() >= limit_.end)
+        fail<DeadlineExceededError>(
+            "[rendezvous] rank 0 is missing: the job was not found by the file '{}' within {} ms "
+            "({})",
+            path, limit_.length.count(), last);
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+
+  // What rank 0 has written to the file; empty when it has not.
+  std::string announcement() const {
+    try {
+      return file_->get(kAddressKey, std::min(limit_.end, Clock::now() + kFilePatience));
+    } catch (const DeadlineExceededError&) {
+      return "";
+    }
+  }
+
+  static ServerAddress parse_announcement(const std::string& text, const std::string& token) {
+    std::istringstream parts(text);
+    ServerAddress address;
+    std::string key;
+    parts >> address.endpoint.host >> address.endpoint.port >> key;
+    if (!parts) fail<DataLossError>("[rendezvous] expected an address in the file, got '{}'", text);
+    address.secret = token + key;
+    return address;
+  }
+
+  static constexpr auto kPause = std::chrono::milliseconds(50);
+  static constexpr auto kFilePatience = std::chrono::seconds(1);
+
+  const Place place_;
+  const RendezvousOptions options_;
+  const TimeLimit limit_;
+  std::unique_ptr<EnvUse> env_;
+  std::unique_ptr<FileStore> file_;
+  std::unique_ptr<TcpServer> server_;  // rank 0; goes after what is connected to it
+  std::shared_ptr<TcpMembership> tcp_membership_;
+  std::shared_ptr<Membership> membership_;
+  std::shared_ptr<Store> store_;
+};
+
+// One of two places that may say a number.
+std::optional<int> agreed(const char* name, std::optional<int> in_url, std::optional<int> option) {
+  if (in_url && option && *in_url != *option)
+    fail<InvalidArgumentError>("[rendezvous] {} is {} in the URL and {} in the options", name,
+                               *in_url, *option);
+  return in_url ? in_url : option;
+}
+
+const char* name_of(RendezvousUrl::Scheme scheme) {
+  switch (scheme) {
+    case RendezvousUrl::Scheme::kEnv: return "env";
+    case RendezvousUrl::Scheme::kTcp: return "tcp";
+    case RendezvousUrl::Scheme::kFile: return "file";
+  }
+  return "";
+}
+
+[[noreturn]] void fail_for_want_of(const char* variable) {
+  fail_rendezvous("env", fmt::format("environment variable {} expected, but not set", variable));
+}
+
+Place place_of(const RendezvousUrl& url, const RendezvousOptions& options,
+               const ClusterEnvironment& environment) {
+  auto rank = agreed("rank", url.rank, options.rank);
+  auto size = agreed("world_size", url.world_size, options.world_size);
+  if (url.scheme == RendezvousUrl::Scheme::kEnv) {
+    if (!rank) rank = environment.rank;
+    if (!size) size = environment.size;
+    if (!rank) fail_for_want_of("RANK");
+    if (!size) fail_for_want_of("WORLD_SIZE");
+  }
+  if (!rank) fail_rendezvous(name_of(url.scheme), "rank parameter missing");
+  if (!size) fail_rendezvous(name_of(url.scheme), "world size parameter missing");
+  if (*size < 1)
+    fail<InvalidArgumentError>("[rendezvous] expected a world size of at least 1, got {}", *size);
+  if (*rank < 0 || *rank >= *size)
+    fail<InvalidArgumentError>("[rendezvous] expected a rank in [0, {}), got {}", *size, *rank);
+  return {*rank, *size};
+}
+
+}  // namespace
+
+std::unique_ptr<Job> rendezvous(const std::string& url, const RendezvousOptions& options) {
+  const RendezvousUrl parsed = parse_rendezvous_url(url);
+  const bool by_env = parsed.scheme == RendezvousUrl::Scheme::kEnv;
+  const ClusterEnvironment environment = by_env ? cluster_environment() : ClusterEnvironment();
+  const Place place = place_of(parsed, options, environment);
+  const std::string token =
+      options.token ? *options.token : env_string("TANDEM_JOB_TOKEN").value_or("");
+  auto job = std::make_unique<TcpJob>(place, options);
+  switch (parsed.scheme) {
+    case RendezvousUrl::Scheme::kEnv:
+      if (environment.master.empty()) fail_for_want_of("MASTER_ADDR");
+      if (environment.ports.empty()) fail_for_want_of("MASTER_PORT");
+      job->meet_by_env(environment, token);
+      break;
+    case RendezvousUrl::Scheme::kTcp: job->meet_at(parsed.host, {parsed.port}, token); break;
+    case RendezvousUrl::Scheme::kFile: job->meet_in_file(parsed.path, token); break;
+  }
+  return job;
+}
+
+}  // namespace tandem

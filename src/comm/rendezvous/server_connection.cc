@@ -1,0 +1,74 @@
+#include "comm/rendezvous/server_connection.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "comm/rendezvous/handshake.h"
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+constexpr auto kAttempt = std::chrono::seconds(5);  // at a peer that says nothing
+
+}  // namespace
+
+ServerConnection::ServerConnection(const ServerAddress& address, Clock::time_point deadline) {
+  deadline = std::min(deadline, Clock::now() + kAttempt);
+  socket_ = connect_to(address.endpoint, deadline);
+  try {
+    switch (greet(socket_, address.secret, deadline)) {
+      case Greeted::kWelcome: return;
+      case Greeted::kRefused: break;
+      case Greeted::kStranger:
+        fail<UnavailableError>("[rendezvous] what listens at {} is no rendezvous of Tandem",
+                               to_string(address.endpoint));
+    }
+  } catch (const DeadlineExceededError&) {
+    fail<UnavailableError>("[rendezvous] what listens at {} says nothing",
+                           to_string(address.endpoint));
+  }
+  fail<InvalidArgumentError>(
+      "[rendezvous] the job at {} has another token: TANDEM_JOB_TOKEN must be the same for all "
+      "ranks of a job",
+      to_string(address.endpoint));
+}
+
+void ServerConnection::send(const Message& message, Clock::time_point deadline) {
+  send_all(socket_, encode(message), deadline);
+}
+
+std::optional<Message> ServerConnection::receive(Clock::time_point until) {
+  while (true) {
+    if (auto message = reader_.next()) return message;
+    if (!wait_readable(socket_, until)) return std::nullopt;
+    reader_.append(receive_some(socket_));
+  }
+}
+
+FoundServer find_server(const std::string& host, std::span<const std::uint16_t> ports,
+                        const std::string& secret, const TimeLimit& limit) {
+  std::string last = "nothing was tried";
+  for (auto pause = std::chrono::milliseconds(10);;
+       pause = std::min(pause * 2, std::chrono::milliseconds(200))) {
+    for (const std::uint16_t port : ports) {
+      try {
+        return {{host, port}, ServerConnection({{host, port}, secret}, limit.end)};
+      } catch (const InvalidArgumentError& error) {
+        if (ports.size() == 1) throw;
+        last = error.what();
+      } catch (const Error& error) {
+        last = error.what();
+      }
+    }
+    const Clock::time_point now = Clock::now();
+    if (now >= limit.end)
+      fail<DeadlineExceededError>(
+          "[rendezvous] rank 0 is missing: the job's rendezvous was not found at {} within {} ms "
+          "({})",
+          to_string({host, ports.front()}), limit.length.count(), last);
+    std::this_thread::sleep_for(std::min<Clock::duration>(pause, limit.end - now));
+  }
+}
+
+}  // namespace tandem

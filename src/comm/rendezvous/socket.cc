@@ -1,0 +1,220 @@
+#include "comm/rendezvous/socket.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+// The addresses of a name; never empty.
+Addresses resolve(const Endpoint& endpoint, int flags) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error =
+      getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
+  if (error != 0 || found == nullptr)
+    fail<NotFoundError>("[rendezvous] no address is known for '{}': {}", endpoint.host,
+                        gai_strerror(error));
+  return {found, freeaddrinfo};
+}
+
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    sockaddr_in v4;
+    std::memcpy(&v4, address, sizeof(v4));
+    return (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
+  }
+  if (address->sa_family == AF_INET6) {
+    sockaddr_in6 v6;
+    std::memcpy(&v6, address, sizeof(v6));
+    return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+  }
+  return false;
+}
+
+Socket open_socket(const addrinfo& address) {
+  Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.is_open())
+    fail<ResourceExhaustedError>("[rendezvous] cannot open a socket: {}", std::strerror(errno));
+  return socket;
+}
+
+// Whether there are events before the deadline.
+bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {
+  while (true) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd entry = {socket.descriptor(), events, 0};
+    const int ready =
+        poll(&entry, 1, static_cast<int>(std::clamp<std::int64_t>(left + 1, 0, 60'000)));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR)
+      fail<UnavailableError>("[rendezvous] poll: {}", std::strerror(errno));
+    if (ready == 0 && Clock::now() >= deadline) return false;
+  }
+}
+
+// 0 or the error.
+int connect_one(const Socket& socket, const addrinfo& address, Clock::time_point deadline) {
+  if (connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  if (!wait_for(socket, POLLOUT, deadline)) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof(error);
+  getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
+[[noreturn]] void fail_on_peer() {
+  if (errno == ECONNRESET || errno == EPIPE)
+    fail<UnavailableError>("[rendezvous] the peer closed the connection");
+  fail<UnavailableError>("[rendezvous] {}", std::strerror(errno));
+}
+
+}  // namespace
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  if (this != &other) {
+    close();
+    descriptor_ = other.release();
+  }
+  return *this;
+}
+
+int Socket::release() { return std::exchange(descriptor_, -1); }
+
+void Socket::close() {
+  if (descriptor_ >= 0) ::close(release());
+}
+
+std::string to_string(const Endpoint& endpoint) {
+  const bool colons = endpoint.host.find(':') != std::string::npos;
+  return fmt::format(fmt::runtime(colons ? "[{}]:{}" : "{}:{}"), endpoint.host, endpoint.port);
+}
+
+Socket listen_on(const Endpoint& endpoint) {
+  const Addresses addresses = resolve(endpoint, AI_PASSIVE);
+  Socket socket = open_socket(*addresses);
+  const int on = 1;
+  // What an earlier job left in TIME_WAIT is no hindrance.
+  setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (bind(socket.descriptor(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
+      listen(socket.descriptor(), SOMAXCONN) != 0) {
+    const std::string what =
+        fmt::format("[rendezvous] The server socket has failed to bind to {} (errno: {} - {})",
+                    to_string(endpoint), errno, std::strerror(errno));
+    if (errno == EADDRINUSE)
+      fail<AlreadyExistsError>(
+          "{}: another job or program listens there; give this job another port", what);
+    if (errno == EADDRNOTAVAIL)
+      fail<InvalidArgumentError>("{}: rank 0 has to run where this address is", what);
+    fail<UnavailableError>("{}", what);
+  }
+  return socket;
+}
+
+std::uint16_t port_of(const Socket& listener) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  getsockname(listener.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
+  if (address.ss_family == AF_INET6) {
+    sockaddr_in6 v6;
+    std::memcpy(&v6, &address, sizeof(v6));
+    return ntohs(v6.sin6_port);
+  }
+  sockaddr_in v4;
+  std::memcpy(&v4, &address, sizeof(v4));
+  return ntohs(v4.sin_port);
+}
+
+Socket connect_to(const Endpoint& endpoint, Clock::time_point deadline) {
+  const Addresses addresses = resolve(endpoint, 0);
+  int error = 0;
+  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
+    Socket socket = open_socket(*each);
+    error = connect_one(socket, *each, deadline);
+    if (error != 0) continue;
+    const int on = 1;
+    setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    return socket;
+  }
+  fail<UnavailableError>("[rendezvous] cannot connect to {}: {}", to_string(endpoint),
+                         std::strerror(error));
+}
+
+void send_all(const Socket& socket, std::string_view bytes, Clock::time_point deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN) {
+      if (!wait_for(socket, POLLOUT, deadline))
+        fail<DeadlineExceededError>("[rendezvous] the peer takes nothing");
+    } else if (errno != EINTR) {
+      fail_on_peer();
+    }
+  }
+}
+
+bool wait_readable(const Socket& socket, Clock::time_point deadline) {
+  return wait_for(socket, POLLIN, deadline);
+}
+
+std::string receive_some(const Socket& socket) {
+  std::string bytes(std::size_t{64} << 10, '\0');
+  const ssize_t received = recv(socket.descriptor(), bytes.data(), bytes.size(), 0);
+  if (received == 0) fail<UnavailableError>("[rendezvous] the peer closed the connection");
+  if (received < 0 && errno != EAGAIN && errno != EINTR) fail_on_peer();
+  bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(received, 0)));
+  return bytes;
+}
+
+void receive_exactly(const Socket& socket, char* bytes, std::size_t count,
+                     Clock::time_point deadline) {
+  while (count > 0) {
+    const ssize_t received = recv(socket.descriptor(), bytes, count, 0);
+    if (received > 0) {
+      bytes += received;
+      count -= static_cast<std::size_t>(received);
+    } else if (received == 0) {
+      fail<UnavailableError>("[rendezvous] the peer closed the connection");
+    } else if (errno == EAGAIN) {
+      if (!wait_for(socket, POLLIN, deadline))
+        fail<DeadlineExceededError>("[rendezvous] the peer is silent");
+    } else if (errno != EINTR) {
+      fail_on_peer();
+    }
+  }
+}
+
+bool is_numeric(const std::string& host) {
+  in6_addr address = {};
+  return inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+         inet_pton(AF_INET6, host.c_str(), &address) == 1;
+}
+
+bool is_loopback(const std::string& host) {
+  const Addresses addresses = resolve({host, 0}, 0);
+  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next)
+    if (!is_loopback(each->ai_addr)) return false;
+  return true;
+}
+
+}  // namespace tandem

@@ -1,0 +1,70 @@
+// TCP sockets with a limit on every wait.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tandem {
+
+using Clock = std::chrono::steady_clock;
+
+// How long the ranks of a job are waited for, from now on.
+struct TimeLimit {
+  explicit TimeLimit(std::chrono::milliseconds time) : length(time), end(Clock::now() + time) {}
+  std::chrono::milliseconds length;
+  Clock::time_point end;
+};
+
+// An open descriptor, closed with the object.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  ~Socket() { close(); }
+  Socket(Socket&& other) noexcept : descriptor_(other.release()) {}
+  Socket& operator=(Socket&& other) noexcept;
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+
+  bool is_open() const { return descriptor_ >= 0; }
+  int descriptor() const { return descriptor_; }
+  int release();
+  void close();
+
+ private:
+  int descriptor_ = -1;
+};
+
+struct Endpoint {
+  std::string host;
+  std::uint16_t port = 0;
+};
+std::string to_string(const Endpoint& endpoint);  // "[::1]:80" for addresses with colons
+
+// Listens, not blocking. Port 0: one that is free. Throws AlreadyExistsError when the port is
+// taken, InvalidArgumentError when the address is none of this machine's.
+Socket listen_on(const Endpoint& endpoint);
+std::uint16_t port_of(const Socket& listener);
+
+// A connection, not blocking. Throws UnavailableError with the system's reason, NotFoundError when
+// the name is not known.
+Socket connect_to(const Endpoint& endpoint, Clock::time_point deadline);
+// Whether there is something to read, or the peer has gone, before the deadline.
+bool wait_readable(const Socket& socket, Clock::time_point deadline);
+// Throw UnavailableError when the peer has gone, DeadlineExceededError at the deadline.
+void send_all(const Socket& socket, std::string_view bytes, Clock::time_point deadline);
+// What has arrived, or nothing. Does not wait.
+std::string receive_some(const Socket& socket);
+void receive_exactly(const Socket& socket, char* bytes, std::size_t count,
+                     Clock::time_point deadline);
+
+// Whether a peer on another machine could reach a server there. Throws NotFoundError when the name
+// is not known.
+bool is_loopback(const std::string& host);
+// Whether it is a number, and no name.
+bool is_numeric(const std::string& host);
+
+}  // namespace tandem

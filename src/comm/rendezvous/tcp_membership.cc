@@ -1,0 +1,202 @@
+#include "comm/rendezvous/tcp_membership.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+constexpr auto kReportLimit = std::chrono::seconds(1);
+
+std::string host_name() {
+  std::array<char, 256> name = {};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "an unknown host";
+  return name.data();
+}
+
+Message heartbeat() { return {.type = MessageType::kHeartbeat}; }
+
+[[noreturn]] void throw_as(bool gave_up, const std::string& reason) {
+  if (gave_up) fail<AbortedError>("[membership] {}", reason);
+  fail<UnavailableError>("[membership] {}", reason);
+}
+
+}  // namespace
+
+TcpMembership::TcpMembership(ServerConnection connection, TcpMembershipOptions options,
+                             const TimeLimit& limit)
+    : options_(options),
+      connection_(std::move(connection)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!wake_.is_open()) fail<ResourceExhaustedError>("[membership] cannot open an eventfd");
+  join(limit);
+  thread_ = std::thread([this] { run(); });
+}
+
+TcpMembership::~TcpMembership() { stop(); }
+
+void TcpMembership::join(const TimeLimit& limit) {
+  bool taken_in = false;
+  std::optional<Message> verdict;
+  try {
+    connection_.send({.type = MessageType::kJoin,
+                      .rank = options_.rank,
+                      .number = getpid(),
+                      .key = host_name(),
+                      .value = std::to_string(options_.size)},
+                     Clock::now() + options_.silence);
+    verdict = await_verdict(limit.end, taken_in);
+    if (!verdict) verdict = give_up_joining(limit);
+  } catch (const UnavailableError& error) {
+    if (!taken_in) throw NotTakenInError(error.what());
+    fail<UnavailableError>("[rendezvous] rank 0, which hosts the job, is gone: {}", error.what());
+  }
+  if (verdict->type == MessageType::kRefused)
+    fail<InvalidArgumentError>("[rendezvous] {}", verdict->value);
+  if (verdict->type == MessageType::kFailed) throw_as(verdict->number != 0, verdict->value);
+  server_ = fmt::format("rank 0 (process {} on {})", verdict->number, verdict->key);
+}
+
+std::optional<Message> TcpMembership::await_verdict(Clock::time_point deadline, bool& taken_in) {
+  Clock::time_point heard = Clock::now();
+  while (Clock::now() < deadline) {
+    auto message = connection_.receive(std::min(deadline, Clock::now() + options_.heartbeat));
+    if (!message) {
+      if (Clock::now() - heard > options_.silence)
+        fail<UnavailableError>("nothing was heard of it for {} ms", options_.silence.count());
+      connection_.send(heartbeat(), Clock::now() + options_.silence);
+      continue;
+    }
+    if (message->type != MessageType::kAlive) return message;
+    heard = Clock::now();
+    taken_in = true;
+  }
+  return std::nullopt;
+}
+
+Message TcpMembership::give_up_joining(const TimeLimit& limit) {
+  connection_.send(heartbeat(), Clock::now() + kReportLimit);
+  std::string missing = "rank 0, which hosts the job, does not answer";
+  const Clock::time_point end = Clock::now() + kReportLimit;
+  if (const auto message = connection_.receive(end)) {
+    if (message->type != MessageType::kAlive) return *message;
+    missing = fmt::format("{} {} of {} did not join", message->number == 1 ? "rank" : "ranks",
+                          message->value, options_.size);
+  }
+  const std::string what = fmt::format("{} within {} ms", missing, limit.length.count());
+  connection_.send({.type = MessageType::kReport, .value = what}, Clock::now() + kReportLimit);
+  for (auto heard = connection_.receive(end); heard && heard->type != MessageType::kReported;)
+    heard = connection_.receive(end);
+  fail<DeadlineExceededError>("[rendezvous] {}", what);
+}
+
+void TcpMembership::throw_failure() const {
+  const std::scoped_lock lock(mutex_);
+  throw_as(gave_up_, failure_);
+}
+
+void TcpMembership::report(const std::string& reason) {
+  post({.type = MessageType::kReport, .value = reason.substr(0, std::size_t{64} << 10)},
+       Clock::now() + kReportLimit);
+}
+
+void TcpMembership::leave(Clock::time_point deadline) {
+  post({.type = MessageType::kGoodbye}, deadline);
+  stop();
+}
+
+void TcpMembership::post(const Message& message, Clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  if (ended_) return;
+  pending_.push_back(message);
+  eventfd_write(wake_.descriptor(), 1);
+  const bool goodbye = message.type == MessageType::kGoodbye;
+  if (!goodbye) ++unheard_;
+  changed_.wait_until(lock, deadline, [&] { return ended_ || (!goodbye && unheard_ == 0); });
+}
+
+void TcpMembership::stop() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+    if (wake_.is_open()) eventfd_write(wake_.descriptor(), 1);
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void TcpMembership::run() {
+  Clock::time_point heard = Clock::now(), next_beat = heard + options_.heartbeat;
+  const auto stopping = [this] {
+    const std::scoped_lock lock(mutex_);
+    return stopping_;
+  };
+  try {
+    bool more = true;
+    while (more && !stopping()) {
+      std::array<pollfd, 2> polled = {
+          {{connection_.socket().descriptor(), POLLIN, 0}, {wake_.descriptor(), POLLIN, 0}}};
+      const auto wait = std::chrono::ceil<std::chrono::milliseconds>(next_beat - Clock::now());
+      poll(polled.data(), polled.size(), static_cast<int>(std::max<std::int64_t>(wait.count(), 0)));
+      if (polled[1].revents != 0) {
+        eventfd_t ignored = 0;
+        eventfd_read(wake_.descriptor(), &ignored);
+      }
+      // What has arrived is read before the server is judged by its silence.
+      while (more) {
+        const auto message = connection_.receive(Clock::time_point());
+        if (!message) break;
+        heard = Clock::now();
+        more = handle(*message);
+      }
+      if (Clock::now() - heard > options_.silence)
+        fail<UnavailableError>("nothing was heard of it for {} ms", options_.silence.count());
+      send_pending();
+      if (Clock::now() >= next_beat) {
+        connection_.send(heartbeat(), Clock::now() + options_.silence);
+        next_beat = Clock::now() + options_.heartbeat;
+      }
+    }
+  } catch (const Error& error) {
+    fail_with(false, fmt::format("{} is gone: {}", server_, error.what()));
+  }
+  const std::scoped_lock lock(mutex_);
+  ended_ = true;
+  changed_.notify_all();
+}
+
+bool TcpMembership::handle(const Message& message) {
+  if (message.type == MessageType::kFailed) fail_with(message.number != 0, message.value);
+  if (message.type == MessageType::kReported) {
+    const std::scoped_lock lock(mutex_);
+    --unheard_;
+    changed_.notify_all();
+  }
+  return message.type != MessageType::kFarewell;
+}
+
+void TcpMembership::send_pending() {
+  std::vector<Message> messages;
+  {
+    const std::scoped_lock lock(mutex_);
+    messages.swap(pending_);
+  }
+  for (const Message& message : messages)
+    connection_.send(message, Clock::now() + options_.silence);
+}
+
+void TcpMembership::fail_with(bool gave_up, const std::string& reason) {
+  const std::scoped_lock lock(mutex_);
+  if (failed_.load()) return;  // the first one is the cause
+  gave_up_ = gave_up;
+  failure_ = reason;
+  failed_.store(true);
+}
+
+}  // namespace tandem

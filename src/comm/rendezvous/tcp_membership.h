@@ -1,0 +1,82 @@
+// Membership over a connection with the rendezvous server: heartbeats one way, failures the other.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/membership.h"
+#include "comm/rendezvous/server_connection.h"
+#include "tandem/errors.h"
+
+namespace tandem {
+
+struct TcpMembershipOptions {
+  int rank = 0, size = 1;
+  std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
+  std::chrono::milliseconds silence = std::chrono::seconds(5);  // of rank 0 until it counts as dead
+};
+
+// The server went before it took the rank in: it was that of an earlier job at the same address,
+// and the next one's may come.
+class NotTakenInError final : public UnavailableError {
+  using UnavailableError::UnavailableError;
+};
+
+class TcpMembership final : public Membership {
+ public:
+  // Joins the job and waits until every rank has. Throws DeadlineExceededError that names the ranks
+  // which are missing, InvalidArgumentError when the rank cannot join, AbortedError or
+  // UnavailableError when another rank fails meanwhile, NotTakenInError.
+  TcpMembership(ServerConnection connection, TcpMembershipOptions options, const TimeLimit& limit);
+  // Without leave() before, the others take this rank for dead.
+  ~TcpMembership() override;
+
+  int rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
+  bool failed() const noexcept override { return failed_.load(std::memory_order_relaxed); }
+  [[noreturn]] void throw_failure() const override;
+  void report(const std::string& reason) override;
+  // Says goodbye: from now on nobody takes this rank's absence for a failure. Returns when the
+  // server has heard it, or at the deadline.
+  void leave(Clock::time_point deadline);
+
+ private:
+  void join(const TimeLimit& limit);
+  // The server's word on this rank: refused, started or failed. Nothing at the deadline.
+  std::optional<Message> await_verdict(Clock::time_point deadline, bool& taken_in);
+  // At the deadline: throws, unless the word comes at the last moment.
+  Message give_up_joining(const TimeLimit& limit);
+  void run();
+  // False: nothing more is to come.
+  bool handle(const Message& message);
+  void send_pending();
+  void fail_with(bool gave_up, const std::string& reason);
+  // Hands a report or a goodbye to the thread and waits until the server has heard it.
+  void post(const Message& message, Clock::time_point deadline);
+  void stop();
+
+  const TcpMembershipOptions options_;
+  ServerConnection connection_;  // after the constructor: the thread's
+  Socket wake_;
+  std::string server_ = "rank 0";  // with its process and host, once they are known
+  std::atomic<bool> failed_ = false;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Message> pending_;  // to be sent
+  int unheard_ = 0;               // reports that the server has not heard yet
+  bool ended_ = false;     // the thread is past its work: the server has heard goodbye, or has gone
+  bool stopping_ = false;  // the thread is to end
+  bool gave_up_ = false;   // of the failure: the rank said so itself
+  std::string failure_;
+  std::thread thread_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,279 @@
+#include "comm/rendezvous/tcp_server.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/rendezvous/coordinator.h"
+#include "comm/rendezvous/handshake.h"
+#include "comm/rendezvous/wire.h"
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr auto kMessageLimit = std::chrono::seconds(30);  // from a message's first byte to its last
+constexpr std::size_t kReadBytes = std::size_t{64} << 10;  // a turn: nobody keeps others waiting
+constexpr std::size_t kPauseBytes = std::size_t{1} << 20;  // unsent: no more requests are read
+constexpr std::size_t kDropBytes = std::size_t{64} << 20;  // unsent: the peer does not read
+
+struct Connection {
+  Socket socket;
+  bool known = false;         // it has proved that it knows the secret
+  std::string nonce, answer;  // of the handshake
+  FrameReader reader;
+  std::string out;
+  std::size_t sent = 0;     // bytes of `out`
+  Clock::time_point since;  // when the handshake, or the message under way, began
+  bool partial = false;     // a message is under way
+  std::string drop;         // why it is to be dropped
+
+  std::size_t unsent() const { return out.size() - sent; }
+  bool dropping() const { return !drop.empty(); }
+};
+
+void flush(Connection& connection) {
+  while (connection.unsent() > 0) {
+    const ssize_t sent =
+        send(connection.socket.descriptor(), connection.out.data() + connection.sent,
+             connection.unsent(), MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN) connection.drop = "its connection broke";
+      return;
+    }
+    connection.sent += static_cast<std::size_t>(sent);
+  }
+  connection.out.clear();
+  connection.sent = 0;
+}
+
+void send_bytes(Connection& connection, std::string_view bytes) {
+  if (connection.dropping()) return;
+  connection.out.append(bytes);
+  flush(connection);
+  if (connection.unsent() > kDropBytes) connection.drop = "it does not read what it asked for";
+}
+
+}  // namespace
+
+class TcpServer::Loop {
+ public:
+  explicit Loop(TcpServerOptions options)
+      : options_(std::move(options)),
+        listener_(listen_on({options_.host, options_.port})),
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        coordinator_(options_.size, options_.silence,
+                     [this](int connection, const Message& message) {
+                       const auto found = connections_.find(connection);
+                       if (found != connections_.end()) send_bytes(found->second, encode(message));
+                     }) {
+    if (!wake_.is_open()) fail<ResourceExhaustedError>("[rendezvous] cannot open an eventfd");
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~Loop() {
+    stopping_.store(true);
+    eventfd_write(wake_.descriptor(), 1);
+    thread_.join();
+  }
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  std::uint16_t port() const { return port_of(listener_); }
+
+  bool wait_until_deserted(Clock::time_point deadline) const {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, deadline, [this] { return deserted_; });
+  }
+
+ private:
+  void run() {
+    while (!stopping_.load()) turn(kTick);
+    listener_.close();
+    turn(std::chrono::milliseconds(0));  // the last words of rank 0, which has just said them
+    coordinator_.close();
+    const Clock::time_point end = Clock::now() + std::chrono::seconds(1);
+    while (unsent() && Clock::now() < end) turn(std::chrono::milliseconds(20));
+  }
+
+  bool unsent() const {
+    return std::any_of(connections_.begin(), connections_.end(),
+                       [](const auto& each) { return each.second.unsent() > 0; });
+  }
+
+  void turn(std::chrono::milliseconds limit) {
+    polled_.clear();
+    polled_.push_back({wake_.descriptor(), POLLIN, 0});
+    polled_.push_back({listener_.descriptor(), POLLIN, 0});  // negative when closed: passed over
+    for (const auto& [id, connection] : connections_) {
+      const int reads = connection.unsent() > kPauseBytes ? 0 : POLLIN;
+      const int writes = connection.unsent() > 0 ? POLLOUT : 0;
+      polled_.push_back({connection.socket.descriptor(), static_cast<short>(reads | writes), 0});
+    }
+    poll(polled_.data(), polled_.size(), static_cast<int>(limit.count()));
+    const Clock::time_point now = Clock::now();
+    // What has arrived is read before anybody is judged by their silence: this thread, too, may
+    // have been kept from running.
+    std::size_t i = 2;
+    for (auto& [id, connection] : connections_) {
+      const short events = polled_[i++].revents;
+      if ((events & POLLOUT) != 0) {
+        flush(connection);
+        handle_messages(id, connection, now);  // those for which there was no room
+      }
+      if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) receive(id, connection, now);
+    }
+    coordinator_.tick(now);
+    sweep(now);
+    if ((polled_[1].revents & POLLIN) != 0) accept_all(now);
+    const std::scoped_lock lock(mutex_);
+    deserted_ = coordinator_.deserted();
+    if (deserted_) changed_.notify_all();
+  }
+
+  void receive(int id, Connection& connection, Clock::time_point now) {
+    read_buffer_.resize(kReadBytes);
+    const ssize_t count =
+        recv(connection.socket.descriptor(), read_buffer_.data(), read_buffer_.size(), 0);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count <= 0) {
+      connection.drop = "its connection closed without goodbye";
+      return;
+    }
+    std::string_view bytes(read_buffer_.data(), static_cast<std::size_t>(count));
+    if (!connection.known) bytes = handshake(connection, bytes);
+    if (!connection.known) return;
+    connection.reader.append(bytes);
+    handle_messages(id, connection, now);
+  }
+
+  // Returns what comes behind the handshake.
+  std::string_view handshake(Connection& connection, std::string_view bytes) const {
+    const std::size_t count = std::min(bytes.size(), kClientBytes - connection.answer.size());
+    connection.answer.append(bytes.substr(0, count));
+    bytes.remove_prefix(count);
+    if (connection.answer.size() < kClientBytes) return bytes;
+    const std::string verdict = judge(options_.secret, connection.nonce, connection.answer);
+    send_bytes(connection, verdict);
+    if (verdict == kRefusal) {
+      connection.drop = "it does not know the secret";
+    } else {
+      connection.known = true;
+    }
+    return bytes;
+  }
+
+  // A peer that does not take its answers is given no more of them.
+  void handle_messages(int id, Connection& connection, Clock::time_point now) {
+    try {
+      bool handled = false;
+      while (!connection.dropping()) {
+        if (connection.unsent() > kPauseBytes) {
+          connection.since = now;
+          return;
+        }
+        const auto message = connection.reader.next();
+        if (!message) break;
+        handled = true;
+        if (!coordinator_.handle(id, *message, now)) connection.drop = "it broke the protocol";
+      }
+      if (handled || !connection.partial) connection.since = now;
+      connection.partial = connection.reader.partial();
+    } catch (const Error& error) {
+      connection.drop = error.what();
+    }
+  }
+
+  void sweep(Clock::time_point now) {
+    for (auto it = connections_.begin(); it != connections_.end();) {
+      Connection& connection = it->second;
+      if (!connection.known && now - connection.since > options_.greeting_limit)
+        connection.drop = "it did not say who it is";
+      if (connection.partial && now - connection.since > kMessageLimit)
+        connection.drop = "it stopped amid a message";
+      if (!connection.dropping()) {
+        ++it;
+        continue;
+      }
+      const int id = it->first;
+      const std::string reason = connection.drop;
+      it = connections_.erase(it);
+      coordinator_.dropped(id, reason);  // sends to others, and may mark them
+    }
+  }
+
+  void accept_all(Clock::time_point now) {
+    while (true) {
+      Socket socket(
+          accept4(listener_.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!socket.is_open()) {
+        // Without descriptors it is tried again, but not all the time.
+        if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(kTick / 10);
+        return;
+      }
+      make_room();
+      if (connections_.size() >= max_strangers() + 16 * static_cast<std::size_t>(options_.size))
+        continue;
+      const int on = 1;
+      setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+      Connection& connection = connections_[next_id_++];
+      connection.socket = std::move(socket);
+      connection.since = now;
+      connection.nonce = random_bytes(kNonceBytes);
+      send_bytes(connection, std::string(kGreeting) + connection.nonce);
+    }
+  }
+
+  // The oldest of too many in their handshake goes.
+  void make_room() {
+    const auto strange = [](const auto& each) { return !each.second.known; };
+    const auto count = std::count_if(connections_.begin(), connections_.end(), strange);
+    if (static_cast<std::size_t>(count) < max_strangers()) return;
+    connections_.erase(std::find_if(connections_.begin(), connections_.end(), strange));
+  }
+
+  // Connections in their handshake: all ranks may come at the same moment.
+  std::size_t max_strangers() const { return 64 + 2 * static_cast<std::size_t>(options_.size); }
+
+  const TcpServerOptions options_;
+  Socket listener_, wake_;
+  std::map<int, Connection> connections_;  // in the order of their arrival
+  int next_id_ = 0;
+  Coordinator coordinator_;
+  std::vector<pollfd> polled_;
+  std::vector<char> read_buffer_;
+  std::atomic<bool> stopping_ = false;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  bool deserted_ = true;
+  std::thread thread_;
+};
+
+TcpServer::TcpServer(TcpServerOptions options)
+    : loop_(std::make_unique<Loop>(std::move(options))) {}
+
+TcpServer::~TcpServer() = default;
+
+std::uint16_t TcpServer::port() const { return loop_->port(); }
+
+bool TcpServer::wait_until_deserted(Clock::time_point deadline) const {
+  return loop_->wait_until_deserted(deadline);
+}
+
+}  // namespace tandem

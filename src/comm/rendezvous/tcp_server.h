@@ -1,0 +1,43 @@
+// The rendezvous server of a job: the store and the membership behind it. Runs in rank 0's process,
+// on a thread of its own.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "comm/rendezvous/socket.h"
+
+namespace tandem {
+
+struct TcpServerOptions {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 0;  // 0: one that is free
+  std::string secret;      // peers that do not know it are dropped
+  int size = 1;            // ranks of the job
+  std::chrono::milliseconds silence = std::chrono::seconds(5);  // of a rank until it counts as dead
+  std::chrono::milliseconds greeting_limit = std::chrono::seconds(5);  // of a peer's handshake
+};
+
+// Peers cannot hurt it: what is no message is dropped, each connection's messages, memory and time
+// are limited, and none can hold up another.
+class TcpServer {
+ public:
+  // Listens when it returns. Throws as listen_on() does.
+  explicit TcpServer(TcpServerOptions options);
+  // Sends what is still to be sent, for a second at most.
+  ~TcpServer();
+  TcpServer(const TcpServer&) = delete;
+  TcpServer& operator=(const TcpServer&) = delete;
+
+  std::uint16_t port() const;
+  // Waits until no rank is there that has joined and not left. False at the deadline.
+  bool wait_until_deserted(Clock::time_point deadline) const;
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace tandem

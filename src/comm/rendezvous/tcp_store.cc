@@ -1,0 +1,105 @@
+#include "comm/rendezvous/tcp_store.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "comm/rendezvous/key_values.h"
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+constexpr auto kRequestLimit = std::chrono::seconds(30);  // of what does not wait for another rank
+constexpr auto kCauseLimit = std::chrono::milliseconds(500);
+constexpr auto kCheckInterval = std::chrono::milliseconds(100);
+
+}  // namespace
+
+TcpStore::TcpStore(ServerAddress address, std::function<void()> check)
+    : address_(std::move(address)), check_(std::move(check)) {}
+
+TcpStore::~TcpStore() = default;
+
+void TcpStore::set(const std::string& key, std::string_view value) {
+  number_of({.type = MessageType::kSet, .key = key, .value = std::string(value)});
+}
+
+std::string TcpStore::get(const std::string& key, TimePoint deadline) {
+  const bool waits = deadline > Clock::now();
+  const auto answer = call({.type = MessageType::kGet, .number = waits ? 0 : 1, .key = key},
+                           waits ? deadline : Clock::now() + kRequestLimit);
+  if (!answer || answer->type != MessageType::kValue)
+    fail<DeadlineExceededError>("{}", not_set_in_time(key));
+  return answer->value;
+}
+
+std::int64_t TcpStore::add(const std::string& key, std::int64_t delta) {
+  return number_of({.type = MessageType::kAdd, .number = delta, .key = key});
+}
+
+bool TcpStore::remove(const std::string& key) {
+  return number_of({.type = MessageType::kRemove, .key = key}) != 0;
+}
+
+std::int64_t TcpStore::number_of(const Message& request) {
+  const auto answer = call(request, Clock::now() + kRequestLimit);
+  if (!answer)
+    fail<UnavailableError>("[Store] rank 0's rendezvous at {} does not answer",
+                           to_string(address_.endpoint));
+  return answer->number;
+}
+
+std::unique_ptr<ServerConnection> TcpStore::take_connection() {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!idle_.empty()) {
+      auto connection = std::move(idle_.back());
+      idle_.pop_back();
+      return connection;
+    }
+  }
+  return std::make_unique<ServerConnection>(address_, Clock::now() + kRequestLimit);
+}
+
+std::optional<Message> TcpStore::call(const Message& request, TimePoint deadline) {
+  std::unique_ptr<ServerConnection> connection;
+  std::optional<Message> answer;
+  try {
+    connection = take_connection();
+    answer = ask(*connection, request, deadline);
+  } catch (const UnavailableError&) {
+    check_for_cause();
+    throw;
+  }
+  if (!answer) return std::nullopt;  // the request goes with the connection
+  {
+    const std::scoped_lock lock(mutex_);
+    idle_.push_back(std::move(connection));
+  }
+  if (answer->type == MessageType::kError) {
+    if (answer->number != 0) fail<ResourceExhaustedError>("{}", answer->value);
+    fail<InvalidArgumentError>("{}", answer->value);
+  }
+  return answer;
+}
+
+std::optional<Message> TcpStore::ask(ServerConnection& connection, const Message& request,
+                                     TimePoint deadline) const {
+  connection.send(request, Clock::now() + kRequestLimit);
+  while (true) {
+    if (auto answer = connection.receive(std::min(deadline, Clock::now() + kCheckInterval)))
+      return answer;
+    if (check_) check_();
+    if (Clock::now() >= deadline) return std::nullopt;
+  }
+}
+
+void TcpStore::check_for_cause() const {
+  if (!check_) return;
+  for (const TimePoint end = Clock::now() + kCauseLimit; Clock::now() < end;
+       std::this_thread::sleep_for(std::chrono::milliseconds(2)))
+    check_();
+}
+
+}  // namespace tandem

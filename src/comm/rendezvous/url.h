@@ -1,0 +1,29 @@
+// The URLs that say how the ranks of a job find each other:
+//
+//   env://[?rank=R&world_size=N]
+//   tcp://HOST:PORT[?rank=R&world_size=N]
+//   file:///PATH[?rank=R&world_size=N]
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tandem {
+
+struct RendezvousUrl {
+  enum class Scheme { kEnv, kTcp, kFile };
+  Scheme scheme = Scheme::kEnv;
+  std::string host;        // kTcp
+  std::uint16_t port = 0;  // kTcp
+  std::string path;        // kFile
+  std::optional<int> rank, world_size;
+};
+
+// Throws InvalidArgumentError; the texts are those of torch.distributed.
+RendezvousUrl parse_rendezvous_url(const std::string& url);
+
+// "[rendezvous] Error initializing tandem using tcp:// rendezvous: WHAT", as an error.
+[[noreturn]] void fail_rendezvous(const char* scheme, const std::string& what);
+
+}  // namespace tandem

@@ -1,0 +1,88 @@
+#include "comm/rendezvous/wire.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "frames are little-endian");
+
+// type, rank, number, length of the key
+constexpr std::size_t kHeadBytes = 1 + 4 + 8 + 4;
+
+template <class T>
+void put(std::string& out, T value) {
+  std::array<char, sizeof(T)> bytes;
+  std::memcpy(bytes.data(), &value, sizeof(T));
+  out.append(bytes.data(), sizeof(T));
+}
+
+template <class T>
+T take(std::string_view& bytes) {
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof(T));
+  bytes.remove_prefix(sizeof(T));
+  return value;
+}
+
+Message decode(std::string_view body) {
+  Message message;
+  const auto type = take<std::uint8_t>(body);
+  if (type < static_cast<std::uint8_t>(MessageType::kSet) ||
+      type > static_cast<std::uint8_t>(MessageType::kFarewell))
+    fail<DataLossError>("[rendezvous] a message of unknown type {}", type);
+  message.type = static_cast<MessageType>(type);
+  message.rank = take<std::int32_t>(body);
+  message.number = take<std::int64_t>(body);
+  const auto key_bytes = take<std::uint32_t>(body);
+  if (key_bytes > kMaxKeyBytes || key_bytes > body.size() ||
+      body.size() - key_bytes > kMaxValueBytes)
+    fail<DataLossError>("[rendezvous] a message with a key of {} bytes in {}", key_bytes,
+                        body.size());
+  message.key = body.substr(0, key_bytes);
+  message.value = body.substr(key_bytes);
+  return message;
+}
+
+}  // namespace
+
+std::string encode(const Message& message) {
+  if (message.key.size() > kMaxKeyBytes || message.value.size() > kMaxValueBytes)
+    fail<InvalidArgumentError>(
+        "[Store] expected a key of at most {} bytes and a value of at most {}, got {} and {}",
+        kMaxKeyBytes, kMaxValueBytes, message.key.size(), message.value.size());
+  std::string frame;
+  frame.reserve(4 + kHeadBytes + message.key.size() + message.value.size());
+  put(frame, static_cast<std::uint32_t>(kHeadBytes + message.key.size() + message.value.size()));
+  put(frame, static_cast<std::uint8_t>(message.type));
+  put(frame, message.rank);
+  put(frame, message.number);
+  put(frame, static_cast<std::uint32_t>(message.key.size()));
+  frame.append(message.key).append(message.value);
+  return frame;
+}
+
+std::optional<Message> FrameReader::next() {
+  std::string_view rest = std::string_view(buffer_).substr(taken_);
+  std::uint32_t length = 0;
+  if (rest.size() >= sizeof(length)) {
+    length = take<std::uint32_t>(rest);
+    // Judged before it is waited for, and before memory is kept for it.
+    if (length < kHeadBytes || length > kHeadBytes + kMaxKeyBytes + kMaxValueBytes)
+      fail<DataLossError>("[rendezvous] a message of {} bytes", length);
+  }
+  if (length == 0 || rest.size() < length) {
+    buffer_.erase(0, taken_);
+    taken_ = 0;
+    return std::nullopt;
+  }
+  taken_ += sizeof(length) + length;
+  return decode(rest.substr(0, length));
+}
+
+}  // namespace tandem

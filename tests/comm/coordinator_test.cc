@@ -1,0 +1,199 @@
+// Messages and what the rendezvous server makes of them, without sockets.
+#include "comm/rendezvous/coordinator.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "comm/rendezvous/wire.h"
+#include "tandem/errors.h"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Frames, CarryEveryField) {
+  const Message message = {.type = MessageType::kJoin,
+                           .rank = -7,
+                           .number = INT64_MIN,
+                           .key = std::string("k\0y", 3),
+                           .value = "value"};
+  FrameReader reader;
+  reader.append(encode(message) + encode({.type = MessageType::kGet}));
+  const auto first = reader.next();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->type, message.type);
+  EXPECT_EQ(first->rank, message.rank);
+  EXPECT_EQ(first->number, message.number);
+  EXPECT_EQ(first->key, message.key);
+  EXPECT_EQ(first->value, message.value);
+  EXPECT_EQ(reader.next()->type, MessageType::kGet);
+  EXPECT_FALSE(reader.partial());
+  EXPECT_FALSE(reader.next());
+}
+
+TEST(Frames, AreTakenFromAnyPieces) {
+  const std::string bytes = encode({.key = "key", .value = "value"});
+  for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
+    FrameReader reader;
+    reader.append(bytes.substr(0, cut));
+    EXPECT_FALSE(reader.next());
+    EXPECT_EQ(reader.partial(), cut > 0);
+    reader.append(bytes.substr(cut));
+    EXPECT_EQ(reader.next()->value, "value");
+  }
+}
+
+TEST(Frames, ThatAreNoneAreRefusedBeforeMemoryIsKeptForThem) {
+  const std::string good = encode({.key = "key", .value = "value"});
+  const auto refuses = [&](std::size_t at, char byte) {
+    std::string bytes = good;
+    bytes[at] = byte;
+    FrameReader reader;
+    reader.append(bytes);
+    EXPECT_THROW(reader.next(), DataLossError) << at;
+  };
+  refuses(0, 3);       // shorter than a message's head
+  refuses(3, '\x7f');  // 2 GiB
+  refuses(4, '\0');    // types that there are not
+  refuses(4, '\x63');
+  refuses(17, '\x40');  // a key that is longer than the message
+  refuses(20, '\x01');
+  EXPECT_THROW(encode({.key = std::string(kMaxKeyBytes + 1, 'k')}), InvalidArgumentError);
+  EXPECT_THROW(encode({.value = std::string(kMaxValueBytes + 1, 'v')}), InvalidArgumentError);
+}
+
+class Three : public ::testing::Test {
+ protected:
+  // Connection 10 + rank.
+  bool join(int rank, int size = 3) {
+    return handle(10 + rank, {.type = MessageType::kJoin,
+                              .rank = rank,
+                              .number = 100 + rank,
+                              .key = "host",
+                              .value = std::to_string(size)});
+  }
+  void join_all() {
+    for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(join(rank));
+    sent_.clear();
+  }
+  bool handle(int connection, const Message& message) {
+    return coordinator_.handle(connection, message, now_);
+  }
+  // What the connection was sent last.
+  const Message& last(int connection) { return sent_[connection].back(); }
+
+  Coordinator::TimePoint now_ = {};
+  std::map<int, std::vector<Message>> sent_;
+  Coordinator coordinator_{3, 5s, [this](int connection, const Message& message) {
+                             sent_[connection].push_back(message);
+                           }};
+};
+
+TEST_F(Three, StartWhenAllAreThere) {
+  EXPECT_TRUE(join(2));
+  EXPECT_EQ(last(12).type, MessageType::kAlive);
+  EXPECT_EQ(last(12).value, "0, 1");
+  EXPECT_TRUE(join(0));
+  EXPECT_TRUE(handle(12, {.type = MessageType::kHeartbeat}));
+  EXPECT_EQ(last(12).value, "1");
+  EXPECT_EQ(last(12).number, 1);
+  EXPECT_TRUE(join(1));
+  for (const int connection : {10, 11, 12}) {
+    EXPECT_EQ(last(connection).type, MessageType::kStarted);
+    EXPECT_EQ(last(connection).number, 100);
+    EXPECT_EQ(last(connection).key, "host");
+  }
+}
+
+TEST_F(Three, RefuseWhoDoesNotBelong) {
+  EXPECT_TRUE(join(0));
+  EXPECT_TRUE(join(1, 4));
+  EXPECT_EQ(last(11).type, MessageType::kRefused);
+  EXPECT_EQ(last(11).value, "rank 1 expects a job of 4 ranks, rank 0 one of 3");
+  EXPECT_TRUE(join(7));
+  EXPECT_EQ(last(17).value, "there is no rank 7 in a job of 3 ranks");
+  EXPECT_TRUE(join(-1));
+  EXPECT_EQ(last(9).value, "there is no rank -1 in a job of 3 ranks");
+  EXPECT_TRUE(handle(99, {.type = MessageType::kJoin, .rank = 0, .value = "3"}));
+  EXPECT_EQ(last(99).value, "rank 0 (process 100 on host) is in the job already");
+  EXPECT_FALSE(join(0));  // the same connection again
+}
+
+TEST_F(Three, ADroppedConnectionIsADeadRankForTheOthers) {
+  join_all();
+  coordinator_.dropped(12, "its connection closed without goodbye");
+  EXPECT_EQ(sent_[10].size(), 1u);
+  EXPECT_EQ(last(10).type, MessageType::kFailed);
+  EXPECT_EQ(last(10).rank, 2);
+  EXPECT_EQ(last(10).number, 0);
+  EXPECT_EQ(last(11).value,
+            "rank 2 (process 102 on host) is gone: its connection closed without goodbye");
+  EXPECT_TRUE(handle(50, {.type = MessageType::kJoin, .rank = 2, .value = "3"}));
+  EXPECT_EQ(last(50).type, MessageType::kRefused);
+  EXPECT_FALSE(coordinator_.deserted());
+}
+
+TEST_F(Three, SilenceIsDeath) {
+  join_all();
+  now_ += 4s;
+  handle(10, {.type = MessageType::kHeartbeat});
+  handle(11, {.type = MessageType::kHeartbeat});
+  coordinator_.tick(now_);
+  EXPECT_TRUE(sent_[12].empty());
+  now_ += 2s;
+  coordinator_.tick(now_);
+  EXPECT_EQ(last(10).value,
+            "rank 2 (process 102 on host) is gone: nothing was heard of it for "
+            "5000 ms");
+  EXPECT_EQ(last(12).rank, 2);  // itself, if it is only cut off
+  const std::size_t count = sent_[10].size();
+  coordinator_.tick(now_ + 1s);
+  EXPECT_EQ(sent_[10].size(), count);  // said once
+}
+
+TEST_F(Three, ARankThatGivesUpIsHeardByTheOthers) {
+  join_all();
+  handle(11, {.type = MessageType::kReport, .value = "out of memory"});
+  EXPECT_EQ(last(10).number, 1);
+  EXPECT_EQ(last(12).value, "rank 1 (process 101 on host) gave up: out of memory");
+  ASSERT_EQ(sent_[11].size(), 1u);
+  EXPECT_EQ(last(11).type, MessageType::kReported);
+  coordinator_.dropped(11, "its connection closed without goodbye");
+  EXPECT_EQ(sent_[10].size(), 1u);  // that was to be expected
+}
+
+TEST_F(Three, GoodbyeIsNoFailure) {
+  join_all();
+  handle(12, {.type = MessageType::kGoodbye});
+  EXPECT_EQ(last(12).type, MessageType::kFarewell);
+  coordinator_.dropped(12, "its connection closed without goodbye");
+  EXPECT_TRUE(sent_[10].empty());
+  handle(11, {.type = MessageType::kGoodbye});
+  EXPECT_FALSE(coordinator_.deserted());
+  handle(10, {.type = MessageType::kGoodbye});
+  EXPECT_TRUE(coordinator_.deserted());
+  // The next job's rank: to come again when this server has gone.
+  EXPECT_FALSE(handle(50, {.type = MessageType::kJoin, .rank = 1, .value = "3"}));
+}
+
+TEST_F(Three, RankZeroThatLeavesFirstTakesTheServerAlong) {
+  join_all();
+  handle(10, {.type = MessageType::kGoodbye});
+  coordinator_.close();
+  EXPECT_EQ(last(11).value,
+            "rank 0 (process 100 on host) is gone: it has left the job and taken "
+            "the rendezvous along");
+}
+
+TEST(Coordinator, NamesFewOfManyThatAreMissing) {
+  Message told;
+  Coordinator coordinator(100, 5s, [&](int, const Message& message) { told = message; });
+  coordinator.handle(1, {.type = MessageType::kJoin, .rank = 3, .value = "100"}, {});
+  EXPECT_EQ(told.number, 99);
+  EXPECT_EQ(told.value, "0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 83 more");
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,95 @@
+// A job whose ranks are on two hosts, and the cable between them.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "comm/rendezvous/rendezvous.h"
+#include "comm/rendezvous/socket.h"
+#include "support/expects.h"
+#include "support/files.h"
+#include "support/processes.h"
+#include "support/two_hosts.h"
+#include "tandem/errors.h"
+
+namespace tandem {
+namespace {
+
+using testing::ChildProcess;
+using testing::TemporaryDirectory;
+using testing::TwoHosts;
+using namespace std::chrono_literals;
+
+// Ranks 0 and 1 on the first host, 2 on the second.
+std::vector<ChildProcess> start(const TwoHosts& hosts,
+                                const std::function<std::string(Job&)>& body) {
+  std::vector<ChildProcess> ranks;
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.emplace_back([&, rank] {
+      if (rank == 2) hosts.enter_second();
+      const auto job =
+          rendezvous(fmt::format("tcp://{}:29500?rank={}&world_size=3", TwoHosts::kFirst, rank),
+                     {.timeout = 60s, .token = "secret", .heartbeat = 100ms, .silence = 3s});
+      return body(*job);
+    });
+  return ranks;
+}
+
+TEST(TwoHosts, HoldAJob) {
+  const TwoHosts hosts;
+  TANDEM_REQUIRE(hosts.connected(), "netns");
+  auto ranks = start(hosts, [](Job& job) {
+    job.store()->set(std::to_string(job.rank()), std::to_string(job.rank() * 11));
+    std::string all;
+    for (int rank = 0; rank < job.size(); ++rank)
+      all += job.store()->get(std::to_string(rank), Clock::now() + 20s) + " ";
+    job.leave();
+    return all;
+  });
+  for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "0 11 22 ");
+}
+
+TEST(TwoHosts, CutOffFromEachOtherFindItOutWithoutAWord) {
+  const TwoHosts hosts;
+  TANDEM_REQUIRE(hosts.connected(), "netns");
+  const TemporaryDirectory ready;
+  auto ranks = start(hosts, [&](Job& job) {
+    testing::write_file(ready / std::to_string(job.rank()), "");
+    const auto end = Clock::now() + 60s;
+    while (!job.membership()->failed() && Clock::now() < end) std::this_thread::sleep_for(1ms);
+    if (job.membership()->failed()) job.membership()->throw_failure();
+    return std::string("nothing");
+  });
+  while (ready.count_files() < 3) std::this_thread::sleep_for(1ms);
+  ASSERT_TRUE(hosts.cut());
+  const pid_t first = ranks[0].id(), third = ranks[2].id();
+  char host[256] = {};
+  gethostname(host, sizeof(host) - 1);
+  const auto expected = [&](int rank, pid_t process) {
+    return fmt::format(
+        "UnavailableError: [membership] rank {} (process {} on {}) is gone: nothing "
+        "was heard of it for 3000 ms",
+        rank, process, host);
+  };
+  EXPECT_EQ(ranks[0].result(), expected(2, third));
+  EXPECT_EQ(ranks[1].result(), expected(2, third));
+  EXPECT_EQ(ranks[2].result(), expected(0, first));
+}
+
+TEST(TwoHosts, NeedAToken) {
+  const TwoHosts hosts;
+  TANDEM_REQUIRE(hosts.connected(), "netns");
+  ChildProcess rank([&] {
+    rendezvous(fmt::format("tcp://{}:29500?rank=0&world_size=2", TwoHosts::kFirst), {.token = ""});
+    return "";
+  });
+  const std::string result = rank.result();
+  EXPECT_EQ(result.find("FailedPreconditionError: [rendezvous] rank 0 would listen at 10.77.0.1, "
+                        "which other machines can reach"),
+            0u)
+      << result;
+}
+
+}  // namespace
+}  // namespace tandem

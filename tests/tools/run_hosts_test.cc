@@ -1,0 +1,157 @@
+// `tandem run` over several hosts, with a command in place of ssh that runs what it is given here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <sstream>
+#include <thread>
+
+#include "support/files.h"
+#include "tools/command.h"
+
+namespace tandem {
+namespace {
+
+using testing::expect_failure;
+using testing::Process;
+using testing::Result;
+using testing::run;
+using testing::TemporaryDirectory;
+using testing::write_file;
+using namespace std::chrono_literals;
+
+using Words = std::vector<std::string>;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+class Hosts : public ::testing::Test {
+ protected:
+  // HOST is 127.0.0.2 and so on: other names of this machine, that only the shim resolves to it.
+  Hosts() {
+    write_file(folder_ / "ssh", "#!/bin/sh\necho \"$1\" >>" + (folder_ / "hosts").string() +
+                                    "\necho $$ >" + (folder_ / "ssh.$1").string() +
+                                    "\necho Welcome to $1\nshift\nexec sh -c \"$*\"\n");
+    std::filesystem::permissions(folder_ / "ssh", std::filesystem::perms::owner_all);
+  }
+  Words over(const std::string& hosts, Words more) const {
+    Words all = {"run", "--ssh", (folder_ / "ssh").string(), "--hosts", hosts};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  static Words lines(const std::string& text) {
+    std::istringstream in(text);
+    Words result;
+    for (std::string line; std::getline(in, line);) result.push_back(line);
+    std::sort(result.begin(), result.end());
+    return result;
+  }
+  TemporaryDirectory folder_;
+};
+
+TEST_F(Hosts, EachHaveTheirRanks) {
+  const Result result = run(
+      over("127.0.0.2:2,127.0.0.3:2",
+           {"-n", "3", "--", "sh", "-c",
+            "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR; echo error >&2"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(lines(result.out),
+            (Words{"[0] 0 0 3 2 127.0.0.2", "[1] 1 1 3 2 127.0.0.2", "[2] 2 0 3 1 127.0.0.2"}));
+  EXPECT_EQ(lines(result.err), (Words{"[0] error", "[1] error", "[2] error"}));
+  EXPECT_EQ(lines(testing::read_file(folder_ / "hosts")), (Words{"127.0.0.2", "127.0.0.3"}));
+}
+
+TEST_F(Hosts, MayBeThisOneToo) {
+  char own[256] = {};
+  ASSERT_EQ(gethostname(own, sizeof(own) - 1), 0);
+  for (const std::string& hosts :
+       {std::string(own) + ":1,127.0.0.2:2", "127.0.0.2:1," + std::string(own) + ":2"}) {
+    const Result result =
+        run(over(hosts, {"--", "sh", "-c", "echo $RANK $LOCAL_RANK; setsid sleep 1000 &"}));
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(lines(result.out).size(), 3u) << result.out;
+  }
+  // This one needs no ssh.
+  EXPECT_EQ(lines(testing::read_file(folder_ / "hosts")), (Words{"127.0.0.2", "127.0.0.2"}));
+}
+
+TEST_F(Hosts, AreReadFromAFile) {
+  write_file(folder_ / "list", "# ours\n127.0.0.2 slots=1\n\n127.0.0.3:2  # two\n127.0.0.4\n");
+  const Result result =
+      run({"run", "--ssh", (folder_ / "ssh").string(), "--hostfile", (folder_ / "list").string(),
+           "--", "sh", "-c", "echo $RANK $LOCAL_RANK"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(lines(result.out), (Words{"[0] 0 0", "[1] 1 0", "[2] 2 1", "[3] 3 0"}));
+  write_file(folder_ / "list", "127.0.0.2 two\n");
+  expect_failure(run({"run", "--hostfile", (folder_ / "list").string(), "--", "true"}),
+                 "InvalidArgumentError", "expected NAME slots=SLOTS, got '127.0.0.2 two'");
+}
+
+TEST_F(Hosts, HoldAJobWhoseTokenNobodySees) {
+  const Result result = run(over("127.0.0.2:2,127.0.0.3:1", {"--", TANDEM_RENDEZVOUS_PROGRAM}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(lines(result.out),
+            (Words{"[0] rank 0 of 3: 012", "[1] rank 1 of 3: 012", "[2] rank 2 of 3: 012"}));
+  const Result listing =
+      run(over("127.0.0.2:1", {"--", "sh", "-c", "ps -eo args | grep -c $TANDEM_JOB_TOKEN"}));
+  EXPECT_EQ(listing.out, "[0] 1\n") << "the grep itself alone";
+}
+
+TEST_F(Hosts, PassTheEnvironmentOn) {
+  const Result result =
+      run(over("127.0.0.2:1,127.0.0.3:1", {"--env", "GREETING=hello 'you'", "--env", "HOME", "--",
+                                           "sh", "-c", "echo $GREETING; [ -n \"$HOME\" ]"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(lines(result.out), (Words{"[0] hello 'you'", "[1] hello 'you'"}));
+}
+
+TEST_F(Hosts, AFailureOnOneEndsTheJobOnAll) {
+  const Result result = run(over(
+      "127.0.0.2:1,127.0.0.3:2",
+      {"--", "sh", "-c", "if [ $RANK = 2 ]; then echo no luck >&2; exit 9; fi; exec sleep 1000"}));
+  EXPECT_EQ(result.status, 9);
+  EXPECT_TRUE(contains(result.err, "[2] no luck\n")) << result.err;
+  EXPECT_TRUE(contains(result.err, " on 127.0.0.3) exited with code 9")) << result.err;
+}
+
+TEST_F(Hosts, SignalsReachAll) {
+  Process job(over("127.0.0.2:1,127.0.0.3:1", {"--", "sh", "-c",
+                                               "trap 'echo term; exit 0' TERM; echo ready; "
+                                               "while true; do sleep 0.02; done"}),
+              {});
+  while (lines(job.out()).size() < 2) std::this_thread::sleep_for(1ms);
+  job.kill(SIGTERM);
+  const Result result = job.wait();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(lines(result.out), (Words{"[0] ready", "[0] term", "[1] ready", "[1] term"}));
+}
+
+TEST_F(Hosts, ThatAreLostTakeTheJobDown) {
+  Process job(over("127.0.0.2:1,127.0.0.3:1", {"--", "sh", "-c", "echo $$; exec sleep 1000"}), {});
+  while (lines(job.out()).size() < 2) std::this_thread::sleep_for(1ms);
+  kill(std::stoi(testing::read_file(folder_ / "ssh.127.0.0.3")), SIGKILL);
+  const Result result = job.wait();
+  EXPECT_EQ(result.status, 255);
+  EXPECT_TRUE(contains(result.err, "[run] rank 1 is lost: the connection with 127.0.0.3 has ended"))
+      << result.err;
+  for (const std::string& line : lines(result.out)) {
+    const pid_t process = std::stoi(line.substr(4));
+    for (int i = 0; i < 20'000 && kill(process, 0) == 0; ++i) std::this_thread::sleep_for(1ms);
+    EXPECT_NE(kill(process, 0), 0) << line;
+  }
+}
+
+TEST_F(Hosts, ThatDoNotAnswerOrCannotStartAreNamed) {
+  expect_failure(run({"run", "--ssh", "false", "--hosts", "far:1,away:1", "--", "true"}),
+                 "UnavailableError",
+                 "[run] far: `tandem agent` does not answer there: the connection has ended");
+  expect_failure(run(over("127.0.0.2:1,127.0.0.3:1", {"--", "no-such-program"})), "NotFoundError",
+                 "[run] 127.0.0.2: [run] cannot start 'no-such-program'");
+  const Result result = run(over("127.0.0.2:1", {"--remote-command", "/no/tandem", "--", "true"}));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(contains(result.err, "[run] 127.0.0.2: `tandem agent` does not answer there"));
+}
+
+}  // namespace
+}  // namespace tandem

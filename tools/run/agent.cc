@@ -1,0 +1,132 @@
+// `tandem agent`: starts ranks on its machine for a `tandem run` on another.
+#include <fmt/format.h>
+#include <sys/signalfd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "run/local_host.h"
+#include "run/ssh_host.h"
+
+namespace tandem::tools {
+namespace {
+
+using json = nlohmann::json;
+
+void say(const std::string& text) {
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const ssize_t count = write(STDOUT_FILENO, rest.data(), rest.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw UnavailableError("[agent] nobody listens");
+    rest.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
+class Teller final : public RankEvents {
+ public:
+  void wrote(int rank, Output output, std::string_view bytes) override {
+    const bool whole = bytes.back() == '\n';
+    const char* kind = output == Output::kStdout ? (whole ? "O" : "o") : (whole ? "E" : "e");
+    say(fmt::format("{} {} {}{}", kind, rank, bytes, whole ? "" : "\n"));
+  }
+  void ended(int rank, pid_t process, int status) override {
+    say(fmt::format("X {} {} {}\n", rank, process, status));
+  }
+  void closed(int rank) override { say(fmt::format("C {}\n", rank)); }
+  void lost(const std::string&) override {}
+};
+
+RankSpec spec_of(const json& item) {
+  RankSpec spec = {.rank = item.at("rank"),
+                   .local_rank = item.at("local_rank"),
+                   .local_size = item.at("local_size"),
+                   .bind = item.at("bind"),
+                   .program = item.at("program"),
+                   .environment = {}};
+  for (const auto& [name, value] : item.at("environment").items())
+    spec.environment.emplace_back(name, value.get<std::string>());
+  if (spec.program.empty() || spec.local_size < 1) throw InvalidArgumentError("[agent] no rank");
+  return spec;
+}
+
+void start(LocalHost& host, const json& request) {
+  try {
+    const std::string directory = request.at("directory");
+    if (chdir(directory.c_str()) != 0)
+      throw NotFoundError(
+          fmt::format("[run] cannot enter '{}': {}", directory, std::strerror(errno)));
+    std::vector<RankSpec> ranks;
+    for (const json& item : request.at("ranks")) ranks.push_back(spec_of(item));
+    host.start(ranks);
+    say("S\n");
+  } catch (const Error& error) {
+    say(fmt::format("F {}\n", error.what()));
+  }
+}
+
+void obey(LocalHost& host, const std::string& line) {
+  const json request = json::parse(line);
+  const std::string what = request.at("do");
+  if (what == "ports") {
+    std::string answer = "P";
+    for (const int port : host.reserve_ports(request.at("count")))
+      answer += fmt::format(" {}", port);
+    say(answer + "\n");
+  } else if (what == "start") {
+    start(host, request);
+  } else if (what == "signal") {
+    host.send_signal(request.at("number"));
+  }
+}
+
+void serve() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  const Descriptor children(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  LineReader input{Descriptor(dup(STDIN_FILENO))};
+  const Adoption adoption;
+  LocalHost host;
+  Teller teller;
+  std::string line;
+  say(std::string(kAgentHello) + "\n");
+  std::vector<pollfd> polled;
+  while (input.is_open()) {
+    polled = {{children.number(), POLLIN, 0}, {input.number(), POLLIN, 0}};
+    host.add_polled(polled);
+    poll(polled.data(), polled.size(), 500);
+    signalfd_siginfo ignored = {};
+    while (read(children.number(), &ignored, sizeof(ignored)) > 0) {
+    }
+    input.read([&](std::string_view bytes) {
+      line += bytes;
+      if (line.back() != '\n') return;
+      obey(host, line);
+      line.clear();
+    });
+    host.progress(teller);
+  }
+}
+
+}  // namespace
+
+void add_agent_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("agent", "Start ranks for a `tandem run` on another machine");
+  command->group("");  // for `tandem run`, not for people
+  command->callback([] {
+    try {
+      serve();
+    } catch (const nlohmann::json::exception& error) {
+      throw InvalidArgumentError(std::string("[agent] ") + error.what());
+    }
+  });
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,287 @@
+#include "run/launcher.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "run/local_host.h"
+#include "run/output_sink.h"
+#include "run/signals.h"
+#include "run/ssh_host.h"
+
+namespace tandem::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string new_token() {
+  std::array<unsigned char, 16> bytes = {};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw UnavailableError("[run] the system gives no random numbers");
+  std::string token;
+  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
+  return token;
+}
+
+std::string own_path() {
+  std::array<char, 4096> path = {};
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  return size > 0 ? std::string(path.data(), static_cast<std::size_t>(size)) : "tandem";
+}
+
+bool ends_job(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
+// A job under way.
+class Launcher {
+ public:
+  explicit Launcher(const RunOptions& options)
+      : options_(options),
+        user_environment_(user_environment(options)),
+        plan_(make_plan(options)),
+        sink_(plan_, options.output),
+        progress_(plan_.ranks.size()) {}
+
+  int run() {
+    start();
+    std::vector<pollfd> polled;
+    while (!all_closed()) {
+      polled = {{signals_.number(), POLLIN, 0}};
+      for (const auto& host : hosts_) host->add_polled(polled);
+      poll(polled.data(), polled.size(), 200);
+      for (int number = signals_.next(); number != 0; number = signals_.next()) pass_on(number);
+      for (std::size_t i = 0; i < hosts_.size(); ++i) {
+        Events events(*this, i);
+        hosts_[i]->progress(events);
+      }
+      if (servers_alone()) begin_ending(SIGTERM);
+      if (kill_at_ && Clock::now() >= *kill_at_) {
+        send_signal(SIGKILL);
+        if (!lost_at_) lost_at_ = Clock::now() + kAfterKill;
+      }
+      if (lost_at_ && Clock::now() >= *lost_at_) give_up();
+    }
+    hosts_.clear();
+    return conclude();
+  }
+
+ private:
+  static constexpr auto kAfterKill = std::chrono::seconds(10);  // for another host to say so
+
+  struct Progress {
+    bool ended = false, closed = false;
+    int status = 0;
+  };
+  struct Failure {
+    int rank = 0;
+    int code = 1;
+    std::string what;
+    Clock::time_point when;
+  };
+
+  class Events final : public RankEvents {
+   public:
+    Events(Launcher& launcher, std::size_t host) : launcher_(launcher), host_(host) {}
+    void wrote(int rank, Output output, std::string_view bytes) override {
+      if (!launcher_.knows(rank, host_) || bytes.empty()) return;
+      if (!launcher_.sink_.write(rank, output, bytes)) launcher_.output_lost();
+    }
+    void ended(int rank, pid_t process, int status) override {
+      if (launcher_.knows(rank, host_)) launcher_.rank_ended(rank, process, status);
+    }
+    void closed(int rank) override {
+      if (launcher_.knows(rank, host_))
+        launcher_.progress_[static_cast<std::size_t>(rank)].closed = true;
+    }
+    void lost(const std::string& reason) override { launcher_.host_lost(host_, reason); }
+
+   private:
+    Launcher& launcher_;
+    std::size_t host_;
+  };
+
+  void start() {
+    for (const HostSlots& host : plan_.hosts) {
+      if (is_this_host(host.name)) {
+        hosts_.push_back(std::make_unique<LocalHost>());
+      } else {
+        hosts_.push_back(std::make_unique<SshHost>(
+            host.name, options_.ssh,
+            options_.remote_command.empty() ? own_path() : options_.remote_command));
+      }
+    }
+    const bool here = plan_.one_host() && is_this_host(plan_.hosts.front().name);
+    Addresses addresses;
+    addresses.task_ports.resize(plan_.ranks.size());
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      addresses.hosts.push_back(here ? "127.0.0.1" : plan_.hosts[i].name);
+      std::vector<std::size_t> ranks;
+      for (const PlannedRank& rank : plan_.ranks)
+        if (rank.host == i) ranks.push_back(static_cast<std::size_t>(rank.rank));
+      const std::vector<int> ports = hosts_[i]->reserve_ports(ranks.size() + 1);
+      for (std::size_t k = 0; k < ranks.size(); ++k) addresses.task_ports[ranks[k]] = ports[k];
+      if (i == 0) addresses.master_port = ports.back();
+    }
+    const std::string token = new_token();
+    started_ = Clock::now();
+    for (std::size_t i = 0; i < hosts_.size(); ++i) hosts_[i]->start(specs(i, addresses, token));
+  }
+
+  std::vector<RankSpec> specs(std::size_t host, const Addresses& addresses,
+                              const std::string& token) const {
+    std::vector<RankSpec> result;
+    for (const PlannedRank& rank : plan_.ranks) {
+      if (rank.host != host) continue;
+      RankSpec spec = {.rank = rank.rank,
+                       .local_rank = rank.local_rank,
+                       .local_size = rank.local_size,
+                       .bind = options_.bind == "core",
+                       .program = options_.program,
+                       .environment = user_environment_};
+      for (auto& each : environment_of(plan_, rank, addresses, token))
+        spec.environment.push_back(std::move(each));
+      result.push_back(std::move(spec));
+    }
+    return result;
+  }
+
+  bool knows(int rank, std::size_t host) const {
+    return rank >= 0 && static_cast<std::size_t>(rank) < plan_.ranks.size() &&
+           plan_.ranks[static_cast<std::size_t>(rank)].host == host;
+  }
+
+  void rank_ended(int rank, pid_t process, int status) {
+    Progress& progress = progress_[static_cast<std::size_t>(rank)];
+    progress.ended = true;
+    progress.status = status;
+    const PlannedRank& planned = plan_.ranks[static_cast<std::size_t>(rank)];
+    const std::string who = fmt::format("{} (process {} on {})", describe(planned), process,
+                                        plan_.hosts[planned.host].name);
+    if (WIFSIGNALED(status)) {
+      fail(rank, 128 + WTERMSIG(status),
+           fmt::format("{} was ended by signal {} ({})", who, WTERMSIG(status),
+                       strsignal(WTERMSIG(status))));
+    } else if (WEXITSTATUS(status) != 0) {
+      fail(rank, WEXITSTATUS(status),
+           fmt::format("{} exited with code {}", who, WEXITSTATUS(status)));
+    }
+  }
+
+  std::string describe(const PlannedRank& rank) const {
+    const bool by_task = rank.label != std::to_string(rank.rank);
+    return by_task ? fmt::format("rank {}, {},", rank.rank, rank.label)
+                   : fmt::format("rank {}", rank.rank);
+  }
+
+  // What ends once the job is being ended is no cause of it.
+  void fail(int rank, int code, const std::string& what) {
+    if (failure_ || ending_) return;
+    failure_ = Failure{rank, code, what, Clock::now()};
+    begin_ending(SIGTERM);
+  }
+
+  void host_lost(std::size_t host, const std::string& reason) {
+    for (const PlannedRank& rank : plan_.ranks) {
+      Progress& progress = progress_[static_cast<std::size_t>(rank.rank)];
+      if (rank.host != host || progress.closed) continue;
+      progress.closed = true;
+      if (!progress.ended)
+        fail(rank.rank, 255, fmt::format("{} is lost: {}", describe(rank), reason));
+      progress.ended = true;
+    }
+  }
+
+  void output_lost() {
+    if (ending_) return;
+    signal_ = SIGPIPE;
+    begin_ending(SIGTERM);
+  }
+
+  // Parameter servers are left, which end when they are told to.
+  bool servers_alone() const {
+    bool servers = false;
+    for (const PlannedRank& rank : plan_.ranks) {
+      const bool ended = progress_[static_cast<std::size_t>(rank.rank)].ended;
+      if (!rank.serves && !ended) return false;
+      servers = servers || (rank.serves && !ended);
+    }
+    return servers && !ending_;
+  }
+
+  void pass_on(int number) {
+    if (number == SIGCHLD) return;
+    if (!ends_job(number)) return send_signal(number);
+    if (signal_ != 0) number = SIGKILL;  // asked twice
+    if (signal_ == 0) signal_ = number;
+    begin_ending(number);
+  }
+
+  void begin_ending(int number) {
+    send_signal(number);
+    if (!ending_)
+      kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                    std::chrono::duration<double>(options_.grace));
+    ending_ = true;
+  }
+
+  void send_signal(int number) {
+    for (const auto& host : hosts_) host->send_signal(number);
+  }
+
+  // Hosts that do not answer any more are left to their agents, which end with the connection.
+  void give_up() {
+    for (Progress& progress : progress_) progress.closed = true;
+  }
+
+  bool all_closed() const {
+    return std::all_of(progress_.begin(), progress_.end(),
+                       [](const Progress& each) { return each.closed; });
+  }
+
+  int conclude() const {
+    if (failure_) {
+      const auto& lines = sink_.last_errors(failure_->rank);
+      if (!lines.empty() && (plan_.ranks.size() > 1 || !options_.output.empty())) {
+        std::cerr << fmt::format("tandem: the last lines of rank {} on stderr:\n", failure_->rank);
+        for (const std::string& line : lines) std::cerr << "    " << line << '\n';
+      }
+      const double seconds = std::chrono::duration<double>(failure_->when - started_).count();
+      std::cerr << fmt::format("tandem: AbortedError: [run] {} after {:.1f} s{}\n", failure_->what,
+                               seconds,
+                               plan_.ranks.size() > 1 ? "; the other ranks were ended" : "");
+      return failure_->code;
+    }
+    const bool well = std::all_of(plan_.ranks.begin(), plan_.ranks.end(), [this](const auto& rank) {
+      return rank.serves || progress_[static_cast<std::size_t>(rank.rank)].status == 0;
+    });
+    return well && signal_ != SIGPIPE ? 0 : 128 + signal_;
+  }
+
+  const RunOptions& options_;
+  const Environment user_environment_;
+  const Plan plan_;
+  OutputSink sink_;
+  const Signals signals_;
+  std::vector<Progress> progress_;  // a rank
+  const Adoption adoption_;
+  std::vector<std::unique_ptr<Host>> hosts_;
+  Clock::time_point started_;
+  bool ending_ = false;
+  std::optional<Clock::time_point> kill_at_, lost_at_;
+  std::optional<Failure> failure_;
+  int signal_ = 0;  // by which the job was ended from outside
+};
+
+}  // namespace
+
+int launch(const RunOptions& options) { return Launcher(options).run(); }
+
+}  // namespace tandem::tools

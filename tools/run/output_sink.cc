@@ -1,0 +1,71 @@
+#include "run/output_sink.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tandem::tools {
+namespace {
+
+constexpr std::size_t kLastLines = 12, kLastBytes = 400;  // of each line
+
+std::string file_name(std::string label) {
+  std::replace(label.begin(), label.end(), ' ', '_');
+  return label.find_first_not_of("0123456789") == std::string::npos ? "rank_" + label : label;
+}
+
+bool write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
+    if (count >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(count));
+    } else if (errno == EAGAIN) {  // somebody else has set the terminal so
+      pollfd entry = {descriptor, POLLOUT, 0};
+      poll(&entry, 1, 100);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+OutputSink::OutputSink(const Plan& plan, const std::string& directory)
+    : last_errors_(plan.ranks.size()) {
+  for (const PlannedRank& rank : plan.ranks) prefixes_.push_back("[" + rank.label + "] ");
+  if (directory.empty()) return;
+  std::error_code ignored;  // opening the files tells
+  std::filesystem::create_directories(directory, ignored);
+  for (const PlannedRank& rank : plan.ranks)
+    for (const char* suffix : {"out", "err"}) {
+      const std::string path = fmt::format("{}/{}.{}", directory, file_name(rank.label), suffix);
+      files_.emplace_back(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      if (!files_.back().is_open())
+        throw NotFoundError(
+            fmt::format("[run] --output: cannot write '{}': {}", path, std::strerror(errno)));
+    }
+}
+
+bool OutputSink::write(int rank, Output output, std::string_view bytes) {
+  const auto index = static_cast<std::size_t>(rank);
+  const bool error = output == Output::kStderr;
+  if (error) {
+    std::deque<std::string>& lines = last_errors_[index];
+    lines.emplace_back(bytes.substr(0, std::min(bytes.find('\n'), kLastBytes)));
+    if (lines.size() > kLastLines) lines.pop_front();
+  }
+  if (!files_.empty()) return write_all(files_[2 * index + (error ? 1 : 0)].number(), bytes);
+  text_ = prefixes_[index];
+  text_ += bytes;
+  // Others may write before the rest of an unfinished line comes.
+  if (bytes.back() != '\n') text_ += '\n';
+  return write_all(error ? STDERR_FILENO : STDOUT_FILENO, text_);
+}
+
+const std::deque<std::string>& OutputSink::last_errors(int rank) const {
+  return last_errors_[static_cast<std::size_t>(rank)];
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,32 @@
+// Where the lines of a job's ranks go.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "run/descriptor.h"
+#include "run/host.h"
+
+namespace tandem::tools {
+
+// To this process's streams, each line behind its rank, or into two files a rank.
+class OutputSink {
+ public:
+  // `directory` empty: to the streams. Throws NotFoundError when files cannot be made there.
+  OutputSink(const Plan& plan, const std::string& directory);
+
+  // False when nobody reads it any more.
+  bool write(int rank, Output output, std::string_view bytes);
+  // The last lines of a rank on stderr.
+  const std::deque<std::string>& last_errors(int rank) const;
+
+ private:
+  std::vector<std::string> prefixes_;
+  std::vector<Descriptor> files_;  // two a rank; or none
+  std::vector<std::deque<std::string>> last_errors_;
+  std::string text_;
+};
+
+}  // namespace tandem::tools

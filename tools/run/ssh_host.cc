@@ -1,0 +1,198 @@
+#include "run/ssh_host.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+namespace tandem::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using json = nlohmann::json;
+
+constexpr auto kAnswerLimit = std::chrono::seconds(60);  // ssh may have to find its way
+constexpr auto kFarewellLimit = std::chrono::seconds(5);
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+// As one word of a shell.
+std::string quoted(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text)
+    if (c == '\'') {
+      result += "'\\''";
+    } else {
+      result += c;
+    }
+  return result + "'";
+}
+
+[[noreturn]] void become(std::vector<std::string>& words, int input, int output, pid_t parent) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  setpgid(0, 0);  // a ^C at the terminal is the launcher's to pass on
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  std::signal(SIGPIPE, SIG_DFL);
+  dup2(input, STDIN_FILENO);
+  dup2(output, STDOUT_FILENO);
+  execvp(argv.front(), argv.data());
+  _exit(127);
+}
+
+json describe(const RankSpec& spec) {
+  json environment = json::object();
+  for (const auto& [name, value] : spec.environment) environment[name] = value;
+  return {{"rank", spec.rank}, {"local_rank", spec.local_rank}, {"local_size", spec.local_size},
+          {"bind", spec.bind}, {"program", spec.program},       {"environment", environment}};
+}
+
+}  // namespace
+
+SshHost::SshHost(std::string name, const std::string& ssh, const std::string& remote_command)
+    : name_(std::move(name)) {
+  std::vector<std::string> words = words_of(ssh);
+  words.push_back(name_);
+  words.push_back("exec " + quoted(remote_command) + " agent");
+  Pipe input = make_pipe(), output = make_pipe();
+  const pid_t parent = getpid();
+  process_ = fork();
+  if (process_ < 0)
+    throw ResourceExhaustedError(std::string("[run] cannot fork: ") + std::strerror(errno));
+  if (process_ == 0) become(words, input.read.number(), output.write.number(), parent);
+  input_ = std::move(input.write);
+  output_ = LineReader(std::move(output.read));
+}
+
+SshHost::~SshHost() {
+  input_.close();  // the agent kills what is left and ends, and ssh with it
+  const Clock::time_point end = Clock::now() + kFarewellLimit;
+  while (waitpid(process_, nullptr, WNOHANG) == 0) {
+    if (Clock::now() >= end) kill(process_, SIGKILL);
+    output_.read([](std::string_view) {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+std::vector<int> SshHost::reserve_ports(std::size_t count) {
+  wait_for_answer(kAgentHello);
+  send(json({{"do", "ports"}, {"count", count}}).dump());
+  std::istringstream answer(wait_for_answer("P").substr(1));
+  std::vector<int> ports;
+  for (int port = 0; answer >> port;) ports.push_back(port);
+  if (ports.size() != count)
+    throw UnavailableError(
+        fmt::format("[run] {}: expected {} ports, got {}", name_, count, ports.size()));
+  return ports;
+}
+
+void SshHost::start(const std::vector<RankSpec>& ranks) {
+  json list = json::array();
+  for (const RankSpec& spec : ranks) list.push_back(describe(spec));
+  std::array<char, 4096> directory = {};
+  const bool known = getcwd(directory.data(), directory.size()) != nullptr;
+  send(json({{"do", "start"}, {"ranks", list}, {"directory", known ? directory.data() : "/"}})
+           .dump(-1, ' ', false, json::error_handler_t::replace));
+  const std::string answer = wait_for_answer("SF");
+  if (answer.front() == 'F')
+    throw NotFoundError(fmt::format("[run] {}: {}", name_, answer.substr(2)));
+}
+
+void SshHost::send_signal(int number) {
+  if (!told_) send(json({{"do", "signal"}, {"number", number}}).dump());
+}
+
+void SshHost::add_polled(std::vector<pollfd>& polled) const {
+  if (output_.is_open()) polled.push_back({output_.number(), POLLIN, 0});
+}
+
+template <class Handle>
+void SshHost::read_lines(const Handle& handle) {
+  output_.read([&](std::string_view bytes) {
+    line_ += bytes;
+    if (line_.back() != '\n') return;
+    line_.pop_back();
+    if (!line_.empty()) handle(line_);
+    line_.clear();
+  });
+}
+
+void SshHost::progress(RankEvents& events) {
+  for (const std::string& line : std::exchange(queued_, {})) handle(line, events);
+  read_lines([&](const std::string& line) { handle(line, events); });
+  if (output_.is_open() || told_) return;
+  told_ = true;
+  events.lost(fmt::format("the connection with {} has ended", name_));
+}
+
+void SshHost::send(const std::string& line) {
+  const std::string text = line + '\n';
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const ssize_t count = write(input_.number(), rest.data(), rest.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return;  // it has gone, as progress() will find
+    rest.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
+std::string SshHost::wait_for_answer(const std::string& letters) {
+  const Clock::time_point end = Clock::now() + kAnswerLimit;
+  const bool greeting = letters == kAgentHello;
+  std::string found;
+  while (output_.is_open() && Clock::now() < end) {
+    pollfd entry = {output_.number(), POLLIN, 0};
+    poll(&entry, 1, 100);
+    read_lines([&](const std::string& line) {
+      if (!found.empty()) {
+        queued_.push_back(line);
+      } else if (greeting ? line == letters : letters.find(line.front()) != std::string::npos) {
+        found = line;
+      }
+    });
+    if (!found.empty()) return found;
+  }
+  throw UnavailableError(fmt::format("[run] {}: `tandem agent` does not answer there{}", name_,
+                                     output_.is_open() ? "" : ": the connection has ended"));
+}
+
+void SshHost::handle(const std::string& line, RankEvents& events) {
+  std::istringstream in(line);
+  char kind = 0;
+  int rank = -1, status = 0;
+  pid_t process = 0;
+  if (!(in >> kind >> rank)) return;
+  switch (kind) {
+    case 'O':
+    case 'o':
+    case 'E':
+    case 'e': {
+      std::string text = line.substr(std::min(line.size(), line.find(' ', 2) + 1));
+      if (kind == 'O' || kind == 'E') text += '\n';
+      events.wrote(rank, kind == 'O' || kind == 'o' ? Output::kStdout : Output::kStderr, text);
+      return;
+    }
+    case 'X':
+      if (in >> process >> status) events.ended(rank, process, status);
+      return;
+    case 'C': events.closed(rank); return;
+    default: return;
+  }
+}
+
+}  // namespace tandem::tools
