@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "device/device.h"
 #include "tandem/dtype.h"
@@ -36,10 +37,10 @@ class Work {
 // One rank of a group. Every rank must call the same collectives in the same order. Belongs to one
 // thread at a time.
 //
-// The buffers of a collective belong to it until wait() returns; all have one dtype. Where a rank
-// gives or gets a share for each rank it passes a buffer a rank, in the order of the ranks, which
-// may be empty and need not lie one behind the other. An input may be the output that it belongs
-// to (mine and gathered[rank()]); other overlaps are errors that nobody looks for.
+// The buffers of a collective belong to it until wait() returns. Where a rank gives or gets a share
+// for each rank it passes a buffer a rank, in the order of the ranks; they have one dtype, may be
+// empty and need not lie one behind the other. What a rank gives to itself may lie where it is to
+// arrive (mine and gathered[rank()]); other buffers must not overlap, which nobody checks.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -78,6 +79,9 @@ class Communicator {
   virtual void exchange(const void* mine, std::size_t bytes, void* gathered) = 0;
   // Advances collectives under way, without waiting.
   virtual void progress() = 0;
+  // What errors call the collectives from here on: a name, such as a bucket's, and the step of
+  // training. Ranks need not agree on it.
+  virtual void label(std::string_view name, std::int64_t step) = 0;
 
   // Memory of the device that the peers reach directly where the backend can: collectives on it are
   // the fastest when their parts lie one behind the other in it. Else plain memory. Aligned to 256
