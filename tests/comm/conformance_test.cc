@@ -24,8 +24,7 @@ namespace {
 
 TestBackend threads() {
   return {.name = "local",
-          .run = [](int ranks, int groups,
-                    const std::function<void(Communicator&, int)>& body) {
+          .run = [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
             config::set_logical_cpus(ranks);
             const auto cpus = DeviceManager::get().devices(DeviceType::kCpu, "test");
             const std::vector<Device*> devices(cpus.begin(), cpus.end());
@@ -41,8 +40,7 @@ TestBackend threads() {
 
 TestBackend shared_memory() {
   return {.name = "shm",
-          .run = [](int ranks, int groups,
-                    const std::function<void(Communicator&, int)>& body) {
+          .run = [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
             auto store = std::make_shared<ForkedStore>();
             const ExitCodes codes = run_processes(ranks * groups, [&](int process) {
               const ThreadBudget one(1);
@@ -53,9 +51,9 @@ TestBackend shared_memory() {
                                  .size = ranks,
                                  .time_limit = std::chrono::seconds(30)};
               Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
-              auto communicator = make_process_communicator(
-                  make_shm_backend(std::move(options)), device,
-                  {.time_limit = std::chrono::seconds(30)});
+              auto communicator =
+                  make_process_communicator(make_shm_backend(std::move(options)), device,
+                                            {.time_limit = std::chrono::seconds(30)});
               body(*communicator, number);
             });
             EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
@@ -190,17 +188,15 @@ void check_all_reduce(Communicator& communicator, bool allocated, std::int64_t l
   const std::int64_t third = length / 3, half = length / 2;
   const Buffer parts[] = {array.part(0, third), array.part(third, half), array.part(half, length)};
   communicator.all_reduce(parts, op)->wait();
-  expect_elements<T>(array.all(), "all_reduce", [&](std::int64_t i) {
-    return combined<T>(op, communicator.size(), i);
-  });
+  expect_elements<T>(array.all(), "all_reduce",
+                     [&](std::int64_t i) { return combined<T>(op, communicator.size(), i); });
 }
 
 template <class T>
 void check_reductions(Communicator& communicator) {
   for (std::int64_t length : {257, 20'011})
     for (ReduceOp op : kOps)
-      for (bool allocated : {false, true})
-        check_all_reduce<T>(communicator, allocated, length, op);
+      for (bool allocated : {false, true}) check_all_reduce<T>(communicator, allocated, length, op);
 }
 
 TEST_P(Conformance, AllReduce) {
@@ -220,8 +216,8 @@ TEST_P(Conformance, AllReduce) {
 
 TEST_P(Conformance, SeveralTypesInOneCall) {
   run([](Communicator& communicator) {
-    const Array floats(communicator, false, 1000, float32), halves(communicator, false, 77, float16),
-        wholes(communicator, false, 33, int64);
+    const Array floats(communicator, false, 1000, float32),
+        halves(communicator, false, 77, float16), wholes(communicator, false, 33, int64);
     fill<float>(floats.all(), communicator.rank());
     fill<Half>(halves.all(), communicator.rank());
     fill<std::int64_t>(wholes.all(), communicator.rank());
@@ -506,8 +502,9 @@ TEST_P(Conformance, TheSameBitsEveryRun) {
             array.data<float>()[i] = rough(communicator.rank(), i);
           communicator.all_reduce({&array.all(), 1}, ReduceOp::kSum)->wait();
           if (again == 0) first.assign(array.data<float>(), array.data<float>() + length);
-          expect_elements<float>(array.all(), "second run",
-                                 [&](std::int64_t i) { return first[static_cast<std::size_t>(i)]; });
+          expect_elements<float>(array.all(), "second run", [&](std::int64_t i) {
+            return first[static_cast<std::size_t>(i)];
+          });
         }
         // The same on every rank.
         std::uint64_t hash = 0;
@@ -545,9 +542,13 @@ TEST_P(Conformance, RefusesWhatCannotWork) {
     const auto expect = [](const std::string& text, const char* part) {
       EXPECT_NE(text.find(part), std::string::npos) << text;
     };
-    expect(refusal([&] { communicator.all_reduce({&flags.all(), 1}, ReduceOp::kSum); }),
+    expect(refusal([&] {
+             communicator.all_reduce({&flags.all(), 1}, ReduceOp::kSum);
+           }),
            "[all_reduce] bool elements cannot be reduced; cast them first");
-    expect(refusal([&] { communicator.broadcast({&array.all(), 1}, ranks); }),
+    expect(refusal([&] {
+             communicator.broadcast({&array.all(), 1}, ranks);
+           }),
            "[broadcast] expected a root of 0 to");
     expect(refusal([&] { communicator.all_gather(array.all(), too_many); }),
            "[all_gather] expected a buffer for each of");

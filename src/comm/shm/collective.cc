@@ -48,7 +48,7 @@ void ShmCollective::step(const ShmCollective* before) {
   if (plan_.way == Plan::Way::kDirect)
     perform_directly();
   else
-    move_pieces(before);
+    move_pieces();
 }
 
 // What is small is put before the call is seen, so that one flag tells of both.
@@ -61,10 +61,8 @@ bool ShmCollective::call(const ShmCollective* before) {
       make_plan();
     }
     if (plan_.pieces > 0) {
-      if (before && before->put_ < before->plan_.pieces) return false;
-      if (!group_.piece_is_free(first_)) return false;
-      moves_.put(plan_, 0, first_);
-      put_ = 1;
+      if (!may_put()) return false;
+      put_piece();
     }
   }
   publish();
@@ -114,33 +112,38 @@ void ShmCollective::perform_directly() {
   done_ = all_past(&Call::reduced, 0, next_reduced_);
 }
 
-void ShmCollective::move_pieces(const ShmCollective* before) {
+bool ShmCollective::may_put() const {
+  return queue_.put_ == first_ + put_ && group_.piece_is_free(queue_.put_);
+}
+
+void ShmCollective::put_piece() {
+  moves_.put(plan_, put_, queue_.put_);
+  ++put_;
+  ++queue_.put_;
+}
+
+void ShmCollective::move_pieces() {
   const std::uint32_t pieces = plan_.pieces;
-  const bool may_put = !before || before->put_ == before->plan_.pieces;
-  while (may_put && put_ < pieces && group_.piece_is_free(first_ + put_)) {
-    moves_.put(plan_, put_, first_ + put_);
-    my_call().put.store(++put_, std::memory_order_release);
+  while (put_ < pieces && may_put()) {
+    put_piece();
+    my_call().put.store(put_, std::memory_order_release);
   }
   // The flags of a call mean nothing before it is there.
   if (!checked_) return;
-  std::uint32_t ready = put_;
-  if (plan_.way == Plan::Way::kSliced) {
-    while (reduced_ < put_ && all_past(&Call::put, reduced_, next_put_)) {
-      moves_.reduce(plan_, reduced_, first_ + reduced_);
-      my_call().reduced.store(++reduced_, std::memory_order_release);
-      next_put_ = 0;
-    }
-    ready = reduced_;
-  }
   const bool sliced = plan_.way == Plan::Way::kSliced;
+  while (sliced && reduced_ < put_ && all_past(&Call::put, reduced_, next_put_)) {
+    moves_.reduce(plan_, reduced_, first_ + reduced_);
+    my_call().reduced.store(++reduced_, std::memory_order_release);
+    next_put_ = 0;
+  }
+  const std::uint32_t ready = sliced ? reduced_ : put_;
   const auto flag = sliced ? &Call::reduced : &Call::put;
   int& next = sliced ? next_reduced_ : next_put_;
-  const bool may_take = !before || before->taken_ == before->plan_.pieces;
-  while (may_take && taken_ < ready && all_past(flag, taken_, next)) {
-    moves_.take(plan_, taken_, first_ + taken_);
+  while (taken_ < ready && queue_.taken_ == first_ + taken_ && all_past(flag, taken_, next)) {
+    moves_.take(plan_, taken_, queue_.taken_);
     ++taken_;
     next = 0;
-    group_.mine().taken.store(first_ + taken_, std::memory_order_release);
+    group_.mine().taken.store(++queue_.taken_, std::memory_order_release);
   }
   done_ = taken_ == pieces;
 }

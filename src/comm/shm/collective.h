@@ -43,7 +43,9 @@ class ShmCollective final : public ShmOperation {
   bool all_have_called();
   void make_plan();
   void perform_directly();
-  void move_pieces(const ShmCollective* before);
+  bool may_put() const;
+  void put_piece();
+  void move_pieces();
   // Whether `flag` of every rank's call has gone past `piece`; `next` is where it left off.
   bool all_past(std::atomic<std::uint32_t> Call::*flag, std::uint32_t piece, int& next) const;
   [[noreturn]] void throw_parting() const;
@@ -74,8 +76,9 @@ class CollectiveQueue {
   friend class ShmCollective;
   Group& group_;
   std::deque<ShmCollective*> open_;
-  std::uint64_t pieces_ = 0;     // of the collectives that have a plan
-  std::uint64_t completed_ = 0;  // collectives, in order
+  std::uint64_t pieces_ = 0;           // of the collectives that have a plan
+  std::uint64_t put_ = 0, taken_ = 0;  // pieces; in order
+  std::uint64_t completed_ = 0;        // collectives, in order
 };
 
 }  // namespace tandem::shm

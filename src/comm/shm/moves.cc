@@ -208,7 +208,8 @@ void Moves::take(const Plan& plan, std::uint32_t k, std::uint64_t number) {
         for (int rank = 0; rank < ranks_; ++rank) {
           if (rank == me_) continue;
           for_runs(slice(all, rank), [&](std::byte* data, std::int64_t at, std::int64_t count) {
-            copy_bytes(data, group_.piece(rank, number) + (at - all.begin) * element_, count * element_);
+            copy_bytes(data, group_.piece(rank, number) + (at - all.begin) * element_,
+                       count * element_);
           });
         }
         return;
@@ -227,7 +228,7 @@ void Moves::take(const Plan& plan, std::uint32_t k, std::uint64_t number) {
       const Span all = range(plan, k, signature_.count);
       for_runs(all, [&](std::byte* data, std::int64_t at, std::int64_t count) {
         copy_bytes(data, group_.piece(signature_.root, number) + (at - all.begin) * element_,
-             count * element_);
+                   count * element_);
       });
       return;
     }
@@ -317,7 +318,7 @@ void Moves::direct() {
     default:  // all_gather, exchange
       for (std::size_t i = 0; i < collective_.out.size(); ++i)
         copy_bytes(collective_.out[i].data, place(static_cast<int>(i), 0),
-             static_cast<std::int64_t>(collective_.out[i].bytes()));
+                   static_cast<std::int64_t>(collective_.out[i].bytes()));
       return;
   }
 }
