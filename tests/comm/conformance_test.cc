@@ -15,7 +15,8 @@
 #include "comm/shm/shm_backend.h"
 #include "core/parallel.h"
 #include "device/device_manager.h"
-#include "support/processes.h"
+#include "support/forked_ranks.h"
+#include "support/forked_store.h"
 #include "tandem/config.h"
 #include "tandem/errors.h"
 

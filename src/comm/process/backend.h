@@ -30,6 +30,8 @@ class Operation {
   // Does what can be done without waiting for a peer; whether the collective is complete. Throws
   // InvalidArgumentError when the ranks parted, and what failed() of the group says.
   virtual bool advance() = 0;
+  // Grows whenever advance() has got on: who waits is patient anew.
+  virtual std::uint64_t steps() const = 0;
   // Ranks that have not reached this collective yet, as far as this one can tell.
   virtual std::vector<int> missing() const = 0;
 };

@@ -237,25 +237,30 @@ void Group::throw_deadline(const ProcessWork& work) {
 }
 
 // Spins, for peers in step arrive within microseconds; then yields, so that a peer that shares the
-// core gets on; then naps, longer and longer.
+// core gets on; then naps, longer and longer. Begins anew whenever the work has got on.
 void Group::wait(const ProcessWork& work) {
   using std::chrono::microseconds;
-  constexpr auto kYield = microseconds(2000);
+  constexpr int kLook = 16;  // looks at the clock once in so many rounds, while it spins
+  constexpr auto kYield = microseconds(2000), kFirstNap = microseconds(20);
+  const auto spin = backend->crowded() ? microseconds(0) : microseconds(50);
   const auto check = std::min<microseconds>(microseconds(100'000), options.time_limit);
-  const auto spin = backend->crowded() ? microseconds(1) : microseconds(50);
   const auto begin = Clock::now();
-  auto checked = begin;
-  auto nap = microseconds(20);
-  for (int round = 1;; ++round) {
+  auto patient_since = begin, checked = begin;
+  auto nap = kFirstNap;
+  std::uint64_t steps = 0;
+  for (int round = 0;; ++round) {
     advance(&work);
     if (work.done()) return;
-    if (round % 16 != 0) {
+    if (round < kLook) {
       __builtin_ia32_pause();
       continue;
     }
     const auto now = Clock::now();
-    if (now - begin < spin) continue;
-    round = 15;  // look at the clock every time from here on
+    if (work.operation() && work.operation()->steps() != steps) {
+      steps = work.operation()->steps();
+      patient_since = now;
+      nap = kFirstNap;
+    }
     if (now - checked >= check) {
       checked = now;
       try {
@@ -265,7 +270,10 @@ void Group::wait(const ProcessWork& work) {
         fail_with_current();
       }
     }
-    if (now - begin < kYield) {
+    const auto patience = now - patient_since;
+    if (patience < spin) {
+      round = 0;
+    } else if (patience < kYield) {
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(nap);

@@ -37,6 +37,7 @@ class ShmMessage final : public ShmOperation {
   ShmMessage(Group& group, Channels& channels, const Collective& collective);
   ~ShmMessage() override;
   bool advance() override;
+  std::uint64_t steps() const override { return direction_.pieces; }
   std::vector<int> missing() const override { return {}; }
   bool waits_for(int peer) const override;
   std::string description() const override;

@@ -107,6 +107,7 @@ void ShmCollective::perform_directly() {
   if (!direct_done_) {
     moves_.direct();
     direct_done_ = true;
+    ++queue_.steps_;
     call.reduced.store(1, std::memory_order_release);
   }
   done_ = all_past(&Call::reduced, 0, next_reduced_);
@@ -120,6 +121,7 @@ void ShmCollective::put_piece() {
   moves_.put(plan_, put_, queue_.put_);
   ++put_;
   ++queue_.put_;
+  ++queue_.steps_;
 }
 
 void ShmCollective::move_pieces() {
@@ -135,6 +137,7 @@ void ShmCollective::move_pieces() {
     moves_.reduce(plan_, reduced_, first_ + reduced_);
     my_call().reduced.store(++reduced_, std::memory_order_release);
     next_put_ = 0;
+    ++queue_.steps_;
   }
   const std::uint32_t ready = sliced ? reduced_ : put_;
   const auto flag = sliced ? &Call::reduced : &Call::put;
@@ -144,6 +147,7 @@ void ShmCollective::move_pieces() {
     ++taken_;
     next = 0;
     group_.mine().taken.store(++queue_.taken_, std::memory_order_release);
+    ++queue_.steps_;
   }
   done_ = taken_ == pieces;
 }
@@ -155,6 +159,8 @@ bool ShmCollective::all_past(std::atomic<std::uint32_t> Call::*flag, std::uint32
     ++next;
   return next == group_.size();
 }
+
+std::uint64_t ShmCollective::steps() const { return queue_.steps_; }
 
 std::vector<int> ShmCollective::missing() const {
   std::vector<int> ranks;

@@ -29,6 +29,7 @@ class ShmCollective final : public ShmOperation {
   ShmCollective(Group& group, CollectiveQueue& queue, const Collective& collective);
   ~ShmCollective() override;
   bool advance() override;
+  std::uint64_t steps() const override;
   std::vector<int> missing() const override;
   bool waits_for(int peer) const override;
   std::string description() const override;
@@ -79,6 +80,7 @@ class CollectiveQueue {
   std::uint64_t pieces_ = 0;           // of the collectives that have a plan
   std::uint64_t put_ = 0, taken_ = 0;  // pieces; in order
   std::uint64_t completed_ = 0;        // collectives, in order
+  std::uint64_t steps_ = 0;            // of all of them
 };
 
 }  // namespace tandem::shm
