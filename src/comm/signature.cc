@@ -79,6 +79,7 @@ std::string describe_parting(std::uint64_t sequence, std::span<const RankCall> c
   std::string text = fmt::format(
       "[{}] ranks parted at collective {}: ", name_of(calls.front().signature.kind), sequence);
   std::vector<bool> told(calls.size());
+  std::vector<std::string> descriptions;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     if (told[i]) continue;
     std::vector<int> same;
@@ -87,8 +88,12 @@ std::string describe_parting(std::uint64_t sequence, std::span<const RankCall> c
         same.push_back(calls[j].rank);
         told[j] = true;
       }
-    text += fmt::format("{}{} called {}", i == 0 ? "" : ", ", list_ranks(same),
-                        describe(calls[i].signature, calls[i].label));
+    const std::string description = describe(calls[i].signature, calls[i].label);
+    const bool alike =
+        std::find(descriptions.begin(), descriptions.end(), description) != descriptions.end();
+    text += fmt::format("{}{} called {}{}", i == 0 ? "" : ", ", list_ranks(same), description,
+                        alike ? " with other sizes" : "");
+    descriptions.push_back(description);
   }
   return text + "; every rank must call the same collectives in the same order";
 }

@@ -180,7 +180,6 @@ void Group::submit(const std::shared_ptr<ProcessWork>& work) {
 void Group::advance(const ProcessWork* last) {
   if (failure) std::rethrow_exception(failure);
   try {
-    if (options.membership && options.membership->failed()) options.membership->throw_failure();
     for (std::size_t i = 0; i < open.size();) {
       const std::shared_ptr<ProcessWork>& work = open[i];
       const bool is_last = work.get() == last;
@@ -191,6 +190,10 @@ void Group::advance(const ProcessWork* last) {
         ++i;
       if (is_last) break;
     }
+    // What the failed rank has done its share of may still complete.
+    if ((last ? !last->done() : !open.empty()) && options.membership &&
+        options.membership->failed())
+      options.membership->throw_failure();
   } catch (...) {
     fail_with_current();
   }

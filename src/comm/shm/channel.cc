@@ -27,13 +27,14 @@ ShmMessage::~ShmMessage() { std::erase(direction_.open, this); }
 
 bool ShmMessage::advance() {
   if (done_) return true;
-  group_.throw_if_failed();
-  if (direction_.open.front() != this) return false;
-  if (sends())
-    write_pieces();
-  else
-    read_pieces();
-  if (done_) direction_.open.pop_front();
+  if (direction_.open.front() == this) {
+    if (sends())
+      write_pieces();
+    else
+      read_pieces();
+    if (done_) direction_.open.pop_front();
+  }
+  if (!done_) group_.throw_if_failed();
   return done_;
 }
 

@@ -10,7 +10,6 @@ namespace tandem::shm {
 void CollectiveQueue::forget(const ShmCollective& collective) { std::erase(open_, &collective); }
 
 void CollectiveQueue::advance(const ShmCollective& last) {
-  group_.throw_if_failed();
   const ShmCollective* before = nullptr;
   for (ShmCollective* collective : open_) {
     if (!collective->done_) collective->step(before);
@@ -24,6 +23,8 @@ void CollectiveQueue::advance(const ShmCollective& last) {
     popped = true;
   }
   if (popped) group_.mine().completed.store(completed_, std::memory_order_release);
+  // What a rank failed with in a later collective is no concern of one that can still complete.
+  if (!last.done_) group_.throw_if_failed();
 }
 
 ShmCollective::ShmCollective(Group& group, CollectiveQueue& queue, const Collective& collective)
@@ -149,7 +150,15 @@ void ShmCollective::move_pieces() {
     group_.mine().taken.store(++queue_.taken_, std::memory_order_release);
     ++queue_.steps_;
   }
-  done_ = taken_ == pieces;
+  done_ = taken_ == pieces && all_agree_on_counts();
+}
+
+// The others cannot see what a rank sends to one of them. That one looks when it takes the first
+// piece, and until it has, the collective may yet fail.
+bool ShmCollective::all_agree_on_counts() {
+  if (collective_.signature.kind != CollectiveKind::kAllToAll) return true;
+  my_call().reduced.store(1, std::memory_order_release);
+  return all_past(&Call::reduced, 0, next_reduced_);
 }
 
 bool ShmCollective::all_past(std::atomic<std::uint32_t> Call::*flag, std::uint32_t piece,

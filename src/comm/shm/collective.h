@@ -47,6 +47,7 @@ class ShmCollective final : public ShmOperation {
   bool may_put() const;
   void put_piece();
   void move_pieces();
+  bool all_agree_on_counts();
   // Whether `flag` of every rank's call has gone past `piece`; `next` is where it left off.
   bool all_past(std::atomic<std::uint32_t> Call::*flag, std::uint32_t piece, int& next) const;
   [[noreturn]] void throw_parting() const;

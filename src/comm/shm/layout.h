@@ -26,8 +26,9 @@ struct alignas(kLine) Call {
   std::atomic<std::uint64_t> number;  // sequence + 1 once the rest is there
   Signature signature;
   std::int64_t offset;  // in the rank's arena, of what the rank gives; -1: it is elsewhere
-  std::atomic<std::uint32_t> put;      // pieces that are in the rank's ring
-  std::atomic<std::uint32_t> reduced;  // pieces whose slice the rank has reduced; done, if direct
+  std::atomic<std::uint32_t> put;  // pieces that are in the rank's ring
+  std::atomic<std::uint32_t>
+      reduced;  // pieces whose slice the rank has reduced; 1: done, if direct
 };
 static_assert(sizeof(Call) == kLine);
 
