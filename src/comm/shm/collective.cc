@@ -120,6 +120,7 @@ bool ShmCollective::may_put() const {
 
 void ShmCollective::put_piece() {
   moves_.put(plan_, put_, queue_.put_);
+  group_.peer_copy().finish();
   ++put_;
   ++queue_.put_;
   ++queue_.steps_;
@@ -136,6 +137,7 @@ void ShmCollective::move_pieces() {
   const bool sliced = plan_.way == Plan::Way::kSliced;
   while (sliced && reduced_ < put_ && all_past(&Call::put, reduced_, next_put_)) {
     moves_.reduce(plan_, reduced_, first_ + reduced_);
+    group_.peer_copy().finish();
     my_call().reduced.store(++reduced_, std::memory_order_release);
     next_put_ = 0;
     ++queue_.steps_;

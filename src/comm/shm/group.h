@@ -7,6 +7,7 @@
 
 #include "comm/shm/arena.h"
 #include "comm/shm/layout.h"
+#include "comm/shm/peer_copy.h"
 #include "comm/shm/segment.h"
 #include "comm/shm/shm_backend.h"
 
@@ -23,6 +24,7 @@ class Group {
   int size() const { return options_.size; }
   bool crowded() const { return crowded_; }
   Arena& arena() { return *arena_; }
+  PeerCopy& peer_copy() { return peer_copy_; }
 
   RankState& state(int rank) const { return at<RankState>(layout_.rank_state(index(rank))); }
   RankState& mine() const { return *mine_; }
@@ -78,6 +80,7 @@ class Group {
   GroupState* state_ = nullptr;
   RankState* mine_ = nullptr;
   std::shared_ptr<Arena> arena_;
+  PeerCopy peer_copy_;
   std::vector<bool> visible_;  // by rank: whether its process can be looked at
   bool crowded_ = false;
   std::uint64_t taken_by_all_ = 0, completed_by_all_ = 0;  // at least

@@ -14,9 +14,9 @@
 namespace tandem::shm {
 
 inline constexpr std::size_t kLine = 64, kPage = 4096;
-inline constexpr std::uint64_t kSlots = 64;      // collectives a rank may have under way
-inline constexpr std::uint64_t kRingPieces = 4;  // pieces a rank may be ahead of its peers
-inline constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
+inline constexpr std::uint64_t kSlots = 64;       // collectives a rank may have under way
+inline constexpr std::uint64_t kRingPieces = 16;  // pieces a rank may be ahead of its peers
+inline constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
 inline constexpr std::uint64_t kChannelPieces = 4;  // of a send, ahead of its receiver
 inline constexpr std::size_t kChannelPieceBytes = std::size_t{64} << 10;
 

@@ -11,6 +11,7 @@ namespace {
 
 // Up to here reducing everything on every rank is faster than waiting twice.
 constexpr std::int64_t kSmallBytes = 16 << 10;
+constexpr std::int64_t kBlockBytes = 8 << 10;
 
 // One run of memory of all buffers: its begin, else null. Empty buffers lie anywhere.
 void* single_run(std::span<const Buffer> buffers) {
@@ -143,7 +144,7 @@ void Moves::put(const Plan& plan, std::uint32_t k, std::uint64_t number) const {
   std::byte* piece = group_.piece(me_, number);
   const auto put_span = [&](Span span, std::int64_t origin) {
     for_runs(span, [&](const std::byte* data, std::int64_t at, std::int64_t count) {
-      copy_bytes(piece + (at - origin) * element_, data, count * element_);
+      give(piece + (at - origin) * element_, data, count * element_);
     });
   };
   switch (signature_.kind) {
@@ -164,7 +165,7 @@ void Moves::put(const Plan& plan, std::uint32_t k, std::uint64_t number) const {
     case CollectiveKind::kAllGather:
     case CollectiveKind::kExchange: {
       const Span all = range(plan, k, collective_.in.front().count);
-      copy_bytes(piece, own(collective_.in.front(), all.begin), (all.end - all.begin) * element_);
+      give(piece, own(collective_.in.front(), all.begin), (all.end - all.begin) * element_);
       return;
     }
     case CollectiveKind::kReduceScatter:
@@ -178,7 +179,7 @@ void Moves::put(const Plan& plan, std::uint32_t k, std::uint64_t number) const {
           reinterpret_cast<PieceHeader*>(to)->count = given.count;
           to += sizeof(PieceHeader);
         }
-        copy_bytes(to, own(given, all.begin), (all.end - all.begin) * element_);
+        give(to, own(given, all.begin), (all.end - all.begin) * element_);
       }
       return;
     default: return;
@@ -189,12 +190,20 @@ void Moves::reduce(const Plan& plan, std::uint32_t k, std::uint64_t number) {
   const Span all = range(plan, k, signature_.count);
   const bool keeps = signature_.kind == CollectiveKind::kAllReduce || me_ == signature_.root;
   for_runs(slice(all, me_), [&](std::byte* data, std::int64_t at, std::int64_t count) {
-    const std::int64_t place = (at - all.begin) * element_;
-    for (int rank = 0; rank < ranks_; ++rank)
-      inputs_[static_cast<std::size_t>(rank)] =
-          rank == me_ ? data : group_.piece(rank, number) + place;
-    void* const outputs[] = {group_.piece(me_, number) + place, data};
-    combine_into(std::span<void* const>(outputs, keeps ? 2 : 1), count);
+    // In blocks, so that what is combined is still in the first-level cache when it is given.
+    const std::int64_t block = kBlockBytes / element_;
+    for (std::int64_t begin = 0; begin < count; begin += block) {
+      const std::int64_t length = std::min(block, count - begin);
+      const std::int64_t place = (at + begin - all.begin) * element_;
+      std::byte* const mine = data + begin * element_;
+      std::byte* const given = group_.piece(me_, number) + place;
+      for (int rank = 0; rank < ranks_; ++rank)
+        inputs_[static_cast<std::size_t>(rank)] =
+            rank == me_ ? mine : group_.piece(rank, number) + place;
+      void* const output[] = {keeps ? mine : given};
+      combine_into(output, length);
+      if (keeps) give(given, mine, length * element_);
+    }
   });
 }
 

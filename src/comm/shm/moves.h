@@ -54,6 +54,10 @@ class Moves {
   // Calls body(data, at, count) for each run of this rank's buffers within [from, to).
   template <class Body>
   void for_runs(Span span, const Body& body) const;
+  // Copies to where a peer will read it.
+  void give(std::byte* to, const std::byte* from, std::int64_t bytes) const {
+    group_.peer_copy().copy(to, from, static_cast<std::size_t>(bytes));
+  }
   void combine_into(std::span<void* const> outputs, std::int64_t count) const;
   void check_received(const std::byte* share, int from) const;
   void take_shares(const Plan& plan, std::uint32_t k, std::uint64_t number);
