@@ -147,7 +147,7 @@ void Segment::unlink() noexcept {
 }
 
 bool Segment::reserve(std::size_t begin, std::size_t bytes) const {
-  int result;
+  int result = 0;
   do {
     result = fallocate(file_, 0, static_cast<off_t>(begin), static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);
