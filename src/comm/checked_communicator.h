@@ -13,8 +13,8 @@ namespace tandem {
 // A call whose arguments are in order.
 struct CheckedCall {
   CollectiveKind kind = CollectiveKind::kBarrier;
-  // What this rank gives and gets. What works in place (all_reduce, reduce, broadcast) has its parts
-  // in `in` alone.
+  // What this rank gives and gets. What works in place (all_reduce, reduce, broadcast) has its
+  // parts in `in` alone.
   std::span<const Buffer> in, out;
   std::span<const Buffer> counts;  // the list that every rank names with the same counts
   ReduceOp op = ReduceOp::kSum;

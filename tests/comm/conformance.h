@@ -1,4 +1,5 @@
-// What every backend of the collectives goes through. conformance_BACKEND.cc instantiates the suite.
+// What every backend of the collectives goes through. conformance_BACKEND.cc instantiates the
+// suite.
 #pragma once
 
 #include <gtest/gtest.h>
