@@ -129,6 +129,7 @@ void CheckedCommunicator::exchange(const void* mine, std::size_t bytes, void* ga
   const auto count = static_cast<std::int64_t>(bytes);
   const Buffer own = {const_cast<void*>(mine), count, uint8};
   std::vector<Buffer> all;
+  all.reserve(static_cast<std::size_t>(size()));
   for (int peer = 0; peer < size(); ++peer)
     all.push_back(
         {static_cast<std::byte*>(gathered) + static_cast<std::size_t>(peer) * bytes, count, uint8});
