@@ -31,6 +31,9 @@ class PeerCopy {
   };
 
   void copy(void* to, const void* from, std::size_t bytes);
+  // `pieces` of `bytes` bytes each are to come: the number of the first among those of their size,
+  // the same on all ranks.
+  std::uint64_t expect(std::int64_t bytes, std::uint64_t pieces);
 
  private:
   // Which trial a piece belongs to: 0 ordinary stores, 1 past the caches, -1 none.
@@ -43,6 +46,7 @@ class PeerCopy {
   struct Choice {
     Cost costs[2];  // of the trials
     bool past_caches = false;
+    std::uint64_t pieces = 0;  // expected so far
   };
   Choice& choice_for(std::int64_t bytes);
 
