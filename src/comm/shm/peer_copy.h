@@ -8,10 +8,11 @@
 namespace tandem::shm {
 
 // Copies into memory that another core has read before. A store has to take the line away from that
-// core first, which costs little where the two share a cache and much where they do not; stores past
-// the caches do without, but the reader then waits for memory. Which is better depends on where the
-// system runs the two. So this tries both now and then, on pieces that have the same numbers on all
-// ranks, and stays with the one that took the less time: of this rank's own work, not of its waits.
+// core first, which costs little where the two share a cache and much where they do not; stores
+// past the caches do without, but the reader then waits for memory. Which is better depends on
+// where the system runs the two. So this tries both now and then, on pieces of the same numbers on
+// all ranks, and stays with the one that took the less time: of this rank's own work, not of its
+// waits.
 class PeerCopy {
  public:
   // Work on a piece of `bytes` bytes, timed while this lives: copies inside it are of the kind that
