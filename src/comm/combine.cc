@@ -48,23 +48,26 @@ TANDEM_CLONES void fold(Accumulator<T>* sum, const T* from, std::int64_t count, 
   }
 }
 
-// Two float32 buffers, by far the most frequent case: one pass, no staging.
-TANDEM_CLONES void sum_pair(float* a, float* b, std::int64_t count) {
+// Two float32 buffers, by far the most frequent case: one pass, no staging. An output may be an
+// input, element by element, which is what the compiler is told.
+TANDEM_CLONES void sum_pair(const float* a, const float* b, float* to, float* too,
+                            std::int64_t count) {
+#pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
     const float sum = a[i] + b[i];
-    a[i] = sum;
-    b[i] = sum;
+    to[i] = sum;
+    too[i] = sum;
   }
 }
 
 template <class T>
-void combine_range(std::span<void* const> buffers, std::int64_t begin, std::int64_t end,
-                   ReduceOp op, CombineOrder order) {
+void combine_range(std::span<const void* const> inputs, std::span<void* const> outputs,
+                   std::int64_t begin, std::int64_t end, ReduceOp op, CombineOrder order) {
   using A = Accumulator<T>;
   alignas(64) A sum[kBlock], half[kBlock];
-  const std::size_t ranks = buffers.size();
+  const std::size_t ranks = inputs.size();
   const auto part = [&](std::size_t rank, std::int64_t at) {
-    return static_cast<T*>(buffers[rank]) + at;
+    return static_cast<const T*>(inputs[rank]) + at;
   };
   const std::size_t first = order == CombineOrder::kHalves && ranks > 2 ? ranks / 2 : ranks;
   for (std::int64_t at = begin; at < end; at += kBlock) {
@@ -80,38 +83,41 @@ void combine_range(std::span<void* const> buffers, std::int64_t begin, std::int6
     if (op == ReduceOp::kMean)
       for (std::int64_t i = 0; i < count; ++i)
         sum[i] = static_cast<A>(sum[i] / static_cast<A>(ranks));
-    for (std::size_t rank = 0; rank < ranks; ++rank) store<T>(part(rank, at), sum, count);
+    for (void* output : outputs) store<T>(static_cast<T*>(output) + at, sum, count);
   }
 }
 
 template <class T>
-void combine_typed(std::span<void* const> buffers, std::int64_t count, ReduceOp op,
-                   CombineOrder order) {
+void combine_typed(std::span<const void* const> inputs, std::span<void* const> outputs,
+                   std::int64_t count, ReduceOp op, CombineOrder order) {
   parallel_for(count, 32 * kBlock, [&](std::int64_t begin, std::int64_t end) {
     if constexpr (std::is_same_v<T, float>) {
-      if (buffers.size() == 2 && op == ReduceOp::kSum) {
-        sum_pair(static_cast<float*>(buffers[0]) + begin, static_cast<float*>(buffers[1]) + begin,
-                 end - begin);
+      if (inputs.size() == 2 && (outputs.size() == 1 || outputs.size() == 2) &&
+          op == ReduceOp::kSum) {
+        sum_pair(static_cast<const float*>(inputs[0]) + begin,
+                 static_cast<const float*>(inputs[1]) + begin,
+                 static_cast<float*>(outputs.front()) + begin,
+                 static_cast<float*>(outputs.back()) + begin, end - begin);
         return;
       }
     }
-    combine_range<T>(buffers, begin, end, op, order);
+    combine_range<T>(inputs, outputs, begin, end, op, order);
   });
 }
 
 }  // namespace
 
-void combine_everywhere(std::span<void* const> buffers, std::int64_t count, DType dtype,
-                        ReduceOp op, CombineOrder order) {
-  if (buffers.size() < 2 && op != ReduceOp::kMean) return;
+void combine(std::span<const void* const> inputs, std::span<void* const> outputs,
+             std::int64_t count, DType dtype, ReduceOp op, CombineOrder order) {
+  if (inputs.size() == 1 && outputs.size() == 1 && inputs.front() == outputs.front()) return;
   switch (dtype) {
-    case DType::kFloat32: return combine_typed<float>(buffers, count, op, order);
-    case DType::kFloat64: return combine_typed<double>(buffers, count, op, order);
-    case DType::kFloat16: return combine_typed<Half>(buffers, count, op, order);
-    case DType::kBFloat16: return combine_typed<BFloat16>(buffers, count, op, order);
-    case DType::kInt32: return combine_typed<std::int32_t>(buffers, count, op, order);
-    case DType::kInt64: return combine_typed<std::int64_t>(buffers, count, op, order);
-    case DType::kUInt8: return combine_typed<std::uint8_t>(buffers, count, op, order);
+    case DType::kFloat32: return combine_typed<float>(inputs, outputs, count, op, order);
+    case DType::kFloat64: return combine_typed<double>(inputs, outputs, count, op, order);
+    case DType::kFloat16: return combine_typed<Half>(inputs, outputs, count, op, order);
+    case DType::kBFloat16: return combine_typed<BFloat16>(inputs, outputs, count, op, order);
+    case DType::kInt32: return combine_typed<std::int32_t>(inputs, outputs, count, op, order);
+    case DType::kInt64: return combine_typed<std::int64_t>(inputs, outputs, count, op, order);
+    case DType::kUInt8: return combine_typed<std::uint8_t>(inputs, outputs, count, op, order);
     case DType::kBool:
       fail<InvalidArgumentError>("[all_reduce] bool elements cannot be reduced; cast them first");
   }

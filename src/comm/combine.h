@@ -11,9 +11,10 @@ namespace tandem {
 // half and the second half of the ranks in order, then the two, as in a two-level hierarchy.
 enum class CombineOrder { kInOrder, kHalves };
 
-// Combines `count` elements of each of `buffers` (plain memory that this thread can reach) and
-// writes the result over all of them. float16 and bfloat16 are combined in float32.
-void combine_everywhere(std::span<void* const> buffers, std::int64_t count, DType dtype,
-                        ReduceOp op, CombineOrder order);
+// Combines `count` elements of each of `inputs`, in their order, and writes the result over each of
+// `outputs`: plain memory that this thread can reach. An output may be an input. float16 and
+// bfloat16 are combined in float32. Throws InvalidArgumentError for bool.
+void combine(std::span<const void* const> inputs, std::span<void* const> outputs,
+             std::int64_t count, DType dtype, ReduceOp op, CombineOrder order);
 
 }  // namespace tandem

@@ -187,6 +187,79 @@ TEST(LocalGroup, Broadcast) {
   });
 }
 
+template <class E>
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+class LocalCollectives : public testing::TestWithParam<Where> {};
+
+TEST_P(LocalCollectives, OnEveryKindOfDevice) {
+  const auto devices = devices_for(GetParam(), 3);
+  auto group = std::make_shared<LocalGroup>(devices);
+  on_ranks(3, [&](int rank) {
+    Device& device = *devices[static_cast<std::size_t>(rank)];
+    auto communicator = group->communicator(rank);
+    const float one = static_cast<float>(rank + 1);
+    const auto parts_of = [](const DeviceArray<float>& array) {
+      return std::vector<Buffer>{array.part(0, 2), array.part(2, 3), array.part(3, 3)};
+    };
+    using Values = std::vector<float>;
+
+    DeviceArray<float> reduced(device, Values(4, one));
+    const Buffer whole[] = {reduced.part(0, 4)};
+    communicator->reduce(whole, ReduceOp::kSum, 1)->wait();
+    EXPECT_EQ(reduced.read(), Values(4, rank == 1 ? 6.0f : one));
+
+    // Shares of 2, 1 and 0 elements.
+    DeviceArray<float> gathered(device, Values(3, 0.0f));
+    const std::vector<Buffer> shares = parts_of(gathered);
+    const std::size_t mine = rank == 0 ? 2 : rank == 1 ? 1 : 0;
+    DeviceArray<float> own(device, Values(mine, one));
+    communicator->all_gather(own.part(0, mine), shares)->wait();
+    EXPECT_EQ(gathered.read(), (Values{1, 1, 2}));
+    communicator->reduce_scatter(shares, own.part(0, mine), ReduceOp::kSum)->wait();
+    EXPECT_EQ(own.read(), Values(mine, rank == 0 ? 3.0f : 6.0f));
+
+    DeviceArray<float> sent(device, Values{one, 10 * one, 100 * one});
+    DeviceArray<float> received(device, Values(3, 0.0f));
+    const std::vector<Buffer> to = {sent.part(0, 1), sent.part(1, 2), sent.part(2, 3)};
+    const std::vector<Buffer> from = {received.part(0, 1), received.part(1, 2),
+                                      received.part(2, 3)};
+    communicator->all_to_all(to, from)->wait();
+    const float scale = rank == 0 ? 1.0f : rank == 1 ? 10.0f : 100.0f;
+    EXPECT_EQ(received.read(), (Values{scale, 2 * scale, 3 * scale}));
+
+    const auto sending = communicator->send(sent.part(0, 2), (rank + 1) % 3);
+    communicator->recv(received.part(0, 2), (rank + 2) % 3)->wait();
+    sending->wait();
+    const float previous = static_cast<float>((rank + 2) % 3 + 1);
+    EXPECT_EQ(received.read(), (Values{previous, 10 * previous, 3 * scale}));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, LocalCollectives,
+                         testing::Values(Where::kCpus, Where::kGpus, Where::kMixed));
+
+TEST(LocalGroup, AbortReachesTheGroupsThatWereSplitOff) {
+  const auto devices = devices_for(Where::kCpus, 3);
+  auto group = std::make_shared<LocalGroup>(devices);
+  const int ranks[] = {0, 2};
+  on_ranks(3, [&](int rank) {
+    auto half = group->communicator(rank)->split(ranks);
+    if (rank == 2) return group->abort(2, "no more tea");
+    EXPECT_EQ(half == nullptr, rank == 1);
+    if (!half) return;
+    EXPECT_NE(error_of<AbortedError>([&] { half->barrier()->wait(); }).find("replica 2 failed"),
+              std::string::npos);
+  });
+}
+
 TEST(LocalGroup, ExchangeGathersByRank) {
   const auto devices = devices_for(Where::kCpus, 3);
   auto group = std::make_shared<LocalGroup>(devices);
@@ -211,16 +284,6 @@ TEST(LocalGroup, IdleRanksSitOut) {
     communicator->all_reduce(parts, ReduceOp::kSum)->wait();
     EXPECT_EQ(array.read(), (std::vector<float>{2.0f, 4.0f, 6.0f}));
   });
-}
-
-template <class E>
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(LocalGroup, RanksThatPartAreAnErrorOnEveryRank) {

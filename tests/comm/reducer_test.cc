@@ -36,6 +36,7 @@ class CountingCommunicator final : public Communicator {
  public:
   struct Done final : Work {
     void wait() override {}
+    bool test() override { return true; }
   };
   int rank() const override { return 0; }
   int size() const override { return 1; }
@@ -44,11 +45,25 @@ class CountingCommunicator final : public Communicator {
     launched.push_back(parts.size());
     return std::make_shared<Done>();
   }
-  std::shared_ptr<Work> broadcast(std::span<const Buffer>, int) override {
-    return std::make_shared<Done>();
+  std::shared_ptr<Work> reduce(std::span<const Buffer>, ReduceOp, int) override { std::abort(); }
+  std::shared_ptr<Work> broadcast(std::span<const Buffer>, int) override { std::abort(); }
+  std::shared_ptr<Work> all_gather(const Buffer&, std::span<const Buffer>) override {
+    std::abort();
   }
+  std::shared_ptr<Work> reduce_scatter(std::span<const Buffer>, const Buffer&, ReduceOp) override {
+    std::abort();
+  }
+  std::shared_ptr<Work> all_to_all(std::span<const Buffer>, std::span<const Buffer>) override {
+    std::abort();
+  }
+  std::shared_ptr<Work> send(const Buffer&, int) override { std::abort(); }
+  std::shared_ptr<Work> recv(const Buffer&, int) override { std::abort(); }
+  std::shared_ptr<Work> barrier() override { std::abort(); }
   void exchange(const void*, std::size_t, void*) override {}
   void progress() override {}
+  void label(std::string_view, std::int64_t) override {}
+  std::shared_ptr<void> allocate(std::size_t) override { std::abort(); }
+  std::unique_ptr<Communicator> split(std::span<const int>) override { std::abort(); }
   std::vector<std::size_t> launched;  // parts a collective
 };
 

@@ -4,7 +4,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <exception>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,20 +13,9 @@
 
 #include "comm/combine.h"
 #include "comm/communicator.h"
+#include "comm/local/local_collective.h"
 
 namespace tandem {
-
-// Which rank combines which elements.
-struct LocalPlan {
-  enum class Kind {
-    kSliced,        // every rank its share of each collective: the fastest
-    kToOneDevice,   // rank `root` everything
-    kHierarchical,  // packs of the parts go round the ranks, added up by halves
-  };
-  Kind kind = Kind::kSliced;
-  int root = 0;
-  int num_packs = 1;  // kHierarchical: equal packs of all elements; 0: a pack a part
-};
 
 struct LocalGroupOptions {
   LocalPlan plan;
@@ -35,14 +25,15 @@ struct LocalGroupOptions {
 // The meeting place of the ranks. Thread-safe; outlives its communicators.
 class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  public:
-  LocalGroup(std::vector<Device*> devices, LocalGroupOptions options = {});
+  explicit LocalGroup(std::vector<Device*> devices, LocalGroupOptions options = {});
   ~LocalGroup();
 
   int size() const { return static_cast<int>(devices_.size()); }
   std::unique_ptr<Communicator> communicator(int rank);
 
   // Starts a step: which ranks take part in its collectives; the others sit out. Forgets what an
-  // earlier step left behind. REQUIRES: no rank is in a collective.
+  // earlier step left behind. REQUIRES: no rank is in a collective. This and the next two go for
+  // the groups that were split off, too.
   void begin(const std::vector<bool>& active);
   // This rank has ended its step: who waits for it in a collective gets an InvalidArgumentError.
   void leave(int rank);
@@ -51,26 +42,53 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   bool aborted() const { return aborted_.load(std::memory_order_acquire); }
 
  private:
-  friend class LocalCommunicator;
+  friend class LocalRank;
   friend class LocalWork;
-  struct Collective;
+  friend class LocalCommunicator;
 
-  std::shared_ptr<Collective> join(int rank, std::uint64_t sequence, std::span<const Buffer> parts,
-                                   int kind, ReduceOp op, int root);
+  // Which collective of a step: the ranks' n-th, or the n-th message from one to another.
+  struct Key {
+    std::uint64_t number = 0;
+    int from = -1, to = -1;
+    bool operator==(const Key&) const = default;
+  };
+  // A group of some ranks, until each of them has come for it.
+  struct Split {
+    std::shared_ptr<LocalGroup> group;
+    std::size_t expected = 0;
+  };
+  struct Child {
+    std::vector<int> ranks;
+    std::weak_ptr<LocalGroup> group;
+  };
+
+  // What one rank passes, at the meeting of those that `key` concerns.
+  struct Call {
+    Key key;
+    Signature signature;
+    Label label;
+    std::vector<Buffer> in, out;
+  };
+  std::shared_ptr<LocalCollective> join(int rank, Call call);
   // Does this rank's share of a collective that every rank has joined.
-  void perform(Collective& collective, int rank);
-  void finish(Collective& collective, int rank);
+  void perform(LocalCollective& collective, int rank);
+  // The stream of the rank's device waits for every share. REQUIRES: all have finished.
+  void finish(LocalCollective& collective, int rank);
   // Throws when a rank that `collective` waits for has left the step.
-  void check_departures(const Collective& collective);
-  template <class Ready>
-  void wait_until(const char* what, const Ready& ready);
+  void check_departures(const LocalCollective& collective);
+  void wait_until(const LocalCollective& collective, const std::function<bool()>& ready);
   void wake();
   [[noreturn]] void throw_abort();
+  // The `again`-th group of these ranks.
+  std::shared_ptr<LocalGroup> split(const std::vector<int>& ranks, int again);
+  // Calls body(group, ranks) for each group that was split off and is still in use.
+  template <class Body>
+  void for_children(const Body& body);
 
-  std::vector<Device*> devices_;
+  LocalWorld world_;
+  std::vector<Device*>& devices_ = world_.devices;
+  std::vector<int>& active_ = world_.active;
   LocalGroupOptions options_;
-  bool direct_;              // every rank can reach every other's memory
-  std::vector<int> active_;  // ranks that take part
   std::uint64_t step_ = 0;
 
   std::mutex mutex_;
@@ -81,7 +99,9 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::vector<bool> left_;  // by rank; under mutex_
   std::string abort_reason_;
   int abort_rank_ = -1;
-  std::vector<std::pair<std::uint64_t, std::shared_ptr<Collective>>> open_;
+  std::vector<std::pair<Key, std::shared_ptr<LocalCollective>>> open_;
+  std::map<std::pair<std::vector<int>, int>, Split> splits_;
+  std::vector<Child> children_;
 };
 
 }  // namespace tandem

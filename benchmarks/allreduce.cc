@@ -1,0 +1,106 @@
+// An all-reduce of float32 between processes of this host through shared memory, timed: buffers
+// that live in shared memory and buffers that do not. Prints a JSON line a size.
+//
+//     allreduce [--ranks 2] [--seconds 0.5] [--bytes N]
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/device_memory.h"
+#include "comm/process/process_communicator.h"
+#include "comm/shm/shm_backend.h"
+#include "core/parallel.h"
+#include "device/device_manager.h"
+#include "support/forked_store.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+namespace td = tandem;
+
+struct Options {
+  int ranks = 2;
+  double seconds = 0.5;   // of each measurement
+  std::size_t bytes = 0;  // 0: 4 KiB to 100 MiB
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string key = argv[i];
+    if (key == "--ranks") options.ranks = std::atoi(argv[i + 1]);
+    if (key == "--seconds") options.seconds = std::atof(argv[i + 1]);
+    if (key == "--bytes") options.bytes = std::strtoull(argv[i + 1], nullptr, 10);
+  }
+  return options;
+}
+
+// Microseconds of one all-reduce: the median of five stretches.
+double measure(td::Communicator& communicator, const td::Buffer& buffer, double seconds) {
+  const auto run = [&](int times) {
+    communicator.barrier()->wait();
+    const auto begin = Clock::now();
+    for (int i = 0; i < times; ++i)
+      communicator.all_reduce({&buffer, 1}, td::ReduceOp::kSum)->wait();
+    return std::chrono::duration<double>(Clock::now() - begin).count() / times;
+  };
+  run(3);
+  // As many as rank 0 finds right.
+  int times = std::max(3, static_cast<int>(seconds / 5 / run(3)));
+  std::vector<int> all(static_cast<std::size_t>(communicator.size()));
+  communicator.exchange(&times, sizeof(times), all.data());
+  std::vector<double> stretches;
+  for (int i = 0; i < 5; ++i) stretches.push_back(run(all.front()));
+  std::sort(stretches.begin(), stretches.end());
+  return stretches[2] * 1e6;
+}
+
+void run_rank(td::Communicator& communicator, const Options& options) {
+  std::vector<std::size_t> sizes = {std::size_t{4} << 10,  std::size_t{64} << 10,
+                                    std::size_t{1} << 20,  std::size_t{4} << 20,
+                                    std::size_t{25} << 20, std::size_t{100} << 20};
+  if (options.bytes > 0) sizes = {options.bytes};
+  for (std::size_t bytes : sizes) {
+    const auto count = static_cast<std::int64_t>(bytes / sizeof(float));
+    double us[2];
+    for (int shared = 0; shared < 2; ++shared) {
+      const auto memory =
+          shared ? communicator.allocate(bytes)
+                 : td::allocate_on(communicator.device(), bytes, "allreduce", "a buffer");
+      auto* values = static_cast<float*>(memory.get());
+      for (std::int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 13 - 6);
+      us[shared] = measure(communicator, {memory.get(), count, td::float32}, options.seconds);
+    }
+    const auto gbps = [&](double time) { return static_cast<double>(bytes) / time * 1e-3; };
+    if (communicator.rank() == 0)
+      std::printf(
+          "{\"program\": \"allreduce\", \"backend\": \"shm\", \"ranks\": %d, \"bytes\": %zu, "
+          "\"shared_us\": %.2f, \"shared_gbps\": %.2f, \"plain_us\": %.2f, \"plain_gbps\": %.2f}\n",
+          communicator.size(), bytes, us[1], gbps(us[1]), us[0], gbps(us[0]));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  const auto store = std::make_shared<td::ForkedStore>();
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    if (fork() != 0) continue;
+    const td::ThreadBudget one(1);
+    td::ShmOptions shm{.store = store, .name = "bench", .rank = rank, .size = options.ranks};
+    td::Device& device = *td::DeviceManager::get().devices(td::DeviceType::kCpu, "bench").front();
+    run_rank(*td::make_process_communicator(td::make_shm_backend(std::move(shm)), device), options);
+    return 0;
+  }
+  int worst = 0;
+  for (int status = 0; wait(&status) > 0;) worst = std::max(worst, status);
+  return worst == 0 ? 0 : 1;
+}

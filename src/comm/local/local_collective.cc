@@ -1,0 +1,226 @@
+#include "comm/local/local_collective.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/combine.h"
+#include "comm/device_memory.h"
+
+namespace tandem {
+namespace {
+
+// A run of elements of one part.
+struct Range {
+  std::size_t part;
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+// Elements in the memory of a rank's device.
+struct Place {
+  int rank;
+  std::byte* data;
+};
+
+class Share {
+ public:
+  Share(const LocalWorld& world, const LocalCollective& collective, int rank)
+      : world_(world),
+        collective_(collective),
+        rank_(rank),
+        device_(device_of(rank)),
+        in_(in_of(rank)),
+        out_(collective.out[index(rank)]) {}
+
+  void all_reduce() const {
+    CombineOrder order = CombineOrder::kInOrder;
+    for (const Range& range : shares(order)) combine_ranks(range, world_.active, order);
+  }
+
+  void reduce() const {
+    if (!world_.direct) {
+      const int root[] = {collective_.signature.root};
+      if (rank_ == root[0])
+        for (const Range& range : ranges(0, total()))
+          combine_ranks(range, root, CombineOrder::kInOrder);
+      return;
+    }
+    const int root[] = {collective_.signature.root};
+    for (const Range& range : slice()) combine_ranks(range, root, CombineOrder::kInOrder);
+  }
+
+  void broadcast() const {
+    const int root = collective_.signature.root;
+    if (rank_ == root) return;
+    for (std::size_t i = 0; i < in_.size(); ++i) copy(in_[i], root, in_of(root)[i]);
+  }
+
+  void all_gather() const {
+    for (int peer : world_.active) copy(out_[index(peer)], peer, in_of(peer).front());
+  }
+
+  void reduce_scatter() const {
+    const Buffer& result = out_.front();
+    std::vector<Place> inputs;
+    for (int peer : world_.active)
+      inputs.push_back({peer, static_cast<std::byte*>(in_of(peer)[index(rank_)].data)});
+    const Place output = {rank_, static_cast<std::byte*>(result.data)};
+    combine_places(inputs, {&output, 1}, result.count, result.dtype, CombineOrder::kInOrder);
+  }
+
+  void all_to_all() const {
+    for (int peer : world_.active) copy(out_[index(peer)], peer, in_of(peer)[index(rank_)]);
+  }
+
+  void receive() const {
+    const int peer =
+        collective_.members[0] == rank_ ? collective_.members[1] : collective_.members[0];
+    if (!out_.empty()) copy(out_.front(), peer, in_of(peer).front());
+  }
+
+  void exchange() const {
+    for (int peer : world_.active)
+      std::memcpy(out_[index(peer)].data, in_of(peer).front().data, out_[index(peer)].bytes());
+  }
+
+ private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  Device& device_of(int rank) const { return *world_.devices[index(rank)]; }
+  const std::vector<Buffer>& in_of(int rank) const { return collective_.in[index(rank)]; }
+
+  void copy(const Buffer& to, int from_rank, const Buffer& from) const {
+    if (to.count > 0 && to.data != from.data)
+      copy_between(device_, to.data, device_of(from_rank), from.data, to.bytes());
+  }
+
+  std::int64_t total() const {
+    std::int64_t count = 0;
+    for (const Buffer& part : in_) count += part.count;
+    return count;
+  }
+
+  // The elements [from, to) of all parts taken as one vector.
+  std::vector<Range> ranges(std::int64_t from, std::int64_t to) const {
+    std::vector<Range> found;
+    std::int64_t at = 0;
+    for (std::size_t i = 0; i < in_.size(); ++i) {
+      const std::int64_t begin = std::max(from, at), end = std::min(to, at + in_[i].count);
+      if (begin < end) found.push_back({i, begin - at, end - at});
+      at += in_[i].count;
+    }
+    return found;
+  }
+
+  // This rank's place among those that take part.
+  std::int64_t place() const {
+    return std::find(world_.active.begin(), world_.active.end(), rank_) - world_.active.begin();
+  }
+
+  std::vector<Range> slice() const {
+    const auto ranks = static_cast<std::int64_t>(world_.active.size());
+    return ranges(total() * place() / ranks, total() * (place() + 1) / ranks);
+  }
+
+  // What this rank combines.
+  std::vector<Range> shares(CombineOrder& order) const {
+    const LocalPlan& plan = world_.plan;
+    if (!world_.direct || plan.kind == LocalPlan::Kind::kToOneDevice) {
+      const bool root_active =
+          std::find(world_.active.begin(), world_.active.end(), plan.root) != world_.active.end();
+      if (rank_ != (root_active ? plan.root : world_.active.front())) return {};
+      return ranges(0, total());
+    }
+    if (plan.kind == LocalPlan::Kind::kSliced) return slice();
+    order = CombineOrder::kHalves;
+    const auto ranks = static_cast<std::int64_t>(world_.active.size());
+    std::vector<Range> mine;
+    if (plan.num_packs == 0) {
+      for (std::size_t i = 0; i < in_.size(); ++i)
+        if (static_cast<std::int64_t>(i) % ranks == place()) mine.push_back({i, 0, in_[i].count});
+      return mine;
+    }
+    for (std::int64_t pack = place(); pack < plan.num_packs; pack += ranks) {
+      const auto more =
+          ranges(total() * pack / plan.num_packs, total() * (pack + 1) / plan.num_packs);
+      mine.insert(mine.end(), more.begin(), more.end());
+    }
+    return mine;
+  }
+
+  // All ranks' elements, into those of `targets`.
+  void combine_ranks(const Range& range, std::span<const int> targets, CombineOrder order) const {
+    const auto place_of = [&](int rank) {
+      const Buffer& part = in_of(rank)[range.part];
+      return Place{rank, static_cast<std::byte*>(part.data) +
+                             static_cast<std::size_t>(range.begin) * size_of(part.dtype)};
+    };
+    std::vector<Place> inputs, outputs;
+    for (int peer : world_.active) inputs.push_back(place_of(peer));
+    for (int peer : targets) outputs.push_back(place_of(peer));
+    combine_places(inputs, outputs, range.end - range.begin, in_[range.part].dtype, order);
+  }
+
+  void combine_places(std::span<const Place> inputs, std::span<const Place> outputs,
+                      std::int64_t count, DType dtype, CombineOrder order) const {
+    if (count == 0) return;
+    std::vector<const void*> from;
+    std::vector<void*> to;
+    const ReduceOp op = collective_.signature.op;
+    if (world_.direct) {
+      for (const Place& input : inputs) from.push_back(input.data);
+      for (const Place& output : outputs) to.push_back(output.data);
+      device_.stream().enqueue(
+          [from, to, count, dtype, op, order] { combine(from, to, count, dtype, op, order); });
+      return;
+    }
+    // Through this rank's own device: copied here, combined, copied to where it belongs.
+    const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+    const MemoryTagScope tag(MemoryTag::kWorkspace);
+    const auto staging = allocate_on(device_, bytes * inputs.size(), "all_reduce",
+                                     "memory to bring the replicas' values together");
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      auto* staged = static_cast<std::byte*>(staging.get()) + i * bytes;
+      copy_between(device_, staged, device_of(inputs[i].rank), inputs[i].data, bytes);
+      from.push_back(staged);
+    }
+    to.push_back(staging.get());
+    device_.stream().enqueue(
+        [from, to, count, dtype, op, order] { combine(from, to, count, dtype, op, order); });
+    for (const Place& output : outputs)
+      copy_between(device_of(output.rank), output.data, device_, staging.get(), bytes);
+  }
+
+  const LocalWorld& world_;
+  const LocalCollective& collective_;
+  int rank_;
+  Device& device_;
+  const std::vector<Buffer>& in_;
+  const std::vector<Buffer>& out_;
+};
+
+}  // namespace
+
+profile::Event LocalCollective::event(int rank, std::string name, profile::Lane lane) const {
+  std::int64_t bytes = 0;
+  for (const Buffer& part : in[static_cast<std::size_t>(rank)])
+    bytes += static_cast<std::int64_t>(part.bytes());
+  return {.name = std::move(name), .lane = lane, .replica = rank, .bytes = bytes};
+}
+
+void perform_share(const LocalWorld& world, const LocalCollective& collective, int rank) {
+  const Share share(world, collective, rank);
+  switch (collective.kind()) {
+    case CollectiveKind::kAllReduce: return share.all_reduce();
+    case CollectiveKind::kReduce: return share.reduce();
+    case CollectiveKind::kBroadcast: return share.broadcast();
+    case CollectiveKind::kAllGather: return share.all_gather();
+    case CollectiveKind::kReduceScatter: return share.reduce_scatter();
+    case CollectiveKind::kAllToAll: return share.all_to_all();
+    case CollectiveKind::kExchange: return share.exchange();
+    case CollectiveKind::kBarrier: return;
+    case CollectiveKind::kSend:
+    case CollectiveKind::kRecv: return share.receive();
+  }
+}
+
+}  // namespace tandem

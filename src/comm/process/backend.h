@@ -1,0 +1,71 @@
+// What moves the bytes of a group of processes: shared memory, a library, a network.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/signature.h"
+
+namespace tandem {
+
+// A call of a rank, as ProcessCommunicator checked it. Lives until its operation is gone.
+struct Collective {
+  std::uint64_t sequence = 0;  // among the collectives of the group; none for kSend and kRecv
+  Signature signature;
+  Label label;
+  // What this rank gives and gets, in memory that the backend takes. kAllReduce, kReduce and
+  // kBroadcast work in place: the same list twice. kAllGather and kExchange: one and one a rank;
+  // kReduceScatter: one a rank and one; kAllToAll: one a rank, both. kSend and kRecv: one, in the
+  // list that it belongs to.
+  std::span<const Buffer> in, out;
+};
+
+// A collective under way in a backend. May outlive its wait, when that throws, but not its backend.
+class Operation {
+ public:
+  virtual ~Operation() = default;
+  // Does what can be done without waiting for a peer; whether the collective is complete. Throws
+  // InvalidArgumentError when the ranks parted, and what failed() of the group says.
+  virtual bool advance() = 0;
+  // Grows whenever advance() has got on: who waits is patient anew.
+  virtual std::uint64_t steps() const = 0;
+  // Ranks that have not reached this collective yet, as far as this one can tell.
+  virtual std::vector<int> missing() const = 0;
+};
+
+// What kind of error a group failed with, so that every rank throws the same.
+enum class GroupFailure : std::uint32_t { kNone, kInvalidArgument, kDeadlineExceeded, kAborted };
+
+// One rank of a group of processes. Belongs to one thread at a time. The destructor says goodbye:
+// peers that wait for this rank from then on learn that it has left.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // Whether buffers may be in the memory of a device that the host cannot reach.
+  virtual bool takes_device_memory() const = 0;
+  // Whether the ranks that share this host outnumber its cores, so that spinning keeps others from
+  // their work.
+  virtual bool crowded() const = 0;
+
+  // Called in the order of the collectives' sequence numbers.
+  virtual std::unique_ptr<Operation> start(const Collective& collective) = 0;
+  // Looks after peers that are gone or have left, more thoroughly than advance() can afford to;
+  // called several times a second by a rank that waits for `operation`. Throws AbortedError.
+  virtual void check_peers(const Operation& operation) = 0;
+  // The group is of no use any more: tells the peers, whose advance() throws the same, where the
+  // backend has a way to.
+  virtual void fail_group(GroupFailure failure, const std::string& text) noexcept = 0;
+
+  // Memory that the peers reach directly, or null: then plain memory serves as well.
+  virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  // Called by the ranks of the new group alone. `name` is the same on all of them, and no other
+  // group's.
+  virtual std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) = 0;
+};
+
+}  // namespace tandem

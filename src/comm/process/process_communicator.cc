@@ -1,0 +1,98 @@
+#include "comm/process/process_communicator.h"
+
+#include <algorithm>
+
+#include "comm/checked_communicator.h"
+#include "comm/device_memory.h"
+#include "comm/process/process_group.h"
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+// A call whose parts have several dtypes: a collective for each run of one dtype.
+class WorkList final : public Work {
+ public:
+  explicit WorkList(std::vector<std::shared_ptr<Work>> works) : works_(std::move(works)) {}
+  void wait() override {
+    for (const auto& work : works_) work->wait();
+  }
+  bool test() override {
+    return std::all_of(works_.begin(), works_.end(), [](const auto& work) { return work->test(); });
+  }
+
+ private:
+  std::vector<std::shared_ptr<Work>> works_;
+};
+
+class ProcessCommunicator final : public CheckedCommunicator {
+ public:
+  explicit ProcessCommunicator(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
+  ~ProcessCommunicator() override {
+    // Breaks the circle of group and works, should some not be done.
+    if (!group_->failure && !group_->open.empty())
+      group_->failure = std::make_exception_ptr(
+          FailedPreconditionError("the communicator was destroyed before its collectives ended"));
+    group_->open.clear();
+  }
+
+  int rank() const override { return group_->backend->rank(); }
+  int size() const override { return group_->backend->size(); }
+  Device& device() const override { return group_->device; }
+
+  void progress() override { group_->advance(nullptr); }
+
+  void label(std::string_view name, std::int64_t step) override {
+    group_->label = {std::string(name), step};
+  }
+
+  std::shared_ptr<void> allocate(std::size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    if (group_->device.host_accessible())
+      if (auto memory = group_->backend->allocate(bytes)) return memory;
+    return allocate_on(group_->device, bytes, "allocate", "a communicator's buffer");
+  }
+
+ private:
+  std::shared_ptr<Work> start(const CheckedCall& call) override {
+    if (group_->failure) std::rethrow_exception(group_->failure);
+    const auto other = std::find_if(call.in.begin(), call.in.end(), [&](const Buffer& part) {
+      return part.dtype != call.in.front().dtype;
+    });
+    if (works_in_place(call.kind) && other != call.in.end()) return start_runs(call);
+    auto work = std::make_shared<ProcessWork>(group_, call);
+    group_->submit(work);
+    return work;
+  }
+
+  std::shared_ptr<Work> start_runs(const CheckedCall& call) {
+    std::vector<std::shared_ptr<Work>> works;
+    for (std::size_t begin = 0, end = 0; begin < call.in.size(); begin = end) {
+      while (end < call.in.size() && call.in[end].dtype == call.in[begin].dtype) ++end;
+      CheckedCall run = call;
+      run.in = run.counts = call.in.subspan(begin, end - begin);
+      works.push_back(start(run));
+    }
+    return std::make_shared<WorkList>(std::move(works));
+  }
+
+  std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int) override {
+    if (group_->failure) std::rethrow_exception(group_->failure);
+    const std::string name = fmt::format("{}#{}", fmt::join(ranks, ","), group_->splits[ranks]++);
+    return make_process_communicator(group_->backend->split(ranks, name), group_->device,
+                                     group_->options);
+  }
+
+  std::shared_ptr<ProcessGroup> group_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_process_communicator(std::unique_ptr<Backend> backend,
+                                                        Device& device,
+                                                        ProcessGroupOptions options) {
+  return std::make_unique<ProcessCommunicator>(
+      std::make_shared<ProcessGroup>(std::move(backend), device, std::move(options)));
+}
+
+}  // namespace tandem

@@ -1,0 +1,221 @@
+#include "comm/shm/collective.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/status.h"
+
+namespace tandem::shm {
+
+void CollectiveQueue::forget(const ShmCollective& collective) { std::erase(open_, &collective); }
+
+void CollectiveQueue::advance(const ShmCollective& last) {
+  const ShmCollective* before = nullptr;
+  for (ShmCollective* collective : open_) {
+    if (!collective->done_) collective->step(before);
+    before = collective;
+    if (collective == &last) break;
+  }
+  bool popped = false;
+  while (!open_.empty() && open_.front()->done_) {
+    open_.pop_front();
+    ++completed_;
+    popped = true;
+  }
+  if (popped) group_.mine().completed.store(completed_, std::memory_order_release);
+  // What a rank failed with in a later collective is no concern of one that can still complete.
+  if (!last.done_) group_.throw_if_failed();
+}
+
+ShmCollective::ShmCollective(Group& group, CollectiveQueue& queue, const Collective& collective)
+    : group_(group), queue_(queue), collective_(collective), moves_(group, collective) {
+  queue_.add(*this);
+}
+
+ShmCollective::~ShmCollective() { queue_.forget(*this); }
+
+bool ShmCollective::advance() {
+  if (!done_) queue_.advance(*this);
+  return done_;
+}
+
+void ShmCollective::step(const ShmCollective* before) {
+  if (!called_ && !call(before)) return;
+  if (!checked_) checked_ = all_have_called();
+  if (!planned_) {
+    if (!checked_ || (before && !before->planned_)) return;
+    make_plan();
+  }
+  if (plan_.way == Plan::Way::kDirect)
+    perform_directly();
+  else
+    move_pieces();
+}
+
+// What is small is put before the call is seen, so that one flag tells of both.
+bool ShmCollective::call(const ShmCollective* before) {
+  if (before && !before->called_) return false;
+  if (!group_.call_is_free(collective_.sequence)) return false;
+  if (moves_.small()) {
+    if (!planned_) {
+      if (before && !before->planned_) return false;
+      make_plan();
+    }
+    if (plan_.pieces > 0) {
+      if (!may_put()) return false;
+      put_piece();
+    }
+  }
+  publish();
+  called_ = true;
+  return true;
+}
+
+void ShmCollective::publish() {
+  const std::uint64_t sequence = collective_.sequence;
+  CallLabel& label = group_.mine().labels[sequence % kSlots];
+  label.step = collective_.label.step;
+  const std::size_t length = std::min(collective_.label.name.size(), sizeof(label.name) - 1);
+  std::memcpy(label.name, collective_.label.name.data(), length);
+  label.name[length] = 0;
+
+  Call& call = my_call();
+  call.signature = collective_.signature;
+  call.offset = moves_.offset();
+  call.put.store(put_, std::memory_order_relaxed);
+  call.reduced.store(0, std::memory_order_relaxed);
+  call.number.store(sequence + 1, std::memory_order_release);
+}
+
+bool ShmCollective::all_have_called() {
+  for (; next_called_ < group_.size(); ++next_called_) {
+    if (!group_.has_called(next_called_, collective_.sequence)) return false;
+    if (!suit(collective_.signature, group_.call(next_called_, collective_.sequence).signature))
+      throw_parting();
+  }
+  return true;
+}
+
+void ShmCollective::make_plan() {
+  plan_ = moves_.make_plan();
+  first_ = queue_.pieces_;
+  queue_.pieces_ += plan_.pieces;
+  turn_ = group_.peer_copy().expect(piece_bytes(), plan_.pieces);
+  planned_ = true;
+}
+
+void ShmCollective::perform_directly() {
+  Call& call = my_call();
+  if (!direct_done_) {
+    moves_.direct();
+    direct_done_ = true;
+    ++queue_.steps_;
+    call.reduced.store(1, std::memory_order_release);
+  }
+  done_ = all_past(&Call::reduced, 0, next_reduced_);
+}
+
+bool ShmCollective::may_put() const {
+  return queue_.put_ == first_ + put_ && group_.piece_is_free(queue_.put_);
+}
+
+void ShmCollective::put_piece() {
+  {
+    const PeerCopy::Work work(group_.peer_copy(), turn_ + put_, piece_bytes());
+    moves_.put(plan_, put_, queue_.put_);
+  }
+  ++put_;
+  ++queue_.put_;
+  ++queue_.steps_;
+}
+
+std::int64_t ShmCollective::piece_bytes() const {
+  const Signature& signature = collective_.signature;
+  // Ranks have counts of their own in an all-to-all.
+  const std::int64_t elements = signature.kind == CollectiveKind::kAllToAll
+                                    ? plan_.piece
+                                    : std::min(plan_.piece, signature.count);
+  return elements * static_cast<std::int64_t>(size_of(signature.dtype));
+}
+
+void ShmCollective::move_pieces() {
+  const std::uint32_t pieces = plan_.pieces;
+  while (put_ < pieces && may_put()) {
+    put_piece();
+    my_call().put.store(put_, std::memory_order_release);
+  }
+  // The flags of a call mean nothing before it is there.
+  if (!checked_) return;
+  const bool sliced = plan_.way == Plan::Way::kSliced;
+  while (sliced && reduced_ < put_ && all_past(&Call::put, reduced_, next_put_)) {
+    {
+      const PeerCopy::Work work(group_.peer_copy(), turn_ + reduced_, piece_bytes());
+      moves_.reduce(plan_, reduced_, first_ + reduced_);
+    }
+    my_call().reduced.store(++reduced_, std::memory_order_release);
+    next_put_ = 0;
+    ++queue_.steps_;
+  }
+  const std::uint32_t ready = sliced ? reduced_ : put_;
+  const auto flag = sliced ? &Call::reduced : &Call::put;
+  int& next = sliced ? next_reduced_ : next_put_;
+  while (taken_ < ready && queue_.taken_ == first_ + taken_ && all_past(flag, taken_, next)) {
+    {
+      const PeerCopy::Work work(group_.peer_copy(), turn_ + taken_, piece_bytes());
+      moves_.take(plan_, taken_, queue_.taken_);
+    }
+    ++taken_;
+    next = 0;
+    group_.mine().taken.store(++queue_.taken_, std::memory_order_release);
+    ++queue_.steps_;
+  }
+  done_ = taken_ == pieces && all_agree_on_counts();
+}
+
+// The others cannot see what a rank sends to one of them. That one looks when it takes the first
+// piece, and until it has, the collective may yet fail.
+bool ShmCollective::all_agree_on_counts() {
+  if (collective_.signature.kind != CollectiveKind::kAllToAll) return true;
+  my_call().reduced.store(1, std::memory_order_release);
+  return all_past(&Call::reduced, 0, next_reduced_);
+}
+
+bool ShmCollective::all_past(std::atomic<std::uint32_t> Call::*flag, std::uint32_t piece,
+                             int& next) const {
+  while (next < group_.size() &&
+         (group_.call(next, collective_.sequence).*flag).load(std::memory_order_acquire) > piece)
+    ++next;
+  return next == group_.size();
+}
+
+std::uint64_t ShmCollective::steps() const { return queue_.steps_; }
+
+std::vector<int> ShmCollective::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < group_.size(); ++rank)
+    if (rank != group_.rank() && !group_.has_called(rank, collective_.sequence))
+      ranks.push_back(rank);
+  return ranks;
+}
+
+bool ShmCollective::waits_for(int peer) const {
+  return group_.state(peer).completed.load(std::memory_order_acquire) <= collective_.sequence;
+}
+
+std::string ShmCollective::description() const {
+  return fmt::format("collective {} ({})", collective_.sequence,
+                     describe(collective_.signature, collective_.label));
+}
+
+void ShmCollective::throw_parting() const {
+  std::vector<RankCall> calls;
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    if (!group_.has_called(rank, collective_.sequence)) continue;
+    const CallLabel& label = group_.state(rank).labels[collective_.sequence % kSlots];
+    calls.push_back(
+        {rank, group_.call(rank, collective_.sequence).signature, {label.name, label.step}});
+  }
+  throw InvalidArgumentError(describe_parting(collective_.sequence, calls));
+}
+
+}  // namespace tandem::shm

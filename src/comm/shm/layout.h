@@ -1,0 +1,99 @@
+// What lies where in the shared memory of a group.
+//
+// Every flag is written by one rank alone; what one rank writes and others poll has cache lines of
+// its own. There are no locks.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/process/backend.h"
+#include "comm/shm/segment.h"
+#include "comm/signature.h"
+
+namespace tandem::shm {
+
+inline constexpr std::size_t kLine = 64, kPage = 4096;
+inline constexpr std::uint64_t kSlots = 64;       // collectives a rank may have under way
+inline constexpr std::uint64_t kRingPieces = 16;  // pieces a rank may be ahead of its peers
+inline constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
+inline constexpr std::uint64_t kChannelPieces = 4;  // of a send, ahead of its receiver
+inline constexpr std::size_t kChannelPieceBytes = std::size_t{64} << 10;
+
+// A rank's call of one collective: what it called, and how far it is. One line, so that who polls
+// the flag has the signature with it.
+struct alignas(kLine) Call {
+  std::atomic<std::uint64_t> number;  // sequence + 1 once the rest is there
+  Signature signature;
+  std::int64_t offset;  // in the rank's arena, of what the rank gives; -1: it is elsewhere
+  std::atomic<std::uint32_t> put;  // pieces that are in the rank's ring
+  std::atomic<std::uint32_t>
+      reduced;  // pieces whose slice the rank has reduced; 1: done, if direct
+};
+static_assert(sizeof(Call) == kLine);
+
+// For diagnoses alone.
+struct alignas(kLine) CallLabel {
+  std::int64_t step;
+  char name[kLine - sizeof(std::int64_t)];
+};
+
+struct RankState {
+  alignas(kLine) std::atomic<std::uint32_t> joined;
+  std::atomic<std::uint32_t> left;
+  ProcessIdentity process;
+  alignas(kLine) std::atomic<std::uint64_t> taken;  // pieces of all rings it is done with
+  std::atomic<std::uint64_t> completed;             // collectives
+  Call calls[kSlots];
+  CallLabel labels[kSlots];
+};
+
+struct GroupState {
+  alignas(kLine) std::atomic<std::uint32_t> claimed;  // by the first rank that fails
+  std::atomic<std::uint32_t> failure;                 // a GroupFailure, once the text is there
+  char text[4096 - 2 * sizeof(std::uint32_t)];
+};
+
+// A message between two ranks passes in pieces, each with its header.
+struct alignas(kLine) ChannelState {
+  alignas(kLine) std::atomic<std::uint64_t> written;  // pieces
+  alignas(kLine) std::atomic<std::uint64_t> read;
+};
+struct alignas(kLine) PieceHeader {
+  std::int64_t count;  // elements of the whole message
+  DType dtype;
+};
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+// Rounded up to whole pages.
+constexpr std::size_t pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+// The group's state, then a state a rank, then a channel's state for each pair, then the rings,
+// then the channels' pieces, then the arenas.
+struct Layout {
+  std::size_t ranks = 0;
+  std::size_t arena_bytes = 0;  // of each rank; a multiple of the page
+
+  static constexpr std::size_t kChannelBytes =
+      pages(kChannelPieces * (sizeof(PieceHeader) + kChannelPieceBytes));
+  static constexpr std::size_t kRingBytes = kRingPieces * kPieceBytes;
+
+  std::size_t rank_state(std::size_t rank) const {
+    return sizeof(GroupState) + rank * sizeof(RankState);
+  }
+  std::size_t channel_state(std::size_t from, std::size_t to) const {
+    return rank_state(ranks) + (from * ranks + to) * sizeof(ChannelState);
+  }
+  std::size_t ring(std::size_t rank) const {
+    return pages(channel_state(ranks, 0)) + rank * kRingBytes;
+  }
+  std::size_t channel(std::size_t from, std::size_t to) const {
+    return ring(ranks) + (from * ranks + to) * kChannelBytes;
+  }
+  std::size_t arena(std::size_t rank) const { return channel(ranks, 0) + rank * arena_bytes; }
+  std::size_t total() const { return arena(ranks); }
+};
+
+}  // namespace tandem::shm

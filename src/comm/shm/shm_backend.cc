@@ -1,0 +1,77 @@
+#include "comm/shm/shm_backend.h"
+
+#include "comm/shm/channel.h"
+#include "comm/shm/collective.h"
+#include "comm/shm/group.h"
+#include "core/log.h"
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+class ShmBackend final : public Backend {
+ public:
+  explicit ShmBackend(ShmOptions options) : group_(std::move(options)) {}
+
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  bool takes_device_memory() const override { return false; }
+  bool crowded() const override { return group_.crowded(); }
+
+  std::unique_ptr<Operation> start(const Collective& collective) override {
+    switch (collective.signature.kind) {
+      case CollectiveKind::kSend:
+      case CollectiveKind::kRecv:
+        return std::make_unique<shm::ShmMessage>(group_, channels_, collective);
+      default: return std::make_unique<shm::ShmCollective>(group_, collectives_, collective);
+    }
+  }
+
+  void check_peers(const Operation& operation) override {
+    const auto& waiting = static_cast<const shm::ShmOperation&>(operation);
+    for (int peer = 0; peer < size(); ++peer)
+      if (peer != rank() && waiting.waits_for(peer)) group_.check_peer(peer, waiting.description());
+  }
+
+  void fail_group(GroupFailure failure, const std::string& text) noexcept override {
+    group_.set_failure(failure, text);
+  }
+
+  std::shared_ptr<void> allocate(std::size_t bytes) override {
+    auto memory = group_.arena().allocate(bytes);
+    if (!memory && !warned_) {
+      warned_ = true;
+      logging::warn(
+          "[shm] /dev/shm has no room for {} KiB more: collectives on this memory are copied in "
+          "and out, which is slower",
+          bytes >> 10);
+    }
+    return memory;
+  }
+
+  std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
+    ShmOptions options = group_.options();
+    options.name += "/" + name;
+    options.size = static_cast<int>(ranks.size());
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      if (ranks[i] == rank()) options.rank = static_cast<int>(i);
+    return std::make_unique<ShmBackend>(std::move(options));
+  }
+
+ private:
+  shm::Group group_;
+  shm::CollectiveQueue collectives_{group_};
+  shm::Channels channels_{group_};
+  bool warned_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_shm_backend(ShmOptions options) {
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
+    fail<InvalidArgumentError>("[shm] expected a rank of 0 to {}, got {}", options.size - 1,
+                               options.rank);
+  return std::make_unique<ShmBackend>(std::move(options));
+}
+
+}  // namespace tandem

@@ -1,0 +1,45 @@
+// What every backend of the collectives goes through. conformance_BACKEND.cc instantiates the
+// suite.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <tuple>
+
+#include "comm/communicator.h"
+
+namespace tandem {
+
+// A group to test: how its ranks are run.
+struct TestBackend {
+  std::string name;
+  // Runs body(communicator) as each of `ranks` ranks and waits for them. `groups` of them at once,
+  // which share nothing; the body also gets the group's number.
+  std::function<void(int ranks, int groups, const std::function<void(Communicator&, int)>& body)>
+      run;
+  // Whether sums are ((0 + 1) + 2) + ... to the bit.
+  bool sums_in_order = true;
+};
+inline std::ostream& operator<<(std::ostream& out, const TestBackend& backend) {
+  return out << backend.name;
+}
+
+class Conformance : public testing::TestWithParam<std::tuple<TestBackend, int>> {
+ protected:
+  const TestBackend& backend() const { return std::get<0>(GetParam()); }
+  int ranks() const { return std::get<1>(GetParam()); }
+  void run(const std::function<void(Communicator&)>& body) const {
+    backend().run(ranks(), 1, [&](Communicator& communicator, int) { body(communicator); });
+  }
+};
+
+// "ranks3"
+inline std::string name_of_ranks(const testing::TestParamInfo<Conformance::ParamType>& info) {
+  return "ranks" + std::to_string(std::get<1>(info.param));
+}
+
+}  // namespace tandem
