@@ -158,7 +158,10 @@ void run_mirrored(const bench::Options& options, const Case& what, double startu
       }
     });
   };
-  measure("tandem", step);
+  if (options.traced)
+    measure("traced", td::function(step));
+  else
+    measure("tandem", step);
 }
 
 }  // namespace
