@@ -9,6 +9,7 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "support/expects.h"
 
 namespace tandem {
 
@@ -19,6 +20,8 @@ struct TestBackend {
   // which share nothing; the body also gets the group's number.
   std::function<void(int ranks, int groups, const std::function<void(Communicator&, int)>& body)>
       run;
+  // Whether this machine has what it needs; TANDEM_CI_EXPECTS knows it by the backend's name.
+  bool (*available)() = [] { return true; };
   // Whether sums are ((0 + 1) + 2) + ... to the bit.
   bool sums_in_order = true;
 };
@@ -28,6 +31,7 @@ inline std::ostream& operator<<(std::ostream& out, const TestBackend& backend) {
 
 class Conformance : public testing::TestWithParam<std::tuple<TestBackend, int>> {
  protected:
+  void SetUp() override { TANDEM_REQUIRE(backend().available(), backend().name); }
   const TestBackend& backend() const { return std::get<0>(GetParam()); }
   int ranks() const { return std::get<1>(GetParam()); }
   void run(const std::function<void(Communicator&)>& body) const {

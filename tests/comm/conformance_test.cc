@@ -10,6 +10,7 @@
 #include <numeric>
 #include <thread>
 
+#include "comm/gloo/gloo_backend.h"
 #include "comm/local/local_group.h"
 #include "comm/process/process_communicator.h"
 #include "comm/shm/shm_backend.h"
@@ -59,6 +60,30 @@ TestBackend shared_memory() {
             });
             EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
           }};
+}
+
+TestBackend gloo() {
+  return {.name = "gloo",
+          .run =
+              [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
+                auto store = std::make_shared<ForkedStore>();
+                const ExitCodes codes = run_processes(ranks * groups, [&](int process) {
+                  const ThreadBudget one(1);
+                  const int number = process / ranks;
+                  GlooOptions options{.store = store,
+                                      .name = "group " + std::to_string(number),
+                                      .rank = process % ranks,
+                                      .size = ranks,
+                                      .time_limit = std::chrono::seconds(30)};
+                  Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+                  auto communicator =
+                      make_process_communicator(make_gloo_backend(std::move(options)), device,
+                                                {.time_limit = std::chrono::seconds(30)});
+                  body(*communicator, number);
+                });
+                EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
+              },
+          .available = has_gloo};
 }
 
 // Elements in memory that a communicator gives, or in any.
@@ -564,13 +589,14 @@ TEST_P(Conformance, RefusesWhatCannotWork) {
   });
 }
 
+std::string name_of_case(const testing::TestParamInfo<Conformance::ParamType>& info) {
+  return std::get<0>(info.param).name + std::to_string(std::get<1>(info.param));
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, Conformance,
-                         testing::Combine(testing::Values(threads(), shared_memory()),
+                         testing::Combine(testing::Values(threads(), shared_memory(), gloo()),
                                           testing::Range(1, 8)),
-                         [](const auto& info) {
-                           return std::get<0>(info.param).name +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+                         name_of_case);
 
 }  // namespace
 }  // namespace tandem
