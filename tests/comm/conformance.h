@@ -29,7 +29,7 @@ inline std::ostream& operator<<(std::ostream& out, const TestBackend& backend) {
   return out << backend.name;
 }
 
-class Conformance : public testing::TestWithParam<std::tuple<TestBackend, int>> {
+class Conformance : public ::testing::TestWithParam<std::tuple<TestBackend, int>> {
  protected:
   void SetUp() override { TANDEM_REQUIRE(backend().available(), backend().name); }
   const TestBackend& backend() const { return std::get<0>(GetParam()); }

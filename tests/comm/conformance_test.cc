@@ -18,6 +18,7 @@
 #include "device/device_manager.h"
 #include "support/forked_ranks.h"
 #include "support/forked_store.h"
+#include "support/mpirun.h"
 #include "tandem/config.h"
 #include "tandem/errors.h"
 
@@ -84,6 +85,36 @@ TestBackend gloo() {
                 EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
               },
           .available = has_gloo};
+}
+
+TestBackend mpi() {
+  return {.name = "mpi",
+          .run =
+              [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
+                if (!started_by_mpirun()) {
+                  EXPECT_EQ(run_this_test_by_mpirun(ranks), 0);
+                  return;
+                }
+                const auto run = [&](std::unique_ptr<Backend> backend, int number) {
+                  const ThreadBudget one(1);
+                  Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+                  body(*make_process_communicator(std::move(backend), device,
+                                                  {.time_limit = std::chrono::seconds(30)}),
+                       number);
+                };
+                const MpiOptions options{.size = ranks, .time_limit = std::chrono::seconds(30)};
+                std::vector<std::unique_ptr<Backend>> backends;
+                for (int number = 0; number < groups; ++number)
+                  backends.push_back(make_mpi_backend(options));
+                std::vector<std::thread> others;
+                for (int number = 1; number < groups; ++number)
+                  others.emplace_back(
+                      [&, number] { run(std::move(backends[static_cast<std::size_t>(number)]), number); });
+                run(std::move(backends.front()), 0);
+                for (std::thread& other : others) other.join();
+              },
+          .available = can_use_mpirun,
+          .sums_in_order = false};
 }
 
 // Elements in memory that a communicator gives, or in any.
@@ -395,13 +426,15 @@ TEST_P(Conformance, Messages) {
 }
 
 TEST_P(Conformance, BarrierAndExchange) {
-  const auto arrived = shared_with_forks<std::atomic<int>>();
+  const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
   run([&](Communicator& communicator) {
     for (int round = 1; round <= 20; ++round) {
-      arrived->fetch_add(1);
+      const auto called = now();  // on one clock for all processes
       communicator.barrier()->wait();
-      EXPECT_GE(arrived->load(), round * communicator.size());
-      communicator.barrier()->wait();
+      const auto returned = now();
+      std::vector<decltype(now())> calls(static_cast<std::size_t>(communicator.size()));
+      communicator.exchange(&called, sizeof(called), calls.data());
+      for (const auto call : calls) EXPECT_LE(call, returned);
       const int mine = communicator.rank() * 100 + round;
       std::vector<int> all(static_cast<std::size_t>(communicator.size()));
       communicator.exchange(&mine, sizeof(mine), all.data());
@@ -589,13 +622,16 @@ TEST_P(Conformance, RefusesWhatCannotWork) {
   });
 }
 
-std::string name_of_case(const testing::TestParamInfo<Conformance::ParamType>& info) {
+std::string name_of_case(const ::testing::TestParamInfo<Conformance::ParamType>& info) {
   return std::get<0>(info.param).name + std::to_string(std::get<1>(info.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, Conformance,
-                         testing::Combine(testing::Values(threads(), shared_memory(), gloo()),
-                                          testing::Range(1, 8)),
+                         ::testing::Combine(::testing::Values(threads(), shared_memory(), gloo()),
+                                          ::testing::Range(1, 8)),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Mpirun, Conformance,
+                         ::testing::Combine(::testing::Values(mpi()), ::testing::Values(2, 3, 4)),
                          name_of_case);
 
 }  // namespace

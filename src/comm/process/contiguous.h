@@ -9,10 +9,11 @@
 
 namespace tandem {
 
-// The memory of the buffers where they lie one behind the other, else a copy. REQUIRES: one dtype.
+// The memory of the buffers where they lie one behind the other and no `copy` is asked for, else a
+// copy. REQUIRES: one dtype.
 class Contiguous {
  public:
-  explicit Contiguous(std::span<const Buffer> buffers);
+  explicit Contiguous(std::span<const Buffer> buffers, bool copy = false);
 
   std::byte* data() const { return data_; }
   std::int64_t count() const { return count_; }  // elements
