@@ -30,8 +30,8 @@ void* load_factory(const Module& module) {
   // The loader counts: asking again is cheap.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
-    fail<NotFoundError>("[{}] cannot load the {} backend: {}; install the Debian package {}",
-                        module.backend, module.backend, dlerror(), module.runtime);
+    fail<NotFoundError>("[{}] cannot load the {} backend, which needs the Debian package {}: {}",
+                        module.backend, module.backend, module.runtime, dlerror());
   void* const factory = dlsym(handle, module.factory);
   if (!factory)
     fail<NotFoundError>("[{}] '{}' belongs to another version of Tandem: {}", module.backend,

@@ -108,8 +108,9 @@ TestBackend mpi() {
                   backends.push_back(make_mpi_backend(options));
                 std::vector<std::thread> others;
                 for (int number = 1; number < groups; ++number)
-                  others.emplace_back(
-                      [&, number] { run(std::move(backends[static_cast<std::size_t>(number)]), number); });
+                  others.emplace_back([&, number] {
+                    run(std::move(backends[static_cast<std::size_t>(number)]), number);
+                  });
                 run(std::move(backends.front()), 0);
                 for (std::thread& other : others) other.join();
               },
@@ -628,7 +629,7 @@ std::string name_of_case(const ::testing::TestParamInfo<Conformance::ParamType>&
 
 INSTANTIATE_TEST_SUITE_P(Backends, Conformance,
                          ::testing::Combine(::testing::Values(threads(), shared_memory(), gloo()),
-                                          ::testing::Range(1, 8)),
+                                            ::testing::Range(1, 8)),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Mpirun, Conformance,
                          ::testing::Combine(::testing::Values(mpi()), ::testing::Values(2, 3, 4)),

@@ -36,15 +36,17 @@ inline int run_this_test_by_mpirun(int ranks) {
       std::string("--gtest_filter=") + test->test_suite_name() + "." + test->name();
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string count = std::to_string(ranks);
-  return run_processes(1, [&](int) {
-           // As root mpirun wants to be told twice that it is meant.
-           setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-           setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-           setenv("TANDEM_CI_EXPECTS", "", 1);
-           execlp("mpirun", "mpirun", "--oversubscribe", "--bind-to", "none", "-n", count.c_str(),
-                  program.c_str(), filter.c_str(), nullptr);
-           ADD_FAILURE() << "mpirun does not start";
-         }).front();
+  return run_processes(1,
+                       [&](int) {
+                         // As root mpirun wants to be told twice that it is meant.
+                         setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+                         setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+                         setenv("TANDEM_CI_EXPECTS", "", 1);
+                         execlp("mpirun", "mpirun", "--oversubscribe", "--bind-to", "none", "-n",
+                                count.c_str(), program.c_str(), filter.c_str(), nullptr);
+                         ADD_FAILURE() << "mpirun does not start";
+                       })
+      .front();
 }
 
 }  // namespace tandem

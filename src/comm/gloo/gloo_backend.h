@@ -21,7 +21,7 @@ struct GlooOptions {
   // this host; else the address from which `master` is reached; else that of the first interface.
   std::string interface;
   std::string address;
-  std::string master;  // where the store is
+  std::string master;                                               // where the store is
   std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // for all ranks to be there
   std::shared_ptr<const Membership> membership;                     // null: none is asked
 };

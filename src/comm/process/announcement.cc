@@ -29,7 +29,9 @@ void check_announcements(const Collective& collective, std::span<const Announcem
 }
 
 void check_shares_agree(const Collective& collective, std::span<const ShareCounts> all, int size) {
-  const auto at = [&](int rank, int peer) { return all[static_cast<std::size_t>(rank * size + peer)]; };
+  const auto at = [&](int rank, int peer) {
+    return all[static_cast<std::size_t>(rank * size + peer)];
+  };
   for (int from = 0; from < size; ++from)
     for (int to = 0; to < size; ++to)
       if (at(from, to).sent != at(to, from).expected)

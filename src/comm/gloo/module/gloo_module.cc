@@ -83,9 +83,8 @@ class GlooCollective final : public GlooOperation {
     announcements_[static_cast<std::size_t>(mesh_.rank())] = announce(collective_);
     for (int peer = 0; peer < mesh_.size(); ++peer)
       if (peer != mesh_.rank())
-        received_.push_back(std::make_unique<Post>(
-            line.recv(peer, slot, &announcements_[static_cast<std::size_t>(peer)],
-                      sizeof(Announcement))));
+        received_.push_back(std::make_unique<Post>(line.recv(
+            peer, slot, &announcements_[static_cast<std::size_t>(peer)], sizeof(Announcement))));
     for (int peer = 0; peer < mesh_.size(); ++peer)
       if (peer != mesh_.rank())
         sent_.push_back(line.send(peer, slot,
@@ -100,7 +99,7 @@ class GlooCollective final : public GlooOperation {
   }
 
   const Mesh& mesh_;
-  std::vector<Announcement> announcements_;       // by rank
+  std::vector<Announcement> announcements_;      // by rank
   std::vector<std::unique_ptr<Post>> received_;  // null: has arrived
   std::vector<Post> sent_;
 };

@@ -39,8 +39,8 @@ void Line::wait(Post& post, std::chrono::milliseconds limit) {
   bool done = false;
   std::string reason;
   try {
-    done = post.sends ? post.buffer->waitSend(nullptr, limit)
-                      : post.buffer->waitRecv(nullptr, limit);
+    done =
+        post.sends ? post.buffer->waitSend(nullptr, limit) : post.buffer->waitRecv(nullptr, limit);
   } catch (const std::exception& error) {
     reason = error.what();
   }

@@ -40,10 +40,9 @@ std::shared_ptr<gloo::transport::Device> device_at(const GlooOptions& options) {
     known = device;
     return device;
   } catch (const std::exception& error) {
-    fail<InvalidArgumentError>("[gloo] cannot listen on {} '{}': {}",
-                               options.interface.empty() ? "address" : "interface",
-                               options.interface.empty() ? options.address : options.interface,
-                               error.what());
+    fail<InvalidArgumentError>(
+        "[gloo] cannot listen on {} '{}': {}", options.interface.empty() ? "address" : "interface",
+        options.interface.empty() ? options.address : options.interface, error.what());
   }
 }
 
@@ -61,20 +60,19 @@ Mesh::Mesh(GlooOptions options) : options_(std::move(options)) {
   listen();
   std::string addresses;
   for (int peer = 0; peer < size(); ++peer) {
-    const auto bytes = peer == rank() ? std::vector<char>(1)
-                                      : context_->createPair(peer)->address().bytes();
+    const auto bytes =
+        peer == rank() ? std::vector<char>(1) : context_->createPair(peer)->address().bytes();
     addresses += fmt::format("{} ", bytes.size());
     addresses.append(bytes.begin(), bytes.end());
   }
-  const auto values =
-      collect("at", fmt::format("{} {} {}", name_of_host(), getpid(), addresses));
+  const auto values = collect("at", fmt::format("{} {} {}", name_of_host(), getpid(), addresses));
   for (const std::string& value : values) {
     const std::size_t host = value.find(' '), pid = value.find(' ', host + 1);
     if (pid == std::string::npos)
       fail<DataLossError>("[gloo] the store holds no address of a rank of group '{}'",
                           options_.name);
-    peers_.push_back({value.substr(0, host), std::atoll(value.c_str() + host),
-                      value.substr(pid + 1)});
+    peers_.push_back(
+        {value.substr(0, host), std::atoll(value.c_str() + host), value.substr(pid + 1)});
   }
   for (int peer = 0; peer < size(); ++peer)
     if (peer != rank()) connect(peers_[static_cast<std::size_t>(peer)], peer);
@@ -128,7 +126,8 @@ std::vector<std::string> Mesh::collect(std::string_view what, const std::string&
     const std::string next = key(what, static_cast<int>(values.size()));
     try {
       // In short waits, between which the membership can tell that the peer will never come.
-      values.push_back(options_.store->get(next, std::min(deadline, Clock::now() + milliseconds(100))));
+      values.push_back(
+          options_.store->get(next, std::min(deadline, Clock::now() + milliseconds(100))));
       continue;
     } catch (const DeadlineExceededError&) {
       if (options_.membership && options_.membership->failed())
@@ -207,6 +206,13 @@ void Mesh::greet() {
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
     const auto at = static_cast<std::size_t>(peer);
+    // Before the greeting, which a peer may end right after.
+    sentinels_[at] = context_->createUnboundBuffer(&nothing_, 1);
+    try {
+      sentinels_[at]->recv(peer, kSentinelSlot);
+    } catch (const std::exception& error) {
+      throw_broken(peer, line.description(), error.what());
+    }
     posts.push_back(line.recv(peer, kGreetingSlot, &theirs[at], sizeof(int)));
     posts.push_back(line.send(peer, kGreetingSlot, &mine[at], sizeof(int)));
   }
@@ -217,8 +223,6 @@ void Mesh::greet() {
     if (theirs[at] != peer)
       fail<UnavailableError>("[gloo] rank {} of group '{}' answers as rank {}", peer, options_.name,
                              theirs[at]);
-    sentinels_[at] = context_->createUnboundBuffer(&nothing_, 1);
-    sentinels_[at]->recv(peer, kSentinelSlot);
   }
 }
 
@@ -264,8 +268,9 @@ void Mesh::check_connection(int peer, bool needed, const std::string& waiting_fo
 }
 
 void Mesh::publish_failure(GroupFailure failure, const std::string& text) const {
-  options_.store->set(key("failure"),
-                      fmt::format("{}{}", static_cast<char>('0' + static_cast<int>(failure)), text));
+  options_.store->set(
+      key("failure"),
+      fmt::format("{}{}", static_cast<char>('0' + static_cast<int>(failure)), text));
 }
 
 // Gloo closes all connections of a context when a wait runs out of time, and wakes those that wait,

@@ -61,9 +61,7 @@ void Moves::run() {
 void Moves::all_reduce(const Share& all) {
   if (static_cast<std::size_t>(all.count) * element_ <= kSmallBytes) return all_reduce_small(all);
   const std::int64_t step = kPartBytes / static_cast<std::int64_t>(element_) * size_;
-  const auto slices = [&](std::int64_t begin) {
-    return slices_of(part(all, begin, begin + step));
-  };
+  const auto slices = [&](std::int64_t begin) { return slices_of(part(all, begin, begin + step)); };
   std::vector<Post> sent, received;
   std::vector<Share> now = slices(0);
   Window window = open_window(now);
@@ -118,8 +116,7 @@ void Moves::reduce_scatter(const std::vector<Share>& shares, std::byte* result) 
   for (std::int64_t begin = 0; begin < most; begin += step) {
     Window next;
     if (begin + step < most) next = window_at(begin + step);
-    combine_window(window,
-                   result ? result + static_cast<std::size_t>(begin) * element_ : nullptr);
+    combine_window(window, result ? result + static_cast<std::size_t>(begin) * element_ : nullptr);
     window = std::move(next);
   }
 }

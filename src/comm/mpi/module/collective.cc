@@ -206,10 +206,10 @@ void MpiCollective::start_data() {
                   same_place(collective_.out.front(), collective_.in[index(group_.rank())]));
       in_->gather();
       counts_of(collective_.in);
-      return check(MPI_Ireduce_scatter(in_->data(), collective_.out.front().data, counts_.data(),
-                                       type, op_of(signature.dtype, signature.op), group_.data(),
-                                       &request_),
-                   "MPI_Ireduce_scatter");
+      return check(
+          MPI_Ireduce_scatter(in_->data(), collective_.out.front().data, counts_.data(), type,
+                              op_of(signature.dtype, signature.op), group_.data(), &request_),
+          "MPI_Ireduce_scatter");
     default: fail<InternalError>("[mpi] {} is no collective", what);
   }
 }
@@ -268,9 +268,7 @@ std::vector<int> MpiCollective::missing() const {
   return ranks;
 }
 
-bool MpiCollective::waits_for(int peer) const {
-  return received_[index(peer)] != MPI_REQUEST_NULL;
-}
+bool MpiCollective::waits_for(int peer) const { return received_[index(peer)] != MPI_REQUEST_NULL; }
 
 std::string MpiCollective::description() const {
   return fmt::format("collective {} ({})", collective_.sequence,
@@ -325,8 +323,8 @@ bool MpiMessage::advance() {
   if (!data_started_) {
     if (header_[0] != buffer_.count || header_[1] != static_cast<std::int64_t>(buffer_.dtype))
       fail<InvalidArgumentError>("[recv] rank {} sent {} {}, rank {} expected {} {}", peer_,
-                                 header_[0], name_of(static_cast<DType>(header_[1])),
-                                 group_.rank(), buffer_.count, name_of(buffer_.dtype));
+                                 header_[0], name_of(static_cast<DType>(header_[1])), group_.rank(),
+                                 buffer_.count, name_of(buffer_.dtype));
     start_data();
     ++steps_;
   }

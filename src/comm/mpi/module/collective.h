@@ -47,7 +47,7 @@ class MpiCollective final : public MpiOperation {
   Queue& queue_;
   const Collective& collective_;
   std::uint64_t steps_ = 0;
-  std::vector<Announcement> announcements_;             // by rank
+  std::vector<Announcement> announcements_;   // by rank
   std::vector<MPI_Request> received_, sent_;  // announcements, by rank
   bool checked_ = false, counting_ = false, started_ = false, done_ = false;
   std::vector<ShareCounts> share_counts_;

@@ -28,7 +28,8 @@ Group::Group(MpiOptions options)
       rank_(session_.rank()),
       size_(session_.size()) {
   for (int rank = 0; rank < size_; ++rank) world_.push_back(rank);
-  if ((options_.rank >= 0 && options_.rank != rank_) || (options_.size >= 0 && options_.size != size_))
+  if ((options_.rank >= 0 && options_.rank != rank_) ||
+      (options_.size >= 0 && options_.size != size_))
     tandem::fail<FailedPreconditionError>(
         "[mpi] mpirun gave this process rank {} of {}, but the job takes it for rank {} of {}: "
         "start its processes by mpirun alone",
@@ -78,7 +79,8 @@ void Group::assemble(Group& parent, std::span<const int> ranks) {
     const std::lock_guard lock(session_.mutex());
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (ranks[i] == parent.rank_) continue;
-      check(MPI_Irecv(&theirs[i], sizeof(id), MPI_BYTE, ranks[i], tag, parent.messages_, &received[i]),
+      check(MPI_Irecv(&theirs[i], sizeof(id), MPI_BYTE, ranks[i], tag, parent.messages_,
+                      &received[i]),
             "MPI_Irecv");
       check(MPI_Isend(&id, sizeof(id), MPI_BYTE, ranks[i], tag, parent.messages_, &sent[i]),
             "MPI_Isend");
@@ -111,8 +113,7 @@ void Group::assemble(Group& parent, std::span<const int> ranks) {
       if (late)
         tandem::fail<DeadlineExceededError>(
             "[mpi] {} did not join group '{}' within {} ms; {} {} waiting", list_ranks(missing),
-            name_, options_.time_limit.count(), list_ranks(here),
-            here.size() == 1 ? "is" : "are");
+            name_, options_.time_limit.count(), list_ranks(here), here.size() == 1 ? "is" : "are");
     }
     parent.look_for_failure();
     std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -153,7 +154,8 @@ void Group::look_for_failure() {
       case GroupFailure::kDeadlineExceeded: throw DeadlineExceededError(notice.text);
       case GroupFailure::kAborted: throw AbortedError(notice.text);
       case GroupFailure::kNone:
-        if (notice.rank >= 0 && notice.rank < size_) left_[static_cast<std::size_t>(notice.rank)] = 1;
+        if (notice.rank >= 0 && notice.rank < size_)
+          left_[static_cast<std::size_t>(notice.rank)] = 1;
     }
   }
 }

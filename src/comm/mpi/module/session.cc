@@ -33,7 +33,8 @@ void check(int code, const char* what) {
 Session& Session::get(const MpiOptions& options) {
   static Session session;
   static std::once_flag once;
-  std::call_once(once, [&] { session.notices_ = duplicate(session, MPI_COMM_WORLD, options, "job"); });
+  std::call_once(once,
+                 [&] { session.notices_ = duplicate(session, MPI_COMM_WORLD, options, "job"); });
   return session;
 }
 
@@ -41,8 +42,7 @@ Session::Session() {
   int initialized = 0, finalized = 0, provided = MPI_THREAD_SINGLE;
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
-  if (finalized)
-    fail<FailedPreconditionError>("[mpi] the program has already called MPI_Finalize");
+  if (finalized) fail<FailedPreconditionError>("[mpi] the program has already called MPI_Finalize");
   if (initialized) {
     check(MPI_Query_thread(&provided), "MPI_Query_thread");
   } else {

@@ -67,9 +67,9 @@ MPI_Op op_of(DType dtype, ReduceOp op) {
     static std::map<std::pair<DType, ReduceOp>, MPI_Op> made;
     MPI_Op& known = made.emplace(std::pair(dtype, op), MPI_OP_NULL).first->second;
     if (known == MPI_OP_NULL)
-      check(MPI_Op_create(dtype == DType::kFloat16 ? function_of<Half>(op)
-                                                   : function_of<BFloat16>(op),
-                          1, &known),
+      check(MPI_Op_create(
+                dtype == DType::kFloat16 ? function_of<Half>(op) : function_of<BFloat16>(op), 1,
+                &known),
             "MPI_Op_create");
     return known;
   }
