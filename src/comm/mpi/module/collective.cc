@@ -112,6 +112,8 @@ void MpiCollective::step(const MpiCollective* before) {
   }
   if (!started_) {
     if (before && !before->started_) return;
+    // Ranks that have called may have given up since, and MPI's collectives cannot be called off.
+    if (!counting_) group_.look_for_failure();
     if (collective_.signature.kind == CollectiveKind::kAllToAll) {
       if (!agreed_on_counts()) return;
       start_all_to_all();

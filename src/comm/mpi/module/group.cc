@@ -69,20 +69,43 @@ void Group::set_up() {
   data_ = duplicate(session_, messages_, options_, name_);
 }
 
+namespace {
+
+// What is sent and received while a group assembles; on destruction, what has not come is called off.
+// REQUIRES: the session's mutex whenever MPI is called; it is taken by the destructor.
+struct Roll {
+  Roll(Session& of, std::size_t ranks)
+      : session(of), theirs(ranks), received(ranks, MPI_REQUEST_NULL), sent(received) {}
+  ~Roll() {
+    const std::lock_guard lock(session.mutex());
+    for (MPI_Request& request : received)
+      if (request != MPI_REQUEST_NULL) {
+        MPI_Cancel(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);  // does not wait for a peer
+      }
+    for (MPI_Request& request : sent)
+      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);  // so short that it is copied
+  }
+  Session& session;
+  std::vector<std::uint64_t> theirs;
+  std::vector<MPI_Request> received, sent;
+};
+
+}  // namespace
+
 // MPI makes communicators of some ranks in a call that waits without limit.
 void Group::assemble(Group& parent, std::span<const int> ranks) {
   const std::uint64_t id = hash_of(name_);
   const int tag = kSplitTags + static_cast<int>(id % kSplitTags);
-  std::vector<std::uint64_t> theirs(ranks.size());
-  std::vector<MPI_Request> received(ranks.size(), MPI_REQUEST_NULL), sent(received);
+  Roll roll(session_, ranks.size());
   {
     const std::lock_guard lock(session_.mutex());
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (ranks[i] == parent.rank_) continue;
-      check(MPI_Irecv(&theirs[i], sizeof(id), MPI_BYTE, ranks[i], tag, parent.messages_,
-                      &received[i]),
+      check(MPI_Irecv(&roll.theirs[i], sizeof(id), MPI_BYTE, ranks[i], tag, parent.messages_,
+                      &roll.received[i]),
             "MPI_Irecv");
-      check(MPI_Isend(&id, sizeof(id), MPI_BYTE, ranks[i], tag, parent.messages_, &sent[i]),
+      check(MPI_Isend(&id, sizeof(id), MPI_BYTE, ranks[i], tag, parent.messages_, &roll.sent[i]),
             "MPI_Isend");
     }
   }
@@ -92,30 +115,18 @@ void Group::assemble(Group& parent, std::span<const int> ranks) {
     {
       const std::lock_guard lock(session_.mutex());
       for (std::size_t i = 0; i < ranks.size(); ++i) {
-        int in = 1, out = 1;
-        check(MPI_Test(&received[i], &in, MPI_STATUS_IGNORE), "MPI_Test");
-        check(MPI_Test(&sent[i], &out, MPI_STATUS_IGNORE), "MPI_Test");
-        (in && out ? here : missing).push_back(ranks[i]);
+        int in = 1;
+        check(MPI_Test(&roll.received[i], &in, MPI_STATUS_IGNORE), "MPI_Test");
+        (in ? here : missing).push_back(ranks[i]);
       }
       if (missing.empty()) return;
-      const bool late = Clock::now() > deadline;
-      const bool failed = options_.membership && options_.membership->failed();
-      if (late || failed) {
-        for (MPI_Request& request : received)
-          if (request != MPI_REQUEST_NULL) {
-            MPI_Cancel(&request);
-            MPI_Request_free(&request);
-          }
-        for (MPI_Request& request : sent)
-          if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
-      }
-      if (failed) options_.membership->throw_failure();
-      if (late)
-        tandem::fail<DeadlineExceededError>(
-            "[mpi] {} did not join group '{}' within {} ms; {} {} waiting", list_ranks(missing),
-            name_, options_.time_limit.count(), list_ranks(here), here.size() == 1 ? "is" : "are");
+      parent.look_for_failure();
     }
-    parent.look_for_failure();
+    if (options_.membership && options_.membership->failed()) options_.membership->throw_failure();
+    if (Clock::now() > deadline)
+      tandem::fail<DeadlineExceededError>(
+          "[mpi] {} did not join group '{}' within {} ms; {} {} waiting", list_ranks(missing),
+          name_, options_.time_limit.count(), list_ranks(here), here.size() == 1 ? "is" : "are");
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
@@ -141,23 +152,21 @@ void Group::tell_all(GroupFailure failure, const std::string& text) {
 }
 
 void Group::look_for_failure() {
-  std::vector<Notice> notices;
-  {
-    const std::lock_guard lock(session_.mutex());
-    notices = session_.heard(id_);
-  }
-  for (int& looks : left_)
-    if (looks > 0) ++looks;
-  for (const Notice& notice : notices) {
+  for (const Notice& notice : session_.heard(id_)) {
     switch (notice.failure) {
       case GroupFailure::kInvalidArgument: throw InvalidArgumentError(notice.text);
       case GroupFailure::kDeadlineExceeded: throw DeadlineExceededError(notice.text);
       case GroupFailure::kAborted: throw AbortedError(notice.text);
       case GroupFailure::kNone:
         if (notice.rank >= 0 && notice.rank < size_)
-          left_[static_cast<std::size_t>(notice.rank)] = 1;
+          left_[static_cast<std::size_t>(notice.rank)] = Clock::now();
     }
   }
+}
+
+bool Group::has_left(int rank) const {
+  const auto& since = left_[static_cast<std::size_t>(rank)];
+  return since && Clock::now() - *since > std::chrono::milliseconds(100);
 }
 
 void Group::fail(GroupFailure failure, const std::string& text) noexcept {

@@ -36,10 +36,10 @@ class Group {
   MPI_Comm messages() const { return messages_; }  // between two ranks: announcements too
   MPI_Comm data() const { return data_; }          // of all
 
-  // Throws what another rank has failed with.
+  // Throws what another rank has failed with. REQUIRES: the session's mutex.
   void look_for_failure();
-  // Whether the rank has been known to have left for a while.
-  bool has_left(int rank) const { return left_[static_cast<std::size_t>(rank)] > 1; }
+  // Whether the rank has been known to have left for a while: what it has sent before is here.
+  bool has_left(int rank) const;
   void fail(GroupFailure failure, const std::string& text) noexcept;
 
  private:
@@ -54,7 +54,7 @@ class Group {
   int rank_ = 0, size_ = 1;
   std::vector<int> world_;  // the job's rank of each rank
   MPI_Comm messages_ = MPI_COMM_NULL, data_ = MPI_COMM_NULL;
-  std::vector<int> left_;  // by rank: looks since it has
+  std::vector<std::optional<std::chrono::steady_clock::time_point>> left_;  // by rank: since when
   bool failed_ = false;
 };
 

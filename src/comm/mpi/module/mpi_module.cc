@@ -32,6 +32,7 @@ class MpiBackend final : public Backend {
 
   void check_peers(const Operation& operation) override {
     const auto& waiting = static_cast<const MpiOperation&>(operation);
+    const std::lock_guard lock(group_.session().mutex());
     group_.look_for_failure();
     for (int peer = 0; peer < size(); ++peer)
       if (peer != rank() && group_.has_left(peer) && waiting.waits_for(peer))
