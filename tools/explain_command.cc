@@ -9,15 +9,14 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 
 #include "commands.h"
 #include "models.h"
 #include "pictures.h"
-#include "strategies.h"
 #include "tandem/creation.h"
 #include "tandem/device.h"
+#include "workload.h"
 
 namespace tandem::tools {
 namespace {
@@ -27,15 +26,14 @@ using json = nlohmann::ordered_json;
 constexpr std::int64_t kSteps = 1000;  // of a training whose length nothing here depends on
 
 struct ExplainOptions {
-  std::string model = "lenet", data = "synthetic", strategy = "default", devices, optimizer;
-  std::optional<std::int64_t> batch;
+  Workload workload;
   bool as_json = false;
 };
 
 json sizes_of(const Shape& shape) { return std::vector<std::int64_t>(shape.begin(), shape.end()); }
 
-json as_json(const Explanation& explanation, const ExplainOptions& options) {
-  json report = {{"model", options.model},      {"strategy", options.strategy},
+json as_json(const Explanation& explanation, const Workload& workload) {
+  json report = {{"model", workload.model},     {"strategy", workload.placement.strategy},
                  {"batch", explanation.batch},  {"replicas", explanation.replica_devices},
                  {"devices", json::array()},    {"variables", json::array()},
                  {"operations", json::array()}, {"collectives", json::array()},
@@ -164,27 +162,23 @@ data::Example batch_of(const Shape& picture, std::int64_t examples) {
 }
 
 void explain_training(const ExplainOptions& options) {
-  const StrategyChoice choice{
-      .command = "explain", .strategy = options.strategy, .devices = options.devices};
-  check(choice);
-  const Recipe recipe = recipe_of(options.model);
-  const std::int64_t batch = options.batch.value_or(recipe.batch);
-  if (batch < 1)
-    throw InvalidArgumentError(
-        fmt::format("[explain] expected --batch of at least 1, got {}", batch));
-  const PictureShape data = picture_shape(options.data, choice.command);
-  const distribute::Strategy strategy = make_strategy(choice);
+  const Workload& workload = options.workload;
+  check(workload);
+  const Recipe recipe = recipe_of(workload.model);
+  const std::int64_t batch = workload.batch.value_or(recipe.batch);
+  const PictureShape data = picture_shape(workload.data, "explain");
+  const distribute::Strategy strategy = make_strategy(workload.placement);
   Model model;
   {
     const auto scope = strategy.scope();
-    model = make_model(options.model, data.picture, data.classes);
-    model.compile({.optimizer = make_optimizer(recipe, options.optimizer, std::nullopt, kSteps),
+    model = make_model(workload.model, data.picture, data.classes);
+    model.compile({.optimizer = make_optimizer(recipe, workload.optimizer, std::nullopt, kSteps),
                    .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
                    .metrics = {"accuracy"}});
   }
   const Explanation explanation = explain(model, batch_of(data.picture, batch));
   if (options.as_json) {
-    std::cout << as_json(explanation, options).dump(2) << '\n';
+    std::cout << as_json(explanation, workload).dump(2) << '\n';
     return;
   }
   print_devices(explanation);
@@ -200,18 +194,7 @@ void add_explain_command(CLI::App& app) {
   const auto options = std::make_shared<ExplainOptions>();
   CLI::App* command = app.add_subcommand(
       "explain", "Tell where a model's training will run and what it will take, without training");
-  command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  command->add_option("--model", options->model, "mlp, lenet or resnet20")->capture_default_str();
-  command->add_option("--data", options->data, "synthetic, mnist or cifar10; nothing is read")
-      ->capture_default_str();
-  command->add_option("--strategy", options->strategy, "default, one_device or mirrored")
-      ->capture_default_str();
-  command->add_option("--devices", options->devices,
-                      "Of the strategy, as in /cpu:0,/cpu:1 or /gpu:0,/gpu:1");
-  command->add_option("--batch", options->batch,
-                      "Examples a step, over all devices; not given: the model's own");
-  command->add_option("--optimizer", options->optimizer,
-                      "sgd, adam, ...; not given: the model's own");
+  add_workload_options(*command, options->workload, "synthetic, mnist or cifar10; nothing is read");
   command->add_flag("--json", options->as_json, "Print JSON instead of a table");
   command->callback([options] { explain_training(*options); });
 }

@@ -34,9 +34,6 @@ std::int64_t at_most(std::int64_t count, const std::optional<std::int64_t>& limi
 
 datasets::TrainTest load_pictures(const std::string& source, std::optional<std::int64_t> limit,
                                   std::uint64_t seed) {
-  if (limit && *limit < 1)
-    throw InvalidArgumentError("[train] expected --limit of at least 1, got " +
-                               std::to_string(*limit));
   const std::size_t colon = source.find(':');
   const std::string name = source.substr(0, colon);
   const std::string directory = colon == std::string::npos ? "" : source.substr(colon + 1);

@@ -12,18 +12,17 @@
 #include "commands.h"
 #include "models.h"
 #include "pictures.h"
-#include "strategies.h"
 #include "tandem/callbacks.h"
 #include "tandem/profiler.h"
 #include "tandem/random.h"
+#include "workload.h"
 
 namespace tandem::tools {
 namespace {
 
 struct TrainOptions {
-  std::string model = "lenet", data = "synthetic", strategy = "default", optimizer;
-  std::string devices;  // separated by commas
-  std::optional<std::int64_t> batch, limit, checkpoint_steps;
+  Workload workload;
+  std::optional<std::int64_t> limit, checkpoint_steps;
   std::optional<double> learning_rate;
   std::int64_t epochs = 2;
   std::uint64_t seed = 1;
@@ -31,23 +30,15 @@ struct TrainOptions {
   bool resume = false;
 };
 
-StrategyChoice strategy_of(const TrainOptions& options) {
-  return {.command = "train", .strategy = options.strategy, .devices = options.devices};
-}
-
 void check(const TrainOptions& options) {
   const auto reject = [](const std::string& message) {
     throw InvalidArgumentError("[train] " + message);
   };
-  if (options.batch && *options.batch < 1)
-    reject(fmt::format("expected --batch of at least 1, got {}", *options.batch));
-  if (options.epochs < 0)
-    reject(fmt::format("expected --epochs of at least 0, got {}", options.epochs));
   if (options.learning_rate && !(*options.learning_rate >= 0.0))
     reject(fmt::format("expected --lr of at least 0, got {}", *options.learning_rate));
   if (options.checkpoint.empty() && (options.resume || options.checkpoint_steps))
     reject("--resume and --checkpoint-steps need --checkpoint FILE");
-  check(strategy_of(options));
+  check(options.workload);
   // Not a time to find out when training is through.
   for (const auto& [option, file] :
        {std::pair("--checkpoint", options.checkpoint), std::pair("--report", options.report),
@@ -65,12 +56,13 @@ void check(const TrainOptions& options) {
 std::map<std::string, std::string> config_of(const TrainOptions& options, std::int64_t batch,
                                              const Recipe& recipe) {
   std::map<std::string, std::string> config = {
-      {"--model", options.model},
+      {"--model", options.workload.model},
       {"--batch", std::to_string(batch)},
       {"--seed", std::to_string(options.seed)},
       {"--limit", options.limit ? std::to_string(*options.limit) : "all"},
-      {"--data", options.data.substr(0, options.data.find(':'))},
-      {"--optimizer", options.optimizer.empty() ? recipe.optimizer : options.optimizer},
+      {"--data", options.workload.data.substr(0, options.workload.data.find(':'))},
+      {"--optimizer",
+       options.workload.optimizer.empty() ? recipe.optimizer : options.workload.optimizer},
       {"--lr", options.learning_rate ? fmt::format("{}", *options.learning_rate) : "default"}};
   if (recipe.decay) config["--epochs"] = std::to_string(options.epochs);  // the schedule's length
   return config;
@@ -131,10 +123,19 @@ class Trace {
   }
 };
 
+// Beside the file and then in its place, so that an earlier report survives a full disk.
 void write_report(const std::string& path, const nlohmann::ordered_json& report) {
-  std::ofstream out(path, std::ios::trunc);
-  out << report.dump(2) << '\n' << std::flush;
-  if (!out) throw ResourceExhaustedError("[train] cannot write the report '" + path + "'");
+  const std::string part = path + ".part";
+  std::error_code error;
+  {
+    std::ofstream out(part, std::ios::trunc);
+    out << report.dump(2) << '\n' << std::flush;
+    if (!out) error = std::make_error_code(std::errc::no_space_on_device);
+  }
+  if (!error) std::filesystem::rename(part, path, error);
+  if (!error) return;
+  std::filesystem::remove(part, error);
+  throw ResourceExhaustedError("[train] cannot write the report '" + path + "'");
 }
 
 std::vector<double> epochs_of(const History& history, const std::string& name) {
@@ -144,20 +145,21 @@ std::vector<double> epochs_of(const History& history, const std::string& name) {
 
 void train(const TrainOptions& options) {
   check(options);
-  const Recipe recipe = recipe_of(options.model);
-  const std::int64_t batch = options.batch.value_or(recipe.batch);
+  const Workload& workload = options.workload;
+  const Recipe recipe = recipe_of(workload.model);
+  const std::int64_t batch = workload.batch.value_or(recipe.batch);
   const Trace trace(options.trace);
-  const distribute::Strategy strategy = make_strategy(strategy_of(options));
+  const distribute::Strategy strategy = make_strategy(workload.placement);
   random::set_seed(options.seed);
-  const datasets::TrainTest pictures = load_pictures(options.data, options.limit, options.seed);
+  const datasets::TrainTest pictures = load_pictures(workload.data, options.limit, options.seed);
   const std::int64_t steps_per_epoch = (pictures.train.size() + batch - 1) / batch;
 
   Model model;
   {
     const auto scope = strategy.scope();
-    model = make_model(options.model, pictures.train.images.shape().without_leading(1),
+    model = make_model(workload.model, pictures.train.images.shape().without_leading(1),
                        pictures.train.classes);
-    model.compile({.optimizer = make_optimizer(recipe, options.optimizer, options.learning_rate,
+    model.compile({.optimizer = make_optimizer(recipe, workload.optimizer, options.learning_rate,
                                                steps_per_epoch * options.epochs),
                    .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
                    .metrics = {"accuracy"}});
@@ -192,30 +194,27 @@ void train(const TrainOptions& options) {
 void add_train_command(CLI::App& app) {
   const auto options = std::make_shared<TrainOptions>();
   CLI::App* command = app.add_subcommand("train", "Train a model and test it");
-  // Given twice, the last counts: scripts add to what they pass on.
-  command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  command->add_option("--model", options->model, "mlp, lenet or resnet20")->capture_default_str();
-  command->add_option("--data", options->data, "synthetic, mnist:DIRECTORY or cifar10:DIRECTORY")
-      ->capture_default_str();
-  command->add_option("--strategy", options->strategy, "default, one_device or mirrored")
-      ->capture_default_str();
-  command->add_option("--devices", options->devices,
-                      "Of the strategy, as in /cpu:0,/cpu:1 or /gpu:0,/gpu:1");
-  command->add_option("--batch", options->batch,
-                      "Examples a step, over all devices; not given: the model's own");
-  command->add_option("--epochs", options->epochs, "Passes over the training data")
-      ->capture_default_str();
-  command->add_option("--optimizer", options->optimizer,
-                      "sgd, adam, ...; not given: the model's own");
+  add_workload_options(*command, options->workload,
+                       "synthetic, mnist:DIRECTORY or cifar10:DIRECTORY");
+  require_whole_number(
+      *command->add_option("--epochs", options->epochs, "Passes over the training data")
+           ->capture_default_str(),
+      0);
   command->add_option("--lr", options->learning_rate,
                       "The learning rate; not given: the model's or optimizer's own");
-  command->add_option("--seed", options->seed, "Of weights, order, dropout and drawn data")
-      ->capture_default_str();
-  command->add_option("--limit", options->limit, "Train on the first N pictures only");
+  require_whole_number(
+      *command->add_option("--seed", options->seed, "Of weights, order, dropout and drawn data")
+           ->capture_default_str(),
+      0);
+  require_whole_number(
+      *command->add_option("--limit", options->limit, "Train on the first N pictures only"), 1);
   command->add_option("--checkpoint", options->checkpoint,
                       "Keep the state of training in this file");
-  command->add_option("--checkpoint-steps", options->checkpoint_steps,
-                      "Steps between checkpoints; besides, there is one at the end of each epoch");
+  require_whole_number(
+      *command->add_option(
+          "--checkpoint-steps", options->checkpoint_steps,
+          "Steps between checkpoints; besides, there is one at the end of each epoch"),
+      1);
   command->add_flag("--resume", options->resume, "Go on from the checkpoint");
   command->add_option("--report", options->report, "Write the figures to this file, as JSON");
   command->add_option("--trace", options->trace,

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tandem/data.h"
+#include "tandem/data_loader.h"
 #include "tandem/tensor.h"
 
 namespace tandem::datasets {
@@ -22,6 +23,10 @@ struct LabelledImages {
   std::int64_t size() const { return labels.size(); }
   // {picture, label}, an element a picture.
   data::Dataset dataset() const { return data::Dataset::from_tensor_slices({images, labels}); }
+  // The same, asked for by number (data::DataLoader).
+  operator data::IndexedDataset() const {  // NOLINT: implicit
+    return data::IndexedDataset::from_tensor_slices({images, labels});
+  }
   // The first `count` pictures (all, when there are fewer); shares storage.
   LabelledImages take(std::int64_t count) const;
 };

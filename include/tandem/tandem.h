@@ -8,6 +8,7 @@
 #include "tandem/config.h"
 #include "tandem/creation.h"
 #include "tandem/data.h"
+#include "tandem/data_loader.h"
 #include "tandem/datasets.h"
 #include "tandem/device.h"
 #include "tandem/distribute.h"

@@ -23,18 +23,18 @@ void* load_factory(const Module& module) {
   const std::filesystem::path path = folder_of_library() / module.file;
   std::error_code unreadable;
   if (!std::filesystem::exists(path, unreadable))
-    fail<NotFoundError>(
+    fail<UnavailableError>(
         "[{}] this build of Tandem has no {} backend ('{}' is not there): install the Debian "
         "package {} and build Tandem again",
         module.backend, module.backend, path.string(), module.library);
   // The loader counts: asking again is cheap.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
-    fail<NotFoundError>("[{}] cannot load the {} backend, which needs the Debian package {}: {}",
+    fail<UnavailableError>("[{}] cannot load the {} backend, which needs the Debian package {}: {}",
                         module.backend, module.backend, module.runtime, dlerror());
   void* const factory = dlsym(handle, module.factory);
   if (!factory)
-    fail<NotFoundError>("[{}] '{}' belongs to another version of Tandem: {}", module.backend,
+    fail<UnavailableError>("[{}] '{}' belongs to another version of Tandem: {}", module.backend,
                         path.string(), dlerror());
   return factory;
 }
@@ -43,7 +43,7 @@ bool can_load(const Module& module) {
   try {
     load_factory(module);
     return true;
-  } catch (const NotFoundError&) {
+  } catch (const UnavailableError&) {
     return false;
   }
 }

@@ -18,6 +18,8 @@ class RowSource {
   explicit RowSource(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
   std::int64_t rows() const { return tensors_[0].dim(0); }
   const std::vector<Tensor>& tensors() const { return tensors_; }
+  // Of an element.
+  std::vector<ComponentSpec> spec() const;
   // Views of one row.
   Example row(std::int64_t index) const;
   // Rows stacked; a view where they follow one another.

@@ -15,6 +15,13 @@ Example on_host(const Example& example) {
   return copy;
 }
 
+std::vector<ComponentSpec> RowSource::spec() const {
+  std::vector<ComponentSpec> spec;
+  for (const Tensor& tensor : tensors_)
+    spec.push_back({tensor.dtype(), tensor.shape().without_leading(1)});
+  return spec;
+}
+
 Example RowSource::row(std::int64_t index) const {
   std::vector<Tensor> views;
   views.reserve(tensors_.size());
@@ -106,12 +113,7 @@ class SlicesNode final : public DatasetNode {
     return std::make_unique<CountingStream>(rows_.rows());
   }
   std::int64_t cardinality() const override { return rows_.rows(); }
-  Spec spec() const override {
-    Spec spec(std::in_place);
-    for (const Tensor& tensor : rows_.tensors())
-      spec->push_back({tensor.dtype(), tensor.shape().without_leading(1)});
-    return spec;
-  }
+  Spec spec() const override { return rows_.spec(); }
 
  private:
   RowSource rows_;

@@ -1,4 +1,5 @@
-// What every backend of the collectives goes through.
+// What every backend of the collectives goes through. conformance_BACKEND.cc instantiates the
+// suite.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <tuple>
 
 #include "comm/communicator.h"
 #include "support/expects.h"
@@ -38,5 +40,10 @@ class Conformance : public ::testing::TestWithParam<std::tuple<TestBackend, int>
     backend().run(ranks(), 1, [&](Communicator& communicator, int) { body(communicator); });
   }
 };
+
+// "ranks3"
+inline std::string name_of_ranks(const ::testing::TestParamInfo<Conformance::ParamType>& info) {
+  return "ranks" + std::to_string(std::get<1>(info.param));
+}
 
 }  // namespace tandem

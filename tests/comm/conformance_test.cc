@@ -3,6 +3,7 @@
 #include "comm/conformance.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -10,229 +11,11 @@
 #include <numeric>
 #include <thread>
 
-#include "comm/gloo/gloo_backend.h"
-#include "comm/local/local_group.h"
-#include "comm/process/process_communicator.h"
-#include "comm/shm/shm_backend.h"
-#include "core/parallel.h"
-#include "device/device_manager.h"
-#include "support/forked_ranks.h"
-#include "support/forked_store.h"
-#include "support/mpirun.h"
-#include "tandem/config.h"
+#include "comm/numbers.h"
 #include "tandem/errors.h"
 
 namespace tandem {
 namespace {
-
-TestBackend threads() {
-  return {.name = "local",
-          .run = [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
-            config::set_logical_cpus(ranks);
-            const auto cpus = DeviceManager::get().devices(DeviceType::kCpu, "test");
-            const std::vector<Device*> devices(cpus.begin(), cpus.end());
-            std::vector<std::thread> all;
-            for (int number = 0; number < groups; ++number) {
-              auto group = std::make_shared<LocalGroup>(devices);
-              for (int rank = 0; rank < ranks; ++rank)
-                all.emplace_back([=, &body] { body(*group->communicator(rank), number); });
-            }
-            for (std::thread& thread : all) thread.join();
-          }};
-}
-
-TestBackend shared_memory() {
-  return {.name = "shm",
-          .run = [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
-            auto store = std::make_shared<ForkedStore>();
-            const ExitCodes codes = run_processes(ranks * groups, [&](int process) {
-              const ThreadBudget one(1);
-              const int number = process / ranks;
-              ShmOptions options{.store = store,
-                                 .name = "group " + std::to_string(number),
-                                 .rank = process % ranks,
-                                 .size = ranks,
-                                 .time_limit = std::chrono::seconds(30)};
-              Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
-              auto communicator =
-                  make_process_communicator(make_shm_backend(std::move(options)), device,
-                                            {.time_limit = std::chrono::seconds(30)});
-              body(*communicator, number);
-            });
-            EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
-          }};
-}
-
-TestBackend gloo() {
-  return {.name = "gloo",
-          .run =
-              [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
-                auto store = std::make_shared<ForkedStore>();
-                const ExitCodes codes = run_processes(ranks * groups, [&](int process) {
-                  const ThreadBudget one(1);
-                  const int number = process / ranks;
-                  GlooOptions options{.store = store,
-                                      .name = "group " + std::to_string(number),
-                                      .rank = process % ranks,
-                                      .size = ranks,
-                                      .time_limit = std::chrono::seconds(30)};
-                  Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
-                  auto communicator =
-                      make_process_communicator(make_gloo_backend(std::move(options)), device,
-                                                {.time_limit = std::chrono::seconds(30)});
-                  body(*communicator, number);
-                });
-                EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
-              },
-          .available = has_gloo};
-}
-
-TestBackend mpi() {
-  return {.name = "mpi",
-          .run =
-              [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
-                if (!started_by_mpirun()) {
-                  EXPECT_EQ(run_this_test_by_mpirun(ranks), 0);
-                  return;
-                }
-                const auto run = [&](std::unique_ptr<Backend> backend, int number) {
-                  const ThreadBudget one(1);
-                  Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
-                  body(*make_process_communicator(std::move(backend), device,
-                                                  {.time_limit = std::chrono::seconds(30)}),
-                       number);
-                };
-                const MpiOptions options{.size = ranks, .time_limit = std::chrono::seconds(30)};
-                std::vector<std::unique_ptr<Backend>> backends;
-                for (int number = 0; number < groups; ++number)
-                  backends.push_back(make_mpi_backend(options));
-                std::vector<std::thread> others;
-                for (int number = 1; number < groups; ++number)
-                  others.emplace_back([&, number] {
-                    run(std::move(backends[static_cast<std::size_t>(number)]), number);
-                  });
-                run(std::move(backends.front()), 0);
-                for (std::thread& other : others) other.join();
-              },
-          .available = can_use_mpirun,
-          .sums_in_order = false};
-}
-
-// Elements in memory that a communicator gives, or in any.
-class Array {
- public:
-  Array(Communicator& communicator, bool allocated, std::int64_t count, DType dtype)
-      : buffer_{nullptr, count, dtype} {
-    if (allocated) {
-      memory_ = communicator.allocate(buffer_.bytes());
-    } else if (count > 0) {
-      memory_ = {new std::byte[buffer_.bytes()],
-                 [](void* memory) { delete[] static_cast<std::byte*>(memory); }};
-    }
-    buffer_.data = memory_.get();
-  }
-  const Buffer& all() const { return buffer_; }
-  Buffer part(std::int64_t begin, std::int64_t end) const {
-    if (begin == end) return {nullptr, 0, buffer_.dtype};
-    return {static_cast<std::byte*>(buffer_.data) +
-                static_cast<std::size_t>(begin) * size_of(buffer_.dtype),
-            end - begin, buffer_.dtype};
-  }
-  // A part for each of `counts`, one behind the other.
-  std::vector<Buffer> parts(const std::vector<std::int64_t>& counts) const {
-    std::vector<Buffer> result;
-    std::int64_t at = 0;
-    for (std::int64_t count : counts) {
-      result.push_back(part(at, at + count));
-      at += count;
-    }
-    return result;
-  }
-  template <class T>
-  T* data() const {
-    return static_cast<T*>(buffer_.data);
-  }
-
- private:
-  Buffer buffer_;
-  std::shared_ptr<void> memory_;
-};
-
-// Small whole numbers, so that results are the same in every type that can hold them.
-std::int64_t number_of(int rank, std::int64_t i, int salt = 0) {
-  return (i * 7 + rank * 13 + salt * 5 + i / 1000) % 4 + 1;
-}
-
-template <class T>
-void fill(const Buffer& buffer, int rank, int salt = 0, std::int64_t origin = 0) {
-  auto* data = static_cast<T*>(buffer.data);
-  for (std::int64_t i = 0; i < buffer.count; ++i) {
-    const std::int64_t number = number_of(rank, origin + i, salt);
-    if constexpr (std::is_same_v<T, bool>)
-      data[i] = number > 2;
-    else if constexpr (std::is_integral_v<T>)
-      data[i] = static_cast<T>(number);
-    else
-      data[i] = static_cast<T>(static_cast<float>(number));
-  }
-}
-
-// What all ranks' elements combine to.
-template <class T>
-T combined(ReduceOp op, int ranks, std::int64_t i, int salt = 0) {
-  std::int64_t result = number_of(0, i, salt);
-  for (int rank = 1; rank < ranks; ++rank) {
-    const std::int64_t next = number_of(rank, i, salt);
-    switch (op) {
-      case ReduceOp::kSum:
-      case ReduceOp::kMean: result += next; break;
-      case ReduceOp::kMin: result = std::min(result, next); break;
-      case ReduceOp::kMax: result = std::max(result, next); break;
-      case ReduceOp::kProduct: result *= next; break;
-    }
-  }
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(op == ReduceOp::kMean ? result / ranks : result);
-  } else if constexpr (std::is_same_v<T, double>) {
-    return op == ReduceOp::kMean ? static_cast<double>(result) / ranks
-                                 : static_cast<double>(result);
-  } else {
-    const auto value = static_cast<float>(result);
-    return static_cast<T>(op == ReduceOp::kMean ? value / static_cast<float>(ranks) : value);
-  }
-}
-
-template <class T>
-bool same(T a, T b) {
-  return std::memcmp(&a, &b, sizeof(T)) == 0;
-}
-
-// Calls expected(i) for each element.
-template <class T, class Expected>
-void expect_elements(const Buffer& buffer, const char* what, const Expected& expected) {
-  const auto* data = static_cast<const T*>(buffer.data);
-  for (std::int64_t i = 0; i < buffer.count; ++i)
-    if (!same<T>(data[i], expected(i))) {
-      ADD_FAILURE() << what << ": element " << i << " of " << buffer.count << " "
-                    << name_of(buffer.dtype) << " is " << static_cast<double>(data[i])
-                    << ", expected " << static_cast<double>(expected(i));
-      return;
-    }
-}
-
-template <class T>
-void expect_numbers(const Buffer& buffer, const char* what, int rank, int salt = 0,
-                    std::int64_t origin = 0) {
-  std::vector<T> expected(static_cast<std::size_t>(buffer.count) + 1);
-  std::vector<std::uint8_t> bits(expected.size() * sizeof(T));
-  const Buffer reference = {bits.data(), buffer.count, buffer.dtype};
-  fill<T>(reference, rank, salt, origin);
-  expect_elements<T>(buffer, what, [&](std::int64_t i) {
-    T value;
-    std::memcpy(&value, bits.data() + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
-    return value;
-  });
-}
 
 constexpr std::int64_t kLengths[] = {0, 1, 7, 1021, 65'539, 400'003};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin, ReduceOp::kMax,
@@ -622,18 +405,6 @@ TEST_P(Conformance, RefusesWhatCannotWork) {
     communicator.barrier()->wait();  // the group is still of use
   });
 }
-
-std::string name_of_case(const ::testing::TestParamInfo<Conformance::ParamType>& info) {
-  return std::get<0>(info.param).name + std::to_string(std::get<1>(info.param));
-}
-
-INSTANTIATE_TEST_SUITE_P(Backends, Conformance,
-                         ::testing::Combine(::testing::Values(threads(), shared_memory(), gloo()),
-                                            ::testing::Range(1, 8)),
-                         name_of_case);
-INSTANTIATE_TEST_SUITE_P(Mpirun, Conformance,
-                         ::testing::Combine(::testing::Values(mpi()), ::testing::Values(2, 3, 4)),
-                         name_of_case);
 
 }  // namespace
 }  // namespace tandem

@@ -22,7 +22,7 @@ TEST(Module, OneThatIsNotThereNamesThePackage) {
   try {
     load_factory(module);
     FAIL() << "there is no such module";
-  } catch (const NotFoundError& error) {
+  } catch (const UnavailableError& error) {
     const std::string text = error.what();
     EXPECT_EQ(text.find("[carrier-pigeon] this build of Tandem has no carrier-pigeon backend"), 0u);
     EXPECT_NE(text.find("install the Debian package libpigeon-dev and build Tandem again"),
@@ -36,7 +36,7 @@ TEST(Module, OneOfAnotherVersionIsRefused) {
   try {
     load_factory({.backend = "mpi", .file = "libtandem_mpi.so", .factory = "no_such_function"});
     FAIL() << "there is no such function";
-  } catch (const NotFoundError& error) {
+  } catch (const UnavailableError& error) {
     EXPECT_NE(std::string(error.what()).find("belongs to another version of Tandem"),
               std::string::npos)
         << error.what();

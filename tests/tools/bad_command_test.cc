@@ -60,12 +60,22 @@ TEST(BadCommand, BadArgumentsAreOneLineAndExitCodeTwo) {
   refuse({"--strategy", "one_device", "--devices", "/cpu:0,/cpu:1"}, "InvalidArgumentError",
          "takes one device, got 2");
   refuse({"--devices", "/cpu:0"}, "InvalidArgumentError", "--devices needs --strategy");
-  refuse({"--batch", "0"}, "InvalidArgumentError", "expected --batch of at least 1, got 0");
-  refuse({"--batch", "-3"}, "InvalidArgumentError", "expected --batch of at least 1, got -3");
+  refuse({"--batch", "0"}, "InvalidArgumentError",
+         "--batch: expected a whole number of at least 1, got '0'");
+  refuse({"--batch", "-3"}, "InvalidArgumentError",
+         "--batch: expected a whole number of at least 1, got '-3'");
   refuse({"--lr", "-0.1"}, "InvalidArgumentError", "expected --lr of at least 0, got -0.1");
   refuse({"--lr", "nan"}, "InvalidArgumentError", "expected --lr of at least 0, got nan");
-  refuse({"--limit", "0"}, "InvalidArgumentError", "expected --limit of at least 1, got 0");
-  refuse({"--epochs", "-1"}, "InvalidArgumentError", "expected --epochs of at least 0, got -1");
+  refuse({"--limit", "0"}, "InvalidArgumentError",
+         "--limit: expected a whole number of at least 1, got '0'");
+  refuse({"--epochs", "-1"}, "InvalidArgumentError",
+         "--epochs: expected a whole number of at least 0, got '-1'");
+  refuse({"--seed", "-1"}, "InvalidArgumentError",
+         "--seed: expected a whole number of at least 0, got '-1'");
+  refuse({"--limit", "99999999999999999999"}, "InvalidArgumentError",
+         "--limit: expected a whole number of at least 1, got '99999999999999999999'");
+  refuse({"--checkpoint-steps", "1.5"}, "InvalidArgumentError",
+         "--checkpoint-steps: expected a whole number of at least 1, got '1.5'");
   refuse({"--resume"}, "InvalidArgumentError", "need --checkpoint FILE");
   refuse({"--report", "/no/such/directory/r.json"}, "NotFoundError", "/no/such/directory");
   refuse({"--report", "/"}, "InvalidArgumentError", "expected --report FILE, '/' is a directory");
@@ -238,6 +248,23 @@ TEST(BadCommand, AFullDiskLeavesTheOldCheckpoint) {
   EXPECT_NE(result.err.find("No space left on device"), std::string::npos) << result.err;
   EXPECT_EQ(disk.count_files(), 2u) << "the checkpoint and what fills the disk";
   EXPECT_EQ(run(training({"--checkpoint", path, "--resume"})).status, 0);
+}
+
+TEST(BadCommand, AFullDiskLeavesTheOldReport) {
+  const SmallDisk disk(1 << 20);
+  TANDEM_REQUIRE(disk.mounted(), "mount");
+  const std::string path = (disk / "report.json").string();
+  ASSERT_EQ(run(training({"--report", path})).status, 0);
+  const std::string good = read_file(path);
+  disk.fill_up_to(0);
+  const Result result = run(training({"--report", path}));
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_NE(result.err.find("tandem: ResourceExhaustedError: [train] cannot write the report '" +
+                            path + "'\n"),
+            std::string::npos)
+      << result.err;
+  EXPECT_EQ(read_file(path), good);
+  EXPECT_EQ(disk.count_files(), 2u) << "the report and what fills the disk";
 }
 
 // Where no disk can be filled, and for the signal that such a limit sends.

@@ -99,7 +99,7 @@ TEST(ExplainCommand, BadArgumentsAreOneLineAndExitCodeTwo) {
   };
   refuse({"--model", "vgg"}, "expected --model mlp, lenet or resnet20, got 'vgg'");
   refuse({"--data", "imagenet"}, "[explain] expected --data synthetic, mnist or cifar10");
-  refuse({"--batch", "0"}, "[explain] expected --batch of at least 1, got 0");
+  refuse({"--batch", "0"}, "--batch: expected a whole number of at least 1, got '0'");
   refuse({"--strategy", "magic"}, "[explain] expected --strategy");
   refuse({"--devices", "/cpu:0"}, "[explain] --devices needs --strategy");
   refuse({"--optimizer", "magic"}, "got 'magic'");

@@ -31,7 +31,7 @@ bool has_gloo();
 
 // Waits until every rank has called this. Throws DeadlineExceededError naming the ranks that have
 // not, UnavailableError when they cannot be reached, InvalidArgumentError for an interface or
-// address that this machine has not, NotFoundError when there is no Gloo.
+// address that this machine has not, UnavailableError when there is no Gloo.
 std::unique_ptr<Backend> make_gloo_backend(GlooOptions options);
 
 }  // namespace tandem

@@ -4,7 +4,7 @@
 #include <deque>
 #include <map>
 
-#include "comm/arguments.h"
+#include "comm/checked_communicator.h"
 #include "comm/device_memory.h"
 #include "comm/local/local_group.h"
 #include "core/status.h"
@@ -100,7 +100,7 @@ void LocalRank::progress() {
       ++i;
 }
 
-class LocalCommunicator final : public Communicator {
+class LocalCommunicator final : public CheckedCommunicator {
  public:
   LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank)
       : mine_(std::make_shared<LocalRank>(std::move(group), rank)) {}
@@ -108,63 +108,6 @@ class LocalCommunicator final : public Communicator {
   int rank() const override { return mine_->rank_; }
   int size() const override { return group().size(); }
   Device& device() const override { return *group().devices_[static_cast<std::size_t>(rank())]; }
-
-  std::shared_ptr<Work> all_reduce(std::span<const Buffer> parts, ReduceOp op) override {
-    check_reducible("all_reduce", parts);
-    return start(CollectiveKind::kAllReduce, parts, {}, parts, op);
-  }
-
-  std::shared_ptr<Work> reduce(std::span<const Buffer> parts, ReduceOp op, int root) override {
-    check_reducible("reduce", parts);
-    check_root("reduce", root, size());
-    return start(CollectiveKind::kReduce, parts, {}, parts, op, root);
-  }
-
-  std::shared_ptr<Work> broadcast(std::span<const Buffer> parts, int root) override {
-    check_root("broadcast", root, size());
-    return start(CollectiveKind::kBroadcast, parts, {}, parts, ReduceOp::kSum, root);
-  }
-
-  std::shared_ptr<Work> all_gather(const Buffer& mine, std::span<const Buffer> gathered) override {
-    check_shares("all_gather", gathered, mine, rank(), size());
-    return start(CollectiveKind::kAllGather, {&mine, 1}, gathered, gathered);
-  }
-
-  std::shared_ptr<Work> reduce_scatter(std::span<const Buffer> parts, const Buffer& mine,
-                                       ReduceOp op) override {
-    check_reducible("reduce_scatter", parts);
-    check_shares("reduce_scatter", parts, mine, rank(), size());
-    return start(CollectiveKind::kReduceScatter, parts, {&mine, 1}, parts, op);
-  }
-
-  std::shared_ptr<Work> all_to_all(std::span<const Buffer> sent,
-                                   std::span<const Buffer> received) override {
-    check_shares("all_to_all", received, size());
-    check_shares("all_to_all", sent, received[static_cast<std::size_t>(rank())], rank(), size());
-    return start(CollectiveKind::kAllToAll, sent, received, sent);
-  }
-
-  std::shared_ptr<Work> send(const Buffer& buffer, int peer) override {
-    check_peer("send", peer, rank(), size());
-    return start(CollectiveKind::kSend, {&buffer, 1}, {}, {&buffer, 1}, ReduceOp::kSum, peer);
-  }
-
-  std::shared_ptr<Work> recv(const Buffer& buffer, int peer) override {
-    check_peer("recv", peer, rank(), size());
-    return start(CollectiveKind::kRecv, {}, {&buffer, 1}, {&buffer, 1}, ReduceOp::kSum, peer);
-  }
-
-  std::shared_ptr<Work> barrier() override { return start(CollectiveKind::kBarrier, {}, {}, {}); }
-
-  void exchange(const void* mine, std::size_t bytes, void* gathered) override {
-    const auto count = static_cast<std::int64_t>(bytes);
-    const Buffer own = {const_cast<void*>(mine), count, uint8};
-    std::vector<Buffer> all;
-    for (int peer = 0; peer < size(); ++peer)
-      all.push_back({static_cast<std::byte*>(gathered) + static_cast<std::size_t>(peer) * bytes,
-                     count, uint8});
-    start(CollectiveKind::kExchange, {&own, 1}, all, all)->wait();
-  }
 
   void progress() override { mine_->progress(); }
 
@@ -176,21 +119,14 @@ class LocalCommunicator final : public Communicator {
     return allocate_on(device(), bytes, "allocate", "a communicator's buffer");
   }
 
-  std::unique_ptr<Communicator> split(std::span<const int> ranks) override {
-    check_split(ranks, size());
-    const auto found = std::find(ranks.begin(), ranks.end(), rank());
-    if (found == ranks.end()) return nullptr;
-    const std::vector<int> list(ranks.begin(), ranks.end());
-    return make_local_communicator(group().split(list, mine_->splits_[list]++),
-                                   static_cast<int>(found - ranks.begin()));
-  }
-
  private:
   LocalGroup& group() const { return *mine_->group_; }
 
-  std::shared_ptr<LocalWork> start(CollectiveKind kind, std::span<const Buffer> in,
-                                   std::span<const Buffer> out, std::span<const Buffer> counts,
-                                   ReduceOp op = ReduceOp::kSum, int root = 0) {
+  std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int place) override {
+    return make_local_communicator(group().split(ranks, mine_->splits_[ranks]++), place);
+  }
+
+  std::shared_ptr<Work> start(const CheckedCall& checked) override {
     LocalRank& mine = *mine_;
     if (mine.step_ != group().step_) {  // what an earlier step left behind
       mine.step_ = group().step_;
@@ -199,15 +135,15 @@ class LocalCommunicator final : public Communicator {
       std::fill(mine.received_.begin(), mine.received_.end(), 0);
       mine.open_.clear();
     }
-    LocalGroup::Call call{.signature = make_signature(kind, counts, op, root),
+    LocalGroup::Call call{.signature = checked.signature(),
                           .label = mine.label_,
-                          .in = {in.begin(), in.end()},
-                          .out = {out.begin(), out.end()}};
-    const auto peer = static_cast<std::size_t>(root);
-    if (kind == CollectiveKind::kSend)
-      call.key = {mine.sent_[peer]++, rank(), root};
-    else if (kind == CollectiveKind::kRecv)
-      call.key = {mine.received_[peer]++, root, rank()};
+                          .in = {checked.in.begin(), checked.in.end()},
+                          .out = {checked.out.begin(), checked.out.end()}};
+    const auto peer = static_cast<std::size_t>(checked.root);
+    if (checked.kind == CollectiveKind::kSend)
+      call.key = {mine.sent_[peer]++, rank(), checked.root};
+    else if (checked.kind == CollectiveKind::kRecv)
+      call.key = {mine.received_[peer]++, checked.root, rank()};
     else
       call.key = {mine.sequence_++};
     auto collective = group().join(rank(), std::move(call));

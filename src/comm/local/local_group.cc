@@ -82,6 +82,7 @@ void LocalGroup::begin(const std::vector<bool>& active) {
   }
   for_children([&](LocalGroup& group, const std::vector<int>& ranks) {
     std::vector<bool> part;
+    part.reserve(ranks.size());
     for (int rank : ranks) part.push_back(active[static_cast<std::size_t>(rank)]);
     group.begin(part);
   });

@@ -25,7 +25,7 @@ struct LocalGroupOptions {
 // The meeting place of the ranks. Thread-safe; outlives its communicators.
 class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  public:
-  LocalGroup(std::vector<Device*> devices, LocalGroupOptions options = {});
+  explicit LocalGroup(std::vector<Device*> devices, LocalGroupOptions options = {});
   ~LocalGroup();
 
   int size() const { return static_cast<int>(devices_.size()); }

@@ -25,7 +25,7 @@ bool has_mpi();
 //
 // Throws DeadlineExceededError when not all ranks come, FailedPreconditionError when mpirun did not
 // start this process, gave it another rank or size, or when MPI was initialised with less than
-// MPI_THREAD_SERIALIZED; NotFoundError when there is no MPI.
+// MPI_THREAD_SERIALIZED; UnavailableError when there is no MPI.
 //
 // After a failure the memory of collectives that were under way may yet be written to by MPI, which
 // has no way to call them off: keep it.

@@ -119,11 +119,18 @@ bool ShmCollective::may_put() const {
 }
 
 void ShmCollective::put_piece() {
-  moves_.put(plan_, put_, queue_.put_);
-  group_.peer_copy().finish();
+  {
+    const PeerCopy::Work work(group_.peer_copy(), queue_.put_, piece_bytes());
+    moves_.put(plan_, put_, queue_.put_);
+  }
   ++put_;
   ++queue_.put_;
   ++queue_.steps_;
+}
+
+std::int64_t ShmCollective::piece_bytes() const {
+  return std::min(plan_.piece, collective_.signature.count) *
+         static_cast<std::int64_t>(size_of(collective_.signature.dtype));
 }
 
 void ShmCollective::move_pieces() {
@@ -136,8 +143,10 @@ void ShmCollective::move_pieces() {
   if (!checked_) return;
   const bool sliced = plan_.way == Plan::Way::kSliced;
   while (sliced && reduced_ < put_ && all_past(&Call::put, reduced_, next_put_)) {
-    moves_.reduce(plan_, reduced_, first_ + reduced_);
-    group_.peer_copy().finish();
+    {
+      const PeerCopy::Work work(group_.peer_copy(), first_ + reduced_, piece_bytes());
+      moves_.reduce(plan_, reduced_, first_ + reduced_);
+    }
     my_call().reduced.store(++reduced_, std::memory_order_release);
     next_put_ = 0;
     ++queue_.steps_;
@@ -146,7 +155,10 @@ void ShmCollective::move_pieces() {
   const auto flag = sliced ? &Call::reduced : &Call::put;
   int& next = sliced ? next_reduced_ : next_put_;
   while (taken_ < ready && queue_.taken_ == first_ + taken_ && all_past(flag, taken_, next)) {
-    moves_.take(plan_, taken_, queue_.taken_);
+    {
+      const PeerCopy::Work work(group_.peer_copy(), queue_.taken_, piece_bytes());
+      moves_.take(plan_, taken_, queue_.taken_);
+    }
     ++taken_;
     next = 0;
     group_.mine().taken.store(++queue_.taken_, std::memory_order_release);

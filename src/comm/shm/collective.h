@@ -46,6 +46,7 @@ class ShmCollective final : public ShmOperation {
   void perform_directly();
   bool may_put() const;
   void put_piece();
+  std::int64_t piece_bytes() const;
   void move_pieces();
   bool all_agree_on_counts();
   // Whether `flag` of every rank's call has gone past `piece`; `next` is where it left off.

@@ -32,13 +32,9 @@ Group::Group(ShmOptions options) : options_(std::move(options)) {
                                  (layout_.channel(0, 0) >> 10), options_.name);
   arena_ = std::make_shared<Arena>(segment_, layout_.arena(index(rank())), layout_.arena_bytes);
 
-  const ProcessIdentity self = ProcessIdentity::self();
-  mine_->pid = self.pid;
-  mine_->start_time = self.start_time;
+  mine_->process = ProcessIdentity::self();
   mine_->joined.store(1, std::memory_order_release);
   wait_for_ranks();
-  for (int peer = 0; peer < size(); ++peer)
-    visible_.push_back(ProcessIdentity{state(peer).pid, state(peer).start_time}.visible());
   crowded_ = size() > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
@@ -139,14 +135,13 @@ void Group::throw_failure() const {
 void Group::check_peer(int peer, const std::string& waiting_for) const {
   const RankState& other = state(peer);
   const bool left = other.left.load(std::memory_order_acquire) != 0;
-  const ProcessIdentity process{other.pid, other.start_time};
-  if (!left && (!visible_[index(peer)] || process.alive())) return;
+  if (!left && other.process.alive()) return;
   throw_if_failed();  // why it left, should it have told
   if (left)
     fail<AbortedError>("rank {} (pid {}) has left the group; rank {} still waits for it: {}", peer,
-                       other.pid, rank(), waiting_for);
-  fail<AbortedError>("rank {} (pid {}) died; rank {} was waiting for it: {}", peer, other.pid,
-                     rank(), waiting_for);
+                       other.process.pid, rank(), waiting_for);
+  fail<AbortedError>("rank {} (pid {}) died; rank {} was waiting for it: {}", peer,
+                     other.process.pid, rank(), waiting_for);
 }
 
 }  // namespace tandem::shm

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "comm/shm/arena.h"
 #include "comm/shm/layout.h"
@@ -81,7 +80,6 @@ class Group {
   RankState* mine_ = nullptr;
   std::shared_ptr<Arena> arena_;
   PeerCopy peer_copy_;
-  std::vector<bool> visible_;  // by rank: whether its process can be looked at
   bool crowded_ = false;
   std::uint64_t taken_by_all_ = 0, completed_by_all_ = 0;  // at least
 };

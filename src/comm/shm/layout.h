@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "comm/process/backend.h"
+#include "comm/shm/segment.h"
 #include "comm/signature.h"
 
 namespace tandem::shm {
@@ -41,8 +42,7 @@ struct alignas(kLine) CallLabel {
 struct RankState {
   alignas(kLine) std::atomic<std::uint32_t> joined;
   std::atomic<std::uint32_t> left;
-  std::int32_t pid;
-  std::uint64_t start_time;
+  ProcessIdentity process;
   alignas(kLine) std::atomic<std::uint64_t> taken;  // pieces of all rings it is done with
   std::atomic<std::uint64_t> completed;             // collectives
   Call calls[kSlots];

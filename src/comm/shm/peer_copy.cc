@@ -3,17 +3,18 @@
 #include <emmintrin.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdint>
 #include <cstring>
 
 namespace tandem::shm {
 namespace {
 
-constexpr std::size_t kLeast = 1024;                       // not worth a choice below
-constexpr std::size_t kProbe = 8 << 10;                    // bytes that are timed
-constexpr std::size_t kProbeEvery = std::size_t{2} << 20;  // bytes
-constexpr double kSlowest = 10.0;  // nanoseconds a line; past the caches it is 6, both sides taken
+using Clock = std::chrono::steady_clock;
+
+// A trial of each kind at the begin of every period. Only its last part is timed: some turns of the
+// ring go by until the lines are in the state that the kind leaves them in.
+constexpr std::uint64_t kPeriod = 4096, kTrial = 96, kTimed = 32;  // pieces
+constexpr std::int64_t kLarge = 16 << 10, kLeastTimed = 2 << 10;   // bytes of a piece
+constexpr std::size_t kLeast = 1024;  // bytes of a copy that are worth the choice
 
 void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {
   const std::size_t head = std::min(bytes, (64 - reinterpret_cast<std::uintptr_t>(to) % 64) % 64);
@@ -29,42 +30,45 @@ void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 }  // namespace
 
-// Times stores of the usual kind on the first bytes.
-void PeerCopy::probe(std::byte*& to, const std::byte*& from, std::size_t& bytes) {
-  using Clock = std::chrono::steady_clock;
-  const std::size_t timed = std::min(bytes, kProbe);
-  _mm_mfence();
-  const auto begin = Clock::now();
-  std::memcpy(to, from, timed);
-  _mm_mfence();  // until the stores are done, not only under way
-  const double nanoseconds = std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
-  past_caches_ = nanoseconds > kSlowest * static_cast<double>(timed) / 64;
-  until_probe_ = kProbeEvery;
-  to += timed;
-  from += timed;
-  bytes -= timed;
+int PeerCopy::trial_of(std::uint64_t piece) {
+  const std::uint64_t place = piece % kPeriod / kTrial;
+  return place < 2 ? static_cast<int>(place) : -1;
+}
+
+PeerCopy::Choice& PeerCopy::choice_for(std::int64_t bytes) {
+  return bytes < kLarge ? small_ : large_;
+}
+
+PeerCopy::Work::Work(PeerCopy& copy, std::uint64_t piece, std::int64_t bytes)
+    : copy_(copy), bytes_(bytes), trial_(trial_of(piece)) {
+  Choice& choice = copy.choice_for(bytes);
+  Cost(&costs)[2] = choice.costs;
+  if (trial_ < 0 && costs[0].bytes > 0 && costs[1].bytes > 0) {
+    choice.past_caches =
+        costs[1].nanoseconds / costs[1].bytes < costs[0].nanoseconds / costs[0].bytes;
+    costs[0] = costs[1] = {};
+  }
+  copy.past_caches_ = trial_ < 0 ? choice.past_caches : trial_ == 1;
+  if (bytes < kLeastTimed || piece % kPeriod % kTrial < kTrial - kTimed) trial_ = -1;
+  if (trial_ >= 0) begin_ = Clock::now();
+}
+
+PeerCopy::Work::~Work() {
+  if (copy_.pending_) _mm_sfence();  // a flag that is raised from here on tells of all of it
+  copy_.pending_ = false;
+  if (trial_ < 0) return;
+  Cost& cost = copy_.choice_for(bytes_).costs[trial_];
+  cost.nanoseconds += std::chrono::duration<double, std::nano>(Clock::now() - begin_).count();
+  cost.bytes += static_cast<double>(bytes_);
 }
 
 void PeerCopy::copy(void* to, const void* from, std::size_t bytes) {
-  auto* target = static_cast<std::byte*>(to);
-  const auto* source = static_cast<const std::byte*>(from);
-  if (bytes >= kLeast) {
-    if (until_probe_ < bytes && bytes >= kProbe / 2)
-      probe(target, source, bytes);
-    else
-      until_probe_ -= std::min(until_probe_, bytes);
-    if (past_caches_) {
-      copy_past_caches(target, source, bytes);
-      pending_ = true;
-      return;
-    }
+  if (past_caches_ && bytes >= kLeast) {
+    copy_past_caches(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+    pending_ = true;
+  } else if (bytes > 0) {
+    std::memcpy(to, from, bytes);
   }
-  if (bytes > 0) std::memcpy(target, source, bytes);
-}
-
-void PeerCopy::finish() {
-  if (pending_) _mm_sfence();
-  pending_ = false;
 }
 
 }  // namespace tandem::shm

@@ -42,8 +42,7 @@ std::optional<ProcessState> read_state(std::int32_t pid) {
   return result;
 }
 
-// Names: tandem-NAMESPACE-PID-START-NUMBER, the first being of process numbers: what another
-// namespace has made is not ours to judge.
+// Names: tandem-NAMESPACE-PID-START-NUMBER.
 constexpr const char* kPrefix = "tandem-";
 
 std::uint64_t process_namespace() {
@@ -56,21 +55,16 @@ std::uint64_t process_namespace() {
 ProcessIdentity ProcessIdentity::self() {
   const auto pid = static_cast<std::int32_t>(getpid());
   const auto state = read_state(pid);
-  return {pid, state ? state->start_time : 0};
-}
-
-bool ProcessIdentity::visible() const {
-  const auto state = read_state(pid);
-  return state && state->start_time == start_time;
+  return {pid, state ? state->start_time : 0, process_namespace()};
 }
 
 bool ProcessIdentity::alive() const {
+  if (space != process_namespace()) return true;
   const auto state = read_state(pid);
   return state && state->start_time == start_time && state->state != 'Z' && state->state != 'X';
 }
 
 void sweep_segments() {
-  const std::uint64_t here = process_namespace();
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
     const std::string name = entry.path().filename().string();
@@ -80,7 +74,7 @@ void sweep_segments() {
         std::sscanf(name.c_str() + std::strlen(kPrefix), "%llu-%d-%llu-%d", &space, &pid, &start,
                     &number) != 4)
       continue;
-    if (space == here && !ProcessIdentity{pid, start}.alive()) shm_unlink(("/" + name).c_str());
+    if (!ProcessIdentity{pid, start, space}.alive()) shm_unlink(("/" + name).c_str());
   }
 }
 
@@ -88,7 +82,7 @@ Segment Segment::create(std::size_t bytes) {
   static std::atomic<int> next{0};
   sweep_segments();
   const ProcessIdentity self = ProcessIdentity::self();
-  const std::string name = fmt::format("/{}{}-{}-{}-{}", kPrefix, process_namespace(), self.pid,
+  const std::string name = fmt::format("/{}{}-{}-{}-{}", kPrefix, self.space, self.pid,
                                        self.start_time, next.fetch_add(1));
   const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
   if (file < 0)
@@ -147,7 +141,7 @@ void Segment::unlink() noexcept {
 }
 
 bool Segment::reserve(std::size_t begin, std::size_t bytes) const {
-  int result;
+  int result = 0;
   do {
     result = fallocate(file_, 0, static_cast<off_t>(begin), static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);

@@ -12,11 +12,11 @@ namespace tandem {
 struct ProcessIdentity {
   std::int32_t pid = 0;
   std::uint64_t start_time = 0;  // ticks since boot
+  std::uint64_t space = 0;       // the namespace of process numbers
 
   static ProcessIdentity self();
-  // Whether this process can see it: not when it is in another process namespace.
-  bool visible() const;
-  // Whether it runs. A process that has ended counts as gone before its parent has asked for it.
+  // Whether it runs, as far as this process can tell: what is in another namespace is taken to. A
+  // process that has ended counts as gone before its parent has asked for it.
   bool alive() const;
 };
 

@@ -1,0 +1,234 @@
+#include "comm/process/process_group.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "core/profile.h"
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+ProcessWork::ProcessWork(std::shared_ptr<ProcessGroup> group, const CheckedCall& call)
+    : group_(std::move(group)) {
+  const bool in_place = works_in_place(call.kind);
+  buffers_.assign(call.in.begin(), call.in.end());
+  buffers_.insert(buffers_.end(), call.out.begin(), call.out.end());
+  collective_.signature = call.signature();
+  if (call.kind != CollectiveKind::kSend && call.kind != CollectiveKind::kRecv)
+    collective_.sequence = group_->next_sequence++;
+  collective_.label = group_->label;
+  if (profile::on()) [[unlikely]]
+    begin_ = profile::now();
+  if (call.kind != CollectiveKind::kExchange && !group_->device.host_accessible() &&
+      !group_->backend->takes_device_memory())
+    stage(call.in.size(), in_place);
+  const std::span<const Buffer> all(staging_ ? staged_ : buffers_);
+  collective_.in = all.first(call.in.size());
+  collective_.out = in_place ? all : all.subspan(call.in.size());
+}
+
+bool ProcessWork::start() {
+  if (operation_) return true;
+  if (!ready_.done()) return false;
+  operation_ = group_->backend->start(collective_);
+  return true;
+}
+
+bool ProcessWork::advance() {
+  if (done_) return true;
+  if (!operation_->advance()) return false;
+  finish();
+  return true;
+}
+
+void ProcessWork::wait() {
+  if (done_) return;
+  const profile::Span span([&] {
+    return profile::Event{.name = "wait for " + std::string(name_of(collective_.signature.kind)),
+                          .replica = group_->backend->rank(),
+                          .bytes = bytes()};
+  });
+  group_->wait(*this);
+}
+
+bool ProcessWork::test() {
+  if (!done_) group_->advance(this);
+  return done_;
+}
+
+// Host memory for buffers that only the device reaches, with what they hold once it has got
+// there.
+void ProcessWork::stage(std::size_t inputs, bool in_place) {
+  std::size_t bytes = 0;
+  for (const Buffer& buffer : buffers_) bytes += buffer.bytes();
+  if (bytes == 0) return;
+  staging_ = group_->backend->allocate(bytes);
+  if (!staging_) staging_ = std::make_shared_for_overwrite<std::byte[]>(bytes);
+  auto* at = static_cast<std::byte*>(staging_.get());
+  staged_ = buffers_;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    staged_[i].data = at;
+    at += buffers_[i].bytes();
+    if (i < inputs && buffers_[i].count > 0)
+      device_to_host(staged_[i].data, group_->device, buffers_[i].data, buffers_[i].bytes());
+  }
+  first_out_ = in_place ? 0 : inputs;
+  ready_ = group_->device.stream().record();
+}
+
+bool ProcessWork::writes_here() const {
+  const Signature& signature = collective_.signature;
+  const bool root = signature.root == group_->backend->rank();
+  switch (signature.kind) {
+    case CollectiveKind::kReduce: return root;
+    case CollectiveKind::kBroadcast: return !root;
+    case CollectiveKind::kSend: return false;
+    default: return true;
+  }
+}
+
+void ProcessWork::finish() {
+  if (staging_ && writes_here())
+    for (std::size_t i = first_out_; i < buffers_.size(); ++i)
+      if (buffers_[i].count > 0)
+        host_to_device(group_->device, buffers_[i].data, staged_[i].data, buffers_[i].bytes());
+  staging_.reset();
+  done_ = true;
+  if (begin_ > 0 && profile::on()) [[unlikely]]
+    profile::record({.name = std::string(name_of(collective_.signature.kind)),
+                     .lane = profile::Lane::kCollectives,
+                     .device = &group_->device.full_name(),
+                     .replica = group_->backend->rank(),
+                     .begin = begin_,
+                     .end = profile::now(),
+                     .bytes = bytes()});
+}
+
+std::int64_t ProcessWork::bytes() const {
+  std::size_t sum = 0;
+  for (const Buffer& buffer : collective_.in) sum += buffer.bytes();
+  return static_cast<std::int64_t>(sum);
+}
+
+void ProcessGroup::submit(const std::shared_ptr<ProcessWork>& work) {
+  open.push_back(work);
+  advance(nullptr);
+}
+
+void ProcessGroup::advance(const ProcessWork* last) {
+  if (failure) std::rethrow_exception(failure);
+  try {
+    for (std::size_t i = 0; i < open.size();) {
+      const std::shared_ptr<ProcessWork>& work = open[i];
+      const bool is_last = work.get() == last;
+      if (!work->start()) break;  // those behind it must not overtake it
+      if (work->advance())
+        open.erase(open.begin() + static_cast<std::ptrdiff_t>(i));
+      else
+        ++i;
+      if (is_last) break;
+    }
+    // What the failed rank has done its share of may still complete.
+    if ((last ? !last->done() : !open.empty()) && options.membership &&
+        options.membership->failed())
+      options.membership->throw_failure();
+  } catch (...) {
+    fail_with_current();
+  }
+}
+
+void ProcessGroup::fail_with_current() {
+  failure = std::current_exception();
+  try {
+    throw;
+  } catch (const InvalidArgumentError& error) {
+    backend->fail_group(GroupFailure::kInvalidArgument, error.what());
+  } catch (const DeadlineExceededError& error) {
+    backend->fail_group(GroupFailure::kDeadlineExceeded, error.what());
+  } catch (const std::exception& error) {
+    backend->fail_group(GroupFailure::kAborted, error.what());
+  }
+  std::rethrow_exception(failure);
+}
+
+void ProcessGroup::throw_deadline(const ProcessWork& work) {
+  const Collective& collective = work.collective();
+  const std::string_view name = name_of(collective.signature.kind);
+  const std::string call = describe(collective.signature, collective.label);
+  const auto limit = options.time_limit.count();
+  if (!work.operation())
+    fail<DeadlineExceededError>("[{}] {} did not compute what collective {} ({}) takes in {} ms",
+                                name, device.full_name(), collective.sequence, call, limit);
+  const std::vector<int> missing = work.operation()->missing();
+  if (collective.signature.kind == CollectiveKind::kSend ||
+      collective.signature.kind == CollectiveKind::kRecv)
+    fail<DeadlineExceededError>("[{}] rank {} waited {} ms for rank {}: {}", name, backend->rank(),
+                                limit, collective.signature.root, call);
+  if (missing.empty())
+    fail<DeadlineExceededError>(
+        "[{}] collective {} ({}) did not end within {} ms, though every rank has reached it", name,
+        collective.sequence, call, limit);
+  std::vector<int> waiting;
+  for (int rank = 0; rank < backend->size(); ++rank)
+    if (std::find(missing.begin(), missing.end(), rank) == missing.end()) waiting.push_back(rank);
+  fail<DeadlineExceededError>(
+      "[{}] {} did not reach collective {} ({}) within {} ms; {} {} waiting", name,
+      list_ranks(missing), collective.sequence, call, limit, list_ranks(waiting),
+      waiting.size() == 1 ? "is" : "are");
+}
+
+// Spins, for peers in step arrive within microseconds; then yields, so that a peer that shares the
+// core gets on; then naps, longer and longer. Begins anew whenever the work has got on.
+void ProcessGroup::wait(const ProcessWork& work) {
+  using std::chrono::microseconds;
+  constexpr int kLook = 16;  // looks at the clock once in so many rounds, while it spins
+  constexpr auto kYield = microseconds(2000), kFirstNap = microseconds(20);
+  const auto spin = backend->crowded() ? microseconds(0) : microseconds(50);
+  const auto check = std::min<microseconds>(microseconds(100'000), options.time_limit);
+  const auto begin = Clock::now();
+  auto patient_since = begin, checked = begin;
+  auto nap = kFirstNap;
+  std::uint64_t steps = 0;
+  for (int round = 0;; ++round) {
+    advance(&work);
+    if (work.done()) return;
+    if (round < kLook) {
+      __builtin_ia32_pause();
+      continue;
+    }
+    const auto now = Clock::now();
+    if (work.operation() && work.operation()->steps() != steps) {
+      steps = work.operation()->steps();
+      patient_since = now;
+      nap = kFirstNap;
+    }
+    if (now - checked >= check) {
+      checked = now;
+      try {
+        if (work.operation()) backend->check_peers(*work.operation());
+        if (now - begin >= options.time_limit) throw_deadline(work);
+      } catch (...) {
+        fail_with_current();
+      }
+    }
+    const auto patience = now - patient_since;
+    if (patience < spin) {
+      round = 0;
+      continue;
+    }
+    round = kLook;  // looks every time
+    if (patience < kYield) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(nap);
+      nap = std::min(nap * 2, microseconds(1000));
+    }
+  }
+}
+
+}  // namespace tandem

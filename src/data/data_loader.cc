@@ -1,0 +1,156 @@
+// Examples in the order of a sampler, in batches.
+#include "tandem/data_loader.h"
+
+#include <algorithm>
+
+#include "core/status.h"
+#include "data/node.h"
+#include "tandem/creation.h"
+
+namespace tandem::data {
+
+// Rows of tensors, or a function.
+class IndexedDataset::Source {
+ public:
+  Source(NodePtr slices) : slices_(std::move(slices)), size_(slices_->rows()->rows()) {}
+  Source(std::int64_t size, std::function<Example(std::int64_t)> get)
+      : get_(std::move(get)), size_(size) {}
+
+  std::int64_t size() const { return size_; }
+  const RowSource* rows() const { return slices_ ? slices_->rows() : nullptr; }
+  Example at(std::int64_t index) const { return slices_ ? rows()->row(index) : get_(index); }
+
+ private:
+  NodePtr slices_;  // null: get_
+  std::function<Example(std::int64_t)> get_;
+  std::int64_t size_;
+};
+
+IndexedDataset IndexedDataset::from_tensor_slices(const Example& tensors) {
+  return IndexedDataset(std::make_shared<Source>(slices_node(tensors)));
+}
+
+IndexedDataset::IndexedDataset(std::int64_t size, std::function<Example(std::int64_t)> get) {
+  if (size < 0)
+    fail<InvalidArgumentError>("[IndexedDataset] expected a size of at least 0, got {}", size);
+  if (!get) fail<InvalidArgumentError>("[IndexedDataset] expected a function, got an empty one");
+  source_ = std::make_shared<Source>(size, std::move(get));
+}
+
+std::int64_t IndexedDataset::size() const { return source_->size(); }
+
+Example IndexedDataset::operator[](std::int64_t index) const {
+  if (index < 0 || index >= size())
+    fail<OutOfRangeError>("[IndexedDataset] expected the number of an example in 0..{}, got {}",
+                          size() - 1, index);
+  return source_->at(index);
+}
+
+namespace {
+
+using SourcePtr = std::shared_ptr<const IndexedDataset::Source>;
+
+class IndexStream final : public Stream<std::int64_t> {
+ public:
+  IndexStream(std::vector<std::int64_t> indices, std::int64_t examples)
+      : indices_(std::move(indices)), examples_(examples) {}
+  bool next(std::int64_t& item) override {
+    if (next_ == indices_.size()) return false;
+    item = indices_[next_++];
+    if (item < 0 || item >= examples_)
+      fail<InvalidArgumentError>(
+          "[DataLoader] the sampler asks for example {}; expected numbers in 0..{}", item,
+          examples_ - 1);
+    return true;
+  }
+  std::int64_t skip(std::int64_t count) override {
+    const auto left = static_cast<std::int64_t>(indices_.size() - next_);
+    const std::int64_t skipped = std::min(count, left);
+    next_ += static_cast<std::size_t>(skipped);
+    return skipped;
+  }
+
+ private:
+  std::vector<std::int64_t> indices_;
+  std::int64_t examples_;
+  std::size_t next_ = 0;
+};
+
+// Examples made one after the other from their numbers.
+class NumberStream final : public Stream<Example> {
+ public:
+  explicit NumberStream(StreamPtr<std::int64_t> indices) : indices_(std::move(indices)) {}
+  bool next(Example& item) override {
+    std::int64_t index = 0;
+    if (!indices_->next(index)) return false;
+    item = Example(constant(index, {.dtype = int64}));
+    return true;
+  }
+  std::int64_t skip(std::int64_t count) override { return indices_->skip(count); }
+
+ private:
+  StreamPtr<std::int64_t> indices_;
+};
+
+// The rows of a source in the order of a sampler; where the source is a function, the numbers of
+// its examples.
+class SampledNode final : public DatasetNode {
+ public:
+  SampledNode(SourcePtr source, Sampler sampler)
+      : DatasetNode(0), source_(std::move(source)), sampler_(std::move(sampler)) {}
+  StreamPtr<Example> elements(std::uint64_t epoch) const override {
+    if (rows()) return row_stream(indices(epoch), *rows());
+    return std::make_unique<NumberStream>(indices(epoch));
+  }
+  const RowSource* rows() const override { return source_->rows(); }
+  StreamPtr<std::int64_t> indices(std::uint64_t epoch) const override {
+    return std::make_unique<IndexStream>(sampler_.indices(epoch), source_->size());
+  }
+  std::int64_t cardinality() const override { return sampler_.size(); }
+  Spec spec() const override {
+    if (rows()) return rows()->spec();
+    return std::vector<ComponentSpec>{{int64, Shape::scalar()}};
+  }
+
+ private:
+  SourcePtr source_;
+  Sampler sampler_;
+};
+
+Sampler sampler_of(const IndexedDataset& examples, const DataLoaderOptions& options) {
+  if (options.sampler) {
+    if (options.shuffle)
+      fail<InvalidArgumentError>(
+          "[DataLoader] expected either a sampler or shuffle, got both: the sampler decides the "
+          "order");
+    return *options.sampler;
+  }
+  if (options.shuffle) return RandomSampler(examples.size());
+  return SequentialSampler(examples.size());
+}
+
+Dataset batches_of(const IndexedDataset& examples, const DataLoaderOptions& options) {
+  if (options.num_workers < 0)
+    fail<InvalidArgumentError>("[DataLoader] expected num_workers of at least 0, got {}",
+                               options.num_workers);
+  if (options.prefetch_factor < 1)
+    fail<InvalidArgumentError>("[DataLoader] expected a prefetch_factor of at least 1, got {}",
+                               options.prefetch_factor);
+  const SourcePtr& source = examples.source();
+  Dataset dataset(std::make_shared<SampledNode>(source, sampler_of(examples, options)));
+  if (!source->rows())
+    dataset = dataset.map(
+        [source](const Example& number) { return source->at(number[0].item<std::int64_t>()); },
+        {.num_parallel_calls = std::max(1, options.num_workers)});
+  dataset = dataset.batch(options.batch_size, {.drop_remainder = options.drop_last});
+  if (options.num_workers > 0)
+    dataset = dataset.prefetch(std::int64_t{options.prefetch_factor} * options.num_workers);
+  return dataset;
+}
+
+}  // namespace
+
+DataLoader::DataLoader(const IndexedDataset& examples, const DataLoaderOptions& options)
+    : batches_(batches_of(examples, options)) {}
+
+}  // namespace tandem::data

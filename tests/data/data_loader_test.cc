@@ -1,0 +1,252 @@
+#include "tandem/data_loader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "data/pipelines.h"
+#include "support/tensors.h"
+#include "tandem/datasets.h"
+#include "tandem/errors.h"
+#include "tandem/random.h"
+
+namespace tandem {
+namespace {
+
+using data::DataLoader;
+using data::DistributedSampler;
+using data::Example;
+using data::IndexedDataset;
+using data::RandomSampler;
+using data::Sampler;
+using data::SequentialSampler;
+using testing::batches_of;
+using testing::elements_of;
+using testing::expect_error;
+
+using Indices = std::vector<std::int64_t>;
+using Values = std::vector<std::int32_t>;
+
+// 0, 10, 20, ...: rows of a tensor, or made by a function.
+IndexedDataset tens(std::int64_t size) {
+  Values values(static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(10 * i);
+  return IndexedDataset::from_tensor_slices(constant(values));
+}
+IndexedDataset made_tens(std::int64_t size) {
+  return {size,
+          [](std::int64_t i) { return Example(constant(static_cast<std::int32_t>(10 * i))); }};
+}
+
+Indices sorted(Indices indices) {
+  std::sort(indices.begin(), indices.end());
+  return indices;
+}
+
+Indices up_to(std::int64_t size) {
+  Indices indices(static_cast<std::size_t>(size));
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+// --- samplers ---
+
+TEST(SequentialSampler, CountsUp) { EXPECT_EQ(SequentialSampler(4).indices(3), up_to(4)); }
+
+TEST(RandomSampler, IsAPermutationOfEachEpoch) {
+  const RandomSampler sampler(50, {.seed = 1});
+  EXPECT_EQ(sorted(sampler.indices(0)), up_to(50));
+  EXPECT_NE(sampler.indices(0), up_to(50));
+  EXPECT_NE(sampler.indices(0), sampler.indices(1));
+  EXPECT_EQ(sampler.indices(1), RandomSampler(50, {.seed = 1}).indices(1));
+  EXPECT_NE(sampler.indices(0), RandomSampler(50, {.seed = 2}).indices(0));
+}
+
+TEST(RandomSampler, DrawsAsManySamplesAsAskedFor) {
+  const Indices twice = RandomSampler(5, {.num_samples = 10, .seed = 3}).indices(0);
+  EXPECT_EQ(sorted({twice.begin(), twice.begin() + 5}), up_to(5));
+  EXPECT_EQ(sorted({twice.begin() + 5, twice.end()}), up_to(5));
+  const Indices few = RandomSampler(50, {.num_samples = 7, .seed = 3}).indices(0);
+  EXPECT_EQ(few.size(), 7u);
+
+  const Indices drawn =
+      RandomSampler(4, {.replacement = true, .num_samples = 4000, .seed = 3}).indices(0);
+  std::map<std::int64_t, int> counts;
+  for (std::int64_t i : drawn) ++counts[i];
+  ASSERT_EQ(counts.size(), 4u);
+  for (const auto& [index, count] : counts) EXPECT_NEAR(count, 1000, 150) << index;
+}
+
+TEST(RandomSampler, TakesItsSeedFromTheProcess) {
+  random::set_seed(11);
+  const Indices first = RandomSampler(20).indices(0);
+  random::set_seed(11);
+  EXPECT_EQ(RandomSampler(20).indices(0), first);
+  random::set_seed(12);
+  EXPECT_NE(RandomSampler(20).indices(0), first);
+}
+
+TEST(DistributedSampler, SharesOutAPermutation) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    Indices all;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const DistributedSampler sampler(24, {.num_replicas = ranks, .rank = rank, .seed = 5});
+      EXPECT_EQ(sampler.size(), 24 / ranks);
+      const Indices mine = sampler.indices(0);
+      all.insert(all.end(), mine.begin(), mine.end());
+    }
+    EXPECT_EQ(sorted(all), up_to(24)) << ranks;
+  }
+}
+
+TEST(DistributedSampler, TakesEveryNthAndFillsUpFromTheFront) {
+  const auto indices = [](std::int64_t size, int ranks, int rank, bool drop_last) {
+    return DistributedSampler(
+               size,
+               {.num_replicas = ranks, .rank = rank, .shuffle = false, .drop_last = drop_last})
+        .indices(0);
+  };
+  EXPECT_EQ(indices(10, 4, 0, false), (Indices{0, 4, 8}));
+  EXPECT_EQ(indices(10, 4, 1, false), (Indices{1, 5, 9}));
+  EXPECT_EQ(indices(10, 4, 2, false), (Indices{2, 6, 0}));
+  EXPECT_EQ(indices(10, 4, 3, false), (Indices{3, 7, 1}));
+  EXPECT_EQ(indices(10, 4, 3, true), (Indices{3, 7}));
+  // More ranks than twice the examples: the whole list is repeated.
+  EXPECT_EQ(indices(2, 7, 6, false), (Indices{0}));
+  EXPECT_EQ(indices(2, 7, 5, false), (Indices{1}));
+  EXPECT_TRUE(indices(2, 7, 5, true).empty());
+  EXPECT_TRUE(indices(0, 2, 1, false).empty());
+}
+
+TEST(DistributedSampler, ChangesItsOrderWithSetEpochAlone) {
+  DistributedSampler sampler(30, {.num_replicas = 2, .rank = 1});
+  const Indices first = sampler.indices(0);
+  EXPECT_EQ(sampler.indices(1), first);
+  DistributedSampler copy = sampler;
+  copy.set_epoch(1);
+  EXPECT_NE(sampler.indices(0), first);
+  sampler.set_epoch(0);
+  EXPECT_EQ(sampler.indices(7), first);
+}
+
+TEST(DistributedSampler, NamesARankThatIsNone) {
+  const auto make = [](int ranks, int rank) {
+    return [=] { DistributedSampler(10, {.num_replicas = ranks, .rank = rank}); };
+  };
+  expect_error<InvalidArgumentError>(make(2, 2),
+                                     "Invalid rank 2, rank should be in the interval [0, 1]");
+  expect_error<InvalidArgumentError>(make(2, -1),
+                                     "Invalid rank -1, rank should be in the interval [0, 1]");
+  expect_error<InvalidArgumentError>(
+      make(0, 0), "[DistributedSampler] expected num_replicas of at least 1, got 0");
+}
+
+TEST(Sampler, MustReturnWhatItPromised) {
+  const Sampler sampler(3, [](std::uint64_t) { return Indices{1, 2}; });
+  expect_error<InvalidArgumentError>([&] { sampler.indices(4); },
+                                     "[Sampler] expected 3 numbers of examples for epoch 4, got 2");
+  EXPECT_THROW(Sampler(-1, [](std::uint64_t) { return Indices(); }), InvalidArgumentError);
+  EXPECT_THROW(Sampler(1, nullptr), InvalidArgumentError);
+}
+
+// --- data sets by number ---
+
+TEST(IndexedDataset, GivesExamplesByNumber) {
+  EXPECT_EQ(tens(5)[3][0].item<std::int32_t>(), 30);
+  EXPECT_EQ(made_tens(5)[3][0].item<std::int32_t>(), 30);
+  expect_error<OutOfRangeError>(
+      [] { tens(5)[5]; }, "[IndexedDataset] expected the number of an example in 0..4, got 5");
+  EXPECT_THROW(made_tens(5)[-1], OutOfRangeError);
+  EXPECT_THROW(IndexedDataset(-1, [](std::int64_t) { return Example(); }), InvalidArgumentError);
+}
+
+// --- loaders ---
+
+TEST(DataLoader, BatchesInTheOrderOfItsSampler) {
+  for (const int workers : {0, 1, 3})
+    for (const IndexedDataset& examples : {tens(5), made_tens(5)}) {
+      const Sampler backwards(5, [](std::uint64_t) { return Indices{4, 3, 2, 1, 0}; });
+      const DataLoader loader(examples,
+                              {.batch_size = 2, .sampler = backwards, .num_workers = workers});
+      EXPECT_EQ(loader.size(), 3);
+      EXPECT_EQ(batches_of(loader.dataset().iterate()),
+                (std::vector<Values>{{40, 30}, {20, 10}, {0}}));
+      const DataLoader full(
+          examples,
+          {.batch_size = 2, .sampler = backwards, .num_workers = workers, .drop_last = true});
+      EXPECT_EQ(full.size(), 2);
+      EXPECT_EQ(batches_of(full.dataset().iterate()), (std::vector<Values>{{40, 30}, {20, 10}}));
+    }
+}
+
+TEST(DataLoader, ShufflesAnewEachEpoch) {
+  const DataLoader loader(tens(40), {.batch_size = 8, .shuffle = true, .num_workers = 1});
+  const auto epoch = [&] {
+    Values values;
+    for (const Example& batch : loader) {
+      const Values more = testing::values_in(batch);
+      values.insert(values.end(), more.begin(), more.end());
+    }
+    return values;
+  };
+  const Values first = epoch(), second = epoch();
+  EXPECT_NE(first, second);
+  EXPECT_TRUE(std::is_permutation(first.begin(), first.end(), second.begin(), second.end()));
+  EXPECT_EQ(first.size(), 40u);
+}
+
+TEST(DataLoader, FollowsSetEpochOfItsSampler) {
+  DistributedSampler sampler(16, {.num_replicas = 2, .rank = 0});
+  const DataLoader loader(tens(16), {.batch_size = 4, .sampler = sampler});
+  const auto once = elements_of(loader.dataset(), 0);
+  EXPECT_EQ(elements_of(loader.dataset(), 1), once);
+  sampler.set_epoch(1);
+  EXPECT_NE(elements_of(loader.dataset(), 1), once);
+}
+
+TEST(DataLoader, ContinuesWhereAnIteratorStood) {
+  const DataLoader loader(made_tens(12), {.batch_size = 2, .shuffle = true});
+  auto iterator = loader.dataset().iterate({.epoch = 2});
+  iterator.next();
+  iterator.next();
+  auto continued = loader.dataset().iterate(iterator.position());
+  EXPECT_EQ(batches_of(iterator), batches_of(continued));
+}
+
+TEST(DataLoader, TakesLabelledImages) {
+  const auto digits = datasets::synthetic_digits({.train = 10, .test = 1, .seed = 1});
+  const DataLoader loader(digits.train, {.batch_size = 4});
+  std::int64_t examples = 0;
+  for (const Example& batch : loader) {
+    EXPECT_EQ(batch[0].shape().dims().size(), 4);
+    EXPECT_EQ(batch[0].dim(0), batch[1].dim(0));
+    examples += batch[0].dim(0);
+  }
+  EXPECT_EQ(examples, 10);
+}
+
+TEST(DataLoader, NamesBadOptions) {
+  const auto load = [](data::DataLoaderOptions options) {
+    return [options] { DataLoader(tens(4), options); };
+  };
+  expect_error<InvalidArgumentError>(load({.batch_size = 0}),
+                                     "[batch] expected a batch size of at least 1, got 0");
+  expect_error<InvalidArgumentError>(load({.num_workers = -1}),
+                                     "[DataLoader] expected num_workers of at least 0, got -1");
+  expect_error<InvalidArgumentError>(
+      load({.prefetch_factor = 0}), "[DataLoader] expected a prefetch_factor of at least 1, got 0");
+  expect_error<InvalidArgumentError>(load({.shuffle = true, .sampler = SequentialSampler(4)}),
+                                     "[DataLoader] expected either a sampler or shuffle");
+  expect_error<InvalidArgumentError>(
+      [] {
+        const DataLoader loader(tens(4),
+                                {.sampler = Sampler(1, [](std::uint64_t) { return Indices{4}; })});
+        elements_of(loader.dataset());
+      },
+      "[DataLoader] the sampler asks for example 4; expected numbers in 0..3");
+}
+
+}  // namespace
+}  // namespace tandem
