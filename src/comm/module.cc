@@ -31,11 +31,11 @@ void* load_factory(const Module& module) {
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
     fail<UnavailableError>("[{}] cannot load the {} backend, which needs the Debian package {}: {}",
-                        module.backend, module.backend, module.runtime, dlerror());
+                           module.backend, module.backend, module.runtime, dlerror());
   void* const factory = dlsym(handle, module.factory);
   if (!factory)
     fail<UnavailableError>("[{}] '{}' belongs to another version of Tandem: {}", module.backend,
-                        path.string(), dlerror());
+                           path.string(), dlerror());
   return factory;
 }
 

@@ -29,9 +29,8 @@ void run_groups(int ranks, int groups, const std::function<void(Communicator&, i
     backends.push_back(make_mpi_backend({.size = ranks, .time_limit = std::chrono::seconds(30)}));
   std::vector<std::thread> others;
   for (int number = 1; number < groups; ++number)
-    others.emplace_back([&, number] {
-      run(std::move(backends[static_cast<std::size_t>(number)]), number);
-    });
+    others.emplace_back(
+        [&, number] { run(std::move(backends[static_cast<std::size_t>(number)]), number); });
   run(std::move(backends.front()), 0);
   for (std::thread& other : others) other.join();
 }
