@@ -186,6 +186,20 @@ TEST_F(GlooFaults, ARankThatIsLateIsNamedEverywhere) {
   });
 }
 
+// Whoever waits for a collective behind the one that a rank is missing from names that rank too.
+TEST_F(GlooFaults, ARankThatIsLateForAnEarlierCollective) {
+  run_ranks({.time_limit = milliseconds(600)}, [](Communicator& communicator) {
+    all_reduce(communicator, 100);
+    if (communicator.rank() == 1) return std::this_thread::sleep_for(milliseconds(1500));
+    const Buffer first = floats(10), second = floats(20);
+    const auto earlier = communicator.all_reduce({&first, 1}, ReduceOp::kSum);
+    const auto later = communicator.broadcast({&second, 1}, 0);
+    EXPECT_EQ(error_of<DeadlineExceededError>([&] { later->wait(); }),
+              "[broadcast] rank 1 did not reach collective 2 (broadcast of 20 float32 in 1 part "
+              "from rank 0) within 600 ms; ranks 0 and 2 are waiting");
+  });
+}
+
 TEST_F(GlooFaults, AMessageThatNobodySends) {
   run_ranks({.ranks = 2, .time_limit = milliseconds(300)}, [](Communicator& communicator) {
     if (communicator.rank() == 1) return std::this_thread::sleep_for(milliseconds(800));

@@ -1,5 +1,6 @@
 // What libtandem loads.
 #include <algorithm>
+#include <deque>
 #include <map>
 
 #include "comm/gloo/module/mesh.h"
@@ -47,12 +48,17 @@ class GlooOperation : public Operation {
 
 class GlooCollective final : public GlooOperation {
  public:
-  GlooCollective(const Mesh& mesh, Worker& worker, const Collective& collective)
+  // Those that exist, in order.
+  using List = std::deque<const GlooCollective*>;
+
+  GlooCollective(const Mesh& mesh, Worker& worker, List& all, const Collective& collective)
       : GlooOperation(worker, collective,
                       fmt::format("collective {} ({})", collective.sequence,
                                   describe(collective.signature, collective.label))),
         mesh_(mesh),
+        all_(all),
         announcements_(static_cast<std::size_t>(mesh.size())) {
+    all_.push_back(this);
     begin([this](Line& line) {
       announce_and_wait(line);
       check_announcements(collective_, announcements_);
@@ -60,20 +66,21 @@ class GlooCollective final : public GlooOperation {
     });
   }
 
-  ~GlooCollective() override { end(); }
+  ~GlooCollective() override {
+    end();
+    std::erase(all_, this);
+  }
 
   // Only the end of a group wants to know: the thread, which waits for one rank after the other,
-  // has to stop before one can look at all of them.
+  // has to stop before one can look at all of them. It may wait for an earlier collective, which
+  // whoever is missing there has not gone past.
   std::vector<int> missing() const override {
     worker_.stop();
-    std::vector<Post*> open;
-    for (const std::unique_ptr<Post>& post : received_)
-      if (post) open.push_back(post.get());
     std::vector<int> ranks;
-    if (received_.empty()) return ranks;
-    const std::vector<bool> arrived = have_arrived(open);
-    for (std::size_t i = 0; i < open.size(); ++i)
-      if (!arrived[i]) ranks.push_back(open[i]->peer);
+    for (const GlooCollective* collective : all_) {
+      ranks = collective->missing_here();
+      if (!ranks.empty() || collective == this) break;
+    }
     return ranks;
   }
 
@@ -98,7 +105,19 @@ class GlooCollective final : public GlooOperation {
     task_->steps.fetch_add(1, std::memory_order_relaxed);
   }
 
+  std::vector<int> missing_here() const {
+    std::vector<Post*> open;
+    for (const std::unique_ptr<Post>& post : received_)
+      if (post) open.push_back(post.get());
+    const std::vector<bool> arrived = have_arrived(open);
+    std::vector<int> ranks;
+    for (std::size_t i = 0; i < open.size(); ++i)
+      if (!arrived[i]) ranks.push_back(open[i]->peer);
+    return ranks;
+  }
+
   const Mesh& mesh_;
+  List& all_;
   std::vector<Announcement> announcements_;      // by rank
   std::vector<std::unique_ptr<Post>> received_;  // null: has arrived
   std::vector<Post> sent_;
@@ -166,7 +185,7 @@ class GlooBackend final : public Backend {
   std::unique_ptr<Operation> start(const Collective& collective) override {
     const CollectiveKind kind = collective.signature.kind;
     if (kind != CollectiveKind::kSend && kind != CollectiveKind::kRecv)
-      return std::make_unique<GlooCollective>(mesh_, collectives_, collective);
+      return std::make_unique<GlooCollective>(mesh_, collectives_, all_, collective);
     Channel& channel = channels_[{collective.signature.root, kind == CollectiveKind::kSend}];
     if (!channel.worker) channel.worker = std::make_unique<Worker>(mesh_);
     return std::make_unique<GlooMessage>(mesh_, *channel.worker, collective, channel.messages++);
@@ -207,6 +226,7 @@ class GlooBackend final : public Backend {
   };
 
   Mesh mesh_;
+  GlooCollective::List all_;
   Worker collectives_;
   std::map<std::pair<int, bool>, Channel> channels_;
 };
