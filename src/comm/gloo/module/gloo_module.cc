@@ -1,5 +1,6 @@
 // What libtandem loads.
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <map>
 
@@ -56,13 +57,15 @@ class GlooCollective final : public GlooOperation {
                       fmt::format("collective {} ({})", collective.sequence,
                                   describe(collective.signature, collective.label))),
         mesh_(mesh),
-        all_(all),
-        announcements_(static_cast<std::size_t>(mesh.size())) {
+        all_(all) {
     all_.push_back(this);
     begin([this](Line& line) {
       announce_and_wait(line);
-      check_announcements(collective_, announcements_);
-      Moves(line, collective_, mesh_.rank(), mesh_.size(), task_->steps).run();
+      std::vector<Announcement> all(small_.size());
+      for (std::size_t rank = 0; rank < all.size(); ++rank)
+        std::memcpy(&all[rank], messages_.get() + rank * kMessageBytes, sizeof(Announcement));
+      check_announcements(collective_, all);
+      Moves(line, collective_, mesh_.rank(), mesh_.size(), small_, task_->steps).run();
     });
   }
 
@@ -85,24 +88,43 @@ class GlooCollective final : public GlooOperation {
   }
 
  private:
+  static constexpr std::size_t kMessageBytes = sizeof(Announcement) + kSmallBytes;
+
+  // Of a peer's message only as much arrives as it has sent.
   void announce_and_wait(Line& line) {
     const std::uint64_t slot = collective_.sequence * 4;
-    announcements_[static_cast<std::size_t>(mesh_.rank())] = announce(collective_);
-    for (int peer = 0; peer < mesh_.size(); ++peer)
-      if (peer != mesh_.rank())
-        received_.push_back(std::make_unique<Post>(line.recv(
-            peer, slot, &announcements_[static_cast<std::size_t>(peer)], sizeof(Announcement))));
-    for (int peer = 0; peer < mesh_.size(); ++peer)
-      if (peer != mesh_.rank())
-        sent_.push_back(line.send(peer, slot,
-                                  &announcements_[static_cast<std::size_t>(mesh_.rank())],
-                                  sizeof(Announcement)));
+    const int size = mesh_.size(), me = mesh_.rank();
+    messages_ =
+        std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(size) * kMessageBytes);
+    const auto message = [&](int rank) {
+      return messages_.get() + static_cast<std::size_t>(rank) * kMessageBytes;
+    };
+    for (int rank = 0; rank < size; ++rank) small_.push_back(message(rank) + sizeof(Announcement));
+    for (int peer = 0; peer < size; ++peer)
+      if (peer != me)
+        received_.push_back(
+            std::make_unique<Post>(line.recv(peer, slot, message(peer), kMessageBytes)));
+    const std::size_t bytes = write_message(message(me));
+    for (int peer = 0; peer < size; ++peer)
+      if (peer != me) sent_.push_back(line.send(peer, slot, message(me), bytes));
     for (std::unique_ptr<Post>& post : received_) {
       line.wait(*post);
       post.reset();
     }
     for (Post& post : sent_) line.wait(post);
     task_->steps.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  std::size_t write_message(std::byte* to) const {
+    const Announcement mine = announce(collective_);
+    std::memcpy(to, &mine, sizeof(mine));
+    std::size_t bytes = sizeof(mine);
+    if (bytes_with_announcement(collective_) == 0) return bytes;
+    for (const Buffer& buffer : collective_.in) {
+      if (buffer.count > 0) std::memcpy(to + bytes, buffer.data, buffer.bytes());
+      bytes += buffer.bytes();
+    }
+    return bytes;
   }
 
   std::vector<int> missing_here() const {
@@ -118,7 +140,8 @@ class GlooCollective final : public GlooOperation {
 
   const Mesh& mesh_;
   List& all_;
-  std::vector<Announcement> announcements_;      // by rank
+  std::unique_ptr<std::byte[]> messages_;        // announcements and what came with them, by rank
+  std::vector<const std::byte*> small_;          // what came with them
   std::vector<std::unique_ptr<Post>> received_;  // null: has arrived
   std::vector<Post> sent_;
 };

@@ -15,20 +15,32 @@ namespace {
 constexpr int kCounts = 1, kScatter = 2, kGather = 3;
 
 constexpr std::int64_t kPartBytes = 1 << 20;  // combined while the next one travels
-constexpr std::size_t kSmallBytes = 8 << 10;  // one step is better than two of half the size
 constexpr std::size_t kRelayBytes = 64 << 10;
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
 }  // namespace
 
+std::size_t bytes_with_announcement(const Collective& collective) {
+  switch (collective.signature.kind) {
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kExchange: break;
+    default: return 0;
+  }
+  std::size_t bytes = 0;
+  for (const Buffer& buffer : collective.in) bytes += buffer.bytes();
+  return bytes <= kSmallBytes ? bytes : 0;
+}
+
 Moves::Moves(Line& line, const Collective& collective, int rank, int size,
-             std::atomic<std::uint64_t>& steps)
+             std::span<const std::byte* const> small, std::atomic<std::uint64_t>& steps)
     : line_(line),
       collective_(collective),
       rank_(rank),
       size_(size),
       element_(size_of(collective.signature.dtype)),
+      small_(small),
       steps_(steps) {}
 
 void Moves::run() {
@@ -89,10 +101,11 @@ void Moves::all_reduce(const Share& all) {
 }
 
 void Moves::all_reduce_small(const Share& all) {
-  const std::vector<Share> everything(index(size_), all);
-  Window window = open_window(everything);
-  wait_all(window.sent);  // before the result takes the place
-  combine_window(window, all.data);
+  if (all.count == 0) return;
+  std::vector<const void*> inputs(small_.begin(), small_.end());
+  void* const output = all.data;
+  combine(inputs, {&output, 1}, all.count, collective_.signature.dtype, collective_.signature.op,
+          CombineOrder::kInOrder);
 }
 
 void Moves::reduce(const Share& all) {
@@ -153,13 +166,22 @@ void Moves::broadcast(const Share& all) {
 
 void Moves::all_gather(const std::byte* mine, const std::vector<Share>& gathered) {
   const Share& own = gathered[index(rank_)];
+  const auto bytes = [&](const Share& share) {
+    return static_cast<std::size_t>(share.count) * element_;
+  };
   std::vector<Post> sent, received;
+  for (int peer = 0; peer < size_; ++peer) {
+    const Share& share = gathered[index(peer)];
+    if (peer == rank_ || share.count == 0) continue;
+    if (bytes(share) <= kSmallBytes)
+      std::memcpy(share.data, small_[index(peer)], bytes(share));
+    else
+      post_recv(received, peer, kGather, share);
+  }
   for (int peer = 0; peer < size_; ++peer)
-    if (peer != rank_) post_recv(received, peer, kGather, gathered[index(peer)]);
-  for (int peer = 0; peer < size_; ++peer)
-    if (peer != rank_) post_send(sent, peer, kGather, {const_cast<std::byte*>(mine), own.count});
-  if (own.count > 0 && own.data != mine)
-    std::memcpy(own.data, mine, static_cast<std::size_t>(own.count) * element_);
+    if (peer != rank_ && bytes(own) > kSmallBytes)
+      post_send(sent, peer, kGather, {const_cast<std::byte*>(mine), own.count});
+  if (own.count > 0 && own.data != mine) std::memcpy(own.data, mine, bytes(own));
   wait_all(received);
   wait_all(sent);
 }

@@ -8,6 +8,8 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "comm/gloo/module/line.h"
@@ -15,11 +17,17 @@
 
 namespace tandem::gloo_backend {
 
+// What a rank gives to a collective goes with its announcement where it is little and all want it:
+// half the way of a small all-reduce is the announcement. So many bytes at most.
+constexpr std::size_t kSmallBytes = 8 << 10;
+// How many of this rank's bytes that are; 0: none.
+std::size_t bytes_with_announcement(const Collective& collective);
+
 class Moves {
  public:
-  // `steps` counts what has arrived.
+  // `small` is what came with the announcements, by rank; `steps` counts what has arrived.
   Moves(Line& line, const Collective& collective, int rank, int size,
-        std::atomic<std::uint64_t>& steps);
+        std::span<const std::byte* const> small, std::atomic<std::uint64_t>& steps);
   // REQUIRES: the ranks' announcements agree.
   void run();
 
@@ -60,6 +68,7 @@ class Moves {
   const Collective& collective_;
   const int rank_, size_;
   const std::size_t element_;
+  const std::span<const std::byte* const> small_;
   std::atomic<std::uint64_t>& steps_;
 };
 
