@@ -100,6 +100,7 @@ void ShmCollective::make_plan() {
   plan_ = moves_.make_plan();
   first_ = queue_.pieces_;
   queue_.pieces_ += plan_.pieces;
+  turn_ = group_.peer_copy().expect(piece_bytes(), plan_.pieces);
   planned_ = true;
 }
 
@@ -120,7 +121,7 @@ bool ShmCollective::may_put() const {
 
 void ShmCollective::put_piece() {
   {
-    const PeerCopy::Work work(group_.peer_copy(), queue_.put_, piece_bytes());
+    const PeerCopy::Work work(group_.peer_copy(), turn_ + put_, piece_bytes());
     moves_.put(plan_, put_, queue_.put_);
   }
   ++put_;
@@ -129,8 +130,12 @@ void ShmCollective::put_piece() {
 }
 
 std::int64_t ShmCollective::piece_bytes() const {
-  return std::min(plan_.piece, collective_.signature.count) *
-         static_cast<std::int64_t>(size_of(collective_.signature.dtype));
+  const Signature& signature = collective_.signature;
+  // Ranks have counts of their own in an all-to-all.
+  const std::int64_t elements = signature.kind == CollectiveKind::kAllToAll
+                                    ? plan_.piece
+                                    : std::min(plan_.piece, signature.count);
+  return elements * static_cast<std::int64_t>(size_of(signature.dtype));
 }
 
 void ShmCollective::move_pieces() {
@@ -144,7 +149,7 @@ void ShmCollective::move_pieces() {
   const bool sliced = plan_.way == Plan::Way::kSliced;
   while (sliced && reduced_ < put_ && all_past(&Call::put, reduced_, next_put_)) {
     {
-      const PeerCopy::Work work(group_.peer_copy(), first_ + reduced_, piece_bytes());
+      const PeerCopy::Work work(group_.peer_copy(), turn_ + reduced_, piece_bytes());
       moves_.reduce(plan_, reduced_, first_ + reduced_);
     }
     my_call().reduced.store(++reduced_, std::memory_order_release);
@@ -156,7 +161,7 @@ void ShmCollective::move_pieces() {
   int& next = sliced ? next_reduced_ : next_put_;
   while (taken_ < ready && queue_.taken_ == first_ + taken_ && all_past(flag, taken_, next)) {
     {
-      const PeerCopy::Work work(group_.peer_copy(), queue_.taken_, piece_bytes());
+      const PeerCopy::Work work(group_.peer_copy(), turn_ + taken_, piece_bytes());
       moves_.take(plan_, taken_, queue_.taken_);
     }
     ++taken_;

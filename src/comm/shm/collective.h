@@ -60,6 +60,7 @@ class ShmCollective final : public ShmOperation {
   Moves moves_;
   Plan plan_;
   std::uint64_t first_ = 0;  // number of the first piece
+  std::uint64_t turn_ = 0;   // its number among those of its size (PeerCopy)
   bool called_ = false, checked_ = false, planned_ = false, done_ = false;
   bool direct_done_ = false;
   std::uint32_t put_ = 0, reduced_ = 0, taken_ = 0;        // pieces

@@ -39,6 +39,12 @@ PeerCopy::Choice& PeerCopy::choice_for(std::int64_t bytes) {
   return bytes < kLarge ? small_ : large_;
 }
 
+std::uint64_t PeerCopy::expect(std::int64_t bytes, std::uint64_t pieces) {
+  Choice& choice = choice_for(bytes);
+  choice.pieces += pieces;
+  return choice.pieces - pieces;
+}
+
 PeerCopy::Work::Work(PeerCopy& copy, std::uint64_t piece, std::int64_t bytes)
     : copy_(copy), bytes_(bytes), trial_(trial_of(piece)) {
   Choice& choice = copy.choice_for(bytes);

@@ -8,10 +8,11 @@
 namespace tandem::shm {
 
 // Copies into memory that another core has read before. A store has to take the line away from that
-// core first, which costs little where the two share a cache and much where they do not; stores past
-// the caches do without, but the reader then waits for memory. Which is better depends on where the
-// system runs the two. So this tries both now and then, on pieces that have the same numbers on all
-// ranks, and stays with the one that took the less time: of this rank's own work, not of its waits.
+// core first, which costs little where the two share a cache and much where they do not; stores
+// past the caches do without, but the reader then waits for memory. Which is better depends on
+// where the system runs the two. So this tries both now and then, on pieces of the same numbers on
+// all ranks, and stays with the one that took the less time: of this rank's own work, not of its
+// waits.
 class PeerCopy {
  public:
   // Work on a piece of `bytes` bytes, timed while this lives: copies inside it are of the kind that
@@ -31,6 +32,9 @@ class PeerCopy {
   };
 
   void copy(void* to, const void* from, std::size_t bytes);
+  // `pieces` of `bytes` bytes each are to come: the number of the first among those of their size,
+  // the same on all ranks.
+  std::uint64_t expect(std::int64_t bytes, std::uint64_t pieces);
 
  private:
   // Which trial a piece belongs to: 0 ordinary stores, 1 past the caches, -1 none.
@@ -43,6 +47,7 @@ class PeerCopy {
   struct Choice {
     Cost costs[2];  // of the trials
     bool past_caches = false;
+    std::uint64_t pieces = 0;  // expected so far
   };
   Choice& choice_for(std::int64_t bytes);
 
