@@ -23,8 +23,12 @@ class GlooOperation : public Operation {
     task_->description = std::move(description);
   }
   bool advance() override {
-    if (!task_->ended.load(std::memory_order_acquire)) return false;
+    if (!task_->has_ended()) return false;
     if (task_->error) std::rethrow_exception(task_->error);
+    return true;
+  }
+  bool sleep(std::chrono::microseconds limit) const override {
+    task_->wait(limit);
     return true;
   }
   std::uint64_t steps() const override { return task_->steps.load(std::memory_order_relaxed); }
@@ -39,7 +43,7 @@ class GlooOperation : public Operation {
   }
   // What the thread works on is about to go.
   void end() {
-    if (!task_->ended.load(std::memory_order_acquire)) worker_.stop();
+    if (!task_->has_ended()) worker_.stop();
   }
 
   const Collective& collective_;

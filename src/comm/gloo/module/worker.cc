@@ -5,6 +5,17 @@
 
 namespace tandem::gloo_backend {
 
+void Task::end() {
+  const std::lock_guard lock(mutex_);
+  ended_.store(true, std::memory_order_release);
+  changed_.notify_all();
+}
+
+void Task::wait(std::chrono::microseconds limit) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, limit, [this] { return has_ended(); });
+}
+
 Worker::Worker(const Mesh& mesh) : line_(mesh) {
   thread_ = std::thread([this] {
     const NoSigpipe quiet;
@@ -49,8 +60,9 @@ void Worker::run() {
     } catch (...) {
       task->error = std::current_exception();
     }
-    task->ended.store(true, std::memory_order_release);
-    if (task->error) return;
+    const bool failed = task->error != nullptr;
+    task->end();
+    if (failed) return;
   }
 }
 

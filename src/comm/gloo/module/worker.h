@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -16,12 +17,23 @@
 namespace tandem::gloo_backend {
 
 // Something to do, and what has come of it.
-struct Task {
+class Task {
+ public:
   std::string description;
   std::function<void(Line&)> body;
-  std::atomic<bool> ended{false};  // with `error` or without
-  std::exception_ptr error;
+  std::exception_ptr error;  // once it has ended
   std::atomic<std::uint64_t> steps{0};
+
+  // With `error` or without.
+  bool has_ended() const { return ended_.load(std::memory_order_acquire); }
+  void end();
+  // Returns when it has ended, or at the limit.
+  void wait(std::chrono::microseconds limit);
+
+ private:
+  std::atomic<bool> ended_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
 };
 
 // Does tasks one after the other; none any more after one has failed.
