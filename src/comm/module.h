@@ -13,7 +13,8 @@ struct Module {
 };
 
 // The module's factory. Loads the module at the first call, for as long as the process lives.
-// Throws UnavailableError, naming the package to install, when the module or its library is not there.
+// Throws UnavailableError, naming the package to install, when the module or its library is not
+// there.
 void* load_factory(const Module& module);
 bool can_load(const Module& module);
 

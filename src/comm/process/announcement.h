@@ -18,8 +18,8 @@ struct Announcement {
 static_assert(std::is_trivially_copyable_v<Announcement>);
 
 Announcement announce(const Collective& collective);
-// Throws InvalidArgumentError, the same on every rank, when the ranks' calls are not one collective.
-// `all` holds an announcement a rank.
+// Throws InvalidArgumentError, the same on every rank, when the ranks' calls are not one
+// collective. `all` holds an announcement a rank.
 void check_announcements(const Collective& collective, std::span<const Announcement> all);
 
 // What ranks send each other in an all-to-all: an element for each pair of ranks, from * size + to.

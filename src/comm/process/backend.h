@@ -31,8 +31,8 @@ class Operation {
   // Does what can be done without waiting for a peer; whether the collective is complete. Throws
   // InvalidArgumentError when the ranks parted, and what failed() of the group says.
   virtual bool advance() = 0;
-  // Sleeps until the operation has ended or `limit` has passed, and returns true, where a thread of the
-  // backend's does the work; false at once where advance() does.
+  // Sleeps until the operation has ended or `limit` has passed, and returns true, where a thread of
+  // the backend's does the work; false at once where advance() does.
   virtual bool sleep(std::chrono::microseconds limit) const {
     static_cast<void>(limit);
     return false;

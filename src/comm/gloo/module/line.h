@@ -62,8 +62,8 @@ class Line {
   bool stopped_ = false;
 };
 
-// Which of these receives have completed. REQUIRES: nobody waits for them. Gloo tells only those who
-// wait, so that this waits a little.
+// Which of these receives have completed. REQUIRES: nobody waits for them. Gloo tells only those
+// who wait, so that this waits a little.
 std::vector<bool> have_arrived(std::span<Post* const> posts);
 
 }  // namespace tandem::gloo_backend

@@ -33,8 +33,8 @@ class Mesh {
   // whose connection broke while this rank was waiting for `what`.
   [[noreturn]] void throw_broken(int peer, const std::string& what,
                                  const std::string& reason) const;
-  // Throws so when the connection to a peer is broken, unless that has left in good order and is not
-  // `needed`.
+  // Throws so when the connection to a peer is broken, unless that has left in good order and is
+  // not `needed`.
   void check_connections(int needed, const std::string& waiting_for);
 
   // Tells the ranks that find connections broken why. They still stand.

@@ -2,8 +2,8 @@
 //
 // What is reduced goes round in two steps: every rank gets its slice from all others and combines
 // it, in the order of the ranks; then, where all want the result, it sends it to all. That is as
-// little as any way sends, in two steps whatever the number of ranks, and the same bits as the other
-// backends of ours.
+// little as any way sends, in two steps whatever the number of ranks, and the same bits as the
+// other backends of ours.
 #pragma once
 
 #include <atomic>

@@ -14,8 +14,9 @@ inline sigset_t sigpipe_alone() {
   return set;
 }
 
-// While it lives, SIGPIPE does not reach the calling thread, nor threads that it starts. Gloo writes
-// without MSG_NOSIGNAL, and what a process does about SIGPIPE elsewhere is not ours to change.
+// While it lives, SIGPIPE does not reach the calling thread, nor threads that it starts. Gloo
+// writes without MSG_NOSIGNAL, and what a process does about SIGPIPE elsewhere is not ours to
+// change.
 class NoSigpipe {
  public:
   NoSigpipe() {

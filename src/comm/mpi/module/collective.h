@@ -1,8 +1,9 @@
-// Collectives and messages under way: calls of MPI that do not wait, and looks at what has become of
-// them.
+// Collectives and messages under way: calls of MPI that do not wait, and looks at what has become
+// of them.
 //
 // Ranks first tell each other what they call, from rank to rank, so that each knows who is missing.
-// When all have, and agree, the data moves in one call of MPI, made in the order of the collectives.
+// When all have, and agree, the data moves in one call of MPI, made in the order of the
+// collectives.
 #pragma once
 
 #include "comm/mpi/module/group.h"

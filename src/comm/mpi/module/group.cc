@@ -71,8 +71,8 @@ void Group::set_up() {
 
 namespace {
 
-// What is sent and received while a group assembles; on destruction, what has not come is called off.
-// REQUIRES: the session's mutex whenever MPI is called; it is taken by the destructor.
+// What is sent and received while a group assembles; on destruction, what has not come is called
+// off. REQUIRES: the session's mutex whenever MPI is called; it is taken by the destructor.
 struct Roll {
   Roll(Session& of, std::size_t ranks)
       : session(of), theirs(ranks), received(ranks, MPI_REQUEST_NULL), sent(received) {}

@@ -29,8 +29,8 @@ struct Notice {
 // One a process.
 class Session {
  public:
-  // Initialises MPI unless it is. The first call waits for all ranks of the job, without a limit: it
-  // is mpirun that knows when one will not come.
+  // Initialises MPI unless it is. The first call waits for all ranks of the job, without a limit:
+  // it is mpirun that knows when one will not come.
   static Session& get(const MpiOptions& options);
   ~Session();
 
