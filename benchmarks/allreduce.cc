@@ -1,7 +1,11 @@
-// An all-reduce of float32 between processes of this host through shared memory, timed: buffers
-// that live in shared memory and buffers that do not. Prints a JSON line a size.
+// An all-reduce of float32 between processes of this host, timed: buffers that the backend has
+// allocated (shared memory, with shm) and plain ones. Prints a JSON line a size.
 //
-//     allreduce [--ranks 2] [--seconds 0.5] [--bytes N]
+//     allreduce [--backend shm|gloo] [--ranks 2] [--seconds 0.5] [--bytes N]
+//     mpirun -n 2 allreduce --backend mpi [...]
+//
+// The peers, peers/gloo_allreduce.cc and peers/mpi_allreduce.cc, are called the same and print the
+// same.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +18,8 @@
 #include <vector>
 
 #include "comm/device_memory.h"
+#include "comm/gloo/gloo_backend.h"
+#include "comm/mpi/mpi_backend.h"
 #include "comm/process/process_communicator.h"
 #include "comm/shm/shm_backend.h"
 #include "core/parallel.h"
@@ -26,6 +32,7 @@ using Clock = std::chrono::steady_clock;
 namespace td = tandem;
 
 struct Options {
+  std::string backend = "shm";
   int ranks = 2;
   double seconds = 0.5;   // of each measurement
   std::size_t bytes = 0;  // 0: 4 KiB to 100 MiB
@@ -35,6 +42,7 @@ Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i];
+    if (key == "--backend") options.backend = argv[i + 1];
     if (key == "--ranks") options.ranks = std::atoi(argv[i + 1]);
     if (key == "--seconds") options.seconds = std::atof(argv[i + 1]);
     if (key == "--bytes") options.bytes = std::strtoull(argv[i + 1], nullptr, 10);
@@ -81,23 +89,39 @@ void run_rank(td::Communicator& communicator, const Options& options) {
     const auto gbps = [&](double time) { return static_cast<double>(bytes) / time * 1e-3; };
     if (communicator.rank() == 0)
       std::printf(
-          "{\"program\": \"allreduce\", \"backend\": \"shm\", \"ranks\": %d, \"bytes\": %zu, "
+          "{\"program\": \"allreduce\", \"backend\": \"%s\", \"ranks\": %d, \"bytes\": %zu, "
           "\"shared_us\": %.2f, \"shared_gbps\": %.2f, \"plain_us\": %.2f, \"plain_gbps\": %.2f}\n",
-          communicator.size(), bytes, us[1], gbps(us[1]), us[0], gbps(us[0]));
+          options.backend.c_str(), communicator.size(), bytes, us[1], gbps(us[1]), us[0],
+          gbps(us[0]));
   }
+}
+
+void run_rank(std::unique_ptr<td::Backend> backend, const Options& options) {
+  td::Device& device = *td::DeviceManager::get().devices(td::DeviceType::kCpu, "bench").front();
+  run_rank(*td::make_process_communicator(std::move(backend), device), options);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
+  if (options.backend == "mpi") {
+    const td::ThreadBudget one(1);
+    run_rank(td::make_mpi_backend(), options);
+    return 0;
+  }
   const auto store = std::make_shared<td::ForkedStore>();
   for (int rank = 0; rank < options.ranks; ++rank) {
     if (fork() != 0) continue;
     const td::ThreadBudget one(1);
-    td::ShmOptions shm{.store = store, .name = "bench", .rank = rank, .size = options.ranks};
-    td::Device& device = *td::DeviceManager::get().devices(td::DeviceType::kCpu, "bench").front();
-    run_rank(*td::make_process_communicator(td::make_shm_backend(std::move(shm)), device), options);
+    if (options.backend == "gloo")
+      run_rank(td::make_gloo_backend(
+                   {.store = store, .name = "bench", .rank = rank, .size = options.ranks}),
+               options);
+    else
+      run_rank(td::make_shm_backend(
+                   {.store = store, .name = "bench", .rank = rank, .size = options.ranks}),
+               options);
     return 0;
   }
   int worst = 0;

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "comm/communicator.h"
+#include "support/expects.h"
 
 namespace tandem {
 
@@ -21,6 +22,8 @@ struct TestBackend {
   // which share nothing; the body also gets the group's number.
   std::function<void(int ranks, int groups, const std::function<void(Communicator&, int)>& body)>
       run;
+  // Whether this machine has what it needs; TANDEM_CI_EXPECTS knows it by the backend's name.
+  bool (*available)() = [] { return true; };
   // Whether sums are ((0 + 1) + 2) + ... to the bit.
   bool sums_in_order = true;
 };
@@ -28,8 +31,9 @@ inline std::ostream& operator<<(std::ostream& out, const TestBackend& backend) {
   return out << backend.name;
 }
 
-class Conformance : public testing::TestWithParam<std::tuple<TestBackend, int>> {
+class Conformance : public ::testing::TestWithParam<std::tuple<TestBackend, int>> {
  protected:
+  void SetUp() override { TANDEM_REQUIRE(backend().available(), backend().name); }
   const TestBackend& backend() const { return std::get<0>(GetParam()); }
   int ranks() const { return std::get<1>(GetParam()); }
   void run(const std::function<void(Communicator&)>& body) const {
@@ -38,7 +42,7 @@ class Conformance : public testing::TestWithParam<std::tuple<TestBackend, int>> 
 };
 
 // "ranks3"
-inline std::string name_of_ranks(const testing::TestParamInfo<Conformance::ParamType>& info) {
+inline std::string name_of_ranks(const ::testing::TestParamInfo<Conformance::ParamType>& info) {
   return "ranks" + std::to_string(std::get<1>(info.param));
 }
 

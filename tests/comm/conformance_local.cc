@@ -27,7 +27,7 @@ TestBackend threads() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Local, Conformance,
-                         testing::Combine(testing::Values(threads()), testing::Range(1, 8)),
+                         ::testing::Combine(::testing::Values(threads()), ::testing::Range(1, 8)),
                          name_of_ranks);
 
 }  // namespace

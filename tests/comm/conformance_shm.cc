@@ -35,7 +35,8 @@ TestBackend shared_memory() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shm, Conformance,
-                         testing::Combine(testing::Values(shared_memory()), testing::Range(1, 8)),
+                         ::testing::Combine(::testing::Values(shared_memory()),
+                                            ::testing::Range(1, 8)),
                          name_of_ranks);
 
 }  // namespace

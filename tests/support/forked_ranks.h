@@ -32,7 +32,7 @@ inline ExitCodes run_processes(int ranks, const std::function<void(int)>& body,
         ADD_FAILURE() << "rank " << rank << " threw: " << error.what();
       }
       fflush(nullptr);
-      _exit(testing::Test::HasFailure() ? 1 : 0);
+      _exit(::testing::Test::HasFailure() ? 1 : 0);
     }
     children.push_back(child);
   }

@@ -61,7 +61,7 @@ class ForkedStore final : public Store {
   struct Entry {
     char key[256];
     std::size_t length;
-    char value[256];
+    char value[2048];
   };
   struct Table {
     std::atomic<bool> locked{false};

@@ -1,6 +1,7 @@
 // What moves the bytes of a group of processes: shared memory, a library, a network.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,6 +31,12 @@ class Operation {
   // Does what can be done without waiting for a peer; whether the collective is complete. Throws
   // InvalidArgumentError when the ranks parted, and what failed() of the group says.
   virtual bool advance() = 0;
+  // Sleeps until the operation has ended or `limit` has passed, and returns true, where a thread of
+  // the backend's does the work; false at once where advance() does.
+  virtual bool sleep(std::chrono::microseconds limit) const {
+    static_cast<void>(limit);
+    return false;
+  }
   // Grows whenever advance() has got on: who waits is patient anew.
   virtual std::uint64_t steps() const = 0;
   // Ranks that have not reached this collective yet, as far as this one can tell.

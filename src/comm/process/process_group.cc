@@ -188,6 +188,7 @@ void ProcessGroup::wait(const ProcessWork& work) {
   using std::chrono::microseconds;
   constexpr int kLook = 16;  // looks at the clock once in so many rounds, while it spins
   constexpr auto kYield = microseconds(2000), kFirstNap = microseconds(20);
+  constexpr auto kSleep = microseconds(20'000);  // until the membership is asked again
   const auto spin = backend->crowded() ? microseconds(0) : microseconds(50);
   const auto check = std::min<microseconds>(microseconds(100'000), options.time_limit);
   const auto begin = Clock::now();
@@ -216,6 +217,7 @@ void ProcessGroup::wait(const ProcessWork& work) {
         fail_with_current();
       }
     }
+    if (work.operation() && work.operation()->sleep(std::min(check, kSleep))) continue;
     const auto patience = now - patient_since;
     if (patience < spin) {
       round = 0;

@@ -1,0 +1,32 @@
+# Backends over libraries that not every machine has: each a shared module beside libtandem, which loads
+# it when it is first used. Their sources are in folders named `module`; nothing of the library is
+# seen outside.
+function(tandem_module name folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
+  add_library(tandem_${name} MODULE ${sources})
+  target_include_directories(tandem_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(tandem_${name} PRIVATE tandem tandem_flags OpenMP::OpenMP_CXX Threads::Threads fmt::fmt
+                                               spdlog::spdlog ${ARGN})
+  set_target_properties(tandem_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden INSTALL_RPATH "$ORIGIN"
+                        LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:tandem>)
+  install(TARGETS tandem_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  set_property(GLOBAL APPEND PROPERTY TANDEM_MODULES tandem_${name})
+endfunction()
+
+# Debian's package of Gloo has no target that links.
+find_path(GLOO_HEADERS gloo/transport/unbound_buffer.h)
+find_library(GLOO_LIBRARY gloo)
+if(GLOO_HEADERS AND GLOO_LIBRARY)
+  tandem_module(gloo comm/gloo/module ${GLOO_LIBRARY})
+  target_include_directories(tandem_gloo SYSTEM PRIVATE ${GLOO_HEADERS})
+else()
+  message(STATUS "Without the gloo backend: no Gloo here (Debian: libgloo-dev)")
+endif()
+
+set(MPI_CXX_SKIP_MPICXX ON)
+find_package(MPI QUIET COMPONENTS CXX)
+if(MPI_CXX_FOUND)
+  tandem_module(mpi comm/mpi/module -Wl,--as-needed MPI::MPI_CXX)
+else()
+  message(STATUS "Without the mpi backend: no MPI here (Debian: libopenmpi-dev)")
+endif()

@@ -1,0 +1,75 @@
+#include "comm/gloo/module/address.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace tandem::gloo_backend {
+namespace {
+
+std::string text_of(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address->sa_family == AF_INET) {
+    const auto& ip = reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+    if ((ntohl(ip.s_addr) >> 24) == IN_LOOPBACKNET) return "";
+    inet_ntop(AF_INET, &ip, text, sizeof(text));
+  } else if (address->sa_family == AF_INET6) {
+    const auto& ip = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+    if (IN6_IS_ADDR_LOOPBACK(&ip) || IN6_IS_ADDR_LINKLOCAL(&ip)) return "";
+    inet_ntop(AF_INET6, &ip, text, sizeof(text));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string identity_of_host() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::error_code none;
+  const auto network = std::filesystem::read_symlink("/proc/self/ns/net", none);
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return std::string(name) + " " + boot + " " + network.string();
+}
+
+// Connecting a datagram socket asks the routing table, and sends nothing.
+std::string address_towards(const std::string& master) {
+  if (master.empty()) return "";
+  addrinfo hints = {}, *found = nullptr;
+  hints.ai_socktype = SOCK_DGRAM;
+  if (getaddrinfo(master.c_str(), "9", &hints, &found) != 0) return "";
+  std::string text;
+  for (const addrinfo* at = found; at && text.empty(); at = at->ai_next) {
+    const int socket = ::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_storage mine = {};
+    socklen_t length = sizeof(mine);
+    if (socket >= 0 && connect(socket, at->ai_addr, at->ai_addrlen) == 0 &&
+        getsockname(socket, reinterpret_cast<sockaddr*>(&mine), &length) == 0)
+      text = text_of(reinterpret_cast<const sockaddr*>(&mine));
+    if (socket >= 0) close(socket);
+  }
+  freeaddrinfo(found);
+  return text;
+}
+
+std::string first_address() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return "";
+  std::string text;
+  for (const int family : {AF_INET, AF_INET6})
+    for (const ifaddrs* at = all; at && text.empty(); at = at->ifa_next)
+      if (at->ifa_addr && at->ifa_addr->sa_family == family && (at->ifa_flags & IFF_UP) &&
+          !(at->ifa_flags & IFF_LOOPBACK))
+        text = text_of(at->ifa_addr);
+  freeifaddrs(all);
+  return text;
+}
+
+}  // namespace tandem::gloo_backend

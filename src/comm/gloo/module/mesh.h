@@ -1,0 +1,74 @@
+// A group's connections: every rank with every other.
+#pragma once
+
+#include <gloo/transport/context.h>
+#include <gloo/transport/device.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/gloo/gloo_backend.h"
+
+namespace tandem::gloo_backend {
+
+// Thread-safe once it is made.
+class Mesh {
+ public:
+  // Waits until every rank has made its own.
+  explicit Mesh(GlooOptions options);
+  // Says goodbye: a peer that waits for this rank learns that it has left.
+  ~Mesh();
+
+  const GlooOptions& options() const { return options_; }
+  int rank() const { return options_.rank; }
+  int size() const { return options_.size; }
+  // The threads of the ranks here, two a rank that work at a time, outnumber the cores.
+  bool crowded() const { return crowded_; }
+  gloo::transport::Context& context() const { return *context_; }
+
+  // Throws what the group failed with, as far as the store tells; else AbortedError, naming `peer`,
+  // whose connection broke while this rank was waiting for `what`.
+  [[noreturn]] void throw_broken(int peer, const std::string& what,
+                                 const std::string& reason) const;
+  // Throws so when the connection to a peer is broken, unless that has left in good order and is
+  // not `needed`.
+  void check_connections(int needed, const std::string& waiting_for);
+
+  // Tells the ranks that find connections broken why. They still stand.
+  void publish_failure(GroupFailure failure, const std::string& text) const;
+  // Breaks the connections. Nothing is read from them or written to them any more.
+  void close() noexcept;
+
+ private:
+  struct Peer {
+    std::string host;
+    std::int64_t pid = 0;
+    std::string addresses;  // for each rank, of one length
+  };
+
+  std::string key(std::string_view what) const;
+  std::string key(std::string_view what, int rank) const;
+  // What every rank has put there; waits for it.
+  std::vector<std::string> collect(std::string_view what, const std::string& mine);
+  void check_connection(int peer, bool needed, const std::string& waiting_for);
+  void choose_address();
+  void listen();
+  void connect(const Peer& peer, int rank);
+  void greet();
+  std::string find(const std::string& key) const;  // empty: not there, or nobody tells
+
+  GlooOptions options_;
+  std::shared_ptr<gloo::transport::Device> device_;
+  std::shared_ptr<gloo::transport::Context> context_;
+  std::vector<Peer> peers_;
+  // Receives that nobody ever serves, by rank: they tell of broken connections.
+  std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> sentinels_;
+  std::vector<bool> left_;  // in good order, as far as this rank has looked
+  char nothing_ = 0;
+  bool crowded_ = false;
+};
+
+}  // namespace tandem::gloo_backend

@@ -1,0 +1,104 @@
+// Collectives and messages under way: calls of MPI that do not wait, and looks at what has become
+// of them.
+//
+// Ranks first tell each other what they call, from rank to rank, so that each knows who is missing.
+// When all have, and agree, the data moves in one call of MPI, made in the order of the
+// collectives.
+#pragma once
+
+#include "comm/mpi/module/group.h"
+
+namespace tandem::mpi_backend {
+
+class MpiOperation : public Operation {
+ public:
+  // Whether this rank still needs something of `peer`.
+  virtual bool waits_for(int peer) const = 0;
+  virtual std::string description() const = 0;
+  // The group has failed: calls off what can be called off; whether that was all.
+  virtual bool call_off() noexcept = 0;
+};
+
+class Queue;
+
+class MpiCollective final : public MpiOperation {
+ public:
+  MpiCollective(Group& group, Queue& queue, const Collective& collective);
+  ~MpiCollective() override;
+  bool advance() override;
+  std::uint64_t steps() const override { return steps_; }
+  std::vector<int> missing() const override;
+  bool waits_for(int peer) const override;
+  std::string description() const override;
+  bool call_off() noexcept override;
+
+ private:
+  friend class Queue;
+
+  void step(const MpiCollective* before);
+  bool all_have_called();
+  // Whether every rank expects what the others send it.
+  bool agreed_on_counts();
+  void start_data();
+  void start_all_to_all();
+  void finish();
+  std::size_t index(int rank) const { return static_cast<std::size_t>(rank); }
+
+  Group& group_;
+  Queue& queue_;
+  const Collective& collective_;
+  std::uint64_t steps_ = 0;
+  std::vector<Announcement> announcements_;   // by rank
+  std::vector<MPI_Request> received_, sent_;  // announcements, by rank
+  bool checked_ = false, counting_ = false, started_ = false, done_ = false;
+  std::vector<ShareCounts> share_counts_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+  std::optional<Contiguous> in_, out_;
+  std::vector<int> counts_, places_, out_counts_, out_places_;
+};
+
+// Goes round in order: first the size and the type, which the receiver checks, then the data.
+class MpiMessage final : public MpiOperation {
+ public:
+  MpiMessage(Group& group, Queue& queue, const Collective& collective, std::uint64_t number);
+  ~MpiMessage() override;
+  bool advance() override;
+  std::uint64_t steps() const override { return steps_; }
+  std::vector<int> missing() const override { return {}; }
+  bool waits_for(int peer) const override { return !done_ && peer == peer_; }
+  std::string description() const override;
+  bool call_off() noexcept override;
+
+ private:
+  bool sends() const { return collective_.signature.kind == CollectiveKind::kSend; }
+  void start_data();
+
+  Group& group_;
+  Queue& queue_;
+  const Collective& collective_;
+  const Buffer& buffer_;
+  int peer_, tag_;
+  std::int64_t header_[2] = {};  // elements, dtype
+  MPI_Request header_request_ = MPI_REQUEST_NULL, request_ = MPI_REQUEST_NULL;
+  bool data_started_ = false, done_ = false;
+  std::uint64_t steps_ = 0;
+};
+
+// What is under way.
+class Queue {
+ public:
+  explicit Queue(Group& group) : group_(group) {}
+  // Collectives in order, up to `last`.
+  void advance(const MpiCollective& last);
+  // After a failure. Nothing is under way any more, or MPI is abandoned.
+  void call_off() noexcept;
+
+ private:
+  friend class MpiCollective;
+  friend class MpiMessage;
+  Group& group_;
+  std::deque<MpiCollective*> collectives_;
+  std::deque<MpiMessage*> messages_;
+};
+
+}  // namespace tandem::mpi_backend

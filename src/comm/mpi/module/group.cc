@@ -1,0 +1,183 @@
+#include "comm/mpi/module/group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "core/log.h"
+#include "core/status.h"
+
+namespace tandem::mpi_backend {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::uint64_t hash_of(const std::string& name) {
+  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  for (const char letter : name)
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
+  return hash;
+}
+
+}  // namespace
+
+Group::Group(MpiOptions options)
+    : options_(std::move(options)),
+      session_(Session::get(options_)),
+      name_(std::to_string(session_.next_group())),
+      rank_(session_.rank()),
+      size_(session_.size()) {
+  for (int rank = 0; rank < size_; ++rank) world_.push_back(rank);
+  if ((options_.rank >= 0 && options_.rank != rank_) ||
+      (options_.size >= 0 && options_.size != size_))
+    tandem::fail<FailedPreconditionError>(
+        "[mpi] mpirun gave this process rank {} of {}, but the job takes it for rank {} of {}: "
+        "start its processes by mpirun alone",
+        rank_, size_, options_.rank, options_.size);
+  messages_ = duplicate(session_, MPI_COMM_WORLD, options_, name_);
+  set_up();
+}
+
+Group::Group(Group& parent, std::span<const int> ranks, const std::string& name)
+    : options_(parent.options_),
+      session_(parent.session_),
+      name_(parent.name_ + "/" + name),
+      size_(static_cast<int>(ranks.size())) {
+  rank_ = static_cast<int>(std::find(ranks.begin(), ranks.end(), parent.rank_) - ranks.begin());
+  for (int rank : ranks) world_.push_back(parent.world_[static_cast<std::size_t>(rank)]);
+  assemble(parent, ranks);
+
+  MPI_Group all, some;
+  const int tag = static_cast<int>(hash_of(name_) % kSplitTags);
+  // Waits, though not for long, for all ranks have assembled.
+  std::unique_lock lock(session_.mutex());
+  check(MPI_Comm_group(parent.messages_, &all), "MPI_Comm_group");
+  check(MPI_Group_incl(all, size_, ranks.data(), &some), "MPI_Group_incl");
+  if (session_.multithreaded()) lock.unlock();
+  check(MPI_Comm_create_group(parent.messages_, some, tag, &messages_), "MPI_Comm_create_group");
+  if (!lock.owns_lock()) lock.lock();
+  MPI_Group_free(&some);
+  MPI_Group_free(&all);
+  check(MPI_Comm_set_errhandler(messages_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  lock.unlock();
+  set_up();
+}
+
+void Group::set_up() {
+  id_ = hash_of(name_);
+  left_.resize(static_cast<std::size_t>(size_));
+  data_ = duplicate(session_, messages_, options_, name_);
+}
+
+namespace {
+
+// What is sent and received while a group assembles; on destruction, what has not come is called
+// off. REQUIRES: the session's mutex whenever MPI is called; it is taken by the destructor.
+struct Roll {
+  Roll(Session& of, std::size_t ranks)
+      : session(of), theirs(ranks), received(ranks, MPI_REQUEST_NULL), sent(received) {}
+  ~Roll() {
+    const std::lock_guard lock(session.mutex());
+    for (MPI_Request& request : received)
+      if (request != MPI_REQUEST_NULL) {
+        MPI_Cancel(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);  // does not wait for a peer
+      }
+    for (MPI_Request& request : sent)
+      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);  // so short that it is copied
+  }
+  Session& session;
+  std::vector<std::uint64_t> theirs;
+  std::vector<MPI_Request> received, sent;
+};
+
+}  // namespace
+
+// MPI makes communicators of some ranks in a call that waits without limit.
+void Group::assemble(Group& parent, std::span<const int> ranks) {
+  const std::uint64_t id = hash_of(name_);
+  const int tag = kSplitTags + static_cast<int>(id % kSplitTags);
+  Roll roll(session_, ranks.size());
+  {
+    const std::lock_guard lock(session_.mutex());
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i] == parent.rank_) continue;
+      check(MPI_Irecv(&roll.theirs[i], sizeof(id), MPI_BYTE, ranks[i], tag, parent.messages_,
+                      &roll.received[i]),
+            "MPI_Irecv");
+      check(MPI_Isend(&id, sizeof(id), MPI_BYTE, ranks[i], tag, parent.messages_, &roll.sent[i]),
+            "MPI_Isend");
+    }
+  }
+  const auto deadline = Clock::now() + options_.time_limit;
+  for (;;) {
+    std::vector<int> missing, here;
+    {
+      const std::lock_guard lock(session_.mutex());
+      for (std::size_t i = 0; i < ranks.size(); ++i) {
+        int in = 1;
+        check(MPI_Test(&roll.received[i], &in, MPI_STATUS_IGNORE), "MPI_Test");
+        (in ? here : missing).push_back(ranks[i]);
+      }
+      if (missing.empty()) return;
+      parent.look_for_failure();
+    }
+    if (options_.membership && options_.membership->failed()) options_.membership->throw_failure();
+    if (Clock::now() > deadline)
+      tandem::fail<DeadlineExceededError>(
+          "[mpi] {} did not join group '{}' within {} ms; {} {} waiting", list_ranks(missing),
+          name_, options_.time_limit.count(), list_ranks(here), here.size() == 1 ? "is" : "are");
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+Group::~Group() {
+  if (!Session::running()) return;
+  const std::lock_guard lock(session_.mutex());
+  if (failed_) return;  // calls under way may still use the communicators
+  try {
+    tell_all(GroupFailure::kNone, "");
+  } catch (const Error& error) {
+    logging::debug("[mpi] no goodbye from group '{}': {}", name_, error.what());
+  }
+  MPI_Comm_free(&messages_);
+  MPI_Comm_free(&data_);
+}
+
+void Group::tell_all(GroupFailure failure, const std::string& text) {
+  Notice notice{.group = id_, .failure = failure, .rank = rank_};
+  std::memcpy(notice.text, text.data(), std::min(text.size(), sizeof(notice.text) - 1));
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_) session_.tell(world_[static_cast<std::size_t>(peer)], notice);
+}
+
+void Group::look_for_failure() {
+  for (const Notice& notice : session_.heard(id_)) {
+    switch (notice.failure) {
+      case GroupFailure::kInvalidArgument: throw InvalidArgumentError(notice.text);
+      case GroupFailure::kDeadlineExceeded: throw DeadlineExceededError(notice.text);
+      case GroupFailure::kAborted: throw AbortedError(notice.text);
+      case GroupFailure::kNone:
+        if (notice.rank >= 0 && notice.rank < size_)
+          left_[static_cast<std::size_t>(notice.rank)] = Clock::now();
+    }
+  }
+}
+
+bool Group::has_left(int rank) const {
+  const auto& since = left_[static_cast<std::size_t>(rank)];
+  return since && Clock::now() - *since > std::chrono::milliseconds(100);
+}
+
+void Group::fail(GroupFailure failure, const std::string& text) noexcept {
+  const std::lock_guard lock(session_.mutex());
+  failed_ = true;
+  try {
+    tell_all(failure, text);
+  } catch (const std::exception& error) {
+    logging::warn("[mpi] the other ranks of group '{}' will not learn why it ended: {}", name_,
+                  error.what());
+  }
+}
+
+}  // namespace tandem::mpi_backend

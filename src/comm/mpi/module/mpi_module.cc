@@ -1,0 +1,67 @@
+// What libtandem loads.
+#include <unistd.h>
+
+#include <map>
+
+#include "comm/mpi/module/collective.h"
+#include "core/status.h"
+
+namespace tandem::mpi_backend {
+namespace {
+
+class MpiBackend final : public Backend {
+ public:
+  explicit MpiBackend(MpiOptions options) : group_(std::move(options)) {}
+  MpiBackend(Group& parent, std::span<const int> ranks, const std::string& name)
+      : group_(parent, ranks, name) {}
+
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  bool takes_device_memory() const override { return false; }
+  bool crowded() const override {
+    return group_.session().local_size() > sysconf(_SC_NPROCESSORS_ONLN);
+  }
+
+  std::unique_ptr<Operation> start(const Collective& collective) override {
+    const CollectiveKind kind = collective.signature.kind;
+    if (kind != CollectiveKind::kSend && kind != CollectiveKind::kRecv)
+      return std::make_unique<MpiCollective>(group_, queue_, collective);
+    std::uint64_t& number = messages_[{collective.signature.root, kind == CollectiveKind::kSend}];
+    return std::make_unique<MpiMessage>(group_, queue_, collective, number++);
+  }
+
+  void check_peers(const Operation& operation) override {
+    const auto& waiting = static_cast<const MpiOperation&>(operation);
+    const std::lock_guard lock(group_.session().mutex());
+    group_.look_for_failure();
+    for (int peer = 0; peer < size(); ++peer)
+      if (peer != rank() && group_.has_left(peer) && waiting.waits_for(peer))
+        fail<AbortedError>("rank {} has left the group; rank {} still waits for it: {}", peer,
+                           rank(), waiting.description());
+  }
+
+  void fail_group(GroupFailure failure, const std::string& text) noexcept override {
+    group_.fail(failure, text);
+    const std::lock_guard lock(group_.session().mutex());
+    queue_.call_off();
+  }
+
+  std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
+
+  std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
+    return std::make_unique<MpiBackend>(group_, ranks, name);
+  }
+
+ private:
+  Group group_;
+  Queue queue_{group_};
+  std::map<std::pair<int, bool>, std::uint64_t> messages_;  // to or from each peer
+};
+
+}  // namespace
+}  // namespace tandem::mpi_backend
+
+extern "C" __attribute__((visibility("default"))) tandem::Backend* tandem_make_mpi_backend(
+    tandem::MpiOptions* options) {
+  return new tandem::mpi_backend::MpiBackend(std::move(*options));
+}

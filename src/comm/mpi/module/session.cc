@@ -1,0 +1,152 @@
+#include "comm/mpi/module/session.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+
+#include "core/env.h"
+#include "core/log.h"
+#include "core/status.h"
+
+namespace tandem::mpi_backend {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Open MPI, and whatever else starts processes through PMI.
+bool started_by_launcher() {
+  return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMIX_NAMESPACE") ||
+         std::getenv("PMI_SIZE");
+}
+
+}  // namespace
+
+void check(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  fail<UnavailableError>("[mpi] {}: {}", what, text);
+}
+
+Session& Session::get(const MpiOptions& options) {
+  static Session session;
+  static std::once_flag once;
+  std::call_once(once,
+                 [&] { session.notices_ = duplicate(session, MPI_COMM_WORLD, options, "job"); });
+  return session;
+}
+
+Session::Session() {
+  int initialized = 0, finalized = 0, provided = MPI_THREAD_SINGLE;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  if (finalized) fail<FailedPreconditionError>("[mpi] the program has already called MPI_Finalize");
+  if (initialized) {
+    check(MPI_Query_thread(&provided), "MPI_Query_thread");
+  } else {
+    if (!started_by_launcher())
+      fail<FailedPreconditionError>(
+          "[mpi] this process was not started by mpirun: run `mpirun -n 4 PROGRAM`, or choose "
+          "another backend");
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+    ours_ = true;
+  }
+  if (provided < MPI_THREAD_SERIALIZED)
+    fail<FailedPreconditionError>(
+        "[mpi] MPI was initialised for one thread: call MPI_Init_thread with "
+        "MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE instead of MPI_Init");
+  multithreaded_ = provided == MPI_THREAD_MULTIPLE;
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
+}
+
+Session::~Session() {
+  if (!ours_ || !running()) return;
+  // MPI_Finalize would wait for what cannot end any more.
+  if (abandoned_)
+    logging::debug("[mpi] a group failed with collectives under way: MPI is not finalised");
+  else
+    MPI_Finalize();
+}
+
+int Session::local_size() const {
+  return static_cast<int>(env_int("OMPI_COMM_WORLD_LOCAL_SIZE", 1).value_or(1));
+}
+
+bool Session::running() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  return !finalized;
+}
+
+void Session::tell(int rank, const Notice& notice) {
+  std::erase_if(told_, [](const auto& told) {
+    int done = 0;
+    MPI_Test(&told->request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  });
+  auto told = std::make_unique<Told>(Told{notice, MPI_REQUEST_NULL});
+  check(MPI_Isend(&told->notice, sizeof(Notice), MPI_BYTE, rank, 0, notices_, &told->request),
+        "MPI_Isend");
+  told_.push_back(std::move(told));
+}
+
+std::vector<Notice> Session::heard(std::uint64_t group) {
+  // A probe that finds nothing lets MPI take in what has come, which only the next one sees.
+  for (int misses = 0; misses < 2;) {
+    int here = 0;
+    MPI_Status status;
+    check(MPI_Iprobe(MPI_ANY_SOURCE, 0, notices_, &here, &status), "MPI_Iprobe");
+    if (!here) {
+      ++misses;
+      continue;
+    }
+    Notice notice;
+    check(MPI_Recv(&notice, sizeof(Notice), MPI_BYTE, status.MPI_SOURCE, 0, notices_,
+                   MPI_STATUS_IGNORE),
+          "MPI_Recv");
+    notice.text[sizeof(notice.text) - 1] = 0;
+    heard_[notice.group].push_back(notice);
+  }
+  const auto found = heard_.find(group);
+  if (found == heard_.end()) return {};
+  std::vector<Notice> notices = std::move(found->second);
+  heard_.erase(found);
+  return notices;
+}
+
+MPI_Comm duplicate(Session& session, MPI_Comm from, const MpiOptions& options,
+                   const std::string& group) {
+  const auto deadline = Clock::now() + options.time_limit;
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_Request request;
+  {
+    const std::lock_guard lock(session.mutex());
+    check(MPI_Comm_idup(from, &copy, &request), "MPI_Comm_idup");
+  }
+  for (;;) {
+    int done = 0;
+    {
+      const std::lock_guard lock(session.mutex());
+      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Comm_idup");
+      if (done) {
+        check(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+        return copy;
+      }
+    }
+    if (options.membership && options.membership->failed()) {
+      session.abandon();
+      options.membership->throw_failure();
+    }
+    if (Clock::now() > deadline) {
+      session.abandon();
+      fail<DeadlineExceededError>("[mpi] not all ranks joined group '{}' within {} ms", group,
+                                  options.time_limit.count());
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+}  // namespace tandem::mpi_backend

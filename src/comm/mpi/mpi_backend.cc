@@ -1,0 +1,24 @@
+#include "comm/mpi/mpi_backend.h"
+
+#include "comm/module.h"
+
+namespace tandem {
+namespace {
+
+constexpr Module kModule = {.backend = "mpi",
+                            .file = "libtandem_mpi.so",
+                            .factory = "tandem_make_mpi_backend",
+                            .library = "libopenmpi-dev",
+                            .runtime = "openmpi-bin"};
+
+}  // namespace
+
+bool has_mpi() { return can_load(kModule); }
+
+std::unique_ptr<Backend> make_mpi_backend(MpiOptions options) {
+  using Factory = Backend* (*)(MpiOptions*);
+  const auto factory = reinterpret_cast<Factory>(load_factory(kModule));
+  return std::unique_ptr<Backend>(factory(&options));
+}
+
+}  // namespace tandem

@@ -1,0 +1,45 @@
+#include "comm/process/announcement.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/status.h"
+
+namespace tandem {
+
+Announcement announce(const Collective& collective) {
+  Announcement result{.sequence = collective.sequence,
+                      .signature = collective.signature,
+                      .step = collective.label.step};
+  const std::string& name = collective.label.name;
+  std::memcpy(result.name, name.data(), std::min(name.size(), sizeof(result.name) - 1));
+  return result;
+}
+
+void check_announcements(const Collective& collective, std::span<const Announcement> all) {
+  if (std::all_of(all.begin(), all.end(), [&](const Announcement& one) {
+        return one.sequence == collective.sequence && suit(one.signature, all.front().signature);
+      }))
+    return;
+  std::vector<RankCall> calls;
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    calls.push_back(
+        {static_cast<int>(rank), all[rank].signature, {all[rank].name, all[rank].step}});
+  throw InvalidArgumentError(describe_parting(collective.sequence, calls));
+}
+
+void check_shares_agree(const Collective& collective, std::span<const ShareCounts> all, int size) {
+  const auto at = [&](int rank, int peer) {
+    return all[static_cast<std::size_t>(rank * size + peer)];
+  };
+  for (int from = 0; from < size; ++from)
+    for (int to = 0; to < size; ++to)
+      if (at(from, to).sent != at(to, from).expected)
+        fail<InvalidArgumentError>(
+            "[all_to_all] ranks parted at collective {}: rank {} sent {} {} to rank {}, which "
+            "expected {}",
+            collective.sequence, from, at(from, to).sent, name_of(collective.signature.dtype), to,
+            at(to, from).expected);
+}
+
+}  // namespace tandem

@@ -1,0 +1,60 @@
+#include "comm/module.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "comm/mpi/mpi_backend.h"
+#include "support/expects.h"
+#include "support/mpirun.h"
+#include "tandem/errors.h"
+
+namespace tandem {
+namespace {
+
+TEST(Module, OneThatIsNotThereNamesThePackage) {
+  const Module module = {.backend = "carrier-pigeon",
+                         .file = "libtandem_carrier_pigeon.so",
+                         .factory = "make",
+                         .library = "libpigeon-dev",
+                         .runtime = "libpigeon0"};
+  EXPECT_FALSE(can_load(module));
+  try {
+    load_factory(module);
+    FAIL() << "there is no such module";
+  } catch (const UnavailableError& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(text.find("[carrier-pigeon] this build of Tandem has no carrier-pigeon backend"), 0u);
+    EXPECT_NE(text.find("install the Debian package libpigeon-dev and build Tandem again"),
+              std::string::npos)
+        << text;
+  }
+}
+
+TEST(Module, OneOfAnotherVersionIsRefused) {
+  TANDEM_REQUIRE(has_mpi(), "mpi");
+  try {
+    load_factory({.backend = "mpi", .file = "libtandem_mpi.so", .factory = "no_such_function"});
+    FAIL() << "there is no such function";
+  } catch (const UnavailableError& error) {
+    EXPECT_NE(std::string(error.what()).find("belongs to another version of Tandem"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Mpi, WithoutMpirunThereIsNoGroup) {
+  TANDEM_REQUIRE(has_mpi(), "mpi");
+  ASSERT_FALSE(started_by_mpirun());
+  try {
+    make_mpi_backend();
+    FAIL() << "mpirun has not started this";
+  } catch (const FailedPreconditionError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[mpi] this process was not started by mpirun: run `mpirun -n 4 PROGRAM`, or "
+                 "choose another backend");
+  }
+}
+
+}  // namespace
+}  // namespace tandem

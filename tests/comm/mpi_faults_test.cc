@@ -1,0 +1,172 @@
+// What goes wrong between the processes of mpirun.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "comm/process/process_communicator.h"
+#include "core/parallel.h"
+#include "core/status.h"
+#include "device/device_manager.h"
+#include "support/expects.h"
+#include "support/mpirun.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+
+class MpiFaults : public ::testing::Test {
+ protected:
+  void SetUp() override { TANDEM_REQUIRE(can_use_mpirun(), "mpi"); }
+
+  // Runs body as each of three ranks.
+  static void run(const std::function<void(Communicator&)>& body,
+                  milliseconds time_limit = std::chrono::seconds(20)) {
+    if (!started_by_mpirun()) {
+      EXPECT_EQ(run_this_test_by_mpirun(3), 0);
+      return;
+    }
+    const ThreadBudget one(1);
+    Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+    body(*make_process_communicator(make_mpi_backend({.time_limit = time_limit}), device,
+                                    {.time_limit = time_limit}));
+  }
+};
+
+template <class E>
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const E& error) {
+    return error.what();
+  } catch (const Error& error) {
+    return fmt::format("{}: {}", error.kind(), error.what());
+  }
+  return "no error";
+}
+
+void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+// Buffers that last as long as a process.
+Buffer floats(std::int64_t count) {
+  auto* data = new std::vector<float>(static_cast<std::size_t>(count), 1.0f);
+  return {data->data(), count, float32};
+}
+
+void all_reduce(Communicator& communicator, std::int64_t count, ReduceOp op = ReduceOp::kSum) {
+  const Buffer buffer = floats(count);
+  communicator.all_reduce({&buffer, 1}, op)->wait();
+}
+
+TEST_F(MpiFaults, RanksThatPart) {
+  run([](Communicator& communicator) {
+    all_reduce(communicator, 10);
+    communicator.label("dense/kernel", 7);
+    const std::string text = error_of<InvalidArgumentError>(
+        [&] { all_reduce(communicator, communicator.rank() == 1 ? 11 : 10); });
+    EXPECT_EQ(text,
+              "[all_reduce] ranks parted at collective 1: ranks 0 and 2 called all_reduce (sum) of "
+              "10 float32 in 1 part, 'dense/kernel', step 7, rank 1 called all_reduce (sum) of 11 "
+              "float32 in 1 part, 'dense/kernel', step 7; every rank must call the same "
+              "collectives in the same order");
+    EXPECT_EQ(error_of<InvalidArgumentError>([&] { communicator.barrier(); }), text);
+  });
+}
+
+TEST_F(MpiFaults, RanksThatPartInOperation) {
+  run([](Communicator& communicator) {
+    expect_parts(error_of<InvalidArgumentError>([&] {
+                   all_reduce(communicator, 300'000,
+                              communicator.rank() == 2 ? ReduceOp::kMax : ReduceOp::kSum);
+                 }),
+                 {"ranks parted at collective 0", "rank 2 called all_reduce (max)"});
+  });
+}
+
+TEST_F(MpiFaults, RanksThatPartInWhatTheySendEachOther) {
+  run([](Communicator& communicator) {
+    const std::vector<Buffer> sent(3, floats(communicator.rank() == 1 ? 6 : 5));
+    const std::vector<Buffer> received = {floats(5), floats(communicator.rank() == 1 ? 6 : 5),
+                                          floats(5)};
+    EXPECT_EQ(
+        error_of<InvalidArgumentError>([&] { communicator.all_to_all(sent, received)->wait(); }),
+        "[all_to_all] ranks parted at collective 0: rank 1 sent 6 float32 to rank 0, which "
+        "expected 5");
+  });
+}
+
+TEST_F(MpiFaults, ARankThatIsLateIsNamedEverywhere) {
+  run(
+      [](Communicator& communicator) {
+        all_reduce(communicator, 100);
+        if (communicator.rank() == 1) std::this_thread::sleep_for(milliseconds(1500));
+        EXPECT_EQ(
+            error_of<DeadlineExceededError>([&] { all_reduce(communicator, 300'000); }),
+            "[all_reduce] rank 1 did not reach collective 1 (all_reduce (sum) of 300000 float32 in "
+            "1 part) within 600 ms; ranks 0 and 2 are waiting");
+      },
+      milliseconds(600));
+}
+
+TEST_F(MpiFaults, ARankLeavesEarly) {
+  run([](Communicator& communicator) {
+    all_reduce(communicator, 1000);
+    if (communicator.rank() == 2) return;
+    expect_parts(error_of<AbortedError>([&] { all_reduce(communicator, 300'000); }),
+                 {"rank 2 has left the group; rank ", "collective 1 "});
+  });
+}
+
+TEST_F(MpiFaults, AMessageOfAnotherSize) {
+  run([](Communicator& communicator) {
+    const std::string text = error_of<InvalidArgumentError>([&] {
+      const Buffer buffer = floats(communicator.rank() == 0 ? 3 : 4);
+      if (communicator.rank() == 0) communicator.send(buffer, 1)->wait();
+      if (communicator.rank() == 1) communicator.recv(buffer, 0)->wait();
+      communicator.barrier()->wait();
+    });
+    EXPECT_EQ(text, "[recv] rank 0 sent 3 float32, rank 1 expected 4 float32");
+  });
+}
+
+TEST_F(MpiFaults, ASubGroupThatARankDoesNotJoin) {
+  run(
+      [](Communicator& communicator) {
+        const int ranks[] = {0, 2};
+        if (communicator.rank() == 2) std::this_thread::sleep_for(milliseconds(1500));
+        if (communicator.rank() == 0)
+          expect_parts(error_of<DeadlineExceededError>([&] { communicator.split(ranks); }),
+                       {"[mpi] rank 2 did not join group '0/0,2#0'", "rank 0 is waiting"});
+      },
+      milliseconds(600));
+}
+
+// mpirun takes the job down with it.
+TEST_F(MpiFaults, ARankIsKilled) {
+  if (!started_by_mpirun()) {
+    EXPECT_NE(run_this_test_by_mpirun(3), 0);
+    return;
+  }
+  run([](Communicator& communicator) {
+    all_reduce(communicator, 10);
+    if (communicator.rank() == 1) kill(getpid(), SIGKILL);
+    all_reduce(communicator, 10);
+  });
+}
+
+TEST_F(MpiFaults, AJobThatTakesItselfForAnother) {
+  if (!started_by_mpirun()) {
+    EXPECT_EQ(run_this_test_by_mpirun(2), 0);
+    return;
+  }
+  expect_parts(
+      error_of<FailedPreconditionError>([] { make_mpi_backend({.rank = 0, .size = 3}); }),
+      {"[mpi] mpirun gave this process rank ", " of 2, but the job takes it for rank 0 of 3"});
+}
+
+}  // namespace
+}  // namespace tandem

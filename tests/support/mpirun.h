@@ -1,0 +1,52 @@
+// Tests whose ranks are started by mpirun: each runs itself again.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "comm/mpi/mpi_backend.h"
+#include "support/forked_ranks.h"
+
+namespace tandem {
+
+inline bool started_by_mpirun() { return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr; }
+
+// Whether there are the backend and the program.
+inline bool can_use_mpirun() {
+  if (started_by_mpirun()) return true;
+  const char* path = std::getenv("PATH");
+  std::string folders = path ? path : "";
+  bool found = false;
+  for (std::size_t begin = 0, end; begin < folders.size() && !found; begin = end + 1) {
+    end = std::min(folders.find(':', begin), folders.size());
+    found = access((folders.substr(begin, end - begin) + "/mpirun").c_str(), X_OK) == 0;
+  }
+  return found && has_mpi();
+}
+
+// Runs the test that calls this as each of `ranks` ranks of mpirun: there, started_by_mpirun().
+// How it ended: 0 when every rank passed.
+inline int run_this_test_by_mpirun(int ranks) {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const std::string filter =
+      std::string("--gtest_filter=") + test->test_suite_name() + "." + test->name();
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string count = std::to_string(ranks);
+  return run_processes(1,
+                       [&](int) {
+                         // As root mpirun wants to be told twice that it is meant.
+                         setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+                         setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+                         setenv("TANDEM_CI_EXPECTS", "", 1);
+                         execlp("mpirun", "mpirun", "--oversubscribe", "--bind-to", "none", "-n",
+                                count.c_str(), program.c_str(), filter.c_str(), nullptr);
+                         ADD_FAILURE() << "mpirun does not start";
+                       })
+      .front();
+}
+
+}  // namespace tandem
