@@ -63,7 +63,7 @@ TraceRecord::TraceRecord(const GraphImpl& graph, std::span<const Tensor> argumen
   if (!sources_.empty()) find_kept(graph, arguments);
 }
 
-// Outputs whose record is whole: a backward pass within the callable frees what it has gone through.
+// Outputs whose record is whole: a backward pass within the callable frees what it goes through.
 void TraceRecord::find_roots(std::span<const Tensor> outputs) {
   std::vector<GradEdge> edges;
   for (const Tensor& output : outputs) edges.push_back(impl_of(output).grad);
