@@ -177,7 +177,10 @@ class Scheduler {
       for (const auto& [rank, mine] : ranks)
         for (std::size_t i = 0; i < mine.size(); ++i) {
           if (i + 1 < mine.size()) edge(mine[i], mine[i + 1]);
-          for (const auto& [other, theirs] : ranks) edge(theirs[i], wait_at(mine[i]));
+          for (const auto& [other, theirs] : ranks) {
+            edge(theirs[i], wait_at(mine[i]));
+            if (group->within_program()) together_[wait_at(mine[i])].push_back(wait_at(theirs[i]));
+          }
         }
     }
   }
@@ -202,22 +205,54 @@ class Scheduler {
         if (const auto wait = wait_of_.find(operation->behind); wait != wait_of_.end())
           operation->behind = unordered[wait->second].get();
 
+    const std::vector<std::size_t> order = gather_waits(sort(), unordered);
+    block_.operations.clear();
+    for (std::size_t now : order) block_.operations.push_back(std::move(unordered[now]));
+  }
+
+  std::vector<std::size_t> sort() {
     using Ready = std::pair<std::size_t, std::size_t>;  // priority, index
     std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
     for (std::size_t i = 0; i < before_.size(); ++i)
       if (before_[i] == 0) ready.emplace(priority_[i], i);
-    block_.operations.clear();
+    std::vector<std::size_t> order;
     while (!ready.empty()) {
       const std::size_t now = ready.top().second;
       ready.pop();
-      block_.operations.push_back(std::move(unordered[now]));
+      order.push_back(now);
       for (std::size_t next : after_[now])
         if (--before_[next] == 0) ready.emplace(priority_[next], next);
     }
-    if (block_.operations.size() != unordered.size())
+    if (order.size() != before_.size())
       throw InvalidArgumentError(
           "[Collective] the collectives of several replicas wait for each other: one replica uses "
           "what another computed from a later collective's result");
+    return order;
+  }
+
+  // A rank that waits needs the shares of the others, which their lanes do while they run: no
+  // longer than to the next control flow. So all ranks wait for a collective before the same one.
+  std::vector<std::size_t> gather_waits(
+      const std::vector<std::size_t>& order,
+      const std::vector<std::unique_ptr<Operation>>& operations) const {
+    std::vector<std::size_t> gathered, pending;  // pending: waits, due before the next control flow
+    std::vector<bool> placed(order.size(), false);
+    const auto place = [&](std::size_t i) {
+      if (!placed[i]) gathered.push_back(i);
+      placed[i] = true;
+    };
+    const auto place_pending = [&] {
+      for (std::size_t wait : pending) place(wait);
+      pending.clear();
+    };
+    for (std::size_t i : order) {
+      if (operations[i]->control) place_pending();
+      place(i);
+      if (const auto waits = together_.find(i); waits != together_.end())
+        pending.insert(pending.end(), waits->second.begin(), waits->second.end());
+    }
+    place_pending();
+    return gathered;
   }
 
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
@@ -228,6 +263,7 @@ class Scheduler {
   std::unordered_map<const Operation*, std::size_t> wait_of_;
   std::unordered_map<const Operation*, std::size_t> index_;
   std::map<const CollectiveGroup*, Ranks> members_;
+  std::unordered_map<std::size_t, std::vector<std::size_t>> together_;  // all ranks' waits, by each
   std::vector<std::vector<std::size_t>> after_;
   std::vector<int> before_;  // how many are not done yet
   std::vector<std::size_t> priority_;

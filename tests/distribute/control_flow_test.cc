@@ -182,6 +182,30 @@ TEST(ControlFlowOfReplicas, ALoopInEachStep) {
   expect_close(a_loop_in_each_step(one, true), expected);
 }
 
+// The replica that is late to a collective waits for it before its loop, the early one behind.
+TEST(ControlFlowOfReplicas, AWaitOnEachSideOfALoop) {
+  config::set_logical_cpus(2);
+  const MirroredStrategy two({.devices = {"/cpu:0", "/cpu:1"}});
+  Variable sum;
+  auto descent = optimizers::SGD({.learning_rate = -1.0});
+  {
+    auto scope = two.scope();
+    sum = Variable(zeros({}));
+  }
+  const auto step = function([&](const Tensor& late) {
+    const auto each = two.run([&] {
+      const bool first = distribute::replica_id_in_sync_group() == 0;
+      descent.minimize(first ? sum * reduce_mean(matmul(late, late)) : sum + 0.0, {sum});
+      const Tensor rounds = while_loop([](const Tensors& v) { return less(v[0], 3.0); },
+                                       [](const Tensors& v) { return Tensors{v[0] + 1.0}; },
+                                       {first ? sum * 0.0 : zeros({})})[0];
+      return (sum + rounds).detach();
+    });
+    return two.reduce(ReduceOp::kSum, each);
+  });
+  for (int i = 1; i < 6; ++i) EXPECT_EQ(step(ones({600, 600})).item<float>(), 2 * (601 * i + 3));
+}
+
 TEST(ControlFlowOfReplicas, OnEmulatedGpus) {
   config::set_emulated_gpus(2, 256);
   const MirroredStrategy two({.devices = {"/gpu:0", "/gpu:1"}});
