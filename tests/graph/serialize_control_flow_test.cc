@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "graph/proto/graph.pb.h"
+#include "graph/control_flow.h"
 #include "graph/serialize.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
@@ -28,7 +28,7 @@ Graph training() {
   const GraphScope scope(graph);
   const Tensor x = placeholder(float32, {-1, 3}, "x"), n = placeholder(float32, {}, "n");
   const Variable w(constant({{0.5f}, {-1.0f}, {2.0f}}), {.name = "w"});
-  const Variable runs(zeros({}), {.trainable = false, .name = "runs"});
+  Variable runs(zeros({}), {.name = "runs", .trainable = false});
   optimizers::Optimizer adam =
       optimizers::Adam({.learning_rate = optimizers::schedules::exponential_decay(0.1, 2, 0.5)});
   adam.build({w});
@@ -91,13 +91,13 @@ TEST(SerializedControlFlow, RunsAsTheOriginal) {
 }
 
 TEST(SerializedControlFlow, CapturedVariablesGoByName) {
-  const Variable v(constant({1.0, 2.0}), {.name = "v"});
+  Variable v(constant({1.0, 2.0}), {.name = "v"});
   Graph graph;
   {
     const GraphScope building(graph);
     cond(
         constant(true), [&] { v.assign(v * 2.0); }, [] {});
-    add(v, 1.0, {.name = "sum"});
+    reduce_sum(v, {.name = "sum"});
   }
   const Graph copy = copy_of(graph);
   expect_error<FailedPreconditionError>([&] { Session(copy).run("sum:0"); },
@@ -108,7 +108,7 @@ TEST(SerializedControlFlow, LoopsOverDatasetsStayHere) {
   Graph graph;
   {
     const GraphScope scope(graph);
-    const Variable v(zeros({}), {.name = "v"});
+    Variable v(zeros({}), {.name = "v"});
     for_each(data::Dataset::from_tensor_slices({ones({3})}),
              [&](const data::Example& example) { v.assign_add(example[0]); });
   }
@@ -116,82 +116,68 @@ TEST(SerializedControlFlow, LoopsOverDatasetsStayHere) {
                                    "(ForEach) goes over a dataset of this program");
 }
 
-proto::Graph message_of(const Graph& graph) {
-  proto::Graph message;
-  message.ParseFromString(serialize_nodes(graph.impl()));
-  return message;
-}
-
-proto::ControlFlow& control_of(proto::Graph& message, std::string_view op) {
-  for (proto::Node& node : *message.mutable_nodes())
-    if (node.op() == op) return *node.mutable_control();
+ControlFlow& control_of(const Graph& graph, std::string_view op) {
+  for (const auto& node : graph.impl().nodes())
+    if (node->op->name == op) return const_cast<ControlFlow&>(*node->control);
   throw std::runtime_error("no such node");
 }
 
 // Each breaks one rule.
 TEST(SerializedControlFlow, WhatCannotBeIsRefused) {
-  const proto::Graph whole = message_of(training());
   const auto refused = [&](std::string_view op, const auto& change, const std::string& text) {
-    proto::Graph message = whole;
-    change(control_of(message, op));
-    expect_error<InvalidArgumentError>([&] { deserialize_nodes(message.SerializeAsString()); },
-                                       text);
+    const Graph graph = training();
+    change(control_of(graph, op), graph);
+    const std::string bytes = serialize_nodes(graph.impl());
+    expect_error<InvalidArgumentError>([&] { deserialize_nodes(bytes); }, text);
   };
-  deserialize_nodes(whole.SerializeAsString());
   refused(
-      "While", [](auto& control) { control.mutable_bodies()->RemoveLast(); }, "has 1 bodies");
+      "While", [](auto& flow, auto&) { flow.bodies.pop_back(); }, "has 1 bodies");
   refused(
-      "While", [](auto& c) { c.mutable_bodies(1)->mutable_fetches()->RemoveLast(); },
+      "While", [](auto& flow, auto&) { flow.bodies[1].fetches.pop_back(); },
       "a body gives 1 tensors for 2 outputs");
   refused(
-      "While", [](auto& c) { c.mutable_bodies(1)->mutable_fetches(0)->set_node(10000); },
-      "fetches what body 1 does not compute");
-  refused(
-      "While", [](auto& c) { c.mutable_bodies(1)->mutable_feeds(0)->set_from(10000); },
-      "feeds a body with 10000, which is no tensor of its frame");
-  refused(
-      "While", [](auto& c) { c.mutable_bodies(1)->mutable_feeds(0)->set_node(10000); },
-      "feeds node 10000 of body 1, which is no placeholder");
-  refused(
       "While",
-      [](auto& c) {
-        *c.mutable_bodies(0)->mutable_fetches(0) = c.bodies(0).fetches(0);
-        c.mutable_bodies(0)->add_fetches();
-      },
+      [](auto& flow, auto&) { flow.bodies[0].fetches.push_back(flow.bodies[0].fetches[0]); },
       "the condition is no scalar of bool");
   refused(
-      "WhileGradient", [](auto& c) { c.clear_forward(); }, "goes back through nothing");
+      "While",
+      [](auto& flow, auto&) { std::swap(flow.bodies[1].fetches[0], flow.bodies[0].fetches[0]); },
+      "fetches what body 0 does not compute");
   refused(
-      "WhileGradient", [](auto& c) { c.set_forward(0); }, "cannot go back through");
+      "While", [](auto& flow, auto&) { flow.bodies[1].feeds[0].from = 10000; },
+      "feeds a body with 10000, which is no tensor of its frame");
+  refused(
+      "While",
+      [](auto& flow, auto&) { flow.bodies[1].feeds[0].tensor = flow.bodies[1].fetches[0]; },
+      "which is no placeholder");
+  refused(
+      "WhileGradient",
+      [](auto& flow, const auto& graph) { flow.forward = graph.impl().nodes().front().get(); },
+      "cannot go back through 'x'");
 }
 
-TEST(SerializedControlFlow, VariablesThatABodyWritesAreTaken) {
-  Graph graph;
-  {
+TEST(SerializedControlFlow, VariablesOfABodyAreTaken) {
+  const auto make = [] {
+    Graph graph;
     const GraphScope scope(graph);
-    const Variable v(zeros({}), {.name = "v"}), w(zeros({2}), {.name = "w"});
+    Variable v(zeros({}), {.name = "v"});
+    static_cast<void>(Variable(zeros({2}), {.name = "w"}));
     cond(
         constant(true), [&] { v.assign_add(ones({})); }, [] {});
-    w.assign_add(ones({2}));
-  }
-  proto::Graph message = message_of(graph);
-  int other = -1;
-  for (int i = 0; i < message.nodes_size(); ++i)
-    if (message.nodes(i).op() == "VarHandleOp" && message.nodes(i).name() == "w") other = i;
-  proto::Graph wrong = message;
-  for (proto::Node& node : *wrong.mutable_nodes()) {
-    if (!node.has_control()) continue;
-    for (proto::Node& inner :
-         *node.mutable_control()->mutable_bodies(0)->mutable_graph()->mutable_nodes())
-      if (inner.op() == "VarHandleOp") inner.set_outside(static_cast<std::uint32_t>(other));
-  }
-  expect_error<InvalidArgumentError>([&] { deserialize_nodes(wrong.SerializeAsString()); },
-                                     "is no variable of the graph around");
-  wrong = message;
-  for (proto::Node& node : *wrong.mutable_nodes())
-    if (node.has_control()) node.mutable_inputs()->RemoveLast();
-  expect_error<InvalidArgumentError>([&] { deserialize_nodes(wrong.SerializeAsString()); },
-                                     "does not take the variable 'v'");
+    return graph;
+  };
+  const auto refused = [](const Graph& graph, const std::string& text) {
+    const std::string bytes = serialize_nodes(graph.impl());
+    expect_error<InvalidArgumentError>([&] { deserialize_nodes(bytes); }, text);
+  };
+  Graph graph = make();
+  for (const auto& node : control_of(graph, "If").bodies[0].graph->nodes())
+    if (node->outside) node->outside = graph.impl().find("w");
+  refused(graph, "is no variable of the graph around");
+  graph = make();
+  for (const auto& node : graph.impl().nodes())
+    if (node->control) node->inputs.pop_back();
+  refused(graph, "does not take the variable 'v'");
 }
 
 // What the checksum would catch, let through: a graph, or a typed error.
