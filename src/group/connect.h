@@ -11,8 +11,9 @@
 namespace tandem {
 
 struct ConnectOptions {
-  // "shm", "gloo", "mpi", "hierarchical", "nccl"; "auto": shm when every rank is on one host, else
-  // mpi under mpirun, else gloo.
+  // "shm", "gloo", "mpi", "hierarchical", "nccl"; "auto": shm when every rank is on one host;
+  // hierarchical when some host has several; else mpi under mpirun, else gloo. hierarchical is shm
+  // inside the hosts, and mpi under mpirun or gloo between them.
   std::string backend = "auto";
   std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // of this and of every wait
 };
