@@ -14,6 +14,7 @@
 #include "support/expects.h"
 #include "support/files.h"
 #include "support/hosts.h"
+#include "support/mpirun.h"
 #include "support/processes.h"
 #include "tandem/errors.h"
 
@@ -129,6 +130,133 @@ TEST_P(BetweenHosts, ACutCableIsATypedErrorThatNamesThePeer) {
   }
   EXPECT_LT(Clock::now() - begin, 20s);
 }
+
+// ---- The same with ranks that mpirun starts, which come one host after the other.
+
+class BetweenHostsOfMpirun : public ::testing::TestWithParam<std::tuple<std::string, int, int>> {
+ protected:
+  Cluster cluster() const {
+    const auto& [backend, hosts, ranks] = GetParam();
+    return {.hosts = hosts, .ranks_a_host = ranks, .backend = backend};
+  }
+  std::vector<std::string> options(const Hosts& hosts, const TemporaryDirectory& folder) const {
+    hosts.write_remote_shell(folder / "shell");
+    std::string list;
+    for (int host = 0; host < cluster().hosts; ++host)
+      list += fmt::format("{}{}:{}", host ? "," : "", Hosts::address(host), cluster().ranks_a_host);
+    // Hosts of one machine have one name, by which Open MPI would take them for one.
+    return {"--mca", "plm_rsh_agent", (folder / "shell").string(), "--mca", "btl", "tcp,self",
+            "-H",    std::move(list)};
+  }
+  // What each rank does.
+  std::string run_rank(
+      const std::function<std::string(Communicator&, const std::function<void()>&)>& body) const {
+    const ThreadBudget one(1);
+    const int rank = std::atoi(std::getenv("OMPI_COMM_WORLD_RANK"));
+    const auto job =
+        rendezvous(fmt::format("tcp://{}:29500?rank={}&world_size={}", Hosts::address(0), rank,
+                               cluster().ranks()),
+                   {.timeout = 60s, .token = "secret", .heartbeat = 100ms, .silence = 2s});
+    Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+    const auto communicator =
+        connect(*job, device, {.backend = cluster().backend, .time_limit = 30s});
+    return body(*communicator, [&] { job->leave(); });
+  }
+};
+
+TEST_P(BetweenHostsOfMpirun, CollectivesGoThrough) {
+  if (started_by_mpirun()) {
+    const std::string result = run_rank([](Communicator& communicator, const auto& leave) {
+      std::string sums = sum_up(communicator);
+      communicator.barrier()->wait();
+      leave();
+      return sums;
+    });
+    const int count = cluster().ranks(), sum = count * (count + 1) / 2;
+    std::string all;
+    for (int rank = 0; rank < count; ++rank) all += std::to_string(rank);
+    EXPECT_EQ(result, fmt::format("{0} {0} {0} {0} {0} {0} {1}", sum, all));
+    return;
+  }
+  TANDEM_REQUIRE(can_use_mpirun(), "mpi");
+  const Hosts hosts(cluster().hosts);
+  TANDEM_REQUIRE(hosts.connected(), "netns");
+  const TemporaryDirectory folder;
+  EXPECT_EQ(run_this_test_by_mpirun(cluster().ranks(), options(hosts, folder)), 0);
+}
+
+// Ranks write what has become of them to files, which need no cable, and end together: mpirun would
+// kill those that are behind.
+TEST_P(BetweenHostsOfMpirun, ACutCableIsATypedErrorThatNamesThePeer) {
+  const auto wait_for_files = [](const std::string& folder, const std::string& kind, int count) {
+    const auto end = Clock::now() + 60s;
+    const auto all_there = [&] {
+      for (int rank = 0; rank < count; ++rank)
+        if (!std::filesystem::exists(folder + kind + std::to_string(rank))) return false;
+      return true;
+    };
+    while (!all_there() && Clock::now() < end) std::this_thread::sleep_for(1ms);
+  };
+  if (started_by_mpirun()) {
+    const std::string folder = std::getenv("TANDEM_TEST_FOLDER");
+    const std::string me = std::getenv("OMPI_COMM_WORLD_RANK");
+    std::string result;
+    auto* values = new std::vector<float>(4'000'000, 1.0f);  // which MPI may yet write to
+    try {
+      result = run_rank([&](Communicator& communicator, const auto&) {
+        const Buffer buffer = {values->data(), 4'000'000, float32};
+        communicator.all_reduce({&buffer, 1}, ReduceOp::kMean)->wait();
+        testing::write_file(folder + "/busy" + me, "");
+        const auto end = Clock::now() + 60s;
+        while (Clock::now() < end) communicator.all_reduce({&buffer, 1}, ReduceOp::kMean)->wait();
+        return std::string("nothing");
+      });
+    } catch (const Error& error) {
+      result = fmt::format("{}: {}", error.kind(), error.what());
+    }
+    testing::write_file(folder + "/part" + me, result);
+    std::filesystem::rename(folder + "/part" + me, folder + "/result" + me);
+    wait_for_files(folder, "/result", cluster().ranks());
+    _exit(0);
+  }
+  TANDEM_REQUIRE(can_use_mpirun(), "mpi");
+  const Hosts hosts(cluster().hosts);
+  TANDEM_REQUIRE(hosts.connected(), "netns");
+  const TemporaryDirectory folder;
+  const std::string place = (folder / "").string();
+  setenv("TANDEM_TEST_FOLDER", place.c_str(), 1);
+  ChildProcess mpirun([&] {
+    become_mpirun(cluster().ranks(), options(hosts, folder));
+    return "";
+  });
+  wait_for_files(place, "/busy", cluster().ranks());
+  const int last = cluster().hosts - 1;
+  ASSERT_TRUE(hosts.cut(last));
+  const auto begin = Clock::now();
+  wait_for_files(place, "/result", cluster().ranks());
+  EXPECT_LT(Clock::now() - begin, 20s);
+  for (int rank = 0; rank < cluster().ranks(); ++rank) {
+    const std::string result = testing::read_file(folder / ("result" + std::to_string(rank)));
+    const bool beyond = rank / cluster().ranks_a_host == last;
+    EXPECT_TRUE(result.starts_with("UnavailableError") || result.starts_with("AbortedError"))
+        << result;
+    bool named = false;
+    for (int peer = 0; peer < cluster().ranks(); ++peer)
+      if (beyond ? peer == 0 : peer / cluster().ranks_a_host == last)
+        named |= result.find(fmt::format("rank {} (process ", peer)) != std::string::npos;
+    EXPECT_TRUE(named) << "rank " << rank << ": " << result;
+  }
+  ASSERT_TRUE(hosts.plug_in(last));  // so that mpirun's daemons end
+  mpirun.result();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BetweenHostsOfMpirun,
+                         ::testing::Values(std::tuple("mpi", 2, 1), std::tuple("mpi", 4, 1),
+                                           std::tuple("hierarchical", 2, 2)),
+                         [](const auto& info) {
+                           return fmt::format("{}{}x{}", std::get<0>(info.param),
+                                              std::get<1>(info.param), std::get<2>(info.param));
+                         });
 
 INSTANTIATE_TEST_SUITE_P(All, BetweenHosts,
                          ::testing::Values(std::tuple("gloo", 2, 1), std::tuple("gloo", 4, 1),

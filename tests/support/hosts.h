@@ -40,6 +40,18 @@ class Hosts {
   }
   // Takes the cable of a host but the first out. Nobody is told: what is sent does not arrive.
   bool cut(int host) const { return run("ip link set " + cable(host) + " down"); }
+  bool plug_in(int host) const { return run("ip link set " + cable(host) + " up"); }
+  // Writes a script that is called as ssh is, with a host's address and a command for it. Hosts
+  // have a folder for temporary files each, beside the script.
+  void write_remote_shell(const std::filesystem::path& path) const {
+    std::string text =
+        "#!/bin/sh\naddress=$1; shift\nexport TMPDIR=" + path.parent_path().string() +
+        "/$address; mkdir -p $TMPDIR\ncase $address in\n";
+    for (int host = 1; host <= static_cast<int>(others_.size()); ++host)
+      text += address(host) + ") exec nsenter --net=" + network_of(host) + " sh -c \"$*\" ;;\n";
+    write_file(path, text + "esac\n");
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
 
  private:
   static bool run(const std::string& command) {
