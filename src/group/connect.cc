@@ -9,6 +9,7 @@
 #include "comm/hierarchical/hierarchical_communicator.h"
 #include "comm/host_identity.h"
 #include "comm/mpi/mpi_backend.h"
+#include "comm/nccl/nccl_backend.h"
 #include "comm/process/process_communicator.h"
 #include "comm/shm/shm_backend.h"
 #include "comm/signature.h"
@@ -144,13 +145,31 @@ std::unique_ptr<Communicator> connect_hosts(Job& job, Device& device,
       {.time_limit = limit, .ranks = std::move(ranks), .direct = std::move(all)});
 }
 
+// The n-th rank of a host has its n-th GPU, unless `device` is one.
+std::unique_ptr<Communicator> connect_gpus(Job& job, Device& device,
+                                           std::chrono::milliseconds limit) {
+  NcclOptions options{.store = job.store(),
+                      .name = numbered(job, "world"),
+                      .rank = job.rank(),
+                      .size = job.size(),
+                      .device = &device,
+                      .gpu = device.index(),
+                      .time_limit = limit,
+                      .membership = job.membership()};
+  if (device.backend() != DeviceBackend::kCuda)
+    for (const std::vector<int>& ranks : ranks_by_host(exchange_seats(job, limit)))
+      if (const auto found = std::find(ranks.begin(), ranks.end(), job.rank());
+          found != ranks.end())
+        options.gpu = static_cast<int>(found - ranks.begin());
+  return connect_through(make_nccl_backend(std::move(options)), job, device, limit);
+}
+
 }  // namespace
 
 void check_backend(const std::string& name) {
   if (std::find(kBackends.begin(), kBackends.end(), name) == kBackends.end())
     fail<InvalidArgumentError>("[connect] Invalid backend: '{}'; expected one of {}", name,
                                fmt::join(kBackends, ", "));
-  if (name == "nccl") fail<UnimplementedError>("[connect] this build has no backend '{}'", name);
 }
 
 std::string choose_backend(Job& job, const ConnectOptions& options) {
@@ -164,6 +183,7 @@ std::string choose_backend(Job& job, const ConnectOptions& options) {
 
 std::unique_ptr<Communicator> connect(Job& job, Device& device, const ConnectOptions& options) {
   const std::string backend = choose_backend(job, options);
+  if (backend == "nccl") return connect_gpus(job, device, options.time_limit);
   if (backend == "hierarchical") return connect_hosts(job, device, options.time_limit);
   return connect_through(make_backend(backend, job, options.time_limit), job, device,
                          options.time_limit);

@@ -18,8 +18,7 @@ struct ConnectOptions {
   std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // of this and of every wait
 };
 
-// Throws InvalidArgumentError for a name that is no backend's, UnimplementedError for one that this
-// build does not have.
+// Throws InvalidArgumentError for a name that is no backend's.
 void check_backend(const std::string& name);
 
 // The backend that `options` mean. Every rank of the job calls this, as often and in the same order

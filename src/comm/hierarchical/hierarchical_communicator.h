@@ -26,8 +26,8 @@ struct HierarchicalOptions {
 
 // `inner` joins the ranks of this rank's group; `outer` is null but on inner rank 0, and joins the
 // groups' first ranks, in the order of the groups. A rank of the whole is the number of ranks in
-// earlier groups + inner's rank, unless options.ranks says otherwise. Groups may differ in size. Both must be on one device. Every rank
-// calls this at once.
+// earlier groups + inner's rank, unless options.ranks says otherwise. Groups may differ in size.
+// Both must be on one device. Every rank calls this at once.
 //
 // What is reduced is combined inside the groups first, in the order of `inner`, then between them,
 // in that of `outer`: the same bits every run. float16 and bfloat16 are rounded after each of the
