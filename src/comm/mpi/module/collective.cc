@@ -90,10 +90,8 @@ MpiCollective::MpiCollective(Group& group, Queue& queue, const Collective& colle
       collective_(collective),
       small_limit_(small_limit(group.size())),
       small_(bytes_with_announcement(collective, small_limit_)),
-      received_(index(group.size()), MPI_REQUEST_NULL),
-      sent_(received_) {
-  const std::size_t room = sizeof(Announcement) + small_limit_;
-  messages_ = std::make_unique_for_overwrite<std::byte[]>(room * index(group.size()));
+      received_(index(group.size()), MPI_REQUEST_NULL) {
+  messages_ = std::make_unique_for_overwrite<std::byte[]>(room() * index(group.size()));
   std::byte* at = message_of(group_.rank());
   const Announcement mine = announce(collective);
   std::memcpy(at, &mine, sizeof(mine));
@@ -104,18 +102,30 @@ MpiCollective::MpiCollective(Group& group, Queue& queue, const Collective& colle
     at += buffer.bytes();
   }
   const std::lock_guard lock(group_.session().mutex());
-  // Of a peer's message only as much arrives as it has sent.
-  for (int peer = 0; peer < group_.size(); ++peer)
-    if (peer != group_.rank())
-      check(MPI_Irecv(message_of(peer), static_cast<int>(room), MPI_BYTE, peer, kAnnouncementTag,
-                      group_.messages(), &received_[index(peer)]),
-            "MPI_Irecv");
-  for (int peer = 0; peer < group_.size(); ++peer)
-    if (peer != group_.rank())
-      check(MPI_Isend(message_of(group_.rank()), static_cast<int>(sizeof(mine) + small_), MPI_BYTE,
-                      peer, kAnnouncementTag, group_.messages(), &sent_[index(peer)]),
-            "MPI_Isend");
+  post_messages();
   queue_.collectives_.push_back(this);
+}
+
+// A peer that has called something else sends other pieces, but the first, which tells.
+void MpiCollective::post_messages() {
+  const std::size_t bytes = sizeof(Announcement) + small_;
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    if (peer == group_.rank()) continue;
+    for (std::size_t at = 0; at < bytes; at += kMessagePiece) {
+      MPI_Request& request = at == 0 ? received_[index(peer)] : rest_.emplace_back();
+      check(MPI_Irecv(message_of(peer) + at, static_cast<int>(kMessagePiece), MPI_BYTE, peer,
+                      kAnnouncementTag, group_.messages(), &request),
+            "MPI_Irecv");
+    }
+  }
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    if (peer == group_.rank()) continue;
+    for (std::size_t at = 0; at < bytes; at += kMessagePiece)
+      check(MPI_Isend(message_of(group_.rank()) + at,
+                      static_cast<int>(std::min(kMessagePiece, bytes - at)), MPI_BYTE, peer,
+                      kAnnouncementTag, group_.messages(), &sent_.emplace_back()),
+            "MPI_Isend");
+  }
 }
 
 MpiCollective::~MpiCollective() {
@@ -138,7 +148,7 @@ void MpiCollective::step(const MpiCollective* before) {
     checked_ = true;
   }
   if (!started_) {
-    if (before && !before->started_) return;
+    if ((before && !before->started_) || !test_all(rest_, steps_)) return;
     // Ranks that have called may have given up since, and MPI's collectives cannot be called off.
     if (!counting_) group_.look_for_failure();
     if (collective_.signature.kind == CollectiveKind::kAllToAll) {
@@ -321,6 +331,7 @@ std::string MpiCollective::description() const {
 bool MpiCollective::call_off() noexcept {
   bool all = true;
   for (MPI_Request& request : received_) all = cancel_receive(request) && all;
+  for (MPI_Request& request : rest_) all = cancel_receive(request) && all;
   for (MPI_Request& request : sent_) all = is_done(request) && all;
   if (reduction_) all = reduction_->call_off() && all;
   return is_done(request_) && all;

@@ -22,6 +22,9 @@ class MpiOperation : public Operation {
 
 class Queue;
 
+// MPI sends so much at once, without asking the receiver first.
+constexpr std::size_t kMessagePiece = 3 << 10;
+
 class MpiCollective final : public MpiOperation {
  public:
   MpiCollective(Group& group, Queue& queue, const Collective& collective);
@@ -36,6 +39,7 @@ class MpiCollective final : public MpiOperation {
  private:
   friend class Queue;
 
+  void post_messages();
   void step(const MpiCollective* before);
   bool all_have_called();
   // Whether every rank expects what the others send it.
@@ -46,9 +50,9 @@ class MpiCollective final : public MpiOperation {
   bool data_done();
   void finish();
   std::size_t index(int rank) const { return static_cast<std::size_t>(rank); }
-  std::byte* message_of(int rank) const {
-    return messages_.get() + index(rank) * (sizeof(Announcement) + small_limit_);
-  }
+  // Of a message: its last piece is received as if it were a whole one.
+  std::size_t room() const { return sizeof(Announcement) + small_limit_ + kMessagePiece; }
+  std::byte* message_of(int rank) const { return messages_.get() + index(rank) * room(); }
 
   Group& group_;
   Queue& queue_;
@@ -58,7 +62,8 @@ class MpiCollective final : public MpiOperation {
   // most, 0 where they go by themselves.
   std::unique_ptr<std::byte[]> messages_;
   std::size_t small_limit_ = 0, small_ = 0;
-  std::vector<MPI_Request> received_, sent_;  // announcements, by rank
+  std::vector<MPI_Request> received_;     // announcements, by rank
+  std::vector<MPI_Request> rest_, sent_;  // of the messages
   bool checked_ = false, counting_ = false, started_ = false, done_ = false;
   std::vector<ShareCounts> share_counts_;
   MPI_Request request_ = MPI_REQUEST_NULL;
