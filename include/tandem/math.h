@@ -4,6 +4,8 @@
 // cast first). A number beside a tensor takes the tensor's dtype; it must be representable there.
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -106,9 +108,18 @@ Tensor logical_not(const Tensor& x);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
 // --- reductions ---
+
+// Axes that may be given, also as a list: {.axis = {1, 2}}, which a plain optional does not take.
+class OptionalDims : public std::optional<Dims> {
+ public:
+  using std::optional<Dims>::optional;
+  OptionalDims(const std::optional<Dims>& dims) : std::optional<Dims>(dims) {}
+  OptionalDims(std::initializer_list<std::int64_t> values) : std::optional<Dims>(Dims(values)) {}
+};
+
 struct ReduceOptions {
   // Axes to reduce, negative ones counting from the end; not given: all.
-  std::optional<Dims> axis;
+  OptionalDims axis{};
   bool keepdims = false;
   std::string_view name;
 };
