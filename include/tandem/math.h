@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tandem/tensor.h"
@@ -108,18 +109,18 @@ Tensor logical_not(const Tensor& x);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
 // --- reductions ---
-
-// Axes that may be given, also as a list: {.axis = {1, 2}}, which a plain optional does not take.
-class OptionalDims : public std::optional<Dims> {
+// Axes as options take them, {0, 2} among other ways.
+class Axes : public std::optional<Dims> {
  public:
   using std::optional<Dims>::optional;
-  OptionalDims(const std::optional<Dims>& dims) : std::optional<Dims>(dims) {}
-  OptionalDims(std::initializer_list<std::int64_t> values) : std::optional<Dims>(Dims(values)) {}
+  Axes() = default;
+  Axes(std::optional<Dims> axes) : std::optional<Dims>(std::move(axes)) {}  // NOLINT: implicit
+  Axes(std::initializer_list<std::int64_t> axes) : std::optional<Dims>(std::in_place, axes) {}
 };
 
 struct ReduceOptions {
   // Axes to reduce, negative ones counting from the end; not given: all.
-  OptionalDims axis{};
+  Axes axis;
   bool keepdims = false;
   std::string_view name;
 };
