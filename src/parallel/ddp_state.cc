@@ -301,7 +301,13 @@ void DistributedDataParallel::State::send(std::size_t index) {
 void DistributedDataParallel::State::end_pass(bool completed) {
   in_pass_ = false;
   if (!completed) {
-    failure_ = "a backward pass ended with an exception";
+    try {
+      throw;  // what the pass ended with
+    } catch (const std::exception& error) {
+      failure_ = error.what();
+    } catch (...) {
+      failure_ = "a backward pass ended with an exception";
+    }
     return;
   }
   try {
