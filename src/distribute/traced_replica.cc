@@ -6,6 +6,7 @@
 #include "core/status.h"
 #include "distribute/replica.h"
 #include "runtime/placement.h"
+#include "runtime/traced_collective.h"
 #include "runtime/variable_impl.h"
 #include "tandem/creation.h"
 
@@ -19,17 +20,7 @@ TracedRank::TracedRank(CollectiveMember member, Device& device, Agreements* agre
 
 std::vector<Tensor> TracedRank::add(const OpDef& op, AttrsRef attrs,
                                     std::span<const Tensor> tensors) const {
-  const OnDevice on(device_);
-  std::vector<Node::Input> inputs;
-  inputs.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) inputs.push_back(building->input_of(tensor));
-  Node& node = building->add(op, attrs, inputs, node_options());
-  node.member = member_;
-  std::vector<Tensor> results;
-  results.reserve(tensors.size());
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    results.push_back(building->tensor(node, static_cast<int>(i)));
-  return results;
+  return trace_collective(op, attrs, tensors, member_, device_);
 }
 
 std::vector<Tensor> TracedRank::all_reduce(std::span<const Tensor> tensors, ReduceOp op,

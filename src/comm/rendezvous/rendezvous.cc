@@ -65,6 +65,7 @@ class TcpJob final : public Job {
 
   int rank() const override { return place_.rank; }
   int size() const override { return place_.size; }
+  const std::string& master() const override { return master_; }
   const std::shared_ptr<Store>& store() const override { return store_; }
   const std::shared_ptr<Membership>& membership() const override { return membership_; }
 
@@ -98,6 +99,7 @@ class TcpJob final : public Job {
   void meet_at(const std::string& host, const std::vector<std::uint16_t>& ports,
                const std::string& token, const std::string& name = "") {
     const std::string secret = token + name;
+    master_ = host;
     if (place_.rank != 0) return join(host, ports, secret);
     const std::string address = options_.bind_address.empty() ? host : options_.bind_address;
     if (token.empty() && !is_loopback(address))
@@ -115,6 +117,7 @@ class TcpJob final : public Job {
     if (place_.rank != 0) return join_by_file(path, token);
     const std::string address = options_.bind_address.empty() ? "127.0.0.1" : options_.bind_address;
     file_->own();
+    master_ = address;
     const std::string key = hexadecimal(random_bytes(16));
     const std::vector<std::uint16_t> any = {0};
     serve(address, any, token + key);
@@ -188,6 +191,7 @@ class TcpJob final : public Job {
       if (!text.empty()) {
         const ServerAddress address = parse_announcement(text, token);
         std::optional<ServerConnection> connection;
+        master_ = address.endpoint.host;
         try {
           connection.emplace(address, limit_.end);
         } catch (const InvalidArgumentError& error) {
@@ -234,6 +238,7 @@ class TcpJob final : public Job {
   const Place place_;
   const RendezvousOptions options_;
   const TimeLimit limit_;
+  std::string master_;
   std::unique_ptr<EnvUse> env_;
   std::unique_ptr<FileStore> file_;
   std::unique_ptr<TcpServer> server_;  // rank 0; goes after what is connected to it

@@ -29,6 +29,8 @@ class Job {
   virtual ~Job() = default;  // without leave() before, the others take this rank for dead
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // The name or address by which this rank knows the machine of rank 0.
+  virtual const std::string& master() const = 0;
   // Calls of get() fail as the membership does when a rank fails.
   virtual const std::shared_ptr<Store>& store() const = 0;
   virtual const std::shared_ptr<Membership>& membership() const = 0;

@@ -7,9 +7,6 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-
 namespace tandem::gloo_backend {
 namespace {
 
@@ -28,16 +25,6 @@ std::string text_of(const sockaddr* address) {
 }
 
 }  // namespace
-
-std::string identity_of_host() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  std::error_code none;
-  const auto network = std::filesystem::read_symlink("/proc/self/ns/net", none);
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  return std::string(name) + " " + boot + " " + network.string();
-}
 
 // Connecting a datagram socket asks the routing table, and sends nothing.
 std::string address_towards(const std::string& master) {

@@ -7,9 +7,6 @@
 
 namespace tandem::gloo_backend {
 
-// Tells machines apart, and network namespaces of one machine, whose loopbacks differ too.
-std::string identity_of_host();
-
 // The address of this machine from which `master` is reached, as a number. Empty when there is none
 // or it is a loopback's.
 std::string address_towards(const std::string& master);

@@ -13,6 +13,7 @@
 #include "comm/gloo/module/address.h"
 #include "comm/gloo/module/line.h"
 #include "comm/gloo/module/sigpipe.h"
+#include "comm/host_identity.h"
 #include "core/env.h"
 #include "core/log.h"
 #include "core/status.h"
@@ -149,7 +150,7 @@ void Mesh::choose_address() {
   if (options_.interface.empty() && options_.address.empty())
     options_.interface = env_string("GLOO_SOCKET_IFNAME").value_or("");
   if (!options_.interface.empty() || !options_.address.empty()) return;
-  const std::string mine = identity_of_host();
+  const std::string mine = host_identity();
   const auto hosts = collect("host", mine);
   if (std::all_of(hosts.begin(), hosts.end(), [&](const auto& host) { return host == mine; })) {
     options_.address = "127.0.0.1";

@@ -1,0 +1,12 @@
+// Which processes share a host.
+#pragma once
+
+#include <string>
+
+namespace tandem {
+
+// The same text for processes of one host, and another for those of any other. A network namespace
+// counts as a host of its own.
+std::string host_identity();
+
+}  // namespace tandem

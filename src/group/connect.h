@@ -1,0 +1,34 @@
+// From a job to a communicator of all its ranks.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+#include "comm/rendezvous/rendezvous.h"
+
+namespace tandem {
+
+struct ConnectOptions {
+  // "shm", "gloo", "mpi", "hierarchical", "nccl"; "auto": shm when every rank is on one host, else
+  // mpi under mpirun, else gloo.
+  std::string backend = "auto";
+  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // of this and of every wait
+};
+
+// Throws InvalidArgumentError for a name that is no backend's, UnimplementedError for one that this
+// build does not have.
+void check_backend(const std::string& name);
+
+// The backend that `options` mean. Every rank of the job calls this, as often and in the same order
+// as all others; every one gets the same. Throws as check_backend() does.
+std::string choose_backend(Job& job, const ConnectOptions& options);
+
+// This rank's end of a communicator of all of the job's ranks, on `device`. Called as
+// choose_backend() is. Throws as the backends do: DeadlineExceededError that names the ranks which
+// did not come, UnavailableError when the backend's library is missing or the ranks cannot reach
+// each other, FailedPreconditionError when the ranks were not started as the backend needs it.
+std::unique_ptr<Communicator> connect(Job& job, Device& device, const ConnectOptions& options = {});
+
+}  // namespace tandem

@@ -1,0 +1,28 @@
+// Tensors as what communicators work on.
+#pragma once
+
+#include "comm/communicator.h"
+#include "tensor/tensor_impl.h"
+
+namespace tandem {
+
+// The elements of a tensor.
+inline Buffer buffer_of(const Tensor& tensor) {
+  const TensorImpl& impl = impl_of(tensor);
+  return {impl.data(), impl.shape.num_elements(), impl.dtype};
+}
+
+// The elements on `device`, in memory that nothing else refers to, and unknown to gradients: a copy,
+// or `tensor` where it is that already.
+inline Tensor exclusive_on(Device& device, Tensor tensor) {
+  const TensorImpl& impl = impl_of(tensor);
+  if (&impl.device() == &device && impl.unique() && impl.storage->unique()) {
+    impl_of(tensor).grad = {};
+    return tensor;
+  }
+  Tensor copy = make_tensor(device, impl.shape, impl.dtype);
+  copy_into(copy, tensor);
+  return copy;
+}
+
+}  // namespace tandem

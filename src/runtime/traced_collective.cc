@@ -1,0 +1,24 @@
+#include "runtime/traced_collective.h"
+
+#include "runtime/placement.h"
+
+namespace tandem {
+
+std::vector<Tensor> trace_collective(const OpDef& op, AttrsRef attrs,
+                                     std::span<const Tensor> tensors,
+                                     const std::shared_ptr<const CollectiveMember>& member,
+                                     Device& device) {
+  const OnDevice on(device);
+  std::vector<Node::Input> inputs;
+  inputs.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) inputs.push_back(building->input_of(tensor));
+  Node& node = building->add(op, attrs, inputs, node_options());
+  node.member = member;
+  std::vector<Tensor> results;
+  results.reserve(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    results.push_back(building->tensor(node, static_cast<int>(i)));
+  return results;
+}
+
+}  // namespace tandem

@@ -1,0 +1,274 @@
+// Process groups: how they begin and end, and what goes wrong between their ranks.
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "comm/rendezvous/rendezvous.h"
+#include "device/device_manager.h"
+#include "group/connect.h"
+#include "group/process_group_impl.h"
+#include "support/mpirun.h"
+#include "support/process_groups.h"
+#include "support/processes.h"
+#include "support/tensors.h"
+#include "tandem/function.h"
+#include "tandem/math.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::error_of;
+using testing::expect_group;
+using testing::run_group;
+using testing::TemporaryDirectory;
+
+void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+TEST(ProcessGroup, SaysThatItIsNotThere) {
+  const std::string text =
+      "Default process group has not been initialized, please make sure to call "
+      "init_process_group.";
+  const auto error = [](const std::function<void()>& call) {
+    return error_of<FailedPreconditionError>(call);
+  };
+  EXPECT_FALSE(comm::is_initialized());
+  EXPECT_EQ(error([] { comm::get_rank(); }), "[get_rank] " + text);
+  EXPECT_EQ(error([] { comm::get_world_size(); }), "[get_world_size] " + text);
+  EXPECT_EQ(error([] { comm::get_backend(); }), "[get_backend] " + text);
+  EXPECT_EQ(error([] { comm::all_reduce(constant(1.0)); }), "[all_reduce] " + text);
+  EXPECT_EQ(error([] { comm::new_group(); }), "[new_group] " + text);
+  EXPECT_EQ(error([] { comm::destroy_process_group(); }), "[destroy_process_group] " + text);
+  EXPECT_EQ(error([] { comm::monitored_barrier(); }), "[monitored_barrier] " + text);
+}
+
+TEST(ProcessGroup, TakesTheUrlsOfTheRendezvous) {
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(name);
+  const auto error = [](const comm::InitOptions& options) {
+    return error_of<InvalidArgumentError>([&] { comm::init_process_group(options); });
+  };
+  const std::string beginning = "[rendezvous] Error initializing tandem using ";
+  EXPECT_EQ(error({}),
+            beginning + "env:// rendezvous: environment variable RANK expected, but not set");
+  EXPECT_EQ(error({.init_method = "tcp://127.0.0.1:1", .rank = 0}),
+            beginning + "tcp:// rendezvous: world size parameter missing");
+  expect_parts(error({.init_method = "http://x"}), {"No rendezvous handler for http://"});
+  EXPECT_EQ(error({.backend = "glo"}),
+            "[connect] Invalid backend: 'glo'; expected one of auto, shm, gloo, mpi, hierarchical, "
+            "nccl");
+  EXPECT_FALSE(comm::is_initialized());
+
+  setenv("RANK", "0", 1);
+  setenv("WORLD_SIZE", "1", 1);
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  setenv("MASTER_PORT", std::to_string(testing::free_port()).c_str(), 1);
+  comm::init_process_group();
+  EXPECT_TRUE(comm::is_initialized());
+  EXPECT_EQ(comm::get_rank(), 0);
+  EXPECT_EQ(comm::get_world_size(), 1);
+  EXPECT_EQ(comm::get_backend(), "shm");
+  EXPECT_EQ(error_of<FailedPreconditionError>([] { comm::init_process_group(); }),
+            "[init_process_group] trying to initialize the default process group twice!");
+  comm::destroy_process_group();
+  EXPECT_FALSE(comm::is_initialized());
+  comm::init_process_group();  // again, at the same place
+  EXPECT_EQ(comm::all_reduce(constant(3)).item<std::int32_t>(), 3);
+  comm::destroy_process_group();
+}
+
+TEST(ProcessGroup, InitialisesNoDevices) {
+  expect_group({.size = 2}, [](int) {
+    EXPECT_FALSE(DeviceManager::get().initialized());
+    EXPECT_EQ(comm::get_backend(), "shm");  // all ranks are on this host
+    comm::all_reduce(constant(1.0));
+    EXPECT_TRUE(DeviceManager::get().initialized());
+  });
+}
+
+TEST(ProcessGroup, UnderMpirun) {
+  TANDEM_REQUIRE(can_use_mpirun(), "mpi");
+  if (!started_by_mpirun()) {
+    EXPECT_EQ(run_this_test_by_mpirun(3), 0);
+    return;
+  }
+  comm::init_process_group({.backend = "mpi", .timeout = std::chrono::seconds(30)});
+  const int rank = comm::get_rank();
+  EXPECT_EQ(comm::get_backend(), "mpi");
+  EXPECT_EQ(comm::all_reduce(constant(rank)).item<std::int32_t>(), 3);
+  const comm::ProcessGroup last = comm::new_group({2, 1});
+  if (rank > 0) {
+    EXPECT_EQ(comm::all_reduce(constant(rank), {.group = last}).item<std::int32_t>(), 3);
+  }
+  EXPECT_EQ(comm::all_gather_object(std::to_string(rank)),
+            (std::vector<std::string>{"0", "1", "2"}));
+  comm::destroy_process_group();
+}
+
+TEST(ProcessGroup, DuplicatesAreIndependent) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
+    expect_group({.size = 3, .backend = backend}, [](int rank) {
+      const auto group = comm::detail::default_group("test");
+      const auto other = group->duplicate(group->device());
+      EXPECT_EQ(other->rank(), rank);
+      EXPECT_EQ(&other->device(), &group->device());
+      // Under way in one while the other is used, in another order on each rank.
+      if (rank == 0) {
+        comm::Work mine = comm::all_reduce_async(full({1000}, 1.0));
+        other->barrier()->wait();
+        mine.wait();
+      } else {
+        const auto work = other->barrier();
+        comm::all_reduce(full({1000}, 1.0));
+        work->wait();
+      }
+      for (Device* device : DeviceManager::get().devices(DeviceType::kCpu, "test")) {
+        const auto on_cpu = group->duplicate(*device);
+        EXPECT_EQ(&on_cpu->device(), device);
+        on_cpu->barrier()->wait();
+      }
+    });
+  }
+}
+
+// --- traced functions ---
+
+TEST(ProcessGroup, CollectivesInTracedFunctions) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
+    expect_group({.size = 3, .backend = backend}, [](int rank) {
+      int calls = 0;
+      const auto step = function([&](const Tensor& x) {
+        ++calls;
+        const Tensor sum = comm::all_reduce(x * 2.0, {.op = ReduceOp::kMean});
+        return comm::broadcast(sum + x, 1);
+      });
+      for (int i = 0; i < 4; ++i) {
+        const Tensor y = step(full({5}, 3.0 * rank + i));
+        testing::expect_tensor(y, float32, {5}, std::vector<double>(5, 2.0 * (3.0 + i) + 3.0 + i));
+        // One communicator, one order: at once between replays.
+        EXPECT_EQ(comm::all_reduce(constant(1)).item<std::int32_t>(), 3);
+      }
+      EXPECT_EQ(calls, 1);
+      const auto gather = function([](const Tensor& x) { return comm::all_gather(x).front(); });
+      expect_parts(error_of<UnimplementedError>([&] { gather(full({2}, 1.0)); }),
+                   {"[all_gather] cannot be part of a traced function"});
+    });
+  }
+}
+
+TEST(ProcessGroup, ATracedFunctionMayOutliveTheGroup) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
+    const TemporaryDirectory folder;
+    const auto codes = run_processes(2, [&](int rank) {
+      const ThreadBudget one(1);
+      comm::init_process_group(testing::meeting_in(folder, {.size = 2, .backend = backend}, rank));
+      const auto sum = function([](const Tensor& x) { return comm::all_reduce(x); });
+      EXPECT_EQ(sum(constant(2.0)).item<float>(), 4.0f);
+      comm::destroy_process_group();
+    });
+    EXPECT_EQ(codes, ExitCodes(2, 0));
+  }
+}
+
+// --- faults ---
+
+TEST(ProcessGroupFaults, ARankNeverStarts) {
+  const TemporaryDirectory folder;
+  const auto codes = run_processes(2, [&](int process) {
+    const int rank = process == 0 ? 0 : 2;
+    expect_parts(error_of<Error>([&] {
+                   comm::init_process_group(testing::meeting_in(
+                       folder, {.size = 3, .timeout = milliseconds(500)}, rank));
+                 }),
+                 {"rank 1 of 3 did not join within 500 ms"});
+    EXPECT_FALSE(comm::is_initialized());
+  });
+  EXPECT_EQ(codes, ExitCodes(2, 0));
+}
+
+TEST(ProcessGroupFaults, ARankIsKilled) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
+    const auto codes = run_group({.size = 3, .backend = backend}, [](int rank) {
+      comm::all_reduce(constant(1.0));
+      if (rank == 1) kill(getpid(), SIGKILL);
+      const std::string text = error_of<Error>([] {
+        for (int i = 0; i < 10; ++i) comm::all_reduce(full({100'000}, 1.0));
+      });
+      expect_parts(text, {"rank 1"});
+      // From then on the group says why it is of no use.
+      EXPECT_EQ(error_of<Error>([] { comm::barrier(); }), text);
+    });
+    EXPECT_EQ(codes, (ExitCodes{0, 128 + SIGKILL, 0})) << backend;
+  }
+}
+
+TEST(ProcessGroupFaults, RanksPart) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
+    expect_group({.size = 3, .backend = backend}, [](int rank) {
+      comm::barrier();
+      expect_parts(
+          error_of<InvalidArgumentError>([&] { comm::all_reduce(full({rank == 2 ? 7 : 5}, 1.0)); }),
+          {"[all_reduce] ranks parted at collective 1", "rank 2 called", "of 7 float32",
+           "of 5 float32"});
+    });
+  }
+}
+
+TEST(ProcessGroupFaults, ARankThatIsLateIsNamed) {
+  expect_group({.size = 3, .timeout = milliseconds(800)}, [](int rank) {
+    comm::barrier();
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(2000));
+    expect_parts(error_of<DeadlineExceededError>([] { comm::all_reduce(zeros({300'000})); }),
+                 {"[all_reduce] rank 1 did not reach collective 1", "within 800 ms"});
+  });
+}
+
+TEST(ProcessGroupFaults, ARankGivesUp) {
+  const auto codes = run_group({.size = 3}, [](int rank) {
+    comm::barrier();
+    if (rank == 1) {
+      comm::detail::report_failure("InvalidArgumentError: [MatMul] its own error");
+      _exit(3);
+    }
+    expect_parts(error_of<Error>([] {
+                   for (int i = 0; i < 10; ++i) comm::all_reduce(constant(1.0));
+                 }),
+                 {"rank 1"});
+  });
+  EXPECT_EQ(codes, (ExitCodes{0, 3, 0}));
+}
+
+TEST(MonitoredBarrier, NamesTheRanksThatAreMissing) {
+  expect_group({.size = 4}, [](int rank) {
+    for (int i = 0; i < 3; ++i) comm::monitored_barrier();
+    const bool late = rank == 1 || rank == 3;
+    if (late) std::this_thread::sleep_for(milliseconds(1200));
+    EXPECT_EQ(error_of<DeadlineExceededError>(
+                  [] { comm::monitored_barrier({.timeout = milliseconds(400)}); }),
+              "[monitored_barrier] ranks 1 and 3 failed to pass monitored_barrier in 400 ms");
+    // The group is as it was.
+    comm::monitored_barrier();
+    EXPECT_EQ(comm::all_reduce(constant(1)).item<std::int32_t>(), 4);
+  });
+}
+
+TEST(MonitoredBarrier, WithoutRankZero) {
+  expect_group({.size = 3}, [](int rank) {
+    const comm::ProcessGroup group = comm::new_group({2, 1});
+    if (rank == 0) return std::this_thread::sleep_for(milliseconds(600));
+    comm::monitored_barrier({.group = group});
+    EXPECT_EQ(error_of<DeadlineExceededError>(
+                  [] { comm::monitored_barrier({.timeout = milliseconds(200)}); }),
+              "[monitored_barrier] rank 0 failed to pass monitored_barrier in 200 ms");
+  });
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,69 @@
+// Tests whose ranks are processes in a process group.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "comm/gloo/gloo_backend.h"
+#include "core/parallel.h"
+#include "support/expects.h"
+#include "support/files.h"
+#include "support/forked_ranks.h"
+#include "tandem/comm.h"
+#include "tandem/errors.h"
+
+namespace tandem::testing {
+
+struct GroupOfRanks {
+  int size = 2;
+  std::string backend = "auto";
+  std::chrono::milliseconds timeout = std::chrono::seconds(30);
+};
+
+// How to meet in `folder`.
+inline comm::InitOptions meeting_in(const TemporaryDirectory& folder, const GroupOfRanks& group,
+                                    int rank) {
+  return {.backend = group.backend,
+          .init_method = "file://" + (folder / "job").string(),
+          .rank = rank,
+          .world_size = group.size,
+          .timeout = group.timeout};
+}
+
+// Runs body(rank) in a process a rank, of one thread, between init_process_group and
+// destroy_process_group. How the processes ended. REQUIRES: this process has no other threads.
+inline ExitCodes run_group(const GroupOfRanks& group, const std::function<void(int rank)>& body) {
+  const TemporaryDirectory folder;
+  return run_processes(group.size, [&](int rank) {
+    const ThreadBudget one(1);
+    comm::init_process_group(meeting_in(folder, group, rank));
+    body(rank);
+    comm::destroy_process_group();
+  });
+}
+
+// The same, where every rank is expected to end well.
+inline void expect_group(const GroupOfRanks& group, const std::function<void(int rank)>& body) {
+  EXPECT_EQ(run_group(group, body), ExitCodes(static_cast<std::size_t>(group.size), 0));
+}
+
+// The message of the E that `body` throws within `limit`.
+template <class E>
+std::string error_of(const std::function<void()>& body,
+                     std::chrono::milliseconds limit = std::chrono::seconds(10)) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::string text = "no error";
+  try {
+    body();
+  } catch (const Error& error) {
+    const bool expected = dynamic_cast<const E*>(&error) != nullptr;
+    text = (expected ? "" : std::string(error.kind()) + ": ") + error.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, limit);
+  return text;
+}
+
+}  // namespace tandem::testing
