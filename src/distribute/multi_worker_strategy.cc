@@ -46,8 +46,8 @@ std::string with_addresses(const char* message, const WorkerPlace& place) {
   constexpr std::size_t kMost = 16;
   std::string text = message;
   for (std::size_t i = 0; i < std::min(kMost, place.addresses.size()); ++i)
-    text += fmt::format("{} rank {} is the worker at {}", i == 0 ? ";" : ",", i,
-                        place.addresses[i]);
+    text +=
+        fmt::format("{} rank {} is the worker at {}", i == 0 ? ";" : ",", i, place.addresses[i]);
   return text;
 }
 
@@ -81,8 +81,7 @@ std::shared_ptr<MultiWorkerStrategy> make(const MultiWorkerMirroredOptions& opti
   const WorkerReplicasOptions how{.backend = backend_of(options.communication),
                                   .time_limit = options.timeout};
   const Meeting meeting = meet(place, options.timeout);
-  auto workers =
-      make_worker_group(meeting.job, meeting.own, static_cast<int>(devices.size()), how);
+  auto workers = make_worker_group(meeting.job, meeting.own, static_cast<int>(devices.size()), how);
   auto replicas = make_worker_replicas(*meeting.job, workers, devices, how);
   return std::make_shared<MultiWorkerStrategy>(std::move(place), std::move(devices),
                                                std::move(workers), std::move(replicas));

@@ -24,8 +24,7 @@ Collected collect(StrategyImpl& strategy, const PerReplica<Tensor>& value, const
   Collected collected;
   Device& device = *strategy.devices().front();
   for (std::size_t replica = 0; replica < value.size(); ++replica)
-    if (value.present(replica))
-      collected.tensors.push_back(copy_to_device(value[replica], device));
+    if (value.present(replica)) collected.tensors.push_back(copy_to_device(value[replica], device));
   if (!collected.tensors.empty()) return collected;
   if (!strategy.all_take_part() || value.size() == 0 || !value[0].defined())
     fail<InvalidArgumentError>("[{}] no replica has a value", what);
@@ -38,10 +37,10 @@ Tensor neutral(ReduceOp op, const Tensor& like) {
     if (is_floating(like.dtype())) return full(like.shape(), extreme, {.dtype = like.dtype()});
     using Limits64 = std::numeric_limits<std::int64_t>;
     using Limits32 = std::numeric_limits<std::int32_t>;
-    const std::int64_t limit =
-        like.dtype() == int64   ? (lowest ? Limits64::min() : Limits64::max())
-        : like.dtype() == int32 ? (lowest ? Limits32::min() : Limits32::max())
-                                : (lowest ? 0 : 255);
+    const std::int64_t limit = like.dtype() == int64 ? (lowest ? Limits64::min() : Limits64::max())
+                               : like.dtype() == int32
+                                   ? (lowest ? Limits32::min() : Limits32::max())
+                                   : (lowest ? 0 : 255);
     return broadcast_to(constant(std::vector<std::int64_t>{limit}, {.dtype = like.dtype()}),
                         like.shape());
   };

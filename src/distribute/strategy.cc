@@ -99,8 +99,7 @@ OneDeviceStrategy::OneDeviceStrategy(const std::string& device)
     : Strategy(make_local("OneDeviceStrategy", {&resolve_device(device, "OneDeviceStrategy")})) {}
 
 MirroredStrategy::MirroredStrategy(const MirroredOptions& options)
-    : Strategy(make_local("MirroredStrategy",
-                          replica_devices(options.devices, "MirroredStrategy"),
+    : Strategy(make_local("MirroredStrategy", replica_devices(options.devices, "MirroredStrategy"),
                           options.cross_device_ops)) {}
 
 // --- scopes ---

@@ -56,9 +56,7 @@ class Runner final : public ReplicaRunner {
  public:
   explicit Runner(std::shared_ptr<StrategyImpl> strategy) : strategy_(std::move(strategy)) {}
 
-  int num_replicas() const override {
-    return static_cast<int>(strategy_->devices().size());
-  }
+  int num_replicas() const override { return static_cast<int>(strategy_->devices().size()); }
 
   bool owns(const Variable& variable) const override {
     const auto& copies = variable.impl().copies();

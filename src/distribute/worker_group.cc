@@ -37,25 +37,26 @@ Tensor own_on_host(const Tensor& tensor) {
 // The host's communicator as programs join it.
 class WorkerGroup::HostPlace final : public CollectiveGroup {
  public:
-  explicit HostPlace(WorkerGroup& group) : group_(group), communicator_(group.host_) {}
-  Communicator& communicator(int) override { return *communicator_; }
-  int size() const override { return communicator_->size(); }
+  explicit HostPlace(std::shared_ptr<WorkerGroup> group) : group_(std::move(group)) {}
+  Communicator& communicator(int) override { return *group_->host_; }
+  int size() const override { return group_->size(); }
   bool within_program() const override { return false; }
-  void begin() override { group_.check(); }
-  void abort(const std::string& reason) override { group_.give_up(reason); }
+  void begin() override { group_->check(); }
+  void abort(const std::string& reason) override { group_->give_up(reason); }
 
  private:
-  WorkerGroup& group_;  // outlives what is traced: variables and strategy keep it
-  std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<WorkerGroup> group_;
 };
+
+TracedRank WorkerGroup::traced() {
+  std::shared_ptr<CollectiveGroup> place = place_.lock();
+  if (!place) place_ = place = std::make_shared<HostPlace>(shared_from_this());
+  return TracedRank({std::move(place), rank()}, DeviceManager::get().host(), nullptr);
+}
 
 WorkerGroup::WorkerGroup(std::shared_ptr<Job> job, bool owns_job,
                          std::unique_ptr<Communicator> host, int local_replicas)
-    : job_(std::move(job)),
-      owns_job_(owns_job),
-      host_(std::move(host)),
-      traced_({std::make_shared<HostPlace>(*this), host_->rank()}, DeviceManager::get().host(),
-              nullptr) {
+    : job_(std::move(job)), owns_job_(owns_job), host_(std::move(host)) {
   std::vector<std::int32_t> counts(static_cast<std::size_t>(size()));
   const std::int32_t mine = local_replicas;
   host_->exchange(&mine, sizeof(mine), counts.data());
@@ -95,7 +96,7 @@ void WorkerGroup::give_up(const std::string& reason) {
 
 Tensor WorkerGroup::all_reduce(const Tensor& mine, ReduceOp op, const std::string& what) {
   NoGradScope no_grad;
-  if (building) return traced_.all_reduce({&mine, 1}, op).front();
+  if (building) return traced().all_reduce({&mine, 1}, op).front();
   check();
   const Tensor sum = own_on_host(mine);
   host_->label(what, calls_++);
@@ -105,7 +106,7 @@ Tensor WorkerGroup::all_reduce(const Tensor& mine, ReduceOp op, const std::strin
 
 Tensor WorkerGroup::broadcast(const Tensor& mine, const std::string& what) {
   NoGradScope no_grad;
-  if (building) return traced_.broadcast(mine, 0);
+  if (building) return traced().broadcast(mine, 0);
   check();
   const Tensor value = own_on_host(mine);
   host_->label(what, calls_++);

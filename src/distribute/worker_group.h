@@ -15,7 +15,7 @@ namespace tandem::distribute {
 
 // This process among them. Keeps it in the job while it lives: leaves in good order where it goes
 // normally, and tells the others why where an exception takes it.
-class WorkerGroup final : public Workers {
+class WorkerGroup final : public Workers, public std::enable_shared_from_this<WorkerGroup> {
  public:
   // `host`: a communicator of all workers on the host's memory. `local_replicas`: this worker's;
   // the others may have other numbers. `owns_job`: nobody else ends this rank's part in it.
@@ -41,11 +41,13 @@ class WorkerGroup final : public Workers {
 
  private:
   class HostPlace;
+  // On behalf of this worker, for a trace.
+  TracedRank traced();
 
   std::shared_ptr<Job> job_;
   bool owns_job_;
   std::shared_ptr<Communicator> host_;
-  TracedRank traced_;
+  std::weak_ptr<CollectiveGroup> place_;  // as the traces of the moment have it
   int num_replicas_ = 0;
   int first_replica_ = 0;
   std::int64_t calls_ = 0;

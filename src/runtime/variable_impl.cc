@@ -45,9 +45,7 @@ class CopyResource final : public Resource {
 
 VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
                            VariableOptions options, MemoryTag tag, std::shared_ptr<Workers> workers)
-    : options_(std::move(options)),
-      spec_(impl_of(initial_value)),
-      workers_(std::move(workers)) {
+    : options_(std::move(options)), spec_(impl_of(initial_value)), workers_(std::move(workers)) {
   if (options_.trainable && !is_floating(spec_.dtype)) options_.trainable = false;
   for (Device* device : devices) {
     Copy& copy = copies_.emplace_back();

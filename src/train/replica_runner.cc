@@ -13,11 +13,8 @@ class SingleReplica final : public ReplicaRunner {
   bool owns(const Variable& variable) const override { return !variable.impl().distributed(); }
   BatchParts split(const data::Example& global_batch) override {
     const std::int64_t total = global_batch[0].dim(0);
-    return {.examples = {global_batch},
-            .offsets = {0},
-            .counts = {total},
-            .total = total,
-            .leader = 0};
+    return {
+        .examples = {global_batch}, .offsets = {0}, .counts = {total}, .total = total, .leader = 0};
   }
   std::vector<std::vector<Tensor>> run(const BatchParts& parts, const Step& step) override {
     return {step(parts.examples.front())};

@@ -79,7 +79,8 @@ Statistics::Totals Statistics::totals() const {
 
 // All figures in one collective.
 Statistics::Totals Statistics::over_workers(const Totals& mine) const {
-  std::vector<Tensor> parts = {constant(std::vector<double>{mine.examples, mine.loss}, {.dtype = float64})};
+  std::vector<Tensor> parts = {
+      constant(std::vector<double>{mine.examples, mine.loss}, {.dtype = float64})};
   for (const std::vector<Tensor>& metric : mine.metrics)
     for (const Tensor& sum : metric) parts.push_back(reshape(sum, {-1}));
   const Tensor sums = workers_->all_reduce(concat(parts, 0), ReduceOp::kSum, "loss and metrics");
@@ -172,8 +173,7 @@ void Statistics::restore(const std::map<std::string, Tensor>& state) {
   for (auto& [id, tensors] : by_replica(state)) {
     // Sums of replicas that are no more go to those that are, which may be other workers'.
     const std::size_t target = id % num_replicas();
-    const bool here =
-        target >= first_replica() && target < first_replica() + replicas_.size();
+    const bool here = target >= first_replica() && target < first_replica() + replicas_.size();
     Replica elsewhere;
     Replica& replica = here ? replicas_[target - first_replica()] : elsewhere;
     const Tensor examples = take(tensors, "examples"), loss = take(tensors, "loss");
