@@ -32,6 +32,12 @@ ProcessWork::ProcessWork(std::shared_ptr<ProcessGroup> group, const CheckedCall&
   collective_.out = in_place ? all : all.subspan(call.in.size());
 }
 
+// Where the group has failed, the device may still be on its way to the staging memory. Not
+// Event::wait(): what the device's work threw is for the program to hear.
+ProcessWork::~ProcessWork() {
+  while (staging_ && !ready_.done()) std::this_thread::yield();
+}
+
 bool ProcessWork::start() {
   if (operation_) return true;
   if (!ready_.done()) return false;

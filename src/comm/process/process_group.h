@@ -44,6 +44,9 @@ class ProcessWork final : public Work {
  public:
   // REQUIRES: the inputs and outputs have one dtype.
   ProcessWork(std::shared_ptr<ProcessGroup> group, const CheckedCall& call);
+  ~ProcessWork() override;
+  ProcessWork(const ProcessWork&) = delete;
+  ProcessWork& operator=(const ProcessWork&) = delete;
 
   const Collective& collective() const { return collective_; }
   const Operation* operation() const { return operation_.get(); }
