@@ -60,10 +60,12 @@ class CountingCommunicator final : public Communicator {
   std::shared_ptr<Work> recv(const Buffer&, int) override { std::abort(); }
   std::shared_ptr<Work> barrier() override { std::abort(); }
   void exchange(const void*, std::size_t, void*) override {}
+  std::shared_ptr<Work> start_exchange(const void*, std::size_t, void*) override { std::abort(); }
   void progress() override {}
   void label(std::string_view, std::int64_t) override {}
   std::shared_ptr<void> allocate(std::size_t) override { std::abort(); }
   std::unique_ptr<Communicator> split(std::span<const int>) override { std::abort(); }
+  void abort(GroupFailure, const std::string&) noexcept override { std::abort(); }
   std::vector<std::size_t> launched;  // parts a collective
 };
 

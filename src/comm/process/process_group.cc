@@ -67,6 +67,23 @@ bool ProcessWork::test() {
   return done_;
 }
 
+void ProcessWork::check_peers() {
+  if (done_ || !operation_) return;
+  try {
+    group_->backend->check_peers(*operation_);
+  } catch (...) {
+    group_->fail_with_current();
+  }
+}
+
+std::vector<int> ProcessWork::missing() const {
+  return done_ || !operation_ ? std::vector<int>{} : operation_->missing();
+}
+
+bool ProcessWork::sleep(std::chrono::microseconds limit) const {
+  return done_ || (operation_ && operation_->sleep(limit));
+}
+
 // Host memory for buffers that only the device reaches, with what they hold once it has got
 // there.
 void ProcessWork::stage(std::size_t inputs, bool in_place) {
@@ -152,14 +169,19 @@ void ProcessGroup::fail_with_current() {
   failure = std::current_exception();
   try {
     throw;
-  } catch (const InvalidArgumentError& error) {
-    backend->fail_group(GroupFailure::kInvalidArgument, error.what());
-  } catch (const DeadlineExceededError& error) {
-    backend->fail_group(GroupFailure::kDeadlineExceeded, error.what());
   } catch (const std::exception& error) {
-    backend->fail_group(GroupFailure::kAborted, error.what());
+    backend->fail_group(failure_of(error), error.what());
   }
   std::rethrow_exception(failure);
+}
+
+void ProcessGroup::end_with(GroupFailure kind, const std::string& text) noexcept {
+  try {
+    throw_failure(kind, text);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  backend->fail_group(kind, text);
 }
 
 void ProcessGroup::throw_deadline(const ProcessWork& work) {
