@@ -1,6 +1,6 @@
 #include "distribute/worker_replicas.h"
 
-#include "core/status.h"
+#include "comm/hierarchical/hierarchical_communicator.h"
 #include "device/device_manager.h"
 #include "group/connect.h"
 
@@ -37,8 +37,10 @@ class WorkerReplicas {
     }
     threads_ = std::make_shared<LocalGroup>(
         devices, LocalGroupOptions{.plan = {}, .time_limit = options.time_limit});
-    fail<UnimplementedError>("[MultiWorkerMirroredStrategy] expected one device a worker, got {}",
-                             devices.size());
+    for (std::size_t local = 0; local < devices.size(); ++local)
+      communicators_.push_back(make_hierarchical_communicator(
+          threads_->communicator(static_cast<int>(local)), std::move(between),
+          {.time_limit = options.time_limit, .direct = nullptr}));
   }
 
   WorkerGroup& workers() const { return *workers_; }
