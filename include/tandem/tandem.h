@@ -27,6 +27,7 @@
 #include "tandem/model.h"
 #include "tandem/nn.h"
 #include "tandem/optimizers.h"
+#include "tandem/parallel.h"
 #include "tandem/profiler.h"
 #include "tandem/random.h"
 #include "tandem/shape.h"

@@ -163,12 +163,15 @@ TEST_F(Hierarchical, ARankIsKilled) {
 
 TEST_F(Hierarchical, ARankIsKilledInTheMidstOfACollective) {
   run_ranks({2}, [](Communicator& communicator) {
-    const auto work = all_reduce(communicator, 20'000'000);
-    if (communicator.rank() == 2) {
-      for (int i = 0; i < 200; ++i) communicator.progress();
-      kill(getpid(), SIGKILL);
-    }
-    expect_parts(error_of<AbortedError>([&] { work->wait(); }), {"[hierarchical] among "});
+    expect_parts(error_of<AbortedError>([&] {
+                   const auto work = all_reduce(communicator, 20'000'000);
+                   if (communicator.rank() == 2) {
+                     for (int i = 0; i < 200; ++i) communicator.progress();
+                     kill(getpid(), SIGKILL);
+                   }
+                   work->wait();
+                 }),
+                 {"[hierarchical] among "});
   });
 }
 
