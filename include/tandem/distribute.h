@@ -189,7 +189,8 @@ class Strategy {
   Tensor gather(const PerReplica<Tensor>& value, std::int64_t axis) const;
 
   // `dataset`, whose batches are GLOBAL, split evenly over the replicas and copied to their
-  // devices. Over several processes each of them gives the same dataset. Throws InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for
+  // devices. Over several processes each of them gives the same dataset (InvalidArgumentError where
+  // an epoch begins with another batch), or, under AutoShardPolicy::kOff, one of its own. Throws InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for
   // scalars.
   DistributedDataset experimental_distribute_dataset(const data::Dataset& dataset) const;
 
@@ -321,8 +322,7 @@ class DistributedDataset {
    private:
     friend class DistributedDataset;
     void load();
-    data::Iterator::Cursor source_;
-    std::shared_ptr<StrategyImpl> strategy_;
+    std::shared_ptr<class Input> input_;
     value_type current_;
     bool done_ = true;
   };

@@ -34,6 +34,9 @@ class StrategyImpl : public VariableCreator, public std::enable_shared_from_this
 
   // `batch` in one part a replica of this process, on the replicas' devices.
   PerReplica<data::Example> split(const data::Example& batch);
+  // The same where `batch` is the rows from `begin` on of a global batch, split so.
+  PerReplica<data::Example> parts_of(const data::Example& batch, BatchSplit split,
+                                     std::int64_t begin);
   // The hook through which models train under this strategy.
   std::shared_ptr<ReplicaRunner> runner();
 

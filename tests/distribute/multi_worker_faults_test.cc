@@ -72,6 +72,12 @@ Callback after(int steps, std::function<void()> act) {
     if (--*left == 0) act();
   }});
 }
+std::vector<Callback> none() { return {}; }
+std::vector<Callback> one(const Callback& callback) {
+  std::vector<Callback> callbacks;
+  callbacks.push_back(callback);
+  return callbacks;
+}
 void die() { raise(SIGKILL); }
 
 void expect_names(const std::string& text, const std::string& kind, const std::string& who) {
@@ -83,7 +89,7 @@ TEST(MultiWorkerFaults, AKilledWorkerIsNamedWithinSeconds) {
   for (int killed : {0, 1, 2}) {
     const auto start = std::chrono::steady_clock::now();
     const auto results = run_workers(3, [&](int worker) {
-      return train(100'000, worker == killed ? std::vector{after(20, die)} : std::vector<Callback>{});
+      return train(100'000, worker == killed ? one(after(20, die)) : none());
     });
     EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
     for (int worker = 0; worker < 3; ++worker) {
@@ -121,9 +127,8 @@ TEST(MultiWorkerFaults, AMissingWorkerIsNamed) {
 
 TEST(MultiWorkerFaults, AWorkersErrorReachesTheOthers) {
   const auto results = run_workers(2, [](int worker) {
-    return train(100'000, worker == 1 ? std::vector{after(
-                                            7, [] { throw std::runtime_error("no more of this"); })}
-                                      : std::vector<Callback>{});
+    const auto fail = [] { throw std::runtime_error("no more of this"); };
+    return train(100'000, worker == 1 ? one(after(7, fail)) : none());
   });
   expect_names(results[0], "AbortedError", "rank 1");
   EXPECT_NE(results[0].find("no more of this"), std::string::npos) << results[0];
