@@ -24,8 +24,8 @@ std::string fingerprint(const data::NextExample& batch) {
     shapes += fmt::format("{}{} {}", shapes.empty() ? "" : ", ", name_of(impl.dtype),
                           impl.shape.to_string());
     if (impl.bytes() > 0)
-      crc = crc32_z(crc, reinterpret_cast<const Bytef*>(impl.data()),
-                    std::min(kMost, impl.bytes()));
+      crc =
+          crc32_z(crc, reinterpret_cast<const Bytef*>(impl.data()), std::min(kMost, impl.bytes()));
   }
   return fmt::format("{} that begins with bytes of checksum {:08x}", shapes, crc);
 }
@@ -57,7 +57,8 @@ void Input::compare(const data::NextExample& batch) const {
     if (all[worker] != all[0])
       fail<InvalidArgumentError>(
           "[{}] worker {} has other data than worker 0: an epoch's first batch is {} there, and {} "
-          "here. Every worker gives the same global batches, which are shared out: shuffle with the "
+          "here. Every worker gives the same global batches, which are shared out: shuffle with "
+          "the "
           "same seed. For data of its own on each worker: AutoShardPolicy::kOff",
           strategy_->name(), worker, all[worker], all[0]);
 }

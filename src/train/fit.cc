@@ -145,10 +145,11 @@ class FitLoop {
     for_each([&](auto& callback) { batch_logs_ = batch_logs_ || callback.needs_batch_logs(); });
     Workers* const workers = impl_.runner->workers();
     if (!workers) return;
-    const std::string mine = fmt::format(
-        "{} to {} epochs, {} steps each, {} validation data", options_.initial_epoch,
-        options_.epochs, options_.steps_per_epoch ? std::to_string(*options_.steps_per_epoch) : "all",
-        options_.validation_data ? "with" : "without");
+    const std::string mine =
+        fmt::format("{} to {} epochs, {} steps each, {} validation data", options_.initial_epoch,
+                    options_.epochs,
+                    options_.steps_per_epoch ? std::to_string(*options_.steps_per_epoch) : "all",
+                    options_.validation_data ? "with" : "without");
     const std::vector<std::string> all =
         workers->gather_bytes((batch_logs_ ? "1" : "0") + mine, "start of fit");
     for (std::size_t worker = 0; worker < all.size(); ++worker) {

@@ -117,8 +117,9 @@ TEST(MultiWorker, SeveralReplicasAWorkerEqualOneProcess) {
   for (bool eagerly : {false, true}) {
     const Config config{.run_eagerly = eagerly};
     const std::vector<double> expected = train_alone(config);
-    const auto with_two_gpus = [&](int) {
+    const auto with_two_gpus = [&](int worker) {
       config::set_emulated_gpus(2, 256);
+      random::set_seed(static_cast<std::uint64_t>(worker));
       const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
       EXPECT_EQ(strategy.num_replicas_in_sync(), 4);
       EXPECT_EQ(strategy.num_local_replicas(), 2);
@@ -201,8 +202,8 @@ TEST(MultiWorker, ReduceAndGatherCountThoseWithExamples) {
       const auto data = data::Dataset::from_tensor_slices({slice_rows(rows, 0, count)}).batch(4);
       for (const auto& batch : strategy.experimental_distribute_dataset(data)) {
         const auto parts = strategy.run([](const data::Example& part) { return part[0]; }, batch);
-        const auto sums = strategy.run(
-            [](const data::Example& part) { return reduce_sum(part[0]); }, batch);
+        const auto sums =
+            strategy.run([](const data::Example& part) { return reduce_sum(part[0]); }, batch);
         for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin, ReduceOp::kMax,
                                   ReduceOp::kProduct}) {
           numbers.push_back(strategy.reduce(op, sums).item<float>());
@@ -215,8 +216,8 @@ TEST(MultiWorker, ReduceAndGatherCountThoseWithExamples) {
   });
   for (const std::string& result : results) EXPECT_EQ(result, results[0]);
   // Of 4 rows the workers have 2, 1 and 1: sums of 10, 11 and 1.
-  const std::vector<double> four = {22,       2,  20, 22.0 / 3, 0.5, 5, 1, -7, 2, 11, 5, 8,
-                                    110,      -105, 384, 1, 2, 3, 4, 5, 6, -7, 8};
+  const std::vector<double> four = {22,  2,    20,  22.0 / 3, 0.5, 5, 1, -7, 2, 11, 5, 8,
+                                    110, -105, 384, 1,        2,   3, 4, 5,  6, -7, 8};
   const std::vector<double> one = {3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 1, 2};
   std::vector<double> expected = four;
   expected.insert(expected.end(), one.begin(), one.end());
@@ -305,8 +306,10 @@ TEST(MultiWorker, OtherEpochsOnOneWorkerAreRefused) {
 
 TEST(MultiWorker, AloneItIsMirrored) {
   testing::ChildProcess process([] {
-    setenv("TF_CONFIG", R"({"cluster":{"worker":["a:1"],"evaluator":["b:1"]},)"
-                        R"("task":{"type":"evaluator","index":0}})", 1);
+    setenv("TF_CONFIG",
+           R"({"cluster":{"worker":["a:1"],"evaluator":["b:1"]},)"
+           R"("task":{"type":"evaluator","index":0}})",
+           1);
     const MultiWorkerMirroredStrategy strategy;
     return strategy.task_type() + " " + std::to_string(strategy.num_workers()) + " " +
            std::to_string(strategy.is_chief());
