@@ -169,11 +169,15 @@ TEST(Spawn, ARankIsKilledOrExits) {
 
 TEST(Spawn, WhoDoesNotListenIsKilled) {
   const auto begin = std::chrono::steady_clock::now();
+  const TemporaryDirectory folder;
   EXPECT_EQ(error_of<ProcessExitedError>(
-                [] {
+                [&] {
                   spawn(
-                      [](int rank, int) {
+                      [&](int rank, int) {
                         signal(SIGTERM, SIG_IGN);
+                        if (rank == 0) write_file(folder / "deaf", "");
+                        while (!std::filesystem::exists(folder / "deaf"))
+                          std::this_thread::sleep_for(1ms);
                         if (rank == 1) _exit(2);
                         std::this_thread::sleep_for(60s);
                       },
