@@ -140,6 +140,8 @@ class Strategy {
   // The devices that this process's replicas run on, by full name.
   std::vector<std::string> devices() const;
   std::string name() const;  // "MirroredStrategy", ...
+  // Whether this process writes what there is to be one of: checkpoints, logs.
+  bool is_chief() const;
 
   // Variables made while the scope is open belong to the strategy. Opening it again inside itself
   // is allowed; inside another strategy's it is a RuntimeError.
@@ -285,10 +287,8 @@ class MultiWorkerMirroredStrategy : public Strategy {
  public:
   explicit MultiWorkerMirroredStrategy(const MultiWorkerMirroredOptions& options = {});
 
-  // Whether this task writes what there is to be one of: checkpoints, logs.
-  bool is_chief() const;
   int num_workers() const;
-  int worker() const;                    // this one's number
+  int worker() const;                    // this one's number; 0 is the chief
   const std::string& task_type() const;  // "worker", "chief", "evaluator"
   int task_index() const;
 };

@@ -108,7 +108,6 @@ WorkerPlace worker_place_of_environment() {
 MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(const MultiWorkerMirroredOptions& options)
     : Strategy(make(options)) {}
 
-bool MultiWorkerMirroredStrategy::is_chief() const { return place_of(impl()).chief; }
 int MultiWorkerMirroredStrategy::num_workers() const { return place_of(impl()).num_workers; }
 int MultiWorkerMirroredStrategy::worker() const { return place_of(impl()).worker; }
 const std::string& MultiWorkerMirroredStrategy::task_type() const {

@@ -35,6 +35,7 @@ class MultiWorkerStrategy final : public LocalStrategy {
 
   const WorkerPlace& place() const { return place_; }
   std::shared_ptr<Workers> workers() const override { return workers_; }
+  bool is_chief() const override { return place_.chief; }
 
  private:
   WorkerPlace place_;
