@@ -15,8 +15,8 @@ using testing::run;
 using testing::TemporaryDirectory;
 
 std::vector<std::string> training(const std::string& strategy, const std::string& report) {
-  return {"train",    "--model", "mlp", "--data",     "synthetic", "--limit", "210",     "--batch",
-          "64",       "--epochs", "2",  "--strategy", strategy,    "--report", report};
+  return {"train", "--model",  "mlp", "--data",     "synthetic", "--limit",  "210", "--batch",
+          "64",    "--epochs", "2",   "--strategy", strategy,    "--report", report};
 }
 
 TEST(MultiWorkerTraining, EqualsOneProcess) {
