@@ -195,7 +195,8 @@ TEST(MultiWorker, LoopsOfOnesOwnEqualOneProcess) {
 // What brings values together: one example for three workers, so that two stand by.
 TEST(MultiWorker, ReduceAndGatherCountThoseWithExamples) {
   const auto results = run_workers(3, [](int) {
-    const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+    const MultiWorkerMirroredStrategy strategy(
+        {.timeout = std::chrono::seconds(60), .devices = {"/cpu:0"}});
     std::vector<double> numbers;
     const Tensor rows = constant({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}, {-7.0, 8.0}});
     for (std::int64_t count : {4, 1}) {
@@ -304,6 +305,29 @@ TEST(MultiWorker, OtherEpochsOnOneWorkerAreRefused) {
     EXPECT_NE(result.find("worker 0: 0 to 1 epochs"), std::string::npos) << result;
 }
 
+TEST(MultiWorker, MayShareTheJobOfAProcessGroup) {
+  const testing::TemporaryDirectory directory;
+  std::vector<testing::ChildProcess> ranks;
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.emplace_back([&directory, rank] {
+      unsetenv("TF_CONFIG");
+      comm::init_process_group({.init_method = "file://" + (directory / "job").string(),
+                                .rank = rank,
+                                .world_size = 2,
+                                .timeout = std::chrono::seconds(60)});
+      double sum = 0;
+      {
+        const MultiWorkerMirroredStrategy strategy({.devices = {"/cpu:0"}});
+        const auto ones = strategy.run([] { return tandem::ones({}); });
+        sum = strategy.reduce(ReduceOp::kSum, ones).item<float>();
+      }
+      sum += comm::all_reduce(tandem::ones({})).item<float>();  // the group goes on
+      comm::destroy_process_group();
+      return std::to_string(sum);
+    });
+  for (testing::ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), std::to_string(4.0));
+}
+
 TEST(MultiWorker, AloneItIsMirrored) {
   testing::ChildProcess process([] {
     setenv("TF_CONFIG",
@@ -321,7 +345,8 @@ TEST(MultiWorker, AloneItIsMirrored) {
 
 TEST(MultiWorker, OnReadVariablesAreReadByAllAndMirroredOnesWrittenByAll) {
   const auto results = run_workers(2, [](int worker) {
-    const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+    const MultiWorkerMirroredStrategy strategy(
+        {.timeout = std::chrono::seconds(60), .devices = {"/cpu:0"}});
     Variable mean, sum, mirrored;
     {
       const auto scope = strategy.scope();
