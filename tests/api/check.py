@@ -277,8 +277,7 @@ def check_ddp(build, options):
 
 CHECKS = {"devices": check_devices, "session_towers": check_session_towers, "memory": check_memory,
           "virtual_gpus": check_virtual_gpus, "fit_mirrored": check_fit_mirrored, "custom_loop": check_custom_loop,
-          "multi_worker": check_multi_worker}
-          "ddp": check_ddp}
+          "multi_worker": check_multi_worker, "ddp": check_ddp}
 
 
 def main():
