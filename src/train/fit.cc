@@ -26,7 +26,7 @@ class FitLoop {
         options_(options),
         stepper_(prepare(), "fit"),
         progress_{.epoch = options.initial_epoch, .statistics = stepper_.statistics()},
-        bar_(options.verbose) {
+        bar_(impl_.is_chief() ? options.verbose : 0) {
     for (const Callback& callback : options.callbacks)
       (callback->runs_last() ? last_ : progress_.callbacks).push_back(callback);
     impl_.progress = &progress_;
@@ -35,9 +35,15 @@ class FitLoop {
   ~FitLoop() { impl_.progress = nullptr; }
 
   History run() {
-    for_each([&](auto& callback) { callback.on_train_begin(model_); });
-    while (progress_.epoch < options_.epochs && !impl_.stop) run_epoch();
-    for_each([&](auto& callback) { callback.on_train_end(model_); });
+    try {
+      agree();
+      for_each([&](auto& callback) { callback.on_train_begin(model_); });
+      while (progress_.epoch < options_.epochs && !impl_.stop) run_epoch();
+      for_each([&](auto& callback) { callback.on_train_end(model_); });
+    } catch (const std::exception& error) {
+      impl_.runner->give_up(error.what());
+      throw;
+    }
     return std::move(progress_.history);
   }
 
@@ -100,10 +106,10 @@ class FitLoop {
 
   // Whether the epoch ran to its end.
   bool run_steps(std::int64_t epoch) {
-    data::Iterator batches =
-        data_.iterate({.epoch = static_cast<std::uint64_t>(epoch), .skip = progress_.step});
+    const auto batches = stepper_.batches(
+        data_, {.epoch = static_cast<std::uint64_t>(epoch), .skip = progress_.step});
     while (!options_.steps_per_epoch || progress_.step < *options_.steps_per_epoch) {
-      const data::NextExample batch = next_of(batches);
+      const std::optional<BatchParts> batch = next_of(*batches);
       if (!batch) {
         if (options_.steps_per_epoch)
           logging::warn("[fit] the data ended after {} of {} steps", progress_.step,
@@ -113,19 +119,19 @@ class FitLoop {
       if (impl_.stop) return false;
       train(*batch);
       ++progress_.step;
-      bar_.step(progress_.step, (*batch)[0].dim(0), [&] { return progress_.statistics.logs(); });
+      bar_.step(progress_.step, batch->total, [&] { return progress_.statistics.own_logs(); });
       end_batch();
     }
     return true;
   }
 
-  static data::NextExample next_of(data::Iterator& batches) {
+  static std::optional<BatchParts> next_of(BatchSource& batches) {
     const profile::Span span(
         [] { return profile::Event{.name = "wait for data", .lane = profile::Lane::kData}; });
     return batches.next();
   }
 
-  void train(const data::Example& batch) {
+  void train(const BatchParts& batch) {
     const profile::Span span([&] {
       return profile::Event{.name = "train step",
                             .lane = profile::Lane::kSteps,
@@ -134,17 +140,36 @@ class FitLoop {
     stepper_.train(batch);
   }
 
+  // Workers take the same steps, and all of them make the figures that a callback of one asks for.
+  void agree() {
+    for_each([&](auto& callback) { batch_logs_ = batch_logs_ || callback.needs_batch_logs(); });
+    Workers* const workers = impl_.runner->workers();
+    if (!workers) return;
+    const std::string mine =
+        fmt::format("{} to {} epochs, {} steps each, {} validation data", options_.initial_epoch,
+                    options_.epochs,
+                    options_.steps_per_epoch ? std::to_string(*options_.steps_per_epoch) : "all",
+                    options_.validation_data ? "with" : "without");
+    const std::vector<std::string> all =
+        workers->gather_bytes((batch_logs_ ? "1" : "0") + mine, "start of fit");
+    for (std::size_t worker = 0; worker < all.size(); ++worker) {
+      batch_logs_ = batch_logs_ || all[worker].front() == '1';
+      if (all[worker].substr(1) != all[0].substr(1))
+        fail<InvalidArgumentError>(
+            "[fit] expected the same of every worker; worker 0: {}; worker {}: {}",
+            all[0].substr(1), worker, all[worker].substr(1));
+    }
+  }
+
   void end_batch() {
-    bool wanted = false;
-    for_each([&](auto& callback) { wanted = wanted || callback.needs_batch_logs(); });
-    const Logs logs = wanted ? progress_.statistics.logs() : Logs();
+    const Logs logs = batch_logs_ ? progress_.statistics.logs() : Logs();
     for_each([&](auto& callback) { callback.on_batch_end(model_, progress_.step - 1, logs); });
   }
 
   void validate(Logs& logs) {
     Stepper tester(impl_, "fit");
-    data::Iterator batches = options_.validation_data->iterate();
-    for (data::NextExample batch; (batch = batches.next());) tester.test(*batch);
+    const auto batches = tester.batches(*options_.validation_data);
+    while (const std::optional<BatchParts> batch = batches->next()) tester.test(*batch);
     if (tester.statistics().empty())
       throw InvalidArgumentError("[fit] the validation data is empty: it gave no batch");
     logs.merge(tester.statistics().logs("val_"));
@@ -159,6 +184,7 @@ class FitLoop {
   std::vector<Callback> last_;
   ProgressBar bar_;
   std::optional<std::int64_t> known_steps_;
+  bool batch_logs_ = false;  // some callback asks for them
 };
 
 }  // namespace
