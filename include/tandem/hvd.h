@@ -186,8 +186,8 @@ std::vector<std::string> allgather_object(const std::string& bytes,
                                           const OperationOptions& options = {});
 // The same for plain values.
 template <class T>
-requires std::is_trivially_copyable_v<T>
-T broadcast_object(const T& value, int root_rank = 0, const OperationOptions& options = {}) {
+requires std::is_trivially_copyable_v<T> T broadcast_object(const T& value, int root_rank = 0,
+                                                            const OperationOptions& options = {}) {
   const std::string bytes = broadcast_object(
       std::string(reinterpret_cast<const char*>(&value), sizeof(T)), root_rank, options);
   if (bytes.size() != sizeof(T))

@@ -28,8 +28,8 @@ TANDEM_CLONES void combine_pair(const T* a, const T* b, T* result, std::int64_t 
 
 template <class T>
 void combine_typed(const Buffer& a, const Buffer& b, void* result) {
-  combine_pair(static_cast<const T*>(a.data), static_cast<const T*>(b.data), static_cast<T*>(result),
-               a.count);
+  combine_pair(static_cast<const T*>(a.data), static_cast<const T*>(b.data),
+               static_cast<T*>(result), a.count);
 }
 
 }  // namespace

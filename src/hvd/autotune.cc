@@ -75,7 +75,8 @@ Point BayesianSearch::next() const {
   std::vector<double> covariance(n * n);
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < n; ++j)
-      covariance[i * n + j] = kernel(points_[i], points_[j]) + (i == j ? noise_ * noise_ + 1e-9 : 0.0);
+      covariance[i * n + j] =
+          kernel(points_[i], points_[j]) + (i == j ? noise_ * noise_ + 1e-9 : 0.0);
   const std::vector<double> l = cholesky(std::move(covariance), n);
   const std::vector<double> scores = standardised(scores_);
   const std::vector<double> weights = solve_lower(l, scores);
@@ -105,7 +106,8 @@ Point BayesianSearch::next() const {
 Autotune::Autotune(const Settings& settings, const std::string& log)
     : settings_(settings),
       search_(settings.autotune_noise),
-      present_({std::clamp(static_cast<double>(settings.fusion_threshold) / (kMostMib * 0x1p20), 0.0, 1.0),
+      present_({std::clamp(static_cast<double>(settings.fusion_threshold) / (kMostMib * 0x1p20),
+                           0.0, 1.0),
                 std::clamp((static_cast<double>(settings.cycle_microseconds) / 1000.0 - kLeastMs) /
                                (kMostMs - kLeastMs),
                            0.0, 1.0)}),
@@ -128,7 +130,8 @@ bool Autotune::record(std::int64_t bytes, Clock::time_point now) {
   bytes_ += bytes;
   if (++steps_ < settings_.autotune_steps) return false;
   const double score =
-      static_cast<double>(bytes_) / std::max(1e-3, std::chrono::duration<double, std::micro>(now - begin_).count());
+      static_cast<double>(bytes_) /
+      std::max(1e-3, std::chrono::duration<double, std::micro>(now - begin_).count());
   steps_ = bytes_ = 0;
   begin_ = now;
   if (warmup_left_ > 0) {
@@ -137,8 +140,9 @@ bool Autotune::record(std::int64_t bytes, Clock::time_point now) {
   }
   search_.add(present_, score);
   if (log_.is_open())
-    log_ << fmt::format("{:.3f},{:.3f},{:.4f}\n", static_cast<double>(cycle_microseconds()) / 1000.0,
-                        present_[0] * kMostMib, score)
+    log_ << fmt::format("{:.3f},{:.3f},{:.4f}\n",
+                        static_cast<double>(cycle_microseconds()) / 1000.0, present_[0] * kMostMib,
+                        score)
          << std::flush;
   done_ = static_cast<std::int64_t>(search_.size()) >= settings_.autotune_samples;
   take(done_ ? search_.best() : search_.next());

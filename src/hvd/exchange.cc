@@ -20,14 +20,17 @@ using optimizers::GradientExchange;
 
 Combination combination_of(const DistributedOptions& options, int ranks) {
   if (options.op != kAverage && options.op != kSum && options.op != kAdasum)
-    fail<InvalidArgumentError>("[DistributedOptimizer] expected op kAverage, kSum or kAdasum, got {}",
-                               name_of(options.op));
+    fail<InvalidArgumentError>(
+        "[DistributedOptimizer] expected op kAverage, kSum or kAdasum, got {}",
+        name_of(options.op));
   if (options.backward_passes_per_step < 1)
-    fail<InvalidArgumentError>("[DistributedOptimizer] expected backward_passes_per_step of at least 1, got {}",
-                               options.backward_passes_per_step);
+    fail<InvalidArgumentError>(
+        "[DistributedOptimizer] expected backward_passes_per_step of at least 1, got {}",
+        options.backward_passes_per_step);
   const double factor = options.gradient_predivide_factor;
   if (!(factor > 0.0))
-    fail<InvalidArgumentError>("[DistributedOptimizer] expected a positive gradient_predivide_factor, got {}", factor);
+    fail<InvalidArgumentError>(
+        "[DistributedOptimizer] expected a positive gradient_predivide_factor, got {}", factor);
   Combination combination{.op = options.op, .compression = options.compression};
   if (factor == 1.0) return combination;
   if (options.op != kAverage)
@@ -50,24 +53,24 @@ LaneExchange::LaneExchange(std::string name, const DistributedOptions& options)
 
 LaneExchange::Plan& LaneExchange::plan_for(const std::vector<Variable>& variables) {
   for (const auto& plan : plans_)
-    if (std::equal(plan->variables.begin(), plan->variables.end(), variables.begin(),
-                   variables.end(), [](const RefPtr<VariableImpl>& a, const Variable& b) {
-                     return a.get() == &b.impl();
-                   }))
+    if (std::equal(
+            plan->variables.begin(), plan->variables.end(), variables.begin(), variables.end(),
+            [](const RefPtr<VariableImpl>& a, const Variable& b) { return a.get() == &b.impl(); }))
       return *plan;
   auto plan = std::make_unique<Plan>();
   for (std::size_t i = 0; i < variables.size(); ++i) {
     const Variable& variable = variables[i];
     plan->variables.emplace_back(&variable.impl());
-    Request request{.kind = Kind::kAllreduce,
-                    .op = combination_.op,
-                    .on_gpu = impl_of(variable.impl().local().value).device().type() == DeviceType::kGpu,
-                    .prescale = combination_.prescale,
-                    .postscale = combination_.postscale,
-                    .name = fmt::format("{}.{}.{}.{}", name_, plans_.size(), i, variable.name()),
-                    .dtypes = {travelling(variable.dtype(), combination_.compression)},
-                    .shapes = {variable.shape().dims()},
-                    .splits = {}};
+    Request request{
+        .kind = Kind::kAllreduce,
+        .op = combination_.op,
+        .on_gpu = impl_of(variable.impl().local().value).device().type() == DeviceType::kGpu,
+        .prescale = combination_.prescale,
+        .postscale = combination_.postscale,
+        .name = fmt::format("{}.{}.{}.{}", name_, plans_.size(), i, variable.name()),
+        .dtypes = {travelling(variable.dtype(), combination_.compression)},
+        .shapes = {variable.shape().dims()},
+        .splits = {}};
     plan->present.push_back(std::make_shared<const Request>(request));
     request.absent = true;
     plan->absent.push_back(std::make_shared<const Request>(request));
@@ -81,9 +84,10 @@ namespace {
 void check_gradient(const Tensor& gradient, const VariableImpl& variable) {
   const TensorSpec& spec = variable.spec();
   if (gradient.shape() == spec.shape && gradient.dtype() == spec.dtype) return;
-  fail<InvalidArgumentError>("[allreduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
-                             variable.options().name, gradient.shape().to_string(),
-                             name_of(gradient.dtype()), spec.shape.to_string(), name_of(spec.dtype));
+  fail<InvalidArgumentError>(
+      "[allreduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
+      variable.options().name, gradient.shape().to_string(), name_of(gradient.dtype()),
+      spec.shape.to_string(), name_of(spec.dtype));
 }
 
 // A copy where the host reaches it that nothing else refers to; `tensor` itself if it is that.
@@ -209,26 +213,30 @@ std::unique_ptr<GradientExchange::Pass> LaneExchange::start_combining(
       context && context->num_replicas() > 1)
     throw FailedPreconditionError(
         "[DistributedOptimizer] a process has one replica; this is one of several of a strategy");
-  if (building)
-    return start_traced_pass(fmt::format("{}.trace.{}", name_, traces_++), lane_, combination_,
-                             variables);
-  return std::make_unique<EagerPass>(*this, plan_for(variables));
+  Plan& plan = plan_for(variables);
+  if (building) return start_traced_pass(lane_, plan.present, variables);
+  return std::make_unique<EagerPass>(*this, plan);
 }
 
-std::unique_ptr<GradientExchange::Pass> LaneExchange::start(const std::vector<Variable>& variables) {
+std::unique_ptr<GradientExchange::Pass> LaneExchange::start(
+    const std::vector<Variable>& variables) {
   const bool adds_up = options_.backward_passes_per_step > 1;
   if (!adds_up && options_.op != kAdasum) return start_combining(variables);
   if (building)
     throw UnimplementedError(
-        "[DistributedOptimizer] backward_passes_per_step above 1 and kAdasum cannot be traced; take the step "
+        "[DistributedOptimizer] backward_passes_per_step above 1 and kAdasum cannot be traced; "
+        "take the step "
         "outside td::function (fit: compile({..., .run_eagerly = true}))");
   Plan& plan = plan_for(variables);
-  const bool combines = options_.op != kAdasum && plan.passes + 1 == options_.backward_passes_per_step;
-  return std::make_unique<LocalPass>(plan, options_, combines ? start_combining(variables) : nullptr);
+  const bool combines =
+      options_.op != kAdasum && plan.passes + 1 == options_.backward_passes_per_step;
+  return std::make_unique<LocalPass>(plan, options_,
+                                     combines ? start_combining(variables) : nullptr);
 }
 
 // Adasum combines what the ranks' own steps moved the variables by.
-void LaneExchange::apply(const std::vector<Variable>& variables, const std::function<void()>& update) {
+void LaneExchange::apply(const std::vector<Variable>& variables,
+                         const std::function<void()>& update) {
   if (options_.op != kAdasum) {
     update();
     return;

@@ -48,13 +48,12 @@ class LaneExchange final : public optimizers::GradientExchange {
   std::shared_ptr<Lane> lane_;
   Combination combination_;
   std::vector<std::unique_ptr<Plan>> plans_;
-  std::size_t traces_ = 0;
 };
 
-// A pass of a thread that builds a graph: buckets of gradients become nodes, whose sums the lane
-// makes when the program runs. `name`: of its operations.
+// A pass of a thread that builds a graph: buckets of gradients become nodes; the lane brings them
+// together when the program runs. `requests`: of each variable.
 std::unique_ptr<optimizers::GradientExchange::Pass> start_traced_pass(
-    std::string name, std::shared_ptr<Lane> lane, const Combination& combination,
+    std::shared_ptr<Lane> lane, std::span<const RequestRef> requests,
     const std::vector<Variable>& variables);
 
 }  // namespace tandem::hvd

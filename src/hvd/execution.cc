@@ -180,7 +180,9 @@ bool Execution::advance(bool may_wait) {
       else if (!step.work->test())
         return false;
     }
-    if (step.begun > 0) timeline_.add(step.name, fmt::format("{}_{}", backend_, upper_name_of(step.kind)), step.begun);
+    if (step.begun > 0)
+      timeline_.add(step.name, fmt::format("{}_{}", backend_, upper_name_of(step.kind)),
+                    step.begun);
     step.finish();
     steps_.pop_front();
   }
@@ -211,7 +213,8 @@ namespace {
 Tensor make_result(const Handle::State& operation, std::int64_t rows) {
   Dims shape = operation.request->shapes[0];
   shape[0] = rows;
-  return make_tensor(impl_of(operation.inputs[0]).device(), Shape(shape), operation.request->dtypes[0]);
+  return make_tensor(impl_of(operation.inputs[0]).device(), Shape(shape),
+                     operation.request->dtypes[0]);
 }
 
 std::int64_t row_size(const Request& request) {

@@ -45,14 +45,14 @@ class Execution {
   struct Step {
     std::shared_ptr<Work> work;  // null: done
     std::function<void()> finish;
-    std::string name;     // of its first operation
+    std::string name;  // of its first operation
     std::int64_t begun = 0;
     Kind kind = Kind::kBarrier;
   };
   struct Due {
     AgreementRef agreement;
     OperationRef operation;  // null: this rank has joined
-    std::size_t open = 0;  // batches that it has a part in
+    std::size_t open = 0;    // batches that it has a part in
   };
 
   void start_batch(const std::vector<FusionUnit>& units);

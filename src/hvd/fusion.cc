@@ -20,7 +20,9 @@ void add_units(const AgreementRef& agreement, std::size_t place, bool separate_g
                              });
     auto unit = found;
     if (unit == units.end()) {
-      unit = units.insert(units.end(), {.agreement = agreement, .place = place, .tensors = {}, .dtype = request.dtypes[i]});
+      unit = units.insert(
+          units.end(),
+          {.agreement = agreement, .place = place, .tensors = {}, .dtype = request.dtypes[i]});
       if (units.size() == first + 1) begin = unit;
     }
     unit->tensors.push_back(i);
@@ -32,7 +34,8 @@ void add_units(const AgreementRef& agreement, std::size_t place, bool separate_g
 bool alike(const FusionUnit& a, const FusionUnit& b) {
   const Request &x = a.agreement->any(), &y = b.agreement->any();
   const auto is_sum = [](Op op) { return op == kSum || op == kAverage; };
-  return a.dtype == b.dtype && (x.op == y.op || (is_floating(a.dtype) && is_sum(x.op) && is_sum(y.op)));
+  return a.dtype == b.dtype &&
+         (x.op == y.op || (is_floating(a.dtype) && is_sum(x.op) && is_sum(y.op)));
 }
 
 }  // namespace

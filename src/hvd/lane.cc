@@ -21,9 +21,12 @@ constexpr int kEagerCycles = 64;
 
 std::string shut_down_text(const std::vector<int>& finished) {
   return fmt::format(
-      "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce, "
-      "allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown was caused by an "
-      "exception, you should see the exception in the log before the first shutdown message. Finished: rank {}.",
+      "Horovod has been shut down. This was caused by an exception on one of the ranks or an "
+      "attempt to allreduce, "
+      "allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown "
+      "was caused by an "
+      "exception, you should see the exception in the log before the first shutdown message. "
+      "Finished: rank {}.",
       fmt::join(finished, ", "));
 }
 
@@ -64,8 +67,10 @@ void Lane::submit(const OperationRef& operation) {
     if (failure_) std::rethrow_exception(failure_);
     if (!by_name_.emplace(operation->request->name, operation).second)
       fail<InvalidArgumentError>(
-          "Requested to allreduce, allgather, or broadcast a tensor with the same name as another tensor that is "
-          "currently being processed. If you want to request another tensor, use a different tensor name. ('{}')",
+          "Requested to allreduce, allgather, or broadcast a tensor with the same name as another "
+          "tensor that is "
+          "currently being processed. If you want to request another tensor, use a different "
+          "tensor name. ('{}')",
           operation->request->name);
     first = submitted_.empty();
     submitted_.push_back(operation);
@@ -310,7 +315,8 @@ bool Lane::read_headers() {
   }
   if (stalled)
     throw DeadlineExceededError(
-        "Operations were submitted by a subset of ranks, and the others did not come within the limit "
+        "Operations were submitted by a subset of ranks, and the others did not come within the "
+        "limit "
         "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS).\n" +
         missing_ranks(negotiation_.partials(messages_), {}));
   if (!finished.empty()) throw AbortedError(shut_down_text(finished));
@@ -335,10 +341,9 @@ void Lane::gather_requests() {
 void Lane::settle() {
   const std::vector<AgreementRef> due = negotiation_.settle(messages_);
   phase_ = Phase::kExecute;
-  execution_.start(due,
-                   {.threshold = fusion_threshold_,
-                    .separate_groups = options_.settings.separate_groups},
-                   [this](const std::string& name) { return take(name); });
+  execution_.start(
+      due, {.threshold = fusion_threshold_, .separate_groups = options_.settings.separate_groups},
+      [this](const std::string& name) { return take(name); });
 }
 
 OperationRef Lane::take(const std::string& name) {

@@ -26,24 +26,35 @@ std::string shapes_of(const Pair& pair) {
   const Request &a = pair.first(), &b = pair.second();
   const auto prefix = fmt::format("Mismatched {} tensor shapes: ", upper_name_of(a.kind));
   if (a.shapes.size() != b.shapes.size())
-    return prefix + fmt::format("One rank sent a group of {} tensors, but another rank sent a group of {} tensors.",
-                                a.shapes.size(), b.shapes.size()) + pair.who();
+    return prefix +
+           fmt::format(
+               "One rank sent a group of {} tensors, but another rank sent a group of {} tensors.",
+               a.shapes.size(), b.shapes.size()) +
+           pair.who();
   for (std::size_t i = 0; i < a.shapes.size(); ++i) {
     const Dims &x = a.shapes[i], &y = b.shapes[i];
     if (x == y) continue;
     const bool rows_may_differ = a.kind == Kind::kAllgather || a.kind == Kind::kAlltoall;
     if (!rows_may_differ)
-      return prefix + fmt::format("One rank sent a tensor of shape {}, but another rank sent a tensor of shape {}.",
-                                  text_of(x), text_of(y)) + pair.who();
+      return prefix +
+             fmt::format(
+                 "One rank sent a tensor of shape {}, but another rank sent a tensor of shape {}.",
+                 text_of(x), text_of(y)) +
+             pair.who();
     if (x.size() != y.size())
-      return prefix + fmt::format("One rank sent a tensor of rank {}, but another rank sent a tensor of rank {}.",
-                                  x.size(), y.size()) + pair.who();
+      return prefix +
+             fmt::format(
+                 "One rank sent a tensor of rank {}, but another rank sent a tensor of rank {}.",
+                 x.size(), y.size()) +
+             pair.who();
     for (int axis = 1; axis < x.size(); ++axis)
       if (x[axis] != y[axis])
         return prefix +
-               fmt::format("One rank sent a tensor with dimension {} equal to {}, but another rank sent a tensor with "
-                           "dimension {} equal to {}.",
-                           axis, x[axis], axis, y[axis]) +
+               fmt::format(
+                   "One rank sent a tensor with dimension {} equal to {}, but another rank sent a "
+                   "tensor with "
+                   "dimension {} equal to {}.",
+                   axis, x[axis], axis, y[axis]) +
                pair.who();
   }
   return {};
@@ -53,8 +64,9 @@ std::string dtypes_of(const Pair& pair) {
   const Request &a = pair.first(), &b = pair.second();
   for (std::size_t i = 0; i < std::min(a.dtypes.size(), b.dtypes.size()); ++i)
     if (a.dtypes[i] != b.dtypes[i])
-      return fmt::format("Mismatched data types: One rank had type {}, but another rank had type {}.",
-                         tandem::name_of(a.dtypes[i]), tandem::name_of(b.dtypes[i])) +
+      return fmt::format(
+                 "Mismatched data types: One rank had type {}, but another rank had type {}.",
+                 tandem::name_of(a.dtypes[i]), tandem::name_of(b.dtypes[i])) +
              pair.who();
   return {};
 }
@@ -69,23 +81,30 @@ std::string mismatch_of_pair(const Pair& pair) {
   if (std::string text = shapes_of(pair); !text.empty()) return text;
   if (a.op != b.op)
     return fmt::format(
-               "Mismatched reduction operation: One rank specified {}, but another rank specified {}.",
+               "Mismatched reduction operation: One rank specified {}, but another rank specified "
+               "{}.",
                name_of(a.op), name_of(b.op)) +
            pair.who();
   if (a.prescale != b.prescale || a.postscale != b.postscale)
-    return fmt::format("Mismatched prescale and/or postscale factors: One rank sent factors ({}, {}), but another rank "
-                       "sent factors ({}, {}).",
-                       a.prescale, a.postscale, b.prescale, b.postscale) +
+    return fmt::format(
+               "Mismatched prescale and/or postscale factors: One rank sent factors ({}, {}), but "
+               "another rank "
+               "sent factors ({}, {}).",
+               a.prescale, a.postscale, b.prescale, b.postscale) +
            pair.who();
   if (a.root != b.root)
-    return fmt::format("Mismatched BROADCAST root ranks: One rank specified root rank {}, but another rank specified "
-                       "root rank {}.",
-                       a.root, b.root) +
+    return fmt::format(
+               "Mismatched BROADCAST root ranks: One rank specified root rank {}, but another rank "
+               "specified "
+               "root rank {}.",
+               a.root, b.root) +
            pair.who();
   if (a.on_gpu != b.on_gpu && !a.absent && !b.absent)
-    return fmt::format("Mismatched {} CPU/GPU device selection: One rank specified device {}, but another rank "
-                       "specified device {}.",
-                       upper_name_of(a.kind), a.on_gpu ? "GPU" : "CPU", b.on_gpu ? "GPU" : "CPU") +
+    return fmt::format(
+               "Mismatched {} CPU/GPU device selection: One rank specified device {}, but another "
+               "rank "
+               "specified device {}.",
+               upper_name_of(a.kind), a.on_gpu ? "GPU" : "CPU", b.on_gpu ? "GPU" : "CPU") +
            pair.who();
   return {};
 }
@@ -105,8 +124,9 @@ std::string problem_of(const Request& request, std::size_t ranks) {
       negative = negative || split < 0;
     }
     if (request.splits.size() != ranks || rows != request.shapes[0][0] || negative)
-      return fmt::format("[alltoall] '{}': expected {} splits that add up to {} rows, got [{}]", request.name, ranks,
-                         request.shapes[0][0], fmt::join(request.splits, ", "));
+      return fmt::format("[alltoall] '{}': expected {} splits that add up to {} rows, got [{}]",
+                         request.name, ranks, request.shapes[0][0],
+                         fmt::join(request.splits, ", "));
   }
   return {};
 }
@@ -122,7 +142,8 @@ std::string mismatch_of(const Agreement& agreement) {
   }
   for (const RequestRef& request : agreement.requests) {
     if (!request) continue;
-    if (std::string text = problem_of(*request, agreement.requests.size()); !text.empty()) return text;
+    if (std::string text = problem_of(*request, agreement.requests.size()); !text.empty())
+      return text;
   }
   return {};
 }

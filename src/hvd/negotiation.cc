@@ -42,8 +42,8 @@ Negotiation::Negotiation(int ranks, std::size_t capacity) : ranks_(ranks), capac
 int Negotiation::slot_of(const RequestRef& request, int rank) const {
   const auto found = slot_by_name_.find(request->name);
   if (found == slot_by_name_.end()) return -1;
-  const RequestRef& kept =
-      slots_[static_cast<std::size_t>(found->second)].agreement->requests[static_cast<std::size_t>(rank)];
+  const RequestRef& kept = slots_[static_cast<std::size_t>(found->second)]
+                               .agreement->requests[static_cast<std::size_t>(rank)];
   return kept == request || *kept == *request ? found->second : -1;
 }
 
@@ -120,7 +120,8 @@ std::vector<AgreementRef> Negotiation::settle(const CycleMessages& messages) {
     for (const Request& request : messages.requests[rank]) {
       auto found = waiting_by_name_.find(request.name);
       if (found == waiting_by_name_.end()) {
-        waiting_.push_back({{std::vector<RequestRef>(static_cast<std::size_t>(ranks_)), {}}, ++now_});
+        waiting_.push_back(
+            {{std::vector<RequestRef>(static_cast<std::size_t>(ranks_)), {}}, ++now_});
         found = waiting_by_name_.emplace(request.name, std::prev(waiting_.end())).first;
       }
       found->second->agreement.requests[rank] = std::make_shared<const Request>(request);
@@ -142,7 +143,8 @@ std::vector<Negotiation::Partial> Negotiation::partials(const CycleMessages& mes
   const auto add = [&](const std::string& name, std::uint64_t occurrence, const auto& is_there) {
     Partial partial{name, occurrence, {}};
     for (int rank = 0; rank < ranks_; ++rank)
-      if (!messages.joined[static_cast<std::size_t>(rank)] && !is_there(static_cast<std::size_t>(rank)))
+      if (!messages.joined[static_cast<std::size_t>(rank)] &&
+          !is_there(static_cast<std::size_t>(rank)))
         partial.missing.push_back(rank);
     if (!partial.missing.empty()) partials.push_back(std::move(partial));
   };

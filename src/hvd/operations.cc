@@ -45,27 +45,30 @@ std::vector<Tensor> synchronize_all(const Handle& handle) {
 Tensor synchronize(const Handle& handle) {
   std::vector<Tensor> results = synchronize_all(handle);
   if (results.size() != 1)
-    fail<InvalidArgumentError>("[synchronize] expected an operation with one result, got {}; use synchronize_all()",
-                               results.size());
+    fail<InvalidArgumentError>(
+        "[synchronize] expected an operation with one result, got {}; use synchronize_all()",
+        results.size());
   return results.front();
 }
 
 // --- allreduce ---
 
-Handle grouped_allreduce_async(const std::vector<Tensor>& tensors, const AllreduceOptions& options) {
+Handle grouped_allreduce_async(const std::vector<Tensor>& tensors,
+                               const AllreduceOptions& options) {
   if (tensors.empty()) throw InvalidArgumentError("[grouped_allreduce] expected tensors, got none");
   auto lane = lane_of(options.process_set);
   for (const Tensor& tensor : tensors)
     check_reduction("allreduce", options.op, tensor.dtype(), lane->size());
-  auto operation = make_operation({.kind = Kind::kAllreduce,
-                                   .op = options.op,
-                                   .prescale = options.prescale_factor,
-                                   .postscale = options.postscale_factor,
-                                   .name = name_or_next(options.name, tensors.size() == 1 ? "allreduce" : "grouped_allreduce"),
-                                   .dtypes = {},
-                                   .shapes = {},
-                                   .splits = {}},
-                                  tensors, options.compression, lane);
+  auto operation = make_operation(
+      {.kind = Kind::kAllreduce,
+       .op = options.op,
+       .prescale = options.prescale_factor,
+       .postscale = options.postscale_factor,
+       .name = name_or_next(options.name, tensors.size() == 1 ? "allreduce" : "grouped_allreduce"),
+       .dtypes = {},
+       .shapes = {},
+       .splits = {}},
+      tensors, options.compression, lane);
   make_outputs(*operation);
   return submitted(std::move(operation));
 }
@@ -134,7 +137,8 @@ Handle alltoall_async(const Tensor& tensor, const std::vector<std::int64_t>& spl
   if (splits.empty() && tensor.rank() > 0) {
     if (tensor.dim(0) % lane->size() != 0)
       fail<InvalidArgumentError>(
-          "[alltoall] without splits, the first axis ({}) must be divisible by the number of ranks ({})",
+          "[alltoall] without splits, the first axis ({}) must be divisible by the number of ranks "
+          "({})",
           tensor.dim(0), lane->size());
     request.splits.assign(static_cast<std::size_t>(lane->size()), tensor.dim(0) / lane->size());
   }
@@ -158,7 +162,8 @@ std::vector<std::int64_t> received_splits(const Handle& handle) {
 Handle reducescatter_async(const Tensor& tensor, const ReducescatterOptions& options) {
   auto lane = lane_of(options.process_set);
   if (options.op == kAdasum)
-    throw InvalidArgumentError("[reducescatter] Adasum is not supported; expected another operation");
+    throw InvalidArgumentError(
+        "[reducescatter] Adasum is not supported; expected another operation");
   check_reduction("reducescatter", options.op, tensor.dtype(), lane->size());
   return submitted(make_operation({.kind = Kind::kReducescatter,
                                    .op = options.op,

@@ -48,7 +48,8 @@ void from_floating(const HostArray& to, const HostArray& from, std::int64_t coun
     case DType::kFloat64: return run<double, From>(to, from, count, scale);
     case DType::kFloat16: return run<Half, From>(to, from, count, scale);
     case DType::kBFloat16: return run<BFloat16, From>(to, from, count, scale);
-    default: fail<InternalError>("[hvd] {} does not become {}", name_of(from.dtype), name_of(to.dtype));
+    default:
+      fail<InternalError>("[hvd] {} does not become {}", name_of(from.dtype), name_of(to.dtype));
   }
 }
 

@@ -17,8 +17,7 @@ std::optional<double> env_number(const char* name) {
   if (!text) return std::nullopt;
   double value = 0.0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc() || end != text->data() + text->size() || !(value >= 0.0) ||
-      value > 1e6)
+  if (error != std::errc() || end != text->data() + text->size() || !(value >= 0.0) || value > 1e6)
     fail<InvalidArgumentError>("[hvd] {} expected a number of 0 to 1000000, got '{}'", name, *text);
   return value;
 }

@@ -12,7 +12,8 @@ bool StallWatch::due(Clock::time_point now) const {
   return now - looked_ >= std::min<std::chrono::milliseconds>(std::chrono::seconds(1), pace / 4);
 }
 
-std::string StallWatch::look(Clock::time_point now, std::span<const Negotiation::Partial> partials) {
+std::string StallWatch::look(Clock::time_point now,
+                             std::span<const Negotiation::Partial> partials) {
   looked_ = now;
   decltype(since_) still;
   std::vector<Negotiation::Partial> stalled;
@@ -34,10 +35,14 @@ std::string StallWatch::look(Clock::time_point now, std::span<const Negotiation:
   if (!expired_ && now - warned_ < warning_) return {};
   warned_ = now;
   return fmt::format(
-      "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting "
-      "for remainder of ranks for more than {} seconds. This may indicate that different ranks are trying to submit "
-      "different tensors or that only subset of ranks is submitting tensors, which will cause deadlock.\n{}",
-      std::chrono::duration_cast<std::chrono::seconds>(warning_).count(), missing_ranks(stalled, marked));
+      "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of "
+      "ranks and are waiting "
+      "for remainder of ranks for more than {} seconds. This may indicate that different ranks are "
+      "trying to submit "
+      "different tensors or that only subset of ranks is submitting tensors, which will cause "
+      "deadlock.\n{}",
+      std::chrono::duration_cast<std::chrono::seconds>(warning_).count(),
+      missing_ranks(stalled, marked));
 }
 
 std::string missing_ranks(std::span<const Negotiation::Partial> partials,

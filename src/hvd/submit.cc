@@ -15,7 +15,8 @@ std::string name_or_next(const std::string& name, std::string_view kind) {
   static std::mutex mutex;
   static std::map<std::string, std::uint64_t, std::less<>> counts;
   const std::lock_guard lock(mutex);
-  return fmt::format("{}.noname.{}", kind, ++counts.try_emplace(std::string(kind), 0).first->second);
+  return fmt::format("{}.noname.{}", kind,
+                     ++counts.try_emplace(std::string(kind), 0).first->second);
 }
 
 Tensor on_host(const Tensor& tensor) {
@@ -36,17 +37,20 @@ void check_reduction(std::string_view what, Op op, DType dtype, int ranks) {
     fail<InvalidArgumentError>("[{}] bool elements cannot be reduced; cast them first", what);
   if (op != kAdasum) return;
   if (!is_floating(dtype))
-    fail<InvalidArgumentError>("[{}] Adasum expected floating elements, got {}", what, name_of(dtype));
+    fail<InvalidArgumentError>("[{}] Adasum expected floating elements, got {}", what,
+                               name_of(dtype));
   if ((ranks & (ranks - 1)) != 0)
     fail<InvalidArgumentError>(
-        "[{}] Running Adasum with non-power of 2 ranks is not supported yet. ({} ranks)", what, ranks);
+        "[{}] Running Adasum with non-power of 2 ranks is not supported yet. ({} ranks)", what,
+        ranks);
 }
 
 OperationRef make_operation(Request request, const std::vector<Tensor>& tensors,
                             Compression compression, std::shared_ptr<Lane> lane) {
   if (building)
     fail<UnimplementedError>(
-        "[{}] '{}': operations of hvd cannot be traced, but for those of a DistributedOptimizer; call it "
+        "[{}] '{}': operations of hvd cannot be traced, but for those of a DistributedOptimizer; "
+        "call it "
         "outside td::function",
         title_of(request.kind), request.name);
   auto operation = std::make_shared<Handle::State>();

@@ -23,7 +23,8 @@ void Timeline::stop() {
   if (!on()) return;
   on_ = false;
   std::ofstream out(file_);
-  const profile::ThreadEvents all = {.thread = 0, .events = events_.data(), .count = events_.size()};
+  const profile::ThreadEvents all = {
+      .thread = 0, .events = events_.data(), .count = events_.size()};
   profile::write_trace(out, {.threads = {all}, .start = start_, .dropped = dropped_});
   const bool written = static_cast<bool>(out.flush());
   events_.clear();

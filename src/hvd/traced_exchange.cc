@@ -1,11 +1,9 @@
-// Gradients of a traced step: collectives of its program, of which each is an operation of the lane.
-#include <algorithm>
-
+// Gradients of a traced step: collectives of its program, made of the operations that an eager step
+// would submit, so that some ranks may trace where others do not.
 #include "comm/reducer.h"
 #include "core/status.h"
 #include "graph/collective.h"
 #include "hvd/exchange.h"
-#include "hvd/submit.h"
 #include "runtime/placement.h"
 #include "runtime/traced_collective.h"
 #include "runtime/variable_impl.h"
@@ -14,37 +12,92 @@
 namespace tandem::hvd {
 namespace {
 
-// All-reduces of one bucket, by its name. Of one thread.
+// The operations of one bucket, under way. Memory that the host does not reach passes through some
+// that it does.
+class BucketWork final : public Work {
+ public:
+  // `requests`: of each part.
+  BucketWork(std::shared_ptr<Lane> lane, std::span<const RequestRef> requests, Device& device,
+             std::span<const Buffer> parts)
+      : lane_(std::move(lane)), device_(device), parts_(parts.begin(), parts.end()) {
+    std::vector<HostArray> arrays = stage();
+    operations_.reserve(arrays.size());
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      auto operation = std::make_shared<Handle::State>();
+      operation->lane = lane_;
+      operation->request = requests[i];
+      operation->in = operation->out = {arrays[i]};
+      lane_->submit(operation);
+      operations_.push_back(std::move(operation));
+    }
+  }
+  // The memory is the program's, which may go with it.
+  ~BucketWork() override {
+    for (const OperationRef& operation : operations_)
+      if (!operation->done.load(std::memory_order_acquire)) lane_->withdraw();
+  }
+
+  void wait() override {
+    for (const OperationRef& operation : operations_) lane_->wait(*operation);
+    finish();
+  }
+  bool test() override {
+    for (const OperationRef& operation : operations_)
+      if (!operation->done.load(std::memory_order_acquire)) return false;
+    finish();
+    return true;
+  }
+
+ private:
+  std::vector<HostArray> stage() {
+    std::vector<HostArray> arrays;
+    if (device_.host_accessible()) {
+      for (const Buffer& part : parts_) arrays.push_back({part.data, part.dtype});
+      return arrays;
+    }
+    std::size_t bytes = 0;
+    for (const Buffer& part : parts_) bytes += part.bytes();
+    staging_.resize(bytes);
+    std::byte* next = staging_.data();
+    for (const Buffer& part : parts_) {
+      arrays.push_back({next, part.dtype});
+      if (part.count > 0) device_to_host(next, device_, part.data, part.bytes());
+      next += part.bytes();
+    }
+    device_.stream().synchronize();
+    return arrays;
+  }
+
+  void finish() {
+    for (const OperationRef& operation : operations_)
+      if (operation->error) std::rethrow_exception(operation->error);
+    if (std::exchange(finished_, true) || device_.host_accessible()) return;
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      if (parts_[i].count > 0)
+        host_to_device(device_, parts_[i].data, operations_[i]->out[0].data, parts_[i].bytes());
+  }
+
+  std::shared_ptr<Lane> lane_;
+  Device& device_;
+  std::vector<Buffer> parts_;
+  std::vector<OperationRef> operations_;
+  std::vector<std::byte> staging_;
+  bool finished_ = false;
+};
+
+// What the collective of one bucket calls: an operation for each part. Of one thread.
 class BucketCommunicator final : public Communicator {
  public:
-  BucketCommunicator(std::shared_ptr<Lane> lane, Request request, Compression compression,
-                     Device& device)
-      : lane_(std::move(lane)),
-        request_(std::move(request)),
-        compression_(compression),
-        device_(device) {}
+  BucketCommunicator(std::shared_ptr<Lane> lane, std::vector<RequestRef> requests, Device& device)
+      : lane_(std::move(lane)), requests_(std::move(requests)), device_(device) {}
 
   int rank() const override { return lane_->rank(); }
   int size() const override { return lane_->size(); }
   Device& device() const override { return device_; }
   void progress() override {}
   void label(std::string_view, std::int64_t) override {}
-
   std::shared_ptr<Work> all_reduce(std::span<const Buffer> parts, ReduceOp) override {
-    auto operation = std::make_shared<Handle::State>();
-    operation->lane = lane_;
-    if (!asked_) {
-      for (const Buffer& part : parts) {
-        request_.dtypes.push_back(travelling(part.dtype, compression_));
-        const std::int64_t count[] = {part.count};
-        request_.shapes.emplace_back(count);
-      }
-      asked_ = std::make_shared<const Request>(request_);
-    }
-    operation->request = asked_;
-    auto work = std::make_shared<BucketWork>(operation, device_, parts);
-    lane_->submit(operation);
-    return work;
+    return std::make_shared<BucketWork>(lane_, requests_, device_, parts);
   }
 
   std::shared_ptr<Work> reduce(std::span<const Buffer>, ReduceOp, int) override { refuse(); }
@@ -68,64 +121,9 @@ class BucketCommunicator final : public Communicator {
     throw InternalError("[hvd] a bucket of a traced step does all-reduces alone");
   }
 
-  // Memory that the host does not reach passes through some that it does.
-  class BucketWork final : public Work {
-   public:
-    BucketWork(OperationRef operation, Device& device, std::span<const Buffer> parts)
-        : operation_(std::move(operation)), device_(device), parts_(parts.begin(), parts.end()) {
-      std::size_t bytes = 0;
-      for (const Buffer& part : parts) bytes += part.bytes();
-      if (!device.host_accessible()) staging_.resize(bytes);
-      std::byte* next = staging_.data();
-      for (const Buffer& part : parts) {
-        void* data = part.data;
-        if (!device.host_accessible()) {
-          data = next;
-          next += part.bytes();
-          if (part.count > 0) device_to_host(data, device, part.data, part.bytes());
-        }
-        operation_->in.push_back({data, part.dtype});
-      }
-      if (!device.host_accessible()) device.stream().synchronize();
-      operation_->out = operation_->in;
-    }
-
-    // The memory is the program's, which may go with it.
-    ~BucketWork() override {
-      if (!operation_->done.load(std::memory_order_acquire)) operation_->lane->withdraw();
-    }
-
-    void wait() override {
-      operation_->lane->wait(*operation_);
-      finish();
-    }
-    bool test() override {
-      if (!operation_->done.load(std::memory_order_acquire)) return false;
-      finish();
-      return true;
-    }
-
-   private:
-    void finish() {
-      if (operation_->error) std::rethrow_exception(operation_->error);
-      if (std::exchange(finished_, true) || device_.host_accessible()) return;
-      for (std::size_t i = 0; i < parts_.size(); ++i)
-        if (parts_[i].count > 0)
-          host_to_device(device_, parts_[i].data, operation_->out[i].data, parts_[i].bytes());
-    }
-
-    OperationRef operation_;
-    Device& device_;
-    std::vector<Buffer> parts_;
-    std::vector<std::byte> staging_;
-    bool finished_ = false;
-  };
-
   std::shared_ptr<Lane> lane_;
-  Request request_;
-  Compression compression_;
+  std::vector<RequestRef> requests_;
   Device& device_;
-  RequestRef asked_;
 };
 
 class BucketGroup final : public CollectiveGroup {
@@ -142,11 +140,10 @@ class BucketGroup final : public CollectiveGroup {
 
 class TracedPass final : public optimizers::GradientExchange::Pass {
  public:
-  TracedPass(std::string name, std::shared_ptr<Lane> lane, const Combination& combination,
+  TracedPass(std::shared_ptr<Lane> lane, std::span<const RequestRef> requests,
              const std::vector<Variable>& variables)
-      : name_(std::move(name)),
-        lane_(std::move(lane)),
-        combination_(combination),
+      : lane_(std::move(lane)),
+        requests_(requests.begin(), requests.end()),
         variables_(variables),
         gradients_(variables.size()),
         together_(variables.size()),
@@ -184,27 +181,19 @@ class TracedPass final : public optimizers::GradientExchange::Pass {
     }
     if (parts.empty()) return;
     Device& device = impl_of(variables_[indices.front()].impl().local().value).device();
-    Request request{.kind = Kind::kAllreduce,
-                    .op = combination_.op,
-                    .on_gpu = device.type() == DeviceType::kGpu,
-                    .prescale = combination_.prescale,
-                    .postscale = combination_.postscale,
-                    .name = fmt::format("{}.{}", name_, bucket),
-                    .dtypes = {},
-                    .shapes = {},
-                    .splits = {}};
+    std::vector<RequestRef> requests;
+    for (std::size_t index : indices) requests.push_back(requests_[index]);
     const auto member = std::make_shared<const CollectiveMember>(
         CollectiveMember{std::make_shared<BucketGroup>(std::make_unique<BucketCommunicator>(
-                             lane_, std::move(request), combination_.compression, device)),
+                             lane_, std::move(requests), device)),
                          lane_->rank()});
     const std::vector<Tensor> sums = trace_collective(
         kCollectiveReduce, CollectiveReduceAttrs{ReduceOp::kSum}, parts, member, device);
     for (std::size_t i = 0; i < indices.size(); ++i) together_[indices[i]] = sums[i];
   }
 
-  std::string name_;
   std::shared_ptr<Lane> lane_;
-  Combination combination_;
+  std::vector<RequestRef> requests_;
   std::vector<Variable> variables_;
   std::vector<Tensor> gradients_, together_;
   std::vector<std::vector<std::size_t>> buckets_;
@@ -214,9 +203,9 @@ class TracedPass final : public optimizers::GradientExchange::Pass {
 }  // namespace
 
 std::unique_ptr<optimizers::GradientExchange::Pass> start_traced_pass(
-    std::string name, std::shared_ptr<Lane> lane, const Combination& combination,
+    std::shared_ptr<Lane> lane, std::span<const RequestRef> requests,
     const std::vector<Variable>& variables) {
-  return std::make_unique<TracedPass>(std::move(name), std::move(lane), combination, variables);
+  return std::make_unique<TracedPass>(std::move(lane), requests, variables);
 }
 
 }  // namespace tandem::hvd

@@ -11,7 +11,8 @@ namespace tandem::hvd {
 optimizers::Optimizer DistributedOptimizer(const optimizers::Optimizer& optimizer,
                                            const DistributedOptions& options) {
   if (!optimizer.defined())
-    throw InvalidArgumentError("[DistributedOptimizer] expected an optimizer, got an undefined one");
+    throw InvalidArgumentError(
+        "[DistributedOptimizer] expected an optimizer, got an undefined one");
   static std::atomic<int> count{0};
   return optimizers::Optimizer(
       optimizer.impl(),

@@ -29,7 +29,8 @@ std::vector<std::string> gather_bytes(const std::string& bytes, const std::strin
   const Tensor length = from_host(DeviceManager::get().host(), Shape{1}, int64, &count);
   const Handle lengths =
       allgather_async(length, {.name = name.empty() ? "" : name + ".lengths", .process_set = set});
-  const std::string all = bytes_of(allgather(bytes_tensor(bytes), {.name = name, .process_set = set}));
+  const std::string all =
+      bytes_of(allgather(bytes_tensor(bytes), {.name = name, .process_set = set}));
   std::vector<std::string> objects;
   std::size_t offset = 0;
   for (std::int64_t each : synchronize(lengths).to_vector<std::int64_t>()) {
@@ -68,7 +69,8 @@ void broadcast_variables(const std::vector<Variable>& variables, int root_rank,
   }
 }
 
-std::string broadcast_object(const std::string& bytes, int root_rank, const OperationOptions& options) {
+std::string broadcast_object(const std::string& bytes, int root_rank,
+                             const OperationOptions& options) {
   const auto lane = lane_of(options.process_set);
   const bool root = world()->rank() == root_rank;
   const std::string name = name_or_next(options.name, "broadcast_object");
@@ -78,11 +80,13 @@ std::string broadcast_object(const std::string& bytes, int root_rank, const Oper
                 {.name = name + ".length", .process_set = options.process_set})
           .to_vector<std::int64_t>()
           .front();
-  return bytes_of(broadcast(bytes_tensor(root ? bytes : std::string(static_cast<std::size_t>(count), 0)),
-                            root_rank, {.name = name, .process_set = options.process_set}));
+  return bytes_of(
+      broadcast(bytes_tensor(root ? bytes : std::string(static_cast<std::size_t>(count), 0)),
+                root_rank, {.name = name, .process_set = options.process_set}));
 }
 
-std::vector<std::string> allgather_object(const std::string& bytes, const OperationOptions& options) {
+std::vector<std::string> allgather_object(const std::string& bytes,
+                                          const OperationOptions& options) {
   return gather_bytes(bytes, name_or_next(options.name, "allgather_object"), options.process_set);
 }
 

@@ -1,5 +1,7 @@
 #include "hvd/world.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +14,7 @@
 #include "core/parallel.h"
 #include "core/status.h"
 #include "device/cpu/cpu_device.h"
+#include "device/device_manager.h"
 #include "group/connect.h"
 #include "group/process_group_impl.h"
 #include "tandem/comm.h"
@@ -82,6 +85,7 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
       exchange({reinterpret_cast<const char*>(&settings_), sizeof(settings_)});
   std::memcpy(&settings_, all.front().data(), sizeof(settings_));
   find_places();
+  share_cores();
   if (const auto file = env_string("HOROVOD_TIMELINE"); file && rank_ == 0) timeline_.start(*file);
   std::vector<int> everyone(static_cast<std::size_t>(size_));
   for (int rank = 0; rank < size_; ++rank) everyone[static_cast<std::size_t>(rank)] = rank;
@@ -121,7 +125,11 @@ void World::find_places() {
     if (found == hosts.end()) hosts.push_back(all[r]);
   }
   const auto me = static_cast<std::size_t>(rank_);
-  places_ = {.local_rank = local_rank[me], .local_size = 0, .cross_rank = 0, .cross_size = 0};
+  places_ = {.host = all[me],
+             .local_rank = local_rank[me],
+             .local_size = 0,
+             .cross_rank = 0,
+             .cross_size = 0};
   std::vector<int> of_host(hosts.size());
   for (std::size_t r = 0; r < all.size(); ++r) {
     ++of_host[static_cast<std::size_t>(host_of[r])];
@@ -132,6 +140,21 @@ void World::find_places() {
   }
   places_.homogeneous = std::all_of(of_host.begin(), of_host.end(),
                                     [&](int count) { return count == of_host.front(); });
+}
+
+// Where a launcher lets every rank of a host use all of its cores (mpirun with more ranks than it
+// binds), each takes its share: teams that outnumber the cores wait for each other.
+void World::share_cores() {
+  auto& manager = DeviceManager::get();
+  const int mine = available_cores(), online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  int wanted = 0;
+  for (const std::string& cores : exchange(fmt::format("{} {}", mine, places_.host)))
+    if (cores.substr(cores.find(' ') + 1) == places_.host) wanted += std::atoi(cores.c_str());
+  const int share = std::max(1, online / places_.local_size);
+  if (wanted <= online || mine <= share || manager.initialized() ||
+      manager.intra_op_parallelism() != 0)
+    return;
+  manager.set_intra_op_parallelism(share);
 }
 
 std::shared_ptr<Lane> World::make_lane(int id, const std::vector<int>& ranks) {
@@ -164,7 +187,8 @@ std::shared_ptr<ProcessSet::State> World::add_set(const std::vector<int>& ranks)
   set->ranks = ranks;
   std::sort(set->ranks.begin(), set->ranks.end());
   for (std::size_t i = 0; i < set->ranks.size(); ++i)
-    if (set->ranks[i] < 0 || set->ranks[i] >= size_ || (i > 0 && set->ranks[i] == set->ranks[i - 1]))
+    if (set->ranks[i] < 0 || set->ranks[i] >= size_ ||
+        (i > 0 && set->ranks[i] == set->ranks[i - 1]))
       fail<InvalidArgumentError>("[add_process_set] expected different ranks of 0 to {}, got [{}]",
                                  size_ - 1, all[0]);
   if (ranks.empty())
@@ -220,7 +244,8 @@ void World::run() {
     const Clock::time_point now = Clock::now();
     if (busy) active_until = now + kActive;
     if (now < active_until) {
-      woken_.wait_for(lock, std::max<std::chrono::microseconds>(cycle, std::chrono::microseconds(50)),
+      woken_.wait_for(lock,
+                      std::max<std::chrono::microseconds>(cycle, std::chrono::microseconds(50)),
                       [&] { return stopping_; });
       continue;
     }
@@ -301,8 +326,9 @@ std::shared_ptr<Lane> lane_of(const ProcessSet& set) {
   const auto here = world();
   const ProcessSet::State& state = set.state() ? *set.state() : *here->global_set();
   if (!state.lane)
-    fail<InvalidArgumentError>("[hvd] rank {} is not in process set {} (ranks [{}]), or the set was removed",
-                               here->rank(), state.id, fmt::join(state.ranks, ", "));
+    fail<InvalidArgumentError>(
+        "[hvd] rank {} is not in process set {} (ranks [{}]), or the set was removed", here->rank(),
+        state.id, fmt::join(state.ranks, ", "));
   return state.lane;
 }
 
@@ -334,7 +360,9 @@ bool is_homogeneous() { return world()->places().homogeneous; }
 ProcessSet add_process_set(const std::vector<int>& ranks) {
   return ProcessSet(world()->add_set(ranks));
 }
-bool remove_process_set(const ProcessSet& set) { return set.state() && world()->remove_set(*set.state()); }
+bool remove_process_set(const ProcessSet& set) {
+  return set.state() && world()->remove_set(*set.state());
+}
 ProcessSet global_process_set() { return ProcessSet(world()->global_set()); }
 
 namespace {

@@ -28,6 +28,7 @@ struct ProcessSet::State {
 class World {
  public:
   struct Places {
+    std::string host;
     int local_rank = 0, local_size = 1, cross_rank = 0, cross_size = 1;
     bool homogeneous = true;
   };
@@ -52,8 +53,9 @@ class World {
 
  private:
   void find_places();
+  void share_cores();
   std::shared_ptr<Lane> make_lane(int id, const std::vector<int>& ranks);
-  void run();   // the background thread
+  void run();  // the background thread
   void wake();
 
   InitOptions options_;

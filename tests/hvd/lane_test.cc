@@ -30,7 +30,7 @@ void submit_in_any_order(int rank, int ranks) {
       const int tensor = (i * (rank % 2 == 0 ? 1 : 7) + 3 * rank + step) % kTensors;
       handles[static_cast<std::size_t>(tensor)] =
           hvd::allreduce_async(numbers(rank, tensor, 1 + 50 * tensor),
-                               {.op = hvd::kSum, .name = "t" + std::to_string(tensor)});
+                               {.op = hvd::kSum, .name = std::to_string(tensor)});
     }
     for (int tensor = 0; tensor < kTensors; ++tensor) {
       const Tensor sum = hvd::synchronize(handles[static_cast<std::size_t>(tensor)]);
@@ -69,7 +69,8 @@ TEST(HvdLane, ANameThatIsUnderWayIsRefused) {
       const hvd::Handle first = hvd::allreduce_async(constant({1.0f}), {.name = "same"});
       expect_error<InvalidArgumentError>(
           [] { hvd::allreduce_async(constant({1.0f}), {.name = "same"}); },
-          "Requested to allreduce, allgather, or broadcast a tensor with the same name as another tensor that is "
+          "Requested to allreduce, allgather, or broadcast a tensor with the same name as another "
+          "tensor that is "
           "currently being processed.");
       hvd::barrier();
       hvd::synchronize(first);
@@ -85,7 +86,8 @@ TEST(HvdLane, RanksThatPartGetTheSameErrorAndGoOn) {
     for (int again = 0; again < 2; ++again) {
       expect_error<InvalidArgumentError>(
           [&] { hvd::allreduce(full({rank == 2 ? 3 : 2}, 1.0), {.name = "a"}); },
-          "Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape [2], but another rank sent a tensor of "
+          "Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape [2], but another "
+          "rank sent a tensor of "
           "shape [3]. ('a': rank 0 and rank 2)");
       expect_error<InvalidArgumentError>(
           [&] {
@@ -97,9 +99,13 @@ TEST(HvdLane, RanksThatPartGetTheSameErrorAndGoOn) {
           "Mismatched operations: One rank did an ALLREDUCE, but another rank did an ALLGATHER.");
       expect_error<InvalidArgumentError>(
           [&] { hvd::broadcast(constant({1.0f}), rank == 0 ? 0 : 1, {.name = "c"}); },
-          "Mismatched BROADCAST root ranks: One rank specified root rank 0, but another rank specified root rank 1.");
+          "Mismatched BROADCAST root ranks: One rank specified root rank 0, but another rank "
+          "specified root rank 1.");
       expect_error<InvalidArgumentError>(
-          [&] { hvd::allreduce(constant({1.0f}, {.dtype = rank == 0 ? float32 : float64}), {.name = "d"}); },
+          [&] {
+            hvd::allreduce(constant({1.0f}, {.dtype = rank == 0 ? float32 : float64}),
+                           {.name = "d"});
+          },
           "Mismatched data types: One rank had type float32, but another rank had type float64.");
       // One that was known parts, too; what suits goes on.
       EXPECT_EQ(hvd::allreduce(full({4}, 1.0), {.op = hvd::kSum, .name = "e"}).size(), 4);
@@ -130,7 +136,9 @@ TEST(HvdLane, JoinedRanksCountAsZeros) {
         EXPECT_EQ(values_of(sum)[0], 3.0 - step);
         const Tensor mean = hvd::allreduce(constant({3.0f}), {.name = "mean"});
         EXPECT_FLOAT_EQ(mean.item<float>(), 3.0f - static_cast<float>(step));
-        EXPECT_EQ(hvd::allreduce(constant({1.0f}), {.op = hvd::kSum}).item<float>(),
+        EXPECT_EQ(hvd::allreduce(constant({1.0f}),
+                                 {.op = hvd::kSum, .name = std::to_string(10 * round + step)})
+                      .item<float>(),
                   3.0f - static_cast<float>(step));
       }
       if (rank == 2)
@@ -155,7 +163,8 @@ TEST(HvdLane, ProcessSetsGoTheirOwnWays) {
       const Tensor sum = hvd::allreduce(constant({static_cast<float>(rank)}),
                                         {.op = hvd::kSum, .name = "s", .process_set = mine});
       EXPECT_EQ(sum.item<float>(), rank % 2 == 0 ? 2.0f : 4.0f);
-      EXPECT_EQ(hvd::broadcast(constant({rank}), rank % 2 == 0 ? 2 : 1, {.process_set = mine}).item<std::int32_t>(),
+      EXPECT_EQ(hvd::broadcast(constant({rank}), rank % 2 == 0 ? 2 : 1, {.process_set = mine})
+                    .item<std::int32_t>(),
                 rank % 2 == 0 ? 2 : 1);
     }
     expect_error<InvalidArgumentError>(
@@ -171,10 +180,14 @@ TEST(HvdLane, ProcessSetsGoTheirOwnWays) {
 
 TEST(HvdLane, ProcessSetsMustBeTheSameOnEveryRank) {
   expect_hvd(2, [](int rank) {
-    expect_error<InvalidArgumentError>([&] { hvd::add_process_set({rank}); },
-                                       "every rank must name the same ranks: rank 0 named [0], rank 1 [1]");
-    expect_error<InvalidArgumentError>([&] { hvd::add_process_set({0, 2}); },
-                                       "expected different ranks of 0 to 1, got [0, 2]");
+    expect_error<InvalidArgumentError>(
+        [&] { hvd::add_process_set({rank}); },
+        "every rank must name the same ranks: rank 0 named [0], rank 1 [1]");
+    expect_error<InvalidArgumentError>(
+        [&] {
+          hvd::add_process_set({0, 2});
+        },
+        "expected different ranks of 0 to 1, got [0, 2]");
     EXPECT_EQ(hvd::add_process_set({1}).included(), rank == 1);
   });
 }
@@ -193,7 +206,8 @@ TEST(HvdFaults, ARankThatIsKilledIsNamedWithinSeconds) {
             } catch (const Error& error) {
               const std::string kind = error.kind();
               EXPECT_TRUE(kind == "UnavailableError" || kind == "AbortedError") << kind;
-              EXPECT_NE(std::string(error.what()).find("rank 1"), std::string::npos) << error.what();
+              EXPECT_NE(std::string(error.what()).find("rank 1"), std::string::npos)
+                  << error.what();
               return;
             }
           }
@@ -215,9 +229,10 @@ TEST(HvdFaults, ARankThatEndsEarlyWithoutJoinTakesTheOthersDown) {
           if (rank == 2 && explicitly) return hvd::shutdown();
           if (rank == 2) std::exit(0);  // as main() returning does
           for (int again = 0; again < 2; ++again)
-            expect_error<AbortedError>([] { hvd::allreduce(constant({1.0f}), {.name = "x"}); },
-                                       "Horovod has been shut down. This was caused by an exception on one of the "
-                                       "ranks or an attempt to allreduce");
+            expect_error<AbortedError>(
+                [] { hvd::allreduce(constant({1.0f}), {.name = "x"}); },
+                "Horovod has been shut down. This was caused by an exception on one of the "
+                "ranks or an attempt to allreduce");
           hvd::shutdown();
         },
         std::chrono::seconds(60));
@@ -250,8 +265,9 @@ TEST(HvdFaults, ARankThatNeverStartsIsNamed) {
       2,
       [&](int rank) {
         testing::set_rank(rank, 3, port);
-        expect_error<DeadlineExceededError>([] { hvd::init({.timeout = std::chrono::seconds(2)}); },
-                                            "rank 2");
+        // The first to give up tells the others why.
+        expect_error<Error>([] { hvd::init({.timeout = std::chrono::seconds(2)}); },
+                            "rank 2 of 3 did not join within 2000 ms");
         EXPECT_FALSE(hvd::is_initialized());
       },
       std::chrono::seconds(60));
@@ -300,7 +316,8 @@ TEST(HvdLane, AutotuneLogsItsSamples) {
   expect_hvd(2,
              [](int rank) {
                for (int i = 0; i < 100; ++i)
-                 EXPECT_EQ(values_of(hvd::allreduce(numbers(rank, 1, 1000), {.op = hvd::kSum, .name = "x"}))[999],
+                 EXPECT_EQ(values_of(hvd::allreduce(numbers(rank, 1, 1000),
+                                                    {.op = hvd::kSum, .name = "x"}))[999],
                            201.0);
              },
              {{"HOROVOD_AUTOTUNE", "1"},

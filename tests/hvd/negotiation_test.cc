@@ -12,7 +12,8 @@ namespace tandem::hvd {
 namespace {
 
 Request request(const std::string& name, Dims shape = {2, 3}, DType dtype = float32) {
-  return {.kind = Kind::kAllreduce, .name = name, .dtypes = {dtype}, .shapes = {shape}, .splits = {}};
+  return {
+      .kind = Kind::kAllreduce, .name = name, .dtypes = {dtype}, .shapes = {shape}, .splits = {}};
 }
 
 // The ranks' sides of one cycle, as lanes would make them.
@@ -30,7 +31,8 @@ class Cycle {
     if (slot < 0)
       messages_.requests[r].push_back(request);
     else
-      hits_[r * messages_.words + static_cast<std::size_t>(slot / 64)] |= std::uint64_t{1} << (slot % 64);
+      hits_[r * messages_.words + static_cast<std::size_t>(slot / 64)] |= std::uint64_t{1}
+                                                                          << (slot % 64);
     by_bit += slot >= 0 ? 1 : 0;
     return *this;
   }
@@ -58,7 +60,11 @@ using Names = std::vector<std::string>;
 
 TEST(HvdNegotiation, WhatAllHaveSubmittedIsDue) {
   Negotiation negotiation(2, 8);
-  EXPECT_EQ(Cycle(negotiation, 2).submit(0, request("a")).submit(0, request("b")).submit(1, request("b")).due(),
+  EXPECT_EQ(Cycle(negotiation, 2)
+                .submit(0, request("a"))
+                .submit(0, request("b"))
+                .submit(1, request("b"))
+                .due(),
             Names{"b"});
   EXPECT_EQ(Cycle(negotiation, 2).due(), Names{});
   EXPECT_EQ(Cycle(negotiation, 2).submit(1, request("a")).due(), Names{"a"});
@@ -78,9 +84,11 @@ TEST(HvdNegotiation, AChangedRequestIsNegotiatedAnew) {
   Negotiation negotiation(2, 8);
   Cycle(negotiation, 2).submit(0, request("a")).submit(1, request("a")).due();
   // Rank 1 has another shape; rank 0's bit is void, and it sends its request in the next cycle.
-  EXPECT_EQ(Cycle(negotiation, 2).submit(0, request("a")).submit(1, request("a", {4})).due(), Names{});
+  EXPECT_EQ(Cycle(negotiation, 2).submit(0, request("a")).submit(1, request("a", {4})).due(),
+            Names{});
   EXPECT_EQ(Cycle(negotiation, 2).submit(0, request("a")).due(), Names{"a!"});
-  EXPECT_EQ(Cycle(negotiation, 2).submit(0, request("a", {4})).submit(1, request("a", {4})).due(), Names{"a"});
+  EXPECT_EQ(Cycle(negotiation, 2).submit(0, request("a", {4})).submit(1, request("a", {4})).due(),
+            Names{"a"});
 }
 
 TEST(HvdNegotiation, TheLeastRecentlyUsedMakesRoom) {
@@ -116,7 +124,8 @@ TEST(HvdNegotiation, JoinedRanksHoldNobodyUp) {
 
 TEST(HvdNegotiation, MismatchesAreToldInTheKnownWords) {
   const auto text = [](Request a, Request b) {
-    return mismatch_of({{std::make_shared<const Request>(std::move(a)), std::make_shared<const Request>(std::move(b))},
+    return mismatch_of({{std::make_shared<const Request>(std::move(a)),
+                         std::make_shared<const Request>(std::move(b))},
                         {}});
   };
   const Request plain = request("x");
@@ -134,29 +143,38 @@ TEST(HvdNegotiation, MismatchesAreToldInTheKnownWords) {
          "Mismatched data types: One rank had type float32, but another rank had type float64.");
   expect(with([](Request& r) { r.kind = Kind::kAllgather; }),
          "Mismatched operations: One rank did an ALLREDUCE, but another rank did an ALLGATHER.");
-  expect(with([](Request& r) { r.shapes[0] = {2, 4}; }),
-         "Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape [2, 3], but another rank sent a tensor "
+  expect(with([](Request& r) {
+           r.shapes[0] = {2, 4};
+         }),
+         "Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape [2, 3], but another "
+         "rank sent a tensor "
          "of shape [2, 4].");
   expect(with([](Request& r) { r.prescale = 2.0; }),
-         "Mismatched prescale and/or postscale factors: One rank sent factors (1, 1), but another rank sent factors "
+         "Mismatched prescale and/or postscale factors: One rank sent factors (1, 1), but another "
+         "rank sent factors "
          "(2, 1).");
   expect(with([](Request& r) { r.op = kMax; }),
          "Mismatched reduction operation: One rank specified Sum, but another rank specified Max.");
   expect(with([](Request& r) { r.on_gpu = true; }),
-         "Mismatched ALLREDUCE CPU/GPU device selection: One rank specified device CPU, but another rank specified "
+         "Mismatched ALLREDUCE CPU/GPU device selection: One rank specified device CPU, but "
+         "another rank specified "
          "device GPU.");
   Request a = plain, b = plain;
   a.kind = b.kind = Kind::kBroadcast;
   b.root = 1;
-  expect(text(a, b), "Mismatched BROADCAST root ranks: One rank specified root rank 0, but another rank specified "
-                     "root rank 1.");
+  expect(
+      text(a, b),
+      "Mismatched BROADCAST root ranks: One rank specified root rank 0, but another rank specified "
+      "root rank 1.");
   a.kind = b.kind = Kind::kAllgather;
   b.root = 0;
   b.shapes[0] = {7, 3};
   EXPECT_EQ(text(a, b), "");
   b.shapes[0] = {7, 4};
-  expect(text(a, b), "Mismatched ALLGATHER tensor shapes: One rank sent a tensor with dimension 1 equal to 3, but "
-                     "another rank sent a tensor with dimension 1 equal to 4.");
+  expect(
+      text(a, b),
+      "Mismatched ALLGATHER tensor shapes: One rank sent a tensor with dimension 1 equal to 3, but "
+      "another rank sent a tensor with dimension 1 equal to 4.");
 }
 
 TEST(HvdRequests, SurviveTheJourney) {
@@ -180,10 +198,12 @@ TEST(HvdRequests, SurviveTheJourney) {
   }
 }
 
-std::vector<std::vector<std::string>> fused(const std::vector<Request>& requests, FusionOptions options) {
+std::vector<std::vector<std::string>> fused(const std::vector<Request>& requests,
+                                            FusionOptions options) {
   std::vector<AgreementRef> due;
   for (const Request& one : requests)
-    due.push_back(std::make_shared<const Agreement>(Agreement{{std::make_shared<const Request>(one)}, {}}));
+    due.push_back(
+        std::make_shared<const Agreement>(Agreement{{std::make_shared<const Request>(one)}, {}}));
   std::vector<std::vector<std::string>> names;
   for (const auto& batch : fuse(due, options)) {
     names.emplace_back();
@@ -195,10 +215,12 @@ std::vector<std::vector<std::string>> fused(const std::vector<Request>& requests
 
 TEST(HvdFusion, FillsUpToTheThresholdPastWhatDoesNotFit) {
   using Batches = std::vector<std::vector<std::string>>;
-  const std::vector<Request> requests = {request("a", {10}), request("d", {10}, float64), request("big", {100}),
-                                         request("b", {10}), request("c", {20})};
-  EXPECT_EQ(fused(requests, {.threshold = 120}),
-            (Batches{{"a1"}, {"d1"}, {"big1"}, {"b1", "c1"}}));  // 480 bytes passed over end the search
+  const std::vector<Request> requests = {request("a", {10}), request("d", {10}, float64),
+                                         request("big", {100}), request("b", {10}),
+                                         request("c", {20})};
+  EXPECT_EQ(
+      fused(requests, {.threshold = 120}),
+      (Batches{{"a1"}, {"d1"}, {"big1"}, {"b1", "c1"}}));  // 480 bytes passed over end the search
   EXPECT_EQ(fused(requests, {.threshold = 1000}), (Batches{{"a1", "big1", "b1", "c1"}, {"d1"}}));
   EXPECT_EQ(fused(requests, {.threshold = 0}), (Batches{{"a1"}, {"d1"}, {"big1"}, {"b1"}, {"c1"}}));
 }
@@ -208,7 +230,8 @@ TEST(HvdFusion, GroupsStayTogether) {
   Request group = request("g", {10});
   group.dtypes = {float32, float64, float32};
   group.shapes = {{10}, {10}, {10}};
-  EXPECT_EQ(fused({request("a", {10}), group}, {.threshold = 1000}), (Batches{{"a1", "g2"}, {"g1"}}));
+  EXPECT_EQ(fused({request("a", {10}), group}, {.threshold = 1000}),
+            (Batches{{"a1", "g2"}, {"g1"}}));
   EXPECT_EQ(fused({request("a", {10}), group}, {.threshold = 1000, .separate_groups = true}),
             (Batches{{"a1"}, {"g2"}, {"g1"}}));
   EXPECT_EQ(fused({group}, {.threshold = 0}), (Batches{{"g2"}, {"g1"}}));
@@ -230,11 +253,13 @@ TEST(HvdStall, WarnsOfMissingRanksAndEndsAtTheLimit) {
   EXPECT_EQ(watch.look(start, partials), "");
   EXPECT_EQ(watch.look(start + seconds(9), partials), "");
   const std::string text = watch.look(start + seconds(11), partials);
-  EXPECT_TRUE(text.starts_with(
-      "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting "
-      "for remainder of ranks for more than 10 seconds."))
+  EXPECT_TRUE(
+      text.starts_with("One or more tensors were submitted to be reduced, gathered or broadcasted "
+                       "by subset of ranks and are waiting "
+                       "for remainder of ranks for more than 10 seconds."))
       << text;
-  EXPECT_NE(text.find("Missing ranks:\n1: [grad/a]\n2: [grad/a, grad/b]"), std::string::npos) << text;
+  EXPECT_NE(text.find("Missing ranks:\n1: [grad/a]\n2: [grad/a, grad/b]"), std::string::npos)
+      << text;
   EXPECT_EQ(watch.look(start + seconds(12), partials), "");  // not again so soon
   EXPECT_FALSE(watch.expired());
   const std::string last = watch.look(start + seconds(31), partials);

@@ -207,7 +207,9 @@ TEST(HvdOperations, AlltoallSendsRowsToEachRank) {
 TEST(HvdOperations, WrongSplitsAreAnErrorOnEveryRank) {
   expect_hvd(2, [&](int rank) {
     expect_error<InvalidArgumentError>(
-        [&] { hvd::alltoall(constant({1.0f, 2.0f}), {1, rank == 1 ? 2 : 1}, {.name = "wrong"}); },
+        [&] {
+          hvd::alltoall(constant({1.0f, 2.0f}), {1, rank == 1 ? 2 : 1}, {.name = "wrong"});
+        },
         "expected 2 splits that add up to 2 rows, got [1, 2]");
     EXPECT_EQ(hvd::alltoall(constant({1.0f, 2.0f}), {1, 1}).output.size(), 2);
   });
@@ -259,32 +261,30 @@ TEST(HvdOperations, ScalarsCannotBeGathered) {
 }
 
 TEST(HvdOperations, WorksOnGpusToo) {
-  expect_hvd(
-      2,
-      [&](int rank) {
-        const DeviceScope gpu("/gpu:0");
-        const Tensor mine = constant({1.0f, 2.0f}) + static_cast<double>(rank);
-        ASSERT_NE(mine.device().find("GPU"), std::string::npos);
-        const Tensor sum = hvd::allreduce(mine, {.op = hvd::kSum});
-        EXPECT_EQ(sum.device(), mine.device());
-        expect_near(sum, {3.0, 5.0}, 0.0);
-        expect_near(hvd::allgather(mine), {1.0, 2.0, 2.0, 3.0}, 0.0);
-      },
-      {{"TANDEM_EMULATED_GPUS", "1"}});
+  expect_hvd(2,
+             [&](int rank) {
+               const DeviceScope gpu("/gpu:0");
+               const Tensor mine = constant({1.0f, 2.0f}) + static_cast<double>(rank);
+               ASSERT_NE(mine.device().find("GPU"), std::string::npos);
+               const Tensor sum = hvd::allreduce(mine, {.op = hvd::kSum});
+               EXPECT_EQ(sum.device(), mine.device());
+               expect_near(sum, {3.0, 5.0}, 0.0);
+               expect_near(hvd::allgather(mine), {1.0, 2.0, 2.0, 3.0}, 0.0);
+             },
+             {{"TANDEM_EMULATED_GPUS", "1"}});
 }
 
 TEST(HvdOperations, BothGlooAndSharedMemoryServe) {
   for (const char* backend : {"gloo", "shm"})
-    expect_hvd(
-        2,
-        [&](int rank) {
-          const Tensor sum = hvd::allreduce(tensor_of_rank(rank, {1000}), {.op = hvd::kSum});
-          std::vector<double> expected = values_of_rank(0, 1000);
-          const std::vector<double> other = values_of_rank(1, 1000);
-          for (std::size_t i = 0; i < 1000; ++i) expected[i] += other[i];
-          expect_near(sum, expected, 1e-15);
-        },
-        {{"HOROVOD_CPU_OPERATIONS", backend}});
+    expect_hvd(2,
+               [&](int rank) {
+                 const Tensor sum = hvd::allreduce(tensor_of_rank(rank, {1000}), {.op = hvd::kSum});
+                 std::vector<double> expected = values_of_rank(0, 1000);
+                 const std::vector<double> other = values_of_rank(1, 1000);
+                 for (std::size_t i = 0; i < 1000; ++i) expected[i] += other[i];
+                 expect_near(sum, expected, 1e-15);
+               },
+               {{"HOROVOD_CPU_OPERATIONS", backend}});
 }
 
 }  // namespace

@@ -35,7 +35,8 @@ Sequential make_model() {
 }
 
 // The rows of batch `step` that rank `rank` of `ranks` has: sizes differ by at most one.
-std::pair<std::int64_t, std::int64_t> part(std::int64_t step, int rank, int ranks, std::int64_t& total) {
+std::pair<std::int64_t, std::int64_t> part(std::int64_t step, int rank, int ranks,
+                                           std::int64_t& total) {
   const std::int64_t batches = (kExamples + kBatch - 1) / kBatch;
   const std::int64_t begin = step % batches * kBatch;
   total = std::min(kBatch, kExamples - begin);
@@ -61,7 +62,8 @@ Weights train(int rank, int ranks, Way way, bool adam, int steps,
   Sequential model = make_model();
   const std::vector<Variable> variables = model.trainable_variables();
   optimizers::Optimizer plain =
-      adam ? optimizers::Adam({.learning_rate = 0.02, .clipping = {.global_clipnorm = 1.0}}, variables)
+      adam ? optimizers::Adam({.learning_rate = 0.02, .clipping = {.global_clipnorm = 1.0}},
+                              variables)
            : optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}, variables);
   optimizers::Optimizer optimizer = distribute(plain);
   const auto loss_of = [&](const Tensor& x, const Tensor& y, std::int64_t total) {
@@ -111,7 +113,8 @@ Weights train(int rank, int ranks, Way way, bool adam, int steps,
 }
 
 Weights train_alone(bool adam = false, int steps = 50) {
-  return train(0, 1, Way::kMinimize, adam, steps, [](optimizers::Optimizer plain) { return plain; });
+  return train(0, 1, Way::kMinimize, adam, steps,
+               [](optimizers::Optimizer plain) { return plain; });
 }
 
 void expect_close(const Weights& actual, const Weights& expected, double tolerance) {
@@ -126,9 +129,10 @@ void expect_as_one_process(Way way, bool adam, const std::vector<int>& numbers,
     expect_hvd(
         ranks,
         [&](int rank) {
-          const Weights together = train(rank, ranks, way, adam, 50, [](optimizers::Optimizer plain) {
-            return hvd::DistributedOptimizer(plain, {.op = hvd::kSum});
-          });
+          const Weights together =
+              train(rank, ranks, way, adam, 50, [](optimizers::Optimizer plain) {
+                return hvd::DistributedOptimizer(plain, {.op = hvd::kSum});
+              });
           expect_close(together, train_alone(adam), 1e-5);
         },
         environment);
@@ -144,9 +148,10 @@ TEST(HvdTraining, TheOptimizersStepEqualsOneProcess) {
   expect_as_one_process(Way::kStep, false, {2});
 }
 TEST(HvdTraining, TheTapeEqualsOneProcess) { expect_as_one_process(Way::kTape, false, {2, 4}); }
-// The ranks of two and three have an example in every batch but one.
+// With three and four ranks some have no example of the last batch: they take an eager step there,
+// and have other sizes than their fellows.
 TEST(HvdTraining, ATracedStepEqualsOneProcess) {
-  expect_as_one_process(Way::kTraced, false, {1, 2});
+  expect_as_one_process(Way::kTraced, false, {1, 2, 3, 4});
   expect_as_one_process(Way::kTraced, true, {2});
 }
 TEST(HvdTraining, WithoutCacheAndFusionTheResultIsTheSame) {
@@ -177,12 +182,13 @@ TEST(HvdTraining, TwoRunsGiveTheSameBits) {
 // Batches of the same size on each rank: the mean of means.
 Tensor even_loss(Sequential& model, const Data& data, int step, int rank, int ranks) {
   const std::int64_t each = 12 / ranks, begin = (step % 4) * 12 + rank * each;
-  return reduce_mean(nn::sparse_softmax_cross_entropy(slice(data.y, {begin}, {each}),
-                                                      model(slice(data.x, {begin, 0}, {each, -1}))));
+  return reduce_mean(nn::sparse_softmax_cross_entropy(
+      slice(data.y, {begin}, {each}), model(slice(data.x, {begin, 0}, {each, -1}))));
 }
 
-Weights train_evenly(int rank, int ranks, int steps, int passes,
-                     const std::function<optimizers::Optimizer(optimizers::Optimizer)>& distribute) {
+Weights train_evenly(
+    int rank, int ranks, int steps, int passes,
+    const std::function<optimizers::Optimizer(optimizers::Optimizer)>& distribute) {
   const Data data = make_data();
   Sequential model = make_model();
   auto optimizer = distribute(optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}));
@@ -209,7 +215,8 @@ TEST(HvdTraining, OptionsOfTheOptimizer) {
     expect_error<InvalidArgumentError>(
         [&] { with({.op = hvd::kSum, .gradient_predivide_factor = 2.0}); },
         "gradient_predivide_factor not supported with op != Average");
-    expect_error<InvalidArgumentError>([&] { with({.op = hvd::kMin}); }, "expected op kAverage, kSum or kAdasum");
+    expect_error<InvalidArgumentError>([&] { with({.op = hvd::kMin}); },
+                                       "expected op kAverage, kSum or kAdasum");
     expect_error<InvalidArgumentError>([&] { with({.backward_passes_per_step = 0}); },
                                        "backward_passes_per_step of at least 1");
   });
@@ -222,11 +229,13 @@ TEST(HvdTraining, PassesAreAddedUp) {
     Sequential model = make_model();
     auto optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9});
     for (int step = 0; step < 10; ++step)
-      optimizer.minimize((even_loss(model, data, 2 * step, 0, 1) + even_loss(model, data, 2 * step + 1, 0, 1)) * 0.5,
-                         model.trainable_variables());
+      optimizer.minimize(
+          (even_loss(model, data, 2 * step, 0, 1) + even_loss(model, data, 2 * step + 1, 0, 1)) *
+              0.5,
+          model.trainable_variables());
     const Weights together = train_evenly(rank, 2, 10, 2, [](optimizers::Optimizer plain) {
-      return hvd::DistributedOptimizer(plain,
-                                       {.backward_passes_per_step = 2, .average_aggregated_gradients = true});
+      return hvd::DistributedOptimizer(
+          plain, {.backward_passes_per_step = 2, .average_aggregated_gradients = true});
     });
     expect_close(together, weights_of(model), 1e-5);
   });
@@ -235,7 +244,8 @@ TEST(HvdTraining, PassesAreAddedUp) {
 TEST(HvdTraining, AVariableWithoutGradientAnywhereStays) {
   expect_hvd(2, [](int rank) {
     const Variable a(constant({1.0f})), b(constant({1.0f})), c(constant({1.0f}));
-    auto optimizer = hvd::DistributedOptimizer(optimizers::SGD({.learning_rate = 1.0, .weight_decay = 0.5}));
+    auto optimizer =
+        hvd::DistributedOptimizer(optimizers::SGD({.learning_rate = 1.0, .weight_decay = 0.5}));
     for (int step = 0; step < 3; ++step) {
       // Rank 1 alone uses b; nobody uses c.
       const Tensor loss = rank == 1 ? reduce_sum(a + b) : reduce_sum(a.value());
@@ -285,7 +295,8 @@ TEST(HvdTraining, FitTrainsTogether) {
         model.compile({.optimizer = optimizer,
                        .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
                        .run_eagerly = eagerly});
-        const auto mine = data::Dataset::from_tensor_slices({slice(data.x, {0, 0}, {48, -1}), slice(data.y, {0}, {48})})
+        const auto mine = data::Dataset::from_tensor_slices(
+                              {slice(data.x, {0, 0}, {48, -1}), slice(data.y, {0}, {48})})
                               .shard(ranks, rank)
                               .batch(12 / ranks);
         FitOptions options{.epochs = 10, .verbose = 0};
@@ -302,8 +313,10 @@ TEST(HvdTraining, StepsThatCannotBeTracedSaySo) {
     Sequential model = make_model();
     const Data data = make_data();
     auto optimizer = hvd::DistributedOptimizer(optimizers::SGD(), {.backward_passes_per_step = 2});
-    model.compile({.optimizer = optimizer, .loss = losses::SparseCategoricalCrossentropy({.from_logits = true})});
-    expect_error<UnimplementedError>([&] { model.fit(data.x, data.y, {.verbose = 0}); }, ".run_eagerly = true");
+    model.compile({.optimizer = optimizer,
+                   .loss = losses::SparseCategoricalCrossentropy({.from_logits = true})});
+    expect_error<UnimplementedError>([&] { model.fit(data.x, data.y, {.verbose = 0}); },
+                                     ".run_eagerly = true");
   });
 }
 
@@ -331,8 +344,8 @@ TEST(HvdAdasum, CombinesByPairsThenPairsOfPairs) {
             for (DType dtype : {float64, float32, float16})
               for (std::int64_t count : {1, 1000}) {
                 const auto of = [&](int r, int tensor) {
-                  return values_of(testing::random_tensor({count}, static_cast<std::uint32_t>(10 * r + tensor), -1.0,
-                                                          1.0, dtype));
+                  return values_of(testing::random_tensor(
+                      {count}, static_cast<std::uint32_t>(10 * r + tensor), -1.0, 1.0, dtype));
                 };
                 std::vector<Tensor> mine;
                 for (int tensor = 0; tensor < 3; ++tensor)
@@ -341,7 +354,8 @@ TEST(HvdAdasum, CombinesByPairsThenPairsOfPairs) {
                 for (int tensor = 0; tensor < 3; ++tensor) {
                   std::vector<double> expected = adasum_reference(of(0, tensor), of(1, tensor));
                   if (ranks == 4)
-                    expected = adasum_reference(expected, adasum_reference(of(2, tensor), of(3, tensor)));
+                    expected =
+                        adasum_reference(expected, adasum_reference(of(2, tensor), of(3, tensor)));
                   expect_close(values_of(results[static_cast<std::size_t>(tensor)]), expected,
                                8.0 * testing::epsilon_of(dtype) + 1e-13);
                 }
@@ -351,7 +365,8 @@ TEST(HvdAdasum, CombinesByPairsThenPairsOfPairs) {
 }
 
 TEST(HvdAdasum, EqualVectorsGiveTheirMeanAndOrthogonalOnesTheirSum) {
-  std::vector<float> a = {3.0f, 4.0f}, b = {3.0f, 4.0f}, c = {-4.0f, 3.0f}, zero = {0.0f, 0.0f}, out(2);
+  std::vector<float> a = {3.0f, 4.0f}, b = {3.0f, 4.0f}, c = {-4.0f, 3.0f}, zero = {0.0f, 0.0f},
+                     out(2);
   const auto pair = [&](std::vector<float>& x, std::vector<float>& y) {
     hvd::adasum_pair({x.data(), 2, float32}, {y.data(), 2, float32}, out.data());
     return out;
@@ -363,8 +378,9 @@ TEST(HvdAdasum, EqualVectorsGiveTheirMeanAndOrthogonalOnesTheirSum) {
 
 TEST(HvdAdasum, NeedsAPowerOfTwoOfRanks) {
   expect_hvd(3, [](int) {
-    expect_error<InvalidArgumentError>([] { hvd::allreduce(constant({1.0f}), {.op = hvd::kAdasum}); },
-                                       "Running Adasum with non-power of 2 ranks is not supported yet.");
+    expect_error<InvalidArgumentError>(
+        [] { hvd::allreduce(constant({1.0f}), {.op = hvd::kAdasum}); },
+        "Running Adasum with non-power of 2 ranks is not supported yet.");
     expect_error<InvalidArgumentError>(
         [] { hvd::DistributedOptimizer(optimizers::SGD(), {.op = hvd::kAdasum}); },
         "Running Adasum with non-power of 2 ranks is not supported yet.");
@@ -377,7 +393,8 @@ TEST(HvdAdasum, TheOptimizerCombinesWhatTheRanksMoved) {
       return constant({1.0f + static_cast<float>(r), -2.0f, 0.5f * static_cast<float>(r)});
     };
     const Variable weights(constant({1.0f, 2.0f, 3.0f}));
-    auto optimizer = hvd::DistributedOptimizer(optimizers::SGD({.learning_rate = 0.25}), {.op = hvd::kAdasum});
+    auto optimizer =
+        hvd::DistributedOptimizer(optimizers::SGD({.learning_rate = 0.25}), {.op = hvd::kAdasum});
     optimizer.apply_gradients({gradient(rank)}, {weights});
     std::vector<double> moved[2];
     for (int r = 0; r < 2; ++r)
