@@ -83,9 +83,10 @@ class Graph {
   // initial values.
   Operation initializer(std::string_view name = "init");
 
-  // The graph in bytes: nodes, attributes, devices, constants (captured tensors included), and
-  // variables by name. Learning rates travel as numbers or as the formulas of
-  // optimizers::schedules. Throws UnimplementedError for one that is a function of the program.
+  // The graph in bytes: nodes, attributes, devices, constants (captured tensors included), what
+  // branches and loops run, and variables by name. Learning rates travel as numbers or as the
+  // formulas of optimizers::schedules. Throws UnimplementedError for one that is a function of the
+  // program, and for loops over a dataset, which is the program's, too.
   std::string serialize() const;
   // Throws DataLossError for bytes that are truncated or corrupt, InvalidArgumentError for a graph
   // that this version of Tandem cannot have.

@@ -18,6 +18,17 @@ const OpDef kWhile = {.name = "While",
                       .saved_outputs = 1u};
 const OpDef kForEach = {.name = "ForEach", .traits = kStateful};
 
+const OpDef& control_flow_op(ControlFlow::Kind kind) {
+  switch (kind) {
+    case ControlFlow::Kind::kCond: return kIf;
+    case ControlFlow::Kind::kWhile: return kWhile;
+    case ControlFlow::Kind::kForEach: return kForEach;
+    case ControlFlow::Kind::kCondGradient: return kIfGradient;
+    case ControlFlow::Kind::kWhileGradient: break;
+  }
+  return kWhileGradient;
+}
+
 namespace {
 
 std::vector<TensorSpec> specs_of(const std::vector<Tensor>& tensors) {

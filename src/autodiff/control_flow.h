@@ -10,6 +10,7 @@
 namespace tandem {
 
 extern const OpDef kIf, kWhile, kForEach;
+extern const OpDef kIfGradient, kWhileGradient;
 
 // The gradients of the first two, which make nodes that go back.
 void if_gradient(GradContext& c);

@@ -22,11 +22,6 @@ void refuse_second_order(GradContext& c) {
       c.op().name);
 }
 
-const OpDef kIfGradient = {
-    .name = "IfGradient", .gradient = refuse_second_order, .traits = kStateful};
-const OpDef kWhileGradient = {
-    .name = "WhileGradient", .gradient = refuse_second_order, .traits = kStateful};
-
 const char* name_for_users(const Node& node) { return node.op == &kIf ? "cond" : "while_loop"; }
 
 Node& forward_of(GradContext& c) {
@@ -179,6 +174,11 @@ ControlFlow back_through(ControlFlow::Kind kind, Node& forward) {
 }
 
 }  // namespace
+
+const OpDef kIfGradient = {
+    .name = "IfGradient", .gradient = refuse_second_order, .traits = kStateful};
+const OpDef kWhileGradient = {
+    .name = "WhileGradient", .gradient = refuse_second_order, .traits = kStateful};
 
 void if_gradient(GradContext& c) {
   Node& forward = forward_of(c);

@@ -17,6 +17,10 @@ bool has_effects(const Node& node) {
   return node.op->mutated_inputs != 0 || node.member || (node.control && node.control->effects);
 }
 
+const Node& outermost(const Node& handle) {
+  return handle.outside ? outermost(*handle.outside) : handle;
+}
+
 std::vector<Node*> written_handles(const GraphImpl& graph) {
   std::vector<Node*> handles;
   for (const auto& node : graph.nodes())
@@ -27,6 +31,25 @@ std::vector<Node*> written_handles(const GraphImpl& graph) {
         handles.push_back(input);
     }
   return handles;
+}
+
+bool find_effects(const ControlFlow& flow) {
+  // Draws count, whoever uses the results: what is drawn behind them depends on how many there are.
+  if (flow.source || flow.draws) return true;
+  if (std::find(flow.writes.begin(), flow.writes.end(), true) != flow.writes.end()) return true;
+  return std::any_of(flow.bodies.begin(), flow.bodies.end(), [](const Body& body) {
+    const auto& nodes = body.graph->nodes();
+    return !body.graph->after_run().empty() ||
+           std::any_of(nodes.begin(), nodes.end(),
+                       [](const auto& node) { return has_effects(*node); });
+  });
+}
+
+Node* owner_of(const GraphImpl& graph, const DrawSequence* draws) {
+  for (const auto& node : graph.nodes())
+    if (node->control && !node->control->forward && node->control->draws.get() == draws)
+      return node.get();
+  return nullptr;
 }
 
 }  // namespace tandem

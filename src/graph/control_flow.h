@@ -38,7 +38,16 @@ struct DrawMark {
 // How many draws a node takes is known only when it has run; what draws behind it asks total().
 class DrawSequence {
  public:
+  struct OfBody {
+    std::uint64_t draws = 0;               // each run's, beside its control flow
+    std::shared_ptr<DrawSequence> behind;  // its latest control flow that draws
+  };
+  // `behind`: that of the control flow before the node in its graph. Defined by the runtime.
+  static std::shared_ptr<DrawSequence> make(std::shared_ptr<DrawSequence> behind,
+                                            std::vector<OfBody> bodies);
+
   virtual ~DrawSequence() = default;
+  virtual const std::vector<OfBody>& bodies() const = 0;
   // Draws of bodies are the sequence's between these. `number`: how many the graph around has taken
   // by itself up to the node. `replay`: for going back, where each run draws what it drew before.
   virtual void enter(std::uint64_t number, bool replay) = 0;
@@ -108,9 +117,18 @@ struct ControlFlow {
   }
 };
 
+// The operation of nodes of this kind. Defined with their gradients, by autodiff.
+const OpDef& control_flow_op(ControlFlow::Kind kind);
+
 // Whether running the node does more than to give its outputs.
 bool has_effects(const Node& node);
+// The same variable in the outermost graph.
+const Node& outermost(const Node& handle);
 // The handles among the nodes of `graph` whose memory one of them writes.
 std::vector<Node*> written_handles(const GraphImpl& graph);
+// Whether a forward node runs even where nothing uses its results. REQUIRES: all else is there.
+bool find_effects(const ControlFlow& flow);
+// The node of `graph` whose bodies draw from the sequence; null: there is none.
+Node* owner_of(const GraphImpl& graph, const DrawSequence* draws);
 
 }  // namespace tandem

@@ -1,7 +1,10 @@
 // Reading a graph: everything is checked as if it came from a stranger.
+#include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "core/status.h"
+#include "graph/control_flow.h"
 #include "graph/proto/graph.pb.h"
 #include "graph/serialize.h"
 #include "graph/structural_ops.h"
@@ -14,33 +17,56 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 44;
 
 class Reader {
  public:
-  explicit Reader(const proto::Graph& message) : message_(message) {}
+  // `outer`: the graph that this one is a body of; null: there is none.
+  explicit Reader(const proto::Graph& message, GraphImpl* outer = nullptr)
+      : message_(message), graph_(make_ref<GraphImpl>(outer)) {}
 
   RefPtr<GraphImpl> run() {
-    if (message_.nodes_size() > std::numeric_limits<int>::max() / 2 ||
-        message_.unknown_sizes() > kMaxUnknownSizes)
-      fail<InvalidArgumentError>("[Graph] too many nodes or unknown sizes");
+    if (message_.unknown_sizes() > kMaxUnknownSizes)
+      fail<InvalidArgumentError>("[Graph] too many unknown sizes");
     graph_->for_sessions = true;
-    graph_->draws = message_.draws();
     const int unknown_sizes = static_cast<int>(message_.unknown_sizes());
     graph_->sizes().set_count(unknown_sizes);
-    for (const proto::Node& node : message_.nodes()) {
-      name_ = node.name();
-      read(node);
-    }
+    read_nodes();
     // What the shape rules were asked for on the way stays out.
     graph_->sizes().set_count(unknown_sizes);
-    for (int i = 0; i < message_.nodes_size(); ++i) link(*graph_->nodes()[i], message_.nodes(i));
+    return std::move(graph_);
+  }
+
+  RefPtr<GraphImpl> run_as_body() {
+    read_nodes();
+    graph_->close();
     return std::move(graph_);
   }
 
  private:
   static constexpr std::uint32_t kMaxUnknownSizes = 1u << 20;
 
+  void read_nodes() {
+    if (message_.nodes_size() > std::numeric_limits<int>::max() / 2)
+      fail<InvalidArgumentError>("[Graph] too many nodes");
+    for (const proto::Node& node : message_.nodes()) {
+      name_ = node.name();
+      read(node);
+    }
+    for (int i = 0; i < message_.nodes_size(); ++i) link(*graph_->nodes()[i], message_.nodes(i));
+    graph_->draws = message_.draws();
+    if (message_.has_draws_behind())
+      graph_->draws_behind = draws_of(earlier(message_.draws_behind()));
+  }
+
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
     fail<InvalidArgumentError>("[Graph] node '{}': {}", name_,
                                fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  // The kind of a node of control flow, as its operation tells it.
+  std::optional<ControlFlow::Kind> kind_of(const proto::Node& node) const {
+    using Kind = ControlFlow::Kind;
+    for (Kind kind : {Kind::kCond, Kind::kWhile, Kind::kCondGradient, Kind::kWhileGradient})
+      if (control_flow_op(kind).name == node.op()) return kind;
+    return std::nullopt;
   }
 
   const OpDef& op_of(const proto::Node& node) const {
@@ -106,24 +132,57 @@ class Reader {
 
   void read(const proto::Node& node) {
     if (node.name().empty() || graph_->find(node.name())) refuse("the name is taken, or empty");
-    const OpDef& op = op_of(node);
     std::vector<TensorSpec> outputs;
     for (const proto::Spec& spec : node.outputs()) outputs.push_back(spec_of(spec));
     const DeviceName requested = device_of(node.requested());
+    const NodeOptions options{
+        .requested = &requested, .requested_text = node.requested_text(), .name = node.name()};
+    if (const auto kind = kind_of(node)) {
+      finish(read_control(*kind, node, std::move(outputs), options), node);
+      return;
+    }
+    const OpDef& op = op_of(node);
     Node* made = nullptr;
     try {
-      made = &graph_->restore(
-          op, attrs_of(op, node), inputs_of(node), std::move(outputs),
-          {.requested = &requested, .requested_text = node.requested_text(), .name = node.name()});
+      made = &graph_->restore(op, attrs_of(op, node), inputs_of(node), std::move(outputs), options);
     } catch (const InvalidArgumentError& error) {
       refuse("{}", error.what());
     }
-    check_structure(*made);
+    finish(*made, node);
+  }
+
+  void finish(Node& made, const proto::Node& node) {
+    check_structure(made);
     for (std::uint32_t control : node.control_inputs())
-      made->control_inputs.push_back(&operation_before(control, *made));
+      made.control_inputs.push_back(&operation_before(control, made));
     for (std::uint32_t other : node.colocated_with())
-      made->colocated_with.push_back(&operation_before(other, *made));
-    if (&op == &kConst) read_elements(node, *made);
+      made.colocated_with.push_back(&operation_before(other, made));
+    if (made.op == &kConst) read_elements(node, made);
+    if (made.op == &kVarHandle && graph_->outer()) read_outside(node, made);
+    if (node.has_draws_behind())
+      made.draws_behind = draws_of(operation_before(node.draws_behind(), made));
+    if (!made.op->exchange_draw) return;
+    const auto attrs = made.op->attrs().copy(made.attrs.get());
+    const Draw traced = made.op->exchange_draw(const_cast<void*>(attrs.get()), {});
+    made.renewal = draw_renewal(*made.op, traced, made.draws_behind);
+  }
+
+  // A variable of a body is one of the graph around it.
+  void read_outside(const proto::Node& node, Node& made) const {
+    const auto& around = graph_->outer()->nodes();
+    if (!node.has_outside() || node.outside() >= around.size() ||
+        around[node.outside()]->op != &kVarHandle || !same(*around[node.outside()], made))
+      refuse("is no variable of the graph around");
+    made.outside = around[node.outside()].get();
+  }
+  static bool same(const Node& a, const Node& b) {
+    return a.outputs[0].dtype == b.outputs[0].dtype && a.outputs[0].shape == b.outputs[0].shape;
+  }
+
+  std::shared_ptr<DrawSequence> draws_of(const Node& node) const {
+    if (!node.control || !node.control->draws || node.control->forward)
+      refuse("'{}' is no control flow that draws", node.name);
+    return node.control->draws;
   }
 
   Node& operation_before(std::uint32_t id, const Node& node) const {
@@ -136,9 +195,8 @@ class Reader {
   void check_structure(const Node& node) const {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const bool memory = node.inputs[i].node->op == &kVarHandle;
-      const bool writes = i < 32 && (node.op->mutated_inputs >> i & 1u) != 0;
       const bool reads = node.op == &kReadVariable;
-      if (memory != (writes || reads))
+      if (memory != (node.mutates(i) || reads))
         refuse("input {} {} the memory of a variable", i, memory ? "cannot be" : "has to be");
     }
     if (node.op == &kVarHandle && !node.outputs[0].shape.fully_defined())
@@ -196,8 +254,138 @@ class Reader {
     return formula;
   }
 
+  // --- control flow ---
+
+  Node& read_control(ControlFlow::Kind kind, const proto::Node& node,
+                     std::vector<TensorSpec> outputs, const NodeOptions& options) {
+    using Kind = ControlFlow::Kind;
+    const bool back = kind == Kind::kCondGradient || kind == Kind::kWhileGradient;
+    const proto::ControlFlow& stored = node.control();
+    std::vector<Node::Input> inputs = inputs_of(node);
+    auto flow = std::make_shared<ControlFlow>();
+    flow->kind = kind;
+    flow->maximum_iterations = stored.maximum_iterations();
+    flow->draws_before = stored.draws_before();
+    if (flow->loops()) flow->carried = outputs.size();
+    if (back) flow->forward = &forward_of(kind, stored);
+    if (kind == Kind::kWhileGradient) flow->elements = flow->forward->control->carried;
+    for (const Node::Input& input : inputs) flow->writes.push_back(input.node->op == &kVarHandle);
+
+    read_bodies(stored, *flow);
+    if (back)
+      flow->draws = flow->forward->control->draws;
+    else if (stored.draws())
+      flow->draws = draws_of_bodies(node, *flow);
+    if (!back) {
+      for (Body& body : flow->bodies) find_variables(body, inputs);
+      flow->effects = find_effects(*flow);
+    }
+    check_control(*flow, inputs, outputs);
+    return graph_->control(control_flow_op(kind), std::move(flow), std::move(inputs),
+                           std::move(outputs), options);
+  }
+
+  Node& forward_of(ControlFlow::Kind kind, const proto::ControlFlow& stored) const {
+    const auto expected = kind == ControlFlow::Kind::kCondGradient ? ControlFlow::Kind::kCond
+                                                                   : ControlFlow::Kind::kWhile;
+    if (!stored.has_forward()) refuse("goes back through nothing");
+    Node& forward = earlier(stored.forward());
+    if (!forward.control || forward.control->kind != expected)
+      refuse("cannot go back through '{}'", forward.name);
+    return forward;
+  }
+
+  void read_bodies(const proto::ControlFlow& stored, ControlFlow& flow) {
+    const bool goes_back = flow.forward != nullptr;
+    if (stored.bodies_size() != (flow.kind == ControlFlow::Kind::kWhileGradient ? 1 : 2))
+      refuse("has {} bodies", stored.bodies_size());
+    for (int i = 0; i < stored.bodies_size(); ++i) {
+      const proto::Body& from = stored.bodies(i);
+      Body& body = flow.bodies.emplace_back();
+      body.updates = !goes_back;
+      if (goes_back) {
+        const auto& forward = flow.forward->control->bodies;
+        body.graph = forward[flow.loops() ? 1 : static_cast<std::size_t>(i)].graph;
+      } else {
+        body.graph = Reader(from.graph(), graph_.get()).run_as_body();
+      }
+      const auto& nodes = body.graph->nodes();
+      for (const proto::Body::Feed& feed : from.feeds()) {
+        if (feed.node() >= nodes.size() || nodes[feed.node()]->op != &kPlaceholder)
+          refuse("feeds node {} of body {}, which is no placeholder", feed.node(), i);
+        body.feeds.push_back({{nodes[feed.node()].get(), 0}, feed.from()});
+      }
+      for (const proto::Node::Input& fetch : from.fetches()) {
+        if (fetch.node() >= nodes.size() || fetch.output() >= nodes[fetch.node()]->outputs.size() ||
+            nodes[fetch.node()]->op == &kVarHandle)
+          refuse("fetches what body {} does not compute", i);
+        body.fetches.push_back({nodes[fetch.node()].get(), static_cast<int>(fetch.output())});
+      }
+    }
+  }
+
+  std::shared_ptr<DrawSequence> draws_of_bodies(const proto::Node& node,
+                                                const ControlFlow& flow) const {
+    std::vector<DrawSequence::OfBody> draws;
+    for (const Body& body : flow.bodies)
+      draws.push_back({body.graph->draws, body.graph->draws_behind});
+    return DrawSequence::make(
+        node.has_draws_behind() ? draws_of(earlier(node.draws_behind())) : nullptr,
+        std::move(draws));
+  }
+
+  // The inputs that a body writes. What it reads and writes itself is memory that the node takes.
+  void find_variables(Body& body, const std::vector<Node::Input>& inputs) const {
+    const auto place = [&](const Node& handle) {
+      const auto at = std::find_if(inputs.begin(), inputs.end(), [&](const Node::Input& input) {
+        return input.node == handle.outside;
+      });
+      if (at == inputs.end()) refuse("does not take the variable '{}'", handle.name);
+      return static_cast<std::size_t>(at - inputs.begin());
+    };
+    for (const Node* handle : written_handles(*body.graph)) body.written.push_back(place(*handle));
+    for (const auto& node : body.graph->nodes())
+      if (node->op == &kReadVariable) place(*node->inputs[0].node);
+  }
+
+  static bool is_flag(const TensorSpec& spec) {
+    return spec.dtype == DType::kBool && spec.shape.known() && spec.shape.rank() == 0;
+  }
+  static const TensorSpec& spec_of(const Node::Input& tensor) {
+    return tensor.node->outputs[static_cast<std::size_t>(tensor.output)];
+  }
+
+  // Shapes are compared when they are known: when a program is made.
+  void check_control(const ControlFlow& flow, const std::vector<Node::Input>& inputs,
+                     const std::vector<TensorSpec>& outputs) const {
+    using Kind = ControlFlow::Kind;
+    if (flow.loops() ? inputs.size() < flow.carried
+                     : inputs.empty() || !is_flag(spec_of(inputs[0])))
+      refuse("takes {} tensors, which do not decide", inputs.size());
+    for (const Body& body : flow.bodies) {
+      for (const Body::Feed& feed : body.feeds)
+        if (feed.from >= flow.elements + inputs.size() ||
+            (feed.from >= flow.elements && flow.writes[feed.from - flow.elements]))
+          refuse("feeds a body with {}, which is no tensor of its frame", feed.from);
+      if (flow.kind == Kind::kWhile && &body == &flow.bodies.front()) {
+        if (body.fetches.size() != 1 || !is_flag(spec_of(body.fetches[0])))
+          refuse("the condition is no scalar of bool");
+        continue;
+      }
+      if (body.fetches.size() != outputs.size())
+        refuse("a body gives {} tensors for {} outputs", body.fetches.size(), outputs.size());
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        if (spec_of(body.fetches[i]).dtype != outputs[i].dtype ||
+            (flow.loops() && (flow.writes[i] || spec_of(inputs[i]).dtype != outputs[i].dtype)))
+          refuse("output {} changes its dtype", i);
+    }
+    const bool writes =
+        std::find(flow.writes.begin(), flow.writes.end(), true) != flow.writes.end();
+    if (flow.forward && writes) refuse("writes variables on the way back");
+  }
+
   const proto::Graph& message_;
-  RefPtr<GraphImpl> graph_ = make_ref<GraphImpl>();
+  RefPtr<GraphImpl> graph_;
   std::string name_;  // of the node that is read
 };
 

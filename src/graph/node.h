@@ -86,7 +86,7 @@ struct Node {
   std::shared_ptr<const DrawSequence> draws_behind;
   // VarHandleOp: where gradients of the variable go; null: nowhere.
   RefPtr<GradNodeBase> leaf;
-  // VarHandleOp of a body: the same variable in the graph around. Null where there is a resource.
+  // VarHandleOp of a body: the same variable in the graph around.
   Node* outside = nullptr;
 
   // Whether the node writes the memory that is this input.
@@ -97,6 +97,11 @@ struct Node {
     return *static_cast<const A*>(attrs.get());
   }
 };
+
+// Draw `traced` of a trace is, in each run, that draw from where the thread's generator then stands,
+// behind what `behind` has taken. Defined by the runtime.
+std::shared_ptr<const Renewal> draw_renewal(const OpDef& op, const Draw& traced,
+                                            std::shared_ptr<const DrawSequence> behind);
 
 // What a symbolic tensor stands for: output `output` of `node`. Keeps the graph alive.
 struct Symbol final : RefCounted {

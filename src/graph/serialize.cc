@@ -18,6 +18,8 @@ std::uint32_t checksum(std::string_view bytes) {
       crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
+std::uint32_t id(const Node* node) { return static_cast<std::uint32_t>(node->id); }
+
 void write_device(const DeviceName& name, proto::Device& to) {
   if (name.job) to.set_job(*name.job);
   if (name.replica) to.set_replica(*name.replica);
@@ -30,6 +32,13 @@ void write_spec(const TensorSpec& spec, proto::Spec& to) {
   to.set_dtype(static_cast<std::uint32_t>(spec.dtype));
   to.set_known(spec.shape.known());
   for (std::int64_t size : spec.shape) to.add_sizes(size);
+}
+
+// The handle of a variable as the graph of `node` knows it.
+const Node& handle_beside(const Node& node, const Node& handle) {
+  for (const auto& other : node.graph->nodes())
+    if (other->op == &kVarHandle && &outermost(*other) == &outermost(handle)) return *other;
+  return handle;
 }
 
 void write_attributes(const Node& node, proto::Node& to) {
@@ -45,7 +54,7 @@ void write_attributes(const Node& node, proto::Node& to) {
     }
     attrs = type.copy(attrs.get());
     node.counted->renew(const_cast<void*>(attrs.get()), 0);
-    to.set_counter(static_cast<std::uint32_t>(node.counted->counter->id));
+    to.set_counter(id(&handle_beside(node, *node.counted->counter)));
   }
   for (const AttrField& field : type.save(attrs.get())) {
     proto::Attribute& attribute = *to.add_attributes();
@@ -56,12 +65,46 @@ void write_attributes(const Node& node, proto::Node& to) {
   }
 }
 
-void write_node(const Node& node, proto::Node& to) {
-  if (node.control)
+void write_input(const Node::Input& input, proto::Node::Input& to) {
+  to.set_node(id(input.node));
+  to.set_output(static_cast<std::uint32_t>(input.output));
+}
+
+void write_graph(const GraphImpl& graph, const DrawSequence* draws_behind, proto::Graph& to);
+
+void write_control(const Node& node, proto::ControlFlow& to) {
+  const ControlFlow& flow = *node.control;
+  if (flow.source)
     fail<UnimplementedError>(
-        "[Graph] node '{}' ({}) runs other graphs, which is not implemented in serialised graphs",
+        "[Graph] node '{}' ({}) goes over a dataset of this program, which cannot be serialised",
         node.name, node.op->name);
-  const auto id = [](const Node* other) { return static_cast<std::uint32_t>(other->id); };
+  to.set_maximum_iterations(flow.maximum_iterations);
+  if (flow.forward) to.set_forward(id(flow.forward));
+  to.set_draws(flow.draws != nullptr);
+  to.set_draws_before(flow.draws_before);
+  for (std::size_t i = 0; i < flow.bodies.size(); ++i) {
+    const Body& body = flow.bodies[i];
+    proto::Body& written = *to.add_bodies();
+    if (!flow.forward) {
+      const DrawSequence::OfBody of_body =
+          flow.draws ? flow.draws->bodies()[i] : DrawSequence::OfBody();
+      proto::Graph& graph = *written.mutable_graph();
+      write_graph(*body.graph, of_body.behind.get(), graph);
+      graph.set_draws(of_body.draws);
+    }
+    for (const Body::Feed& feed : body.feeds) {
+      proto::Body::Feed& made = *written.add_feeds();
+      made.set_node(id(feed.tensor.node));
+      made.set_from(static_cast<std::uint32_t>(feed.from));
+    }
+    for (const Node::Input& fetch : body.fetches) write_input(fetch, *written.add_fetches());
+  }
+}
+
+void write_node(const Node& node, proto::Node& to) {
+  if (node.control) write_control(node, *to.mutable_control());
+  if (node.outside) to.set_outside(id(node.outside));
+  if (node.draws_behind) to.set_draws_behind(id(owner_of(*node.graph, node.draws_behind.get())));
   if (node.renewal && !node.op->exchange_draw)
     fail<UnimplementedError>(
         "[Graph] node '{}' has attributes that this program computes for every run, which cannot "
@@ -70,11 +113,7 @@ void write_node(const Node& node, proto::Node& to) {
   to.set_name(node.name);
   to.set_op(std::string(node.op->name));
   write_attributes(node, to);
-  for (const Node::Input& input : node.inputs) {
-    proto::Node::Input& made = *to.add_inputs();
-    made.set_node(id(input.node));
-    made.set_output(static_cast<std::uint32_t>(input.output));
-  }
+  for (const Node::Input& input : node.inputs) write_input(input, *to.add_inputs());
   for (const Node* control : node.control_inputs) to.add_control_inputs(id(control));
   for (const Node* other : node.colocated_with) to.add_colocated_with(id(other));
   for (const TensorSpec& spec : node.outputs) write_spec(spec, *to.add_outputs());
@@ -90,11 +129,16 @@ void write_node(const Node& node, proto::Node& to) {
   }
 }
 
+void write_graph(const GraphImpl& graph, const DrawSequence* draws_behind, proto::Graph& to) {
+  for (const auto& node : graph.nodes()) write_node(*node, *to.add_nodes());
+  if (draws_behind) to.set_draws_behind(id(owner_of(graph, draws_behind)));
+}
+
 }  // namespace
 
 std::string serialize_nodes(const GraphImpl& graph) {
   proto::Graph message;
-  for (const auto& node : graph.nodes()) write_node(*node, *message.add_nodes());
+  write_graph(graph, graph.draws_behind.get(), message);
   message.set_unknown_sizes(static_cast<std::uint32_t>(graph.sizes().count()));
   message.set_draws(graph.draws);
   return message.SerializeAsString();

@@ -8,7 +8,8 @@
 
 namespace tandem {
 
-// Throws UnimplementedError for attributes that a function of this program computes for every run.
+// Throws UnimplementedError for attributes that a function of this program computes for every run,
+// and for loops over its datasets.
 std::string serialize_graph(const GraphImpl& graph);
 // Throws DataLossError for bytes that are truncated or corrupt, InvalidArgumentError for a graph
 // that cannot be.

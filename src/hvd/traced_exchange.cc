@@ -113,7 +113,12 @@ class BucketCommunicator final : public Communicator {
   std::shared_ptr<Work> recv(const Buffer&, int) override { refuse(); }
   std::shared_ptr<Work> barrier() override { refuse(); }
   void exchange(const void*, std::size_t, void*) override { refuse(); }
+  std::shared_ptr<Work> start_exchange(const void*, std::size_t, void*) override { refuse(); }
   std::shared_ptr<void> allocate(std::size_t) override { refuse(); }
+  bool packs() const override { return false; }  // the lane does
+  void abort(GroupFailure, const std::string& text) noexcept override {
+    lane_->abandon(std::make_exception_ptr(AbortedError(text)));
+  }
   std::unique_ptr<Communicator> split(std::span<const int>) override { refuse(); }
 
  private:

@@ -5,6 +5,11 @@ namespace tandem {
 BodyDraws::BodyDraws(std::shared_ptr<DrawSequence> behind, std::vector<OfBody> bodies)
     : behind_(std::move(behind)), bodies_(std::move(bodies)) {}
 
+std::shared_ptr<DrawSequence> DrawSequence::make(std::shared_ptr<DrawSequence> behind,
+                                                 std::vector<OfBody> bodies) {
+  return std::make_shared<BodyDraws>(std::move(behind), std::move(bodies));
+}
+
 template <class F>
 void BodyDraws::for_each_inside(std::size_t body, const F& visit) const {
   for (auto* inside = static_cast<BodyDraws*>(bodies_[body].behind.get()); inside;

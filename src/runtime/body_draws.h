@@ -11,13 +11,9 @@ namespace tandem {
 
 class BodyDraws final : public DrawSequence {
  public:
-  struct OfBody {
-    std::uint64_t draws = 0;               // each run's, beside its control flow
-    std::shared_ptr<DrawSequence> behind;  // its latest control flow that draws
-  };
-  // `behind`: the control flow before this one in its graph.
   BodyDraws(std::shared_ptr<DrawSequence> behind, std::vector<OfBody> bodies);
 
+  const std::vector<OfBody>& bodies() const override { return bodies_; }
   void enter(std::uint64_t number, bool replay) override;
   void leave() override;
   void mark(DrawMark& mark) const override;

@@ -36,10 +36,9 @@ class Assembly {
       inputs_.push_back(memory_of(*handle));
       flow_.writes.push_back(true);
     }
-    flow_.effects = flow_.source || !written_.empty();
-    for (const TracedBody& body : traced) note_effects(body);
     std::shared_ptr<const DrawSequence> behind = Generator::current().behind();
     number_draws(traced);
+    flow_.effects = find_effects(flow_);
 
     std::vector<Node::Input> sources;
     std::vector<const Tensor*> inputs;
@@ -90,8 +89,10 @@ class Assembly {
       feed(body, *symbol_of(traced.arguments[i]).node, i, impl_of(traced.arguments[i]).grad);
     for (const GraphImpl::Capture& capture : traced.graph->captures())
       feed(body, *capture.inside, flow_.elements + input(capture.outside), capture.edge);
-    for (const auto& node : traced.graph->nodes())
+    for (const auto& node : traced.graph->nodes()) {
       if (node->op == &kReadVariable) read_outside(body, *node);
+      if (node->op == &kVarHandle) node->outside = &outer_handle(*node);
+    }
     for (const Node* handle : written_while_running())
       if (handle->leaf) body.written_sources.push_back({handle->leaf, 0});
     traced.graph->close();
@@ -141,15 +142,8 @@ class Assembly {
          handle.leaf ? GradEdge{handle.leaf, 0} : GradEdge());
   }
 
-  void note_effects(const TracedBody& body) {
-    flow_.effects = flow_.effects || !body.graph->after_run().empty();
-    for (const auto& node : body.graph->nodes())
-      flow_.effects = flow_.effects || has_effects(*node);
-  }
-
-  // Draws count, whoever uses the results: what is drawn behind them depends on how many there are.
   void number_draws(const std::vector<TracedBody>& traced) {
-    std::vector<BodyDraws::OfBody> draws;
+    std::vector<DrawSequence::OfBody> draws;
     bool any = false;
     for (const TracedBody& body : traced) {
       draws.push_back(body.draws);
@@ -157,9 +151,8 @@ class Assembly {
     }
     if (!any) return;
     Generator& generator = Generator::current();
-    flow_.draws = std::make_shared<BodyDraws>(generator.behind(), std::move(draws));
+    flow_.draws = DrawSequence::make(generator.behind(), std::move(draws));
     flow_.draws_before = generator.state().draws;
-    flow_.effects = true;
     generator.set_behind(flow_.draws);
   }
 

@@ -16,7 +16,7 @@ struct TracedBody {
   RefPtr<GraphImpl> graph;
   std::vector<Tensor> arguments;  // as the callable was given them
   std::vector<Tensor> results;
-  BodyDraws::OfBody draws;
+  DrawSequence::OfBody draws;
 };
 
 // Calls `body` once with symbolic tensors; what it does becomes a graph inside of the one that the

@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "graph/control_flow.h"
 #include "graph/program.h"
 #include "graph/structural_ops.h"
 #include "runtime/generator.h"
@@ -87,7 +88,7 @@ class Preparing {
     PlacerOptions options = placer;
     options.assigned.assign(body.nodes().size(), nullptr);
     for (const auto& node : body.nodes()) {
-      const Node& handle = variable_of(*node);
+      const Node& handle = outermost(*node);
       if (&handle != node.get() && !handle.resource)
         options.assigned[static_cast<std::size_t>(node->id)] =
             placed[static_cast<std::size_t>(handle.id)];
@@ -147,9 +148,9 @@ class Preparing {
       }
       const Node* node = graph.find(operation->name);
       if (!node || node->op != operation->op) continue;
-      if (node->op == &kAssignVariable) ++raised[&variable_of(*node->inputs[0].node)];
+      if (node->op == &kAssignVariable) ++raised[&outermost(*node->inputs[0].node)];
       if (!node->counted) continue;
-      const Node& counter = variable_of(*node->counted->counter);
+      const Node& counter = outermost(*node->counted->counter);
       operation->renewal = std::make_shared<const Renewal>(
           [&state, &counter, counted = node->counted, earlier = raised[&counter]](void* attrs) {
             counted->renew(attrs, state.count(counter) + earlier);
@@ -167,11 +168,6 @@ class Preparing {
       renew_counts(body.block, *graph, state);
       return body;
     };
-  }
-
-  // The session's graph has the variables of its bodies.
-  static const Node& variable_of(const Node& handle) {
-    return handle.outside ? variable_of(*handle.outside) : handle;
   }
 
   GraphImpl& graph_;

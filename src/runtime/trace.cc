@@ -15,7 +15,6 @@ constinit thread_local TraceFrame* trace_frame = nullptr;
 
 namespace {
 
-// Draw n of the trace is, in each run, draw n from where the thread's generator then stands.
 void redraw(const OpDef& op, Node& node) {
   const auto copy = op.attrs().copy(node.attrs.get());
   const Draw traced = op.exchange_draw(const_cast<void*>(copy.get()), {});
@@ -25,16 +24,20 @@ void redraw(const OpDef& op, Node& node) {
       node.graph->drawn_behind
           .try_emplace({traced.number, traced.stream, replica_id}, Generator::current().behind())
           .first->second;
-  node.renewal =
-      std::make_shared<const Renewal>([&op, traced, behind = node.draws_behind](void* attrs) {
-        const random::GeneratorState now = Generator::current().state();
-        const std::uint64_t number =
-            now.draws + traced.number + (behind ? behind->total() : std::uint64_t{0});
-        op.exchange_draw(attrs, {now.seed, number, traced.stream});
-      });
+  node.renewal = draw_renewal(op, traced, node.draws_behind);
 }
 
 }  // namespace
+
+std::shared_ptr<const Renewal> draw_renewal(const OpDef& op, const Draw& traced,
+                                            std::shared_ptr<const DrawSequence> behind) {
+  return std::make_shared<const Renewal>([&op, traced, behind = std::move(behind)](void* attrs) {
+    const random::GeneratorState now = Generator::current().state();
+    const std::uint64_t number =
+        now.draws + traced.number + (behind ? behind->total() : std::uint64_t{0});
+    op.exchange_draw(attrs, {now.seed, number, traced.stream});
+  });
+}
 
 std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inputs,
                              AttrsRef attrs) {

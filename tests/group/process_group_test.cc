@@ -181,11 +181,11 @@ TEST(ProcessGroupFaults, ARankNeverStarts) {
   const TemporaryDirectory folder;
   const auto codes = run_processes(2, [&](int process) {
     const int rank = process == 0 ? 0 : 2;
-    expect_parts(error_of<DeadlineExceededError>([&] {
+    expect_parts(error_of<Error>([&] {
                    comm::init_process_group(testing::meeting_in(
-                       folder, {.size = 3, .timeout = milliseconds(500)}, rank));
+                       folder, {.size = 3, .timeout = milliseconds(2000)}, rank));
                  }),
-                 {"[rendezvous]", "rank 1"});
+                 {"rank 1 of 3 did not join within 2000 ms"});
     EXPECT_FALSE(comm::is_initialized());
   });
   EXPECT_EQ(codes, ExitCodes(2, 0));
@@ -225,7 +225,7 @@ TEST(ProcessGroupFaults, ARankThatIsLateIsNamed) {
   expect_group({.size = 3, .timeout = milliseconds(800)}, [](int rank) {
     comm::barrier();
     if (rank == 1) std::this_thread::sleep_for(milliseconds(2000));
-    expect_parts(error_of<DeadlineExceededError>([] { comm::all_reduce(constant(1.0)); }),
+    expect_parts(error_of<DeadlineExceededError>([] { comm::all_reduce(zeros({300'000})); }),
                  {"[all_reduce] rank 1 did not reach collective 1", "within 800 ms"});
   });
 }
