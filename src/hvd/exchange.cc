@@ -90,19 +90,6 @@ void check_gradient(const Tensor& gradient, const VariableImpl& variable) {
       spec.shape.to_string(), name_of(spec.dtype));
 }
 
-// A copy where the host reaches it that nothing else refers to; `tensor` itself if it is that.
-Tensor own(Tensor tensor) {
-  const TensorImpl& impl = impl_of(tensor);
-  if (!impl.device().host_accessible()) return on_host(tensor);
-  if (impl.unique() && impl.storage->unique()) {
-    impl_of(tensor).grad = {};
-    return tensor;
-  }
-  Tensor copy = make_tensor(impl.device(), impl.shape, impl.dtype);
-  copy_into(copy, tensor);
-  return copy;
-}
-
 }  // namespace
 
 // Gradients set out one by one.
@@ -138,18 +125,23 @@ class LaneExchange::EagerPass final : public GradientExchange::Pass {
  private:
   void submit(std::size_t index, const RequestRef& request, Tensor* gradient) {
     VariableImpl& variable = *plan_.variables[index];
+    const TensorSpec& spec = variable.spec();
     Device& device = impl_of(variable.local().value).device();
     auto operation = std::make_shared<Handle::State>();
     operation->lane = exchange_.lane_;
     operation->request = request;
     if (gradient) {
-      operation->results = {own(std::move(*gradient))};
-      operation->in = {{impl_of(operation->results.front()).data(), variable.spec().dtype}};
-      operation->out = operation->in;
+      operation->inputs = {on_host(*gradient)};
+      operation->in = {{impl_of(operation->inputs.front()).data(), spec.dtype}};
+      *gradient = {};
+    }
+    Device& host = device.host_accessible() ? device : DeviceManager::get().host();
+    if (request->dtypes.front() == spec.dtype && request->postscale == 1.0) {
+      operation->view_on = &host;
+      operation->results.resize(1);
     } else {
-      Device& host = device.host_accessible() ? device : DeviceManager::get().host();
-      operation->results = {make_tensor(host, variable.spec().shape, variable.spec().dtype)};
-      operation->out = {{impl_of(operation->results.front()).data(), variable.spec().dtype}};
+      operation->results = {make_tensor(host, spec.shape, spec.dtype)};
+      operation->out = {{impl_of(operation->results.front()).data(), spec.dtype}};
     }
     operation->devices = {device.host_accessible() ? nullptr : &device};
     exchange_.lane_->submit(operation);

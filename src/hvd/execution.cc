@@ -1,20 +1,16 @@
 #include "hvd/execution.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
+#include "comm/scaled_copy.h"
 #include "core/profile.h"
 #include "core/status.h"
 #include "hvd/adasum.h"
-#include "hvd/pack.h"
 #include "hvd/timeline.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::hvd {
 namespace {
-
-constexpr std::size_t kAlignment = 64;
 
 ReduceOp reduce_op_of(Op op, DType dtype) {
   switch (op) {
@@ -38,6 +34,17 @@ bool is_nowhere(const Agreement& agreement) {
                      [](const RequestRef& request) { return !request || request->absent; });
 }
 
+// Elements that stay where they travelled.
+Tensor view_of(const Handle::State& operation, std::size_t tensor, const Bucket& bucket,
+               std::size_t index) {
+  const Buffer place = bucket.array(index);
+  RefPtr<TensorImpl> impl(new TensorImpl);
+  impl->storage = Storage::adopt(*operation.view_on, bucket.memory(), place.data, place.bytes());
+  impl->shape = Shape(operation.request->shapes[tensor]);
+  impl->dtype = place.dtype;
+  return Tensor(std::move(impl));
+}
+
 std::byte* at(void* data, std::int64_t elements, DType dtype) {
   return static_cast<std::byte*>(data) + static_cast<std::size_t>(elements) * size_of(dtype);
 }
@@ -54,7 +61,7 @@ Execution::Execution(Communicator& communicator, Timeline& timeline, std::string
 void Execution::start(std::span<const AgreementRef> due, const FusionOptions& options,
                       const Take& take) {
   bytes_ = 0;
-  buffers_used_ = 0;
+  buckets_used_ = 0;
   due_.clear();
   std::vector<AgreementRef> fusible;
   for (const AgreementRef& agreement : due) {
@@ -88,71 +95,67 @@ void Execution::start(std::span<const AgreementRef> due, const FusionOptions& op
   for (const auto& batch : batches) start_batch(batch);
 }
 
-std::byte* Execution::buffer(std::size_t bytes) {
-  if (buffers_.size() == buffers_used_) buffers_.emplace_back();
-  Memory& memory = buffers_[buffers_used_++];
-  if (memory.bytes < bytes) {
-    memory = {};
-    memory.data = communicator_.allocate(std::bit_ceil(std::max<std::size_t>(bytes, 64 << 10)));
-    memory.bytes = std::bit_ceil(std::max<std::size_t>(bytes, 64 << 10));
-  }
-  return static_cast<std::byte*>(memory.data.get());
+Bucket& Execution::bucket(std::span<const std::int64_t> counts, DType dtype) {
+  if (buckets_.size() == buckets_used_)
+    buckets_.emplace_back(communicator_, counts, dtype);
+  else
+    buckets_[buckets_used_].assign(counts, dtype);
+  return buckets_[buckets_used_++];
 }
 
 void Execution::start_batch(const std::vector<FusionUnit>& units) {
   const DType dtype = units.front().dtype;
   const Request& common = units.front().agreement->any();
   std::vector<Item> items;
-  std::int64_t total = 0;
-  const auto line = static_cast<std::int64_t>(kAlignment / size_of(dtype));
+  std::vector<std::int64_t> counts;
   for (const FusionUnit& unit : units) {
     const OperationRef& operation = due_[unit.place].operation;
     const Request& request = operation ? *operation->request : unit.agreement->any();
     for (std::size_t tensor : unit.tensors) {
-      items.push_back({unit.place, &request, tensor, {nullptr, request.count(tensor), dtype}});
-      total = (total + items.back().place.count + line - 1) / line * line;
+      items.push_back({unit.place, &request, tensor});
+      counts.push_back(request.count(tensor));
     }
   }
-  const Buffer whole = {buffer(static_cast<std::size_t>(total) * size_of(dtype)), total, dtype};
+  Bucket& bucket = this->bucket(counts, dtype);
+  const Buffer whole = bucket.whole();
   bytes_ += static_cast<std::int64_t>(whole.bytes());
   const bool timed = timeline_.on();
   const std::int64_t packing = timed ? profile::now() : 0;
-  std::int64_t offset = 0;
-  for (Item& item : items) {
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Item& item = items[i];
     const OperationRef& operation = due_[item.due].operation;
-    item.place.data = at(whole.data, offset, dtype);
-    const std::int64_t next = (offset + item.place.count + line - 1) / line * line;
     if (operation && !item.mine->absent)
-      copy_scaled({item.place.data, dtype}, operation->in[item.tensor], item.place.count,
-                  prescale_of(*item.mine, dtype, size()));
+      bucket.put(i, operation->in[item.tensor].data, operation->in[item.tensor].dtype,
+                 prescale_of(*item.mine, dtype, size()));
     else
-      std::memset(item.place.data, 0, item.place.bytes());
-    // What lies between the arrays, for no garbage travels.
-    std::memset(at(whole.data, offset + item.place.count, dtype), 0,
-                static_cast<std::size_t>(next - offset - item.place.count) * size_of(dtype));
-    offset = next;
+      bucket.put_zeros(i);
     if (timed) timeline_.add(item.mine->name, "MEMCPY_IN_FUSION_BUFFER", packing);
   }
   std::shared_ptr<Work> work;
   if (common.op == kAdasum) {
     std::vector<Buffer> arrays;
-    for (const Item& item : items) arrays.push_back(item.place);
+    for (std::size_t i = 0; i < items.size(); ++i) arrays.push_back(bucket.array(i));
     adasum(communicator_, whole, arrays, scratch_);
   } else if (size() > 1) {
     work = communicator_.all_reduce({&whole, 1}, reduce_op_of(common.op, dtype));
   }
   add_step(std::move(work), Kind::kAllreduce, common.name,
-           [this, items = std::move(items)] { finish_batch(items); });
+           [this, &bucket, items = std::move(items)] { finish_batch(items, bucket); });
 }
 
-void Execution::finish_batch(const std::vector<Item>& items) {
+void Execution::finish_batch(const std::vector<Item>& items, const Bucket& bucket) {
   const bool timed = timeline_.on();
   const std::int64_t unpacking = timed ? profile::now() : 0;
-  for (const Item& item : items) {
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Item& item = items[i];
     const OperationRef& operation = due_[item.due].operation;
     if (!operation) continue;
-    copy_scaled(operation->out[item.tensor], {item.place.data, item.place.dtype}, item.place.count,
-                item.mine->postscale);
+    if (operation->view_on) {
+      operation->results[item.tensor] = view_of(*operation, item.tensor, bucket, i);
+      continue;
+    }
+    const HostArray& out = operation->out[item.tensor];
+    bucket.take(i, out.data, out.dtype, item.mine->postscale);
     if (timed) timeline_.add(item.mine->name, "MEMCPY_OUT_FUSION_BUFFER", unpacking);
   }
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -262,7 +265,8 @@ std::shared_ptr<Work> Execution::start_broadcast(const Agreement&, Handle::State
   for (std::size_t i = 0; i < request.dtypes.size(); ++i) {
     parts.push_back({operation.out[i].data, request.count(i), request.dtypes[i]});
     if (communicator_.rank() == request.root)
-      copy_scaled(operation.out[i], operation.in[i], parts.back().count, 1.0);
+      copy_scaled(parts.back().data, parts.back().dtype, operation.in[i].data, parts.back().dtype,
+                  parts.back().count, 1.0);
     bytes_ += static_cast<std::int64_t>(parts.back().bytes());
   }
   return communicator_.broadcast(parts, request.root);
@@ -289,14 +293,14 @@ std::shared_ptr<Work> Execution::start_reducescatter(const Agreement&, Handle::S
   std::vector<std::int64_t> rows;
   for (std::int64_t r = 0; r < ranks; ++r) rows.push_back(all / ranks + (r < all % ranks ? 1 : 0));
   operation.results = {make_result(operation, rows[rank()])};
-  const HostArray source = operation.in[0];
-  std::byte* memory = buffer(static_cast<std::size_t>(request.count(0)) * size_of(dtype));
-  copy_scaled({memory, dtype}, source, request.count(0), prescale_of(request, dtype, size()));
-  const std::vector<Buffer> parts = shares(memory, rows, request);
+  const std::int64_t count[] = {request.count(0)};
+  Bucket& bucket = this->bucket(count, dtype);
+  bucket.put(0, operation.in[0].data, dtype, prescale_of(request, dtype, size()));
+  const std::vector<Buffer> parts = shares(bucket.array(0).data, rows, request);
   const Buffer mine = {impl_of(operation.results[0]).data(), parts[rank()].count, dtype};
   bytes_ += static_cast<std::int64_t>(mine.bytes());
   finish = [mine, scale = request.postscale] {
-    copy_scaled({mine.data, mine.dtype}, {mine.data, mine.dtype}, mine.count, scale);
+    copy_scaled(mine.data, mine.dtype, mine.data, mine.dtype, mine.count, scale);
   };
   return communicator_.reduce_scatter(parts, mine, reduce_op_of(request.op, dtype));
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/bucket.h"
 #include "comm/communicator.h"
 #include "hvd/fusion.h"
 #include "hvd/operation.h"
@@ -39,7 +40,6 @@ class Execution {
     std::size_t due = 0;
     const Request* mine = nullptr;  // another rank's where this one has joined
     std::size_t tensor = 0;
-    Buffer place;
   };
   // Under way.
   struct Step {
@@ -56,7 +56,7 @@ class Execution {
   };
 
   void start_batch(const std::vector<FusionUnit>& units);
-  void finish_batch(const std::vector<Item>& items);
+  void finish_batch(const std::vector<Item>& items, const Bucket& bucket);
   void start_single(const AgreementRef& agreement, const OperationRef& operation);
   std::shared_ptr<Work> start_allgather(const Agreement& agreement, Handle::State& operation);
   std::shared_ptr<Work> start_broadcast(const Agreement& agreement, Handle::State& operation);
@@ -65,8 +65,8 @@ class Execution {
                                             std::function<void()>& finish);
   void add_step(std::shared_ptr<Work> work, Kind kind, const std::string& name,
                 std::function<void()> finish);
-  // Memory for what travels, until the next start().
-  std::byte* buffer(std::size_t bytes);
+  // What travels together, until the next start().
+  Bucket& bucket(std::span<const std::int64_t> counts, DType dtype);
   std::size_t rank() const { return static_cast<std::size_t>(communicator_.rank()); }
   std::size_t size() const { return static_cast<std::size_t>(communicator_.size()); }
 
@@ -76,12 +76,8 @@ class Execution {
   Complete complete_;
   std::vector<Due> due_;
   std::deque<Step> steps_;
-  struct Memory {
-    std::shared_ptr<void> data;
-    std::size_t bytes = 0;
-  };
-  std::vector<Memory> buffers_;
-  std::size_t buffers_used_ = 0;
+  std::deque<Bucket> buckets_;
+  std::size_t buckets_used_ = 0;
   std::vector<std::byte> scratch_;
   std::int64_t bytes_ = 0;
 };

@@ -27,6 +27,9 @@ struct Handle::State {
   // A tensor of the request each; `in` is empty where the request is absent. Outputs may be inputs.
   // Operations whose results have sizes that only the others know make `results` when they run.
   std::vector<HostArray> in, out;
+  // Where results are to be tensors of this device that share the memory in which they travelled;
+  // null: they go to `out`.
+  Device* view_on = nullptr;
   std::vector<Tensor> inputs;    // kept
   std::vector<Tensor> results;   // on the host, or where the host reaches them
   std::vector<DType> dtypes;     // that results are wanted in, where they travel in another one

@@ -277,6 +277,7 @@ TEST(HvdFaults, ARankThatNeverStartsIsNamed) {
 TEST(HvdFaults, WrongSettingsAreNamed) {
   setenv("HOROVOD_FUSION_THRESHOLD", "much", 1);
   expect_error<InvalidArgumentError>([] { hvd::init(); }, "HOROVOD_FUSION_THRESHOLD");
+  unsetenv("HOROVOD_FUSION_THRESHOLD");
 }
 
 // --- looking inside ---
