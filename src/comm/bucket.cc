@@ -39,9 +39,9 @@ void Bucket::renew() {
 void Bucket::assign(std::span<const std::int64_t> counts, DType dtype) {
   const std::size_t before = capacity_;
   lay_out(counts, dtype);
-  const bool kept = memory_.use_count() > 1;
+  const bool was_kept = kept();
   std::atomic_thread_fence(std::memory_order_acquire);  // after what the last keeper read
-  if (capacity_ == before && !kept) {
+  if (capacity_ == before && !was_kept) {
     clear_gaps();
     return;
   }

@@ -27,6 +27,8 @@ class Bucket {
   Buffer array(std::size_t index) const;
   // Keeps the memory, also behind renew() and the bucket's end.
   const std::shared_ptr<void>& memory() const { return memory_; }
+  bool kept() const { return memory_.use_count() > 1; }
+  std::size_t capacity() const { return capacity_; }  // bytes
 
   // Copies an array's elements, in memory of the device, into the bucket, times `scale`; `from` may
   // be their place in it. REQUIRES: scale == 1, or a floating dtype in memory that the host reaches.

@@ -61,7 +61,7 @@ Execution::Execution(Communicator& communicator, Timeline& timeline, std::string
 void Execution::start(std::span<const AgreementRef> due, const FusionOptions& options,
                       const Take& take) {
   bytes_ = 0;
-  buckets_used_ = 0;
+  for (PooledBucket& pooled : buckets_) pooled.busy = false;
   due_.clear();
   std::vector<AgreementRef> fusible;
   for (const AgreementRef& agreement : due) {
@@ -95,12 +95,24 @@ void Execution::start(std::span<const AgreementRef> due, const FusionOptions& op
   for (const auto& batch : batches) start_batch(batch);
 }
 
+// One that nobody uses: the smallest that is large enough, else the largest.
 Bucket& Execution::bucket(std::span<const std::int64_t> counts, DType dtype) {
-  if (buckets_.size() == buckets_used_)
-    buckets_.emplace_back(communicator_, counts, dtype);
+  std::size_t bytes = 0;
+  for (std::int64_t count : counts) bytes += static_cast<std::size_t>(count) * size_of(dtype);
+  PooledBucket* best = nullptr;
+  for (PooledBucket& pooled : buckets_) {
+    if (pooled.busy || pooled.bucket.kept()) continue;
+    const std::size_t capacity = pooled.bucket.capacity();
+    const std::size_t present = best ? best->bucket.capacity() : 0;
+    if (!best || (present < bytes ? capacity > present : capacity >= bytes && capacity < present))
+      best = &pooled;
+  }
+  if (best)
+    best->bucket.assign(counts, dtype);
   else
-    buckets_[buckets_used_].assign(counts, dtype);
-  return buckets_[buckets_used_++];
+    best = &buckets_.emplace_back(PooledBucket{Bucket(communicator_, counts, dtype)});
+  best->busy = true;
+  return best->bucket;
 }
 
 void Execution::start_batch(const std::vector<FusionUnit>& units) {

@@ -76,8 +76,11 @@ class Execution {
   Complete complete_;
   std::vector<Due> due_;
   std::deque<Step> steps_;
-  std::deque<Bucket> buckets_;
-  std::size_t buckets_used_ = 0;
+  struct PooledBucket {
+    Bucket bucket;
+    bool busy = false;  // since the last start()
+  };
+  std::deque<PooledBucket> buckets_;
   std::vector<std::byte> scratch_;
   std::int64_t bytes_ = 0;
 };
