@@ -1,4 +1,5 @@
-// Finds the fusion threshold and the cycle time with which most bytes a second are brought together.
+// Finds the fusion threshold and the cycle time with which most bytes a second are brought
+// together.
 #pragma once
 
 #include <array>

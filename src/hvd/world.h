@@ -80,7 +80,8 @@ class World {
 
 // Throws FailedPreconditionError "Horovod has not been initialized; use hvd.init()."
 std::shared_ptr<World> world();
-// Throws that, too, and InvalidArgumentError for a set that this rank is not in or that was removed.
+// Throws that, too, and InvalidArgumentError for a set that this rank is not in or that was
+// removed.
 std::shared_ptr<Lane> lane_of(const ProcessSet& set);
 
 }  // namespace tandem::hvd

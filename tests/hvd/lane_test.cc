@@ -7,6 +7,7 @@
 #include "support/forked_store.h"
 #include "support/hvd_ranks.h"
 #include "support/tensors.h"
+#include "tandem/comm.h"
 #include "tandem/math.h"
 
 namespace tandem {
@@ -189,6 +190,54 @@ TEST(HvdLane, ProcessSetsMustBeTheSameOnEveryRank) {
         },
         "expected different ranks of 0 to 1, got [0, 2]");
     EXPECT_EQ(hvd::add_process_set({1}).included(), rank == 1);
+  });
+}
+
+TEST(HvdLane, AJobMayBeginAgain) {
+  const int port = testing::free_port();
+  const ExitCodes codes = run_processes(2, [&](int rank) {
+    testing::set_rank(rank, 2, port);
+    for (int again = 0; again < 3; ++again) {
+      hvd::init();
+      EXPECT_EQ(hvd::allreduce(constant({1.0f}), {.op = hvd::kSum, .name = "x"}).item<float>(),
+                2.0f);
+      hvd::shutdown();
+      EXPECT_FALSE(hvd::is_initialized());
+      expect_error<FailedPreconditionError>([] { hvd::barrier(); }, "use hvd.init()");
+    }
+  });
+  for (int code : codes) EXPECT_EQ(code, 0);
+}
+
+TEST(HvdLane, TakesTheJobOfAProcessGroup) {
+  const int port = testing::free_port();
+  const ExitCodes codes = run_processes(2, [&](int rank) {
+    testing::set_rank(rank, 2, port);
+    comm::init_process_group();
+    hvd::init();
+    EXPECT_EQ(hvd::rank(), rank);
+    EXPECT_EQ(hvd::allreduce(constant({1.0f}), {.op = hvd::kSum}).item<float>(), 2.0f);
+    EXPECT_EQ(comm::all_reduce(constant({2.0f})).item<float>(), 4.0f);
+    hvd::shutdown();
+    EXPECT_EQ(comm::all_reduce(constant({3.0f})).item<float>(), 6.0f);
+    comm::destroy_process_group();
+  });
+  for (int code : codes) EXPECT_EQ(code, 0);
+}
+
+// One thread waits for what the others submit late; the others' operations go on meanwhile.
+TEST(HvdLane, ThreadsMayWaitForDifferentOperations) {
+  expect_hvd(2, [](int rank) {
+    std::thread other([&] {
+      for (int i = 0; i < 50; ++i)
+        EXPECT_EQ(
+            hvd::allreduce(constant({1.0f}), {.op = hvd::kSum, .name = "often"}).item<float>(),
+            2.0f);
+    });
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_EQ(hvd::allreduce(constant({2.0f}), {.op = hvd::kSum, .name = "late"}).item<float>(),
+              4.0f);
+    other.join();
   });
 }
 

@@ -54,8 +54,8 @@ Weights weights_of(const Sequential& model) {
   return all;
 }
 
-// 50 steps of what a rank does with its part of each batch. The loss is divided by the global batch,
-// and gradients are summed: uneven parts weigh rightly. `distribute` may wrap the optimizer.
+// 50 steps of what a rank does with its part of each batch. The loss is divided by the global
+// batch, and gradients are summed: uneven parts weigh rightly. `distribute` may wrap the optimizer.
 Weights train(int rank, int ranks, Way way, bool adam, int steps,
               const std::function<optimizers::Optimizer(optimizers::Optimizer)>& distribute) {
   const Data data = make_data();
