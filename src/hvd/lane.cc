@@ -73,6 +73,7 @@ void Lane::submit(const OperationRef& operation) {
           "tensor name. ('{}')",
           operation->request->name);
     first = submitted_.empty();
+    if (first) submitted_at_ = Clock::now();
     submitted_.push_back(operation);
   }
   if (first) options_.wake();
@@ -117,20 +118,23 @@ int Lane::join() {
   return last_joined_;
 }
 
-bool Lane::tick() {
+Lane::Turn Lane::tick() {
   std::unique_lock lock(mutex_);
-  if (leading_ || failure_) return false;
-  const bool busy = phase_ != Phase::kIdle || !submitted_.empty() || !waiting_.empty();
-  // What was submitted just now waits for the rest of its step.
-  if (busy && phase_ == Phase::kIdle && !std::exchange(seen_, true)) return true;
-  if (!busy && (size() == 1 || Clock::now() - began_ < kIdlePace)) return false;
+  if (leading_ || failure_) return Turn::kIdle;
+  const Clock::time_point now = Clock::now();
+  const bool under_way = phase_ != Phase::kIdle;
+  const bool pending = under_way || !submitted_.empty() || !waiting_.empty();
+  const bool due = under_way || (!submitted_.empty() && now - submitted_at_ >= cycle_time()) ||
+                   (!waiting_.empty() && now - began_ >= cycle_time()) ||
+                   (size() > 1 && now - began_ >= kIdlePace);
+  if (!due) return pending ? Turn::kPending : Turn::kIdle;
   leading_ = true;
   lock.unlock();
   lead(false);
   lock.lock();
   leading_ = false;
   changed_.notify_all();
-  return busy;
+  return pending ? Turn::kLed : Turn::kIdle;
 }
 
 void Lane::shut_down(std::chrono::milliseconds limit) {
@@ -252,7 +256,6 @@ void Lane::begin_cycle() {
     waiting_.insert(waiting_.end(), std::make_move_iterator(submitted_.begin()),
                     std::make_move_iterator(submitted_.end()));
     submitted_.clear();
-    seen_ = false;
     header.joined = joining_;
     header.finished = finishing_;
     began_ = Clock::now();

@@ -56,9 +56,10 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void wait(const Handle::State& operation);
   int join();
 
-  // The background thread's turn: does what can be done without waiting. Whether there was
-  // something to do.
-  bool tick();
+  // The background thread's turn: does what can be done without waiting, unless what waits was
+  // submitted less than a cycle time ago.
+  enum class Turn { kIdle, kPending, kLed };
+  Turn tick();
   std::chrono::microseconds cycle_time() const {
     return std::chrono::microseconds(cycle_microseconds_.load(std::memory_order_relaxed));
   }
@@ -102,7 +103,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   bool leading_ = false;
-  bool seen_ = false;  // the background thread saw what waits, one turn ago
+  std::chrono::steady_clock::time_point submitted_at_;  // the first of those that are there
   std::vector<OperationRef> submitted_;
   std::unordered_map<std::string, OperationRef> by_name_;
   std::exception_ptr failure_;

@@ -28,6 +28,8 @@ using Clock = std::chrono::steady_clock;
 // does else.
 constexpr auto kActive = std::chrono::milliseconds(100);
 constexpr auto kDoze = std::chrono::milliseconds(10);
+constexpr auto kLeastPace = std::chrono::microseconds(200);
+constexpr int kMostCycles = 8;  // between two looks meanwhile
 
 // The ranks' memory: of no device that the program may yet configure.
 Device& host_memory() {
@@ -230,6 +232,7 @@ void World::wake() {
 void World::run() {
   const ThreadBudget budget(1);
   Clock::time_point active_until = Clock::now();
+  std::chrono::microseconds pace = kDoze;
   std::unique_lock lock(mutex_);
   std::vector<std::shared_ptr<Lane>> lanes;
   while (!stopping_) {
@@ -237,21 +240,26 @@ void World::run() {
     for (const auto& [id, lane] : lanes_) lanes.push_back(lane);
     const std::chrono::microseconds cycle = lanes.empty() ? kDoze : lanes.front()->cycle_time();
     lock.unlock();
-    bool busy = active_.exchange(false);
-    for (const auto& lane : lanes) busy = lane->tick() || busy;
+    bool busy = active_.exchange(false), led = false;
+    for (const auto& lane : lanes) {
+      const Lane::Turn turn = lane->tick();
+      busy = busy || turn != Lane::Turn::kIdle;
+      led = led || turn == Lane::Turn::kLed;
+    }
+    // Where those who wait lead all cycles themselves, there is no need to look often.
+    pace = led ? cycle : std::min(2 * pace, kMostCycles * cycle);
     lock.lock();
     if (stopping_) return;
     const Clock::time_point now = Clock::now();
     if (busy) active_until = now + kActive;
     if (now < active_until) {
-      woken_.wait_for(lock,
-                      std::max<std::chrono::microseconds>(cycle, std::chrono::microseconds(50)),
-                      [&] { return stopping_; });
+      woken_.wait_for(lock, std::max(pace, kLeastPace), [&] { return stopping_; });
       continue;
     }
     dozing_.store(true);
     woken_.wait_for(lock, kDoze, [&] { return stopping_ || active_.load(); });
     dozing_.store(false);
+    pace = cycle / 2;
   }
 }
 
