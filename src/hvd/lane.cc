@@ -362,6 +362,7 @@ OperationRef Lane::take(const std::string& name) {
 void Lane::complete(const OperationRef& operation, std::exception_ptr error) {
   std::erase(waiting_, operation);
   const std::lock_guard lock(mutex_);
+  if (operation->done.load(std::memory_order_relaxed)) return;  // the lane was abandoned meanwhile
   by_name_.erase(operation->request->name);
   operation->error = std::move(error);
   operation->done.store(true, std::memory_order_release);

@@ -162,6 +162,32 @@ TEST(HvdTraining, OverGlooTheResultIsTheSame) {
   expect_as_one_process(Way::kMinimize, false, {2}, {{"HOROVOD_CPU_OPERATIONS", "gloo"}});
 }
 
+TEST(HvdTraining, OnGpusTheResultIsTheSame) {
+  for (Way way : {Way::kMinimize, Way::kTraced})
+    expect_as_one_process(way, false, {2}, {{"TANDEM_EMULATED_GPUS", "1"}});
+}
+
+TEST(HvdTraining, ARankThatIsKilledInAStepIsNamed) {
+  for (Way way : {Way::kMinimize, Way::kTraced}) {
+    const ExitCodes codes = run_hvd(2, [&](int rank) {
+      if (rank == 1) {
+        train(rank, 2, way, false, 7, [](optimizers::Optimizer plain) {
+          return hvd::DistributedOptimizer(plain, {.op = hvd::kSum});
+        });
+        kill(getpid(), SIGKILL);
+      }
+      expect_error<Error>(
+          [&] {
+            train(rank, 2, way, false, 50, [](optimizers::Optimizer plain) {
+              return hvd::DistributedOptimizer(plain, {.op = hvd::kSum});
+            });
+          },
+          "rank 1");
+    });
+    EXPECT_EQ(codes, (ExitCodes{0, 128 + SIGKILL}));
+  }
+}
+
 TEST(HvdTraining, TwoRunsGiveTheSameBits) {
   auto shared = shared_with_forks<std::array<double, 1024>>();
   for (Way way : {Way::kMinimize, Way::kTraced})
