@@ -222,22 +222,21 @@ struct Lanes::Impl {
   static void start(Step& step) {
     const auto& outputs = step.context.outputs;
     Communicator& communicator = step.member->group->communicator(step.member->rank);
-    const bool reduces = step.operation->op == &kCollectiveReduce;
-    if (reduces && communicator.packs() && one_dtype(outputs)) {
-      pack(step, communicator);
-      const Buffer whole = step.bucket->whole();
-      step.work =
-          communicator.all_reduce({&whole, 1}, step.context.attrs<CollectiveReduceAttrs>().op);
-      return;
-    }
     std::vector<Buffer> parts;
-    parts.reserve(static_cast<std::size_t>(outputs.size()));
-    for (const TensorView& output : outputs)
-      parts.push_back({output.data, output.size(), output.dtype});
+    if (step.bucket) {
+      for (std::size_t i = 0; i < step.bucket->size(); ++i)  // where they are not computed there
+        step.bucket->put(i, outputs[static_cast<int>(i)].data);
+      parts.push_back(step.bucket->whole());
+    } else {
+      parts.reserve(static_cast<std::size_t>(outputs.size()));
+      for (const TensorView& output : outputs)
+        parts.push_back({output.data, output.size(), output.dtype});
+    }
     step.work =
-        reduces ? communicator.all_reduce(parts, step.context.attrs<CollectiveReduceAttrs>().op)
-                : communicator.broadcast(
-                      parts, static_cast<int>(step.context.attrs<CollectiveBroadcastAttrs>().root));
+        step.operation->op == &kCollectiveBroadcast
+            ? communicator.broadcast(
+                  parts, static_cast<int>(step.context.attrs<CollectiveBroadcastAttrs>().root))
+            : communicator.all_reduce(parts, step.context.attrs<CollectiveReduceAttrs>().op);
   }
 
   static void finish_collective(Step& step) {
@@ -245,23 +244,6 @@ struct Lanes::Impl {
     if (!step.bucket) return;
     for (std::size_t i = 0; i < step.bucket->size(); ++i)
       step.bucket->take(i, step.context.outputs[static_cast<int>(i)].data);
-  }
-
-  static bool one_dtype(const InlineList<TensorView>& tensors) {
-    for (const TensorView& tensor : tensors)
-      if (tensor.dtype != tensors[0].dtype) return false;
-    return tensors.size() > 0;
-  }
-
-  static void pack(Step& step, Communicator& communicator) {
-    const auto& outputs = step.context.outputs;
-    if (!step.bucket) {  // the same sizes in every run of a program
-      std::vector<std::int64_t> counts;
-      for (const TensorView& output : outputs) counts.push_back(output.size());
-      step.bucket.emplace(communicator, counts, outputs[0].dtype);
-    }
-    for (std::size_t i = 0; i < step.bucket->size(); ++i)
-      step.bucket->put(i, outputs[static_cast<int>(i)].data);
   }
 
   void finish(Step& step) {

@@ -4,6 +4,8 @@
 #include <limits>
 #include <unordered_set>
 
+#include "graph/collective.h"
+
 namespace tandem {
 namespace {
 
@@ -24,6 +26,7 @@ class Planner {
 
   MemoryPlan run() {
     share_in_place();
+    pack();
     place();
     return std::move(plan_);
   }
@@ -87,12 +90,25 @@ class Planner {
     output.offset = 0;
   }
 
+  void pack() {
+    for (const auto& operation : block_.operations) {
+      if (!packs(*operation)) continue;
+      for (std::size_t k = 0; k < operation->outputs.size(); ++k) {
+        const Value& output = *operation->outputs[k];
+        const Value& root = output.root();
+        if (root.kind == Value::Kind::kComputed && leaves_.count(&root) == 0 &&
+            root.bytes() == output.bytes())
+          plan_.packed.try_emplace(&root, MemoryPlan::Packed{operation.get(), k});
+      }
+    }
+  }
+
   // Largest first, each at the lowest offset where it overlaps nothing that lives when it does.
   void place() {
     std::unordered_map<Device*, std::vector<const Value*>> by_device;
     for (const auto& value : block_.values)
       if (value->kind == Value::Kind::kComputed && leaves_.count(value.get()) == 0 &&
-          lives_.count(value.get()) > 0)
+          plan_.packed.count(value.get()) == 0 && lives_.count(value.get()) > 0)
         by_device[value->device].push_back(value.get());
     for (auto& [device, values] : by_device) place_on(*device, values);
   }
@@ -134,6 +150,13 @@ class Planner {
 };
 
 }  // namespace
+
+bool packs(const Operation& operation) {
+  if (operation.op != &kCollectiveReduce || operation.outputs.empty()) return false;
+  for (const Value* output : operation.outputs)
+    if (output->spec.dtype != operation.outputs[0]->spec.dtype) return false;
+  return operation.member->group->communicator(operation.member->rank).packs();
+}
 
 MemoryPlan plan_memory(Block& block) { return Planner(block).run(); }
 

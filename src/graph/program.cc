@@ -89,6 +89,7 @@ struct Program::Impl {
   MemoryPlan plan;
   std::vector<Tensor> arenas;
   std::unordered_map<const Device*, std::byte*> arena_of;
+  std::unordered_map<const Operation*, Bucket> buckets;  // of collectives
   std::optional<LaneTeam> own_team;
   std::vector<std::unique_ptr<Step>> steps;  // of the operations
   std::vector<Section> sections;
@@ -104,6 +105,7 @@ struct Program::Impl {
     schedule_collectives(block);
     plan = plan_memory(block);
     make_arenas();
+    make_buckets();
     for (const Value* fetch : block.fetches)
       if (fetch->root().kind == Value::Kind::kComputed) {
         auto& result = results[&fetch->root()];
@@ -172,6 +174,19 @@ struct Program::Impl {
     }
   }
 
+  void make_buckets() {
+    std::vector<std::int64_t> counts;
+    for (const auto& operation : block.operations) {
+      if (!packs(*operation)) continue;
+      counts.clear();
+      for (const Value* output : operation->outputs)
+        counts.push_back(output->spec.shape.num_elements());
+      buckets.try_emplace(operation.get(),
+                          operation->member->group->communicator(operation->member->rank), counts,
+                          operation->outputs[0]->spec.dtype);
+    }
+  }
+
   void fill_step(const Operation& operation, Step& step) {
     step.attrs = own_attrs(operation);
     step.context.op = operation.op;
@@ -179,6 +194,8 @@ struct Program::Impl {
     step.context.attrs_data = step.attrs.get();
     step.kept = std::make_shared<std::vector<std::shared_ptr<void>>>();
     step.context.kept = step.kept.get();
+    if (const auto bucket = buckets.find(&operation); bucket != buckets.end())
+      step.bucket = &bucket->second;
     const auto add = [&](InlineList<TensorView>& views, const Value& value, bool output,
                          bool written) {
       views.push_back({nullptr, value.spec.dtype, value.spec.shape});
@@ -197,6 +214,9 @@ struct Program::Impl {
       case Value::Kind::kComputed:
         if (const auto result = results.find(&root); result != results.end())
           result->second->external.bindings.push_back(binding);
+        else if (const auto packed = plan.packed.find(&root); packed != plan.packed.end())
+          binding.set(static_cast<std::byte*>(
+              buckets.at(packed->second.collective).array(packed->second.array).data));
         else
           binding.set(arena_of.at(root.device) + plan.places.at(&root).offset);
         break;
