@@ -31,7 +31,8 @@ class Bucket {
   std::size_t capacity() const { return capacity_; }  // bytes
 
   // Copies an array's elements, in memory of the device, into the bucket, times `scale`; `from` may
-  // be their place in it. REQUIRES: scale == 1, or a floating dtype in memory that the host reaches.
+  // be their place in it. REQUIRES: scale == 1, or a floating dtype in memory that the host
+  // reaches.
   void put(std::size_t index, const void* from, double scale = 1.0) {
     put(index, from, dtype_, scale);
   }

@@ -15,8 +15,8 @@
 
 namespace tandem::optimizers {
 
-// Brings the gradients of several processes together, outside strategies. Belongs to one thread at a
-// time.
+// Brings the gradients of several processes together, outside strategies. Belongs to one thread at
+// a time.
 class GradientExchange {
  public:
   // Of one backward pass.
