@@ -41,6 +41,8 @@ struct ApplyOptions {
   bool skip_gradients_aggregation = false;
 };
 
+class GradientExchange;
+
 // A shared handle. Inside a strategy's replicas every replica calls it with its own gradients,
 // which are summed over the replicas first; each replica then updates its own copies, side by side.
 // Otherwise not thread-safe.
@@ -76,10 +78,16 @@ class Optimizer {
   void build(const std::vector<Variable>& variables);
 
   struct Impl;
-  explicit Optimizer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  // `exchange`: what brings the gradients together with those of other processes before each step
+  // that is taken through this handle, such as hvd::DistributedOptimizer's.
+  explicit Optimizer(std::shared_ptr<Impl> impl,
+                     std::shared_ptr<GradientExchange> exchange = nullptr)
+      : impl_(std::move(impl)), exchange_(std::move(exchange)) {}
+  const std::shared_ptr<Impl>& impl() const { return impl_; }
 
  private:
   std::shared_ptr<Impl> impl_;
+  std::shared_ptr<GradientExchange> exchange_;
 };
 
 struct SGDOptions {

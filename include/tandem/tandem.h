@@ -20,6 +20,7 @@
 #include "tandem/explain.h"
 #include "tandem/function.h"
 #include "tandem/graph.h"
+#include "tandem/hvd.h"
 #include "tandem/initializers.h"
 #include "tandem/layers.h"
 #include "tandem/losses.h"

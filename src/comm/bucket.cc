@@ -1,65 +1,70 @@
 #include "comm/bucket.h"
 
+#include <atomic>
+#include <bit>
 #include <cstring>
 
-#include "core/clones.h"
-#include "core/parallel.h"
+#include "comm/scaled_copy.h"
 #include "core/status.h"
 
 namespace tandem {
-namespace {
 
 constexpr std::int64_t kAlignment = 64;
-constexpr std::int64_t kGrain = 32 << 10;  // elements worth a thread
-
-template <class T>
-TANDEM_CLONES void scale_range(T* to, const T* from, std::int64_t count, T scale) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] * scale;
-}
-
-// In float32, rounded once.
-template <class T>
-TANDEM_CLONES void scale_small(T* to, const T* from, std::int64_t count, float scale) {
-  for (std::int64_t i = 0; i < count; ++i)
-    to[i] = static_cast<T>(static_cast<float>(from[i]) * scale);
-}
-
-template <class T>
-void scale_into(void* to, const void* from, std::int64_t count, double scale) {
-  auto* target = static_cast<T*>(to);
-  const auto* source = static_cast<const T*>(from);
-  parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    if constexpr (std::is_floating_point_v<T>)
-      scale_range(target + begin, source + begin, end - begin, static_cast<T>(scale));
-    else
-      scale_small(target + begin, source + begin, end - begin, static_cast<float>(scale));
-  });
-}
-
-}  // namespace
 
 Bucket::Bucket(Communicator& communicator, std::span<const std::int64_t> counts, DType dtype)
-    : communicator_(&communicator), dtype_(dtype), counts_(counts.begin(), counts.end()) {
+    : communicator_(&communicator) {
+  lay_out(counts, dtype);
+  renew();
+}
+
+void Bucket::lay_out(std::span<const std::int64_t> counts, DType dtype) {
+  dtype_ = dtype;
+  counts_.assign(counts.begin(), counts.end());
+  offsets_.clear();
+  total_ = 0;
   const std::int64_t line = kAlignment / static_cast<std::int64_t>(size_of(dtype));
   for (std::int64_t count : counts_) {
     offsets_.push_back(total_);
     total_ += (count + line - 1) / line * line;
   }
-  renew();
+  capacity_ = std::max(capacity_, whole().bytes());
 }
 
 void Bucket::renew() {
-  const std::size_t bytes = whole().bytes();
   const MemoryTagScope tag(MemoryTag::kGradients);
-  memory_ = communicator_->allocate(bytes);
-  if (bytes == 0) return;
-  if (device().host_accessible()) {
-    std::memset(memory_.get(), 0, bytes);
+  memory_ = communicator_->allocate(capacity_);
+  clear_gaps();
+}
+
+void Bucket::assign(std::span<const std::int64_t> counts, DType dtype) {
+  const std::size_t before = capacity_;
+  lay_out(counts, dtype);
+  const bool was_kept = kept();
+  std::atomic_thread_fence(std::memory_order_acquire);  // after what the last keeper read
+  if (capacity_ == before && !was_kept) {
+    clear_gaps();
     return;
   }
-  const std::vector<std::byte> zeros(bytes);
-  device().copy_from_host(memory_.get(), zeros.data(), bytes);
+  memory_.reset();
+  capacity_ = std::bit_ceil(std::max<std::size_t>(capacity_, 64 << 10));
+  renew();
+}
+
+// For no garbage travels.
+void Bucket::clear_gaps() {
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    const std::int64_t end = i + 1 < counts_.size() ? offsets_[i + 1] : total_;
+    const auto gap = static_cast<std::size_t>(end - offsets_[i] - counts_[i]) * size_of(dtype_);
+    if (gap == 0) continue;
+    std::byte* at = static_cast<std::byte*>(memory_.get()) +
+                    static_cast<std::size_t>(offsets_[i] + counts_[i]) * size_of(dtype_);
+    if (device().host_accessible()) {
+      std::memset(at, 0, gap);
+    } else {
+      const std::byte zeros[kAlignment] = {};
+      device().copy_from_host(at, zeros, gap);
+    }
+  }
 }
 
 Buffer Bucket::array(std::size_t index) const {
@@ -69,25 +74,15 @@ Buffer Bucket::array(std::size_t index) const {
           counts_[index], dtype_};
 }
 
-void Bucket::put(std::size_t index, const void* from, double scale) {
+void Bucket::put(std::size_t index, const void* from, DType dtype, double scale) {
   const Buffer to = array(index);
   if (to.count == 0) return;
   if (!device().host_accessible()) {
-    TANDEM_ASSERT(scale == 1.0);
+    TANDEM_ASSERT(scale == 1.0 && dtype == dtype_);
     if (from != to.data) copy_between(device(), to.data, device(), from, to.bytes());
     return;
   }
-  if (scale == 1.0) {
-    if (from != to.data) std::memcpy(to.data, from, to.bytes());
-    return;
-  }
-  switch (dtype_) {
-    case DType::kFloat32: return scale_into<float>(to.data, from, to.count, scale);
-    case DType::kFloat64: return scale_into<double>(to.data, from, to.count, scale);
-    case DType::kFloat16: return scale_into<Half>(to.data, from, to.count, scale);
-    case DType::kBFloat16: return scale_into<BFloat16>(to.data, from, to.count, scale);
-    default: fail<InternalError>("[Bucket] {} elements cannot be scaled", name_of(dtype_));
-  }
+  copy_scaled(to.data, dtype_, from, dtype, to.count, scale);
 }
 
 void Bucket::put_zeros(std::size_t index) {
@@ -101,13 +96,15 @@ void Bucket::put_zeros(std::size_t index) {
   device().copy_from_host(to.data, zeros.data(), to.bytes());
 }
 
-void Bucket::take(std::size_t index, void* to) const {
+void Bucket::take(std::size_t index, void* to, DType dtype, double scale) const {
   const Buffer from = array(index);
-  if (from.count == 0 || to == from.data) return;
-  if (device().host_accessible())
-    std::memcpy(to, from.data, from.bytes());
-  else
-    copy_between(device(), to, device(), from.data, from.bytes());
+  if (from.count == 0) return;
+  if (!device().host_accessible()) {
+    TANDEM_ASSERT(scale == 1.0 && dtype == dtype_);
+    if (to != from.data) copy_between(device(), to, device(), from.data, from.bytes());
+    return;
+  }
+  copy_scaled(to, dtype, from.data, dtype_, from.count, scale);
 }
 
 }  // namespace tandem

@@ -27,23 +27,39 @@ class Bucket {
   Buffer array(std::size_t index) const;
   // Keeps the memory, also behind renew() and the bucket's end.
   const std::shared_ptr<void>& memory() const { return memory_; }
+  bool kept() const { return memory_.use_count() > 1; }
+  std::size_t capacity() const { return capacity_; }  // bytes
 
   // Copies an array's elements, in memory of the device, into the bucket, times `scale`; `from` may
-  // be their place in it. REQUIRES: scale == 1, or a floating dtype in memory that the host reaches.
-  void put(std::size_t index, const void* from, double scale = 1.0);
+  // be their place in it. REQUIRES: scale == 1, or a floating dtype in memory that the host
+  // reaches.
+  void put(std::size_t index, const void* from, double scale = 1.0) {
+    put(index, from, dtype_, scale);
+  }
+  // The same for elements of another dtype. REQUIRES: dtypes as copy_scaled() takes them, and
+  // memory that the host reaches unless the dtype is the bucket's and `scale` 1.
+  void put(std::size_t index, const void* from, DType dtype, double scale);
   void put_zeros(std::size_t index);
   // Copies an array's elements out.
-  void take(std::size_t index, void* to) const;
+  void take(std::size_t index, void* to) const { take(index, to, dtype_, 1.0); }
+  void take(std::size_t index, void* to, DType dtype, double scale) const;
   // Goes on in other memory, whose arrays hold anything: whoever keeps the present one may go on
   // reading it.
   void renew();
+  // Takes other arrays, which hold anything; in the memory that it has, where that is large enough
+  // and nobody else keeps it.
+  void assign(std::span<const std::int64_t> counts, DType dtype);
 
  private:
+  void lay_out(std::span<const std::int64_t> counts, DType dtype);
+  void clear_gaps();
+
   Communicator* communicator_;
   DType dtype_;
   std::vector<std::int64_t> counts_;
   std::vector<std::int64_t> offsets_;  // elements
   std::int64_t total_ = 0;
+  std::size_t capacity_ = 0;  // bytes
   std::shared_ptr<void> memory_;
 };
 

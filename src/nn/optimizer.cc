@@ -250,8 +250,32 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
   if (!building) write_count(steps, count + 1);
 }
 
+void Optimizer::Impl::take_step(std::span<State* const> states, std::vector<Tensor> gradients,
+                                const std::vector<Variable>& variables,
+                                GradientExchange* exchange) {
+  NoGradScope no_grad;
+  const MemoryTagScope tag(MemoryTag::kGradients);  // of what becomes of them on the way
+  clip(gradients);
+  const auto update = [&] {
+    if (ReplicaContext* context = ReplicaContext::current()) {
+      update_copy(static_cast<std::size_t>(context->local_replica_id()), states, gradients);
+      context->run_for_idle_replicas([&] {
+        const int idle = ReplicaContext::current()->local_replica_id();
+        update_copy(static_cast<std::size_t>(idle), states, gradients);
+      });
+    } else {
+      const std::size_t copies = iterations_.impl().copies().size();
+      for (std::size_t copy = 0; copy < copies; ++copy) update_copy(copy, states, gradients);
+    }
+  };
+  if (exchange)
+    exchange->apply(variables, update);
+  else
+    update();
+}
+
 void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
-                            const ApplyOptions& options) {
+                            const ApplyOptions& options, GradientExchange* exchange) {
   if (gradients.size() != variables.size())
     fail<InvalidArgumentError>("[{}] expected a gradient for each of {} variables, got {}", name_,
                                variables.size(), gradients.size());
@@ -260,29 +284,26 @@ void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Var
   for (std::size_t i = 0; i < variables.size(); ++i) check_pair(name_, gradients[i], variables[i]);
 
   NoGradScope no_grad;
-  const MemoryTagScope tag(MemoryTag::kGradients);  // of what becomes of them on the way
+  const MemoryTagScope tag(MemoryTag::kGradients);
   ReplicaContext* context = ReplicaContext::current();
+  // Before anything is exchanged: what cannot be updated is an error now.
   const std::vector<State*> states = states_of(variables);
-  if (context && context->num_replicas() > 1 && !options.skip_gradients_aggregation) {
+  if (exchange && !options.skip_gradients_aggregation) {
+    const auto pass = exchange->start(variables);
+    for (std::size_t i = 0; i < gradients.size(); ++i) pass->ready(i, std::move(gradients[i]));
+    std::optional<std::vector<Tensor>> together = pass->finish();
+    if (!together) return;
+    gradients = std::move(*together);
+  } else if (context && context->num_replicas() > 1 && !options.skip_gradients_aggregation) {
     const auto reduction = context->start_reduction(variables);
     for (std::size_t i = 0; i < gradients.size(); ++i) reduction->ready(i, std::move(gradients[i]));
     gradients = reduction->finish();
   }
-  clip(gradients);
-
-  if (context) {
-    update_copy(static_cast<std::size_t>(context->local_replica_id()), states, gradients);
-    context->run_for_idle_replicas([&] {
-      const int idle = ReplicaContext::current()->local_replica_id();
-      update_copy(static_cast<std::size_t>(idle), states, gradients);
-    });
-  } else {
-    const std::size_t copies = iterations_.impl().copies().size();
-    for (std::size_t copy = 0; copy < copies; ++copy) update_copy(copy, states, gradients);
-  }
+  take_step(states, std::move(gradients), variables, exchange);
 }
 
-void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& variables) {
+void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& variables,
+                               GradientExchange* exchange) {
   if (loss.size() != 1)
     fail<InvalidArgumentError>("[{}] expected a scalar loss, got shape {}", name_,
                                loss.shape().to_string());
@@ -302,16 +323,24 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
     pass.sources.push_back({leaf, 0});
   }
   ReplicaContext* context = ReplicaContext::current();
-  if (!context || context->num_replicas() == 1) {
-    apply(run_backward(pass), variables, {});
-    return;
+  if (exchange) {
+    const auto exchanged = exchange->start(variables);
+    pass.on_ready = [&](std::size_t source, Tensor gradient) {
+      exchanged->ready(source, std::move(gradient));
+    };
+    run_backward(pass);
+    std::optional<std::vector<Tensor>> together = exchanged->finish();
+    if (together) take_step(states_of(variables), std::move(*together), variables, exchange);
+  } else if (context && context->num_replicas() > 1) {
+    const auto reduction = context->start_reduction(variables);
+    pass.on_ready = [&](std::size_t source, Tensor gradient) {
+      reduction->ready(source, std::move(gradient));
+    };
+    run_backward(pass);
+    take_step(states_of(variables), reduction->finish(), variables, nullptr);
+  } else {
+    apply(run_backward(pass), variables, {}, nullptr);
   }
-  const auto reduction = context->start_reduction(variables);
-  pass.on_ready = [&](std::size_t source, Tensor gradient) {
-    reduction->ready(source, std::move(gradient));
-  };
-  run_backward(pass);
-  apply(reduction->finish(), variables, {.skip_gradients_aggregation = true});
 }
 
 // --- the handle ---
@@ -331,11 +360,11 @@ const std::string& Optimizer::name() const { return defined_impl(impl_).name(); 
 void Optimizer::apply_gradients(std::vector<Tensor> gradients,
                                 const std::vector<Variable>& variables,
                                 const ApplyOptions& options) {
-  defined_impl(impl_).apply(std::move(gradients), variables, options);
+  defined_impl(impl_).apply(std::move(gradients), variables, options, exchange_.get());
 }
 
 void Optimizer::minimize(const Tensor& loss, const std::vector<Variable>& variables) {
-  defined_impl(impl_).minimize(loss, variables);
+  defined_impl(impl_).minimize(loss, variables, exchange_.get());
 }
 
 const std::vector<Variable>& Optimizer::parameters() const {
@@ -349,7 +378,7 @@ void Optimizer::step() {
         "[{}] step() needs the parameters given to the optimizer's factory", name());
   std::vector<Tensor> gradients;
   for (const Variable& variable : variables) gradients.push_back(variable.grad());
-  impl_->apply(std::move(gradients), variables, {});
+  impl_->apply(std::move(gradients), variables, {}, exchange_.get());
 }
 
 void Optimizer::zero_grad() {

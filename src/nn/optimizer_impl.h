@@ -2,8 +2,10 @@
 // the gradients. A kind of optimizer adds its slots and its update rule.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -12,6 +14,30 @@
 #include "tandem/optimizers.h"
 
 namespace tandem::optimizers {
+
+// Brings the gradients of several processes together, outside strategies. Belongs to one thread at
+// a time.
+class GradientExchange {
+ public:
+  // Of one backward pass.
+  class Pass {
+   public:
+    virtual ~Pass() = default;
+    // Gradient `index` is final; undefined: there is none.
+    virtual void ready(std::size_t index, Tensor gradient) = 0;
+    // Waits for the rest. What is to be applied, in the order of the variables, undefined where no
+    // process had a gradient; nothing when the step is to be taken in a later pass.
+    virtual std::optional<std::vector<Tensor>> finish() = 0;
+  };
+
+  virtual ~GradientExchange() = default;
+  virtual std::unique_ptr<Pass> start(const std::vector<Variable>& variables) = 0;
+  // Calls `update`, which applies what finish() gave to `variables`.
+  virtual void apply(const std::vector<Variable>& variables, const std::function<void()>& update) {
+    static_cast<void>(variables);
+    update();
+  }
+};
 
 // Variables' slots are made once, by whichever replica comes first; every replica then works on its
 // own copies of variables, slots and the count of steps.
@@ -32,9 +58,11 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
 
   const std::string& name() const { return name_; }
   const std::vector<Variable>& parameters() const { return parameters_; }
+  // `exchange` may be null.
   void apply(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
-             const ApplyOptions& options);
-  void minimize(const Tensor& loss, const std::vector<Variable>& variables);
+             const ApplyOptions& options, GradientExchange* exchange);
+  void minimize(const Tensor& loss, const std::vector<Variable>& variables,
+                GradientExchange* exchange);
   std::int64_t iterations() const;
   double learning_rate() const { return rate_->at(scheduled() ? iterations() : 0); }
   bool scheduled() const { return rate_->scheduled(); }
@@ -58,6 +86,9 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   };
 
   std::vector<State*> states_of(const std::vector<Variable>& variables);
+  // The step itself, with gradients that are final.
+  void take_step(std::span<State* const> states, std::vector<Tensor> gradients,
+                 const std::vector<Variable>& variables, GradientExchange* exchange);
   void check_copies(const Variable& variable) const;
   std::unique_ptr<State> make_state(const Variable& variable) const;
   void clip(std::vector<Tensor>& gradients) const;

@@ -1,0 +1,250 @@
+#include "hvd/exchange.h"
+
+#include <algorithm>
+
+#include "core/status.h"
+#include "device/device_manager.h"
+#include "graph/graph.h"
+#include "hvd/submit.h"
+#include "hvd/world.h"
+#include "runtime/placement.h"
+#include "runtime/replica_context.h"
+#include "runtime/variable_impl.h"
+#include "tandem/autodiff.h"
+#include "tandem/math.h"
+#include "tensor/tensor_impl.h"
+
+namespace tandem::hvd {
+
+using optimizers::GradientExchange;
+
+Combination combination_of(const DistributedOptions& options, int ranks) {
+  if (options.op != kAverage && options.op != kSum && options.op != kAdasum)
+    fail<InvalidArgumentError>(
+        "[DistributedOptimizer] expected op kAverage, kSum or kAdasum, got {}",
+        name_of(options.op));
+  if (options.backward_passes_per_step < 1)
+    fail<InvalidArgumentError>(
+        "[DistributedOptimizer] expected backward_passes_per_step of at least 1, got {}",
+        options.backward_passes_per_step);
+  const double factor = options.gradient_predivide_factor;
+  if (!(factor > 0.0))
+    fail<InvalidArgumentError>(
+        "[DistributedOptimizer] expected a positive gradient_predivide_factor, got {}", factor);
+  Combination combination{.op = options.op, .compression = options.compression};
+  if (factor == 1.0) return combination;
+  if (options.op != kAverage)
+    throw InvalidArgumentError(
+        "[DistributedOptimizer] gradient_predivide_factor not supported with op != Average");
+  return {.op = kSum,
+          .prescale = 1.0 / factor,
+          .postscale = factor / ranks,
+          .compression = options.compression};
+}
+
+LaneExchange::LaneExchange(std::string name, const DistributedOptions& options)
+    : name_(std::move(name)),
+      options_(options),
+      lane_(lane_of(options.process_set)),
+      combination_(combination_of(options, lane_->size())) {
+  if (options.op == kAdasum)
+    check_reduction("DistributedOptimizer", kAdasum, float32, lane_->size());
+}
+
+LaneExchange::Plan& LaneExchange::plan_for(const std::vector<Variable>& variables) {
+  for (const auto& plan : plans_)
+    if (std::equal(
+            plan->variables.begin(), plan->variables.end(), variables.begin(), variables.end(),
+            [](const RefPtr<VariableImpl>& a, const Variable& b) { return a.get() == &b.impl(); }))
+      return *plan;
+  auto plan = std::make_unique<Plan>();
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    const Variable& variable = variables[i];
+    plan->variables.emplace_back(&variable.impl());
+    Request request{
+        .kind = Kind::kAllreduce,
+        .op = combination_.op,
+        .on_gpu = impl_of(variable.impl().local().value).device().type() == DeviceType::kGpu,
+        .prescale = combination_.prescale,
+        .postscale = combination_.postscale,
+        .name = fmt::format("{}.{}.{}.{}", name_, plans_.size(), i, variable.name()),
+        .dtypes = {travelling(variable.dtype(), combination_.compression)},
+        .shapes = {variable.shape().dims()},
+        .splits = {}};
+    plan->present.push_back(std::make_shared<const Request>(request));
+    request.absent = true;
+    plan->absent.push_back(std::make_shared<const Request>(request));
+  }
+  plan->added_up.resize(variables.size());
+  return *plans_.emplace_back(std::move(plan));
+}
+
+namespace {
+
+void check_gradient(const Tensor& gradient, const VariableImpl& variable) {
+  const TensorSpec& spec = variable.spec();
+  if (gradient.shape() == spec.shape && gradient.dtype() == spec.dtype) return;
+  fail<InvalidArgumentError>(
+      "[allreduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
+      variable.options().name, gradient.shape().to_string(), name_of(gradient.dtype()),
+      spec.shape.to_string(), name_of(spec.dtype));
+}
+
+}  // namespace
+
+// Gradients set out one by one.
+class LaneExchange::EagerPass final : public GradientExchange::Pass {
+ public:
+  EagerPass(LaneExchange& exchange, Plan& plan)
+      : exchange_(exchange), plan_(plan), operations_(plan.variables.size()) {}
+
+  void ready(std::size_t index, Tensor gradient) override {
+    if (!gradient.defined()) return;
+    check_gradient(gradient, *plan_.variables[index]);
+    submit(index, plan_.present[index], &gradient);
+  }
+
+  std::optional<std::vector<Tensor>> finish() override {
+    for (std::size_t i = 0; i < operations_.size(); ++i)
+      if (!operations_[i]) submit(i, plan_.absent[i], nullptr);
+    std::vector<Tensor> together(operations_.size());
+    std::exception_ptr error;
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+      const OperationRef operation = std::exchange(operations_[i], nullptr);
+      exchange_.lane_->wait(*operation);
+      if (operation->error && !error) error = operation->error;
+      if (operation->error || operation->nowhere) continue;
+      together[i] = std::move(operation->results.front());
+      if (Device* device = operation->devices.front())
+        together[i] = copy_to_device(together[i], *device);
+    }
+    if (error) std::rethrow_exception(error);
+    return together;
+  }
+
+ private:
+  void submit(std::size_t index, const RequestRef& request, Tensor* gradient) {
+    VariableImpl& variable = *plan_.variables[index];
+    const TensorSpec& spec = variable.spec();
+    Device& device = impl_of(variable.local().value).device();
+    auto operation = std::make_shared<Handle::State>();
+    operation->lane = exchange_.lane_;
+    operation->request = request;
+    if (gradient) {
+      operation->inputs = {on_host(*gradient)};
+      operation->in = {{impl_of(operation->inputs.front()).data(), spec.dtype}};
+      *gradient = {};
+    }
+    Device& host = device.host_accessible() ? device : DeviceManager::get().host();
+    if (request->dtypes.front() == spec.dtype && request->postscale == 1.0) {
+      operation->view_on = &host;
+      operation->results.resize(1);
+    } else {
+      operation->results = {make_tensor(host, spec.shape, spec.dtype)};
+      operation->out = {{impl_of(operation->results.front()).data(), spec.dtype}};
+    }
+    operation->devices = {device.host_accessible() ? nullptr : &device};
+    exchange_.lane_->submit(operation);
+    operations_[index] = std::move(operation);
+  }
+
+  LaneExchange& exchange_;
+  Plan& plan_;
+  std::vector<OperationRef> operations_;
+};
+
+// Gradients stay on this rank: added up over passes, or applied here alone.
+class LaneExchange::LocalPass final : public GradientExchange::Pass {
+ public:
+  // `then`: what combines them in the last of the passes; null: nothing.
+  LocalPass(Plan& plan, const DistributedOptions& options, std::unique_ptr<Pass> then)
+      : plan_(plan), options_(options), then_(std::move(then)) {
+    ++plan_.passes;
+  }
+
+  void ready(std::size_t index, Tensor gradient) override {
+    if (!gradient.defined()) return;
+    check_gradient(gradient, *plan_.variables[index]);
+    Tensor& sum = plan_.added_up[index];
+    sum = sum.defined() ? sum + gradient : std::move(gradient);
+    if (last() && then_) {
+      then_->ready(index, divided(std::move(sum)));
+      sum = {};
+    }
+  }
+
+  std::optional<std::vector<Tensor>> finish() override {
+    if (!last()) return std::nullopt;
+    plan_.passes = 0;
+    std::vector<Tensor> sums(plan_.added_up.size());
+    std::swap(sums, plan_.added_up);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      if (!sums[i].defined()) continue;
+      sums[i] = divided(std::move(sums[i]));
+      if (then_) then_->ready(i, std::exchange(sums[i], {}));
+    }
+    return then_ ? then_->finish() : std::optional(std::move(sums));
+  }
+
+ private:
+  bool last() const { return plan_.passes == options_.backward_passes_per_step; }
+  Tensor divided(Tensor sum) const {
+    return options_.average_aggregated_gradients && options_.backward_passes_per_step > 1
+               ? sum / static_cast<double>(options_.backward_passes_per_step)
+               : sum;
+  }
+
+  Plan& plan_;
+  const DistributedOptions& options_;
+  std::unique_ptr<Pass> then_;
+};
+
+std::unique_ptr<GradientExchange::Pass> LaneExchange::start_combining(
+    const std::vector<Variable>& variables) {
+  if (const ReplicaContext* context = ReplicaContext::current();
+      context && context->num_replicas() > 1)
+    throw FailedPreconditionError(
+        "[DistributedOptimizer] a process has one replica; this is one of several of a strategy");
+  Plan& plan = plan_for(variables);
+  if (building) return start_traced_pass(lane_, plan.present, variables);
+  return std::make_unique<EagerPass>(*this, plan);
+}
+
+std::unique_ptr<GradientExchange::Pass> LaneExchange::start(
+    const std::vector<Variable>& variables) {
+  const bool adds_up = options_.backward_passes_per_step > 1;
+  if (!adds_up && options_.op != kAdasum) return start_combining(variables);
+  if (building)
+    throw UnimplementedError(
+        "[DistributedOptimizer] backward_passes_per_step above 1 and kAdasum cannot be traced; "
+        "take the step "
+        "outside td::function (fit: compile({..., .run_eagerly = true}))");
+  Plan& plan = plan_for(variables);
+  const bool combines =
+      options_.op != kAdasum && plan.passes + 1 == options_.backward_passes_per_step;
+  return std::make_unique<LocalPass>(plan, options_,
+                                     combines ? start_combining(variables) : nullptr);
+}
+
+// Adasum combines what the ranks' own steps moved the variables by.
+void LaneExchange::apply(const std::vector<Variable>& variables,
+                         const std::function<void()>& update) {
+  if (options_.op != kAdasum) {
+    update();
+    return;
+  }
+  const NoGradScope no_grad;
+  std::vector<Tensor> before;
+  for (const Variable& variable : variables) before.push_back(variable.value().detach());
+  update();
+  const auto pass = start_combining(variables);
+  for (std::size_t i = 0; i < variables.size(); ++i)
+    pass->ready(i, variables[i].value().detach() - before[i]);
+  const std::vector<Tensor> moved = *pass->finish();
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    Variable variable = variables[i];
+    variable.assign(before[i] + moved[i]);
+  }
+}
+
+}  // namespace tandem::hvd

@@ -1,0 +1,320 @@
+#include "hvd/execution.h"
+
+#include <algorithm>
+
+#include "comm/scaled_copy.h"
+#include "core/profile.h"
+#include "core/status.h"
+#include "hvd/adasum.h"
+#include "hvd/timeline.h"
+#include "tensor/tensor_impl.h"
+
+namespace tandem::hvd {
+namespace {
+
+ReduceOp reduce_op_of(Op op, DType dtype) {
+  switch (op) {
+    case kAverage: return is_floating(dtype) ? ReduceOp::kSum : ReduceOp::kMean;
+    case kMin: return ReduceOp::kMin;
+    case kMax: return ReduceOp::kMax;
+    case kProduct: return ReduceOp::kProduct;
+    default: return ReduceOp::kSum;
+  }
+}
+
+// Means of floating elements are made on the way in.
+double prescale_of(const Request& request, DType dtype, std::size_t ranks) {
+  return request.op == kAverage && is_floating(dtype)
+             ? request.prescale / static_cast<double>(ranks)
+             : request.prescale;
+}
+
+bool is_nowhere(const Agreement& agreement) {
+  return std::all_of(agreement.requests.begin(), agreement.requests.end(),
+                     [](const RequestRef& request) { return !request || request->absent; });
+}
+
+// Elements that stay where they travelled.
+Tensor view_of(const Handle::State& operation, std::size_t tensor, const Bucket& bucket,
+               std::size_t index) {
+  const Buffer place = bucket.array(index);
+  RefPtr<TensorImpl> impl(new TensorImpl);
+  impl->storage = Storage::adopt(*operation.view_on, bucket.memory(), place.data, place.bytes());
+  impl->shape = Shape(operation.request->shapes[tensor]);
+  impl->dtype = place.dtype;
+  return Tensor(std::move(impl));
+}
+
+std::byte* at(void* data, std::int64_t elements, DType dtype) {
+  return static_cast<std::byte*>(data) + static_cast<std::size_t>(elements) * size_of(dtype);
+}
+
+}  // namespace
+
+Execution::Execution(Communicator& communicator, Timeline& timeline, std::string backend,
+                     Complete complete)
+    : communicator_(communicator),
+      timeline_(timeline),
+      backend_(std::move(backend)),
+      complete_(std::move(complete)) {}
+
+void Execution::start(std::span<const AgreementRef> due, const FusionOptions& options,
+                      const Take& take) {
+  bytes_ = 0;
+  for (PooledBucket& pooled : buckets_) pooled.busy = false;
+  due_.clear();
+  std::vector<AgreementRef> fusible;
+  for (const AgreementRef& agreement : due) {
+    OperationRef operation = take(agreement->any().name);
+    if (!agreement->error.empty()) {
+      if (operation)
+        complete_(operation, std::make_exception_ptr(InvalidArgumentError(agreement->error)));
+      continue;
+    }
+    if (agreement->any().kind == Kind::kBarrier) {
+      if (operation) complete_(operation, nullptr);
+      continue;
+    }
+    if (agreement->any().kind != Kind::kAllreduce) {
+      start_single(agreement, operation);
+      continue;
+    }
+    if (is_nowhere(*agreement)) {
+      if (operation) {
+        operation->nowhere = true;
+        complete_(operation, nullptr);
+      }
+      continue;
+    }
+    due_.push_back({agreement, std::move(operation), 0});
+    fusible.push_back(agreement);
+  }
+  const std::vector<std::vector<FusionUnit>> batches = fuse(fusible, options);
+  for (const auto& batch : batches)
+    for (const FusionUnit& unit : batch) ++due_[unit.place].open;
+  for (const auto& batch : batches) start_batch(batch);
+}
+
+// One that nobody uses: the smallest that is large enough, else the largest.
+Bucket& Execution::bucket(std::span<const std::int64_t> counts, DType dtype) {
+  std::size_t bytes = 0;
+  for (std::int64_t count : counts) bytes += static_cast<std::size_t>(count) * size_of(dtype);
+  PooledBucket* best = nullptr;
+  for (PooledBucket& pooled : buckets_) {
+    if (pooled.busy || pooled.bucket.kept()) continue;
+    const std::size_t capacity = pooled.bucket.capacity();
+    const std::size_t present = best ? best->bucket.capacity() : 0;
+    if (!best || (present < bytes ? capacity > present : capacity >= bytes && capacity < present))
+      best = &pooled;
+  }
+  if (best)
+    best->bucket.assign(counts, dtype);
+  else
+    best = &buckets_.emplace_back(PooledBucket{Bucket(communicator_, counts, dtype)});
+  best->busy = true;
+  return best->bucket;
+}
+
+void Execution::start_batch(const std::vector<FusionUnit>& units) {
+  const DType dtype = units.front().dtype;
+  const Request& common = units.front().agreement->any();
+  std::vector<Item> items;
+  std::vector<std::int64_t> counts;
+  for (const FusionUnit& unit : units) {
+    const OperationRef& operation = due_[unit.place].operation;
+    const Request& request = operation ? *operation->request : unit.agreement->any();
+    for (std::size_t tensor : unit.tensors) {
+      items.push_back({unit.place, &request, tensor});
+      counts.push_back(request.count(tensor));
+    }
+  }
+  Bucket& bucket = this->bucket(counts, dtype);
+  const Buffer whole = bucket.whole();
+  bytes_ += static_cast<std::int64_t>(whole.bytes());
+  const bool timed = timeline_.on();
+  const std::int64_t packing = timed ? profile::now() : 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Item& item = items[i];
+    const OperationRef& operation = due_[item.due].operation;
+    if (operation && !item.mine->absent)
+      bucket.put(i, operation->in[item.tensor].data, operation->in[item.tensor].dtype,
+                 prescale_of(*item.mine, dtype, size()));
+    else
+      bucket.put_zeros(i);
+    if (timed) timeline_.add(item.mine->name, "MEMCPY_IN_FUSION_BUFFER", packing);
+  }
+  std::shared_ptr<Work> work;
+  if (common.op == kAdasum) {
+    std::vector<Buffer> arrays;
+    for (std::size_t i = 0; i < items.size(); ++i) arrays.push_back(bucket.array(i));
+    adasum(communicator_, whole, arrays, scratch_);
+  } else if (size() > 1) {
+    work = communicator_.all_reduce({&whole, 1}, reduce_op_of(common.op, dtype));
+  }
+  add_step(std::move(work), Kind::kAllreduce, common.name,
+           [this, &bucket, items = std::move(items)] { finish_batch(items, bucket); });
+}
+
+void Execution::finish_batch(const std::vector<Item>& items, const Bucket& bucket) {
+  const bool timed = timeline_.on();
+  const std::int64_t unpacking = timed ? profile::now() : 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Item& item = items[i];
+    const OperationRef& operation = due_[item.due].operation;
+    if (!operation) continue;
+    if (operation->view_on) {
+      operation->results[item.tensor] = view_of(*operation, item.tensor, bucket, i);
+      continue;
+    }
+    const HostArray& out = operation->out[item.tensor];
+    bucket.take(i, out.data, out.dtype, item.mine->postscale);
+    if (timed) timeline_.add(item.mine->name, "MEMCPY_OUT_FUSION_BUFFER", unpacking);
+  }
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    Due& due = due_[items[i].due];
+    const bool last_of_unit = i + 1 == items.size() || items[i + 1].due != items[i].due;
+    if (last_of_unit && --due.open == 0 && due.operation) complete_(due.operation, nullptr);
+  }
+}
+
+void Execution::add_step(std::shared_ptr<Work> work, Kind kind, const std::string& name,
+                         std::function<void()> finish) {
+  steps_.push_back({.work = std::move(work),
+                    .finish = std::move(finish),
+                    .name = timeline_.on() ? name : std::string(),
+                    .begun = timeline_.on() ? profile::now() : 0,
+                    .kind = kind});
+}
+
+bool Execution::advance(bool may_wait) {
+  while (!steps_.empty()) {
+    Step& step = steps_.front();
+    if (step.work) {
+      if (may_wait)
+        step.work->wait();
+      else if (!step.work->test())
+        return false;
+    }
+    if (step.begun > 0)
+      timeline_.add(step.name, fmt::format("{}_{}", backend_, upper_name_of(step.kind)),
+                    step.begun);
+    step.finish();
+    steps_.pop_front();
+  }
+  return true;
+}
+
+// --- operations that travel alone ---
+
+void Execution::start_single(const AgreementRef& agreement, const OperationRef& operation) {
+  TANDEM_ASSERT(operation);  // joined ranks have no part in these
+  std::function<void()> finish;
+  std::shared_ptr<Work> work;
+  switch (agreement->any().kind) {
+    case Kind::kAllgather: work = start_allgather(*agreement, *operation); break;
+    case Kind::kBroadcast: work = start_broadcast(*agreement, *operation); break;
+    case Kind::kAlltoall: work = start_alltoall(*agreement, *operation); break;
+    default: work = start_reducescatter(*agreement, *operation, finish); break;
+  }
+  add_step(std::move(work), agreement->any().kind, agreement->any().name,
+           [this, agreement, operation, finish = std::move(finish)] {
+             if (finish) finish();
+             complete_(operation, nullptr);
+           });
+}
+
+namespace {
+
+Tensor make_result(const Handle::State& operation, std::int64_t rows) {
+  Dims shape = operation.request->shapes[0];
+  shape[0] = rows;
+  return make_tensor(impl_of(operation.inputs[0]).device(), Shape(shape),
+                     operation.request->dtypes[0]);
+}
+
+std::int64_t row_size(const Request& request) {
+  std::int64_t size = 1;
+  for (int axis = 1; axis < request.shapes[0].size(); ++axis) size *= request.shapes[0][axis];
+  return size;
+}
+
+// Buffers of so many rows each, one behind the other.
+std::vector<Buffer> shares(void* data, std::span<const std::int64_t> rows, const Request& request) {
+  const std::int64_t row = row_size(request);
+  const DType dtype = request.dtypes[0];
+  std::vector<Buffer> buffers;
+  std::int64_t offset = 0;
+  for (std::int64_t count : rows) {
+    buffers.push_back({at(data, offset, dtype), count * row, dtype});
+    offset += count * row;
+  }
+  return buffers;
+}
+
+std::int64_t sum(std::span<const std::int64_t> values) {
+  std::int64_t total = 0;
+  for (std::int64_t value : values) total += value;
+  return total;
+}
+
+}  // namespace
+
+std::shared_ptr<Work> Execution::start_allgather(const Agreement& agreement,
+                                                 Handle::State& operation) {
+  std::vector<std::int64_t> rows;
+  for (const RequestRef& request : agreement.requests) rows.push_back(request->shapes[0][0]);
+  operation.results = {make_result(operation, sum(rows))};
+  const std::vector<Buffer> gathered =
+      shares(impl_of(operation.results[0]).data(), rows, *operation.request);
+  const Buffer mine = {operation.in[0].data, operation.request->count(0), operation.in[0].dtype};
+  bytes_ += static_cast<std::int64_t>(mine.bytes());
+  return communicator_.all_gather(mine, gathered);
+}
+
+std::shared_ptr<Work> Execution::start_broadcast(const Agreement&, Handle::State& operation) {
+  const Request& request = *operation.request;
+  std::vector<Buffer> parts;
+  for (std::size_t i = 0; i < request.dtypes.size(); ++i) {
+    parts.push_back({operation.out[i].data, request.count(i), request.dtypes[i]});
+    if (communicator_.rank() == request.root)
+      copy_scaled(parts.back().data, parts.back().dtype, operation.in[i].data, parts.back().dtype,
+                  parts.back().count, 1.0);
+    bytes_ += static_cast<std::int64_t>(parts.back().bytes());
+  }
+  return communicator_.broadcast(parts, request.root);
+}
+
+std::shared_ptr<Work> Execution::start_alltoall(const Agreement& agreement,
+                                                Handle::State& operation) {
+  const Request& request = *operation.request;
+  operation.received_splits.clear();
+  for (const RequestRef& theirs : agreement.requests)
+    operation.received_splits.push_back(theirs->splits[rank()]);
+  operation.results = {make_result(operation, sum(operation.received_splits))};
+  const std::vector<Buffer> sent = shares(operation.in[0].data, request.splits, request);
+  const std::vector<Buffer> received =
+      shares(impl_of(operation.results[0]).data(), operation.received_splits, request);
+  return communicator_.all_to_all(sent, received);
+}
+
+std::shared_ptr<Work> Execution::start_reducescatter(const Agreement&, Handle::State& operation,
+                                                     std::function<void()>& finish) {
+  const Request& request = *operation.request;
+  const DType dtype = request.dtypes[0];
+  const std::int64_t all = request.shapes[0][0], ranks = communicator_.size();
+  std::vector<std::int64_t> rows;
+  for (std::int64_t r = 0; r < ranks; ++r) rows.push_back(all / ranks + (r < all % ranks ? 1 : 0));
+  operation.results = {make_result(operation, rows[rank()])};
+  const std::int64_t count[] = {request.count(0)};
+  Bucket& bucket = this->bucket(count, dtype);
+  bucket.put(0, operation.in[0].data, dtype, prescale_of(request, dtype, size()));
+  const std::vector<Buffer> parts = shares(bucket.array(0).data, rows, request);
+  const Buffer mine = {impl_of(operation.results[0]).data(), parts[rank()].count, dtype};
+  bytes_ += static_cast<std::int64_t>(mine.bytes());
+  finish = [mine, scale = request.postscale] {
+    copy_scaled(mine.data, mine.dtype, mine.data, mine.dtype, mine.count, scale);
+  };
+  return communicator_.reduce_scatter(parts, mine, reduce_op_of(request.op, dtype));
+}
+
+}  // namespace tandem::hvd

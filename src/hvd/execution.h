@@ -1,0 +1,88 @@
+// Runs what is due: the same on every rank, in the same order.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/bucket.h"
+#include "comm/communicator.h"
+#include "hvd/fusion.h"
+#include "hvd/operation.h"
+
+namespace tandem::hvd {
+
+class Timeline;
+
+// Belongs to one thread at a time. What throws leaves the communicator of no use.
+class Execution {
+ public:
+  // This rank's operation of that name; null: the rank has joined.
+  using Take = std::function<OperationRef(const std::string& name)>;
+  // Its end, with an error or without.
+  using Complete = std::function<void(const OperationRef&, std::exception_ptr)>;
+
+  // `backend`: what the timeline calls its work.
+  Execution(Communicator& communicator, Timeline& timeline, std::string backend, Complete complete);
+
+  // Sets out with all of it.
+  void start(std::span<const AgreementRef> due, const FusionOptions& options, const Take& take);
+  // Ends what has come back; whether all has.
+  bool advance(bool may_wait);
+
+  std::int64_t bytes() const { return bytes_; }  // of the last start()
+
+ private:
+  struct Item {
+    std::size_t due = 0;
+    const Request* mine = nullptr;  // another rank's where this one has joined
+    std::size_t tensor = 0;
+  };
+  // Under way.
+  struct Step {
+    std::shared_ptr<Work> work;  // null: done
+    std::function<void()> finish;
+    std::string name;  // of its first operation
+    std::int64_t begun = 0;
+    Kind kind = Kind::kBarrier;
+  };
+  struct Due {
+    AgreementRef agreement;
+    OperationRef operation;  // null: this rank has joined
+    std::size_t open = 0;    // batches that it has a part in
+  };
+
+  void start_batch(const std::vector<FusionUnit>& units);
+  void finish_batch(const std::vector<Item>& items, const Bucket& bucket);
+  void start_single(const AgreementRef& agreement, const OperationRef& operation);
+  std::shared_ptr<Work> start_allgather(const Agreement& agreement, Handle::State& operation);
+  std::shared_ptr<Work> start_broadcast(const Agreement& agreement, Handle::State& operation);
+  std::shared_ptr<Work> start_alltoall(const Agreement& agreement, Handle::State& operation);
+  std::shared_ptr<Work> start_reducescatter(const Agreement& agreement, Handle::State& operation,
+                                            std::function<void()>& finish);
+  void add_step(std::shared_ptr<Work> work, Kind kind, const std::string& name,
+                std::function<void()> finish);
+  // What travels together, until the next start().
+  Bucket& bucket(std::span<const std::int64_t> counts, DType dtype);
+  std::size_t rank() const { return static_cast<std::size_t>(communicator_.rank()); }
+  std::size_t size() const { return static_cast<std::size_t>(communicator_.size()); }
+
+  Communicator& communicator_;
+  Timeline& timeline_;
+  std::string backend_;
+  Complete complete_;
+  std::vector<Due> due_;
+  std::deque<Step> steps_;
+  struct PooledBucket {
+    Bucket bucket;
+    bool busy = false;  // since the last start()
+  };
+  std::deque<PooledBucket> buckets_;
+  std::vector<std::byte> scratch_;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace tandem::hvd

@@ -1,0 +1,397 @@
+#include "hvd/lane.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "core/log.h"
+#include "core/profile.h"
+#include "core/status.h"
+
+namespace tandem::hvd {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How often a rank that has nothing to do takes part in a cycle, for the others to see that.
+constexpr auto kIdlePace = std::chrono::milliseconds(10);
+// Cycles in a row that may bring nothing before who waits is patient.
+constexpr int kEagerCycles = 64;
+
+std::string shut_down_text(const std::vector<int>& finished) {
+  return fmt::format(
+      "Horovod has been shut down. This was caused by an exception on one of the ranks or an "
+      "attempt to allreduce, "
+      "allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown "
+      "was caused by an "
+      "exception, you should see the exception in the log before the first shutdown message. "
+      "Finished: rank {}.",
+      fmt::join(finished, ", "));
+}
+
+}  // namespace
+
+Lane::Lane(std::unique_ptr<Communicator> communicator, LaneOptions options, Timeline& timeline)
+    : options_(std::move(options)),
+      rank_(communicator->rank()),
+      timeline_(timeline),
+      cycle_microseconds_(options_.settings.cycle_microseconds),
+      communicator_(std::move(communicator)),
+      execution_(*communicator_, timeline, options_.backend,
+                 [this](const OperationRef& operation, std::exception_ptr error) {
+                   complete(operation, std::move(error));
+                 }),
+      negotiation_(size(), static_cast<std::size_t>(options_.settings.cache_capacity)),
+      stalls_(std::chrono::seconds(options_.settings.stall_warning_seconds),
+              options_.settings.stall_shutdown_seconds > 0
+                  ? std::chrono::seconds(options_.settings.stall_shutdown_seconds)
+                  : options_.time_limit),
+      fusion_threshold_(options_.settings.fusion_threshold),
+      began_(Clock::now()) {
+  messages_.joined.resize(static_cast<std::size_t>(size()));
+  messages_.requests.resize(static_cast<std::size_t>(size()));
+  if (options_.settings.autotune && options_.id == 0 && rank_ == 0)
+    autotune_.emplace(options_.settings, options_.autotune_log);
+}
+
+Lane::~Lane() = default;
+
+// --- for any thread ---
+
+void Lane::submit(const OperationRef& operation) {
+  if (timeline_.on()) operation->submitted = profile::now();
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+    if (!by_name_.emplace(operation->request->name, operation).second)
+      fail<InvalidArgumentError>(
+          "Requested to allreduce, allgather, or broadcast a tensor with the same name as another "
+          "tensor that is "
+          "currently being processed. If you want to request another tensor, use a different "
+          "tensor name. ('{}')",
+          operation->request->name);
+    first = submitted_.empty();
+    if (first) submitted_at_ = Clock::now();
+    submitted_.push_back(operation);
+  }
+  if (first) options_.wake();
+}
+
+void Lane::wait(const Handle::State& operation) {
+  if (operation.done.load(std::memory_order_acquire)) return;
+  std::unique_lock lock(mutex_);
+  for (int cycles = 0; !operation.done.load(std::memory_order_acquire);) {
+    if (leading_ || ++cycles > kEagerCycles) {
+      changed_.wait_for(lock, std::chrono::milliseconds(1));
+      if (leading_) continue;
+    }
+    if (operation.done.load(std::memory_order_acquire)) return;
+    leading_ = true;
+    lock.unlock();
+    lead(true);
+    lock.lock();
+    leading_ = false;
+    changed_.notify_all();
+  }
+}
+
+int Lane::join() {
+  std::unique_lock lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+  const std::uint64_t joins = joins_;
+  joining_ = true;
+  while (joins_ == joins) {
+    if (failure_) std::rethrow_exception(failure_);
+    if (leading_) {
+      changed_.wait_for(lock, std::chrono::milliseconds(1));
+      continue;
+    }
+    leading_ = true;
+    lock.unlock();
+    lead(true);
+    lock.lock();
+    leading_ = false;
+    changed_.notify_all();
+  }
+  return last_joined_;
+}
+
+Lane::Turn Lane::tick() {
+  std::unique_lock lock(mutex_);
+  if (leading_ || failure_) return Turn::kIdle;
+  const Clock::time_point now = Clock::now();
+  const bool under_way = phase_ != Phase::kIdle;
+  const bool pending = under_way || !submitted_.empty() || !waiting_.empty();
+  const bool due = under_way || (!submitted_.empty() && now - submitted_at_ >= cycle_time()) ||
+                   (!waiting_.empty() && now - began_ >= cycle_time()) ||
+                   (size() > 1 && now - began_ >= kIdlePace);
+  if (!due) return pending ? Turn::kPending : Turn::kIdle;
+  leading_ = true;
+  lock.unlock();
+  lead(false);
+  lock.lock();
+  leading_ = false;
+  changed_.notify_all();
+  return pending ? Turn::kLed : Turn::kIdle;
+}
+
+void Lane::shut_down(std::chrono::milliseconds limit) {
+  {
+    const std::lock_guard lock(mutex_);
+    finishing_ = true;
+  }
+  const Clock::time_point deadline = Clock::now() + limit;
+  while (!failed() && Clock::now() < deadline) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!leading_) {
+        leading_ = true;
+        lock.unlock();
+        lead(false);
+        lock.lock();
+        leading_ = false;
+        changed_.notify_all();
+      }
+    }
+    if (!failed()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+bool Lane::failed() const {
+  const std::lock_guard lock(mutex_);
+  return failure_ != nullptr;
+}
+
+void Lane::abandon(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return;
+  failure_ = error;
+  // Kept in by_name_: a backend that cannot call off what is under way may yet write to it.
+  for (auto& [name, operation] : by_name_) {
+    operation->error = error;
+    operation->done.store(true, std::memory_order_release);
+  }
+  changed_.notify_all();
+}
+
+void Lane::withdraw() {
+  abandon(std::make_exception_ptr(
+      AbortedError("[hvd] a step ended, by an error, before its operations did")));
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !leading_; });
+}
+
+// --- for the leader ---
+
+void Lane::lead(bool may_wait) {
+  if (failed()) return;
+  try {
+    if (phase_ == Phase::kIdle) begin_cycle();
+    while (phase_ != Phase::kIdle && try_advance(may_wait)) {
+    }
+  } catch (const Error& error) {
+    // What the others do not find out by themselves.
+    const std::string_view kind = error.kind();
+    if (kind != "AbortedError" && kind != "UnavailableError" && kind != "DeadlineExceededError")
+      options_.report(std::string(kind) + ": " + error.what());
+    abandon(std::current_exception());
+  } catch (const std::exception& error) {
+    options_.report(error.what());
+    abandon(std::current_exception());
+  }
+}
+
+bool Lane::try_advance(bool may_wait) {
+  switch (phase_) {
+    case Phase::kIdle: return false;
+    case Phase::kAgree:
+      if (!came_back(may_wait)) return false;
+      if (!read_headers()) settle();
+      return true;
+    case Phase::kRequests:
+      if (!came_back(may_wait)) return false;
+      gather_requests();
+      settle();
+      return true;
+    case Phase::kExecute:
+      if (!execution_.advance(may_wait)) return false;
+      end_cycle();
+      return true;
+  }
+  return false;
+}
+
+bool Lane::came_back(bool may_wait) {
+  if (may_wait)
+    work_->wait();
+  else if (!work_->test())
+    return false;
+  work_.reset();
+  return true;
+}
+
+std::shared_ptr<Work> Lane::gather(std::span<const std::byte> mine,
+                                   std::span<const std::size_t> bytes,
+                                   std::vector<std::byte>& all) {
+  std::size_t total = 0;
+  for (std::size_t count : bytes) total += count;
+  all.resize(total);
+  std::vector<Buffer> gathered;
+  std::size_t offset = 0;
+  for (std::size_t count : bytes) {
+    gathered.push_back({all.data() + offset, static_cast<std::int64_t>(count), uint8});
+    offset += count;
+  }
+  const Buffer own = {const_cast<std::byte*>(mine.data()), static_cast<std::int64_t>(mine.size()),
+                      uint8};
+  return communicator_->all_gather(own, gathered);
+}
+
+void Lane::begin_cycle() {
+  Header header{.fusion_threshold = fusion_threshold_, .cycle_microseconds = cycle_time().count()};
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.insert(waiting_.end(), std::make_move_iterator(submitted_.begin()),
+                    std::make_move_iterator(submitted_.end()));
+    submitted_.clear();
+    header.joined = joining_;
+    header.finished = finishing_;
+    began_ = Clock::now();
+  }
+  header.stalled = stalled_;
+  const std::size_t words = negotiation_.words();
+  mine_.assign(sizeof(Header) + words * sizeof(std::uint64_t), std::byte{0});
+  auto* bits = reinterpret_cast<std::uint64_t*>(mine_.data() + sizeof(Header));
+  requests_.clear();
+  for (const OperationRef& operation : waiting_) {
+    if (operation->sent) continue;
+    const int slot = negotiation_.slot_of(operation->request, rank_);
+    if (slot >= 0) {
+      bits[slot / 64] |= std::uint64_t{1} << (slot % 64);
+    } else {
+      append_request(requests_, *operation->request);
+      operation->sent = true;
+    }
+  }
+  header.request_bytes = static_cast<std::uint32_t>(requests_.size());
+  std::memcpy(mine_.data(), &header, sizeof(header));
+  if (timeline_.on() && options_.settings.mark_cycles)
+    timeline_.add("CYCLE", "CYCLE_START", profile::now());
+  messages_.words = words;
+  header_bytes_.assign(static_cast<std::size_t>(size()), mine_.size());
+  work_ = gather(mine_, header_bytes_, gathered_);
+  phase_ = Phase::kAgree;
+}
+
+bool Lane::read_headers() {
+  const auto ranks = static_cast<std::size_t>(size());
+  hits_.resize(ranks * messages_.words);
+  request_bytes_.resize(ranks);
+  std::vector<int> finished;
+  bool stalled = false, requests = false;
+  int last = -1;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const std::byte* from = gathered_.data() + r * mine_.size();
+    Header header;
+    std::memcpy(&header, from, sizeof(header));
+    if (messages_.words > 0)
+      std::memcpy(hits_.data() + r * messages_.words, from + sizeof(header),
+                  messages_.words * sizeof(std::uint64_t));
+    request_bytes_[r] = header.request_bytes;
+    requests = requests || header.request_bytes > 0;
+    if (header.finished) finished.push_back(options_.ranks[r]);
+    stalled = stalled || header.stalled;
+    if (header.joined && !messages_.joined[r]) last = static_cast<int>(r);
+    messages_.joined[r] = header.joined;
+    messages_.requests[r].clear();
+    if (r == 0) {
+      fusion_threshold_ = header.fusion_threshold;
+      cycle_microseconds_.store(header.cycle_microseconds, std::memory_order_relaxed);
+    }
+  }
+  messages_.hits = hits_;
+  if (last >= 0) {
+    const std::lock_guard lock(mutex_);
+    last_joined_ = options_.ranks[static_cast<std::size_t>(last)];
+  }
+  if (stalled)
+    throw DeadlineExceededError(
+        "Operations were submitted by a subset of ranks, and the others did not come within the "
+        "limit "
+        "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS).\n" +
+        missing_ranks(negotiation_.partials(messages_), {}));
+  if (!finished.empty()) throw AbortedError(shut_down_text(finished));
+  if (!requests) return false;
+  work_ = gather(requests_, request_bytes_, gathered_requests_);
+  phase_ = Phase::kRequests;
+  return true;
+}
+
+void Lane::gather_requests() {
+  std::size_t offset = 0;
+  for (std::size_t r = 0; r < request_bytes_.size(); ++r) {
+    messages_.requests[r] =
+        parse_requests(std::span(gathered_requests_).subspan(offset, request_bytes_[r]));
+    offset += request_bytes_[r];
+    if (timeline_.on())
+      for (const Request& request : messages_.requests[r])
+        timeline_.add(request.name, fmt::format("{}", r), profile::now());
+  }
+}
+
+void Lane::settle() {
+  const std::vector<AgreementRef> due = negotiation_.settle(messages_);
+  phase_ = Phase::kExecute;
+  execution_.start(
+      due, {.threshold = fusion_threshold_, .separate_groups = options_.settings.separate_groups},
+      [this](const std::string& name) { return take(name); });
+}
+
+OperationRef Lane::take(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) return nullptr;
+  if (found->second->submitted > 0)
+    timeline_.add(name, fmt::format("NEGOTIATE_{}", upper_name_of(found->second->request->kind)),
+                  found->second->submitted);
+  return found->second;
+}
+
+void Lane::complete(const OperationRef& operation, std::exception_ptr error) {
+  std::erase(waiting_, operation);
+  const std::lock_guard lock(mutex_);
+  if (operation->done.load(std::memory_order_relaxed)) return;  // the lane was abandoned meanwhile
+  by_name_.erase(operation->request->name);
+  operation->error = std::move(error);
+  operation->done.store(true, std::memory_order_release);
+}
+
+void Lane::end_cycle() {
+  phase_ = Phase::kIdle;
+  bool all_joined = true;
+  for (bool joined : messages_.joined) all_joined = all_joined && joined;
+  if (all_joined) {
+    std::fill(messages_.joined.begin(), messages_.joined.end(), false);
+    const std::lock_guard lock(mutex_);
+    joining_ = false;
+    ++joins_;
+  }
+  if (autotune_ && autotune_->record(execution_.bytes(), Clock::now())) {
+    fusion_threshold_ = autotune_->fusion_threshold();
+    cycle_microseconds_.store(autotune_->cycle_microseconds(), std::memory_order_relaxed);
+  }
+  if (rank_ == 0) look_for_stalls();
+}
+
+void Lane::look_for_stalls() {
+  const auto now = Clock::now();
+  if (!stalls_.due(now)) return;
+  const std::vector<Negotiation::Partial> partials = negotiation_.partials(messages_);
+  if (const std::string text = stalls_.look(now, partials); !text.empty())
+    logging::warn("[hvd] {}", text);
+  stalled_ = stalls_.expired();
+}
+
+}  // namespace tandem::hvd

@@ -1,0 +1,151 @@
+// What ranks are told that submitted different things by one name. First words as in Horovod.
+#include <algorithm>
+
+#include "core/status.h"
+#include "hvd/negotiation.h"
+
+namespace tandem::hvd {
+namespace {
+
+std::string text_of(const Dims& shape) {
+  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
+}
+
+// Two ranks that part, the first of them rank `a`.
+struct Pair {
+  const Agreement& agreement;
+  std::size_t a, b;
+  const Request& first() const { return *agreement.requests[a]; }
+  const Request& second() const { return *agreement.requests[b]; }
+  std::string who() const {
+    return fmt::format(" ('{}': rank {} and rank {})", first().name, a, b);
+  }
+};
+
+std::string shapes_of(const Pair& pair) {
+  const Request &a = pair.first(), &b = pair.second();
+  const auto prefix = fmt::format("Mismatched {} tensor shapes: ", upper_name_of(a.kind));
+  if (a.shapes.size() != b.shapes.size())
+    return prefix +
+           fmt::format(
+               "One rank sent a group of {} tensors, but another rank sent a group of {} tensors.",
+               a.shapes.size(), b.shapes.size()) +
+           pair.who();
+  for (std::size_t i = 0; i < a.shapes.size(); ++i) {
+    const Dims &x = a.shapes[i], &y = b.shapes[i];
+    if (x == y) continue;
+    const bool rows_may_differ = a.kind == Kind::kAllgather || a.kind == Kind::kAlltoall;
+    if (!rows_may_differ)
+      return prefix +
+             fmt::format(
+                 "One rank sent a tensor of shape {}, but another rank sent a tensor of shape {}.",
+                 text_of(x), text_of(y)) +
+             pair.who();
+    if (x.size() != y.size())
+      return prefix +
+             fmt::format(
+                 "One rank sent a tensor of rank {}, but another rank sent a tensor of rank {}.",
+                 x.size(), y.size()) +
+             pair.who();
+    for (int axis = 1; axis < x.size(); ++axis)
+      if (x[axis] != y[axis])
+        return prefix +
+               fmt::format(
+                   "One rank sent a tensor with dimension {} equal to {}, but another rank sent a "
+                   "tensor with "
+                   "dimension {} equal to {}.",
+                   axis, x[axis], axis, y[axis]) +
+               pair.who();
+  }
+  return {};
+}
+
+std::string dtypes_of(const Pair& pair) {
+  const Request &a = pair.first(), &b = pair.second();
+  for (std::size_t i = 0; i < std::min(a.dtypes.size(), b.dtypes.size()); ++i)
+    if (a.dtypes[i] != b.dtypes[i])
+      return fmt::format(
+                 "Mismatched data types: One rank had type {}, but another rank had type {}.",
+                 tandem::name_of(a.dtypes[i]), tandem::name_of(b.dtypes[i])) +
+             pair.who();
+  return {};
+}
+
+std::string mismatch_of_pair(const Pair& pair) {
+  const Request &a = pair.first(), &b = pair.second();
+  if (a.kind != b.kind)
+    return fmt::format("Mismatched operations: One rank did an {}, but another rank did an {}.",
+                       upper_name_of(a.kind), upper_name_of(b.kind)) +
+           pair.who();
+  if (std::string text = dtypes_of(pair); !text.empty()) return text;
+  if (std::string text = shapes_of(pair); !text.empty()) return text;
+  if (a.op != b.op)
+    return fmt::format(
+               "Mismatched reduction operation: One rank specified {}, but another rank specified "
+               "{}.",
+               name_of(a.op), name_of(b.op)) +
+           pair.who();
+  if (a.prescale != b.prescale || a.postscale != b.postscale)
+    return fmt::format(
+               "Mismatched prescale and/or postscale factors: One rank sent factors ({}, {}), but "
+               "another rank "
+               "sent factors ({}, {}).",
+               a.prescale, a.postscale, b.prescale, b.postscale) +
+           pair.who();
+  if (a.root != b.root)
+    return fmt::format(
+               "Mismatched BROADCAST root ranks: One rank specified root rank {}, but another rank "
+               "specified "
+               "root rank {}.",
+               a.root, b.root) +
+           pair.who();
+  if (a.on_gpu != b.on_gpu && !a.absent && !b.absent)
+    return fmt::format(
+               "Mismatched {} CPU/GPU device selection: One rank specified device {}, but another "
+               "rank "
+               "specified device {}.",
+               upper_name_of(a.kind), a.on_gpu ? "GPU" : "CPU", b.on_gpu ? "GPU" : "CPU") +
+           pair.who();
+  return {};
+}
+
+// What no rank's request may be.
+std::string problem_of(const Request& request, std::size_t ranks) {
+  const bool by_rows = request.kind == Kind::kAllgather || request.kind == Kind::kAlltoall ||
+                       request.kind == Kind::kReducescatter;
+  if (by_rows && request.shapes[0].empty())
+    return fmt::format("Rank zero tried to {} a rank-zero tensor. ('{}' is a scalar)",
+                       upper_name_of(request.kind), request.name);
+  if (request.kind == Kind::kAlltoall) {
+    std::int64_t rows = 0;
+    bool negative = false;
+    for (std::int64_t split : request.splits) {
+      rows += split;
+      negative = negative || split < 0;
+    }
+    if (request.splits.size() != ranks || rows != request.shapes[0][0] || negative)
+      return fmt::format("[alltoall] '{}': expected {} splits that add up to {} rows, got [{}]",
+                         request.name, ranks, request.shapes[0][0],
+                         fmt::join(request.splits, ", "));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string mismatch_of(const Agreement& agreement) {
+  std::size_t first = 0;
+  while (!agreement.requests[first]) ++first;
+  for (std::size_t other = first + 1; other < agreement.requests.size(); ++other) {
+    if (!agreement.requests[other]) continue;
+    if (std::string text = mismatch_of_pair({agreement, first, other}); !text.empty()) return text;
+  }
+  for (const RequestRef& request : agreement.requests) {
+    if (!request) continue;
+    if (std::string text = problem_of(*request, agreement.requests.size()); !text.empty())
+      return text;
+  }
+  return {};
+}
+
+}  // namespace tandem::hvd

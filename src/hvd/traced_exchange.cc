@@ -1,0 +1,216 @@
+// Gradients of a traced step: collectives of its program, made of the operations that an eager step
+// would submit, so that some ranks may trace where others do not.
+#include "comm/reducer.h"
+#include "core/status.h"
+#include "graph/collective.h"
+#include "hvd/exchange.h"
+#include "runtime/placement.h"
+#include "runtime/traced_collective.h"
+#include "runtime/variable_impl.h"
+#include "tensor/tensor_impl.h"
+
+namespace tandem::hvd {
+namespace {
+
+// The operations of one bucket, under way. Memory that the host does not reach passes through some
+// that it does.
+class BucketWork final : public Work {
+ public:
+  // `requests`: of each part.
+  BucketWork(std::shared_ptr<Lane> lane, std::span<const RequestRef> requests, Device& device,
+             std::span<const Buffer> parts)
+      : lane_(std::move(lane)), device_(device), parts_(parts.begin(), parts.end()) {
+    std::vector<HostArray> arrays = stage();
+    operations_.reserve(arrays.size());
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      auto operation = std::make_shared<Handle::State>();
+      operation->lane = lane_;
+      operation->request = requests[i];
+      operation->in = operation->out = {arrays[i]};
+      lane_->submit(operation);
+      operations_.push_back(std::move(operation));
+    }
+  }
+  // The memory is the program's, which may go with it.
+  ~BucketWork() override {
+    for (const OperationRef& operation : operations_)
+      if (!operation->done.load(std::memory_order_acquire)) lane_->withdraw();
+  }
+
+  void wait() override {
+    for (const OperationRef& operation : operations_) lane_->wait(*operation);
+    finish();
+  }
+  bool test() override {
+    for (const OperationRef& operation : operations_)
+      if (!operation->done.load(std::memory_order_acquire)) return false;
+    finish();
+    return true;
+  }
+
+ private:
+  std::vector<HostArray> stage() {
+    std::vector<HostArray> arrays;
+    if (device_.host_accessible()) {
+      for (const Buffer& part : parts_) arrays.push_back({part.data, part.dtype});
+      return arrays;
+    }
+    std::size_t bytes = 0;
+    for (const Buffer& part : parts_) bytes += part.bytes();
+    staging_.resize(bytes);
+    std::byte* next = staging_.data();
+    for (const Buffer& part : parts_) {
+      arrays.push_back({next, part.dtype});
+      if (part.count > 0) device_to_host(next, device_, part.data, part.bytes());
+      next += part.bytes();
+    }
+    device_.stream().synchronize();
+    return arrays;
+  }
+
+  void finish() {
+    for (const OperationRef& operation : operations_)
+      if (operation->error) std::rethrow_exception(operation->error);
+    if (std::exchange(finished_, true) || device_.host_accessible()) return;
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      if (parts_[i].count > 0)
+        host_to_device(device_, parts_[i].data, operations_[i]->out[0].data, parts_[i].bytes());
+  }
+
+  std::shared_ptr<Lane> lane_;
+  Device& device_;
+  std::vector<Buffer> parts_;
+  std::vector<OperationRef> operations_;
+  std::vector<std::byte> staging_;
+  bool finished_ = false;
+};
+
+// What the collective of one bucket calls: an operation for each part. Of one thread.
+class BucketCommunicator final : public Communicator {
+ public:
+  BucketCommunicator(std::shared_ptr<Lane> lane, std::vector<RequestRef> requests, Device& device)
+      : lane_(std::move(lane)), requests_(std::move(requests)), device_(device) {}
+
+  int rank() const override { return lane_->rank(); }
+  int size() const override { return lane_->size(); }
+  Device& device() const override { return device_; }
+  void progress() override {}
+  void label(std::string_view, std::int64_t) override {}
+  std::shared_ptr<Work> all_reduce(std::span<const Buffer> parts, ReduceOp) override {
+    return std::make_shared<BucketWork>(lane_, requests_, device_, parts);
+  }
+
+  std::shared_ptr<Work> reduce(std::span<const Buffer>, ReduceOp, int) override { refuse(); }
+  std::shared_ptr<Work> broadcast(std::span<const Buffer>, int) override { refuse(); }
+  std::shared_ptr<Work> all_gather(const Buffer&, std::span<const Buffer>) override { refuse(); }
+  std::shared_ptr<Work> reduce_scatter(std::span<const Buffer>, const Buffer&, ReduceOp) override {
+    refuse();
+  }
+  std::shared_ptr<Work> all_to_all(std::span<const Buffer>, std::span<const Buffer>) override {
+    refuse();
+  }
+  std::shared_ptr<Work> send(const Buffer&, int) override { refuse(); }
+  std::shared_ptr<Work> recv(const Buffer&, int) override { refuse(); }
+  std::shared_ptr<Work> barrier() override { refuse(); }
+  void exchange(const void*, std::size_t, void*) override { refuse(); }
+  std::shared_ptr<Work> start_exchange(const void*, std::size_t, void*) override { refuse(); }
+  std::shared_ptr<void> allocate(std::size_t) override { refuse(); }
+  bool packs() const override { return false; }  // the lane does
+  void abort(GroupFailure, const std::string& text) noexcept override {
+    lane_->abandon(std::make_exception_ptr(AbortedError(text)));
+  }
+  std::unique_ptr<Communicator> split(std::span<const int>) override { refuse(); }
+
+ private:
+  [[noreturn]] static void refuse() {
+    throw InternalError("[hvd] a bucket of a traced step does all-reduces alone");
+  }
+
+  std::shared_ptr<Lane> lane_;
+  std::vector<RequestRef> requests_;
+  Device& device_;
+};
+
+class BucketGroup final : public CollectiveGroup {
+ public:
+  explicit BucketGroup(std::unique_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)) {}
+  int size() const override { return communicator_->size(); }
+  Communicator& communicator(int) override { return *communicator_; }
+  bool within_program() const override { return false; }
+
+ private:
+  std::unique_ptr<Communicator> communicator_;
+};
+
+class TracedPass final : public optimizers::GradientExchange::Pass {
+ public:
+  TracedPass(std::shared_ptr<Lane> lane, std::span<const RequestRef> requests,
+             const std::vector<Variable>& variables)
+      : lane_(std::move(lane)),
+        requests_(requests.begin(), requests.end()),
+        variables_(variables),
+        gradients_(variables.size()),
+        together_(variables.size()),
+        bucket_of_(variables.size()) {
+    std::vector<GradientInfo> infos;
+    for (const Variable& variable : variables)
+      infos.push_back({variable.shape().num_elements(), variable.dtype()});
+    buckets_ = assign_buckets(infos, {});
+    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+      missing_.push_back(buckets_[bucket].size());
+      for (std::size_t index : buckets_[bucket]) bucket_of_[index] = bucket;
+    }
+  }
+
+  void ready(std::size_t index, Tensor gradient) override {
+    if (!gradient.defined()) return;
+    gradients_[index] = std::move(gradient);
+    if (--missing_[bucket_of_[index]] == 0) launch(bucket_of_[index]);
+  }
+
+  std::optional<std::vector<Tensor>> finish() override {
+    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
+      if (missing_[bucket] > 0) launch(bucket);
+    return std::move(together_);
+  }
+
+ private:
+  void launch(std::size_t bucket) {
+    std::vector<Tensor> parts;
+    std::vector<std::size_t> indices;
+    for (std::size_t index : buckets_[bucket]) {
+      if (!gradients_[index].defined()) continue;
+      parts.push_back(std::move(gradients_[index]));
+      indices.push_back(index);
+    }
+    if (parts.empty()) return;
+    Device& device = impl_of(variables_[indices.front()].impl().local().value).device();
+    std::vector<RequestRef> requests;
+    for (std::size_t index : indices) requests.push_back(requests_[index]);
+    const auto member = std::make_shared<const CollectiveMember>(
+        CollectiveMember{std::make_shared<BucketGroup>(std::make_unique<BucketCommunicator>(
+                             lane_, std::move(requests), device)),
+                         lane_->rank()});
+    const std::vector<Tensor> sums = trace_collective(
+        kCollectiveReduce, CollectiveReduceAttrs{ReduceOp::kSum}, parts, member, device);
+    for (std::size_t i = 0; i < indices.size(); ++i) together_[indices[i]] = sums[i];
+  }
+
+  std::shared_ptr<Lane> lane_;
+  std::vector<RequestRef> requests_;
+  std::vector<Variable> variables_;
+  std::vector<Tensor> gradients_, together_;
+  std::vector<std::vector<std::size_t>> buckets_;
+  std::vector<std::size_t> bucket_of_, missing_;
+};
+
+}  // namespace
+
+std::unique_ptr<optimizers::GradientExchange::Pass> start_traced_pass(
+    std::shared_ptr<Lane> lane, std::span<const RequestRef> requests,
+    const std::vector<Variable>& variables) {
+  return std::make_unique<TracedPass>(std::move(lane), requests, variables);
+}
+
+}  // namespace tandem::hvd

@@ -1,0 +1,392 @@
+#include "hvd/world.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "comm/host_identity.h"
+#include "comm/local/local_group.h"
+#include "comm/rendezvous/cluster_environment.h"
+#include "core/env.h"
+#include "core/log.h"
+#include "core/parallel.h"
+#include "core/status.h"
+#include "device/cpu/cpu_device.h"
+#include "device/device_manager.h"
+#include "group/connect.h"
+#include "group/process_group_impl.h"
+#include "tandem/comm.h"
+
+namespace tandem::hvd {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long the background thread looks often after there was something to do, and how seldom it
+// does else.
+constexpr auto kActive = std::chrono::milliseconds(100);
+constexpr auto kDoze = std::chrono::milliseconds(10);
+constexpr auto kLeastPace = std::chrono::microseconds(200);
+constexpr int kMostCycles = 8;  // between two looks meanwhile
+
+// The ranks' memory: of no device that the program may yet configure.
+Device& host_memory() {
+  static auto* device =
+      new CpuDevice(DeviceName::parse("/job:localhost/replica:0/task:0/device:CPU:0"), 1);
+  return *device;
+}
+
+std::string wanted_backend(const InitOptions& options) {
+  if (!options.backend.empty()) return options.backend;
+  std::string wanted = env_string("HOROVOD_CPU_OPERATIONS").value_or("auto");
+  std::transform(wanted.begin(), wanted.end(), wanted.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return wanted;
+}
+
+std::optional<int> env_rank(const char* name) {
+  const auto value = env_int(name, 0, 1 << 20);
+  return value ? std::optional<int>(static_cast<int>(*value)) : std::nullopt;
+}
+
+}  // namespace
+
+World::World(const InitOptions& options) : options_(options), settings_(settings_of_environment()) {
+  ClusterEnvironment environment = cluster_environment();
+  if (const auto rank = env_rank("HOROVOD_RANK")) environment.rank = rank;
+  if (const auto size = env_rank("HOROVOD_SIZE")) environment.size = size;
+  const std::string wanted = wanted_backend(options);
+  if (comm::is_initialized()) {
+    const auto group = comm::detail::default_group("hvd.init");
+    job_ = group->job();
+    backend_ = group->backend();
+    communicator_ = group->duplicate(host_memory());
+  } else if (environment.rank && environment.size) {
+    job_ = rendezvous("env://", {.rank = environment.rank,
+                                 .world_size = environment.size,
+                                 .timeout = options.timeout,
+                                 .token = {},
+                                 .bind_address = ""});
+    owns_job_ = true;
+    backend_ = choose_backend(*job_, {.backend = wanted, .time_limit = options.timeout});
+    communicator_ =
+        connect(*job_, host_memory(), {.backend = backend_, .time_limit = options.timeout});
+  } else {
+    backend_ = "local";
+    communicator_ =
+        std::make_shared<LocalGroup>(std::vector<Device*>{&host_memory()})->communicator(0);
+  }
+  std::transform(backend_.begin(), backend_.end(), backend_.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  rank_ = communicator_->rank();
+  size_ = communicator_->size();
+  static_assert(std::is_trivially_copyable_v<Settings>);
+  const std::vector<std::string> all =
+      exchange({reinterpret_cast<const char*>(&settings_), sizeof(settings_)});
+  std::memcpy(&settings_, all.front().data(), sizeof(settings_));
+  find_places();
+  share_cores();
+  if (const auto file = env_string("HOROVOD_TIMELINE"); file && rank_ == 0) timeline_.start(*file);
+  std::vector<int> everyone(static_cast<std::size_t>(size_));
+  for (int rank = 0; rank < size_; ++rank) everyone[static_cast<std::size_t>(rank)] = rank;
+  global_ = add_set(everyone);
+  for (const std::vector<int>& ranks : options.process_sets) add_set(ranks);
+  thread_ = std::thread([this] { run(); });
+}
+
+World::~World() { shut_down(std::chrono::milliseconds(0)); }
+
+std::vector<std::string> World::exchange(const std::string& bytes) {
+  const auto ranks = static_cast<std::size_t>(size_);
+  const auto mine = static_cast<std::int64_t>(bytes.size());
+  std::vector<std::int64_t> lengths(ranks);
+  communicator_->exchange(&mine, sizeof(mine), lengths.data());
+  std::vector<std::string> all(ranks);
+  std::vector<Buffer> buffers;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    all[r].resize(static_cast<std::size_t>(lengths[r]));
+    buffers.push_back({all[r].data(), lengths[r], uint8});
+  }
+  communicator_->all_gather({const_cast<char*>(bytes.data()), mine, uint8}, buffers)->wait();
+  return all;
+}
+
+// Ranks with one name of a host share it.
+void World::find_places() {
+  const std::vector<std::string> all =
+      exchange(env_string("HOROVOD_HOSTNAME").value_or(host_identity()));
+  std::vector<int> local_rank(all.size()), host_of(all.size());
+  std::vector<std::string> hosts;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const auto found = std::find(hosts.begin(), hosts.end(), all[r]);
+    host_of[r] = static_cast<int>(found - hosts.begin());
+    local_rank[r] = static_cast<int>(
+        std::count(host_of.begin(), host_of.begin() + static_cast<std::ptrdiff_t>(r), host_of[r]));
+    if (found == hosts.end()) hosts.push_back(all[r]);
+  }
+  const auto me = static_cast<std::size_t>(rank_);
+  places_ = {.host = all[me],
+             .local_rank = local_rank[me],
+             .local_size = 0,
+             .cross_rank = 0,
+             .cross_size = 0};
+  std::vector<int> of_host(hosts.size());
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    ++of_host[static_cast<std::size_t>(host_of[r])];
+    places_.local_size += host_of[r] == host_of[me] ? 1 : 0;
+    if (local_rank[r] != local_rank[me]) continue;
+    ++places_.cross_size;
+    places_.cross_rank += r < me ? 1 : 0;
+  }
+  places_.homogeneous = std::all_of(of_host.begin(), of_host.end(),
+                                    [&](int count) { return count == of_host.front(); });
+}
+
+// Where a launcher lets every rank of a host use all of its cores (mpirun with more ranks than it
+// binds), each takes its share: teams that outnumber the cores wait for each other.
+void World::share_cores() {
+  auto& manager = DeviceManager::get();
+  const int mine = available_cores(), online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  int wanted = 0;
+  for (const std::string& cores : exchange(fmt::format("{} {}", mine, places_.host)))
+    if (cores.substr(cores.find(' ') + 1) == places_.host) wanted += std::atoi(cores.c_str());
+  const int share = std::max(1, online / places_.local_size);
+  if (wanted <= online || mine <= share || manager.initialized() ||
+      manager.intra_op_parallelism() != 0)
+    return;
+  manager.set_intra_op_parallelism(share);
+}
+
+std::shared_ptr<Lane> World::make_lane(int id, const std::vector<int>& ranks) {
+  std::unique_ptr<Communicator> communicator = communicator_->split(ranks);
+  if (!communicator) return nullptr;
+  return std::make_shared<Lane>(
+      std::move(communicator),
+      LaneOptions{.id = id,
+                  .ranks = ranks,
+                  .backend = backend_,
+                  .settings = settings_,
+                  .time_limit = options_.timeout,
+                  .wake = [this] { wake(); },
+                  .report =
+                      [job = job_](const std::string& reason) {
+                        if (job) job->membership()->report(reason);
+                      },
+                  .autotune_log = env_string("HOROVOD_AUTOTUNE_LOG").value_or("")},
+      timeline_);
+}
+
+std::shared_ptr<ProcessSet::State> World::add_set(const std::vector<int>& ranks) {
+  const std::vector<std::string> all = exchange(fmt::format("{}", fmt::join(ranks, ", ")));
+  for (std::size_t r = 1; r < all.size(); ++r)
+    if (all[r] != all[0])
+      fail<InvalidArgumentError>(
+          "[add_process_set] every rank must name the same ranks: rank 0 named [{}], rank {} [{}]",
+          all[0], r, all[r]);
+  auto set = std::make_shared<ProcessSet::State>();
+  set->ranks = ranks;
+  std::sort(set->ranks.begin(), set->ranks.end());
+  for (std::size_t i = 0; i < set->ranks.size(); ++i)
+    if (set->ranks[i] < 0 || set->ranks[i] >= size_ ||
+        (i > 0 && set->ranks[i] == set->ranks[i - 1]))
+      fail<InvalidArgumentError>("[add_process_set] expected different ranks of 0 to {}, got [{}]",
+                                 size_ - 1, all[0]);
+  if (ranks.empty())
+    throw InvalidArgumentError("[add_process_set] expected at least one rank, got none");
+  set->id = next_set_++;
+  const auto place = std::find(set->ranks.begin(), set->ranks.end(), rank_);
+  if (place != set->ranks.end()) set->rank = static_cast<int>(place - set->ranks.begin());
+  set->lane = make_lane(set->id, set->ranks);
+  if (set->lane) {
+    const std::lock_guard lock(mutex_);
+    lanes_[set->id] = set->lane;
+  }
+  return set;
+}
+
+bool World::remove_set(ProcessSet::State& set) {
+  if (set.id == 0) return false;
+  const std::vector<std::string> all = exchange(std::to_string(set.id));
+  if (std::any_of(all.begin(), all.end(), [&](const std::string& id) { return id != all[0]; }))
+    throw InvalidArgumentError("[remove_process_set] every rank must name the same set");
+  const std::shared_ptr<Lane> lane = std::exchange(set.lane, nullptr);
+  if (!lane) return set.rank < 0;
+  lane->abandon(std::make_exception_ptr(
+      InvalidArgumentError(fmt::format("[hvd] process set {} was removed", set.id))));
+  const std::lock_guard lock(mutex_);
+  return lanes_.erase(set.id) > 0;
+}
+
+// --- the background thread ---
+
+void World::wake() {
+  active_.store(true);
+  if (dozing_.load()) {
+    const std::lock_guard lock(mutex_);
+    woken_.notify_one();
+  }
+}
+
+void World::run() {
+  const ThreadBudget budget(1);
+  Clock::time_point active_until = Clock::now();
+  std::chrono::microseconds pace = kDoze;
+  std::unique_lock lock(mutex_);
+  std::vector<std::shared_ptr<Lane>> lanes;
+  while (!stopping_) {
+    lanes.clear();
+    for (const auto& [id, lane] : lanes_) lanes.push_back(lane);
+    const std::chrono::microseconds cycle = lanes.empty() ? kDoze : lanes.front()->cycle_time();
+    lock.unlock();
+    bool busy = active_.exchange(false), led = false;
+    for (const auto& lane : lanes) {
+      const Lane::Turn turn = lane->tick();
+      busy = busy || turn != Lane::Turn::kIdle;
+      led = led || turn == Lane::Turn::kLed;
+    }
+    // Where those who wait lead all cycles themselves, there is no need to look often.
+    pace = led ? cycle : std::min(2 * pace, kMostCycles * cycle);
+    lock.lock();
+    if (stopping_) return;
+    const Clock::time_point now = Clock::now();
+    if (busy) active_until = now + kActive;
+    if (now < active_until) {
+      woken_.wait_for(lock, std::max(pace, kLeastPace), [&] { return stopping_; });
+      continue;
+    }
+    dozing_.store(true);
+    woken_.wait_for(lock, kDoze, [&] { return stopping_ || active_.load(); });
+    dozing_.store(false);
+    pace = cycle / 2;
+  }
+}
+
+void World::shut_down(std::chrono::milliseconds limit) {
+  if (!global_) return;
+  const std::shared_ptr<Lane> lane = global_->lane;
+  const bool failed_before = lane->failed();
+  lane->shut_down(limit);
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    woken_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+  const auto ended = std::make_exception_ptr(
+      AbortedError("Horovod has been shut down. This rank called shutdown()."));
+  for (const auto& [id, other] : lanes_) other->abandon(ended);
+  try {
+    timeline_.stop();
+  } catch (const Error& error) {
+    logging::error("{}", error.what());
+  }
+  // A backend that cannot call off what was under way may yet write to the memory of it.
+  static auto* failed_lanes = new std::vector<std::shared_ptr<Lane>>;
+  if (failed_before)
+    for (const auto& [id, other] : lanes_) failed_lanes->push_back(other);
+  lanes_.clear();
+  global_.reset();
+  communicator_.reset();
+  if (job_ && owns_job_)
+    job_->leave(failed_before ? std::chrono::seconds(1) : std::chrono::seconds(30));
+  job_.reset();
+}
+
+// --- the process's ---
+
+namespace {
+
+struct Present {
+  std::mutex mutex;
+  std::shared_ptr<World> world;
+};
+
+Present& present() {
+  static auto* present = new Present;
+  return *present;
+}
+
+std::shared_ptr<World> exchange_world(std::shared_ptr<World> world) {
+  const std::lock_guard lock(present().mutex);
+  return std::exchange(present().world, std::move(world));
+}
+
+void shut_down_at_exit() {
+  try {
+    if (const auto world = exchange_world(nullptr)) world->shut_down(std::chrono::seconds(2));
+  } catch (const std::exception& error) {
+    logging::error("[hvd] {}", error.what());
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<World> world() {
+  const std::lock_guard lock(present().mutex);
+  if (!present().world)
+    throw FailedPreconditionError("Horovod has not been initialized; use hvd.init().");
+  return present().world;
+}
+
+std::shared_ptr<Lane> lane_of(const ProcessSet& set) {
+  const auto here = world();
+  const ProcessSet::State& state = set.state() ? *set.state() : *here->global_set();
+  if (!state.lane)
+    fail<InvalidArgumentError>(
+        "[hvd] rank {} is not in process set {} (ranks [{}]), or the set was removed", here->rank(),
+        state.id, fmt::join(state.ranks, ", "));
+  return state.lane;
+}
+
+void init(const InitOptions& options) {
+  if (is_initialized()) return;
+  auto made = std::make_shared<World>(options);
+  static const int registered = std::atexit(shut_down_at_exit);
+  static_cast<void>(registered);
+  exchange_world(std::move(made));
+}
+
+void shutdown() {
+  if (const auto world = exchange_world(nullptr)) world->shut_down(std::chrono::seconds(10));
+}
+
+bool is_initialized() {
+  const std::lock_guard lock(present().mutex);
+  return present().world != nullptr;
+}
+
+int rank() { return world()->rank(); }
+int size() { return world()->size(); }
+int local_rank() { return world()->places().local_rank; }
+int local_size() { return world()->places().local_size; }
+int cross_rank() { return world()->places().cross_rank; }
+int cross_size() { return world()->places().cross_size; }
+bool is_homogeneous() { return world()->places().homogeneous; }
+
+ProcessSet add_process_set(const std::vector<int>& ranks) {
+  return ProcessSet(world()->add_set(ranks));
+}
+bool remove_process_set(const ProcessSet& set) {
+  return set.state() && world()->remove_set(*set.state());
+}
+ProcessSet global_process_set() { return ProcessSet(world()->global_set()); }
+
+namespace {
+std::shared_ptr<ProcessSet::State> state_of(const ProcessSet& set) {
+  return set.state() ? set.state() : world()->global_set();
+}
+}  // namespace
+
+int ProcessSet::id() const { return state_of(*this)->id; }
+std::vector<int> ProcessSet::ranks() const { return state_of(*this)->ranks; }
+int ProcessSet::size() const { return static_cast<int>(state_of(*this)->ranks.size()); }
+int ProcessSet::rank() const { return state_of(*this)->rank; }
+
+void start_timeline(const std::string& file) {
+  if (const auto here = world(); here->rank() == 0) here->timeline().start(file);
+}
+void stop_timeline() { world()->timeline().stop(); }
+
+}  // namespace tandem::hvd

@@ -1,0 +1,436 @@
+// DistributedOptimizer and its kin: several processes against one.
+#include <cmath>
+
+#include "hvd/adasum.h"
+#include "support/forked_store.h"
+#include "support/hvd_ranks.h"
+#include "support/tensors.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+using testing::expect_error;
+using testing::expect_hvd;
+using testing::run_hvd;
+using testing::values_of;
+
+constexpr std::int64_t kExamples = 50, kBatch = 16;  // the last batch of an epoch has two
+
+struct Data {
+  Tensor x, y;
+};
+Data make_data() {
+  random::set_seed(9);
+  Data data;
+  data.x = random::normal({kExamples, 6});
+  data.y = argmax(slice(data.x, {0, 0}, {-1, 3}), 1);
+  return data;
+}
+
+Sequential make_model() {
+  random::set_seed(5);
+  return Sequential({layers::Dense(16, {.activation = "relu", .input_shape = {6}}),
+                     layers::Dense(8, {.activation = "tanh"}), layers::Dense(3)});
+}
+
+// The rows of batch `step` that rank `rank` of `ranks` has: sizes differ by at most one.
+std::pair<std::int64_t, std::int64_t> part(std::int64_t step, int rank, int ranks,
+                                           std::int64_t& total) {
+  const std::int64_t batches = (kExamples + kBatch - 1) / kBatch;
+  const std::int64_t begin = step % batches * kBatch;
+  total = std::min(kBatch, kExamples - begin);
+  const std::int64_t first = total * rank / ranks, last = total * (rank + 1) / ranks;
+  return {begin + first, last - first};
+}
+
+enum class Way { kMinimize, kApply, kTraced, kTape, kStep };
+
+using Weights = std::vector<double>;
+Weights weights_of(const Sequential& model) {
+  Weights all;
+  for (const Variable& variable : model.variables())
+    for (double value : values_of(variable.value())) all.push_back(value);
+  return all;
+}
+
+// 50 steps of what a rank does with its part of each batch. The loss is divided by the global
+// batch, and gradients are summed: uneven parts weigh rightly. `distribute` may wrap the optimizer.
+Weights train(int rank, int ranks, Way way, bool adam, int steps,
+              const std::function<optimizers::Optimizer(optimizers::Optimizer)>& distribute) {
+  const Data data = make_data();
+  Sequential model = make_model();
+  const std::vector<Variable> variables = model.trainable_variables();
+  optimizers::Optimizer plain =
+      adam ? optimizers::Adam({.learning_rate = 0.02, .clipping = {.global_clipnorm = 1.0}},
+                              variables)
+           : optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}, variables);
+  optimizers::Optimizer optimizer = distribute(plain);
+  const auto loss_of = [&](const Tensor& x, const Tensor& y, std::int64_t total) {
+    return nn::compute_average_loss(nn::sparse_softmax_cross_entropy(y, model(x)),
+                                    {.global_batch_size = total});
+  };
+  const auto traced = function([&](const Tensor& x, const Tensor& y, std::int64_t total) {
+    const Tensor loss = loss_of(x, y, total);
+    optimizer.minimize(loss, variables);
+    return loss;
+  });
+  for (int step = 0; step < steps; ++step) {
+    std::int64_t total = 0;
+    const auto [begin, count] = part(step, rank, ranks, total);
+    if (count == 0) {  // this rank has no example in the batch
+      if (way == Way::kTape) {
+        hvd::DistributedGradientTape tape({.op = hvd::kSum});
+        const Tensor none = reduce_sum(variables[0].value()) * 0.0;
+        plain.apply_gradients(tape.gradient(none, variables), variables);
+      } else {
+        optimizer.apply_gradients(std::vector<Tensor>(variables.size()), variables);
+      }
+      continue;
+    }
+    const Tensor x = slice(data.x, {begin, 0}, {count, -1}), y = slice(data.y, {begin}, {count});
+    switch (way) {
+      case Way::kMinimize: optimizer.minimize(loss_of(x, y, total), variables); break;
+      case Way::kTraced: traced(x, y, total); break;
+      case Way::kApply: {
+        GradientTape tape;
+        optimizer.apply_gradients(tape.gradient(loss_of(x, y, total), variables), variables);
+        break;
+      }
+      case Way::kTape: {
+        hvd::DistributedGradientTape tape({.op = hvd::kSum});
+        plain.apply_gradients(tape.gradient(loss_of(x, y, total), variables), variables);
+        break;
+      }
+      case Way::kStep:
+        optimizer.zero_grad();
+        loss_of(x, y, total).backward();
+        optimizer.step();
+        break;
+    }
+  }
+  return weights_of(model);
+}
+
+Weights train_alone(bool adam = false, int steps = 50) {
+  return train(0, 1, Way::kMinimize, adam, steps,
+               [](optimizers::Optimizer plain) { return plain; });
+}
+
+void expect_close(const Weights& actual, const Weights& expected, double tolerance) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    ASSERT_NEAR(actual[i], expected[i], tolerance * std::fmax(1.0, std::fabs(expected[i]))) << i;
+}
+
+void expect_as_one_process(Way way, bool adam, const std::vector<int>& numbers,
+                           const testing::Settings& environment = {}) {
+  for (int ranks : numbers)
+    expect_hvd(
+        ranks,
+        [&](int rank) {
+          const Weights together =
+              train(rank, ranks, way, adam, 50, [](optimizers::Optimizer plain) {
+                return hvd::DistributedOptimizer(plain, {.op = hvd::kSum});
+              });
+          expect_close(together, train_alone(adam), 1e-5);
+        },
+        environment);
+}
+
+TEST(HvdTraining, MinimizeEqualsOneProcess) {
+  expect_as_one_process(Way::kMinimize, false, {1, 2, 3, 4});
+}
+TEST(HvdTraining, ApplyGradientsEqualsOneProcess) {
+  expect_as_one_process(Way::kApply, true, {2, 3});
+}
+TEST(HvdTraining, TheOptimizersStepEqualsOneProcess) {
+  expect_as_one_process(Way::kStep, false, {2});
+}
+TEST(HvdTraining, TheTapeEqualsOneProcess) { expect_as_one_process(Way::kTape, false, {2, 4}); }
+// With three and four ranks some have no example of the last batch: they take an eager step there,
+// and have other sizes than their fellows.
+TEST(HvdTraining, ATracedStepEqualsOneProcess) {
+  expect_as_one_process(Way::kTraced, false, {1, 2, 3, 4});
+  expect_as_one_process(Way::kTraced, true, {2});
+}
+TEST(HvdTraining, WithoutCacheAndFusionTheResultIsTheSame) {
+  expect_as_one_process(Way::kMinimize, false, {3},
+                        {{"HOROVOD_CACHE_CAPACITY", "0"}, {"HOROVOD_FUSION_THRESHOLD", "0"}});
+}
+TEST(HvdTraining, OverGlooTheResultIsTheSame) {
+  expect_as_one_process(Way::kMinimize, false, {2}, {{"HOROVOD_CPU_OPERATIONS", "gloo"}});
+}
+
+TEST(HvdTraining, OnGpusTheResultIsTheSame) {
+  for (Way way : {Way::kMinimize, Way::kTraced})
+    expect_as_one_process(way, false, {2}, {{"TANDEM_EMULATED_GPUS", "1"}});
+}
+
+TEST(HvdTraining, ARankThatIsKilledInAStepIsNamed) {
+  for (Way way : {Way::kMinimize, Way::kTraced}) {
+    const ExitCodes codes = run_hvd(2, [&](int rank) {
+      if (rank == 1) {
+        train(rank, 2, way, false, 7, [](optimizers::Optimizer plain) {
+          return hvd::DistributedOptimizer(plain, {.op = hvd::kSum});
+        });
+        kill(getpid(), SIGKILL);
+      }
+      expect_error<Error>(
+          [&] {
+            train(rank, 2, way, false, 50, [](optimizers::Optimizer plain) {
+              return hvd::DistributedOptimizer(plain, {.op = hvd::kSum});
+            });
+          },
+          "rank 1");
+    });
+    EXPECT_EQ(codes, (ExitCodes{0, 128 + SIGKILL}));
+  }
+}
+
+TEST(HvdTraining, TwoRunsGiveTheSameBits) {
+  auto shared = shared_with_forks<std::array<double, 1024>>();
+  for (Way way : {Way::kMinimize, Way::kTraced})
+    for (int run = 0; run < 2; ++run)
+      expect_hvd(2, [&](int rank) {
+        const Weights weights = train(rank, 2, way, false, 50, [](optimizers::Optimizer plain) {
+          return hvd::DistributedOptimizer(plain, {.op = hvd::kSum});
+        });
+        ASSERT_LT(weights.size(), shared->size());
+        hvd::barrier();
+        if (run == 0 && rank == 0) std::copy(weights.begin(), weights.end(), shared->begin());
+        if (run == 1) {
+          EXPECT_TRUE(std::equal(weights.begin(), weights.end(), shared->begin()));
+        }
+      });
+}
+
+// Batches of the same size on each rank: the mean of means.
+Tensor even_loss(Sequential& model, const Data& data, int step, int rank, int ranks) {
+  const std::int64_t each = 12 / ranks, begin = (step % 4) * 12 + rank * each;
+  return reduce_mean(nn::sparse_softmax_cross_entropy(
+      slice(data.y, {begin}, {each}), model(slice(data.x, {begin, 0}, {each, -1}))));
+}
+
+Weights train_evenly(
+    int rank, int ranks, int steps, int passes,
+    const std::function<optimizers::Optimizer(optimizers::Optimizer)>& distribute) {
+  const Data data = make_data();
+  Sequential model = make_model();
+  auto optimizer = distribute(optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}));
+  for (int step = 0; step < steps; ++step)
+    for (int pass = 0; pass < passes; ++pass)
+      optimizer.minimize(even_loss(model, data, step * passes + pass, rank, ranks),
+                         model.trainable_variables());
+  return weights_of(model);
+}
+
+TEST(HvdTraining, OptionsOfTheOptimizer) {
+  expect_hvd(2, [](int rank) {
+    const Weights alone =
+        train_evenly(0, 1, 20, 1, [](optimizers::Optimizer plain) { return plain; });
+    const auto with = [&](const hvd::DistributedOptions& options) {
+      return train_evenly(rank, 2, 20, 1, [&](optimizers::Optimizer plain) {
+        return hvd::DistributedOptimizer(plain, options);
+      });
+    };
+    expect_close(with({}), alone, 1e-5);
+    expect_close(with({.gradient_predivide_factor = 4.0}), alone, 1e-5);
+    expect_close(with({.compression = hvd::Compression::kFP16}), alone, 2e-2);
+    expect_close(with({.compression = hvd::Compression::kBF16}), alone, 1e-1);
+    expect_error<InvalidArgumentError>(
+        [&] { with({.op = hvd::kSum, .gradient_predivide_factor = 2.0}); },
+        "gradient_predivide_factor not supported with op != Average");
+    expect_error<InvalidArgumentError>([&] { with({.op = hvd::kMin}); },
+                                       "expected op kAverage, kSum or kAdasum");
+    expect_error<InvalidArgumentError>([&] { with({.backward_passes_per_step = 0}); },
+                                       "backward_passes_per_step of at least 1");
+  });
+}
+
+TEST(HvdTraining, PassesAreAddedUp) {
+  expect_hvd(2, [](int rank) {
+    // Alone, a step on the sum of the losses of both passes.
+    const Data data = make_data();
+    Sequential model = make_model();
+    auto optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9});
+    for (int step = 0; step < 10; ++step)
+      optimizer.minimize(
+          (even_loss(model, data, 2 * step, 0, 1) + even_loss(model, data, 2 * step + 1, 0, 1)) *
+              0.5,
+          model.trainable_variables());
+    const Weights together = train_evenly(rank, 2, 10, 2, [](optimizers::Optimizer plain) {
+      return hvd::DistributedOptimizer(
+          plain, {.backward_passes_per_step = 2, .average_aggregated_gradients = true});
+    });
+    expect_close(together, weights_of(model), 1e-5);
+  });
+}
+
+TEST(HvdTraining, AVariableWithoutGradientAnywhereStays) {
+  expect_hvd(2, [](int rank) {
+    const Variable a(constant({1.0f})), b(constant({1.0f})), c(constant({1.0f}));
+    auto optimizer =
+        hvd::DistributedOptimizer(optimizers::SGD({.learning_rate = 1.0, .weight_decay = 0.5}));
+    for (int step = 0; step < 3; ++step) {
+      // Rank 1 alone uses b; nobody uses c.
+      const Tensor loss = rank == 1 ? reduce_sum(a + b) : reduce_sum(a.value());
+      optimizer.minimize(loss, {a, b, c});
+    }
+    EXPECT_LT(a.value().item<float>(), 0.0f);
+    EXPECT_LT(b.value().item<float>(), 0.5f);
+    EXPECT_EQ(c.value().item<float>(), 1.0f);
+    EXPECT_EQ(values_of(hvd::allgather(b.value()))[0], values_of(hvd::allgather(b.value()))[1]);
+  });
+}
+
+TEST(HvdTraining, BroadcastVariablesMakesRanksAlike) {
+  expect_hvd(3, [](int rank) {
+    random::set_seed(static_cast<std::uint64_t>(rank));
+    Sequential model({layers::Dense(4, {.input_shape = {3}}), layers::Dense(2)});
+    auto optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9});
+    optimizer.minimize(reduce_sum(model(ones({1, 3}))), model.trainable_variables());
+    std::vector<Variable> variables = model.variables();
+    for (const Variable& variable : optimizer.variables()) variables.push_back(variable);
+    hvd::broadcast_variables(variables, 1);
+    for (const Variable& variable : variables) {
+      const auto all = values_of(hvd::allgather(reshape(variable.value(), {1, -1})));
+      const std::size_t each = all.size() / 3;
+      for (std::size_t i = 0; i < each; ++i) {
+        EXPECT_EQ(all[i], all[i + each]);
+        EXPECT_EQ(all[i], all[i + 2 * each]);
+      }
+    }
+  });
+}
+
+// --- fit ---
+
+TEST(HvdTraining, FitTrainsTogether) {
+  for (bool eagerly : {false, true})
+    expect_hvd(2, [&](int rank) {
+      const auto fit = [&](int rank, int ranks, bool distributed) {
+        const Data data = make_data();
+        Sequential model = make_model();
+        optimizers::Optimizer optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9});
+        if (distributed) {
+          optimizer = hvd::DistributedOptimizer(optimizer);
+          if (rank == 1)  // the callback makes good for it
+            for (Variable variable : model.variables()) variable.assign(variable.value() + 1.0);
+        }
+        model.compile({.optimizer = optimizer,
+                       .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                       .run_eagerly = eagerly});
+        const auto mine = data::Dataset::from_tensor_slices(
+                              {slice(data.x, {0, 0}, {48, -1}), slice(data.y, {0}, {48})})
+                              .shard(ranks, rank)
+                              .batch(12 / ranks);
+        FitOptions options{.epochs = 10, .verbose = 0};
+        if (distributed) options.callbacks.push_back(hvd::callbacks::BroadcastGlobalVariables(0));
+        model.fit(mine, options);
+        return weights_of(model);
+      };
+      expect_close(fit(rank, 2, true), fit(0, 1, false), 1e-5);
+    });
+}
+
+TEST(HvdTraining, StepsThatCannotBeTracedSaySo) {
+  expect_hvd(2, [](int) {
+    Sequential model = make_model();
+    const Data data = make_data();
+    auto optimizer = hvd::DistributedOptimizer(optimizers::SGD(), {.backward_passes_per_step = 2});
+    model.compile({.optimizer = optimizer,
+                   .loss = losses::SparseCategoricalCrossentropy({.from_logits = true})});
+    expect_error<UnimplementedError>([&] { model.fit(data.x, data.y, {.verbose = 0}); },
+                                     ".run_eagerly = true");
+  });
+}
+
+// --- Adasum ---
+
+std::vector<double> adasum_reference(const std::vector<double>& a, const std::vector<double>& b) {
+  double dot = 0.0, aa = 0.0, bb = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    dot += a[i] * b[i];
+    aa += a[i] * a[i];
+    bb += b[i] * b[i];
+  }
+  std::vector<double> sum;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    sum.push_back((1.0 - dot / (2.0 * aa)) * a[i] + (1.0 - dot / (2.0 * bb)) * b[i]);
+  return sum;
+}
+
+TEST(HvdAdasum, CombinesByPairsThenPairsOfPairs) {
+  for (int ranks : {2, 4})
+    for (const char* threshold : {"134217728", "0"})
+      expect_hvd(
+          ranks,
+          [&](int rank) {
+            for (DType dtype : {float64, float32, float16})
+              for (std::int64_t count : {1, 1000}) {
+                const auto of = [&](int r, int tensor) {
+                  return values_of(testing::random_tensor(
+                      {count}, static_cast<std::uint32_t>(10 * r + tensor), -1.0, 1.0, dtype));
+                };
+                std::vector<Tensor> mine;
+                for (int tensor = 0; tensor < 3; ++tensor)
+                  mine.push_back(constant(of(rank, tensor), {.dtype = dtype}));
+                const auto results = hvd::grouped_allreduce(mine, {.op = hvd::kAdasum});
+                for (int tensor = 0; tensor < 3; ++tensor) {
+                  std::vector<double> expected = adasum_reference(of(0, tensor), of(1, tensor));
+                  if (ranks == 4)
+                    expected =
+                        adasum_reference(expected, adasum_reference(of(2, tensor), of(3, tensor)));
+                  expect_close(values_of(results[static_cast<std::size_t>(tensor)]), expected,
+                               8.0 * testing::epsilon_of(dtype) + 1e-13);
+                }
+              }
+          },
+          {{"HOROVOD_FUSION_THRESHOLD", threshold}});
+}
+
+TEST(HvdAdasum, EqualVectorsGiveTheirMeanAndOrthogonalOnesTheirSum) {
+  std::vector<float> a = {3.0f, 4.0f}, b = {3.0f, 4.0f}, c = {-4.0f, 3.0f}, zero = {0.0f, 0.0f},
+                     out(2);
+  const auto pair = [&](std::vector<float>& x, std::vector<float>& y) {
+    hvd::adasum_pair({x.data(), 2, float32}, {y.data(), 2, float32}, out.data());
+    return out;
+  };
+  EXPECT_EQ(pair(a, b), (std::vector<float>{3.0f, 4.0f}));
+  EXPECT_EQ(pair(a, c), (std::vector<float>{-1.0f, 7.0f}));
+  EXPECT_EQ(pair(a, zero), a);
+}
+
+TEST(HvdAdasum, NeedsAPowerOfTwoOfRanks) {
+  expect_hvd(3, [](int) {
+    expect_error<InvalidArgumentError>(
+        [] { hvd::allreduce(constant({1.0f}), {.op = hvd::kAdasum}); },
+        "Running Adasum with non-power of 2 ranks is not supported yet.");
+    expect_error<InvalidArgumentError>(
+        [] { hvd::DistributedOptimizer(optimizers::SGD(), {.op = hvd::kAdasum}); },
+        "Running Adasum with non-power of 2 ranks is not supported yet.");
+  });
+}
+
+TEST(HvdAdasum, TheOptimizerCombinesWhatTheRanksMoved) {
+  expect_hvd(2, [](int rank) {
+    const auto gradient = [](int r) {
+      return constant({1.0f + static_cast<float>(r), -2.0f, 0.5f * static_cast<float>(r)});
+    };
+    const Variable weights(constant({1.0f, 2.0f, 3.0f}));
+    auto optimizer =
+        hvd::DistributedOptimizer(optimizers::SGD({.learning_rate = 0.25}), {.op = hvd::kAdasum});
+    optimizer.apply_gradients({gradient(rank)}, {weights});
+    std::vector<double> moved[2];
+    for (int r = 0; r < 2; ++r)
+      for (double value : values_of(gradient(r))) moved[r].push_back(-0.25 * value);
+    std::vector<double> expected = {1.0, 2.0, 3.0};
+    const std::vector<double> together = adasum_reference(moved[0], moved[1]);
+    for (std::size_t i = 0; i < 3; ++i) expected[i] += together[i];
+    expect_close(values_of(weights.value()), expected, 1e-6);
+  });
+}
+
+}  // namespace
+}  // namespace tandem
