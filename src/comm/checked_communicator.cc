@@ -126,6 +126,11 @@ std::shared_ptr<Work> CheckedCommunicator::barrier() {
 }
 
 void CheckedCommunicator::exchange(const void* mine, std::size_t bytes, void* gathered) {
+  start_exchange(mine, bytes, gathered)->wait();
+}
+
+std::shared_ptr<Work> CheckedCommunicator::start_exchange(const void* mine, std::size_t bytes,
+                                                          void* gathered) {
   const auto count = static_cast<std::int64_t>(bytes);
   const Buffer own = {const_cast<void*>(mine), count, uint8};
   std::vector<Buffer> all;
@@ -133,7 +138,7 @@ void CheckedCommunicator::exchange(const void* mine, std::size_t bytes, void* ga
   for (int peer = 0; peer < size(); ++peer)
     all.push_back(
         {static_cast<std::byte*>(gathered) + static_cast<std::size_t>(peer) * bytes, count, uint8});
-  start({.kind = CollectiveKind::kExchange, .in = {&own, 1}, .out = all, .counts = all})->wait();
+  return start({.kind = CollectiveKind::kExchange, .in = {&own, 1}, .out = all, .counts = all});
 }
 
 std::unique_ptr<Communicator> CheckedCommunicator::split(std::span<const int> ranks) {

@@ -40,6 +40,7 @@ class CheckedCommunicator : public Communicator {
   std::shared_ptr<Work> recv(const Buffer& buffer, int peer) final;
   std::shared_ptr<Work> barrier() final;
   void exchange(const void* mine, std::size_t bytes, void* gathered) final;
+  std::shared_ptr<Work> start_exchange(const void* mine, std::size_t bytes, void* gathered) final;
   std::unique_ptr<Communicator> split(std::span<const int> ranks) final;
 
  private:

@@ -105,6 +105,13 @@ void combine_typed(std::span<const void* const> inputs, std::span<void* const> o
   });
 }
 
+template <class T>
+TANDEM_CLONES void divide_typed(T* data, std::int64_t count, int by) {
+  using A = Accumulator<T>;
+  for (std::int64_t i = 0; i < count; ++i)
+    data[i] = static_cast<T>(static_cast<A>(static_cast<A>(data[i]) / static_cast<A>(by)));
+}
+
 }  // namespace
 
 void combine(std::span<const void* const> inputs, std::span<void* const> outputs,
@@ -120,6 +127,19 @@ void combine(std::span<const void* const> inputs, std::span<void* const> outputs
     case DType::kUInt8: return combine_typed<std::uint8_t>(inputs, outputs, count, op, order);
     case DType::kBool:
       fail<InvalidArgumentError>("[all_reduce] bool elements cannot be reduced; cast them first");
+  }
+}
+
+void divide(void* data, std::int64_t count, DType dtype, int by) {
+  switch (dtype) {
+    case DType::kFloat32: return divide_typed(static_cast<float*>(data), count, by);
+    case DType::kFloat64: return divide_typed(static_cast<double*>(data), count, by);
+    case DType::kFloat16: return divide_typed(static_cast<Half*>(data), count, by);
+    case DType::kBFloat16: return divide_typed(static_cast<BFloat16*>(data), count, by);
+    case DType::kInt32: return divide_typed(static_cast<std::int32_t*>(data), count, by);
+    case DType::kInt64: return divide_typed(static_cast<std::int64_t*>(data), count, by);
+    case DType::kUInt8: return divide_typed(static_cast<std::uint8_t*>(data), count, by);
+    case DType::kBool: break;
   }
 }
 

@@ -17,4 +17,7 @@ enum class CombineOrder { kInOrder, kHalves };
 void combine(std::span<const void* const> inputs, std::span<void* const> outputs,
              std::int64_t count, DType dtype, ReduceOp op, CombineOrder order);
 
+// What makes a mean of a sum: divides in place; float16 and bfloat16 in float32.
+void divide(void* data, std::int64_t count, DType dtype, int by);
+
 }  // namespace tandem

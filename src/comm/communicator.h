@@ -2,11 +2,15 @@
 // tensors.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "comm/group_failure.h"
 #include "device/device.h"
 #include "tandem/dtype.h"
 #include "tandem/reduce_op.h"
@@ -32,6 +36,20 @@ class Work {
   virtual void wait() = 0;
   // Does what can be done without waiting. Whether wait() would return at once; throws as it does.
   virtual bool test() = 0;
+
+  // What wait() does while it waits, for who waits for several by test(). A work that needs no
+  // peers need not do anything. Throws AbortedError when a peer that it needs is gone; several times
+  // a second is enough.
+  virtual void check_peers() {}
+  // Ranks that have not reached it yet, as far as this one can tell. The group may be of no use
+  // afterwards: for the text of an error.
+  virtual std::vector<int> missing() const { return {}; }
+  // Sleeps until the work has ended or `limit` has passed, and returns true, where another thread
+  // does it; false at once where test() does.
+  virtual bool sleep(std::chrono::microseconds limit) const {
+    static_cast<void>(limit);
+    return false;
+  }
 };
 
 // One rank of a group. Every rank must call the same collectives in the same order. Belongs to one
@@ -77,6 +95,9 @@ class Communicator {
   // Every rank gives `bytes` bytes of host memory and gets all ranks' in the order of the ranks:
   // size() * bytes at `gathered`. For agreements, not for data. Waits.
   virtual void exchange(const void* mine, std::size_t bytes, void* gathered) = 0;
+  // The same without waiting: the memory belongs to the work until that is done.
+  virtual std::shared_ptr<Work> start_exchange(const void* mine, std::size_t bytes,
+                                               void* gathered) = 0;
   // Advances collectives under way, without waiting.
   virtual void progress() = 0;
   // What errors call the collectives from here on: a name, such as a bucket's, and the step of
@@ -87,9 +108,15 @@ class Communicator {
   // the fastest when their parts lie one behind the other in it. Else plain memory. Aligned to 256
   // bytes; null for 0 bytes. Throws ResourceExhaustedError.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  // Whether many small buffers had best be copied into one of allocate() and combined there. If
+  // not, they are combined as well where they are.
+  virtual bool packs() const { return true; }
   // A group of some of the ranks: the communicator's rank there is its place in `ranks`. Called by
   // those ranks, each with the same list; any other rank may call it too and gets null.
   virtual std::unique_ptr<Communicator> split(std::span<const int> ranks) = 0;
+  // Ends the group with this error: calls of this rank throw it from here on, and so do its peers',
+  // as far as they can be told.
+  virtual void abort(GroupFailure failure, const std::string& text) noexcept = 0;
 };
 
 }  // namespace tandem

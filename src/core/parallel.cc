@@ -2,10 +2,16 @@
 
 #include <sched.h>
 
+#include <atomic>
+#include <limits>
+
+#include "core/core_limit.h"
+
 namespace tandem {
 namespace {
 
 thread_local int team_size = 0;  // 0: not set yet, all cores
+std::atomic<int> core_limit = std::numeric_limits<int>::max();
 
 }  // namespace
 
@@ -18,8 +24,10 @@ int available_cores() {
     if (sched_getaffinity(0, sizeof(set), &set) != 0) return limit;
     return std::clamp(CPU_COUNT(&set), 1, limit);
   }();
-  return cores;
+  return std::min(cores, core_limit.load(std::memory_order_relaxed));
 }
+
+void limit_available_cores(int cores) { core_limit = std::max(1, cores); }
 
 int intra_op_threads() { return team_size > 0 ? team_size : available_cores(); }
 

@@ -117,11 +117,15 @@ Replica::Plan& Replica::plan_for(const std::vector<Variable>& variables) {
   if (found != plans_.end()) return **found;
   auto plan = std::make_unique<Plan>();
   std::vector<GradientInfo> gradients;
+  std::vector<Shape> shapes;
   for (const Variable& variable : variables) {
     plan->variables.emplace_back(&variable.impl());
     gradients.push_back({variable.shape().num_elements(), variable.dtype()});
+    shapes.push_back(variable.shape());
   }
-  plan->reducer = std::make_unique<Reducer>(*communicator_, std::move(gradients));
+  const ReducerOptions options{.rebuild = communicator_->packs()};
+  plan->reducer = std::make_unique<Reducer>(*communicator_, std::move(gradients), options);
+  if (plan->reducer->packs()) plan->views.emplace(*plan->reducer, device_, std::move(shapes));
   return *plans_.emplace_back(std::move(plan));
 }
 
@@ -130,6 +134,7 @@ class Reduction final : public GradientReduction {
   Reduction(Replica& replica, Replica::Plan& plan)
       : replica_(replica), plan_(plan), gradients_(plan.variables.size()) {
     plan_.reducer->reset();
+    if (plan_.views) plan_.views->begin_step();
   }
 
   void ready(std::size_t index, Tensor gradient) override {
@@ -140,37 +145,52 @@ class Reduction final : public GradientReduction {
           "[all_reduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
           plan_.variables[index]->options().name, gradient.shape().to_string(),
           name_of(gradient.dtype()), spec.shape.to_string(), name_of(spec.dtype));
-    gradients_[index] = replica_.own(std::move(gradient));
-    plan_.reducer->ready(index, impl_of(gradients_[index]).data());
+    if (plan_.views) {
+      const Tensor here = copy_to_device(gradient, replica_.device());
+      plan_.reducer->ready(index, impl_of(here).data());
+    } else {
+      gradients_[index] = replica_.own(std::move(gradient));
+      plan_.reducer->ready(index, impl_of(gradients_[index]).data());
+    }
   }
 
   std::vector<Tensor> finish() override {
-    settle_missing();
+    const std::vector<bool> present = settle_missing();
     plan_.reducer->finish();
+    if (plan_.views)
+      for (std::size_t i = 0; i < gradients_.size(); ++i)
+        if (present[i]) gradients_[i] = plan_.views->view(i);
     return std::move(gradients_);
   }
 
  private:
-  // Gradients that this replica does not have: zeros where another one has them.
-  void settle_missing() {
+  // Gradients that this replica does not have: zeros where another one has them. Which ones some
+  // replica has.
+  std::vector<bool> settle_missing() {
     const std::size_t count = gradients_.size();
     std::vector<std::uint8_t> mine(count),
         all(count * static_cast<std::size_t>(replica_.num_replicas()), 0);
-    for (std::size_t i = 0; i < count; ++i) mine[i] = gradients_[i].defined();
+    for (std::size_t i = 0; i < count; ++i) mine[i] = plan_.reducer->settled()[i];
     replica_.communicator_->exchange(mine.data(), count, all.data());
+    std::vector<bool> present(count, false);
     for (std::size_t i = 0; i < count; ++i) {
-      if (mine[i]) continue;
-      bool elsewhere = false;
-      for (std::size_t at = i; at < all.size(); at += count) elsewhere = elsewhere || all[at];
-      if (elsewhere) {
-        OnDevice on(replica_.device());
-        const TensorSpec& spec = plan_.variables[i]->spec();
-        gradients_[i] = zeros(spec.shape, {.dtype = spec.dtype});
-        plan_.reducer->ready(i, impl_of(gradients_[i]).data());
-      } else {
+      for (std::size_t at = i; at < all.size(); at += count) present[i] = present[i] || all[at];
+      if (mine[i])
+        continue;
+      else if (present[i])
+        add_zeros(i);
+      else
         plan_.reducer->skip(i);
-      }
     }
+    return present;
+  }
+
+  void add_zeros(std::size_t index) {
+    if (plan_.views) return plan_.reducer->zeros(index);
+    const OnDevice on(replica_.device());
+    const TensorSpec& spec = plan_.variables[index]->spec();
+    gradients_[index] = zeros(spec.shape, {.dtype = spec.dtype});
+    plan_.reducer->ready(index, impl_of(gradients_[index]).data());
   }
 
   Replica& replica_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/local/local_group.h"
@@ -10,6 +11,7 @@
 #include "runtime/generator.h"
 #include "runtime/replica_context.h"
 #include "runtime/variable_impl.h"
+#include "tensor/gradient_views.h"
 
 namespace tandem::distribute {
 
@@ -40,6 +42,7 @@ class Replica final : public ReplicaContext {
   struct Plan {
     std::vector<RefPtr<VariableImpl>> variables;
     std::unique_ptr<Reducer> reducer;
+    std::optional<GradientViews> views;  // where the reducer packs
   };
   Plan& plan_for(const std::vector<Variable>& variables);
   // A copy on this replica's device that nothing else refers to; `tensor` itself if it is that.

@@ -90,7 +90,7 @@ Work start_gathering(Group group, const Tensor& tensor, const Tensor& gathered,
   const Tensor mine = copy_to_device(tensor, device);
   const std::vector<Device*> devices(results.size(), home_of(tensor, device));
   const std::vector<Buffer> parts = equal_parts(gathered, group->size());
-  return start(std::move(group), {nullptr, {mine, gathered}, std::move(results), devices},
+  return start(std::move(group), {{mine, gathered}, std::move(results), devices},
                [&](Communicator& c) { return c.all_gather(buffer_of(mine), parts); });
 }
 
@@ -99,7 +99,7 @@ Work start_scattering(Group group, const Tensor& like, std::vector<Tensor> memor
   Device& device = group->device();
   Tensor mine = make_tensor(device, shape, like.dtype(), "reduce_scatter");
   memory.push_back(mine);
-  return start(std::move(group), {nullptr, std::move(memory), {mine}, {home_of(like, device)}},
+  return start(std::move(group), {std::move(memory), {mine}, {home_of(like, device)}},
                [&](Communicator& c) { return c.reduce_scatter(parts, buffer_of(mine), op); });
 }
 
@@ -142,7 +142,7 @@ Work all_reduce_async(Tensor tensor, const ReduceOptions& options) {
   Device* const home = home_of(tensor, device);
   const Tensor own = exclusive_on(device, std::move(tensor));
   const Buffer part = buffer_of(own);
-  return start(std::move(group), {nullptr, {own}, {own}, {home}}, [&](Communicator& c) {
+  return start(std::move(group), {{own}, {own}, {home}}, [&](Communicator& c) {
     return c.all_reduce({&part, 1}, options.op);
   });
 }
@@ -156,7 +156,7 @@ Work reduce_async(Tensor tensor, int destination, const ReduceOptions& options) 
   const Tensor own = group->rank() == root ? exclusive_on(device, std::move(tensor))
                                            : copy_to_device(tensor, device);
   const Buffer part = buffer_of(own);
-  return start(std::move(group), {nullptr, {own}, {own.detach()}, {home}}, [&](Communicator& c) {
+  return start(std::move(group), {{own}, {own.detach()}, {home}}, [&](Communicator& c) {
     return c.reduce({&part, 1}, options.op, root);
   });
 }
@@ -173,7 +173,7 @@ Work broadcast_async(Tensor tensor, int source, const CollectiveOptions& options
                          ? copy_to_device(tensor, device)
                          : make_tensor(device, tensor.shape(), tensor.dtype(), "broadcast");
   const Buffer part = buffer_of(own);
-  return start(std::move(group), {nullptr, {own}, {own.detach()}, {home}}, [&](Communicator& c) {
+  return start(std::move(group), {{own}, {own.detach()}, {home}}, [&](Communicator& c) {
     return c.broadcast({&part, 1}, root);
   });
 }
@@ -271,7 +271,7 @@ Work send_async(const Tensor& tensor, int destination, const CollectiveOptions& 
   Group group = usable_at_once(options.group, "send");
   const int peer = group->rank_of(destination, "send");
   const Tensor given = copy_to_device(tensor, group->device());
-  return start(std::move(group), {nullptr, {given}, {}, {}},
+  return start(std::move(group), {{given}, {}, {}},
                [&](Communicator& c) { return c.send(buffer_of(given), peer); });
 }
 
@@ -283,7 +283,7 @@ Work recv_async(const Shape& shape, int source, const ReceiveOptions& options) {
   Device& device = group->device();
   Device& home = place_constant("recv");
   const Tensor taken = make_tensor(device, shape, options.dtype, "recv");
-  return start(std::move(group), {nullptr, {taken}, {taken}, {&home == &device ? nullptr : &home}},
+  return start(std::move(group), {{taken}, {taken}, {&home == &device ? nullptr : &home}},
                [&](Communicator& c) { return c.recv(buffer_of(taken), peer); });
 }
 

@@ -128,7 +128,7 @@ void ProcessGroupImpl::close() {
   }
   member_.reset();
   communicator_.reset();
-  if (backend_ == "mpi") keep_for_ever(std::move(pending_));
+  if (backend_ == "mpi" || backend_ == "hierarchical") keep_for_ever(std::move(pending_));
   pending_.clear();
 }
 

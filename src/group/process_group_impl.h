@@ -17,10 +17,10 @@ namespace tandem::comm {
 
 // A collective that is under way, with the memory that it works on.
 struct PendingWork {
-  std::shared_ptr<tandem::Work> work;  // null: ended, or part of a trace
   std::vector<Tensor> memory;          // that of its buffers
   std::vector<Tensor> results;         // on the group's device
   std::vector<Device*> devices;        // where each result is wanted; null: where it is
+  std::shared_ptr<tandem::Work> work;  // null: ended, or part of a trace; goes before the memory
 };
 
 // Some ranks of a job. Like its communicator it belongs to one thread at a time.

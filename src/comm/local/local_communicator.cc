@@ -83,6 +83,13 @@ class LocalWork final : public Work {
     return done_ = true;
   }
 
+  void check_peers() override {
+    if (done_) return;
+    if (group_->aborted()) group_->throw_abort();
+    group_->check_departures(*collective_);
+  }
+  std::vector<int> missing() const override { return group_->missing(*collective_); }
+
  private:
   std::shared_ptr<LocalGroup> group_;
   std::weak_ptr<LocalRank> owner_;
@@ -117,6 +124,12 @@ class LocalCommunicator final : public CheckedCommunicator {
 
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     return allocate_on(device(), bytes, "allocate", "a communicator's buffer");
+  }
+  // The ranks reach each other's memory wherever it is.
+  bool packs() const override { return false; }
+
+  void abort(GroupFailure failure, const std::string& text) noexcept override {
+    group().abort(rank(), failure, text);
   }
 
  private:

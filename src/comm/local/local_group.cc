@@ -89,16 +89,26 @@ void LocalGroup::begin(const std::vector<bool>& active) {
 }
 
 void LocalGroup::abort(int rank, const std::string& reason) {
+  end(rank, GroupFailure::kNone, reason);
+}
+
+void LocalGroup::abort(int rank, GroupFailure failure, const std::string& text) {
+  end(rank, failure, text);
+}
+
+void LocalGroup::end(int rank, GroupFailure failure, const std::string& reason) {
   {
     std::lock_guard lock(mutex_);
     if (abort_rank_ < 0) {
       abort_rank_ = rank;
       abort_reason_ = reason;
+      abort_failure_ = failure;
     }
     aborted_.store(true, std::memory_order_release);
   }
   changed_.notify_all();
-  for_children([&](LocalGroup& group, const std::vector<int>&) { group.abort(rank, reason); });
+  for_children(
+      [&](LocalGroup& group, const std::vector<int>&) { group.end(rank, failure, reason); });
 }
 
 void LocalGroup::leave(int rank) {
@@ -157,8 +167,17 @@ void LocalGroup::check_departures(const LocalCollective& collective) {
           name_of(collective.kind()), rank, collective.first_rank);
 }
 
+std::vector<int> LocalGroup::missing(const LocalCollective& collective) {
+  std::lock_guard lock(mutex_);
+  std::vector<int> ranks;
+  for (int rank : collective.members)
+    if (!collective.here[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+  return ranks;
+}
+
 void LocalGroup::throw_abort() {
   std::lock_guard lock(mutex_);
+  if (abort_failure_ != GroupFailure::kNone) throw_failure(abort_failure_, abort_reason_);
   fail<AbortedError>("replica {} failed, and this one stopped with it: {}", abort_rank_,
                      abort_reason_);
 }

@@ -39,6 +39,8 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void leave(int rank);
   // A rank has failed: every wait of the others throws AbortedError with this reason.
   void abort(int rank, const std::string& reason);
+  // The same, with an error of that kind and text.
+  void abort(int rank, GroupFailure failure, const std::string& text);
   bool aborted() const { return aborted_.load(std::memory_order_acquire); }
 
  private:
@@ -76,9 +78,12 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void finish(LocalCollective& collective, int rank);
   // Throws when a rank that `collective` waits for has left the step.
   void check_departures(const LocalCollective& collective);
+  // Ranks that it needs and that have not joined it.
+  std::vector<int> missing(const LocalCollective& collective);
   void wait_until(const LocalCollective& collective, const std::function<bool()>& ready);
   void wake();
   [[noreturn]] void throw_abort();
+  void end(int rank, GroupFailure failure, const std::string& reason);
   // The `again`-th group of these ranks.
   std::shared_ptr<LocalGroup> split(const std::vector<int>& ranks, int again);
   // Calls body(group, ranks) for each group that was split off and is still in use.
@@ -98,6 +103,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::atomic<int> departures_{0};
   std::vector<bool> left_;  // by rank; under mutex_
   std::string abort_reason_;
+  GroupFailure abort_failure_ = GroupFailure::kNone;  // none: the reason is a replica's failure
   int abort_rank_ = -1;
   std::vector<std::pair<Key, std::shared_ptr<LocalCollective>>> open_;
   std::map<std::pair<std::vector<int>, int>, Split> splits_;

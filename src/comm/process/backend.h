@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/group_failure.h"
 #include "comm/signature.h"
 
 namespace tandem {
@@ -42,9 +43,6 @@ class Operation {
   // Ranks that have not reached this collective yet, as far as this one can tell.
   virtual std::vector<int> missing() const = 0;
 };
-
-// What kind of error a group failed with, so that every rank throws the same.
-enum class GroupFailure : std::uint32_t { kNone, kInvalidArgument, kDeadlineExceeded, kAborted };
 
 // One rank of a group of processes. Belongs to one thread at a time. The destructor says goodbye:
 // peers that wait for this rank from then on learn that it has left.

@@ -20,6 +20,20 @@ class WorkList final : public Work {
   bool test() override {
     return std::all_of(works_.begin(), works_.end(), [](const auto& work) { return work->test(); });
   }
+  void check_peers() override {
+    for (const auto& work : works_) work->check_peers();
+  }
+  std::vector<int> missing() const override {
+    for (const auto& work : works_)
+      if (auto ranks = work->missing(); !ranks.empty()) return ranks;
+    return {};
+  }
+  // For the first that has not ended.
+  bool sleep(std::chrono::microseconds limit) const override {
+    for (const auto& work : works_)
+      if (!work->test()) return work->sleep(limit);
+    return true;
+  }
 
  private:
   std::vector<std::shared_ptr<Work>> works_;
@@ -51,6 +65,10 @@ class ProcessCommunicator final : public CheckedCommunicator {
     if (group_->device.host_accessible())
       if (auto memory = group_->backend->allocate(bytes)) return memory;
     return allocate_on(group_->device, bytes, "allocate", "a communicator's buffer");
+  }
+
+  void abort(GroupFailure failure, const std::string& text) noexcept override {
+    if (!group_->failure) group_->end_with(failure, text);
   }
 
  private:

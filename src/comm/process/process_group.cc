@@ -32,6 +32,12 @@ ProcessWork::ProcessWork(std::shared_ptr<ProcessGroup> group, const CheckedCall&
   collective_.out = in_place ? all : all.subspan(call.in.size());
 }
 
+// Where the group has failed, the device may still be on its way to the staging memory. Not
+// Event::wait(): what the device's work threw is for the program to hear.
+ProcessWork::~ProcessWork() {
+  while (staging_ && !ready_.done()) std::this_thread::yield();
+}
+
 bool ProcessWork::start() {
   if (operation_) return true;
   if (!ready_.done()) return false;
@@ -59,6 +65,23 @@ void ProcessWork::wait() {
 bool ProcessWork::test() {
   if (!done_) group_->advance(this);
   return done_;
+}
+
+void ProcessWork::check_peers() {
+  if (done_ || !operation_) return;
+  try {
+    group_->backend->check_peers(*operation_);
+  } catch (...) {
+    group_->fail_with_current();
+  }
+}
+
+std::vector<int> ProcessWork::missing() const {
+  return done_ || !operation_ ? std::vector<int>{} : operation_->missing();
+}
+
+bool ProcessWork::sleep(std::chrono::microseconds limit) const {
+  return done_ || (operation_ && operation_->sleep(limit));
 }
 
 // Host memory for buffers that only the device reaches, with what they hold once it has got
@@ -146,14 +169,19 @@ void ProcessGroup::fail_with_current() {
   failure = std::current_exception();
   try {
     throw;
-  } catch (const InvalidArgumentError& error) {
-    backend->fail_group(GroupFailure::kInvalidArgument, error.what());
-  } catch (const DeadlineExceededError& error) {
-    backend->fail_group(GroupFailure::kDeadlineExceeded, error.what());
   } catch (const std::exception& error) {
-    backend->fail_group(GroupFailure::kAborted, error.what());
+    backend->fail_group(failure_of(error), error.what());
   }
   std::rethrow_exception(failure);
+}
+
+void ProcessGroup::end_with(GroupFailure kind, const std::string& text) noexcept {
+  try {
+    throw_failure(kind, text);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  backend->fail_group(kind, text);
 }
 
 void ProcessGroup::throw_deadline(const ProcessWork& work) {

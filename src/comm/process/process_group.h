@@ -26,6 +26,8 @@ struct ProcessGroup {
   void advance(const ProcessWork* last);
   // Advances until `work` is done.
   void wait(const ProcessWork& work);
+  // Ends the group: every call of this rank throws that error from here on.
+  void end_with(GroupFailure kind, const std::string& text) noexcept;
   // Ends the group with the exception that is being handled, and throws it again.
   [[noreturn]] void fail_with_current();
   [[noreturn]] void throw_deadline(const ProcessWork& work);
@@ -44,6 +46,9 @@ class ProcessWork final : public Work {
  public:
   // REQUIRES: the inputs and outputs have one dtype.
   ProcessWork(std::shared_ptr<ProcessGroup> group, const CheckedCall& call);
+  ~ProcessWork() override;
+  ProcessWork(const ProcessWork&) = delete;
+  ProcessWork& operator=(const ProcessWork&) = delete;
 
   const Collective& collective() const { return collective_; }
   const Operation* operation() const { return operation_.get(); }
@@ -54,6 +59,9 @@ class ProcessWork final : public Work {
   bool advance();
   void wait() override;
   bool test() override;
+  void check_peers() override;
+  std::vector<int> missing() const override;
+  bool sleep(std::chrono::microseconds limit) const override;
 
  private:
   void stage(std::size_t inputs, bool in_place);

@@ -56,6 +56,12 @@ Socket open_socket(const addrinfo& address) {
   return socket;
 }
 
+// What an earlier job left in TIME_WAIT is no hindrance, nor is a reservation.
+void share_address(const Socket& socket) {
+  const int on = 1;
+  setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+}
+
 // Whether there are events before the deadline.
 bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {
   while (true) {
@@ -109,12 +115,20 @@ std::string to_string(const Endpoint& endpoint) {
   return fmt::format(fmt::runtime(colons ? "[{}]:{}" : "{}:{}"), endpoint.host, endpoint.port);
 }
 
+Socket reserve_port(const std::string& host) {
+  const Addresses addresses = resolve({host, 0}, AI_PASSIVE);
+  Socket socket = open_socket(*addresses);
+  share_address(socket);
+  if (bind(socket.descriptor(), addresses->ai_addr, addresses->ai_addrlen) != 0)
+    fail<ResourceExhaustedError>("[rendezvous] there is no free port at {}: {}", host,
+                                 std::strerror(errno));
+  return socket;
+}
+
 Socket listen_on(const Endpoint& endpoint) {
   const Addresses addresses = resolve(endpoint, AI_PASSIVE);
   Socket socket = open_socket(*addresses);
-  const int on = 1;
-  // What an earlier job left in TIME_WAIT is no hindrance.
-  setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  share_address(socket);
   if (bind(socket.descriptor(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
       listen(socket.descriptor(), SOMAXCONN) != 0) {
     const std::string what =

@@ -47,6 +47,9 @@ std::string to_string(const Endpoint& endpoint);  // "[::1]:80" for addresses wi
 // Listens, not blocking. Port 0: one that is free. Throws AlreadyExistsError when the port is
 // taken, InvalidArgumentError when the address is none of this machine's.
 Socket listen_on(const Endpoint& endpoint);
+// A port that is free, bound but not listening: while the socket is open no other process is given
+// the port, and a server may still listen there.
+Socket reserve_port(const std::string& host);
 std::uint16_t port_of(const Socket& listener);
 
 // A connection, not blocking. Throws UnavailableError with the system's reason, NotFoundError when

@@ -124,12 +124,7 @@ void Group::set_failure(GroupFailure failure, const std::string& text) noexcept 
 
 void Group::throw_failure() const {
   const auto failure = static_cast<GroupFailure>(state_->failure.load(std::memory_order_acquire));
-  const std::string text = state_->text;
-  switch (failure) {
-    case GroupFailure::kInvalidArgument: throw InvalidArgumentError(text);
-    case GroupFailure::kDeadlineExceeded: throw DeadlineExceededError(text);
-    default: throw AbortedError(text);
-  }
+  tandem::throw_failure(failure, state_->text);
 }
 
 void Group::check_peer(int peer, const std::string& waiting_for) const {

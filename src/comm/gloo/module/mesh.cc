@@ -230,11 +230,7 @@ void Mesh::greet() {
 void Mesh::throw_broken(int peer, const std::string& what, const std::string& reason) const {
   const std::string failure = find(key("failure"));
   if (!failure.empty()) {
-    const auto kind = static_cast<GroupFailure>(failure.front() - '0');
-    const std::string text = failure.substr(1);
-    if (kind == GroupFailure::kInvalidArgument) throw InvalidArgumentError(text);
-    if (kind == GroupFailure::kDeadlineExceeded) throw DeadlineExceededError(text);
-    throw AbortedError(text);
+    throw_failure(static_cast<GroupFailure>(failure.front() - '0'), failure.substr(1));
   }
   const Peer& other = peers_[static_cast<std::size_t>(peer)];
   if (!find(key("left", peer)).empty())

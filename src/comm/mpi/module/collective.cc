@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "comm/combine.h"
 #include "comm/mpi/module/types.h"
 #include "core/status.h"
 

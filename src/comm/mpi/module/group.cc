@@ -153,14 +153,9 @@ void Group::tell_all(GroupFailure failure, const std::string& text) {
 
 void Group::look_for_failure() {
   for (const Notice& notice : session_.heard(id_)) {
-    switch (notice.failure) {
-      case GroupFailure::kInvalidArgument: throw InvalidArgumentError(notice.text);
-      case GroupFailure::kDeadlineExceeded: throw DeadlineExceededError(notice.text);
-      case GroupFailure::kAborted: throw AbortedError(notice.text);
-      case GroupFailure::kNone:
-        if (notice.rank >= 0 && notice.rank < size_)
-          left_[static_cast<std::size_t>(notice.rank)] = Clock::now();
-    }
+    if (notice.failure != GroupFailure::kNone) throw_failure(notice.failure, notice.text);
+    if (notice.rank >= 0 && notice.rank < size_)
+      left_[static_cast<std::size_t>(notice.rank)] = Clock::now();
   }
 }
 

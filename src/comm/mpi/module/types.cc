@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <type_traits>
 
 #include "comm/mpi/module/session.h"
 #include "core/status.h"
@@ -37,13 +36,6 @@ MPI_User_function* function_of(ReduceOp op) {
     case ReduceOp::kMean: break;
   }
   return combine_halves<T, ReduceOp::kSum>;
-}
-
-template <class T>
-void divide_typed(T* data, std::int64_t count, int by) {
-  using A = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
-  for (std::int64_t i = 0; i < count; ++i)
-    data[i] = static_cast<T>(static_cast<A>(static_cast<A>(data[i]) / static_cast<A>(by)));
 }
 
 }  // namespace
@@ -81,19 +73,6 @@ MPI_Op op_of(DType dtype, ReduceOp op) {
     case ReduceOp::kMean: break;
   }
   return MPI_SUM;
-}
-
-void divide(void* data, std::int64_t count, DType dtype, int by) {
-  switch (dtype) {
-    case DType::kFloat32: return divide_typed(static_cast<float*>(data), count, by);
-    case DType::kFloat64: return divide_typed(static_cast<double*>(data), count, by);
-    case DType::kFloat16: return divide_typed(static_cast<Half*>(data), count, by);
-    case DType::kBFloat16: return divide_typed(static_cast<BFloat16*>(data), count, by);
-    case DType::kInt32: return divide_typed(static_cast<std::int32_t*>(data), count, by);
-    case DType::kInt64: return divide_typed(static_cast<std::int64_t*>(data), count, by);
-    case DType::kUInt8: return divide_typed(static_cast<std::uint8_t*>(data), count, by);
-    case DType::kBool: break;
-  }
 }
 
 }  // namespace tandem::mpi_backend

@@ -14,7 +14,5 @@ MPI_Datatype type_of(DType dtype);
 // float16 and bfloat16 are combined in float32, and rounded after each step. kMean is a sum.
 // REQUIRES: MPI is initialised, and the caller alone calls it.
 MPI_Op op_of(DType dtype, ReduceOp op);
-// What makes a mean of a sum.
-void divide(void* data, std::int64_t count, DType dtype, int by);
 
 }  // namespace tandem::mpi_backend

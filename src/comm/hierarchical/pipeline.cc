@@ -1,0 +1,356 @@
+#include "comm/hierarchical/pipeline.h"
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "comm/device_memory.h"
+#include "core/profile.h"
+#include "core/status.h"
+
+namespace tandem::hierarchical {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+
+constexpr auto kCheck = std::chrono::milliseconds(100);
+
+std::unique_ptr<Communicator> all_again(Communicator& communicator) {
+  std::vector<int> ranks(static_cast<std::size_t>(communicator.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return communicator.split(ranks);
+}
+
+// Whoever waits for a rank that waits for another one gives that rank time to tell.
+Clock::duration grace(Lane lane, std::chrono::milliseconds limit) {
+  const auto once =
+      std::clamp<std::chrono::milliseconds>(limit / 8, 2 * kCheck, std::chrono::milliseconds(5000));
+  switch (lane) {
+    case Lane::kAcross: return once;
+    case Lane::kOut: return 2 * once;
+    default: return {};
+  }
+}
+
+}  // namespace
+
+bool Step::ready() const {
+  return std::all_of(after.begin(), after.end(), [](const Step* step) { return step->done; });
+}
+
+HierarchicalWork::HierarchicalWork(std::shared_ptr<Pipeline> pipeline, std::uint64_t sequence,
+                                   Signature signature, Label label)
+    : pipeline_(std::move(pipeline)),
+      sequence_(sequence),
+      signature_(signature),
+      label_(std::move(label)) {}
+
+const Step* HierarchicalWork::add(Lane lane, std::function<std::shared_ptr<Work>()> start,
+                                  std::initializer_list<const Step*> after,
+                                  std::function<void()> then) {
+  Step& step = steps_.emplace_back();
+  step.lane = lane;
+  step.start = std::move(start);
+  std::copy_if(after.begin(), after.end(), std::back_inserter(step.after),
+               [](const Step* earlier) { return earlier != nullptr; });
+  step.then = std::move(then);
+  return &step;
+}
+
+void HierarchicalWork::add_message(Lane lane, std::shared_ptr<Work> message) {
+  Step& step = steps_.emplace_back();
+  step.lane = lane;
+  step.work = std::move(message);
+  step.started = Clock::now();
+}
+
+void* HierarchicalWork::scratch(std::size_t bytes) {
+  const MemoryTagScope tag(MemoryTag::kWorkspace);
+  kept_.push_back(allocate_on(pipeline_->inner->device(), bytes, name_of(signature_.kind).data(),
+                              "memory to bring the group's values together"));
+  return kept_.back().get();
+}
+
+bool HierarchicalWork::done() const {
+  while (ended_ < steps_.size() && steps_[ended_].done) ++ended_;
+  return ended_ == steps_.size();
+}
+
+const Step* HierarchicalWork::first_under_way() const {
+  const auto found = std::find_if(steps_.begin(), steps_.end(),
+                                  [](const Step& step) { return step.work && !step.done; });
+  return found == steps_.end() ? nullptr : &*found;
+}
+
+void HierarchicalWork::wait() {
+  if (done()) return;
+  const profile::Span span([&] {
+    return profile::Event{.name = "wait for " + std::string(name_of(signature_.kind)),
+                          .replica = pipeline_->layout.rank()};
+  });
+  pipeline_->wait(*this);
+}
+
+bool HierarchicalWork::test() {
+  if (!done()) pipeline_->advance();
+  return done();
+}
+
+void HierarchicalWork::check_peers() {
+  if (!done()) pipeline_->check_peers();
+}
+
+std::vector<int> HierarchicalWork::missing() const {
+  const Step* step = first_under_way();
+  return step ? pipeline_->ranks_of(step->lane, step->work->missing()) : std::vector<int>{};
+}
+
+Pipeline::Pipeline(Layout of, std::unique_ptr<Communicator> inside,
+                   std::unique_ptr<Communicator> between, HierarchicalOptions with)
+    : layout(std::move(of)),
+      options(std::move(with)),
+      inner(std::move(inside)),
+      outer(std::move(between)),
+      out(all_again(*inner)) {}
+
+Communicator* Pipeline::communicator(Lane lane) const {
+  switch (lane) {
+    case Lane::kIn: return inner.get();
+    case Lane::kAcross: return outer.get();
+    case Lane::kOut: return out.get();
+    case Lane::kDirect: return options.direct.get();
+  }
+  return nullptr;
+}
+
+void Pipeline::submit(std::shared_ptr<HierarchicalWork> work) {
+  for (Step& step : work->steps_)
+    (step.work ? messages_ : waiting_[static_cast<std::size_t>(step.lane)]).push_back(&step);
+  open_.push_back(std::move(work));
+  advance();
+}
+
+bool Pipeline::advance() {
+  throw_if_failed();
+  try {
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
+      if (running_[lane].size() > 1) communicator(static_cast<Lane>(lane))->progress();
+    bool any = false;
+    while (look_at_running() | start_ready()) any = true;
+    if (any) std::erase_if(open_, [](const auto& work) { return work->done(); });
+    return any;
+  } catch (...) {
+    fail_with_current();
+  }
+}
+
+bool Pipeline::start_ready() {
+  bool any = false;
+  for (std::size_t lane = 0; lane < kLanes; ++lane)
+    for (auto& queue = waiting_[lane]; !queue.empty() && queue.front()->ready(); any = true) {
+      Step& step = *queue.front();
+      queue.pop_front();
+      step.started = Clock::now();
+      try {
+        step.work = step.start();
+      } catch (const Error&) {
+        rethrow_from(step.lane);
+      }
+      running_[lane].push_back(&step);
+    }
+  return any;
+}
+
+// Collectives of a lane end one after the other, messages as they come.
+bool Pipeline::look_at_running() {
+  bool any = false;
+  for (auto& queue : running_)
+    for (; !queue.empty() && look(*queue.front()); any = true) queue.pop_front();
+  any |= std::erase_if(messages_, [this](Step* step) { return look(*step); }) > 0;
+  return any;
+}
+
+bool Pipeline::look(Step& step) {
+  try {
+    if (!step.work->test()) return false;
+  } catch (const Error&) {
+    rethrow_from(step.lane);
+  }
+  if (step.then) step.then();
+  return step.done = true;
+}
+
+// Spins, then yields, then naps, as others do that wait; while a thread of a backend's works, it
+// sleeps.
+void Pipeline::wait(HierarchicalWork& work) {
+  const auto begin = Clock::now();
+  auto patient_since = begin, checked = begin;
+  nap_ = microseconds(20);
+  for (;;) {
+    const bool any = advance();
+    if (work.done()) return;
+    const auto now = Clock::now();
+    if (any) {
+      patient_since = now;
+      nap_ = microseconds(20);
+      continue;
+    }
+    if (now - checked >= std::min<Clock::duration>(kCheck, options.time_limit)) {
+      checked = now;
+      try {
+        check(work, begin);
+      } catch (...) {
+        fail_with_current();
+      }
+    }
+    pass_time(work, now - patient_since);
+  }
+}
+
+void Pipeline::pass_time(const HierarchicalWork& work, Clock::duration patience) {
+  constexpr auto kSpin = microseconds(20), kYield = microseconds(1000);
+  constexpr auto kLongestNap = microseconds(500);
+  const Step* step = work.first_under_way();
+  // Other lanes may want to get on.
+  if (step && step->work->sleep(microseconds(100))) return;
+  if (patience < kSpin) {
+    __builtin_ia32_pause();
+  } else if (patience < kYield) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(nap_);
+    nap_ = std::min(nap_ * 2, kLongestNap);
+  }
+}
+
+void Pipeline::check(const HierarchicalWork& last, Clock::time_point since) {
+  check_peers();
+  const auto now = Clock::now();
+  for (const auto& work : open_) {
+    for (const Step& step : work->steps_)
+      if (step.work && !step.done &&
+          now - std::max(since, step.started) >=
+              options.time_limit + grace(step.lane, options.time_limit))
+        throw_deadline(*work, step);
+    if (work.get() == &last) break;
+  }
+}
+
+void Pipeline::check_peers() {
+  const auto check_one = [this](const Step* step) {
+    try {
+      step->work->check_peers();
+    } catch (const Error&) {
+      rethrow_from(step->lane);
+    }
+  };
+  try {
+    for (const auto& queue : running_)
+      if (!queue.empty()) check_one(queue.front());
+    for (const Step* step : messages_) check_one(step);
+  } catch (...) {
+    fail_with_current();
+  }
+}
+
+std::vector<int> Pipeline::ranks_of(Lane lane, const std::vector<int>& ranks) const {
+  std::vector<int> result;
+  for (int rank : ranks) {
+    const std::vector<int> members =
+        lane == Lane::kAcross ? layout.ranks_of(rank) : layout.ranks_of(layout.group);
+    if (lane == Lane::kDirect)
+      result.push_back(rank);
+    else if (lane == Lane::kAcross)
+      result.insert(result.end(), members.begin(), members.end());
+    else
+      result.push_back(members[static_cast<std::size_t>(rank)]);
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+void Pipeline::throw_deadline(const HierarchicalWork& work, const Step& step) const {
+  const Signature& signature = work.signature();
+  const std::string_view name = name_of(signature.kind);
+  const std::string call = describe(signature, work.label());
+  const auto limit = options.time_limit.count();
+  if (signature.kind == CollectiveKind::kSend || signature.kind == CollectiveKind::kRecv)
+    fail<DeadlineExceededError>("{}[{}] rank {} waited {} ms for rank {}: {}", kMark, name,
+                                layout.rank(), limit, signature.root, call);
+  const std::vector<int> missing = ranks_of(step.lane, step.work->missing());
+  if (missing.empty())
+    fail<DeadlineExceededError>("{}[{}] collective {} ({}) did not end within {} ms", kMark, name,
+                                work.sequence(), call, limit);
+  fail<DeadlineExceededError>("{}[{}] {} did not reach collective {} ({}) within {} ms", kMark,
+                              name, list_ranks(missing), work.sequence(), call, limit);
+}
+
+// An error of a lane's communicator, as one of the whole: tells which ranks it counts.
+void Pipeline::rethrow_from(Lane lane) const {
+  const auto told = [&](const char* text) {
+    const std::string_view known(text);
+    if (lane == Lane::kDirect || known.starts_with(kMark) || known.starts_with("[membership]"))
+      return std::string(known);
+    std::vector<int> ranks;
+    for (int group = 0; group < layout.groups(); ++group)
+      ranks.push_back(layout.ranks_of(group).front());
+    return lane == Lane::kAcross ? fmt::format("{}among the groups' first, {}, counted from 0: {}",
+                                               kMark, list_ranks(ranks), known)
+                                 : fmt::format("{}among {}, counted from 0: {}", kMark,
+                                               list_ranks(layout.ranks_of(layout.group)), known);
+  };
+  try {
+    throw;
+  } catch (const InvalidArgumentError& error) {
+    throw InvalidArgumentError(told(error.what()));
+  } catch (const DeadlineExceededError& error) {
+    throw DeadlineExceededError(told(error.what()));
+  } catch (const AbortedError& error) {
+    throw AbortedError(told(error.what()));
+  }
+}
+
+void Pipeline::fail_with_current() {
+  throw_if_failed();
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string_view text = error.what();
+    const bool marked = text.starts_with(kMark) || text.starts_with("[membership]");
+    end_with(std::current_exception(), failure_of(error),
+             marked ? std::string(text) : std::string(kMark).append(text));
+  }
+  std::rethrow_exception(failure_);
+}
+
+void Pipeline::end_with(std::exception_ptr error, GroupFailure failure,
+                        const std::string& text) noexcept {
+  if (failure_) return;
+  failure_ = std::move(error);
+  inner->abort(failure, text);
+  out->abort(failure, text);
+  if (outer) outer->abort(failure, text);
+  if (options.direct) options.direct->abort(failure, text);
+}
+
+void Pipeline::close() {
+  if (!failure_ && !open_.empty())
+    failure_ = std::make_exception_ptr(
+        FailedPreconditionError("the communicator was destroyed before its collectives ended"));
+  // A collective that has failed may not be called off: MPI's still writes to its memory.
+  static auto* const kept_for_good = new std::vector<std::shared_ptr<void>>;
+  static std::mutex mutex;
+  if (failure_) {
+    const std::lock_guard lock(mutex);
+    for (const auto& work : open_)
+      kept_for_good->insert(kept_for_good->end(), work->kept_.begin(), work->kept_.end());
+  }
+  for (auto& queue : waiting_) queue.clear();
+  for (auto& queue : running_) queue.clear();
+  messages_.clear();
+  open_.clear();
+}
+
+}  // namespace tandem::hierarchical

@@ -1,0 +1,165 @@
+#include "parallel/spawned_ranks.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <utility>
+
+#include "core/status.h"
+#include "tandem/parallel.h"
+
+namespace tandem::parallel {
+namespace {
+
+constexpr std::size_t kLongestText = 32 << 10;  // less than a pipe holds: writing never waits
+
+struct Header {
+  std::int64_t time = 0;
+  std::int64_t echo = 0;
+};
+
+RankError current_error() {
+  RankError error{.time = SpawnedRank::Clock::now(), .echo = false, .text = ""};
+  try {
+    throw;
+  } catch (const Error& thrown) {
+    error.text = fmt::format("{}: {}", thrown.kind(), thrown.what());
+    error.echo = dynamic_cast<const AbortedError*>(&thrown) != nullptr ||
+                 dynamic_cast<const UnavailableError*>(&thrown) != nullptr;
+  } catch (const std::exception& thrown) {
+    error.text = thrown.what();
+  } catch (...) {
+    error.text = "an exception of an unknown type";
+  }
+  return error;
+}
+
+void write_error(int pipe, const RankError& error) {
+  const Header header = {error.time.time_since_epoch().count(), error.echo};
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof(header));
+  bytes += error.text.substr(0, kLongestText);
+  // Nobody reads where the parent is gone, and this process with it.
+  [[maybe_unused]] const ssize_t written = write(pipe, bytes.data(), bytes.size());
+}
+
+[[noreturn]] void run_child(int pipe, const std::function<void()>& body,
+                            const std::function<void(const std::string&)>& told) {
+  int code = 0;
+  try {
+    body();
+  } catch (...) {
+    const RankError error = current_error();
+    write_error(pipe, error);  // first: the others' errors follow from this one
+    told(error.text);
+    code = 1;
+  }
+  std::cout.flush();
+  std::fflush(nullptr);
+  _exit(code);  // what the parent does at its end is not for this process to do
+}
+
+}  // namespace
+
+SpawnedRank::SpawnedRank(int rank, const std::function<void()>& body,
+                         const std::function<void(const std::string&)>& told)
+    : rank_(rank) {
+  int ends[2] = {-1, -1};
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    fail<ResourceExhaustedError>("[spawn] cannot make a pipe: {}", std::strerror(errno));
+  const pid_t parent = getpid();
+  process_ = fork();
+  if (process_ == 0) {
+    close(ends[0]);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);  // it was too late for that
+    run_child(ends[1], body, told);
+  }
+  const int error = errno;
+  close(ends[1]);
+  pipe_ = ends[0];
+  if (process_ > 0) return;
+  close_pipe();
+  fail<ResourceExhaustedError>("[spawn] cannot start process {}: {}", rank, std::strerror(error));
+}
+
+SpawnedRank::SpawnedRank(SpawnedRank&& other) noexcept
+    : rank_(other.rank_),
+      process_(std::exchange(other.process_, -1)),
+      pipe_(std::exchange(other.pipe_, -1)),
+      status_(other.status_),
+      stopped_(other.stopped_),
+      ended_at_(other.ended_at_),
+      error_(std::move(other.error_)) {}
+
+SpawnedRank::~SpawnedRank() {
+  if (running()) {
+    kill(process_, SIGKILL);
+    while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  close_pipe();
+}
+
+void SpawnedRank::poll() {
+  if (!running()) return;
+  int status = 0;
+  const pid_t ended = waitpid(process_, &status, WNOHANG);
+  if (ended == 0 || (ended < 0 && errno == EINTR)) return;
+  process_ = -1;
+  // Where somebody else has waited for it, nobody knows how it ended.
+  status_ = ended > 0 ? status : W_EXITCODE(1, 0);
+  ended_at_ = Clock::now();
+  read_error();
+  close_pipe();
+}
+
+void SpawnedRank::stop(int signal) {
+  if (!running()) return;
+  stopped_ = true;
+  kill(process_, signal);
+}
+
+void SpawnedRank::read_error() {
+  std::string bytes(sizeof(Header) + kLongestText, '\0');
+  // Not blocking: a process that the rank has started may hold the pipe open.
+  fcntl(pipe_, F_SETFL, O_NONBLOCK);
+  const ssize_t count = read(pipe_, bytes.data(), bytes.size());
+  if (count < static_cast<ssize_t>(sizeof(Header))) return;
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  error_ = RankError{
+      .time = Clock::time_point(Clock::duration(header.time)),
+      .echo = header.echo != 0,
+      .text = bytes.substr(sizeof(header), static_cast<std::size_t>(count) - sizeof(header))};
+}
+
+void SpawnedRank::close_pipe() {
+  if (pipe_ >= 0) close(std::exchange(pipe_, -1));
+}
+
+void SpawnedRank::throw_error() const {
+  if (error_)
+    throw ProcessRaisedError(
+        fmt::format("[spawn] -- Process {} terminated with the following error: {}", rank_,
+                    error_->text),
+        rank_);
+  if (WIFSIGNALED(status_)) {
+    const int signal = WTERMSIG(status_);
+    const char* name = sigabbrev_np(signal);
+    throw ProcessExitedError(fmt::format("[spawn] process {} terminated with signal SIG{}", rank_,
+                                         name ? name : std::to_string(signal)),
+                             rank_, 128 + signal);
+  }
+  throw ProcessExitedError(
+      fmt::format("[spawn] process {} terminated with exit code {}", rank_, WEXITSTATUS(status_)),
+      rank_, WEXITSTATUS(status_));
+}
+
+}  // namespace tandem::parallel

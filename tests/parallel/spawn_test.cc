@@ -1,0 +1,244 @@
+// spawn(): ranks that a program starts itself, and how they fail.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <numeric>
+#include <thread>
+
+#include "core/parallel.h"
+#include "support/files.h"
+#include "support/processes.h"
+#include "tandem/comm.h"
+#include "tandem/creation.h"
+#include "tandem/errors.h"
+#include "tandem/math.h"
+#include "tandem/parallel.h"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+using parallel::ProcessExitedError;
+using parallel::ProcessRaisedError;
+using parallel::spawn;
+using testing::ChildProcess;
+using testing::read_file;
+using testing::TemporaryDirectory;
+using testing::write_file;
+
+// What `call` throws, and how long it took: "KIND: message".
+template <class E>
+std::string error_of(const std::function<void()>& call, std::chrono::seconds limit) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::string text = "no error";
+  try {
+    call();
+  } catch (const E& error) {
+    text = error.what();
+  } catch (const std::exception& error) {
+    text = std::string("of another type: ") + error.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, limit);
+  return text;
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+TEST(Spawn, RanksFindEachOther) {
+  for (const int size : {1, 2, 3, 4}) {
+    const TemporaryDirectory folder;
+    spawn(
+        [&](int rank, int world_size) {
+          comm::init_process_group({.timeout = 30s});
+          const Tensor sum = comm::all_reduce(constant(rank + 1));
+          write_file(folder / std::to_string(rank), std::to_string(world_size) + " " +
+                                                        std::to_string(sum.item<std::int32_t>()) +
+                                                        " " + comm::get_backend());
+          comm::destroy_process_group();
+        },
+        {.nprocs = size});
+    for (int rank = 0; rank < size; ++rank)
+      EXPECT_EQ(read_file(folder / std::to_string(rank)),
+                std::to_string(size) + " " + std::to_string(size * (size + 1) / 2) + " shm");
+  }
+}
+
+TEST(Spawn, RanksAreToldWhatLaunchersTell) {
+  setenv("RANK", "7", 1);  // of a job that this process is a rank of
+  unsetenv("OMP_NUM_THREADS");
+  const TemporaryDirectory folder;
+  spawn(
+      [&](int rank, int) {
+        std::string text;
+        for (const char* name :
+             {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR"})
+          text += variable(name) + " ";
+        write_file(folder / std::to_string(rank), text);
+        write_file(folder / ("job" + std::to_string(rank)),
+                   variable("MASTER_PORT") + variable("TANDEM_JOB_TOKEN"));
+        write_file(folder / ("cores" + std::to_string(rank)), std::to_string(available_cores()));
+      },
+      {.nprocs = 2});
+  EXPECT_EQ(read_file(folder / "0"), "0 0 2 2 127.0.0.1 ");
+  EXPECT_EQ(read_file(folder / "1"), "1 1 2 2 127.0.0.1 ");
+  EXPECT_EQ(read_file(folder / "job0"), read_file(folder / "job1"));
+  EXPECT_GT(read_file(folder / "job0").size(), 34u);
+  const int all = available_cores();
+  EXPECT_EQ(read_file(folder / "cores0"), std::to_string(std::max(1, all / 2)));
+  EXPECT_EQ(read_file(folder / "cores1"), std::to_string(std::max(1, all - all / 2)));
+  EXPECT_EQ(variable("RANK"), "7");
+}
+
+TEST(Spawn, ARankThatThrowsTakesTheOthersDown) {
+  int rank = -1;
+  const std::string text = error_of<ProcessRaisedError>(
+      [&] {
+        try {
+          spawn(
+              [](int own, int) {
+                comm::init_process_group({.timeout = 60s});
+                comm::barrier();
+                if (own == 1) matmul(zeros({2, 3}), zeros({4, 5}));
+                for (int i = 0; i < 1000; ++i) comm::all_reduce(zeros({100'000}));
+              },
+              {.nprocs = 3});
+        } catch (const ProcessRaisedError& error) {
+          rank = error.rank();
+          throw;
+        }
+      },
+      20s);
+  EXPECT_EQ(rank, 1);
+  EXPECT_EQ(text.find("[spawn] -- Process 1 terminated with the following error: "
+                      "InvalidArgumentError: [MatMul] expected equal inner sizes"),
+            0u)
+      << text;
+}
+
+TEST(Spawn, TheCauseIsToldAndNotItsEcho) {
+  const auto failing = [](int rank, int) {
+    if (rank == 0) throw AbortedError("rank 1 failed");
+    std::this_thread::sleep_for(200ms);
+    throw std::runtime_error("the cause");
+  };
+  EXPECT_EQ(error_of<ProcessRaisedError>([&] { spawn(failing, {.nprocs = 2}); }, 20s),
+            "[spawn] -- Process 1 terminated with the following error: the cause");
+  // Where nobody else fails, it is all there is.
+  const auto alone = [](int rank, int) {
+    if (rank == 0) throw AbortedError("something");
+    std::this_thread::sleep_for(60s);
+  };
+  EXPECT_EQ(error_of<ProcessRaisedError>([&] { spawn(alone, {.nprocs = 2}); }, 20s),
+            "[spawn] -- Process 0 terminated with the following error: AbortedError: something");
+}
+
+TEST(Spawn, ARankIsKilledOrExits) {
+  const auto training = [](int rank, int failing, const std::function<void()>& end) {
+    comm::init_process_group({.timeout = 60s});
+    for (int i = 0; i < 1000; ++i) {
+      if (rank == failing && i == 3) end();
+      comm::all_reduce(zeros({1000}));
+      std::this_thread::sleep_for(1ms);
+    }
+  };
+  int code = 0;
+  const auto run = [&](int failing, const std::function<void()>& end) {
+    return error_of<ProcessExitedError>(
+        [&] {
+          try {
+            spawn([&](int rank, int) { training(rank, failing, end); }, {.nprocs = 3});
+          } catch (const ProcessExitedError& error) {
+            EXPECT_EQ(error.rank(), failing);
+            code = error.exit_code();
+            throw;
+          }
+        },
+        20s);
+  };
+  EXPECT_EQ(run(2, [] { raise(SIGKILL); }), "[spawn] process 2 terminated with signal SIGKILL");
+  EXPECT_EQ(code, 128 + SIGKILL);
+  EXPECT_EQ(run(0, [] { _exit(3); }), "[spawn] process 0 terminated with exit code 3");
+  EXPECT_EQ(code, 3);
+}
+
+TEST(Spawn, WhoDoesNotListenIsKilled) {
+  const auto begin = std::chrono::steady_clock::now();
+  const TemporaryDirectory folder;
+  EXPECT_EQ(error_of<ProcessExitedError>(
+                [&] {
+                  spawn(
+                      [&](int rank, int) {
+                        signal(SIGTERM, SIG_IGN);
+                        if (rank == 0) write_file(folder / "deaf", "");
+                        while (!std::filesystem::exists(folder / "deaf"))
+                          std::this_thread::sleep_for(1ms);
+                        if (rank == 1) _exit(2);
+                        std::this_thread::sleep_for(60s);
+                      },
+                      {.nprocs = 2, .grace = 300ms});
+                },
+                20s),
+            "[spawn] process 1 terminated with exit code 2");
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 300ms);
+}
+
+bool lives(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const auto end = text.rfind(") ");
+  return end != std::string::npos && text[end + 2] != 'Z' && text[end + 2] != 'X';
+}
+
+TEST(Spawn, RanksDieWithTheirParent) {
+  const TemporaryDirectory folder;
+  ChildProcess parent([&] {
+    spawn(
+        [&](int rank, int) {
+          write_file(folder / "new", std::to_string(getpid()));
+          std::filesystem::rename(folder / "new", folder / std::to_string(rank));
+          std::this_thread::sleep_for(60s);
+        },
+        {.nprocs = 1});
+    return "";
+  });
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (!std::filesystem::exists(folder / "0") && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(1ms);
+  const pid_t rank = std::stoi(read_file(folder / "0"));
+  EXPECT_TRUE(lives(rank));
+  parent.kill(SIGKILL);
+  EXPECT_EQ(parent.result(), "");
+  while (lives(rank) && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(1ms);
+  EXPECT_FALSE(lives(rank));
+}
+
+TEST(Spawn, ArgumentsThatCannotBe) {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] { spawn([](int, int) {}, {.nprocs = 0}); }, 5s),
+            "[spawn] expected nprocs of at least 1, got 0");
+  EXPECT_EQ(error_of<InvalidArgumentError>([] { spawn(nullptr); }, 5s),
+            "[spawn] expected a function, got an empty one");
+}
+
+TEST(Spawn, NotOnceThereAreThreads) {
+  spawn([](int, int) {});
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    while (!done) std::this_thread::sleep_for(1ms);
+  });
+  EXPECT_EQ(error_of<FailedPreconditionError>([] { spawn([](int, int) {}); }, 5s)
+                .find("[spawn] this process has 2 threads"),
+            0u);
+  done = true;
+  other.join();
+}
+
+}  // namespace
+}  // namespace tandem
