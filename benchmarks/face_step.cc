@@ -1,7 +1,8 @@
 // One training step of a case in one of several processes, timed; rank 0 prints a JSON line. Each
 // process takes the case's batch, with --threads threads. --face is ddp (DistributedDataParallel),
 // mwms (MultiWorkerMirroredStrategy) or hvd (the Horovod-like face); with --traced 1 the step is a
-// traced function. scripts/bench starts it through `tandem run`.
+// traced function, and --trace FILE adds a profile of rank 0's next steps. scripts/bench starts it
+// through `tandem run`.
 #include <tandem/tandem.h>
 
 #include <memory>
@@ -19,9 +20,14 @@ template <class Step, class Batches>
 void measure_steps(const Options& options, double startup_ms, int rank, const Step& step,
                    const Batches& pool) {
   const auto take = [&](const auto& run) {
-    measure_together(options.face.c_str(), options, startup_ms, rank, [&](int steps) {
-      for (int i = 0; i < steps; ++i) run(pool[static_cast<std::size_t>(i) % pool.size()]);
-    });
+    const auto steps = [&](int count) {
+      for (int i = 0; i < count; ++i) run(pool[static_cast<std::size_t>(i) % pool.size()]);
+    };
+    measure_together(options.face.c_str(), options, startup_ms, rank, steps);
+    if (options.trace.empty()) return;
+    if (rank == 0) td::profiler::start({.file = options.trace});
+    steps(8);
+    if (rank == 0) td::profiler::stop();
   };
   if (options.traced)
     take(td::function(step));

@@ -21,6 +21,7 @@ struct Options {
   bool traced = false;
   std::string face;  // of many processes
   int steps = 100;   // the same in every process
+  std::string trace;  // a file for a profile of some more steps; empty: none
 };
 
 inline Options parse(int argc, char** argv) {
@@ -34,6 +35,7 @@ inline Options parse(int argc, char** argv) {
     if (key == "--traced") options.traced = std::atoi(argv[i + 1]) != 0;
     if (key == "--face") options.face = argv[i + 1];
     if (key == "--steps") options.steps = std::atoi(argv[i + 1]);
+    if (key == "--trace") options.trace = argv[i + 1];
   }
   return options;
 }
