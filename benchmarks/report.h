@@ -19,6 +19,9 @@ struct Options {
   int replicas = 1;
   double seconds = 2.0;
   bool traced = false;
+  std::string face;  // of many processes
+  int steps = 100;   // the same in every process
+  std::string trace;  // a file for a profile of some more steps; empty: none
 };
 
 inline Options parse(int argc, char** argv) {
@@ -30,6 +33,9 @@ inline Options parse(int argc, char** argv) {
     if (key == "--replicas") options.replicas = std::atoi(argv[i + 1]);
     if (key == "--seconds") options.seconds = std::atof(argv[i + 1]);
     if (key == "--traced") options.traced = std::atoi(argv[i + 1]) != 0;
+    if (key == "--face") options.face = argv[i + 1];
+    if (key == "--steps") options.steps = std::atoi(argv[i + 1]);
+    if (key == "--trace") options.trace = argv[i + 1];
   }
   return options;
 }
@@ -68,17 +74,32 @@ double time_steps(double seconds, const Steps& steps) {
   }
 }
 
-// Warms up, measures, and prints the line.
-template <class Steps>
-void measure(const char* program, const Options& options, double startup_ms, const Steps& steps) {
-  time_steps(std::min(1.0, options.seconds / 2), steps);
-  const double ms = time_steps(options.seconds, steps);
+inline void print_line(const char* program, const Options& options, double startup_ms, double ms) {
   std::printf(
       "{\"program\": \"%s\", \"case\": \"%s\", \"threads\": %d, \"replicas\": %d, \"ms\": %.5f, "
       "\"peak_mib\": %.2f, "
       "\"startup_ms\": ",
       program, options.name.c_str(), options.threads, options.replicas, ms, peak_mib());
   std::printf(std::isnan(startup_ms) ? "null}\n" : "%.3f}\n", startup_ms);
+}
+
+// Warms up, measures, and prints the line.
+template <class Steps>
+void measure(const char* program, const Options& options, double startup_ms, const Steps& steps) {
+  time_steps(std::min(1.0, options.seconds / 2), steps);
+  print_line(program, options, startup_ms, time_steps(options.seconds, steps));
+}
+
+// The same for one of several processes that take the same steps; rank 0 prints.
+template <class Steps>
+void measure_together(const char* program, const Options& options, double startup_ms, int rank,
+                      const Steps& steps) {
+  steps(std::max(4, options.steps / 2));
+  const auto begin = std::chrono::steady_clock::now();
+  steps(options.steps);
+  const auto elapsed = std::chrono::steady_clock::now() - begin;
+  const double ms = std::chrono::duration<double, std::milli>(elapsed).count() / options.steps;
+  if (rank == 0) print_line(program, options, startup_ms, ms);
 }
 
 }  // namespace bench

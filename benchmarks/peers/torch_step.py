@@ -1,5 +1,6 @@
 """One training step of a case in PyTorch, timed; prints a JSON line. scripts/bench runs it with PyTorch's
-best settings: OpenBLAS's OpenMP flavour, tcmalloc, channels_last (docs/benchmarks.md)."""
+best settings: OpenBLAS's OpenMP flavour, tcmalloc, channels_last (docs/benchmarks.md). With RANK and WORLD_SIZE
+set it is one process of a DistributedDataParallel over gloo, which takes --steps steps."""
 
 import argparse
 import json
@@ -98,6 +99,7 @@ def main():
     parser.add_argument("--case", choices=CASES, required=True)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--compile", action="store_true", help="the model through torch.compile (PyTorch 2)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -117,8 +119,12 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **fused)
     if options.compile:
         model = torch.compile(model)
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    if ranks > 1:
+        torch.distributed.init_process_group("gloo")
+        model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
-    def run(seconds):
+    def run(seconds, least=0):
         steps, begin = 0, time.perf_counter()
         while True:
             for x, y in pool:
@@ -129,13 +135,21 @@ def main():
             loss.item()
             steps += len(pool)
             elapsed = time.perf_counter() - begin
-            if elapsed >= seconds:
+            if elapsed >= seconds and steps >= least:
                 return elapsed / steps * 1e3
 
-    run(min(1.0, options.seconds / 2))
-    print(json.dumps({"program": "compiled" if options.compile else "pytorch", "version": torch.__version__, "case": options.case,
-                      "threads": options.threads, "replicas": 1, "ms": run(options.seconds),
-                      "peak_mib": peak_mib(), "startup_ms": None if startup_ms != startup_ms else startup_ms}))
+    if ranks > 1:  # every process takes the same steps
+        run(0, options.steps // 2)
+        ms = run(0, options.steps)
+    else:
+        run(min(1.0, options.seconds / 2))
+        ms = run(options.seconds)
+    if int(os.environ.get("RANK", "0")) == 0:
+        print(json.dumps({"program": "compiled" if options.compile else "pytorch", "version": torch.__version__, "case": options.case,
+                          "threads": options.threads, "replicas": ranks, "ms": ms,
+                          "peak_mib": peak_mib(), "startup_ms": None if startup_ms != startup_ms else startup_ms}))
+    if ranks > 1:
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
