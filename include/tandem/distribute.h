@@ -2,6 +2,7 @@
 // bring their gradients together. After TensorFlow's tf.distribute.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -21,19 +22,21 @@
 
 namespace tandem::distribute {
 
-// How the replicas of a step share a global batch: replica r has `counts[r]` examples from
-// `offsets[r]` on. A replica without examples sits the step out.
+// How the replicas of a step share a global batch: replica r of this process has `counts[r]`
+// examples from `offsets[r]` on. A replica without examples sits the step out; where there are
+// replicas in other processes it stands by (see Strategy::run).
 struct BatchSplit {
   std::vector<std::int64_t> offsets;
   std::vector<std::int64_t> counts;
-  std::int64_t total = -1;  // -1: the step has no batch
+  std::int64_t total = -1;  // of all processes; -1: the step has no batch
+  int leader = 0;           // the first replica with examples, of all processes
 
   // Sizes that differ by at most one, the larger ones first.
   static BatchSplit even(std::int64_t examples, int replicas);
 };
 
-// One value a replica. Those of replicas that sat the step out are default-constructed and not
-// `present`.
+// One value a replica of this process. Those of replicas without examples are not `present`;
+// default-constructed where the replica sat the step out.
 template <class T>
 class PerReplica {
  public:
@@ -132,8 +135,9 @@ class DistributedDataset;
 // A shared handle on a strategy; the kinds below make one. One thread at a time may run steps.
 class Strategy {
  public:
-  int num_replicas_in_sync() const;
-  // The devices that the replicas run on, by full name.
+  int num_replicas_in_sync() const;  // of all processes
+  int num_local_replicas() const;    // of this one
+  // The devices that this process's replicas run on, by full name.
   std::vector<std::string> devices() const;
   std::string name() const;  // "MirroredStrategy", ...
 
@@ -145,6 +149,11 @@ class Strategy {
   // (PerReplica<T> becomes T; everything else is shared) and in a ReplicaContext, and returns what
   // each returned. Not to be called from a replica. When a replica throws, the others are stopped
   // and its error is thrown.
+  //
+  // Over several processes every one of them calls run, and a replica that gets no examples of the
+  // batch stands by: it runs fn on the batch's first example, for the others wait for it in their
+  // collectives; it contributes zeros to sums, its metrics and on-read variables stay as they are,
+  // and what it returns is not present.
   template <class Fn, class... Args>
   auto run(Fn&& fn, const Args&... args) const {
     using Result = std::invoke_result_t<Fn&, decltype(local(args, 0))...>;
@@ -156,7 +165,7 @@ class Strategy {
           },
           split);
     } else {
-      std::vector<Result> results(static_cast<std::size_t>(num_replicas_in_sync()));
+      std::vector<Result> results(static_cast<std::size_t>(num_local_replicas()));
       run_replicas(
           [&](int replica) {
             results[static_cast<std::size_t>(replica)] =
@@ -167,18 +176,20 @@ class Strategy {
     }
   }
 
-  // One tensor of the replicas' values, on the first replica's device. With `axis`, the values are
+  // One tensor of the values of all replicas, on the first replica's device; over several processes
+  // each of them calls it and gets the same. With `axis`, the values are
   // reduced over that axis as well; kMean then divides by the whole number of elements along it, so
   // that uneven batches weigh rightly.
   Tensor reduce(ReduceOp op, const PerReplica<Tensor>& value,
                 std::optional<std::int64_t> axis = std::nullopt) const;
   Tensor reduce(ReduceOp op, const Tensor& value,
                 std::optional<std::int64_t> axis = std::nullopt) const;
-  // The replicas' values joined along `axis`.
+  // The values of all replicas joined along `axis`. Over several processes each of them calls it;
+  // UnimplementedError in a traced function then.
   Tensor gather(const PerReplica<Tensor>& value, std::int64_t axis) const;
 
   // `dataset`, whose batches are GLOBAL, split evenly over the replicas and copied to their
-  // devices. Throws InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for
+  // devices. Over several processes each of them gives the same dataset. Throws InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for
   // scalars.
   DistributedDataset experimental_distribute_dataset(const data::Dataset& dataset) const;
 
@@ -236,6 +247,49 @@ struct MirroredOptions {
 class MirroredStrategy : public Strategy {
  public:
   explicit MirroredStrategy(const MirroredOptions& options = {});
+};
+
+// What moves bytes between the workers.
+enum class Communication {
+  kAuto,  // kShm on one host, else the fastest that there is
+  kShm,
+  kGloo,
+  kMpi,
+  kNccl,
+};
+
+struct MultiWorkerMirroredOptions {
+  Communication communication = Communication::kAuto;
+  // For all workers to be there, and of every wait for another one.
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  // This worker's, one replica each; as in MirroredOptions.
+  std::vector<std::string> devices;
+};
+// Mirrored over several processes, the workers, which train in step: TF_CONFIG tells which they are
+// and which of them this process is, else the variables of a launcher (tandem run, torchrun, mpirun,
+// Slurm); without either it is alone. The first worker (the chief, where the cluster has one)
+// listens at its address in TF_CONFIG; workers on several hosts need the job's secret in
+// TANDEM_JOB_TOKEN (docs/processes.md). An evaluator task is alone, too.
+//
+// Every worker runs the same program: it makes the same variables (which start with the chief's
+// values), takes the same steps, and saves when the others do, for reading a variable whose copies
+// the replicas keep apart takes all of them. save_weights() and checkpoints write on the chief.
+//
+// The constructor waits for all workers; DeadlineExceededError names those that did not come. Where
+// a worker dies or fails, all others throw an UnavailableError or AbortedError that names it, within
+// seconds, from the step or the call that they are in; then the job is over.
+//
+// Throws InvalidArgumentError for a TF_CONFIG that makes no sense.
+class MultiWorkerMirroredStrategy : public Strategy {
+ public:
+  explicit MultiWorkerMirroredStrategy(const MultiWorkerMirroredOptions& options = {});
+
+  // Whether this task writes what there is to be one of: checkpoints, logs.
+  bool is_chief() const;
+  int num_workers() const;
+  int worker() const;                    // this one's number
+  const std::string& task_type() const;  // "worker", "chief", "evaluator"
+  int task_index() const;
 };
 
 // The strategy whose scope is open on this thread (or whose replica this is); the default one

@@ -40,7 +40,9 @@ class Metric {
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight = {});
   // Adds statistics that base() made.
   void add_statistics(const std::vector<Tensor>& statistics);
-  double result() const;  // 0 before the first update
+  // 0 before the first update. Of a metric that was made in the scope of a strategy whose replicas
+  // are in several processes: over all of them; each must call it.
+  double result() const;
   void reset();
 
  private:

@@ -223,9 +223,43 @@ class Engine {
 
 }  // namespace
 
+namespace {
+
+using Followers = std::vector<std::function<void(bool)>>;
+
+thread_local Followers* followers = nullptr;  // of the pass that runs on this thread
+
+class FollowersScope {
+ public:
+  explicit FollowersScope(Followers& mine) : previous_(std::exchange(followers, &mine)) {}
+  ~FollowersScope() { followers = previous_; }
+  FollowersScope(const FollowersScope&) = delete;
+  FollowersScope& operator=(const FollowersScope&) = delete;
+
+ private:
+  Followers* previous_;
+};
+
+}  // namespace
+
 std::vector<Tensor> run_backward(const BackwardPass& pass) {
   const MemoryTagScope tag(MemoryTag::kGradients);
-  return Engine(pass).run();
+  Followers mine;
+  std::vector<Tensor> gradients;
+  try {
+    const FollowersScope scope(mine);
+    gradients = Engine(pass).run();
+  } catch (...) {
+    for (const auto& then : mine) then(false);
+    throw;
+  }
+  for (const auto& then : mine) then(true);
+  return gradients;
+}
+
+void after_backward(std::function<void(bool completed)> then) {
+  TANDEM_ASSERT(followers);
+  followers->push_back(std::move(then));
 }
 
 }  // namespace tandem

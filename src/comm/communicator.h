@@ -108,6 +108,9 @@ class Communicator {
   // the fastest when their parts lie one behind the other in it. Else plain memory. Aligned to 256
   // bytes; null for 0 bytes. Throws ResourceExhaustedError.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  // Whether many small buffers had best be copied into one of allocate() and combined there. If
+  // not, they are combined as well where they are.
+  virtual bool packs() const { return true; }
   // A group of some of the ranks: the communicator's rank there is its place in `ranks`. Called by
   // those ranks, each with the same list; any other rank may call it too and gets null.
   virtual std::unique_ptr<Communicator> split(std::span<const int> ranks) = 0;

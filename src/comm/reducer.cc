@@ -5,7 +5,8 @@
 namespace tandem {
 
 std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientInfo>& gradients,
-                                                     const ReducerOptions& options) {
+                                                     const ReducerOptions& options,
+                                                     std::span<const std::size_t> order) {
   struct Open {
     std::vector<std::size_t> gradients;
     std::size_t bytes = 0;
@@ -13,7 +14,8 @@ std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientI
   std::vector<std::vector<std::size_t>> buckets;
   Open open[8];  // by dtype
   std::size_t limit = options.first_bucket_bytes;
-  for (std::size_t i = gradients.size(); i-- > 0;) {
+  for (std::size_t k = 0; k < gradients.size(); ++k) {
+    const std::size_t i = order.empty() ? gradients.size() - 1 - k : order[k];
     Open& bucket = open[static_cast<int>(gradients[i].dtype)];
     bucket.gradients.push_back(i);
     bucket.bytes += static_cast<std::size_t>(gradients[i].count) * size_of(gradients[i].dtype);
@@ -30,46 +32,118 @@ std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientI
 
 Reducer::Reducer(Communicator& communicator, std::vector<GradientInfo> gradients,
                  ReducerOptions options)
-    : communicator_(communicator), gradients_(std::move(gradients)), bucket_of_(gradients_.size()) {
-  for (auto& members : assign_buckets(gradients_, options)) {
-    for (std::size_t index : members) bucket_of_[index] = buckets_.size();
-    buckets_.push_back({std::move(members), 0});
-  }
+    : communicator_(communicator),
+      packs_(communicator.packs()),
+      options_(std::move(options)),
+      gradients_(std::move(gradients)),
+      places_(gradients_.size()) {
+  TANDEM_ASSERT(packs_ || !options_.hook);
+  assign({});
   reset();
+}
+
+void Reducer::assign(std::span<const std::size_t> order) {
+  buckets_.clear();
+  std::vector<std::int64_t> counts;
+  for (auto& members : assign_buckets(gradients_, options_, order)) {
+    counts.clear();
+    for (std::size_t array = 0; array < members.size(); ++array) {
+      places_[members[array]] = {buckets_.size(), array};
+      counts.push_back(gradients_[members[array]].count);
+    }
+    Members& bucket = buckets_.emplace_back();
+    if (packs_)
+      bucket.memory.emplace(communicator_, counts, gradients_[members.front()].dtype);
+    bucket.gradients = std::move(members);
+    bucket.missing = bucket.gradients.size();
+    bucket.label = "bucket " + std::to_string(buckets_.size() - 1);
+  }
+  under_way_.reserve(buckets_.size());
+}
+
+void Reducer::prepare() {
+  if (!order_known_ || ready_order_.empty()) return;
+  const std::vector<std::size_t> order = std::move(ready_order_);
+  ready_order_.clear();
+  assign(order);
+  ++generation_;
 }
 
 void Reducer::reset() {
   data_.assign(gradients_.size(), nullptr);
   settled_.assign(gradients_.size(), false);
-  for (Bucket& bucket : buckets_) bucket.missing = bucket.gradients.size();
+  for (Members& bucket : buckets_) {
+    bucket.missing = bucket.gradients.size();
+    bucket.present = false;
+  }
+  if (!order_known_) ready_order_.clear();
   next_ = 0;
   under_way_.clear();
 }
 
-void Reducer::ready(std::size_t index, void* data) {
-  data_[index] = data;
-  settle(index);
+void Reducer::ready(std::size_t index, void* data, double scale) {
+  prepare();
+  if (packs_) {
+    const Place place = places_[index];
+    buckets_[place.bucket].memory->put(place.array, data, scale);
+  } else {
+    TANDEM_ASSERT(scale == 1.0);
+    data_[index] = data;
+  }
+  settle(index, true);
 }
 
-void Reducer::skip(std::size_t index) { settle(index); }
+void Reducer::zeros(std::size_t index) {
+  prepare();
+  TANDEM_ASSERT(packs_);
+  const Place place = places_[index];
+  buckets_[place.bucket].memory->put_zeros(place.array);
+  settle(index, true);
+}
 
-void Reducer::settle(std::size_t index) {
+void Reducer::skip(std::size_t index) {
+  prepare();
+  const Place place = places_[index];
+  if (packs_) buckets_[place.bucket].memory->put_zeros(place.array);
+  settle(index, false);
+}
+
+void Reducer::settle(std::size_t index, bool present) {
   TANDEM_ASSERT(!settled_[index]);
   settled_[index] = true;
-  --buckets_[bucket_of_[index]].missing;
+  Members& bucket = buckets_[places_[index].bucket];
+  bucket.present = bucket.present || present;
+  --bucket.missing;
+  if (options_.rebuild && !order_known_) ready_order_.push_back(index);
   launch();
 }
 
 void Reducer::launch() {
-  while (next_ < buckets_.size() && buckets_[next_].missing == 0) {
-    std::vector<Buffer> parts;
-    for (std::size_t index : buckets_[next_].gradients)
-      if (data_[index])
-        parts.push_back({data_[index], gradients_[index].count, gradients_[index].dtype});
-    ++next_;
-    if (!parts.empty()) under_way_.push_back(communicator_.all_reduce(parts, ReduceOp::kSum));
-  }
+  for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) start(next_);
   communicator_.progress();
+}
+
+void Reducer::start(std::size_t index) {
+  Members& bucket = buckets_[index];
+  std::shared_ptr<Work>& work = under_way_.emplace_back();
+  if (!bucket.present) return;
+  communicator_.label(bucket.label, step_);
+  if (options_.hook) {
+    options_.hook->start(place_of(index), *bucket.memory);
+  } else if (packs_) {
+    const Buffer whole = bucket.memory->whole();
+    work = communicator_.all_reduce({&whole, 1}, ReduceOp::kSum);
+  } else {
+    std::vector<Buffer> parts;
+    for (std::size_t i : bucket.gradients)
+      if (data_[i]) parts.push_back({data_[i], gradients_[i].count, gradients_[i].dtype});
+    work = communicator_.all_reduce(parts, ReduceOp::kSum);
+  }
+  communicator_.label({}, -1);
+}
+
+BucketHook::Place Reducer::place_of(std::size_t bucket) const {
+  return {bucket, bucket + 1 == buckets_.size(), buckets_[bucket].gradients};
 }
 
 void Reducer::finish() {
@@ -78,7 +152,46 @@ void Reducer::finish() {
     ~Fresh() { reducer.reset(); }
   } fresh{*this};
   TANDEM_ASSERT(next_ == buckets_.size());
-  for (const auto& work : under_way_) work->wait();
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    if (under_way_[i]) {
+      under_way_[i]->wait();
+    } else if (options_.hook && buckets_[i].present) {
+      communicator_.label(buckets_[i].label, step_);
+      options_.hook->finish(place_of(i), *buckets_[i].memory);
+      communicator_.label({}, -1);
+    }
+  }
+  ++step_;
+  if (options_.rebuild && !order_known_) agree_on_order();
 }
+
+void Reducer::agree_on_order() {
+  std::vector<std::int64_t> order(ready_order_.begin(), ready_order_.end());
+  const Buffer buffer = {order.data(), static_cast<std::int64_t>(order.size()), int64};
+  if (communicator_.device().host_accessible()) {
+    communicator_.broadcast({&buffer, 1}, 0)->wait();
+  } else {
+    std::vector<std::int64_t> all(order.size() * static_cast<std::size_t>(communicator_.size()));
+    communicator_.exchange(order.data(), buffer.bytes(), all.data());
+    order.assign(all.begin(), all.begin() + buffer.count);
+  }
+  ready_order_.assign(order.begin(), order.end());
+  order_known_ = true;
+}
+
+Buffer Reducer::result(std::size_t index) const {
+  const Place place = places_[index];
+  return buckets_[place.bucket].memory->array(place.array);
+}
+
+const std::shared_ptr<void>& Reducer::memory(std::size_t index) const {
+  return buckets_[places_[index].bucket].memory->memory();
+}
+
+const std::vector<std::size_t>& Reducer::fellows(std::size_t index) const {
+  return buckets_[places_[index].bucket].gradients;
+}
+
+void Reducer::renew(std::size_t index) { buckets_[places_[index].bucket].memory->renew(); }
 
 }  // namespace tandem

@@ -3,63 +3,126 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "comm/bucket.h"
 #include "comm/communicator.h"
 
 namespace tandem {
-
-struct ReducerOptions {
-  // A bucket is closed when its size reaches the limit, so it may exceed it (as in PyTorch). The
-  // first is small, so that the first collective starts early.
-  std::size_t first_bucket_bytes = std::size_t{1} << 20;
-  std::size_t bucket_bytes = std::size_t{25} << 20;
-};
 
 struct GradientInfo {
   std::int64_t count = 0;  // elements
   DType dtype = float32;
 };
 
-// Which gradients share a bucket, in the order of the launches: gradients are taken last to first,
-// as backward makes them; one dtype a bucket.
+// How a full bucket is combined over the ranks, where a plain sum is not what is wanted. Used by
+// the reducer's thread alone; every rank's is called for the same buckets in the same order.
+class BucketHook {
+ public:
+  struct Place {
+    std::size_t index = 0;
+    bool is_last = false;
+    std::span<const std::size_t> gradients;  // which ones the bucket holds, array by array
+  };
+  virtual ~BucketHook() = default;
+  // Starts to combine, without waiting.
+  virtual void start(const Place& place, Bucket& bucket) = 0;
+  // Called for each bucket in the order of the starts, once all have started. The bucket then holds
+  // what the ranks' gradients were combined to.
+  virtual void finish(const Place& place, Bucket& bucket) = 0;
+};
+
+struct ReducerOptions {
+  // A bucket is closed when its size reaches the limit, so it may exceed it (as in PyTorch). The
+  // first is small, so that the first collective starts early.
+  std::size_t first_bucket_bytes = std::size_t{1} << 20;
+  std::size_t bucket_bytes = std::size_t{25} << 20;
+  // From the second step on the buckets follow the order in which rank 0's gradients were ready in
+  // the first one.
+  bool rebuild = false;
+  std::shared_ptr<BucketHook> hook{};  // null: the sum
+};
+
+// Which gradients share a bucket, in the order of the launches: they are taken in `order`, or last
+// to first, as backward makes them; one dtype a bucket.
 std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientInfo>& gradients,
-                                                     const ReducerOptions& options);
+                                                     const ReducerOptions& options,
+                                                     std::span<const std::size_t> order = {});
 
 // One rank's side. Every rank makes it with the same gradients. Belongs to one thread at a time.
+//
+// Where the communicator packs, gradients are copied into buckets of its memory, and the results
+// are there (result()). Where it does not, they are combined where they are.
 class Reducer {
  public:
   Reducer(Communicator& communicator, std::vector<GradientInfo> gradients,
           ReducerOptions options = {});
 
-  // Gradient `index` is final in `buffer`, whose memory belongs to the reducer until finish(). A
+  bool packs() const { return packs_; }
+  // Gradient `index` is final in `data`. Packed: it is copied, times `scale`, and `data` is the
+  // caller's again. Else the memory belongs to the reducer until finish(), and `scale` is 1. A
   // bucket whose gradients are all there sets out, in the order of the buckets.
-  void ready(std::size_t index, void* data);
+  void ready(std::size_t index, void* data, double scale = 1.0);
+  // This rank adds nothing to gradient `index`. REQUIRES: packs().
+  void zeros(std::size_t index);
   // No rank has gradient `index` in this step. Every rank must say so before finish().
   void skip(std::size_t index);
   const std::vector<bool>& settled() const { return settled_; }
-  // Waits for every bucket; the buffers then hold the sums. REQUIRES: every gradient is ready or
-  // skipped. The reducer is fresh for the next step afterwards, also when this throws.
+  // Waits for every bucket; the buffers then hold the sums. REQUIRES: every gradient is ready, zeros
+  // or skipped. The reducer is fresh for the next step afterwards, also when this throws.
   void finish();
   void reset();
 
- private:
-  void settle(std::size_t index);
-  void launch();
+  // Where the last step's gradient `index` is, until the next step's first one comes, and what
+  // keeps that memory. REQUIRES: packs().
+  Buffer result(std::size_t index) const;
+  const std::shared_ptr<void>& memory(std::size_t index) const;
+  // What has been read of the bucket of `index` must stay as it is: the next step goes into other
+  // memory. REQUIRES: packs(), and nothing of the bucket is settled.
+  void renew(std::size_t index);
+  // The gradients that share a bucket with `index`.
+  const std::vector<std::size_t>& fellows(std::size_t index) const;
+  // Grows when the buckets are made anew, which is when a step's first gradient comes, or here.
+  std::size_t generation() const { return generation_; }
+  void prepare();
 
-  struct Bucket {
+ private:
+  struct Members {
     std::vector<std::size_t> gradients;
     std::size_t missing = 0;
+    bool present = false;  // some gradient of this step is in it
+    std::optional<Bucket> memory;  // packed
+    std::string label;
+  };
+  struct Place {
+    std::size_t bucket = 0;
+    std::size_t array = 0;
   };
 
+  void assign(std::span<const std::size_t> order);
+  void settle(std::size_t index, bool present);
+  void launch();
+  void start(std::size_t bucket);
+  BucketHook::Place place_of(std::size_t bucket) const;
+  void agree_on_order();
+
   Communicator& communicator_;
+  bool packs_;
+  ReducerOptions options_;
   std::vector<GradientInfo> gradients_;
-  std::vector<Bucket> buckets_;
-  std::vector<std::size_t> bucket_of_;
-  std::vector<void*> data_;  // null: skipped, or not there yet
+  std::vector<Members> buckets_;
+  std::vector<Place> places_;
+  std::vector<void*> data_;  // not packed; null: skipped, or not there yet
   std::vector<bool> settled_;
+  std::vector<std::size_t> ready_order_;  // of the first step, where the buckets are to follow it
+  bool order_known_ = false;              // and every rank's is rank 0's
+  std::size_t generation_ = 0;
+  std::int64_t step_ = 0;
   std::size_t next_ = 0;  // the first bucket that has not set out
-  std::vector<std::shared_ptr<Work>> under_way_;
+  std::vector<std::shared_ptr<Work>> under_way_;  // a bucket each; null: nothing was to be done
 };
 
 }  // namespace tandem

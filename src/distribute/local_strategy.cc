@@ -5,13 +5,12 @@
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/status.h"
+#include "device/device_manager.h"
 #include "op/record.h"
 #include "runtime/placement.h"
 #include "tandem/random.h"
 
 namespace tandem::distribute {
-namespace {
-
 LocalPlan plan_of(const CrossDeviceOps& ops, const std::vector<Device*>& devices) {
   LocalPlan plan;
   switch (ops.kind()) {
@@ -36,6 +35,26 @@ LocalPlan plan_of(const CrossDeviceOps& ops, const std::vector<Device*>& devices
   return plan;
 }
 
+std::vector<Device*> replica_devices(const std::vector<std::string>& names, const char* who) {
+  std::vector<Device*> devices;
+  if (names.empty()) {
+    const auto gpus = DeviceManager::get().devices(DeviceType::kGpu, who);
+    devices.assign(gpus.begin(), gpus.end());
+    if (devices.empty()) devices.push_back(&DeviceManager::get().host());
+    return devices;
+  }
+  for (const std::string& name : names) {
+    Device& device = resolve_device(name, who);
+    if (std::find(devices.begin(), devices.end(), &device) != devices.end())
+      fail<InvalidArgumentError>("No duplicates allowed in `devices` argument: ({})",
+                                 fmt::join(names, ", "));
+    devices.push_back(&device);
+  }
+  return devices;
+}
+
+namespace {
+
 // Inside a replica a variable would have one copy that the others do not know.
 class RefuseVariables final : public VariableCreator {
  public:
@@ -51,37 +70,59 @@ class RefuseVariables final : public VariableCreator {
 }  // namespace
 
 LocalStrategy::LocalStrategy(std::string name, std::vector<Device*> devices,
-                             const CrossDeviceOps& cross_device_ops)
+                             std::unique_ptr<ReplicaGroup> group)
     : StrategyImpl(std::move(name)),
       devices_(std::move(devices)),
-      plan_(plan_of(cross_device_ops, devices_)),
-      group_(std::make_shared<LocalGroup>(devices_, LocalGroupOptions{.plan = plan_})),
+      group_(std::move(group)),
       errors_(devices_.size()),
       threads_(static_cast<int>(devices_.size())) {
   for (std::size_t id = 0; id < devices_.size(); ++id) {
     replicas_.push_back(
-        std::make_unique<Replica>(static_cast<int>(id), group_, *devices_[id], all_));
+        std::make_unique<Replica>(static_cast<int>(id), *group_, *devices_[id], all_));
     all_.push_back(replicas_.back().get());
   }
 }
 
 LocalStrategy::~LocalStrategy() = default;
 
-std::vector<bool> LocalStrategy::active_in(const BatchSplit& split) const {
-  std::vector<bool> active(devices_.size(), true);
-  if (split.total >= 0)
-    for (std::size_t id = 0; id < active.size(); ++id) active[id] = split.counts[id] > 0;
-  if (std::find(active.begin(), active.end(), true) == active.end())
+std::vector<ReplicaStep> LocalStrategy::steps_of(const BatchSplit& split) const {
+  std::vector<ReplicaStep> steps(devices_.size());
+  int first = -1;
+  for (std::size_t id = 0; id < steps.size(); ++id) {
+    steps[id].total = split.total;
+    if (split.total >= 0) {
+      const bool idle = split.counts[id] == 0;
+      steps[id].offset = split.offsets[id];
+      steps[id].stands_by = idle && group_->all_take_part();
+      steps[id].active = !idle || group_->all_take_part();
+    }
+    if (steps[id].active && first < 0) first = static_cast<int>(id);
+  }
+  if (first < 0 || split.total == 0)
     fail<InvalidArgumentError>("[{}] the step's batch has no examples", name());
-  return active;
+  for (ReplicaStep& step : steps) step.leader = group_->all_take_part() ? split.leader : first;
+  return steps;
 }
 
-void LocalStrategy::begin(const BatchSplit& split) {
-  const std::vector<bool> active = active_in(split);
+namespace {
+
+std::vector<bool> taking_part(const std::vector<ReplicaStep>& steps) {
+  std::vector<bool> result;
+  result.reserve(steps.size());
+  for (const ReplicaStep& step : steps) result.push_back(step.active);
+  return result;
+}
+
+}  // namespace
+
+void LocalStrategy::begin(const std::vector<ReplicaStep>& steps) {
+  group_->begin(taking_part(steps));
   const random::GeneratorState draws = Generator::current().state();
-  for (std::size_t id = 0; id < active.size(); ++id)
-    replicas_[id]->begin(active[id], split.total >= 0 ? split.offsets[id] : -1, split.total, draws);
-  group_->begin(active);
+  for (std::size_t id = 0; id < steps.size(); ++id) {
+    ReplicaStep step = steps[id];
+    step.draws = draws;
+    replicas_[id]->begin(step);
+  }
 }
 
 void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
@@ -111,28 +152,23 @@ void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
 }
 
 void LocalStrategy::trace(const std::function<void(int)>& step, const BatchSplit& split) {
-  const std::vector<bool> active = active_in(split);
-  TracedStep traced{.group = nullptr,
-                    .rank_of = std::vector<int>(devices_.size(), -1),
+  const std::vector<ReplicaStep> steps = steps_of(split);
+  ReplicaGroup::Ranks ranks = group_->ranks_of_program(taking_part(steps));
+  TracedStep traced{.group = std::move(ranks.group),
+                    .rank_of = std::move(ranks.of_replica),
                     .devices = devices_,
+                    .first_replica = group_->first_replica(),
+                    .num_replicas = group_->num_replicas(),
+                    .root = 0,
                     .agreements = {},
                     .replicas = {}};
-  std::vector<Device*> ranks;
-  LocalPlan plan = plan_;
-  plan.root = 0;
-  for (std::size_t id = 0; id < devices_.size(); ++id) {
-    if (!active[id]) continue;
-    if (static_cast<int>(id) == plan_.root) plan.root = static_cast<int>(ranks.size());
-    traced.rank_of[id] = static_cast<int>(ranks.size());
-    ranks.push_back(devices_[id]);
-  }
-  traced.group = make_lane_group(std::move(ranks), {.plan = plan});
+  if (group_->all_take_part()) traced.root = split.leader;
   for (std::size_t id = 0; id < devices_.size(); ++id)
-    traced.replicas.push_back(std::make_unique<TracedReplica>(
-        traced, static_cast<int>(id), split.total >= 0 ? split.offsets[id] : -1, split.total));
+    traced.replicas.push_back(
+        std::make_unique<TracedReplica>(traced, static_cast<int>(id), steps[id]));
   static RefuseVariables refuse;
   for (std::size_t id = 0; id < devices_.size(); ++id) {
-    if (!active[id]) continue;
+    if (!steps[id].active) continue;
     const OnDevice on(*devices_[id]);
     const CurrentStrategyScope strategy(this);
     const ReplicaContextScope context(traced.replicas[id].get());
@@ -153,7 +189,7 @@ void LocalStrategy::run(const std::function<void(int)>& step, const BatchSplit& 
     trace(step, split);
     return;
   }
-  begin(split);
+  begin(steps_of(split));
   const bool record = grad_mode;
   threads_.run([&](int replica) {
     const bool previous = grad_mode;

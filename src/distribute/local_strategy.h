@@ -1,37 +1,48 @@
-// Replicas that are threads of this process: the OneDevice and Mirrored strategies.
+// Replicas that are threads of this process: the OneDevice and Mirrored strategies, and this
+// process's part of those over several.
 #pragma once
 
 #include "core/thread_team.h"
 #include "distribute/replica.h"
+#include "distribute/replica_group.h"
 #include "distribute/strategy_impl.h"
 
 namespace tandem::distribute {
 
-// Replicas: a thread a device. Variables: a copy a device. Gradients: a cross-device operation
-// inside the process.
-class LocalStrategy final : public StrategyImpl {
+// Replicas: a thread a device. Variables: a copy a device. Gradients: as `group` joins the replicas.
+class LocalStrategy : public StrategyImpl {
  public:
   LocalStrategy(std::string name, std::vector<Device*> devices,
-                const CrossDeviceOps& cross_device_ops);
+                std::unique_ptr<ReplicaGroup> group);
   ~LocalStrategy() override;
 
   const std::vector<Device*>& devices() const override { return devices_; }
+  int num_replicas() const override { return group_->num_replicas(); }
+  int first_replica() const override { return group_->first_replica(); }
+  bool all_take_part() const override { return group_->all_take_part(); }
   void run(const std::function<void(int replica)>& step, const BatchSplit& split) override;
+  void give_up(const char* reason) override { group_->abort(0, reason); }
 
  private:
-  std::vector<bool> active_in(const BatchSplit& split) const;
-  void begin(const BatchSplit& split);
+  // What the step is for each replica. Throws InvalidArgumentError when there are no examples.
+  std::vector<ReplicaStep> steps_of(const BatchSplit& split) const;
+  void begin(const std::vector<ReplicaStep>& steps);
   // In a trace: the replicas one after the other, on this thread.
   void trace(const std::function<void(int)>& step, const BatchSplit& split);
   void run_replica(int replica, const std::function<void(int)>& step);
 
   std::vector<Device*> devices_;
-  LocalPlan plan_;
-  std::shared_ptr<LocalGroup> group_;
+  std::unique_ptr<ReplicaGroup> group_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<Replica*> all_;
   std::vector<std::exception_ptr> errors_;
   ThreadTeam threads_;
 };
+
+// One a replica: those named, else all GPUs, else CPU:0. Throws, naming `who`, for devices that do not
+// exist or are named twice.
+std::vector<Device*> replica_devices(const std::vector<std::string>& names, const char* who);
+// The plan by which threads on `devices` combine.
+LocalPlan plan_of(const CrossDeviceOps& ops, const std::vector<Device*>& devices);
 
 }  // namespace tandem::distribute

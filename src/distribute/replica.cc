@@ -26,42 +26,47 @@ class OwnPlace final : public CollectiveGroup {
 
 }  // namespace
 
-Replica::Replica(int id, std::shared_ptr<LocalGroup> group, Device& device,
-                 std::vector<Replica*>& all)
-    : group_(std::move(group)),
+Replica::Replica(int local, ReplicaGroup& group, Device& device, std::vector<Replica*>& all)
+    : group_(group),
       device_(device),
       all_(all),
-      communicator_(group_->communicator(id)),
-      traced_({std::make_shared<OwnPlace>(communicator_), id}, device, nullptr) {
-  replica_id_ = id;
-  num_replicas_ = group_->size();
+      communicator_(group.communicator(local)),
+      traced_({std::make_shared<OwnPlace>(communicator_), group.first_replica() + local}, device,
+              nullptr) {
+  replica_id_ = group.first_replica() + local;
+  num_replicas_ = group.num_replicas();
+  local_replica_id_ = local;
 }
 
 Replica::~Replica() = default;
 
-void Replica::begin(bool active, std::int64_t offset, std::int64_t total,
-                    const random::GeneratorState& draws) {
-  active_ = active;
-  example_offset_ = total < 0 ? -1 : offset;
-  global_examples_ = total;
-  generator_.set_state(draws);
+void Replica::begin(const ReplicaStep& step) {
+  num_local_replicas_ = static_cast<int>(all_.size());
+  active_ = step.active;
+  stands_by_ = step.stands_by;
+  leader_ = step.leader;
+  example_offset_ = step.total < 0 ? -1 : step.offset;
+  global_examples_ = step.total;
+  generator_.set_state(step.draws);
 }
 
 void Replica::add_to_key(std::string& key) const {
   const auto add = [&](std::int64_t number) {
     key.append(reinterpret_cast<const char*>(&number), sizeof(number));
   };
-  add(reinterpret_cast<std::intptr_t>(group_.get()));
+  add(reinterpret_cast<std::intptr_t>(&group_));
   add(replica_id_);
+  add(leader_);
+  add(stands_by_);
   add(example_offset_);
   add(global_examples_);
   for (const Replica* replica : all_) key += replica->active() ? '1' : '0';
 }
 
-int Replica::first_active() const {
-  for (const Replica* replica : all_)
-    if (replica->active()) return replica->replica_id();
-  return 0;
+bool Replica::updates_idle() const {
+  const auto first = std::find_if(all_.begin(), all_.end(),
+                                  [](const Replica* replica) { return replica->active(); });
+  return *first == this;
 }
 
 Tensor Replica::own(Tensor tensor) const {
@@ -92,18 +97,19 @@ std::vector<Buffer> buffers_of(const std::vector<Tensor>& tensors) {
 }  // namespace
 
 std::vector<Tensor> Replica::all_reduce_sum(std::span<const Tensor> tensors) {
-  if (building) return traced_.all_reduce_sum(tensors);
+  if (building) return traced_.all_reduce(tensors, ReduceOp::kSum, stands_by_);
   std::vector<Tensor> sums;
   sums.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) sums.push_back(own(tensor));
+  for (const Tensor& tensor : tensors)
+    sums.push_back(own(stands_by_ ? zeros_like(tensor) : tensor));
   communicator_->all_reduce(buffers_of(sums), ReduceOp::kSum)->wait();
   return sums;
 }
 
 Tensor Replica::broadcast(const Tensor& tensor) {
-  if (building) return traced_.broadcast(tensor, first_active());
+  if (building) return traced_.broadcast(tensor, leader_);
   std::vector<Tensor> value = {own(tensor)};
-  communicator_->broadcast(buffers_of(value), first_active())->wait();
+  communicator_->broadcast(buffers_of(value), leader_)->wait();
   return value.front();
 }
 
@@ -117,11 +123,15 @@ Replica::Plan& Replica::plan_for(const std::vector<Variable>& variables) {
   if (found != plans_.end()) return **found;
   auto plan = std::make_unique<Plan>();
   std::vector<GradientInfo> gradients;
+  std::vector<Shape> shapes;
   for (const Variable& variable : variables) {
     plan->variables.emplace_back(&variable.impl());
     gradients.push_back({variable.shape().num_elements(), variable.dtype()});
+    shapes.push_back(variable.shape());
   }
-  plan->reducer = std::make_unique<Reducer>(*communicator_, std::move(gradients));
+  const ReducerOptions options{.rebuild = communicator_->packs()};
+  plan->reducer = std::make_unique<Reducer>(*communicator_, std::move(gradients), options);
+  if (plan->reducer->packs()) plan->views.emplace(*plan->reducer, device_, std::move(shapes));
   return *plans_.emplace_back(std::move(plan));
 }
 
@@ -130,6 +140,7 @@ class Reduction final : public GradientReduction {
   Reduction(Replica& replica, Replica::Plan& plan)
       : replica_(replica), plan_(plan), gradients_(plan.variables.size()) {
     plan_.reducer->reset();
+    if (plan_.views) plan_.views->begin_step();
   }
 
   void ready(std::size_t index, Tensor gradient) override {
@@ -140,37 +151,53 @@ class Reduction final : public GradientReduction {
           "[all_reduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
           plan_.variables[index]->options().name, gradient.shape().to_string(),
           name_of(gradient.dtype()), spec.shape.to_string(), name_of(spec.dtype));
-    gradients_[index] = replica_.own(std::move(gradient));
-    plan_.reducer->ready(index, impl_of(gradients_[index]).data());
+    if (replica_.stands_by()) return add_zeros(index);
+    if (plan_.views) {
+      const Tensor here = copy_to_device(gradient, replica_.device());
+      plan_.reducer->ready(index, impl_of(here).data());
+    } else {
+      gradients_[index] = replica_.own(std::move(gradient));
+      plan_.reducer->ready(index, impl_of(gradients_[index]).data());
+    }
   }
 
   std::vector<Tensor> finish() override {
-    settle_missing();
+    const std::vector<bool> present = settle_missing();
     plan_.reducer->finish();
+    if (plan_.views)
+      for (std::size_t i = 0; i < gradients_.size(); ++i)
+        if (present[i]) gradients_[i] = plan_.views->view(i);
     return std::move(gradients_);
   }
 
  private:
-  // Gradients that this replica does not have: zeros where another one has them.
-  void settle_missing() {
+  // Gradients that this replica does not have: zeros where another one has them. Which ones some
+  // replica has.
+  std::vector<bool> settle_missing() {
     const std::size_t count = gradients_.size();
     std::vector<std::uint8_t> mine(count),
         all(count * static_cast<std::size_t>(replica_.num_replicas()), 0);
-    for (std::size_t i = 0; i < count; ++i) mine[i] = gradients_[i].defined();
+    for (std::size_t i = 0; i < count; ++i) mine[i] = plan_.reducer->settled()[i];
     replica_.communicator_->exchange(mine.data(), count, all.data());
+    std::vector<bool> present(count, false);
     for (std::size_t i = 0; i < count; ++i) {
-      if (mine[i]) continue;
-      bool elsewhere = false;
-      for (std::size_t at = i; at < all.size(); at += count) elsewhere = elsewhere || all[at];
-      if (elsewhere) {
-        OnDevice on(replica_.device());
-        const TensorSpec& spec = plan_.variables[i]->spec();
-        gradients_[i] = zeros(spec.shape, {.dtype = spec.dtype});
-        plan_.reducer->ready(i, impl_of(gradients_[i]).data());
-      } else {
+      for (std::size_t at = i; at < all.size(); at += count) present[i] = present[i] || all[at];
+      if (mine[i])
+        continue;
+      else if (present[i])
+        add_zeros(i);
+      else
         plan_.reducer->skip(i);
-      }
     }
+    return present;
+  }
+
+  void add_zeros(std::size_t index) {
+    if (plan_.views) return plan_.reducer->zeros(index);
+    const OnDevice on(replica_.device());
+    const TensorSpec& spec = plan_.variables[index]->spec();
+    gradients_[index] = zeros(spec.shape, {.dtype = spec.dtype});
+    plan_.reducer->ready(index, impl_of(gradients_[index]).data());
   }
 
   Replica& replica_;
@@ -180,12 +207,12 @@ class Reduction final : public GradientReduction {
 
 std::unique_ptr<GradientReduction> Replica::start_reduction(
     const std::vector<Variable>& variables) {
-  if (building) return traced_.start_reduction(variables);
+  if (building) return traced_.start_reduction(variables, stands_by_);
   return std::make_unique<Reduction>(*this, plan_for(variables));
 }
 
 void Replica::run_for_idle_replicas(const std::function<void()>& update) {
-  if (replica_id_ != first_active()) return;
+  if (!updates_idle()) return;
   for (Replica* replica : all_) {
     if (replica->active()) continue;
     ReplicaContextScope context(replica);

@@ -2,27 +2,38 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "comm/local/local_group.h"
 #include "comm/reducer.h"
+#include "distribute/replica_group.h"
 #include "distribute/traced_replica.h"
 #include "runtime/generator.h"
 #include "runtime/replica_context.h"
 #include "runtime/variable_impl.h"
+#include "tensor/gradient_views.h"
 
 namespace tandem::distribute {
 
-// The context of a replica whose fellows are threads of this process. Used by one thread at a time.
-// What a function that is traced inside the replica's step calls becomes nodes of its graph.
+// What one step is for a replica.
+struct ReplicaStep {
+  bool active = true;       // takes part in the collectives
+  bool stands_by = false;   // without examples
+  std::int64_t offset = 0;  // of its examples in the global batch; -1: there is no batch
+  std::int64_t total = -1;  // of the global batch
+  int leader = 0;           // the first replica with examples, of all processes
+  random::GeneratorState draws;
+};
+
+// The context of a replica that a thread of this process runs. Used by one thread at a time. What a
+// function that is traced inside the replica's step calls becomes nodes of its graph.
 class Replica final : public ReplicaContext {
  public:
-  Replica(int id, std::shared_ptr<LocalGroup> group, Device& device, std::vector<Replica*>& all);
+  // `local`: the number among `all`, those of this process.
+  Replica(int local, ReplicaGroup& group, Device& device, std::vector<Replica*>& all);
   ~Replica() override;
 
-  // Starts a step: `count` examples from `offset` on, of `total` (-1: no batch).
-  void begin(bool active, std::int64_t offset, std::int64_t total,
-             const random::GeneratorState& draws);
+  void begin(const ReplicaStep& step);
   bool active() const { return active_; }
   Device& device() const { return device_; }
   Generator& generator() { return generator_; }
@@ -40,16 +51,19 @@ class Replica final : public ReplicaContext {
   struct Plan {
     std::vector<RefPtr<VariableImpl>> variables;
     std::unique_ptr<Reducer> reducer;
+    std::optional<GradientViews> views;  // where the reducer packs
   };
   Plan& plan_for(const std::vector<Variable>& variables);
   // A copy on this replica's device that nothing else refers to; `tensor` itself if it is that.
   Tensor own(Tensor tensor) const;
-  int first_active() const;
+  // Whether this replica brings an update about for those that sit the step out.
+  bool updates_idle() const;
 
-  std::shared_ptr<LocalGroup> group_;
+  ReplicaGroup& group_;
   Device& device_;
   std::vector<Replica*>& all_;
   bool active_ = true;
+  int leader_ = 0;
   Generator generator_;
   std::shared_ptr<Communicator> communicator_;
   TracedRank traced_;

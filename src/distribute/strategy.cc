@@ -1,15 +1,10 @@
-#include <algorithm>
-#include <set>
 
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "distribute/local_strategy.h"
 #include "distribute/strategy_impl.h"
-#include "ops/math/element_count.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
-#include "tandem/array.h"
-#include "tandem/math.h"
 
 namespace tandem::distribute {
 
@@ -43,6 +38,8 @@ BatchSplit BatchSplit::even(std::int64_t examples, int replicas) {
 
 int Strategy::num_replicas_in_sync() const { return impl_->num_replicas(); }
 
+int Strategy::num_local_replicas() const { return static_cast<int>(impl_->devices().size()); }
+
 std::vector<std::string> Strategy::devices() const {
   std::vector<std::string> names;
   for (const Device* device : impl_->devices()) names.push_back(device->full_name());
@@ -53,76 +50,6 @@ std::string Strategy::name() const { return impl_->name(); }
 
 void Strategy::run_replicas(const std::function<void(int)>& step, const BatchSplit& split) const {
   impl_->run(step, split);
-}
-
-namespace {
-
-// The present values, on the first replica's device.
-std::vector<Tensor> collect(StrategyImpl& strategy, const PerReplica<Tensor>& value,
-                            const char* what) {
-  std::vector<Tensor> tensors;
-  Device& device = *strategy.devices().front();
-  for (std::size_t replica = 0; replica < value.size(); ++replica)
-    if (value.present(replica)) tensors.push_back(copy_to_device(value[replica], device));
-  if (tensors.empty()) fail<InvalidArgumentError>("[{}] no replica has a value", what);
-  return tensors;
-}
-
-Tensor combine(ReduceOp op, const std::vector<Tensor>& tensors) {
-  if (tensors.size() == 1) return tensors.front();
-  if (op == ReduceOp::kSum) return add_n(tensors);
-  if (op == ReduceOp::kMean) return divide(add_n(tensors), static_cast<double>(tensors.size()));
-  Tensor result = tensors.front();
-  for (std::size_t i = 1; i < tensors.size(); ++i)
-    result = op == ReduceOp::kMin   ? minimum(result, tensors[i])
-             : op == ReduceOp::kMax ? maximum(result, tensors[i])
-                                    : multiply(result, tensors[i]);
-  return result;
-}
-
-Tensor reduce_axis(ReduceOp op, const Tensor& tensor, std::int64_t axis) {
-  const ReduceOptions options{.axis = Dims{axis}};
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kMean: return reduce_sum(tensor, options);
-    case ReduceOp::kMin: return reduce_min(tensor, options);
-    case ReduceOp::kMax: return reduce_max(tensor, options);
-    case ReduceOp::kProduct: return reduce_prod(tensor, options);
-  }
-  return tensor;
-}
-
-}  // namespace
-
-Tensor Strategy::reduce(ReduceOp op, const PerReplica<Tensor>& value,
-                        std::optional<std::int64_t> axis) const {
-  std::vector<Tensor> tensors = collect(*impl_, value, "reduce");
-  OnDevice on(*impl_->devices().front());
-  if (!axis) return combine(op, tensors);
-  std::int64_t elements = 0;
-  std::vector<Tensor> counts;  // of what is not known before the graph runs
-  for (Tensor& tensor : tensors) {
-    const std::int64_t size = tensor.dim(*axis);
-    if (size >= 0)
-      elements += size;
-    else
-      counts.push_back(element_count({size}, tensor.dtype()));
-    tensor = reduce_axis(op, tensor, *axis);
-  }
-  if (op != ReduceOp::kMean) return combine(op, tensors);
-  const Tensor sum = combine(ReduceOp::kSum, tensors);
-  if (counts.empty()) return divide(sum, static_cast<double>(elements));
-  return divide(sum, add(add_n(counts), static_cast<double>(elements)));
-}
-
-Tensor Strategy::reduce(ReduceOp op, const Tensor& value, std::optional<std::int64_t> axis) const {
-  return reduce(op, PerReplica<Tensor>(std::vector<Tensor>{value}), axis);
-}
-
-Tensor Strategy::gather(const PerReplica<Tensor>& value, std::int64_t axis) const {
-  const std::vector<Tensor> tensors = collect(*impl_, value, "gather");
-  OnDevice on(*impl_->devices().front());
-  return concat(tensors, axis);
 }
 
 DistributedDataset Strategy::experimental_distribute_dataset(const data::Dataset& dataset) const {
@@ -149,24 +76,6 @@ class DefaultImpl final : public StrategyImpl {
   }
 };
 
-std::vector<Device*> mirrored_devices(const MirroredOptions& options) {
-  std::vector<Device*> devices;
-  if (options.devices.empty()) {
-    const auto gpus = DeviceManager::get().devices(DeviceType::kGpu, "MirroredStrategy");
-    devices.assign(gpus.begin(), gpus.end());
-    if (devices.empty()) devices.push_back(&DeviceManager::get().host());
-    return devices;
-  }
-  for (const std::string& name : options.devices) {
-    Device& device = resolve_device(name, "MirroredStrategy");
-    if (std::find(devices.begin(), devices.end(), &device) != devices.end())
-      fail<InvalidArgumentError>("No duplicates allowed in `devices` argument: ({})",
-                                 fmt::join(options.devices, ", "));
-    devices.push_back(&device);
-  }
-  return devices;
-}
-
 }  // namespace
 
 const std::shared_ptr<StrategyImpl>& default_strategy() {
@@ -176,14 +85,22 @@ const std::shared_ptr<StrategyImpl>& default_strategy() {
 
 DefaultStrategy::DefaultStrategy() : Strategy(default_strategy()) {}
 
+namespace {
+
+std::shared_ptr<LocalStrategy> make_local(const char* name, const std::vector<Device*>& devices,
+                                          const CrossDeviceOps& ops = {}) {
+  return std::make_shared<LocalStrategy>(name, devices,
+                                         make_thread_replicas(devices, plan_of(ops, devices)));
+}
+
+}  // namespace
+
 OneDeviceStrategy::OneDeviceStrategy(const std::string& device)
-    : Strategy(std::make_shared<LocalStrategy>(
-          "OneDeviceStrategy", std::vector<Device*>{&resolve_device(device, "OneDeviceStrategy")},
-          CrossDeviceOps())) {}
+    : Strategy(make_local("OneDeviceStrategy", {&resolve_device(device, "OneDeviceStrategy")})) {}
 
 MirroredStrategy::MirroredStrategy(const MirroredOptions& options)
-    : Strategy(std::make_shared<LocalStrategy>("MirroredStrategy", mirrored_devices(options),
-                                               options.cross_device_ops)) {}
+    : Strategy(make_local("MirroredStrategy", replica_devices(options.devices, "MirroredStrategy"),
+                          options.cross_device_ops)) {}
 
 // --- scopes ---
 

@@ -7,7 +7,10 @@
 namespace tandem::distribute {
 
 RefPtr<VariableImpl> StrategyImpl::create(const Tensor& initial_value, VariableOptions options) {
-  return make_ref<VariableImpl>(initial_value, devices(), std::move(options));
+  const std::shared_ptr<Workers> group = workers();
+  const Tensor agreed =
+      group ? group->broadcast(initial_value, "initial value of " + options.name) : initial_value;
+  return make_ref<VariableImpl>(agreed, devices(), std::move(options), MemoryTag::kWeights, group);
 }
 
 PerReplica<data::Example> StrategyImpl::split(const data::Example& batch) {
@@ -25,16 +28,26 @@ PerReplica<data::Example> StrategyImpl::split(const data::Example& batch) {
       fail<InvalidArgumentError>(
           "[{}] the components of a batch differ in their first axis: shapes {} and {}", name(),
           batch[0].shape().to_string(), component.shape().to_string());
-  const BatchSplit split = BatchSplit::even(examples, num_replicas());
+  BatchSplit split = BatchSplit::even(examples, num_replicas());
+  const auto mine = [this](std::vector<std::int64_t>& values) {
+    const auto first = values.begin() + first_replica();
+    values = {first, first + static_cast<std::ptrdiff_t>(devices().size())};
+  };
+  mine(split.offsets);
+  mine(split.counts);
   std::vector<data::Example> parts(devices().size());
   for (std::size_t replica = 0; replica < parts.size(); ++replica) {
-    if (split.counts[replica] == 0) continue;
-    const std::int64_t begin = split.offsets[replica];
+    std::int64_t begin = split.offsets[replica], count = split.counts[replica];
+    if (count == 0) {
+      if (examples == 0 || !all_take_part()) continue;
+      begin = 0;
+      count = 1;
+    }
     for (const Tensor& component : batch)
-      parts[replica].push_back(copy_to_device(
-          slice_rows(component, begin, begin + split.counts[replica]), *devices()[replica]));
+      parts[replica].push_back(
+          copy_to_device(slice_rows(component, begin, begin + count), *devices()[replica]));
   }
-  return PerReplica<data::Example>(std::move(parts), split);
+  return PerReplica<data::Example>(std::move(parts), std::move(split));
 }
 
 namespace {
@@ -43,24 +56,29 @@ class Runner final : public ReplicaRunner {
  public:
   explicit Runner(std::shared_ptr<StrategyImpl> strategy) : strategy_(std::move(strategy)) {}
 
-  int num_replicas() const override { return strategy_->num_replicas(); }
+  int num_replicas() const override { return static_cast<int>(strategy_->devices().size()); }
 
   bool owns(const Variable& variable) const override {
     const auto& copies = variable.impl().copies();
     const auto& devices = strategy_->devices();
     if (strategy_->is_default()) return copies.size() == 1;
-    if (copies.size() != devices.size()) return false;
+    if (copies.size() != devices.size() || variable.impl().workers() != strategy_->workers())
+      return false;
     for (std::size_t i = 0; i < devices.size(); ++i)
       if (&impl_of(copies[i].value).device() != devices[i]) return false;
     return true;
   }
+
+  Workers* workers() const override { return strategy_->workers().get(); }
+  void give_up(const char* reason) override { strategy_->give_up(reason); }
 
   BatchParts split(const data::Example& global_batch) override {
     const PerReplica<data::Example> parts = strategy_->split(global_batch);
     return {.examples = parts.values(),
             .offsets = parts.split().offsets,
             .counts = parts.split().counts,
-            .total = parts.split().total};
+            .total = parts.split().total,
+            .leader = parts.split().leader};
   }
 
   std::vector<std::vector<Tensor>> run(const BatchParts& parts, const Step& step) override {
@@ -70,10 +88,13 @@ class Runner final : public ReplicaRunner {
           results[static_cast<std::size_t>(replica)] =
               step(parts.examples[static_cast<std::size_t>(replica)]);
         },
-        {.offsets = parts.offsets, .counts = parts.counts, .total = parts.total});
+        {.offsets = parts.offsets,
+         .counts = parts.counts,
+         .total = parts.total,
+         .leader = parts.leader});
     std::vector<std::vector<Tensor>> present;
     for (std::size_t replica = 0; replica < results.size(); ++replica)
-      if (parts.counts[replica] > 0) present.push_back(std::move(results[replica]));
+      if (!parts.examples[replica].empty()) present.push_back(std::move(results[replica]));
     return present;
   }
 

@@ -20,13 +20,19 @@ class StrategyImpl : public VariableCreator, public std::enable_shared_from_this
 
   const std::string& name() const { return name_; }
   virtual bool is_default() const { return false; }
-  // One device a replica.
+  // One device a replica of this process.
   virtual const std::vector<Device*>& devices() const = 0;
-  int num_replicas() const { return static_cast<int>(devices().size()); }
+  // The replicas of all processes, and the number of this one's first.
+  virtual int num_replicas() const { return static_cast<int>(devices().size()); }
+  virtual int first_replica() const { return 0; }
+  // Whether a replica without examples stands by (ReplicaContext::stands_by), or sits the step out.
+  virtual bool all_take_part() const { return false; }
+  // This process has failed between steps: tells the others.
+  virtual void give_up(const char* reason) { static_cast<void>(reason); }
   // Runs `step` once a replica that has examples; see Strategy::run.
   virtual void run(const std::function<void(int replica)>& step, const BatchSplit& split) = 0;
 
-  // `batch` in one part a replica, on the replicas' devices.
+  // `batch` in one part a replica of this process, on the replicas' devices.
   PerReplica<data::Example> split(const data::Example& batch);
   // The hook through which models train under this strategy.
   std::shared_ptr<ReplicaRunner> runner();

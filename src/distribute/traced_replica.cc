@@ -4,43 +4,13 @@
 
 #include "comm/reducer.h"
 #include "core/status.h"
+#include "distribute/replica.h"
 #include "runtime/placement.h"
 #include "runtime/traced_collective.h"
 #include "runtime/variable_impl.h"
 #include "tandem/creation.h"
 
 namespace tandem::distribute {
-namespace {
-
-class LaneGroup final : public CollectiveGroup {
- public:
-  LaneGroup(const std::vector<Device*>& devices, const LocalGroupOptions& options)
-      : active_(devices.size(), true), group_(std::make_shared<LocalGroup>(devices, options)) {
-    for (std::size_t rank = 0; rank < devices.size(); ++rank)
-      communicators_.push_back(group_->communicator(static_cast<int>(rank)));
-  }
-
-  Communicator& communicator(int rank) override {
-    return *communicators_[static_cast<std::size_t>(rank)];
-  }
-  int size() const override { return static_cast<int>(communicators_.size()); }
-  bool within_program() const override { return true; }
-  void begin() override { group_->begin(active_); }
-  void abort(const std::string& reason) override { group_->abort(0, reason); }
-
- private:
-  std::vector<bool> active_;
-  std::shared_ptr<LocalGroup> group_;
-  std::vector<std::unique_ptr<Communicator>> communicators_;
-};
-
-}  // namespace
-
-std::shared_ptr<CollectiveGroup> make_lane_group(std::vector<Device*> devices,
-                                                 const LocalGroupOptions& options) {
-  return std::make_shared<LaneGroup>(devices, options);
-}
-
 // --- nodes ---
 
 TracedRank::TracedRank(CollectiveMember member, Device& device, Agreements* agreements)
@@ -53,9 +23,16 @@ std::vector<Tensor> TracedRank::add(const OpDef& op, AttrsRef attrs,
   return trace_collective(op, attrs, tensors, member_, device_);
 }
 
-std::vector<Tensor> TracedRank::all_reduce_sum(std::span<const Tensor> tensors) const {
+std::vector<Tensor> TracedRank::all_reduce(std::span<const Tensor> tensors, ReduceOp op,
+                                           bool stands_by) const {
   if (tensors.empty()) return {};
-  return add(kCollectiveReduce, CollectiveReduceAttrs{ReduceOp::kSum}, tensors);
+  std::vector<Tensor> contributed;
+  if (stands_by) {
+    const OnDevice on(device_);
+    for (const Tensor& tensor : tensors) contributed.push_back(zeros_like(tensor));
+    tensors = contributed;
+  }
+  return add(kCollectiveReduce, CollectiveReduceAttrs{op}, tensors);
 }
 
 Tensor TracedRank::broadcast(const Tensor& tensor, int root) const {
@@ -66,8 +43,9 @@ Tensor TracedRank::broadcast(const Tensor& tensor, int root) const {
 // the program it sets out while the backward pass goes on.
 class TracedRank::Reduction final : public GradientReduction {
  public:
-  Reduction(TracedRank& rank, const std::vector<Variable>& variables)
+  Reduction(TracedRank& rank, const std::vector<Variable>& variables, bool stands_by)
       : rank_(rank),
+        stands_by_(stands_by),
         variables_(variables),
         gradients_(variables.size()),
         present_(variables.size(), false),
@@ -128,12 +106,13 @@ class TracedRank::Reduction final : public GradientReduction {
           parts.push_back(std::move(gradients_[index]));
           indices.push_back(index);
         }
-      const std::vector<Tensor> sums = rank_.all_reduce_sum(parts);
+      const std::vector<Tensor> sums = rank_.all_reduce(parts, ReduceOp::kSum, stands_by_);
       for (std::size_t i = 0; i < indices.size(); ++i) sums_[indices[i]] = sums[i];
     }
   }
 
   TracedRank& rank_;
+  bool stands_by_;
   std::vector<Variable> variables_;
   std::vector<Tensor> gradients_;  // those that wait for their bucket
   std::vector<bool> present_;
@@ -146,40 +125,47 @@ class TracedRank::Reduction final : public GradientReduction {
 };
 
 std::unique_ptr<GradientReduction> TracedRank::start_reduction(
-    const std::vector<Variable>& variables) {
-  return std::make_unique<Reduction>(*this, variables);
+    const std::vector<Variable>& variables, bool stands_by) {
+  return std::make_unique<Reduction>(*this, variables, stands_by);
 }
 
 // --- replicas ---
 
 int TracedStep::first() const {
-  return static_cast<int>(std::find(rank_of.begin(), rank_of.end(), 0) - rank_of.begin());
+  return static_cast<int>(
+      std::find_if(rank_of.begin(), rank_of.end(), [](int rank) { return rank >= 0; }) -
+      rank_of.begin());
 }
 
-TracedReplica::TracedReplica(TracedStep& step, int id, std::int64_t offset, std::int64_t total)
+TracedReplica::TracedReplica(TracedStep& step, int local, const ReplicaStep& how)
     : step_(step),
-      rank_({step.group, step.rank_of[static_cast<std::size_t>(id)]},
-            *step.devices[static_cast<std::size_t>(id)], &step.agreements) {
+      rank_({step.group, step.rank_of[static_cast<std::size_t>(local)]},
+            *step.devices[static_cast<std::size_t>(local)], &step.agreements) {
   generator_.follow(Generator::current());
-  replica_id_ = id;
-  num_replicas_ = static_cast<int>(step.devices.size());
-  example_offset_ = total < 0 ? -1 : offset;
-  global_examples_ = total;
+  replica_id_ = step.first_replica + local;
+  num_replicas_ = step.num_replicas;
+  local_replica_id_ = local;
+  num_local_replicas_ = static_cast<int>(step.devices.size());
+  stands_by_ = how.stands_by;
+  example_offset_ = how.total < 0 ? -1 : how.offset;
+  global_examples_ = how.total;
 }
 
 std::vector<Tensor> TracedReplica::all_reduce_sum(std::span<const Tensor> tensors) {
-  return rank_.all_reduce_sum(tensors);
+  return rank_.all_reduce(tensors, ReduceOp::kSum, stands_by_);
 }
 
-Tensor TracedReplica::broadcast(const Tensor& tensor) { return rank_.broadcast(tensor, 0); }
+Tensor TracedReplica::broadcast(const Tensor& tensor) {
+  return rank_.broadcast(tensor, step_.root);
+}
 
 std::unique_ptr<GradientReduction> TracedReplica::start_reduction(
     const std::vector<Variable>& variables) {
-  return rank_.start_reduction(variables);
+  return rank_.start_reduction(variables, stands_by_);
 }
 
 void TracedReplica::run_for_idle_replicas(const std::function<void()>& update) {
-  if (replica_id_ != step_.first()) return;
+  if (local_replica_id_ != step_.first()) return;
   for (std::size_t id = 0; id < step_.replicas.size(); ++id) {
     if (step_.rank_of[id] >= 0) continue;
     const ReplicaContextScope context(step_.replicas[id].get());

@@ -5,12 +5,13 @@
 #include <memory>
 #include <vector>
 
-#include "comm/local/local_group.h"
 #include "graph/collective.h"
 #include "runtime/generator.h"
 #include "runtime/replica_context.h"
 
 namespace tandem::distribute {
+
+struct ReplicaStep;
 
 // The rank of a group that nodes are made for, on behalf of one replica.
 class TracedRank {
@@ -22,9 +23,12 @@ class TracedRank {
   // are taken to have the gradients that this one has.
   TracedRank(CollectiveMember member, Device& device, Agreements* agreements);
 
-  std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) const;
+  // `stands_by`: the rank has no examples, and contributes zeros.
+  std::vector<Tensor> all_reduce(std::span<const Tensor> tensors, ReduceOp op,
+                                 bool stands_by = false) const;
   Tensor broadcast(const Tensor& tensor, int root) const;
-  std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>& variables);
+  std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>& variables,
+                                                     bool stands_by = false);
 
  private:
   class Reduction;
@@ -39,20 +43,23 @@ class TracedRank {
 // The replicas of one call of a strategy's run() in a trace. They are traced one after the other on
 // one thread; in the program they meet in their collectives.
 struct TracedStep {
-  std::shared_ptr<CollectiveGroup> group;  // of the active replicas
-  std::vector<int> rank_of;                // by replica; -1: without examples
-  std::vector<Device*> devices;            // by replica
+  std::shared_ptr<CollectiveGroup> group;  // of those that take part
+  std::vector<int> rank_of;                // by local replica; -1: takes no part
+  std::vector<Device*> devices;            // by local replica
+  int first_replica = 0;                   // of this process
+  int num_replicas = 1;                    // of all processes
+  int root = 0;                            // the rank of the first replica with examples
   TracedRank::Agreements agreements;
   std::vector<std::unique_ptr<class TracedReplica>> replicas;
 
-  // The first replica that has examples.
+  // The first local replica that takes part.
   int first() const;
 };
 
 class TracedReplica final : public ReplicaContext {
  public:
-  // `offset`, `total`: as of Replica::begin. Draws as the thread's generator would.
-  TracedReplica(TracedStep& step, int id, std::int64_t offset, std::int64_t total);
+  // Draws as the thread's generator would. `how`: its `draws` are not used.
+  TracedReplica(TracedStep& step, int local, const ReplicaStep& how);
 
   Generator& generator() { return generator_; }
 
@@ -68,9 +75,5 @@ class TracedReplica final : public ReplicaContext {
   TracedRank rank_;
   Generator generator_;
 };
-
-// The devices as the ranks of a group that lanes of one program join.
-std::shared_ptr<CollectiveGroup> make_lane_group(std::vector<Device*> devices,
-                                                 const LocalGroupOptions& options);
 
 }  // namespace tandem::distribute

@@ -85,8 +85,7 @@ class Scheduler {
   }
 
   void check(const CollectiveGroup& group, const Ranks& ranks) const {
-    if (!group.within_program()) return;
-    if (static_cast<int>(ranks.size()) != group.size())
+    if (group.within_program() && static_cast<int>(ranks.size()) != group.size())
       fail<InvalidArgumentError>(
           "[Collective] {} of {} ranks call collectives; every replica must call the same ones in "
           "the same order",
@@ -179,9 +178,21 @@ class Scheduler {
           if (i + 1 < mine.size()) edge(mine[i], mine[i + 1]);
           for (const auto& [other, theirs] : ranks) {
             edge(theirs[i], wait_at(mine[i]));
-            if (group->within_program()) together_[wait_at(mine[i])].push_back(wait_at(theirs[i]));
+            together_[wait_at(mine[i])].push_back(wait_at(theirs[i]));
           }
         }
+    }
+    // The programs of other processes cannot be seen, and wait without helping other groups on: all
+    // start, and wait, in the order of the program, whatever their groups are.
+    std::map<const Device*, std::size_t> previous;
+    for (std::size_t start : starts_) {
+      const Operation& operation = *block_.operations[start];
+      if (operation.member->group->within_program()) continue;
+      if (const auto before = previous.find(operation.device); before != previous.end()) {
+        edge(before->second, start);
+        edge(wait_at(before->second), wait_at(start));
+      }
+      previous[operation.device] = start;
     }
   }
   std::size_t wait_at(std::size_t start) const {

@@ -174,7 +174,7 @@ struct Lanes::Impl {
       if (step->behind) await(*step->behind);
       if (step->started) {
         flush();
-        std::exchange(step->started->work, nullptr)->wait();
+        finish_collective(*step->started);
       } else if (!step->kernel) {
         flush();
         const TensorView& to = step->context.outputs[0];
@@ -219,17 +219,49 @@ struct Lanes::Impl {
   }
 
   // What the kernel has put into the outputs sets out.
-  void start(Step& step) {
-    std::vector<Buffer> parts;
-    parts.reserve(static_cast<std::size_t>(step.context.outputs.size()));
-    for (const TensorView& output : step.context.outputs)
-      parts.push_back({output.data, output.size(), output.dtype});
+  static void start(Step& step) {
+    const auto& outputs = step.context.outputs;
     Communicator& communicator = step.member->group->communicator(step.member->rank);
+    const bool reduces = step.operation->op == &kCollectiveReduce;
+    if (reduces && communicator.packs() && one_dtype(outputs)) {
+      pack(step, communicator);
+      const Buffer whole = step.bucket->whole();
+      step.work =
+          communicator.all_reduce({&whole, 1}, step.context.attrs<CollectiveReduceAttrs>().op);
+      return;
+    }
+    std::vector<Buffer> parts;
+    parts.reserve(static_cast<std::size_t>(outputs.size()));
+    for (const TensorView& output : outputs)
+      parts.push_back({output.data, output.size(), output.dtype});
     step.work =
-        step.operation->op == &kCollectiveBroadcast
-            ? communicator.broadcast(
-                  parts, static_cast<int>(step.context.attrs<CollectiveBroadcastAttrs>().root))
-            : communicator.all_reduce(parts, step.context.attrs<CollectiveReduceAttrs>().op);
+        reduces ? communicator.all_reduce(parts, step.context.attrs<CollectiveReduceAttrs>().op)
+                : communicator.broadcast(
+                      parts, static_cast<int>(step.context.attrs<CollectiveBroadcastAttrs>().root));
+  }
+
+  static void finish_collective(Step& step) {
+    std::exchange(step.work, nullptr)->wait();
+    if (!step.bucket) return;
+    for (std::size_t i = 0; i < step.bucket->size(); ++i)
+      step.bucket->take(i, step.context.outputs[static_cast<int>(i)].data);
+  }
+
+  static bool one_dtype(const InlineList<TensorView>& tensors) {
+    for (const TensorView& tensor : tensors)
+      if (tensor.dtype != tensors[0].dtype) return false;
+    return tensors.size() > 0;
+  }
+
+  static void pack(Step& step, Communicator& communicator) {
+    const auto& outputs = step.context.outputs;
+    if (!step.bucket) {  // the same sizes in every run of a program
+      std::vector<std::int64_t> counts;
+      for (const TensorView& output : outputs) counts.push_back(output.size());
+      step.bucket.emplace(communicator, counts, outputs[0].dtype);
+    }
+    for (std::size_t i = 0; i < step.bucket->size(); ++i)
+      step.bucket->put(i, outputs[static_cast<int>(i)].data);
   }
 
   void finish(Step& step) {

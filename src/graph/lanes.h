@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "comm/bucket.h"
 #include "comm/communicator.h"
 #include "core/thread_team.h"
 #include "graph/block.h"
@@ -27,6 +29,7 @@ struct Step {
   const CollectiveMember* member = nullptr;  // starts a collective
   Step* started = nullptr;                   // waits for the one that this step started
   std::shared_ptr<Work> work;                // started, not waited for yet
+  std::optional<Bucket> bucket;              // where the communicator packs: of the one it starts
   bool awaited = false;                      // some step of another device waits for this one
   std::atomic<std::uint64_t> finished{0};    // awaited: the round in which it was last done
   const Operation* operation = nullptr;

@@ -2,6 +2,7 @@
 // same figure.
 #include "tandem/metrics.h"
 
+#include <cstring>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -11,6 +12,8 @@
 #include "nn/targets.h"
 #include "ops/math/element_count.h"
 #include "runtime/placement.h"
+#include "runtime/replica_context.h"
+#include "runtime/variable_impl.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
@@ -182,6 +185,7 @@ Metric mean_metric(std::string name, const char* what, MeanMetric::Values values
 struct Metric::State {
   std::string name;
   std::shared_ptr<const MetricBase> base;
+  std::shared_ptr<Workers> workers;  // who has sums of their own; null: nobody
   mutable std::mutex mutex;
   std::map<std::string, std::vector<Tensor>> sums;
 };
@@ -190,6 +194,8 @@ Metric::Metric(std::string name, std::shared_ptr<const MetricBase> base)
     : state_(std::make_shared<State>()) {
   state_->name = std::move(name);
   state_->base = std::move(base);
+  if (const VariableCreator* creator = VariableCreator::current())
+    state_->workers = creator->workers();
 }
 
 Metric::Metric(const char* name) : Metric(from_name(name)) {}
@@ -210,7 +216,10 @@ const MetricBase& Metric::base() const { return *defined_state(state_).base; }
 
 void Metric::update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) {
   OnDevice on(impl_of(y_pred).device());
-  add_statistics(base().statistics(y_true, y_pred, sample_weight));
+  std::vector<Tensor> statistics = base().statistics(y_true, y_pred, sample_weight);
+  if (const ReplicaContext* context = ReplicaContext::current(); context && context->stands_by())
+    for (Tensor& statistic : statistics) statistic = zeros_like(statistic);
+  add_statistics(statistics);
 }
 
 void Metric::add_statistics(const std::vector<Tensor>& statistics) {
@@ -227,6 +236,38 @@ void Metric::add_statistics(const std::vector<Tensor>& statistics) {
   }
 }
 
+namespace {
+
+// A worker that was never updated does not know the shapes: the others tell them.
+std::vector<Tensor> over_workers(Workers& workers, std::vector<Tensor> mine,
+                                 const std::string& name) {
+  const std::string what = "result of metric " + name;
+  std::string shapes;
+  for (const Tensor& sum : mine) {
+    const Dims sizes = sum.shape().dims();
+    shapes.push_back(static_cast<char>(sizes.size()));
+    shapes.append(reinterpret_cast<const char*>(sizes.begin()),
+                  static_cast<std::size_t>(sizes.size()) * sizeof(std::int64_t));
+  }
+  for (const std::string& theirs : workers.gather_bytes(shapes, what)) {
+    if (!mine.empty()) break;
+    for (std::size_t at = 0; at < theirs.size();) {
+      Dims sizes;
+      const auto rank = static_cast<std::size_t>(theirs[at++]);
+      for (std::size_t axis = 0; axis < rank; ++axis, at += sizeof(std::int64_t)) {
+        std::int64_t size = 0;
+        std::memcpy(&size, theirs.data() + at, sizeof(size));
+        sizes.push_back(size);
+      }
+      mine.push_back(zeros(Shape(sizes), {.dtype = float64}));
+    }
+  }
+  for (Tensor& sum : mine) sum = workers.all_reduce(sum, ReduceOp::kSum, what);
+  return mine;
+}
+
+}  // namespace
+
 double Metric::result() const {
   const State& state = defined_state(state_);
   NoGradScope no_grad;
@@ -242,6 +283,7 @@ double Metric::result() const {
         totals[i] = totals[i] + sum;
     }
   }
+  if (state.workers) totals = over_workers(*state.workers, std::move(totals), state.name);
   return totals.empty() ? 0.0 : state.base->result(totals);
 }
 

@@ -95,7 +95,7 @@ void Optimizer::Impl::check_copies(const Variable& variable) const {
   };
   if (iterations_.defined()) expect(iterations_.impl().copies().size());
   if (const ReplicaContext* context = ReplicaContext::current())
-    expect(static_cast<std::size_t>(context->num_replicas()));
+    expect(static_cast<std::size_t>(context->num_local_replicas()));
 }
 
 std::unique_ptr<Optimizer::Impl::State> Optimizer::Impl::make_state(
@@ -271,9 +271,9 @@ void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Var
   clip(gradients);
 
   if (context) {
-    update_copy(static_cast<std::size_t>(context->replica_id()), states, gradients);
+    update_copy(static_cast<std::size_t>(context->local_replica_id()), states, gradients);
     context->run_for_idle_replicas([&] {
-      const int idle = ReplicaContext::current()->replica_id();
+      const int idle = ReplicaContext::current()->local_replica_id();
       update_copy(static_cast<std::size_t>(idle), states, gradients);
     });
   } else {

@@ -35,18 +35,24 @@ bool on_read(const VariableImpl& variable) {
   return variable.options().synchronization == VariableSynchronization::kOnRead;
 }
 
-// The copies of an on-read variable, brought together.
+// The copies of an on-read variable, of all processes, brought together.
 Tensor aggregate_copies(VariableImpl& variable) {
   const VariableAggregation aggregation = variable.options().aggregation;
-  if (aggregation != VariableAggregation::kSum && aggregation != VariableAggregation::kMean)
-    return variable.read(0);
+  const std::shared_ptr<Workers>& workers = variable.workers();
+  const auto what = [&] { return "value of " + variable.options().name; };
   NoGradScope no_grad;
   OnDevice on(impl_of(variable.copies().front().value).device());
+  if (aggregation == VariableAggregation::kOnlyFirstReplica && workers)
+    return workers->broadcast(variable.read(0), what());
+  if (aggregation != VariableAggregation::kSum && aggregation != VariableAggregation::kMean)
+    return variable.read(0);
   std::vector<Tensor> values;
   for (std::size_t i = 0; i < variable.copies().size(); ++i) values.push_back(variable.read(i));
-  const Tensor sum = add_n(values);
-  return aggregation == VariableAggregation::kSum ? sum
-                                                  : divide(sum, static_cast<double>(values.size()));
+  Tensor sum = add_n(values);
+  if (workers) sum = workers->all_reduce(sum, ReduceOp::kSum, what());
+  return aggregation == VariableAggregation::kSum
+             ? sum
+             : divide(sum, static_cast<double>(variable.num_copies()));
 }
 
 // What a replica's write to a mirrored variable amounts to, over all replicas.
@@ -87,6 +93,7 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
   if (!variable.distributed()) {
     write(0, value);
   } else if (context) {
+    if (on_read(variable) && context->stands_by()) return;
     write(variable.local_index(),
           on_read(variable) ? value : aggregate_write(variable, value, *context));
   } else {
@@ -133,7 +140,7 @@ void Variable::assign(const Tensor& value) {
   if (variable.distributed() && on_read(variable) && !ReplicaContext::current() &&
       aggregation() == VariableAggregation::kSum) {
     // So that the sum that a checkpoint holds is the sum again after restoring.
-    assign_with(variable, divide(value, static_cast<double>(variable.copies().size())), "assign",
+    assign_with(variable, divide(value, static_cast<double>(variable.num_copies())), "assign",
                 replace_by);
     return;
   }

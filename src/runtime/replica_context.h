@@ -32,6 +32,13 @@ class ReplicaContext {
 
   int replica_id() const { return replica_id_; }
   int num_replicas() const { return num_replicas_; }
+  // The same among the replicas of this process: variables have a copy for each of these.
+  int local_replica_id() const { return local_replica_id_; }
+  int num_local_replicas() const { return num_local_replicas_; }
+  // Whether this replica has no examples and runs the step on one of the others', so that it takes
+  // its part in their collectives: it adds zeros. What it would keep to itself (on-read variables,
+  // metrics) stays as it is.
+  bool stands_by() const { return stands_by_; }
   // Where this replica's examples start in the step's global batch, and how many there are over all
   // replicas; -1 where the step has no batch. Draws for an example are keyed by its global
   // position, so that they do not depend on how many replicas there are.
@@ -49,7 +56,7 @@ class ReplicaContext {
   // replica's context current, on the thread of one of the others; its fellows return at once. For
   // writes that every copy of a variable must see.
   virtual void run_for_idle_replicas(const std::function<void()>& update) = 0;
-  // Replica 0's tensor, on this replica's device.
+  // The tensor of the first replica with examples, on this replica's device.
   virtual Tensor broadcast(const Tensor& tensor) = 0;
 
   // Appends what makes a program that is traced here another one: the replica, its examples, and
@@ -62,6 +69,9 @@ class ReplicaContext {
  protected:
   int replica_id_ = 0;
   int num_replicas_ = 1;
+  int local_replica_id_ = 0;
+  int num_local_replicas_ = 1;
+  bool stands_by_ = false;
   std::int64_t example_offset_ = -1;
   std::int64_t global_examples_ = -1;
 };

@@ -44,8 +44,8 @@ class CopyResource final : public Resource {
 }  // namespace
 
 VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
-                           VariableOptions options, MemoryTag tag)
-    : options_(std::move(options)), spec_(impl_of(initial_value)) {
+                           VariableOptions options, MemoryTag tag, std::shared_ptr<Workers> workers)
+    : options_(std::move(options)), spec_(impl_of(initial_value)), workers_(std::move(workers)) {
   if (options_.trainable && !is_floating(spec_.dtype)) options_.trainable = false;
   for (Device* device : devices) {
     Copy& copy = copies_.emplace_back();
@@ -86,7 +86,7 @@ VariableImpl::VariableImpl(const Tensor& initial_value, VariableOptions options)
 std::size_t VariableImpl::local_index() const {
   if (copies_.size() == 1) return 0;
   const ReplicaContext* context = ReplicaContext::current();
-  return context ? static_cast<std::size_t>(context->replica_id()) : 0;
+  return context ? static_cast<std::size_t>(context->local_replica_id()) : 0;
 }
 
 void VariableImpl::require_elements() const {

@@ -7,6 +7,7 @@
 
 #include "graph/node.h"
 #include "op/record.h"
+#include "runtime/workers.h"
 #include "tandem/variable.h"
 
 namespace tandem {
@@ -21,9 +22,10 @@ class VariableImpl final : public RefCounted {
   };
 
   // `initial_value` is copied to each of `devices`: one copy each, in the order of the replicas.
-  // `tag`: what the memory is accounted as.
+  // `tag`: what the memory is accounted as. `workers`: who has copies in other processes.
   VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
-               VariableOptions options, MemoryTag tag = MemoryTag::kWeights);
+               VariableOptions options, MemoryTag tag = MemoryTag::kWeights,
+               std::shared_ptr<Workers> workers = nullptr);
   // A variable of the graph that the thread builds: its one copy is symbolic, the elements are each
   // session's. `initial_value`: symbolic or not. REQUIRES: building->for_sessions.
   VariableImpl(const Tensor& initial_value, VariableOptions options);
@@ -32,8 +34,15 @@ class VariableImpl final : public RefCounted {
   const TensorSpec& spec() const { return spec_; }
   // Whether the elements belong to sessions.
   bool of_graph() const { return of_graph_; }
-  bool distributed() const { return copies_.size() > 1; }
+  bool distributed() const { return copies_.size() > 1 || workers_; }
+  // Null: no other process has copies.
+  const std::shared_ptr<Workers>& workers() const { return workers_; }
+  // This process's.
   std::vector<Copy>& copies() { return copies_; }
+  // Those of all processes.
+  std::size_t num_copies() const {
+    return workers_ ? static_cast<std::size_t>(workers_->num_replicas()) : copies_.size();
+  }
   // The present replica's copy; the first one outside replicas.
   std::size_t local_index() const;
   Copy& local() { return copies_[local_index()]; }
@@ -59,6 +68,7 @@ class VariableImpl final : public RefCounted {
   VariableOptions options_;
   TensorSpec spec_;
   bool of_graph_ = false;
+  std::shared_ptr<Workers> workers_;
   std::vector<Copy> copies_;  // each touched by its own replica's thread
 };
 
@@ -67,6 +77,8 @@ class VariableCreator {
  public:
   virtual ~VariableCreator() = default;
   virtual RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) = 0;
+  // The processes among which what it makes is kept equal; null: this one alone.
+  virtual std::shared_ptr<Workers> workers() const { return nullptr; }
   // The calling thread's; null outside strategies.
   static VariableCreator* current();
 };

@@ -17,8 +17,14 @@ RefPtr<Storage> Storage::allocate(Device& device, const Shape& shape, DType dtyp
   return RefPtr<Storage>(new Storage(device, static_cast<std::byte*>(memory), bytes));
 }
 
+RefPtr<Storage> Storage::adopt(Device& device, std::shared_ptr<void> owner, void* data,
+                               std::size_t bytes) {
+  return RefPtr<Storage>(
+      new Storage(device, static_cast<std::byte*>(data), bytes, std::move(owner)));
+}
+
 Storage::~Storage() {
-  if (data_) device_->allocator().deallocate(data_);
+  if (data_ && !owner_) device_->allocator().deallocate(data_);
 }
 
 }  // namespace tandem

@@ -11,20 +11,20 @@
 namespace tandem {
 namespace {
 
-// Calls `step` for up to options.steps batches of the data. Throws InvalidArgumentError when there
-// is none.
-template <class Step>
+// Calls `step` for up to options.steps batches of the data, which `batches` opens. Throws
+// InvalidArgumentError when there is none.
+template <class Batches, class Step>
 void for_each_batch(const data::Dataset& data, const EvaluateOptions& options, ProgressBar& bar,
-                    const char* what, const Step& step) {
+                    const char* what, const Batches& batches, const Step& step) {
   if (options.steps && *options.steps < 1)
     fail<InvalidArgumentError>("[{}] expected steps of at least 1, got {}", what, *options.steps);
   std::optional<std::int64_t> total = options.steps;
   if (!total && data.cardinality() >= 0) total = data.cardinality();
   bar.begin({}, total, 0);
-  data::Iterator batches = data.iterate();
+  const auto source = batches();
   std::int64_t done = 0;
-  for (data::NextExample batch;
-       (!options.steps || done < *options.steps) && (batch = batches.next()); ++done)
+  for (std::optional<BatchParts> batch;
+       (!options.steps || done < *options.steps) && (batch = source->next()); ++done)
     step(*batch, done + 1);
   if (done == 0) fail<InvalidArgumentError>("[{}] the data is empty: it gave no batch", what);
 }
@@ -57,12 +57,13 @@ std::map<std::string, double> Model::evaluate(const data::Dataset& data,
   require_dataset(data, options, "evaluate");
   build_for(impl, data, "evaluate");
   Stepper stepper(impl, "evaluate");
-  ProgressBar bar(options.verbose);
-  for_each_batch(data, options, bar, "evaluate",
-                 [&](const data::Example& batch, std::int64_t done) {
-                   stepper.test(batch);
-                   bar.step(done, batch[0].dim(0), [&] { return stepper.statistics().logs(); });
-                 });
+  ProgressBar bar(impl.is_chief() ? options.verbose : 0);
+  for_each_batch(
+      data, options, bar, "evaluate", [&] { return stepper.batches(data); },
+      [&](const BatchParts& batch, std::int64_t done) {
+        stepper.test(batch);
+        bar.step(done, batch.total, [&] { return stepper.statistics().own_logs(); });
+      });
   std::map<std::string, double> result = stepper.statistics().logs();
   bar.end(result);
   return result;
@@ -80,12 +81,14 @@ Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options)
   require_dataset(data, options, "predict");
   build_for(impl, data, "predict");
   Stepper stepper(impl, "predict");
-  ProgressBar bar(options.verbose);
+  ProgressBar bar(impl.is_chief() ? options.verbose : 0);
   std::vector<Tensor> outputs;
-  for_each_batch(data, options, bar, "predict", [&](const data::Example& batch, std::int64_t done) {
-    for (Tensor& output : stepper.predict(batch)) outputs.push_back(std::move(output));
-    bar.step(done, batch[0].dim(0), [] { return callbacks::Logs(); });
-  });
+  for_each_batch(
+      data, options, bar, "predict", [&] { return stepper.batches_to_predict(data); },
+      [&](const BatchParts& batch, std::int64_t done) {
+        outputs.push_back(stepper.predict(batch));
+        bar.step(done, batch.total, [] { return callbacks::Logs(); });
+      });
   bar.end({});
   NoGradScope no_grad;
   const DeviceScope host("/cpu:0");

@@ -26,7 +26,7 @@ class FitLoop {
         options_(options),
         stepper_(prepare(), "fit"),
         progress_{.epoch = options.initial_epoch, .statistics = stepper_.statistics()},
-        bar_(options.verbose) {
+        bar_(impl_.is_chief() ? options.verbose : 0) {
     for (const Callback& callback : options.callbacks)
       (callback->runs_last() ? last_ : progress_.callbacks).push_back(callback);
     impl_.progress = &progress_;
@@ -35,9 +35,14 @@ class FitLoop {
   ~FitLoop() { impl_.progress = nullptr; }
 
   History run() {
-    for_each([&](auto& callback) { callback.on_train_begin(model_); });
-    while (progress_.epoch < options_.epochs && !impl_.stop) run_epoch();
-    for_each([&](auto& callback) { callback.on_train_end(model_); });
+    try {
+      for_each([&](auto& callback) { callback.on_train_begin(model_); });
+      while (progress_.epoch < options_.epochs && !impl_.stop) run_epoch();
+      for_each([&](auto& callback) { callback.on_train_end(model_); });
+    } catch (const std::exception& error) {
+      impl_.runner->give_up(error.what());
+      throw;
+    }
     return std::move(progress_.history);
   }
 
@@ -100,10 +105,10 @@ class FitLoop {
 
   // Whether the epoch ran to its end.
   bool run_steps(std::int64_t epoch) {
-    data::Iterator batches =
-        data_.iterate({.epoch = static_cast<std::uint64_t>(epoch), .skip = progress_.step});
+    const auto batches = stepper_.batches(
+        data_, {.epoch = static_cast<std::uint64_t>(epoch), .skip = progress_.step});
     while (!options_.steps_per_epoch || progress_.step < *options_.steps_per_epoch) {
-      const data::NextExample batch = next_of(batches);
+      const std::optional<BatchParts> batch = next_of(*batches);
       if (!batch) {
         if (options_.steps_per_epoch)
           logging::warn("[fit] the data ended after {} of {} steps", progress_.step,
@@ -113,19 +118,19 @@ class FitLoop {
       if (impl_.stop) return false;
       train(*batch);
       ++progress_.step;
-      bar_.step(progress_.step, (*batch)[0].dim(0), [&] { return progress_.statistics.logs(); });
+      bar_.step(progress_.step, batch->total, [&] { return progress_.statistics.own_logs(); });
       end_batch();
     }
     return true;
   }
 
-  static data::NextExample next_of(data::Iterator& batches) {
+  static std::optional<BatchParts> next_of(BatchSource& batches) {
     const profile::Span span(
         [] { return profile::Event{.name = "wait for data", .lane = profile::Lane::kData}; });
     return batches.next();
   }
 
-  void train(const data::Example& batch) {
+  void train(const BatchParts& batch) {
     const profile::Span span([&] {
       return profile::Event{.name = "train step",
                             .lane = profile::Lane::kSteps,
@@ -143,8 +148,8 @@ class FitLoop {
 
   void validate(Logs& logs) {
     Stepper tester(impl_, "fit");
-    data::Iterator batches = options_.validation_data->iterate();
-    for (data::NextExample batch; (batch = batches.next());) tester.test(*batch);
+    const auto batches = tester.batches(*options_.validation_data);
+    while (const std::optional<BatchParts> batch = batches->next()) tester.test(*batch);
     if (tester.statistics().empty())
       throw InvalidArgumentError("[fit] the validation data is empty: it gave no batch");
     logs.merge(tester.statistics().logs("val_"));

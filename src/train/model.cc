@@ -153,12 +153,15 @@ void Model::stop_training() { impl_of(*this, "stop_training").stop = true; }
 
 void Model::save_weights(const std::filesystem::path& path) const {
   TensorFile file;
-  for (const Variable& variable : variables())
+  bool writes = true;
+  for (const Variable& variable : variables()) {
     if (!file.tensors.emplace(variable.name(), variable.value()).second)
       fail<InvalidArgumentError>(
           "[save_weights] two variables are named '{}'; give their layers unique names",
           variable.name());
-  save_safetensors(path, file);
+    if (const auto& workers = variable.impl().workers()) writes = workers->is_chief();
+  }
+  if (writes) save_safetensors(path, file);
 }
 
 void Model::load_weights(const std::filesystem::path& path) {

@@ -40,6 +40,8 @@ struct Model::Impl {
   bool stop = false;
   TrainingProgress* progress = nullptr;
 
+  // Whether this process writes what there is to be one of.
+  bool is_chief() const { return !runner || !runner->workers() || runner->workers()->is_chief(); }
   void build(std::vector<Shape> shapes);
   // The result's shape of each of `layers`; unknown where it cannot be told. Empty before building.
   std::vector<Shape> layer_output_shapes() const;

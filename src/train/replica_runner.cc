@@ -13,7 +13,8 @@ class SingleReplica final : public ReplicaRunner {
   bool owns(const Variable& variable) const override { return !variable.impl().distributed(); }
   BatchParts split(const data::Example& global_batch) override {
     const std::int64_t total = global_batch[0].dim(0);
-    return {.examples = {global_batch}, .offsets = {0}, .counts = {total}, .total = total};
+    return {
+        .examples = {global_batch}, .offsets = {0}, .counts = {total}, .total = total, .leader = 0};
   }
   std::vector<std::vector<Tensor>> run(const BatchParts& parts, const Step& step) override {
     return {step(parts.examples.front())};
@@ -21,6 +22,35 @@ class SingleReplica final : public ReplicaRunner {
 };
 
 }  // namespace
+
+namespace {
+
+class SplitBatches final : public BatchSource {
+ public:
+  SplitBatches(ReplicaRunner& runner, data::Iterator batches,
+               std::function<void(const data::Example&)> check)
+      : runner_(runner), batches_(std::move(batches)), check_(std::move(check)) {}
+
+  std::optional<BatchParts> next() override {
+    const data::NextExample batch = batches_.next();
+    if (!batch) return std::nullopt;
+    check_(*batch);
+    return runner_.split(*batch);
+  }
+
+ private:
+  ReplicaRunner& runner_;
+  data::Iterator batches_;
+  std::function<void(const data::Example&)> check_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchSource> ReplicaRunner::iterate(
+    const data::Dataset& data, const data::IterateOptions& options,
+    std::function<void(const data::Example&)> check) {
+  return std::make_unique<SplitBatches>(*this, data.iterate(options), std::move(check));
+}
 
 std::shared_ptr<ReplicaRunner> ReplicaRunner::current() {
   if (current_runner) return current_runner;

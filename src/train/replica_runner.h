@@ -4,20 +4,33 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "runtime/workers.h"
 #include "tandem/data.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
 namespace tandem {
 
-// A global batch in one part a replica.
+// A global batch in one part a replica of this process.
 struct BatchParts {
-  std::vector<data::Example> examples;  // empty: the replica sits the step out
-  std::vector<std::int64_t> offsets;    // where each part starts
+  // Empty: the replica sits the step out. A replica with examples whose count is 0 stands by
+  // (ReplicaContext::stands_by).
+  std::vector<data::Example> examples;
+  std::vector<std::int64_t> offsets;  // where each part starts
   std::vector<std::int64_t> counts;
-  std::int64_t total = 0;
+  std::int64_t total = 0;  // of all processes
+  int leader = 0;          // the first replica with examples, of all processes
+};
+
+// The batches of an epoch.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  // Nothing at the end, which is the end for every process.
+  virtual std::optional<BatchParts> next() = 0;
 };
 
 class ReplicaRunner {
@@ -25,14 +38,22 @@ class ReplicaRunner {
   using Step = std::function<std::vector<Tensor>(const data::Example& examples)>;
 
   virtual ~ReplicaRunner() = default;
-  virtual int num_replicas() const = 0;
+  virtual int num_replicas() const = 0;  // of this process
+  // The processes that train together; null: this one alone.
+  virtual Workers* workers() const { return nullptr; }
+  // This process has failed: tells the others, who would wait for it.
+  virtual void give_up(const char* reason) { static_cast<void>(reason); }
   // Whether a variable was made under this runner's strategy.
   virtual bool owns(const Variable& variable) const = 0;
   // The global batch split over the replicas (sizes differ by at most one; replicas that would get
   // none sit the step out), on their devices.
   virtual BatchParts split(const data::Example& global_batch) = 0;
+  // The dataset's global batches, split; `check` sees each of them first.
+  virtual std::unique_ptr<BatchSource> iterate(const data::Dataset& data,
+                                               const data::IterateOptions& options,
+                                               std::function<void(const data::Example&)> check);
   // Runs `step` on each replica that has a part, side by side, in its ReplicaContext and on its
-  // device, and returns the results in the order of the replicas that took part. The first
+  // device, and returns the results in the order of the replicas that ran it. The first
   // replica's error is thrown when all have stopped. In a trace: one after the other.
   virtual std::vector<std::vector<Tensor>> run(const BatchParts& parts, const Step& step) = 0;
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <vector>
 
 #include "core/status.h"
@@ -305,25 +306,27 @@ TensorFile load_safetensors(const std::filesystem::path& path) {
   return read_safetensors(in, size, path.string());
 }
 
-void save_safetensors(const std::filesystem::path& path, const TensorFile& file) {
+namespace {
+
+// `out`: has write(data, bytes) and overwrite(offset, data, bytes).
+template <class Out>
+void write_safetensors(Out& out, const TensorFile& file, const std::string& what) {
   for (const auto& [name, tensor] : file.tensors) {
     if (name == kMetadata)
-      fail<InvalidArgumentError>("[save] '{}': a tensor cannot be named '{}'", path.string(), name);
+      fail<InvalidArgumentError>("[save] '{}': a tensor cannot be named '{}'", what, name);
     if (!tensor.defined())
-      fail<InvalidArgumentError>("[save] '{}': tensor '{}' is undefined", path.string(), name);
+      fail<InvalidArgumentError>("[save] '{}': tensor '{}' is undefined", what, name);
   }
   const auto tensors = in_file_order(file.tensors);
   std::string header;
   try {
     header = make_header(tensors, file.metadata);
   } catch (const json::exception& e) {
-    fail<InvalidArgumentError>("[save] '{}': a name or metadata is not UTF-8 ({})", path.string(),
-                               e.what());
+    fail<InvalidArgumentError>("[save] '{}': a name or metadata is not UTF-8 ({})", what, e.what());
   }
   const auto length = static_cast<std::uint64_t>(header.size());
   std::uint32_t checksum = crc(0, header.data(), header.size());
 
-  AtomicFile out(path);
   out.write(&length, sizeof(length));
   out.write(header.data(), header.size());
   for (const auto& [name, tensor] : tensors) {
@@ -337,6 +340,38 @@ void save_safetensors(const std::filesystem::path& path, const TensorFile& file)
   const std::string digits = fmt::format("{:08x}", checksum);
   out.overwrite(sizeof(length) + field + checksum_field("").size() - 1, digits.data(),
                 digits.size());
+}
+
+class MemoryFile {
+ public:
+  void write(const void* data, std::size_t bytes) {
+    text_.append(static_cast<const char*>(data), bytes);
+  }
+  void overwrite(std::size_t offset, const void* data, std::size_t bytes) {
+    text_.replace(offset, bytes, static_cast<const char*>(data), bytes);
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace
+
+TensorFile parse_safetensors(const std::string& bytes, const std::string& what) {
+  std::istringstream in(bytes);
+  return read_safetensors(in, bytes.size(), what);
+}
+
+std::string safetensors_bytes(const TensorFile& file, const std::string& what) {
+  MemoryFile out;
+  write_safetensors(out, file, what);
+  return out.take();
+}
+
+void save_safetensors(const std::filesystem::path& path, const TensorFile& file) {
+  AtomicFile out(path);
+  write_safetensors(out, file, path.string());
   out.commit();
 }
 

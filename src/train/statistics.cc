@@ -5,6 +5,7 @@
 
 #include "core/status.h"
 #include "runtime/placement.h"
+#include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/device.h"
@@ -49,48 +50,92 @@ void Statistics::clear() {
   for (Replica& replica : replicas_) replica = {};
 }
 
-std::int64_t Statistics::examples() const {
-  std::int64_t examples = 0;
-  for (const Replica& replica : replicas_) examples += replica.examples;
-  return examples;
+bool Statistics::empty() const {
+  return std::none_of(replicas_.begin(), replicas_.end(),
+                      [](const Replica& replica) { return replica.loss.defined(); });
+}
+
+std::size_t Statistics::first_replica() const {
+  return workers_ ? static_cast<std::size_t>(workers_->first_replica()) : 0;
+}
+std::size_t Statistics::num_replicas() const {
+  return workers_ ? static_cast<std::size_t>(workers_->num_replicas()) : replicas_.size();
+}
+
+Statistics::Totals Statistics::totals() const {
+  Totals totals{.metrics = std::vector<std::vector<Tensor>>(metrics_.size())};
+  for (const Replica& replica : replicas_) {
+    if (!replica.loss.defined()) continue;
+    totals.examples += static_cast<double>(replica.examples);
+    totals.loss += replica.loss.item<double>();
+    for (std::size_t i = 0; i < metrics_.size(); ++i) {
+      std::vector<Tensor> on_host;
+      for (const Tensor& tensor : replica.metrics[i]) on_host.push_back(tensor.cpu());
+      accumulate(totals.metrics[i], on_host);
+    }
+  }
+  return totals;
+}
+
+// All figures in one collective.
+Statistics::Totals Statistics::over_workers(const Totals& mine) const {
+  std::vector<Tensor> parts = {
+      constant(std::vector<double>{mine.examples, mine.loss}, {.dtype = float64})};
+  for (const std::vector<Tensor>& metric : mine.metrics)
+    for (const Tensor& sum : metric) parts.push_back(reshape(sum, {-1}));
+  const Tensor sums = workers_->all_reduce(concat(parts, 0), ReduceOp::kSum, "loss and metrics");
+  const auto* figures = sums.data<double>();
+  Totals all{.examples = figures[0], .loss = figures[1], .metrics = mine.metrics};
+  std::int64_t at = 2;
+  for (std::vector<Tensor>& metric : all.metrics)
+    for (Tensor& sum : metric) {
+      const Shape shape = sum.shape();
+      sum = reshape(slice_rows(sums, at, at + shape.num_elements()), shape);
+      at += shape.num_elements();
+    }
+  return all;
+}
+
+callbacks::Logs Statistics::figures(const Totals& totals, const std::string& prefix) const {
+  callbacks::Logs logs;
+  logs[prefix + "loss"] = totals.loss / totals.examples;
+  for (std::size_t i = 0; i < metrics_.size(); ++i)
+    logs[prefix + metrics_[i].name()] = metrics_[i].base().result(totals.metrics[i]);
+  return logs;
 }
 
 callbacks::Logs Statistics::logs(const std::string& prefix) {
   if (empty()) return {};
   NoGradScope no_grad;
   const DeviceScope host("/cpu:0");
-  double loss = 0.0;
-  std::vector<std::vector<Tensor>> sums(metrics_.size());
-  for (const Replica& replica : replicas_) {
-    if (replica.examples == 0) continue;
-    loss += replica.loss.item<double>();
-    for (std::size_t i = 0; i < metrics_.size(); ++i) {
-      std::vector<Tensor> on_host;
-      for (const Tensor& tensor : replica.metrics[i]) on_host.push_back(tensor.cpu());
-      accumulate(sums[i], on_host);
-    }
-  }
-  callbacks::Logs logs;
-  logs[prefix + "loss"] = loss / static_cast<double>(examples());
+  const Totals mine = totals();
   for (std::size_t i = 0; i < metrics_.size(); ++i) {
     metrics_[i].reset();
-    metrics_[i].add_statistics(sums[i]);
-    logs[prefix + metrics_[i].name()] = metrics_[i].result();
+    metrics_[i].add_statistics(mine.metrics[i]);
   }
-  return logs;
+  return figures(workers_ ? over_workers(mine) : mine, prefix);
+}
+
+callbacks::Logs Statistics::own_logs() const {
+  if (empty()) return {};
+  NoGradScope no_grad;
+  const DeviceScope host("/cpu:0");
+  const Totals mine = totals();
+  return mine.examples > 0 ? figures(mine, {}) : callbacks::Logs();
 }
 
 std::map<std::string, Tensor> Statistics::state() const {
   std::map<std::string, Tensor> state;
   for (std::size_t id = 0; id < replicas_.size(); ++id) {
     const Replica& replica = replicas_[id];
-    if (replica.examples == 0) continue;
+    if (!replica.loss.defined()) continue;
     const DeviceScope host("/cpu:0");
-    state[key_of(id, "examples")] = constant(std::vector<std::int64_t>{replica.examples});
-    state[key_of(id, "loss")] = replica.loss;
+    const std::size_t key = first_replica() + id;
+    state[key_of(key, "examples")] = constant(std::vector<std::int64_t>{replica.examples});
+    state[key_of(key, "loss")] = replica.loss;
     for (std::size_t i = 0; i < metrics_.size(); ++i)
       for (std::size_t k = 0; k < replica.metrics[i].size(); ++k)
-        state[key_of(id, metric_key(metrics_[i], k))] = replica.metrics[i][k];
+        state[key_of(key, metric_key(metrics_[i], k))] = replica.metrics[i][k];
   }
   return state;
 }
@@ -126,8 +171,11 @@ void Statistics::restore(const std::map<std::string, Tensor>& state) {
   const DeviceScope host("/cpu:0");
   clear();
   for (auto& [id, tensors] : by_replica(state)) {
-    // Sums of replicas that are no more go to those that are.
-    Replica& replica = replicas_[id % replicas_.size()];
+    // Sums of replicas that are no more go to those that are, which may be other workers'.
+    const std::size_t target = id % num_replicas();
+    const bool here = target >= first_replica() && target < first_replica() + replicas_.size();
+    Replica elsewhere;
+    Replica& replica = here ? replicas_[target - first_replica()] : elsewhere;
     const Tensor examples = take(tensors, "examples"), loss = take(tensors, "loss");
     std::vector<std::vector<Tensor>> sums(metrics_.size());
     for (std::size_t i = 0; i < metrics_.size(); ++i)

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/workers.h"
 #include "tandem/callbacks.h"
 #include "tandem/metrics.h"
 
@@ -15,20 +16,25 @@ namespace tandem {
 // over batches loses nothing. Of one thread.
 class Statistics {
  public:
-  Statistics(int replicas, std::vector<metrics::Metric> metrics)
-      : metrics_(std::move(metrics)), replicas_(static_cast<std::size_t>(replicas)) {}
+  // `replicas`: of this process. `workers`: the processes that train together; null: this one.
+  Statistics(int replicas, std::vector<metrics::Metric> metrics, Workers* workers)
+      : metrics_(std::move(metrics)),
+        replicas_(static_cast<std::size_t>(replicas)),
+        workers_(workers) {}
 
   // What one replica has of a batch: its examples, the sum of their losses (a scalar), and for each
   // metric what MetricBase::statistics() gave.
   void add(int replica, std::int64_t examples, const Tensor& loss,
            const std::vector<std::vector<Tensor>>& metrics);
   void clear();
-  bool empty() const { return examples() == 0; }
-  std::int64_t examples() const;
+  // Whether nothing was added.
+  bool empty() const;
 
-  // "loss" and the metrics, each under prefix + its name; sets the metrics' own states. Waits for
-  // the devices.
+  // "loss" and the metrics over all workers, each under prefix + its name; sets the metrics' own
+  // states. Waits for the devices. Called by every worker.
   callbacks::Logs logs(const std::string& prefix = {});
+  // The same over this worker's replicas, called by any.
+  callbacks::Logs own_logs() const;
 
   // For checkpoints: the sums themselves, so that going on from them gives the same bits on as many
   // replicas, and the same figures on another number of them.
@@ -39,12 +45,25 @@ class Statistics {
  private:
   struct Replica {
     std::int64_t examples = 0;
-    Tensor loss;
+    Tensor loss;  // undefined: nothing was added
+    std::vector<std::vector<Tensor>> metrics;
+  };
+  // Over several replicas, on the host.
+  struct Totals {
+    double examples = 0.0;
+    double loss = 0.0;
     std::vector<std::vector<Tensor>> metrics;
   };
 
+  Totals totals() const;
+  Totals over_workers(const Totals& mine) const;
+  callbacks::Logs figures(const Totals& totals, const std::string& prefix) const;
+  std::size_t first_replica() const;
+  std::size_t num_replicas() const;  // of all workers
+
   std::vector<metrics::Metric> metrics_;
   std::vector<Replica> replicas_;
+  Workers* workers_;
 };
 
 }  // namespace tandem

@@ -6,7 +6,10 @@
 #include "runtime/replica_context.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
+#include "tandem/creation.h"
+#include "tandem/device.h"
 #include "tandem/math.h"
+#include "tensor/tensor_impl.h"
 
 namespace tandem {
 namespace {
@@ -58,7 +61,8 @@ Stepper::Stepper(Model::Impl& model, std::string what)
     : model_(model),
       what_(std::move(what)),
       variables_(model.layer.trainable_variables()),
-      statistics_(model.runner ? model.runner->num_replicas() : 1, model.metrics) {
+      runner_(model.runner ? model.runner : ReplicaRunner::current()),
+      statistics_(runner_->num_replicas(), model.metrics, runner_->workers()) {
   for (const Variable& variable : variables_) {
     const auto address = reinterpret_cast<std::uintptr_t>(&variable.impl());
     key_.append(reinterpret_cast<const char*>(&address), sizeof(address));
@@ -74,8 +78,17 @@ Stepper::Parts Stepper::parts_of(const data::Example& batch) const {
   return parts;
 }
 
-void Stepper::check(const data::Example& batch) const {
-  check_batch(batch, model_.num_inputs + 1, model_.num_inputs + 2, what_);
+std::unique_ptr<BatchSource> Stepper::batches(const data::Dataset& data,
+                                              const data::IterateOptions& options) const {
+  return runner_->iterate(data, options, [this](const data::Example& batch) {
+    check_batch(batch, model_.num_inputs + 1, model_.num_inputs + 2, what_);
+  });
+}
+
+std::unique_ptr<BatchSource> Stepper::batches_to_predict(const data::Dataset& data) const {
+  return runner_->iterate(data, {}, [this](const data::Example& batch) {
+    check_batch(batch, model_.num_inputs, batch.size(), what_);
+  });
 }
 
 std::int64_t Stepper::global_examples(std::int64_t here) {
@@ -120,20 +133,19 @@ std::vector<Tensor> Stepper::statistics_of(const Parts& parts, const Tensor& out
     sizes.push_back(statistics.size());
     for (const Tensor& statistic : statistics) result.push_back(cast(statistic, float64));
   }
+  if (const ReplicaContext* context = ReplicaContext::current(); context && context->stands_by())
+    for (Tensor& statistic : result) statistic = zeros_like(statistic);
   if (const ReplicaContext* context = ReplicaContext::current();
-      !context || context->example_offset() <= 0)
+      !context || context->local_replica_id() == 0)
     model_.metric_sizes = std::move(sizes);  // the same on every replica
   return result;
 }
 
-void Stepper::run(StepProgram& program, const data::Example& batch,
-                  const ReplicaRunner::Step& step) {
-  check(batch);
-  const BatchParts parts = model_.runner->split(batch);
-  const auto results = program.run(*model_.runner, parts, key_, step);
+void Stepper::run(StepProgram& program, const BatchParts& parts, const ReplicaRunner::Step& step) {
+  const auto results = program.run(*runner_, parts, key_, step);
   auto result = results.begin();
   for (std::size_t replica = 0; replica < parts.examples.size(); ++replica) {
-    if (parts.counts[replica] == 0) continue;
+    if (parts.examples[replica].empty()) continue;
     auto next = result->begin();
     const Tensor loss = *next++;
     std::vector<std::vector<Tensor>> metrics;
@@ -162,12 +174,12 @@ std::vector<Tensor> Stepper::train_part(const data::Example& examples) {
   return statistics;
 }
 
-void Stepper::train(const data::Example& batch) {
+void Stepper::train(const BatchParts& batch) {
   run(*model_.train_step, batch,
       [&](const data::Example& examples) { return train_part(examples); });
 }
 
-void Stepper::test(const data::Example& batch) {
+void Stepper::test(const BatchParts& batch) {
   run(*model_.test_step, batch, [&](const data::Example& examples) {
     NoGradScope no_grad;
     const Parts parts = parts_of(examples);
@@ -176,24 +188,30 @@ void Stepper::test(const data::Example& batch) {
   });
 }
 
-std::vector<Tensor> Stepper::predict(const data::Example& batch) {
-  check_batch(batch, model_.num_inputs, batch.size(), what_);
-  const auto inputs_of = [&](const data::Example& example) {
-    return std::vector<Tensor>(example.begin(),
-                               example.begin() + static_cast<std::ptrdiff_t>(model_.num_inputs));
-  };
-  const auto runner = model_.runner ? model_.runner : ReplicaRunner::current();
-  const BatchParts parts = runner->split(data::Example(inputs_of(batch)));
+Tensor Stepper::predict(const BatchParts& batch) {
+  BatchParts parts = batch;
+  for (data::Example& part : parts.examples)
+    if (!part.empty())
+      part = data::Example(std::vector<Tensor>(
+          part.begin(), part.begin() + static_cast<std::ptrdiff_t>(model_.num_inputs)));
   const auto step = [&](const data::Example& examples) -> std::vector<Tensor> {
     NoGradScope no_grad;
     return {model_.layer(examples.components(), {.training = false})};
   };
   // A model that is not compiled has no program of its own.
-  const auto results = model_.predict_step ? model_.predict_step->run(*runner, parts, key_, step)
-                                           : runner->run(parts, step);
+  const auto results = model_.predict_step ? model_.predict_step->run(*runner_, parts, key_, step)
+                                           : runner_->run(parts, step);
+  NoGradScope no_grad;
+  const DeviceScope host("/cpu:0");
   std::vector<Tensor> outputs;
-  for (const std::vector<Tensor>& result : results) outputs.push_back(result.front().cpu());
-  return outputs;
+  auto result = results.begin();
+  for (std::size_t replica = 0; replica < parts.examples.size(); ++replica) {
+    if (parts.examples[replica].empty()) continue;
+    const Tensor output = (result++)->front().cpu();
+    outputs.push_back(parts.counts[replica] > 0 ? output : slice_rows(output, 0, 0));
+  }
+  const Tensor mine = outputs.size() == 1 ? outputs.front() : concat(outputs, 0);
+  return runner_->workers() ? runner_->workers()->gather(mine, 0, "predict") : mine;
 }
 
 }  // namespace tandem

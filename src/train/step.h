@@ -16,15 +16,21 @@ class Stepper {
   // `what` goes in messages ("fit"). REQUIRES: the model is built and compiled.
   Stepper(Model::Impl& model, std::string what);
 
+  // The batches of an epoch, for train() and test(); their next() throws InvalidArgumentError for a
+  // batch of anything but inputs, targets and perhaps sample weights, before the model changes.
+  std::unique_ptr<BatchSource> batches(const data::Dataset& data,
+                                       const data::IterateOptions& options = {}) const;
+  // The same for predict(), which takes the inputs and leaves the rest.
+  std::unique_ptr<BatchSource> batches_to_predict(const data::Dataset& data) const;
   // Forward, backward and the optimizer's step on a global batch of inputs, targets and perhaps
-  // sample weights. Throws InvalidArgumentError for anything else, before the model changes.
-  void train(const data::Example& batch);
+  // sample weights.
+  void train(const BatchParts& batch);
   // What train() does on one replica, with its part of the batch; returns the statistics.
   std::vector<Tensor> train_part(const data::Example& examples);
   // Forward alone.
-  void test(const data::Example& batch);
+  void test(const BatchParts& batch);
   // The outputs for the batch's inputs, in order, on the host.
-  std::vector<Tensor> predict(const data::Example& batch);
+  Tensor predict(const BatchParts& batch);
 
   Statistics& statistics() { return statistics_; }
 
@@ -35,8 +41,7 @@ class Stepper {
   };
   Parts parts_of(const data::Example& batch) const;
   // Runs `step` through `program` and keeps the statistics that it returns.
-  void run(StepProgram& program, const data::Example& batch, const ReplicaRunner::Step& step);
-  void check(const data::Example& batch) const;
+  void run(StepProgram& program, const BatchParts& parts, const ReplicaRunner::Step& step);
   // One value an example, times its weight.
   Tensor example_losses(const Parts& parts, const Tensor& outputs) const;
   // The sum of the losses, then each metric's statistics, in float64.
@@ -48,6 +53,7 @@ class Stepper {
   Model::Impl& model_;
   std::string what_;
   std::vector<Variable> variables_;
+  std::shared_ptr<ReplicaRunner> runner_;
   Statistics statistics_;
   std::string key_;  // which variables the step trains
 };

@@ -20,9 +20,13 @@ std::vector<std::vector<Tensor>> StepProgram::run(ReplicaRunner& runner, const B
   detail::FunctionCall call = detail::FunctionTraces::start_call();
   call.add_to_key(key);
   call.add_to_key(static_cast<std::uint64_t>(parts.total));
+  call.add_to_key(static_cast<std::uint64_t>(parts.leader));
   std::size_t replicas = 0;
-  for (const data::Example& mine : parts.examples) {
+  for (std::size_t replica = 0; replica < parts.examples.size(); ++replica) {
+    const data::Example& mine = parts.examples[replica];
     call.add_to_key(static_cast<std::uint64_t>(mine.size()));
+    call.add_to_key(static_cast<std::uint64_t>(parts.offsets[replica]));
+    call.add_to_key(static_cast<std::uint64_t>(parts.counts[replica]));
     replicas += mine.empty() ? 0 : 1;
     for (const Tensor& component : mine) call.inputs.push_back(component);
   }

@@ -11,6 +11,7 @@
 #include "tandem/random.h"
 #include "train/model_impl.h"
 #include "train/restore.h"
+#include "train/safetensors.h"
 
 namespace tandem {
 namespace {
@@ -62,12 +63,18 @@ std::string copy_name(std::size_t replica, const Variable& variable) {
   return fmt::format("{}{}/{}", kCopies, replica, variable.name());
 }
 
+// The number of this process's first replica.
+std::size_t first_replica(const Variable& variable) {
+  const auto& workers = variable.impl().workers();
+  return workers ? static_cast<std::size_t>(workers->first_replica()) : 0;
+}
+
 void save_copies(Named& tensors, const std::vector<Variable>& variables) {
   for (const Variable& variable : variables) {
     if (!kept_apart(variable)) continue;
     const auto& copies = variable.impl().copies();
-    for (std::size_t replica = 0; replica < copies.size(); ++replica)
-      tensors[copy_name(replica, variable)] = copies[replica].value;
+    for (std::size_t copy = 0; copy < copies.size(); ++copy)
+      tensors[copy_name(first_replica(variable) + copy, variable)] = copies[copy].value;
   }
 }
 
@@ -76,11 +83,11 @@ void restore_copies(const Named& tensors, const std::vector<Variable>& variables
     if (!kept_apart(variable)) continue;
     auto& copies = variable.impl().copies();
     // Of another number of replicas: the aggregate, which the variable has already, stands.
-    if (tensors.contains(copy_name(copies.size(), variable))) continue;
-    for (std::size_t replica = 0; replica < copies.size(); ++replica) {
-      const auto found = tensors.find(copy_name(replica, variable));
+    if (tensors.contains(copy_name(variable.impl().num_copies(), variable))) continue;
+    for (std::size_t copy = 0; copy < copies.size(); ++copy) {
+      const auto found = tensors.find(copy_name(first_replica(variable) + copy, variable));
       if (found == tensors.end()) break;
-      VariableImpl::store(copies[replica], found->second);
+      VariableImpl::store(copies[copy], found->second);
     }
   }
 }
@@ -129,7 +136,7 @@ void check_copies(const Named& tensors, const std::vector<Variable>& variables,
                   const std::string& what) {
   for (const Variable& variable : variables) {
     if (!kept_apart(variable)) continue;
-    for (std::size_t replica = 0; replica < variable.impl().copies().size(); ++replica)
+    for (std::size_t replica = 0; replica < variable.impl().num_copies(); ++replica)
       if (const auto found = tensors.find(copy_name(replica, variable)); found != tensors.end())
         check_variables({variable}, {{variable.name(), found->second}}, what);
   }
@@ -158,6 +165,36 @@ TrainingProgress& progress_of(const Model& model, const char* what) {
   return *progress;
 }
 
+// What this worker's replicas keep apart becomes what all workers' keep: the chief's file has it.
+void gather_apart(Named& tensors, Workers& workers, const std::string& path) {
+  TensorFile mine;
+  for (const char* prefix : {kCopies, kStatistics})
+    for (auto at = tensors.lower_bound(prefix);
+         at != tensors.end() && at->first.starts_with(prefix); ++at)
+      mine.tensors.insert(*at);
+  const std::vector<std::string> all =
+      workers.gather_bytes(safetensors_bytes(mine, path), "training state");
+  if (!workers.is_chief()) return;
+  for (const std::string& bytes : all)
+    for (const auto& [name, tensor] : parse_safetensors(bytes, path).tensors)
+      tensors[name] = tensor;
+}
+
+// The chief's file, on every worker; nothing when it is not there and need not be.
+std::optional<TensorFile> load_shared(const Model& model, const std::filesystem::path& path,
+                                      bool must_exist) {
+  Workers* const workers = impl_of(model, "load").runner->workers();
+  const auto is_there = [&] { return must_exist || std::filesystem::exists(path); };
+  if (!workers) return is_there() ? std::optional(load_safetensors(path)) : std::nullopt;
+  std::string bytes;
+  // Read and checked by the chief first: what is wrong with the file is told once.
+  if (workers->is_chief() && is_there())
+    bytes = safetensors_bytes(load_safetensors(path), path.string());
+  bytes = workers->broadcast_bytes(bytes, "training state");
+  if (bytes.empty()) return std::nullopt;
+  return parse_safetensors(bytes, path.string());
+}
+
 }  // namespace
 
 void save_training_state(const Model& model, const std::filesystem::path& path,
@@ -176,6 +213,11 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
   for (std::size_t i = 0; i < progress.callbacks.size(); ++i)
     put_all(file.tensors, fmt::format("{}{}/", kCallbacks, i), progress.callbacks[i]->state());
 
+  if (Workers* const workers = impl_of(model, "save").runner->workers()) {
+    gather_apart(file.tensors, *workers, path.string());
+    if (!workers->is_chief()) return;
+  }
+
   const random::GeneratorState draws = random::get_state();
   file.metadata = {{"tandem.training_state", kVersion},
                    {"epoch", std::to_string(progress.epoch)},
@@ -190,11 +232,13 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
   save_safetensors(path, file);
 }
 
-void load_training_state(Model& model, const std::filesystem::path& path,
-                         const std::map<std::string, std::string>& config) {
+bool load_training_state(Model& model, const std::filesystem::path& path,
+                         const std::map<std::string, std::string>& config, bool must_exist) {
   TrainingProgress& progress = progress_of(model, "load");
   const std::string what = fmt::format("'{}'", path.string());
-  const TensorFile file = load_safetensors(path);
+  const std::optional<TensorFile> found = load_shared(model, path, must_exist);
+  if (!found) return false;
+  const TensorFile& file = *found;
   const auto version = file.metadata.find("tandem.training_state");
   if (version == file.metadata.end() || version->second != kVersion)
     fail<InvalidArgumentError>("[load] {} is no training checkpoint of version {}, got {}", what,
@@ -234,6 +278,7 @@ void load_training_state(Model& model, const std::filesystem::path& path,
   random::set_state(draws);
   progress.epoch = epoch;
   progress.step = step;
+  return true;
 }
 
 }  // namespace tandem

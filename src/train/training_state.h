@@ -25,12 +25,14 @@ struct TrainingProgress {
 // progress of the model's fit(). Every copy of a variable that replicas keep apart is saved, so
 // that the same strategy goes on with the same bits; another strategy starts from the copies'
 // aggregate. `config`: what must be the same when training goes on. Throws FailedPreconditionError
-// outside fit(), and what save_safetensors() throws.
+// outside fit(), and what save_safetensors() throws. Where several workers train together each of
+// them calls it, and the chief writes.
 void save_training_state(const Model& model, const std::filesystem::path& path,
                          const std::map<std::string, std::string>& config);
-// The inverse. Throws InvalidArgumentError when `config` differs (naming what does), and what
-// load_safetensors() and restore_variables() throw; the model is as it was then.
-void load_training_state(Model& model, const std::filesystem::path& path,
-                         const std::map<std::string, std::string>& config);
+// The inverse. False where there is no file and none `must_exist`. Throws InvalidArgumentError when
+// `config` differs (naming what does), and what load_safetensors() and restore_variables() throw;
+// the model is as it was then. Every worker calls it, and gets what the chief's file holds.
+bool load_training_state(Model& model, const std::filesystem::path& path,
+                         const std::map<std::string, std::string>& config, bool must_exist);
 
 }  // namespace tandem

@@ -6,16 +6,19 @@
     check.py BUILD_FOLDER virtual_gpus
     check.py BUILD_FOLDER fit_mirrored [--mnist FOLDER]
     check.py BUILD_FOLDER custom_loop [--emulated-gpus N]
+    check.py BUILD_FOLDER multi_worker [--launcher TANDEM] [--ranks N]
 
 Exits with 77 (skipped) when the data asked for is not on this machine, unless TANDEM_CI_EXPECTS says
 that it is.
 """
 
 import argparse
+import json
 import os
 import pathlib
 import random
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -191,8 +194,58 @@ def check_custom_loop(build, options):
     expect(0 < loss < 0.1, "the last loss is near 0", out, err)
 
 
+def weights_of(path, *outputs):
+    """The float32 tensors of a safetensors file, by name."""
+    expect(path.is_file(), f"{path.name} was written", *outputs)
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8:8 + length])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, tensor in header.items():
+        begin, end = tensor["data_offsets"]
+        tensors[name] = struct.unpack(f"<{(end - begin) // 4}f", content[8 + length + begin:8 + length + end])
+    return tensors
+
+
+def run_workers_by_hand(program, count, cwd):
+    """A process a worker, each with its TF_CONFIG."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    workers = []
+    for index in range(count):
+        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        workers.append(subprocess.Popen([program], cwd=cwd, env={**os.environ, "TF_CONFIG": json.dumps(config)},
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    for worker in workers:
+        out, err = worker.communicate(timeout=300)
+        expect(worker.returncode == 0, "every worker ends well", out, err)
+
+
+def check_multi_worker(build, options):
+    program = build.resolve() / "06_multi_worker"
+    with tempfile.TemporaryDirectory() as alone, tempfile.TemporaryDirectory() as together:
+        run(program, cwd=alone)
+        expected = weights_of(pathlib.Path(alone, "multi_worker.safetensors"))
+        if options.launcher:
+            run(options.launcher, ["run", "-n", str(options.ranks), "--", str(program)], cwd=together)
+        else:
+            run_workers_by_hand(str(program), options.ranks, together)
+        weights = weights_of(pathlib.Path(together, "multi_worker.safetensors"))
+        expect(sorted(weights) == sorted(expected) and len(weights) == 4, "there are four tensors", str(list(weights)))
+        for name, values in weights.items():
+            close = all(abs(a - b) <= 1e-5 * max(1, abs(b)) for a, b in zip(values, expected[name], strict=True))
+            expect(close, f"{name} is as in one process", f"{values[:4]}... and {expected[name][:4]}...")
+        expect(sorted(os.listdir(together)) == ["backup", "multi_worker.safetensors"], "no other file is written",
+               str(os.listdir(together)))
+        expect(not os.listdir(pathlib.Path(together, "backup")), "the backup is gone when training is through")
+
+
 CHECKS = {"devices": check_devices, "session_towers": check_session_towers, "memory": check_memory,
-          "virtual_gpus": check_virtual_gpus, "fit_mirrored": check_fit_mirrored, "custom_loop": check_custom_loop}
+          "virtual_gpus": check_virtual_gpus, "fit_mirrored": check_fit_mirrored, "custom_loop": check_custom_loop,
+          "multi_worker": check_multi_worker}
 
 
 def main():
@@ -201,6 +254,8 @@ def main():
     parser.add_argument("program", choices=list(CHECKS))
     parser.add_argument("--emulated-gpus", type=int, default=0)
     parser.add_argument("--mnist", type=pathlib.Path)
+    parser.add_argument("--launcher", type=pathlib.Path)
+    parser.add_argument("--ranks", type=int, default=2)
     options = parser.parse_args()
     CHECKS[options.program](options.build, options)
 

@@ -54,6 +54,35 @@ TEST(RunBackward, CallsTheHooksOfLeaves) {
   EXPECT_EQ(seen, (std::vector<float>{8.0f}));
 }
 
+TEST(RunBackward, HooksOfLeavesMayActAtItsEnd) {
+  const Variable first(constant(4.0)), second(constant(2.0));
+  std::vector<std::string> seen;
+  const auto watch = [&](const Variable& variable, const std::string& name) {
+    variable.impl().local().leaf->on_grad_ready.push_back([&seen, name](Leaf&) {
+      seen.push_back(name);
+      after_backward([&seen, name](bool completed) {
+        seen.push_back(name + (completed ? " done" : " failed"));
+      });
+    });
+  };
+  watch(first, "first");
+  watch(second, "second");
+  (square(first) * second).backward();
+  EXPECT_EQ(seen, (std::vector<std::string>{"second", "first", "second done", "first done"}));
+}
+
+TEST(RunBackward, WhatActsAtItsEndLearnsOfAFailure) {
+  const Variable w(constant(4.0)), late(constant(2.0));
+  std::vector<bool> completed;
+  late.impl().local().leaf->on_grad_ready.push_back([&](Leaf&) {
+    after_backward([&](bool whole) { completed.push_back(whole); });
+  });
+  w.impl().local().leaf->on_grad_ready.push_back([](Leaf&) { throw RuntimeError("no"); });
+  EXPECT_THROW((square(w) * late).backward(), RuntimeError);
+  EXPECT_EQ(completed, (std::vector<bool>{false}));
+  EXPECT_THROW(after_backward([](bool) {}), InternalError);
+}
+
 TEST(RunBackward, SeveralRoots) {
   const Variable w(constant(4.0));
   const Tensor a = w * 2.0, b = w * w;

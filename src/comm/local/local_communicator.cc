@@ -125,6 +125,8 @@ class LocalCommunicator final : public CheckedCommunicator {
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     return allocate_on(device(), bytes, "allocate", "a communicator's buffer");
   }
+  // The ranks reach each other's memory wherever it is.
+  bool packs() const override { return false; }
 
   void abort(GroupFailure failure, const std::string& text) noexcept override {
     group().abort(rank(), failure, text);

@@ -4,6 +4,7 @@
 
 #include "core/status.h"
 #include "tandem/callbacks.h"
+#include "train/model_impl.h"
 
 namespace tandem::callbacks {
 namespace {
@@ -13,7 +14,9 @@ class CSVLoggerImpl final : public CallbackBase {
   CSVLoggerImpl(std::filesystem::path path, bool append)
       : path_(std::move(path)), append_(append) {}
 
-  void on_train_begin(Model&) override {
+  void on_train_begin(Model& model) override {
+    writes_ = impl_of(model, "CSVLogger").is_chief();
+    if (!writes_) return;
     std::error_code error;
     const auto size = std::filesystem::file_size(path_, error);
     header_ = !(append_ && !error && size > 0);
@@ -24,6 +27,7 @@ class CSVLoggerImpl final : public CallbackBase {
   }
 
   void on_epoch_end(Model&, std::int64_t epoch, const Logs& logs) override {
+    if (!writes_) return;
     std::string names = "epoch", figures = std::to_string(epoch);
     for (const auto& [name, value] : logs) {
       names += fmt::format(",{}", name);
@@ -43,6 +47,7 @@ class CSVLoggerImpl final : public CallbackBase {
   std::filesystem::path path_;
   bool append_;
   bool header_ = true;
+  bool writes_ = true;  // the chief of several workers does
   std::ofstream out_;
 };
 

@@ -6,6 +6,7 @@
 #include "core/status.h"
 #include "tandem/callbacks.h"
 #include "train/callbacks/tfrecord_writer.h"
+#include "train/model_impl.h"
 #include "train/proto/tensorboard_event.pb.h"
 
 namespace tandem::callbacks {
@@ -68,7 +69,8 @@ class TensorBoardImpl final : public CallbackBase {
   explicit TensorBoardImpl(const std::filesystem::path& directory)
       : train_(directory / "train"), validation_(directory / "validation") {}
 
-  void on_epoch_end(Model&, std::int64_t epoch, const Logs& logs) override {
+  void on_epoch_end(Model& model, std::int64_t epoch, const Logs& logs) override {
+    if (!impl_of(model, "TensorBoard").is_chief()) return;
     constexpr std::string_view kValidation = "val_";
     Logs train, validation;
     for (const auto& [name, value] : logs) {

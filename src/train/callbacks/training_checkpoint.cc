@@ -26,8 +26,8 @@ class CheckpointImpl final : public CallbackBase {
   bool runs_last() const override { return true; }
 
   void on_train_begin(Model& model) override {
-    if (policy_.must_exist || (policy_.may_exist && std::filesystem::exists(path_)))
-      load_training_state(model, path_, policy_.config);
+    if (policy_.must_exist || policy_.may_exist)
+      load_training_state(model, path_, policy_.config, policy_.must_exist);
   }
 
   void on_batch_end(Model& model, std::int64_t batch, const Logs&) override {
@@ -40,7 +40,7 @@ class CheckpointImpl final : public CallbackBase {
   }
 
   void on_train_end(Model& model) override {
-    if (!policy_.delete_at_end || within_epoch(model)) return;
+    if (!policy_.delete_at_end || within_epoch(model) || !impl_of(model, "save").is_chief()) return;
     std::error_code error;
     std::filesystem::remove(path_, error);
     if (error)

@@ -1,0 +1,143 @@
+#include "comm/rendezvous/tf_config.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "core/env.h"
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+using json = nlohmann::json;
+
+constexpr std::array<const char*, 4> kTypes = {"chief", "worker", "ps", "evaluator"};
+constexpr std::size_t kMaxTasks = 100'000;
+
+template <class... Args>
+[[noreturn]] void reject(fmt::format_string<Args...> format, Args&&... args) {
+  throw InvalidArgumentError("[TF_CONFIG] " + fmt::format(format, std::forward<Args>(args)...));
+}
+
+// A value as messages show it: its beginning, and bytes that are no UTF-8 replaced.
+std::string shown(const json& value) {
+  constexpr std::size_t kMost = 80;
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+  return text;
+}
+
+bool is_type(const std::string& name) {
+  return std::find(kTypes.begin(), kTypes.end(), name) != kTypes.end();
+}
+
+std::vector<std::string> parse_addresses(const std::string& type, const json& list) {
+  if (!list.is_array() || list.size() > kMaxTasks)
+    reject("expected a list of HOST:PORT for the tasks of type '{}', got {}", type, shown(list));
+  std::vector<std::string> addresses;
+  for (const json& address : list) {
+    if (!address.is_string() || address.get_ref<const std::string&>().empty())
+      reject("expected HOST:PORT for task {} of type '{}', got {}", addresses.size(), type,
+             shown(address));
+    addresses.push_back(address.get<std::string>());
+  }
+  return addresses;
+}
+
+void parse_cluster(const json& cluster, TfConfig& config) {
+  if (!cluster.is_object()) reject("expected an object for 'cluster', got {}", shown(cluster));
+  for (const auto& [type, list] : cluster.items()) {
+    if (!is_type(type))
+      reject(
+          "Disallowed task type found in cluster spec. Allowed types are {} and the cluster spec "
+          "is {}.",
+          fmt::join(kTypes, ", "), shown(cluster));
+    auto addresses = parse_addresses(type, list);
+    if (!addresses.empty()) config.cluster[type] = std::move(addresses);
+  }
+  if (config.count("chief") > 1) reject("There must be at most one 'chief' job.");
+  if (config.count("evaluator") > 1) reject("There must be at most one 'evaluator' job.");
+  if (!config.cluster.empty() && config.num_workers() + config.count("evaluator") == 0)
+    reject("No `worker`, `chief` or `evaluator` tasks can be found in `cluster_spec`.");
+}
+
+// Kubernetes and others write the index as a string.
+int parse_index(const json& index) {
+  if (index.is_number_unsigned() && index.get<std::uint64_t>() < kMaxTasks)
+    return static_cast<int>(index.get<std::uint64_t>());
+  if (index.is_string()) {
+    const auto& digits = index.get_ref<const std::string&>();
+    if (!digits.empty() && digits.size() < 6 &&
+        std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }))
+      return std::stoi(digits);
+  }
+  reject("expected a whole number for the task's index, got {}", shown(index));
+}
+
+void parse_task(const json& task, TfConfig& config) {
+  if (!task.is_object()) reject("expected an object for 'task', got {}", shown(task));
+  if (!task.contains("type") || !task.contains("index"))
+    reject("When `cluster_spec` is given, you must also specify `task_type` and `task_id`.");
+  const json& type = task["type"];
+  if (!type.is_string() || !is_type(type.get_ref<const std::string&>()))
+    reject("Unrecognized task_type: {}, valid task types are: {}.", shown(type),
+           fmt::join(kTypes, ", "));
+  config.type = type.get<std::string>();
+  config.index = parse_index(task["index"]);
+}
+
+void check_membership(const TfConfig& config) {
+  const int tasks = config.count(config.type);
+  if (tasks == 0) {
+    // An evaluator stands beside the cluster.
+    if (config.type == "evaluator" && config.index == 0) return;
+    reject("`task_type` '{}' not found in cluster_spec.", config.type);
+  }
+  if (config.index >= tasks)
+    reject("The `task_id` {} exceeds the maximum id of {}, {}.", config.index, config.type,
+           tasks - 1);
+}
+
+}  // namespace
+
+int TfConfig::count(const std::string& of_type) const {
+  const auto found = cluster.find(of_type);
+  return found == cluster.end() ? 0 : static_cast<int>(found->second.size());
+}
+
+const std::string& TfConfig::first_address() const {
+  return cluster.at(count("chief") > 0 ? "chief" : "worker").front();
+}
+
+TfConfig parse_tf_config(const std::string& text) {
+  constexpr int kMaxDepth = 8;  // far more than there is; printing goes down as deep
+  bool deep = false;
+  const json root = json::parse(
+      text,
+      [&](int depth, json::parse_event_t, const json&) {
+        deep = deep || depth > kMaxDepth;
+        return !deep;
+      },
+      /*allow_exceptions=*/false);
+  if (deep) reject("expected JSON of the form that TensorFlow describes, got deeper nesting");
+  if (root.is_discarded()) reject("expected JSON, got '{}'", text);
+  if (!root.is_object()) reject("expected a JSON object, got {}", shown(root));
+  TfConfig config;
+  if (const auto cluster = root.find("cluster"); cluster != root.end())
+    parse_cluster(*cluster, config);
+  const auto task = root.find("task");
+  if (task != root.end()) parse_task(*task, config);
+  if (config.cluster.empty()) return {};
+  if (task == root.end())
+    reject("When `cluster_spec` is given, you must also specify `task_type` and `task_id`.");
+  check_membership(config);
+  return config;
+}
+
+std::optional<TfConfig> tf_config_of_environment() {
+  const auto text = env_string("TF_CONFIG");
+  return text ? std::optional(parse_tf_config(*text)) : std::nullopt;
+}
+
+}  // namespace tandem

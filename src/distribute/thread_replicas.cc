@@ -1,0 +1,74 @@
+#include "distribute/replica_group.h"
+
+namespace tandem::distribute {
+namespace {
+
+// The ranks of a group that lanes of one program join.
+class LaneGroup final : public CollectiveGroup {
+ public:
+  LaneGroup(const std::vector<Device*>& devices, const LocalGroupOptions& options)
+      : active_(devices.size(), true), group_(std::make_shared<LocalGroup>(devices, options)) {
+    for (std::size_t rank = 0; rank < devices.size(); ++rank)
+      communicators_.push_back(group_->communicator(static_cast<int>(rank)));
+  }
+
+  Communicator& communicator(int rank) override {
+    return *communicators_[static_cast<std::size_t>(rank)];
+  }
+  int size() const override { return static_cast<int>(communicators_.size()); }
+  bool within_program() const override { return true; }
+  void begin() override { group_->begin(active_); }
+  void abort(const std::string& reason) override { group_->abort(0, reason); }
+
+ private:
+  std::vector<bool> active_;
+  std::shared_ptr<LocalGroup> group_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;
+};
+
+class ThreadReplicas final : public ReplicaGroup {
+ public:
+  ThreadReplicas(std::vector<Device*> devices, const LocalPlan& plan)
+      : devices_(std::move(devices)),
+        plan_(plan),
+        group_(std::make_shared<LocalGroup>(devices_, LocalGroupOptions{.plan = plan})) {}
+
+  int num_replicas() const override { return group_->size(); }
+  int first_replica() const override { return 0; }
+  bool all_take_part() const override { return false; }
+  std::shared_ptr<Communicator> communicator(int local) override {
+    return group_->communicator(local);
+  }
+  void begin(const std::vector<bool>& taking_part) override { group_->begin(taking_part); }
+  void leave(int local) override { group_->leave(local); }
+  void abort(int local, const std::string& reason) override { group_->abort(local, reason); }
+
+  Ranks ranks_of_program(const std::vector<bool>& taking_part) override {
+    Ranks ranks{.group = nullptr, .of_replica = std::vector<int>(devices_.size(), -1)};
+    std::vector<Device*> members;
+    LocalPlan plan = plan_;
+    plan.root = 0;
+    for (std::size_t id = 0; id < devices_.size(); ++id) {
+      if (!taking_part[id]) continue;
+      if (static_cast<int>(id) == plan_.root) plan.root = static_cast<int>(members.size());
+      ranks.of_replica[id] = static_cast<int>(members.size());
+      members.push_back(devices_[id]);
+    }
+    ranks.group = std::make_shared<LaneGroup>(members, LocalGroupOptions{.plan = plan});
+    return ranks;
+  }
+
+ private:
+  std::vector<Device*> devices_;
+  LocalPlan plan_;
+  std::shared_ptr<LocalGroup> group_;
+};
+
+}  // namespace
+
+std::unique_ptr<ReplicaGroup> make_thread_replicas(std::vector<Device*> devices,
+                                                   const LocalPlan& plan) {
+  return std::make_unique<ThreadReplicas>(std::move(devices), plan);
+}
+
+}  // namespace tandem::distribute

@@ -1,0 +1,186 @@
+#include "distribute/worker_group.h"
+
+#include <array>
+#include <cstring>
+#include <exception>
+
+#include "core/log.h"
+#include "core/status.h"
+#include "device/device_manager.h"
+#include "graph/graph.h"
+#include "runtime/placement.h"
+#include "tandem/array.h"
+#include "tandem/autodiff.h"
+#include "tensor/tensor_impl.h"
+
+namespace tandem::distribute {
+namespace {
+
+Buffer buffer_of(const Tensor& tensor) {
+  const TensorImpl& impl = impl_of(tensor);
+  return {impl.data(), impl.shape.num_elements(), impl.dtype};
+}
+
+Buffer bytes_at(void* data, std::size_t bytes) {
+  return {data, static_cast<std::int64_t>(bytes), uint8};
+}
+
+// On the host, in memory that nothing else refers to.
+Tensor own_on_host(const Tensor& tensor) {
+  Tensor copy = make_tensor(DeviceManager::get().host(), tensor.shape(), tensor.dtype());
+  copy_into(copy, tensor);
+  return copy;
+}
+
+}  // namespace
+
+// The host's communicator as programs join it.
+class WorkerGroup::HostPlace final : public CollectiveGroup {
+ public:
+  explicit HostPlace(std::shared_ptr<WorkerGroup> group) : group_(std::move(group)) {}
+  Communicator& communicator(int) override { return *group_->host_; }
+  int size() const override { return group_->size(); }
+  bool within_program() const override { return false; }
+  void begin() override { group_->check(); }
+  void abort(const std::string& reason) override { group_->give_up(reason); }
+
+ private:
+  std::shared_ptr<WorkerGroup> group_;
+};
+
+TracedRank WorkerGroup::traced() {
+  std::shared_ptr<CollectiveGroup> place = place_.lock();
+  if (!place) place_ = place = std::make_shared<HostPlace>(shared_from_this());
+  return TracedRank({std::move(place), rank()}, DeviceManager::get().host(), nullptr);
+}
+
+WorkerGroup::WorkerGroup(std::shared_ptr<Job> job, bool owns_job,
+                         std::unique_ptr<Communicator> host, int local_replicas)
+    : job_(std::move(job)), owns_job_(owns_job), host_(std::move(host)) {
+  std::vector<std::int32_t> counts(static_cast<std::size_t>(size()));
+  const std::int32_t mine = local_replicas;
+  host_->exchange(&mine, sizeof(mine), counts.data());
+  for (int worker = 0; worker < size(); ++worker) {
+    const int count = counts[static_cast<std::size_t>(worker)];
+    num_replicas_ += count;
+    if (worker < rank()) first_replica_ += count;
+  }
+}
+
+WorkerGroup::~WorkerGroup() {
+  try {
+    if (std::uncaught_exceptions() > 0) give_up("an exception ended its strategy");
+    host_.reset();
+    if (owns_job_ && !job_->membership()->failed()) job_->leave();
+  } catch (const std::exception& error) {
+    logging::warn("[MultiWorkerMirroredStrategy] leaving the job: {}", error.what());
+  }
+}
+
+void WorkerGroup::check() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!gave_up_.empty())
+      fail<AbortedError>(
+          "[MultiWorkerMirroredStrategy] the job is over: this worker has failed: {}", gave_up_);
+  }
+  if (job_->membership()->failed()) job_->membership()->throw_failure();
+}
+
+void WorkerGroup::give_up(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (!gave_up_.empty()) return;
+  gave_up_ = reason.empty() ? "for an unknown reason" : reason;
+  if (!job_->membership()->failed()) job_->membership()->report(gave_up_);
+}
+
+Tensor WorkerGroup::all_reduce(const Tensor& mine, ReduceOp op, const std::string& what) {
+  NoGradScope no_grad;
+  if (building) return traced().all_reduce({&mine, 1}, op).front();
+  check();
+  const Tensor sum = own_on_host(mine);
+  host_->label(what, calls_++);
+  host_->all_reduce(std::array{buffer_of(sum)}, op)->wait();
+  return copy_to_device(sum, impl_of(mine).device());
+}
+
+Tensor WorkerGroup::broadcast(const Tensor& mine, const std::string& what) {
+  NoGradScope no_grad;
+  if (building) return traced().broadcast(mine, 0);
+  check();
+  const Tensor value = own_on_host(mine);
+  host_->label(what, calls_++);
+  host_->broadcast(std::array{buffer_of(value)}, 0)->wait();
+  return copy_to_device(value, impl_of(mine).device());
+}
+
+Tensor WorkerGroup::gather(const Tensor& mine, std::int64_t axis, const std::string& what) {
+  if (building)
+    fail<UnimplementedError>(
+        "[{}] under several workers values are gathered outside of traced functions", what);
+  check();
+  NoGradScope no_grad;
+  const OnDevice on(DeviceManager::get().host());
+  const Tensor local = own_on_host(mine);
+  // dtype, rank and sizes of each worker's.
+  struct Header {
+    std::int64_t dtype = 0, rank = 0;
+    std::array<std::int64_t, kMaxRank> sizes = {};
+  };
+  Header header{.dtype = static_cast<std::int64_t>(local.dtype()), .rank = local.rank()};
+  for (int i = 0; i < local.rank(); ++i) header.sizes[static_cast<std::size_t>(i)] = local.dim(i);
+  std::vector<Header> headers(static_cast<std::size_t>(size()));
+  host_->label(what, calls_++);
+  host_->exchange(&header, sizeof(header), headers.data());
+  if (axis < 0) axis += local.rank();
+  std::vector<Tensor> all;
+  std::vector<Buffer> buffers;
+  for (const Header& theirs : headers) {
+    Dims sizes;
+    bool same = theirs.dtype == header.dtype && theirs.rank == header.rank;
+    for (int i = 0; same && i < local.rank(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      same = i == axis || theirs.sizes[at] == header.sizes[at];
+      sizes.push_back(theirs.sizes[at]);
+    }
+    if (!same)
+      fail<InvalidArgumentError>(
+          "[{}] expected values of one dtype, and of sizes that differ along axis {} alone: worker "
+          "{} has others than worker {}, {} {}",
+          what, axis, all.size(), rank(), name_of(local.dtype()), local.shape().to_string());
+    all.push_back(make_tensor(DeviceManager::get().host(), Shape(sizes), local.dtype()));
+    buffers.push_back(buffer_of(all.back()));
+  }
+  host_->all_gather(buffer_of(local), buffers)->wait();
+  return concat(all, axis);
+}
+
+std::vector<std::string> WorkerGroup::gather_bytes(const std::string& mine,
+                                                   const std::string& what) {
+  check();
+  host_->label(what, calls_++);
+  const std::uint64_t bytes = mine.size();
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(size()));
+  host_->exchange(&bytes, sizeof(bytes), sizes.data());
+  std::vector<std::string> all;
+  all.reserve(sizes.size());
+  std::vector<Buffer> buffers;
+  for (std::uint64_t count : sizes) {
+    all.emplace_back(count, '\0');
+    buffers.push_back(bytes_at(all.back().data(), count));
+  }
+  host_->all_gather(bytes_at(const_cast<char*>(mine.data()), mine.size()), buffers)->wait();
+  return all;
+}
+
+std::string WorkerGroup::broadcast_bytes(const std::string& mine, const std::string& what) {
+  check();
+  host_->label(what, calls_++);
+  std::int64_t count = static_cast<std::int64_t>(mine.size());
+  host_->broadcast(std::array{Buffer{&count, 1, int64}}, 0)->wait();
+  std::string value = is_chief() ? mine : std::string(static_cast<std::size_t>(count), '\0');
+  host_->broadcast(std::array{bytes_at(value.data(), value.size())}, 0)->wait();
+  return value;
+}
+
+}  // namespace tandem::distribute

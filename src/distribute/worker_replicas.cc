@@ -1,0 +1,122 @@
+#include "distribute/worker_replicas.h"
+
+#include "comm/hierarchical/hierarchical_communicator.h"
+#include "device/device_manager.h"
+#include "group/connect.h"
+
+namespace tandem::distribute {
+namespace {
+
+class WorkerReplicas;
+
+// The local replicas' ranks, for programs that run them as lanes.
+class WorkerLanes final : public CollectiveGroup {
+ public:
+  explicit WorkerLanes(std::shared_ptr<WorkerReplicas> replicas) : replicas_(std::move(replicas)) {}
+  Communicator& communicator(int rank) override;
+  int size() const override;
+  bool within_program() const override { return false; }
+  void begin() override;
+  void abort(const std::string& reason) override;
+
+ private:
+  std::shared_ptr<WorkerReplicas> replicas_;
+};
+
+// What programs share with the strategy.
+class WorkerReplicas {
+ public:
+  WorkerReplicas(Job& job, std::shared_ptr<WorkerGroup> workers,
+                 const std::vector<Device*>& devices, const WorkerReplicasOptions& options)
+      : workers_(std::move(workers)) {
+    auto between = connect(job, *devices.front(),
+                           {.backend = options.backend, .time_limit = options.time_limit});
+    if (workers_->num_replicas() == workers_->size()) {
+      communicators_.push_back(std::move(between));
+      return;
+    }
+    threads_ = std::make_shared<LocalGroup>(
+        devices, LocalGroupOptions{.plan = {}, .time_limit = options.time_limit});
+    for (std::size_t local = 0; local < devices.size(); ++local)
+      communicators_.push_back(make_hierarchical_communicator(
+          threads_->communicator(static_cast<int>(local)), std::move(between),
+          {.time_limit = options.time_limit, .direct = nullptr}));
+  }
+
+  WorkerGroup& workers() const { return *workers_; }
+  std::size_t local() const { return communicators_.size(); }
+  const std::shared_ptr<Communicator>& communicator(int local) const {
+    return communicators_[static_cast<std::size_t>(local)];
+  }
+
+  void begin() {
+    workers_->check();
+    if (threads_) threads_->begin(std::vector<bool>(local(), true));
+  }
+  void leave(int local) {
+    if (threads_) threads_->leave(local);
+  }
+  void abort(int local, const std::string& reason) {
+    if (threads_) threads_->abort(local, reason);
+    workers_->give_up(reason);
+  }
+
+ private:
+  std::shared_ptr<WorkerGroup> workers_;
+  std::shared_ptr<LocalGroup> threads_;  // null: one replica here, and at every other worker
+  std::vector<std::shared_ptr<Communicator>> communicators_;
+};
+
+Communicator& WorkerLanes::communicator(int rank) {
+  return *replicas_->communicator(rank - replicas_->workers().first_replica());
+}
+int WorkerLanes::size() const { return replicas_->workers().num_replicas(); }
+void WorkerLanes::begin() { replicas_->begin(); }
+void WorkerLanes::abort(const std::string& reason) { replicas_->abort(0, reason); }
+
+class WorkerReplicaGroup final : public ReplicaGroup {
+ public:
+  explicit WorkerReplicaGroup(std::shared_ptr<WorkerReplicas> replicas)
+      : replicas_(std::move(replicas)), lanes_(std::make_shared<WorkerLanes>(replicas_)) {}
+
+  int num_replicas() const override { return replicas_->workers().num_replicas(); }
+  int first_replica() const override { return replicas_->workers().first_replica(); }
+  bool all_take_part() const override { return true; }
+  std::shared_ptr<Communicator> communicator(int local) override {
+    return replicas_->communicator(local);
+  }
+  void begin(const std::vector<bool>&) override { replicas_->begin(); }
+  void leave(int local) override { replicas_->leave(local); }
+  void abort(int local, const std::string& reason) override { replicas_->abort(local, reason); }
+  Ranks ranks_of_program(const std::vector<bool>&) override {
+    Ranks ranks{.group = lanes_, .of_replica = {}};
+    for (std::size_t local = 0; local < replicas_->local(); ++local)
+      ranks.of_replica.push_back(first_replica() + static_cast<int>(local));
+    return ranks;
+  }
+
+ private:
+  std::shared_ptr<WorkerReplicas> replicas_;
+  std::shared_ptr<CollectiveGroup> lanes_;
+};
+
+}  // namespace
+
+std::shared_ptr<WorkerGroup> make_worker_group(std::shared_ptr<Job> job, bool owns_job,
+                                               int local_replicas,
+                                               const WorkerReplicasOptions& options) {
+  // What the workers agree on lies on the host, where NCCL does not reach.
+  auto host = connect(*job, DeviceManager::get().host(),
+                      {.backend = options.backend == "nccl" ? "auto" : options.backend,
+                       .time_limit = options.time_limit});
+  return std::make_shared<WorkerGroup>(std::move(job), owns_job, std::move(host), local_replicas);
+}
+
+std::unique_ptr<ReplicaGroup> make_worker_replicas(Job& job, std::shared_ptr<WorkerGroup> workers,
+                                                   const std::vector<Device*>& devices,
+                                                   const WorkerReplicasOptions& options) {
+  return std::make_unique<WorkerReplicaGroup>(
+      std::make_shared<WorkerReplicas>(job, std::move(workers), devices, options));
+}
+
+}  // namespace tandem::distribute

@@ -1,0 +1,39 @@
+#include "tensor/gradient_views.h"
+
+#include "tensor/tensor_impl.h"
+
+namespace tandem {
+
+GradientViews::GradientViews(Reducer& reducer, Device& device, std::vector<Shape> shapes)
+    : reducer_(reducer), device_(device), shapes_(std::move(shapes)), views_(shapes_.size()) {}
+
+void GradientViews::begin_step() {
+  reducer_.prepare();
+  if (generation_ != reducer_.generation()) {
+    generation_ = reducer_.generation();
+    views_.assign(shapes_.size(), Tensor());
+  }
+  for (std::size_t i = 0; i < views_.size(); ++i) {
+    if (!views_[i].defined()) continue;
+    const TensorImpl& impl = impl_of(views_[i]);
+    if (impl.unique() && impl.storage->unique()) continue;
+    reducer_.renew(i);
+    for (std::size_t fellow : reducer_.fellows(i)) views_[fellow] = {};
+  }
+}
+
+const Tensor& GradientViews::view(std::size_t index) {
+  Tensor& view = views_[index];
+  if (!view.defined()) {
+    const Buffer memory = reducer_.result(index);
+    RefPtr<TensorImpl> impl(new TensorImpl);
+    impl->storage =
+        Storage::adopt(device_, reducer_.memory(index), memory.data, memory.bytes());
+    impl->shape = shapes_[index];
+    impl->dtype = memory.dtype;
+    view = Tensor(std::move(impl));
+  }
+  return view;
+}
+
+}  // namespace tandem

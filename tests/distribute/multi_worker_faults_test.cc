@@ -1,0 +1,219 @@
+// Workers that die, fail or never come, and training that goes on afterwards.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <stdexcept>
+
+#include "support/files.h"
+#include "support/tensors.h"
+#include "support/workers.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+using callbacks::Callback;
+using callbacks::LambdaCallback;
+using callbacks::Logs;
+using distribute::MultiWorkerMirroredStrategy;
+using distribute::Strategy;
+using testing::ChildProcess;
+using testing::numbers_of;
+using testing::random_tensor;
+using testing::run_workers;
+using testing::text_of;
+using testing::values_of;
+using namespace std::chrono_literals;
+
+data::Dataset batches() {
+  std::vector<std::int32_t> labels;
+  for (int i = 0; i < 34; ++i) labels.push_back(i * 7 % 3);
+  return data::Dataset::from_tensor_slices(
+             {random_tensor({34, 6}, 3, -1.0, 1.0, float32), constant(labels)})
+      .shuffle(34, {.seed = 2})
+      .batch(8);
+}
+
+// `moments`: batch normalisation keeps moments of its own on each replica.
+Sequential make_model(const Strategy& strategy, bool moments) {
+  random::set_seed(4);
+  const auto scope = strategy.scope();
+  std::vector<Layer> layers = {layers::Dense(16, {.activation = "relu", .input_shape = {6}}),
+                               layers::Dropout(0.3), layers::Dense(3)};
+  if (moments) layers.insert(layers.begin() + 1, layers::BatchNormalization());
+  Sequential model(layers);
+  model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}),
+                 .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                 .metrics = {"accuracy"}});
+  return model;
+}
+
+std::string train(int epochs, const std::vector<Callback>& callbacks = {}, bool moments = true) {
+  const MultiWorkerMirroredStrategy strategy({.timeout = 60s});
+  Sequential model = make_model(strategy, moments);
+  const History history =
+      model.fit(batches(), {.epochs = epochs, .callbacks = callbacks, .verbose = 0});
+  std::vector<double> numbers;
+  for (const auto& [name, values] : history.history)
+    numbers.insert(numbers.end(), values.begin(), values.end());
+  for (const Variable& variable : model.variables())
+    for (double value : values_of(variable.value())) numbers.push_back(value);
+  for (const Variable& variable : model.optimizer().variables())
+    for (double value : values_of(variable.value())) numbers.push_back(value);
+  return text_of(numbers);
+}
+
+// Calls `act` behind the `steps`-th step.
+Callback after(int steps, std::function<void()> act) {
+  return LambdaCallback({.on_batch_end = [left = std::make_shared<int>(steps),
+                                          act = std::move(act)](Model&, std::int64_t, const Logs&) {
+    if (--*left == 0) act();
+  }});
+}
+void die() { raise(SIGKILL); }
+
+void expect_names(const std::string& text, const std::string& kind, const std::string& who) {
+  EXPECT_EQ(text.substr(0, text.find(':')), kind) << text;
+  EXPECT_NE(text.find(who), std::string::npos) << text;
+}
+
+TEST(MultiWorkerFaults, AKilledWorkerIsNamedWithinSeconds) {
+  for (int killed : {0, 1, 2}) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto results = run_workers(3, [&](int worker) {
+      return train(100'000, worker == killed ? std::vector{after(20, die)} : std::vector<Callback>{});
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
+    for (int worker = 0; worker < 3; ++worker) {
+      const std::string& text = results[static_cast<std::size_t>(worker)];
+      if (worker == killed)
+        EXPECT_EQ(text, "");
+      else
+        expect_names(text, "UnavailableError", "rank " + std::to_string(killed));
+    }
+  }
+}
+
+TEST(MultiWorkerFaults, AMissingWorkerIsNamed) {
+  const auto ports = testing::free_ports(3);
+  const auto meet = [](int) {
+    MultiWorkerMirroredStrategy({.timeout = 2s});
+    return std::string("met");
+  };
+  for (int missing : {1, 2}) {
+    std::vector<ChildProcess> workers;
+    for (int worker = 0; worker < 3; ++worker)
+      if (worker != missing) workers.push_back(testing::start_worker(ports, worker, meet));
+    // Whether it finds the time-out itself or hears of another's.
+    for (ChildProcess& worker : workers) {
+      const std::string text = worker.result();
+      EXPECT_NE(text.find("Error: "), std::string::npos) << text;
+      EXPECT_NE(text.find("rank " + std::to_string(missing)), std::string::npos) << text;
+    }
+  }
+  ChildProcess alone = testing::start_worker(ports, 0, meet);
+  const std::string text = alone.result();
+  expect_names(text, "DeadlineExceededError",
+               "rank 1 is the worker at 127.0.0.1:" + std::to_string(ports[1]));
+}
+
+TEST(MultiWorkerFaults, AWorkersErrorReachesTheOthers) {
+  const auto results = run_workers(2, [](int worker) {
+    return train(100'000, worker == 1 ? std::vector{after(
+                                            7, [] { throw std::runtime_error("no more of this"); })}
+                                      : std::vector<Callback>{});
+  });
+  expect_names(results[0], "AbortedError", "rank 1");
+  EXPECT_NE(results[0].find("no more of this"), std::string::npos) << results[0];
+  EXPECT_EQ(results[1], "std::exception: no more of this");
+}
+
+TEST(MultiWorkerFaults, AfterAFailureTheJobIsOver) {
+  const auto results = run_workers(2, [](int worker) {
+    const MultiWorkerMirroredStrategy strategy({.timeout = 60s});
+    std::string text;
+    for (int i = 0; i < 2; ++i) {
+      try {
+        strategy.run([&] {
+          if (worker == 0) throw std::runtime_error("worker 0 cannot");
+        });
+        strategy.reduce(ReduceOp::kSum, zeros({}));
+      } catch (const std::exception& error) {
+        text += std::string(error.what()) + "\n";
+      }
+    }
+    return text;
+  });
+  EXPECT_EQ(results[0],
+            "worker 0 cannot\n[MultiWorkerMirroredStrategy] the job is over: this worker has "
+            "failed: worker 0 cannot\n");
+  EXPECT_NE(results[1].find("rank 0"), std::string::npos) << results[1];
+}
+
+TEST(MultiWorkerFaults, TrainingGoesOnToTheBitAfterAKill) {
+  for (int workers : {2, 3}) {
+    const auto whole = run_workers(workers, [](int) { return train(4); });
+    ASSERT_GT(numbers_of(whole[0]).size(), 100u) << whole[0];
+    for (const auto& [killed, steps] : {std::pair(1, 3), std::pair(0, 7), std::pair(1, 13)}) {
+      const testing::TemporaryDirectory directory;
+      const auto backup = [&] {
+        return callbacks::BackupAndRestore(directory / "backup", {.save_freq = 2});
+      };
+      const auto broken = run_workers(workers, [&, killed = killed, steps = steps](int worker) {
+        std::vector<Callback> callbacks = {backup()};
+        if (worker == killed) callbacks.push_back(after(steps, die));
+        return train(4, callbacks);
+      });
+      EXPECT_EQ(broken[static_cast<std::size_t>(killed)], "");
+      EXPECT_EQ(run_workers(workers, [&](int) { return train(4, {backup()}); }), whole)
+          << workers << " workers, " << killed << " killed after " << steps;
+    }
+  }
+}
+
+// Each worker has a directory of its own, as on hosts without a common one: the chief's counts.
+TEST(MultiWorkerFaults, TheChiefsBackupIsEverybodys) {
+  const auto whole = run_workers(2, [](int) { return train(3); });
+  const testing::TemporaryDirectory directory;
+  const auto part = [&](int worker, bool stops) {
+    std::vector<Callback> callbacks = {
+        callbacks::BackupAndRestore(directory / std::to_string(worker), {.save_freq = 1})};
+    if (stops) callbacks.push_back(after(8, [] { throw std::runtime_error("crash"); }));
+    return train(3, callbacks);
+  };
+  run_workers(2, [&](int worker) { return part(worker, true); });
+  EXPECT_EQ(run_workers(2, [&](int worker) { return part(worker, false); }), whole);
+}
+
+TEST(MultiWorkerFaults, ACheckpointGoesOnOnAnotherNumberOfWorkers) {
+  const auto train_on = [](int workers, const std::vector<Callback>& callbacks) {
+    return run_workers(workers, [&](int) { return train(3, callbacks, false); })[0];
+  };
+  const std::vector<double> whole = numbers_of(train_on(1, {}));
+  ASSERT_GT(whole.size(), 100u);
+  for (const auto& [before, later] : {std::pair(2, 3), std::pair(3, 1), std::pair(1, 2)}) {
+    const testing::TemporaryDirectory directory;
+    const auto backup = callbacks::BackupAndRestore(directory / "backup", {.save_freq = 1});
+    train_on(before, {backup, after(8, [] { throw std::runtime_error("crash"); })});
+    const std::vector<double> numbers = numbers_of(train_on(later, {backup}));
+    ASSERT_EQ(numbers.size(), whole.size());
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      EXPECT_NEAR(numbers[i], whole[i], 1e-5 * std::fmax(1.0, std::abs(whole[i])))
+          << before << " to " << later << ", number " << i;
+  }
+}
+
+TEST(MultiWorkerFaults, AWrongTfConfigIsRefused) {
+  ChildProcess process([] {
+    setenv("TF_CONFIG", R"({"cluster":{"worker":["a:1","b:1"]},"task":{"type":"ps","index":0}})", 1);
+    MultiWorkerMirroredStrategy();
+    return std::string();
+  });
+  expect_names(process.result(), "InvalidArgumentError",
+               "`task_type` 'ps' not found in cluster_spec.");
+}
+
+}  // namespace
+}  // namespace tandem

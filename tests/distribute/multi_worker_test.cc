@@ -1,0 +1,299 @@
+// Training over several processes: the same as in one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/files.h"
+#include "support/tensors.h"
+#include "support/workers.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+using distribute::MultiWorkerMirroredStrategy;
+using distribute::PerReplica;
+using distribute::Strategy;
+using testing::numbers_of;
+using testing::random_tensor;
+using testing::run_workers;
+using testing::text_of;
+using testing::values_of;
+
+// Batches of 8, the last of 2: fewer than there may be replicas.
+constexpr std::int64_t kExamples = 34, kSteps = 50;
+
+data::Dataset batches() {
+  std::vector<std::int32_t> labels;
+  for (int i = 0; i < kExamples; ++i) labels.push_back(i * 7 % 3);
+  return data::Dataset::from_tensor_slices(
+             {random_tensor({kExamples, 6}, 3, -1.0, 1.0, float32), constant(labels)})
+      .shuffle(kExamples, {.seed = 2})
+      .batch(8);
+}
+
+struct Config {
+  bool run_eagerly = false;
+  bool moments = false;
+};
+
+Sequential make_model(const Strategy& strategy, const Config& config = {}) {
+  const auto scope = strategy.scope();
+  std::vector<Layer> layers = {layers::Dense(16, {.activation = "relu", .input_shape = {6}}),
+                               layers::Dropout(0.3)};
+  if (config.moments) layers.push_back(layers::BatchNormalization());
+  layers.push_back(layers::Dense(3));
+  Sequential model(layers);
+  model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}),
+                 .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                 .metrics = {"accuracy", "sparse_top_k_categorical_accuracy"},
+                 .run_eagerly = config.run_eagerly});
+  return model;
+}
+
+// The figures of training, evaluation and prediction, and the weights.
+std::vector<double> outcome(Model& model, std::vector<callbacks::Callback> callbacks = {}) {
+  random::set_seed(4);
+  std::vector<double> numbers;
+  const History history = model.fit(batches(), {.epochs = kSteps / 5,
+                                                .validation_data = batches(),
+                                                .callbacks = std::move(callbacks),
+                                                .verbose = 0});
+  for (const auto& [name, values] : history.history)
+    numbers.insert(numbers.end(), values.begin(), values.end());
+  for (const auto& [name, value] : model.evaluate(batches())) numbers.push_back(value);
+  const auto append = [&](const Tensor& tensor) {
+    const auto values = values_of(tensor);
+    numbers.insert(numbers.end(), values.begin(), values.end());
+  };
+  append(model.predict(random_tensor({11, 6}, 9, -1.0, 1.0, float32), {.batch_size = 3}));
+  for (const Variable& variable : model.variables()) append(variable.value());
+  return numbers;
+}
+
+std::string train(const Strategy& strategy, const Config& config) {
+  Sequential model = make_model(strategy, config);
+  return text_of(outcome(model));
+}
+
+std::vector<std::string> train_in(int workers, const Config& config) {
+  return run_workers(workers, [&](int index) {
+    random::set_seed(static_cast<std::uint64_t>(index));  // the chief's weights are everybody's
+    return train(MultiWorkerMirroredStrategy({.timeout = std::chrono::seconds(60)}), config);
+  });
+}
+
+std::vector<double> train_alone(const Config& config) {
+  testing::ChildProcess process([&] {
+    random::set_seed(0);
+    return train(distribute::DefaultStrategy(), config);
+  });
+  return numbers_of(process.result());
+}
+
+void expect_near(const std::string& text, const std::vector<double>& expected,
+                 const std::string& what) {
+  const std::vector<double> numbers = numbers_of(text);
+  ASSERT_EQ(numbers.size(), expected.size()) << what << ": " << text.substr(0, 200);
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    EXPECT_NEAR(numbers[i], expected[i], 1e-5 * std::fmax(1.0, std::abs(expected[i])))
+        << what << ", number " << i;
+}
+
+void expect_equals_one_process(const Config& config) {
+  const std::vector<double> expected = train_alone(config);
+  ASSERT_GT(expected.size(), 100u);
+  for (int workers : {1, 2, 3, 4}) {
+    const std::vector<std::string> results = train_in(workers, config);
+    for (const std::string& result : results) EXPECT_EQ(result, results[0]) << workers;
+    expect_near(results[0], expected, std::to_string(workers) + " workers");
+  }
+}
+
+TEST(MultiWorker, FitEqualsOneProcess) { expect_equals_one_process({}); }
+TEST(MultiWorker, FitEqualsOneProcessEagerly) { expect_equals_one_process({.run_eagerly = true}); }
+
+TEST(MultiWorker, SeveralReplicasAWorkerEqualOneProcess) {
+  for (bool eagerly : {false, true}) {
+    const Config config{.run_eagerly = eagerly};
+    const std::vector<double> expected = train_alone(config);
+    const auto with_two_gpus = [&](int) {
+      config::set_emulated_gpus(2, 256);
+      const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+      EXPECT_EQ(strategy.num_replicas_in_sync(), 4);
+      EXPECT_EQ(strategy.num_local_replicas(), 2);
+      return train(strategy, config);
+    };
+    const auto results = run_workers(2, with_two_gpus), again = run_workers(2, with_two_gpus);
+    EXPECT_EQ(results[0], results[1]);
+    EXPECT_EQ(results, again);
+    expect_near(results[0], expected, "2 workers of 2 replicas");
+  }
+}
+
+// --- loops of one's own ---
+
+// 50 steps; the losses, and the weights.
+std::string train_by_hand(const Strategy& strategy, bool traced) {
+  Sequential model;
+  optimizers::Optimizer optimizer;
+  metrics::Metric accuracy;
+  {
+    const auto scope = strategy.scope();
+    model = Sequential({layers::Dense(16, {.activation = "relu", .input_shape = {6}}),
+                        layers::Dropout(0.25), layers::Dense(3)});
+    optimizer = optimizers::Adam({.learning_rate = 0.01});
+    accuracy = metrics::SparseCategoricalAccuracy();
+  }
+  random::set_seed(77);
+  const auto replica_step = [&](const data::Example& batch) {
+    GradientTape tape;
+    const Tensor logits = model(batch[0], {.training = true});
+    const Tensor loss =
+        nn::compute_average_loss(nn::sparse_softmax_cross_entropy(batch[1], logits));
+    optimizer.apply_gradients(tape.gradient(loss, model.trainable_variables()),
+                              model.trainable_variables());
+    if (!traced) accuracy.update(batch[1], logits);
+    return loss;
+  };
+  const auto step = [&](const PerReplica<data::Example>& batch) {
+    return strategy.reduce(ReduceOp::kSum, strategy.run(replica_step, batch));
+  };
+  const auto replayed = function(step);
+  std::vector<double> numbers;
+  for (const auto& batch : strategy.experimental_distribute_dataset(batches().repeat())) {
+    numbers.push_back((traced ? replayed(batch) : step(batch)).item<float>());
+    if (numbers.size() == kSteps) break;
+  }
+  numbers.push_back(accuracy.result());
+  for (const Variable& variable : model.variables())
+    for (double value : values_of(variable.value())) numbers.push_back(value);
+  return text_of(numbers);
+}
+
+TEST(MultiWorker, LoopsOfOnesOwnEqualOneProcess) {
+  for (bool traced : {false, true}) {
+    testing::ChildProcess alone([&] {
+      random::set_seed(0);
+      return train_by_hand(distribute::OneDeviceStrategy("/cpu:0"), traced);
+    });
+    const std::vector<double> expected = numbers_of(alone.result());
+    ASSERT_GT(expected.size(), 50u);
+    for (int workers : {2, 4}) {
+      const auto results = run_workers(workers, [&](int index) {
+        random::set_seed(static_cast<std::uint64_t>(index));
+        return train_by_hand(MultiWorkerMirroredStrategy({.timeout = std::chrono::seconds(60)}),
+                             traced);
+      });
+      for (const std::string& result : results) EXPECT_EQ(result, results[0]);
+      expect_near(results[0], expected, traced ? "traced" : "eager");
+    }
+  }
+}
+
+// What brings values together: one example for three workers, so that two stand by.
+TEST(MultiWorker, ReduceAndGatherCountThoseWithExamples) {
+  const auto results = run_workers(3, [](int) {
+    const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+    std::vector<double> numbers;
+    const Tensor rows = constant({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}, {-7.0, 8.0}});
+    for (std::int64_t count : {4, 1}) {
+      const auto data = data::Dataset::from_tensor_slices({slice_rows(rows, 0, count)}).batch(4);
+      for (const auto& batch : strategy.experimental_distribute_dataset(data)) {
+        const auto parts = strategy.run([](const data::Example& part) { return part[0]; }, batch);
+        const auto sums = strategy.run(
+            [](const data::Example& part) { return reduce_sum(part[0]); }, batch);
+        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin, ReduceOp::kMax,
+                                  ReduceOp::kProduct}) {
+          numbers.push_back(strategy.reduce(op, sums).item<float>());
+          for (double value : values_of(strategy.reduce(op, parts, 0))) numbers.push_back(value);
+        }
+        for (double value : values_of(strategy.gather(parts, 0))) numbers.push_back(value);
+      }
+    }
+    return text_of(numbers);
+  });
+  for (const std::string& result : results) EXPECT_EQ(result, results[0]);
+  // Of 4 rows the workers have 2, 1 and 1: sums of 10, 11 and 1.
+  const std::vector<double> four = {22,       2,  20, 22.0 / 3, 0.5, 5, 1, -7, 2, 11, 5, 8,
+                                    110,      -105, 384, 1, 2, 3, 4, 5, 6, -7, 8};
+  const std::vector<double> one = {3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 1, 2};
+  std::vector<double> expected = four;
+  expected.insert(expected.end(), one.begin(), one.end());
+  expect_near(results[0], expected, "reduce and gather");
+}
+
+TEST(MultiWorker, TwoRunsGiveTheSameBits) {
+  for (bool eagerly : {false, true}) {
+    const Config config{.run_eagerly = eagerly, .moments = true};
+    const auto first = train_in(3, config), second = train_in(3, config);
+    EXPECT_EQ(first, second);
+    EXPECT_GT(numbers_of(first[0]).size(), 100u) << first[0];
+  }
+}
+
+// --- state that replicas keep apart ---
+
+TEST(MultiWorker, OnReadVariablesAreReadByAllAndMirroredOnesWrittenByAll) {
+  const auto results = run_workers(2, [](int worker) {
+    const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+    Variable mean, sum, mirrored;
+    {
+      const auto scope = strategy.scope();
+      mean = Variable(zeros({}), {.name = "mean",
+                                  .trainable = false,
+                                  .synchronization = VariableSynchronization::kOnRead,
+                                  .aggregation = VariableAggregation::kMean});
+      sum = Variable(zeros({}), {.name = "sum",
+                                 .trainable = false,
+                                 .synchronization = VariableSynchronization::kOnRead,
+                                 .aggregation = VariableAggregation::kSum});
+      mirrored = Variable(full({}, worker + 10.0),
+                          {.name = "mirrored", .aggregation = VariableAggregation::kMean});
+    }
+    std::vector<double> numbers = {mirrored.value().item<float>()};  // the chief's: 10
+    strategy.run([&] {
+      const double own = distribute::replica_id_in_sync_group() + 1.0;
+      mean.assign(full({}, own));
+      sum.assign(full({}, own));
+      mirrored.assign(full({}, own));
+    });
+    for (const Variable& variable : {mean, sum, mirrored})
+      numbers.push_back(variable.value().item<float>());
+    sum.assign(full({}, 8.0));
+    numbers.push_back(sum.value().item<float>());
+    return text_of(numbers);
+  });
+  EXPECT_EQ(numbers_of(results[0]), (std::vector<double>{10, 1.5, 3, 1.5, 8}));
+  EXPECT_EQ(results[1], results[0]);
+}
+
+TEST(MultiWorker, EveryWorkerMaySave) {
+  const testing::TemporaryDirectory directory;
+  const auto results = run_workers(2, [&](int) {
+    const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+    Sequential model = make_model(strategy, {.moments = true});
+    model.fit(batches(), {.callbacks = {callbacks::ModelCheckpoint(directory / "w{epoch}"),
+                                        callbacks::CSVLogger(directory / "log.csv")},
+                          .verbose = 0});
+    model.save_weights(directory / "last");
+    std::vector<double> numbers;
+    for (const Variable& variable : model.variables())
+      for (double value : values_of(variable.value())) numbers.push_back(value);
+    return text_of(numbers);
+  });
+  EXPECT_EQ(results[0], results[1]);
+  testing::ChildProcess reader([&] {
+    Sequential model = make_model(distribute::DefaultStrategy(), {.moments = true});
+    model.load_weights(directory / "last");
+    std::vector<double> numbers;
+    for (const Variable& variable : model.variables())
+      for (double value : values_of(variable.value())) numbers.push_back(value);
+    return text_of(numbers);
+  });
+  EXPECT_EQ(reader.result(), results[0]);
+  EXPECT_EQ(directory.count_files(), 3u);
+}
+
+}  // namespace
+}  // namespace tandem
