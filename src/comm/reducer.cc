@@ -52,8 +52,7 @@ void Reducer::assign(std::span<const std::size_t> order) {
       counts.push_back(gradients_[members[array]].count);
     }
     Members& bucket = buckets_.emplace_back();
-    if (packs_)
-      bucket.memory.emplace(communicator_, counts, gradients_[members.front()].dtype);
+    if (packs_) bucket.memory.emplace(communicator_, counts, gradients_[members.front()].dtype);
     bucket.gradients = std::move(members);
     bucket.missing = bucket.gradients.size();
     bucket.label = "bucket " + std::to_string(buckets_.size() - 1);

@@ -93,7 +93,7 @@ class Reducer {
   struct Members {
     std::vector<std::size_t> gradients;
     std::size_t missing = 0;
-    bool present = false;  // some gradient of this step is in it
+    bool present = false;          // some gradient of this step is in it
     std::optional<Bucket> memory;  // packed
     std::string label;
   };
@@ -121,7 +121,7 @@ class Reducer {
   bool order_known_ = false;              // and every rank's is rank 0's
   std::size_t generation_ = 0;
   std::int64_t step_ = 0;
-  std::size_t next_ = 0;  // the first bucket that has not set out
+  std::size_t next_ = 0;                          // the first bucket that has not set out
   std::vector<std::shared_ptr<Work>> under_way_;  // a bucket each; null: nothing was to be done
 };
 

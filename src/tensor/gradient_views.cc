@@ -27,8 +27,7 @@ const Tensor& GradientViews::view(std::size_t index) {
   if (!view.defined()) {
     const Buffer memory = reducer_.result(index);
     RefPtr<TensorImpl> impl(new TensorImpl);
-    impl->storage =
-        Storage::adopt(device_, reducer_.memory(index), memory.data, memory.bytes());
+    impl->storage = Storage::adopt(device_, reducer_.memory(index), memory.data, memory.bytes());
     impl->shape = shapes_[index];
     impl->dtype = memory.dtype;
     view = Tensor(std::move(impl));

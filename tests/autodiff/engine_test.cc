@@ -74,9 +74,8 @@ TEST(RunBackward, HooksOfLeavesMayActAtItsEnd) {
 TEST(RunBackward, WhatActsAtItsEndLearnsOfAFailure) {
   const Variable w(constant(4.0)), late(constant(2.0));
   std::vector<bool> completed;
-  late.impl().local().leaf->on_grad_ready.push_back([&](Leaf&) {
-    after_backward([&](bool whole) { completed.push_back(whole); });
-  });
+  late.impl().local().leaf->on_grad_ready.push_back(
+      [&](Leaf&) { after_backward([&](bool whole) { completed.push_back(whole); }); });
   w.impl().local().leaf->on_grad_ready.push_back([](Leaf&) { throw RuntimeError("no"); });
   EXPECT_THROW((square(w) * late).backward(), RuntimeError);
   EXPECT_EQ(completed, (std::vector<bool>{false}));

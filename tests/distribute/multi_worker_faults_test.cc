@@ -83,7 +83,8 @@ TEST(MultiWorkerFaults, AKilledWorkerIsNamedWithinSeconds) {
   for (int killed : {0, 1, 2}) {
     const auto start = std::chrono::steady_clock::now();
     const auto results = run_workers(3, [&](int worker) {
-      return train(100'000, worker == killed ? std::vector{after(20, die)} : std::vector<Callback>{});
+      return train(100'000,
+                   worker == killed ? std::vector{after(20, die)} : std::vector<Callback>{});
     });
     EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
     for (int worker = 0; worker < 3; ++worker) {
@@ -207,7 +208,8 @@ TEST(MultiWorkerFaults, ACheckpointGoesOnOnAnotherNumberOfWorkers) {
 
 TEST(MultiWorkerFaults, AWrongTfConfigIsRefused) {
   ChildProcess process([] {
-    setenv("TF_CONFIG", R"({"cluster":{"worker":["a:1","b:1"]},"task":{"type":"ps","index":0}})", 1);
+    setenv("TF_CONFIG", R"({"cluster":{"worker":["a:1","b:1"]},"task":{"type":"ps","index":0}})",
+           1);
     MultiWorkerMirroredStrategy();
     return std::string();
   });

@@ -201,8 +201,8 @@ TEST(MultiWorker, ReduceAndGatherCountThoseWithExamples) {
       const auto data = data::Dataset::from_tensor_slices({slice_rows(rows, 0, count)}).batch(4);
       for (const auto& batch : strategy.experimental_distribute_dataset(data)) {
         const auto parts = strategy.run([](const data::Example& part) { return part[0]; }, batch);
-        const auto sums = strategy.run(
-            [](const data::Example& part) { return reduce_sum(part[0]); }, batch);
+        const auto sums =
+            strategy.run([](const data::Example& part) { return reduce_sum(part[0]); }, batch);
         for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin, ReduceOp::kMax,
                                   ReduceOp::kProduct}) {
           numbers.push_back(strategy.reduce(op, sums).item<float>());
@@ -215,8 +215,8 @@ TEST(MultiWorker, ReduceAndGatherCountThoseWithExamples) {
   });
   for (const std::string& result : results) EXPECT_EQ(result, results[0]);
   // Of 4 rows the workers have 2, 1 and 1: sums of 10, 11 and 1.
-  const std::vector<double> four = {22,       2,  20, 22.0 / 3, 0.5, 5, 1, -7, 2, 11, 5, 8,
-                                    110,      -105, 384, 1, 2, 3, 4, 5, 6, -7, 8};
+  const std::vector<double> four = {22,  2,    20,  22.0 / 3, 0.5, 5, 1, -7, 2, 11, 5, 8,
+                                    110, -105, 384, 1,        2,   3, 4, 5,  6, -7, 8};
   const std::vector<double> one = {3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 1, 2};
   std::vector<double> expected = four;
   expected.insert(expected.end(), one.begin(), one.end());
