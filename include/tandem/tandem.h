@@ -12,6 +12,7 @@
 #include "tandem/data.h"
 #include "tandem/data_loader.h"
 #include "tandem/datasets.h"
+#include "tandem/ddp.h"
 #include "tandem/device.h"
 #include "tandem/distribute.h"
 #include "tandem/dtype.h"

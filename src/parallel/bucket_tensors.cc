@@ -1,0 +1,104 @@
+#include "parallel/bucket_tensors.h"
+
+#include <map>
+
+#include "core/status.h"
+#include "tandem/autodiff.h"
+#include "tensor/tensor_impl.h"
+
+namespace tandem::parallel {
+namespace {
+
+class TensorHook final : public BucketHook {
+ public:
+  TensorHook(CommHook hook, Device& device, std::vector<Variable> parameters,
+             std::shared_ptr<comm::ProcessGroupImpl> group)
+      : hook_(std::move(hook)),
+        device_(device),
+        parameters_(std::move(parameters)),
+        group_(std::move(group)) {}
+
+  void start(const Place& place, Bucket& bucket) override {
+    const NoGradScope no_grad;
+    then_[place.index] = hook_(tensors_of(place, bucket));
+  }
+
+  void finish(const Place& place, Bucket& bucket) override {
+    const NoGradScope no_grad;
+    const auto then = std::exchange(then_[place.index], nullptr);
+    const std::vector<Tensor> combined = then ? then() : std::vector<Tensor>();
+    if (combined.size() != bucket.size())
+      fail<InvalidArgumentError>(
+          "[register_comm_hook] expected {} combined gradients of bucket {}, got {}", bucket.size(),
+          place.index, combined.size());
+    for (std::size_t i = 0; i < combined.size(); ++i) {
+      const Variable& parameter = parameters_[place.gradients[i]];
+      if (!(combined[i].shape() == parameter.shape()) || combined[i].dtype() != parameter.dtype())
+        fail<InvalidArgumentError>(
+            "[register_comm_hook] expected a combined gradient of shape {} and dtype {} for '{}', "
+            "got {} and {}",
+            parameter.shape().to_string(), name_of(parameter.dtype()), parameter.name(),
+            combined[i].shape().to_string(), name_of(combined[i].dtype()));
+      const Tensor here = copy_to_device(combined[i], device_);
+      bucket.put(i, impl_of(here).data());
+    }
+  }
+
+ private:
+  Tensor tensor_of(const Bucket& bucket, const Buffer& buffer, const Shape& shape) const {
+    RefPtr<TensorImpl> impl(new TensorImpl);
+    impl->storage = Storage::adopt(device_, bucket.memory(), buffer.data, buffer.bytes());
+    impl->shape = shape;
+    impl->dtype = buffer.dtype;
+    return Tensor(std::move(impl));
+  }
+
+  GradBucket tensors_of(const Place& place, const Bucket& bucket) const {
+    GradBucket tensors;
+    tensors.index = place.index;
+    tensors.is_last = place.is_last;
+    tensors.group = comm::ProcessGroup(group_);
+    tensors.buffer = tensor_of(bucket, bucket.whole(), Shape({bucket.whole().count}));
+    for (std::size_t i = 0; i < bucket.size(); ++i) {
+      const Variable& parameter = parameters_[place.gradients[i]];
+      tensors.gradients.push_back(tensor_of(bucket, bucket.array(i), parameter.shape()));
+      tensors.parameters.push_back(parameter);
+    }
+    return tensors;
+  }
+
+  CommHook hook_;
+  Device& device_;
+  std::vector<Variable> parameters_;
+  std::shared_ptr<comm::ProcessGroupImpl> group_;
+  std::map<std::size_t, std::function<std::vector<Tensor>()>> then_;  // by bucket
+};
+
+}  // namespace
+
+std::shared_ptr<BucketHook> make_tensor_hook(CommHook hook, Device& device,
+                                             std::vector<Variable> parameters,
+                                             std::shared_ptr<comm::ProcessGroupImpl> group) {
+  return std::make_shared<TensorHook>(std::move(hook), device, std::move(parameters),
+                                      std::move(group));
+}
+
+std::vector<Tensor> GradBucket::split(const Tensor& flat) const {
+  if (!(flat.shape() == buffer.shape()))
+    fail<InvalidArgumentError>("[GradBucket] expected a tensor of shape {}, got {}",
+                               buffer.shape().to_string(), flat.shape().to_string());
+  const TensorImpl& whole = impl_of(buffer);
+  std::vector<Tensor> parts;
+  for (const Tensor& gradient : gradients) {
+    const TensorImpl& part = impl_of(gradient);
+    const std::int64_t elements =
+        part.data() == nullptr
+            ? 0
+            : (part.data() - whole.data()) / static_cast<std::int64_t>(size_of(whole.dtype));
+    parts.push_back(
+        make_view(flat, part.shape, elements * static_cast<std::int64_t>(size_of(flat.dtype()))));
+  }
+  return parts;
+}
+
+}  // namespace tandem::parallel

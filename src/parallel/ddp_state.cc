@@ -1,0 +1,441 @@
+#include "parallel/ddp_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+#include "autodiff/engine.h"
+#include "core/status.h"
+#include "graph/graph.h"
+#include "parallel/bucket_tensors.h"
+#include "parallel/model_agreement.h"
+#include "parallel/reachable.h"
+#include "runtime/variable_impl.h"
+#include "tandem/autodiff.h"
+#include "tandem/math.h"
+
+namespace tandem::parallel {
+namespace {
+
+constexpr const char* kName = "DistributedDataParallel";
+
+std::vector<Variable> trainable(const Model& module) {
+  if (!module.built())
+    fail<FailedPreconditionError>(
+        "[{}] Modules with uninitialized parameters can't be used with `DistributedDataParallel`. "
+        "Run a dummy forward pass to correctly initialize the modules, or give the first layer an "
+        "input_shape",
+        kName);
+  std::vector<Variable> parameters = module.trainable_variables();
+  if (parameters.empty())
+    fail<InvalidArgumentError>(
+        "[{}] DistributedDataParallel is not needed when a module doesn't have any parameter that "
+        "requires a gradient.",
+        kName);
+  return parameters;
+}
+
+// The one device of all variables.
+Device& device_of(const std::vector<Variable>& variables) {
+  Device* found = nullptr;
+  for (const Variable& variable : variables) {
+    VariableImpl& impl = variable.impl();
+    if (impl.of_graph() || impl.distributed())
+      fail<InvalidArgumentError>(
+          "[{}] '{}' belongs to a {}; expected variables made outside of strategies and graphs",
+          kName, variable.name(), impl.of_graph() ? "graph" : "strategy");
+    Device& device = impl_of(impl.local().value).device();
+    if (!found) found = &device;
+    if (found != &device)
+      fail<InvalidArgumentError>(
+          "[{}] expected the variables of one device, got '{}' on {} and others on {}", kName,
+          variable.name(), device.full_name(), found->full_name());
+  }
+  return *found;
+}
+
+std::shared_ptr<comm::ProcessGroupImpl> own_group(const comm::ProcessGroup& group, Device& device) {
+  const auto outer = comm::detail::group_of(group, kName);
+  outer->require_use(kName);
+  return std::make_shared<comm::ProcessGroupImpl>(*outer, outer->ranks(), outer->name() + "/ddp",
+                                                  outer->duplicate(device));
+}
+
+}  // namespace
+
+DistributedDataParallel::State::State(Model module, const DistributedDataParallelOptions& options)
+    : module_(std::move(module)),
+      options_(options),
+      parameters_(trainable(module_)),
+      buffers_(module_.non_trainable_variables()),
+      device_(&device_of(module_.variables())),
+      group_(own_group(options.process_group, *device_)),
+      communicator_(group_->shared_communicator()),
+      traced_(std::make_shared<TracedReductions>(communicator_, *device_, parameters_)),
+      announcements_(*communicator_, sizeof(Announcement)),
+      used_(*communicator_, parameters_.size()),
+      touched_(parameters_.size(), 0) {
+  if (options_.bucket_cap_mib < 1)
+    fail<InvalidArgumentError>("[{}] expected a bucket_cap_mib of at least 1, got {}", kName,
+                               options_.bucket_cap_mib);
+  const std::vector<Variable> variables = module_.variables();
+  check_same_variables(*communicator_, variables, kName);
+  broadcast_variables(*communicator_, variables, 0);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    leaves_.push_back(parameters_[i].impl().local().leaf);
+    leaf(i).on_grad_ready.push_back(GradientReady{this, i});
+  }
+}
+
+DistributedDataParallel::State::~State() {
+  for (const RefPtr<Leaf>& leaf : leaves_)
+    std::erase_if(leaf->on_grad_ready, [&](const auto& hook) {
+      const auto* mine = hook.template target<GradientReady>();
+      return mine && mine->state == this;
+    });
+}
+
+void DistributedDataParallel::State::set_hook(CommHook hook) {
+  if (hook_)
+    throw FailedPreconditionError(
+        "[DistributedDataParallel] register_comm_hook can only be called once.");
+  if (reducer_)
+    throw FailedPreconditionError(
+        "[DistributedDataParallel] register_comm_hook must come before the first backward()");
+  if (!hook) throw InvalidArgumentError("[DistributedDataParallel] expected a hook, got none");
+  hook_ = std::move(hook);
+}
+
+bool DistributedDataParallel::State::set_sync(bool sync) {
+  traced_->allow(sync && !joining_);
+  return std::exchange(sync_, sync);
+}
+
+Reducer& DistributedDataParallel::State::reducer() {
+  if (reducer_) return *reducer_;
+  std::vector<GradientInfo> gradients;
+  std::vector<Shape> shapes;
+  for (const Variable& parameter : parameters_) {
+    gradients.push_back({parameter.shape().num_elements(), parameter.dtype()});
+    shapes.push_back(parameter.shape());
+  }
+  ReducerOptions options{.bucket_bytes = static_cast<std::size_t>(options_.bucket_cap_mib) << 20,
+                         .rebuild = true};
+  if (hook_) options.hook = make_tensor_hook(hook_, *device_, parameters_, group_);
+  reducer_ = std::make_unique<Reducer>(*communicator_, std::move(gradients), options);
+  views_.emplace(*reducer_, *device_, std::move(shapes));
+  return *reducer_;
+}
+
+void DistributedDataParallel::State::require_sound() const {
+  if (!failure_.empty())
+    fail<FailedPreconditionError>("[{}] an earlier step has failed: {}", kName, failure_);
+}
+
+// --- forward ---
+
+Tensor DistributedDataParallel::State::forward(std::span<const Tensor> inputs,
+                                               const CallOptions& options) {
+  if (!grad_mode) return module_(inputs, options);
+  require_sound();
+  const std::int64_t examples =
+      !inputs.empty() && inputs[0].shape().rank() > 0 ? inputs[0].dim(0) : 1;
+  if (building) {
+    if (!sync_ || joining_ || hook_)
+      fail<UnimplementedError>(
+          "[{}] no_sync(), join() and communication hooks do not work inside td::function", kName);
+    traced_->forward(options_.average_by_examples ? examples : -1,
+                     options_.broadcast_buffers ? buffers_ : std::vector<Variable>());
+    return module_(inputs, options);
+  }
+  if (sync_) prepare_forward();
+  examples_ += examples;
+  Tensor output = module_(inputs, options);
+  if (options_.find_unused_parameters || options_.strict) add_leaves_of(output, reachable_);
+  return output;
+}
+
+void DistributedDataParallel::State::prepare_forward() {
+  if (!options_.broadcast_buffers || buffers_.empty()) return;
+  int root = 0;
+  if (joining_) {
+    announce(Kind::kForward);
+    announcements_.wait();
+    const std::vector<int> active = active_ranks();
+    require_kind(Kind::kForward);
+    stop_early(active);
+    root = active.front();
+  }
+  broadcast_variables(*communicator_, buffers_, root);
+}
+
+// --- announcements ---
+
+void DistributedDataParallel::State::announce(Kind kind) {
+  const Announcement mine = {kind, kind == Kind::kBackward ? examples_ : 0};
+  std::memcpy(announcements_.mine(), &mine, sizeof(mine));
+  announcements_.start();
+}
+
+DistributedDataParallel::State::Announcement DistributedDataParallel::State::announced(
+    int rank) const {
+  Announcement announcement;
+  std::memcpy(&announcement, announcements_.of(rank), sizeof(announcement));
+  return announcement;
+}
+
+std::vector<int> DistributedDataParallel::State::active_ranks() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < communicator_->size(); ++rank)
+    if (announced(rank).kind != Kind::kJoined) ranks.push_back(rank);
+  return ranks;
+}
+
+void DistributedDataParallel::State::require_kind(Kind kind) const {
+  const auto name = [](Kind of) { return of == Kind::kForward ? "a forward" : "a backward pass"; };
+  for (int rank = 0; rank < communicator_->size(); ++rank) {
+    const Kind theirs = announced(rank).kind;
+    if (theirs != kind && theirs != Kind::kJoined)
+      fail<InvalidArgumentError>(
+          "[{}] ranks parted: rank {} is in {}, rank {} in {}; every rank must run forward and "
+          "backward equally often",
+          kName, communicator_->rank(), name(kind), rank, name(theirs));
+  }
+}
+
+// --- backward ---
+
+void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& leaf) {
+  if (building) {
+    if (!traced_->under_way()) {
+      traced_->begin();
+      after_backward([this](bool completed) {
+        if (!completed) return traced_->give_up();
+        const std::vector<Tensor> averages = traced_->finish();
+        for (std::size_t i = 0; i < averages.size(); ++i)
+          if (averages[i].defined()) this->leaf(i).grad = averages[i];
+      });
+    }
+    traced_->ready(index, leaf.grad);
+    return;
+  }
+  touched_[index] = 1;
+  if (!sync_) return;
+  if (!in_pass_) begin_pass();
+  if (reducer_->settled()[index])
+    fail<RuntimeError>(
+        "[{}] Expected to mark a variable ready only once: '{}' was taken for unused, for the "
+        "results of the model do not depend on it",
+        kName, parameters_[index].name());
+  waiting_.push_back(index);
+  if (weighed_ || announcements_.test()) weigh();
+}
+
+void DistributedDataParallel::State::begin_pass() {
+  require_sound();
+  reducer();
+  views_->begin_step();
+  in_pass_ = true;
+  weighed_ = false;
+  waiting_.clear();
+  after_backward([this](bool completed) { end_pass(completed); });
+  announce(Kind::kBackward);
+  if (options_.find_unused_parameters && !reachable_.empty())
+    for (std::size_t i = 0; i < leaves_.size(); ++i)
+      if (!reachable_.contains(leaves_[i].get())) waiting_.push_back(i);
+}
+
+// Once the announcements are there: what waits goes into its bucket.
+void DistributedDataParallel::State::weigh() {
+  if (!weighed_) {
+    announcements_.wait();
+    require_kind(Kind::kBackward);
+    const std::vector<int> active = active_ranks();
+    stop_early(active);
+    std::int64_t all = 0;
+    for (int rank : active) all += announced(rank).examples;
+    const bool whole = !joining_ || joining_->divide_by_initial_world_size;
+    const auto ranks = whole ? static_cast<std::size_t>(communicator_->size()) : active.size();
+    weight_ = options_.average_by_examples && all > 0
+                  ? static_cast<double>(examples_) / static_cast<double>(all)
+                  : 1.0 / static_cast<double>(ranks);
+    if (joining_) last_active_ = active;
+    weighed_ = true;
+  }
+  for (std::size_t index : waiting_) send(index);
+  waiting_.clear();
+}
+
+void DistributedDataParallel::State::send(std::size_t index) {
+  const Tensor gradient = leaf(index).grad;
+  if (!gradient.defined()) {
+    reducer_->zeros(index);
+  } else if (device_->host_accessible()) {
+    reducer_->ready(index, impl_of(gradient).data(), weight_);
+  } else {
+    const NoGradScope no_grad;
+    const Tensor weighted = gradient * weight_;
+    reducer_->ready(index, impl_of(weighted).data());
+  }
+}
+
+void DistributedDataParallel::State::end_pass(bool completed) {
+  in_pass_ = false;
+  if (!completed) {
+    failure_ = "a backward pass ended with an exception";
+    return;
+  }
+  try {
+    for (std::size_t i = 0; i < leaves_.size(); ++i)
+      if (!reducer_->settled()[i] &&
+          std::find(waiting_.begin(), waiting_.end(), i) == waiting_.end())
+        waiting_.push_back(i);
+    weigh();
+    finish_step();
+  } catch (const std::exception& error) {
+    failure_ = error.what();
+    throw;
+  }
+  const std::string missing = options_.strict ? unused() : std::string();
+  std::fill(touched_.begin(), touched_.end(), 0);
+  examples_ = 0;
+  reachable_.clear();
+  if (!missing.empty()) throw RuntimeError(missing);
+}
+
+// With every gradient in its bucket.
+void DistributedDataParallel::State::finish_step() {
+  std::copy(touched_.begin(), touched_.end(), used_.mine());
+  used_.start();
+  reducer_->finish();
+  used_.wait();
+  for (std::size_t i = 0; i < leaves_.size(); ++i)
+    for (int rank = 0; rank < communicator_->size(); ++rank)
+      if (used_.of(rank)[i]) {
+        leaf(i).grad = views_->view(i);
+        break;
+      }
+}
+
+// What the error of the strict mode says; empty: every rank had every gradient.
+std::string DistributedDataParallel::State::unused() const {
+  std::string missing;
+  for (int rank : active_ranks())
+    if (const std::string names = unused_on(rank); !names.empty())
+      missing += fmt::format("; rank {}: {}", rank, names);
+  if (missing.empty()) return {};
+  return fmt::format(
+      "[{}] Expected to have finished reduction: parameters that did not receive a gradient in "
+      "this step{}",
+      kName, missing);
+}
+
+std::string DistributedDataParallel::State::unused_on(int rank) const {
+  std::string names;
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    if (used_.of(rank)[i]) continue;
+    if (!names.empty()) names += ", ";
+    names += fmt::format("'{}'", parameters_[i].name());
+    if (rank == communicator_->rank())
+      names += reachable_.contains(leaves_[i].get())
+                   ? " (used in forward, but the loss does not depend on it)"
+                   : " (not used in forward)";
+  }
+  return names;
+}
+
+// --- join ---
+
+void DistributedDataParallel::State::stop_early(const std::vector<int>& active) const {
+  if (joining_ && joining_->throw_on_early_termination &&
+      active.size() < static_cast<std::size_t>(communicator_->size()))
+    throw RuntimeError(
+        "[DistributedDataParallel] Detected at least one rank that exhausted inputs. Throwing "
+        "across all ranks.");
+}
+
+void DistributedDataParallel::State::join(const std::function<void()>& inputs,
+                                          const JoinOptions& options) {
+  require_sound();
+  if (joining_)
+    throw FailedPreconditionError("[DistributedDataParallel] join() was called inside join()");
+  struct Joining {
+    State& state;
+    ~Joining() {
+      state.joining_.reset();
+      state.traced_->allow(state.sync_);
+    }
+  } joining{*this};
+  joining_ = options;
+  last_active_.clear();
+  traced_->allow(false);
+  inputs();
+  try {
+    shadow();
+    broadcast_variables(*communicator_, module_.variables(),
+                        last_active_.empty() ? 0 : last_active_.front());
+  } catch (const std::exception& error) {
+    failure_ = error.what();
+    throw;
+  }
+}
+
+// Takes part in the steps of the ranks that have inputs left.
+void DistributedDataParallel::State::shadow() {
+  for (;;) {
+    announce(Kind::kJoined);
+    announcements_.wait();
+    const std::vector<int> active = active_ranks();
+    if (active.empty()) return;
+    if (joining_->throw_on_early_termination)
+      fail<RuntimeError>("[{}] Rank {} exhausted all inputs.", kName, communicator_->rank());
+    const Kind kind = announced(active.front()).kind;
+    require_kind(kind);
+    if (kind == Kind::kForward) {
+      broadcast_variables(*communicator_, buffers_, active.front());
+      continue;
+    }
+    last_active_ = active;
+    reducer();
+    views_->begin_step();
+    for (std::size_t i = 0; i < leaves_.size(); ++i) reducer_->zeros(i);
+    std::fill(touched_.begin(), touched_.end(), 0);
+    finish_step();
+    if (const std::string missing = options_.strict ? unused() : std::string(); !missing.empty())
+      throw RuntimeError(missing);
+    if (joining_->shadow_step) joining_->shadow_step();
+  }
+}
+
+// --- the handles ---
+
+DistributedDataParallel::DistributedDataParallel(Model module,
+                                                 const DistributedDataParallelOptions& options)
+    : state_(std::make_shared<State>(std::move(module), options)) {}
+
+Tensor DistributedDataParallel::operator()(const Tensor& input, const CallOptions& options) const {
+  return state_->forward(std::span(&input, 1), options);
+}
+Tensor DistributedDataParallel::operator()(std::span<const Tensor> inputs,
+                                           const CallOptions& options) const {
+  return state_->forward(inputs, options);
+}
+
+const Model& DistributedDataParallel::module() const { return state_->module(); }
+
+DistributedDataParallel::NoSync DistributedDataParallel::no_sync() const { return NoSync(state_); }
+
+void DistributedDataParallel::join(const std::function<void()>& inputs,
+                                   const JoinOptions& options) const {
+  state_->join(inputs, options);
+}
+
+void DistributedDataParallel::register_comm_hook(CommHook hook) const {
+  state_->set_hook(std::move(hook));
+}
+
+DistributedDataParallel::NoSync::NoSync(std::shared_ptr<State> state)
+    : state_(std::move(state)), previous_(state_->set_sync(false)) {}
+DistributedDataParallel::NoSync::~NoSync() { state_->set_sync(previous_); }
+
+}  // namespace tandem::parallel

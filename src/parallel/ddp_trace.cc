@@ -1,0 +1,77 @@
+#include "parallel/ddp_trace.h"
+
+#include <atomic>
+
+#include "core/status.h"
+#include "graph/graph.h"
+#include "runtime/placement.h"
+#include "tandem/autodiff.h"
+#include "tandem/creation.h"
+#include "tandem/math.h"
+
+namespace tandem::parallel {
+
+// The programs of the other ranks run in their processes.
+class TracedReductions::Member final : public CollectiveGroup {
+ public:
+  explicit Member(std::shared_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)) {}
+  int size() const override { return communicator_->size(); }
+  Communicator& communicator(int) override { return *communicator_; }
+  bool within_program() const override { return false; }
+  void begin() override {
+    if (!allowed_)
+      fail<FailedPreconditionError>(
+          "[DistributedDataParallel] a function that was traced with reductions was called under "
+          "no_sync() or join()");
+  }
+  void allow(bool runs) { allowed_ = runs; }
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+  std::atomic<bool> allowed_ = true;
+};
+
+TracedReductions::TracedReductions(std::shared_ptr<Communicator> communicator, Device& device,
+                                   std::vector<Variable> parameters)
+    : member_(std::make_shared<Member>(communicator)),
+      rank_({member_, communicator->rank()}, device, nullptr),
+      parameters_(std::move(parameters)) {}
+
+TracedReductions::~TracedReductions() = default;
+
+void TracedReductions::allow(bool runs) { member_->allow(runs); }
+
+void TracedReductions::forward(std::int64_t examples, const std::vector<Variable>& buffers) {
+  const NoGradScope no_grad;
+  for (Variable buffer : buffers) buffer.assign(rank_.broadcast(buffer.value(), 0));
+  if (graph_ != building) {
+    graph_ = building;
+    examples_ = {};
+  }
+  const Tensor more = constant(examples < 0 ? 1.0 : static_cast<double>(examples));
+  examples_ = examples_.defined() ? examples_ + more : more;
+}
+
+void TracedReductions::begin() {
+  const NoGradScope no_grad;
+  const bool counted = graph_ == building && examples_.defined();
+  const Tensor mine = counted ? examples_ : constant(1.0);
+  weight_ = mine / rank_.all_reduce_sum({&mine, 1}).front();
+  examples_ = {};
+  reduction_ = rank_.start_reduction(parameters_);
+}
+
+void TracedReductions::ready(std::size_t index, const Tensor& gradient) {
+  const NoGradScope no_grad;
+  reduction_->ready(index, gradient * cast(weight_, gradient.dtype()));
+}
+
+std::vector<Tensor> TracedReductions::finish() {
+  weight_ = {};
+  return std::exchange(reduction_, nullptr)->finish();
+}
+
+void TracedReductions::give_up() { reduction_.reset(); }
+
+}  // namespace tandem::parallel

@@ -1,0 +1,41 @@
+// The steps of a DistributedDataParallel model that are traced: their collectives become nodes.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "distribute/traced_replica.h"
+
+namespace tandem::parallel {
+
+class TracedReductions {
+ public:
+  TracedReductions(std::shared_ptr<Communicator> communicator, Device& device,
+                   std::vector<Variable> parameters);
+  ~TracedReductions();
+
+  // A forward of so many examples (-1: not known, or they do not count), of a model with these
+  // buffers, which rank 0's replace.
+  void forward(std::int64_t examples, const std::vector<Variable>& buffers);
+  // The gradient of a parameter is whole: starts the reduction where it is the pass's first.
+  bool under_way() const { return reduction_ != nullptr; }
+  void begin();
+  void ready(std::size_t index, const Tensor& gradient);
+  // The averages; undefined where there was no gradient.
+  std::vector<Tensor> finish();
+  void give_up();
+
+  // Runs of the programs are refused from now on, or again allowed.
+  void allow(bool runs);
+
+ private:
+  class Member;
+  std::shared_ptr<Member> member_;
+  distribute::TracedRank rank_;
+  std::vector<Variable> parameters_;
+  const void* graph_ = nullptr;  // that weight_ is of
+  Tensor examples_, weight_;
+  std::unique_ptr<GradientReduction> reduction_;
+};
+
+}  // namespace tandem::parallel

@@ -1,0 +1,94 @@
+#include "parallel/model_agreement.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/status.h"
+#include "runtime/variable_impl.h"
+
+namespace tandem::parallel {
+namespace {
+
+struct Described {
+  std::string name, dtype, sizes;
+  bool operator==(const Described&) const = default;
+};
+
+std::string describe(const std::vector<Variable>& variables) {
+  std::string text;
+  for (const Variable& variable : variables)
+    text += fmt::format("{}\x1f{}\x1f{}\x1e", variable.name(), name_of(variable.dtype()),
+                        variable.shape().to_string());
+  return text;
+}
+
+std::vector<Described> read(std::string_view text) {
+  std::vector<Described> variables;
+  const auto next = [&](char end) {
+    const std::size_t at = std::min(text.find(end), text.size());
+    std::string field(text.substr(0, at));
+    text.remove_prefix(std::min(at + 1, text.size()));
+    return field;
+  };
+  while (!text.empty()) {
+    Described& described = variables.emplace_back();
+    described.name = next('\x1f');
+    described.dtype = next('\x1f');
+    described.sizes = next('\x1e');
+  }
+  return variables;
+}
+
+std::vector<std::string> gather(Communicator& communicator, std::string mine) {
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  std::vector<std::uint64_t> lengths(ranks);
+  const std::uint64_t length = mine.size();
+  communicator.exchange(&length, sizeof(length), lengths.data());
+  const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
+  mine.resize(longest);
+  std::string all(longest * ranks, '\0');
+  communicator.exchange(mine.data(), longest, all.data());
+  std::vector<std::string> texts;
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    texts.push_back(all.substr(rank * longest, lengths[rank]));
+  return texts;
+}
+
+}  // namespace
+
+void check_same_variables(Communicator& communicator, const std::vector<Variable>& variables,
+                          std::string_view op) {
+  const std::vector<std::string> texts = gather(communicator, describe(variables));
+  const std::vector<Described> first = read(texts[0]);
+  for (int rank = 1; rank < communicator.size(); ++rank) {
+    const std::vector<Described> other = read(texts[static_cast<std::size_t>(rank)]);
+    const std::string process =
+        rank == communicator.rank() ? std::string("this process") : fmt::format("process {}", rank);
+    if (other.size() != first.size())
+      fail<InvalidArgumentError>(
+          "[{}] expects same model across all ranks, but Rank 0 has {} params, while rank {} has "
+          "inconsistent {} params.",
+          op, first.size(), rank, other.size());
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      if (other[i] == first[i]) continue;
+      fail<InvalidArgumentError>(
+          "[{}] params[{}] in {} with sizes {} appears not to match sizes of the same param in "
+          "process 0: there it is '{}', {} of {}, in process {} '{}', {} of {}",
+          op, i, process, other[i].sizes, first[i].name, first[i].sizes, first[i].dtype, rank,
+          other[i].name, other[i].sizes, other[i].dtype);
+    }
+  }
+}
+
+void broadcast_variables(Communicator& communicator, const std::vector<Variable>& variables,
+                         int root) {
+  std::vector<Buffer> parts;
+  parts.reserve(variables.size());
+  for (const Variable& variable : variables) {
+    const TensorImpl& impl = impl_of(VariableImpl::writable(variable.impl().local()));
+    parts.push_back({impl.data(), impl.shape.num_elements(), impl.dtype});
+  }
+  if (!parts.empty()) communicator.broadcast(parts, root)->wait();
+}
+
+}  // namespace tandem::parallel

@@ -1,0 +1,21 @@
+// What ranks settle about their models before they train.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "tandem/variable.h"
+
+namespace tandem::parallel {
+
+// Throws InvalidArgumentError, the same on every rank, when the names, dtypes or shapes differ from
+// rank 0's. `op`: whose constructor asks.
+void check_same_variables(Communicator& communicator, const std::vector<Variable>& variables,
+                          std::string_view op);
+
+// Rank `root`'s elements replace the others'.
+void broadcast_variables(Communicator& communicator, const std::vector<Variable>& variables,
+                         int root);
+
+}  // namespace tandem::parallel

@@ -1,0 +1,182 @@
+// PowerSGD: gradients as products of thin matrices.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <random>
+#include <unordered_map>
+
+#include "core/status.h"
+#include "tandem/array.h"
+#include "tandem/creation.h"
+#include "tandem/ddp.h"
+#include "tandem/math.h"
+
+namespace tandem::parallel::hooks {
+namespace {
+
+// What is kept of a parameter from step to step.
+struct Factor {
+  Tensor start;  // a random [columns, rank]
+  Tensor right;  // the one of the last step
+  Tensor error;  // [rows, columns]; undefined: none
+};
+
+std::int64_t columns_of(const Shape& shape) { return shape.dim(-1); }
+std::int64_t rows_of(const Shape& shape) { return shape.num_elements() / columns_of(shape); }
+
+// Columns of length 1 that are orthogonal to each other (Gram and Schmidt); zeros where a column
+// depends on those before it.
+Tensor orthogonalized(const Tensor& matrix) {
+  std::vector<Tensor> columns;
+  for (Tensor column : split(matrix, matrix.dim(1), 1)) {
+    for (const Tensor& before : columns) column = column - before * reduce_sum(before * column);
+    columns.push_back(column / maximum(norm(column), 1e-20));
+  }
+  return columns.size() == 1 ? columns.front() : concat(columns, 1);
+}
+
+Tensor joined(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> flat;
+  flat.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) flat.push_back(reshape(tensor, {-1}));
+  return concat(flat, 0);
+}
+
+// The inverse: tensors of the shapes of `like`.
+std::vector<Tensor> parted(const Tensor& flat, const std::vector<Tensor>& like) {
+  std::vector<std::int64_t> sizes;
+  sizes.reserve(like.size());
+  for (const Tensor& tensor : like) sizes.push_back(tensor.size());
+  std::vector<Tensor> parts = tandem::split(flat, sizes);
+  for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = reshape(parts[i], like[i].shape());
+  return parts;
+}
+
+class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
+ public:
+  explicit PowerSgd(const PowerSGDOptions& options) : options_(options) {
+    if (options.matrix_approximation_rank < 1)
+      fail<InvalidArgumentError>(
+          "[power_sgd] expected a matrix_approximation_rank of at least 1, "
+          "got {}",
+          options.matrix_approximation_rank);
+  }
+
+  std::function<std::vector<Tensor>()> start(const GradBucket& bucket) {
+    const std::int64_t step = step_;
+    if (bucket.is_last) ++step_;
+    if (step < options_.start_step) {
+      comm::Work work = comm::all_reduce_async(bucket.buffer, {.group = bucket.group});
+      return [work, bucket]() mutable { return bucket.split(work.result()); };
+    }
+    return compress(bucket);
+  }
+
+ private:
+  // A bucket on its way: P = M Q is under way, what is done with it follows.
+  struct Compressed {
+    GradBucket bucket;
+    std::vector<std::size_t> matrices, plain;  // which of the bucket's gradients
+    std::vector<Tensor> values, lefts;         // M and P of each matrix
+    std::vector<Tensor> plain_values;
+    std::optional<comm::Work> lefts_work, plain_work;
+  };
+
+  bool worth_it(const Tensor& gradient) const {
+    if (gradient.rank() < 2 || gradient.size() == 0) return false;
+    const double rows = static_cast<double>(rows_of(gradient.shape()));
+    const double columns = static_cast<double>(columns_of(gradient.shape()));
+    return (rows + columns) * static_cast<double>(options_.matrix_approximation_rank) *
+               options_.min_compression_rate <
+           rows * columns;
+  }
+
+  std::function<std::vector<Tensor>()> compress(const GradBucket& bucket) {
+    auto on_its_way = std::make_shared<Compressed>();
+    Compressed& now = *on_its_way;
+    now.bucket = bucket;
+    for (std::size_t i = 0; i < bucket.gradients.size(); ++i) {
+      const Tensor& gradient = bucket.gradients[i];
+      if (!worth_it(gradient)) {
+        now.plain.push_back(i);
+        now.plain_values.push_back(gradient);
+        continue;
+      }
+      const Shape shape = {rows_of(gradient.shape()), columns_of(gradient.shape())};
+      Factor& factor = factor_of(bucket.parameters[i], shape, gradient.dtype());
+      Tensor value = reshape(gradient, shape);
+      if (factor.error.defined()) value = value + factor.error;
+      now.matrices.push_back(i);
+      now.values.push_back(value);
+      now.lefts.push_back(matmul(value, factor.right));
+    }
+    const comm::ReduceOptions sum{.group = bucket.group};
+    if (!now.plain.empty()) now.plain_work = comm::all_reduce_async(joined(now.plain_values), sum);
+    if (!now.matrices.empty()) now.lefts_work = comm::all_reduce_async(joined(now.lefts), sum);
+    return [self = shared_from_this(), on_its_way] { return self->finish(*on_its_way); };
+  }
+
+  std::vector<Tensor> finish(Compressed& now) {
+    std::vector<Tensor> combined(now.bucket.gradients.size());
+    if (now.plain_work) {
+      const std::vector<Tensor> sums = parted(now.plain_work->result(), now.plain_values);
+      for (std::size_t k = 0; k < sums.size(); ++k) combined[now.plain[k]] = sums[k];
+    }
+    if (!now.lefts_work) return combined;
+    std::vector<Tensor> lefts = parted(now.lefts_work->result(), now.lefts), rights;
+    for (std::size_t k = 0; k < lefts.size(); ++k) {
+      lefts[k] = orthogonalized(lefts[k]);
+      rights.push_back(matmul(transpose(now.values[k]), lefts[k]));
+      if (options_.use_error_feedback)
+        factor(now, k).error = now.values[k] - matmul(lefts[k], transpose(rights[k]));
+    }
+    const std::vector<Tensor> sums =
+        parted(comm::all_reduce(joined(rights), {.group = now.bucket.group}), rights);
+    for (std::size_t k = 0; k < sums.size(); ++k) {
+      const Tensor& gradient = now.bucket.gradients[now.matrices[k]];
+      combined[now.matrices[k]] = reshape(matmul(lefts[k], transpose(sums[k])), gradient.shape());
+      Factor& kept = factor(now, k);
+      if (options_.warm_start)  // one that vanished would stay so
+        kept.right = where(equal(norm(sums[k]), 0.0), kept.start, sums[k]);
+      else
+        kept.right = random(sums[k].shape(), sums[k].dtype());
+    }
+    return combined;
+  }
+
+  Factor& factor(const Compressed& now, std::size_t k) {
+    return factors_.at(&now.bucket.parameters[now.matrices[k]].impl());
+  }
+  Factor& factor_of(const Variable& parameter, const Shape& shape, DType dtype) {
+    const auto [found, fresh] = factors_.try_emplace(&parameter.impl());
+    if (fresh)
+      found->second.right = found->second.start = random({shape.dim(1), rank_for(shape)}, dtype);
+    return found->second;
+  }
+  std::int64_t rank_for(const Shape& shape) const {
+    return std::min({options_.matrix_approximation_rank, shape.dim(0), shape.dim(1)});
+  }
+
+  // The same on every rank, which draw as often.
+  Tensor random(const Shape& shape, DType dtype) {
+    std::mt19937_64 engine(options_.seed + drawn_++);
+    std::vector<float> values(static_cast<std::size_t>(shape.num_elements()));
+    for (float& value : values)  // uniform in [-1, 1): the same in every standard library
+      value = static_cast<float>(static_cast<double>(engine() >> 11) * 0x1p-52 - 1.0);
+    return cast(constant(values, {.shape = shape}), dtype);
+  }
+
+  PowerSGDOptions options_;
+  std::int64_t step_ = 0;
+  std::uint64_t drawn_ = 0;
+  std::unordered_map<const VariableImpl*, Factor> factors_;
+};
+
+}  // namespace
+
+CommHook power_sgd(const PowerSGDOptions& options) {
+  auto state = std::make_shared<PowerSgd>(options);
+  return [state](const GradBucket& bucket) { return state->start(bucket); };
+}
+
+}  // namespace tandem::parallel::hooks

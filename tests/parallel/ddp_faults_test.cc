@@ -1,0 +1,221 @@
+// DistributedDataParallel: ranks that differ, are not in step, or are gone.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "parallel/ddp_models.h"
+#include "support/process_groups.h"
+#include "support/tensors.h"
+#include "tandem/ddp.h"
+
+namespace tandem {
+namespace {
+
+using parallel::DistributedDataParallel;
+using testing::error_of;
+using testing::examples;
+using testing::expect_group;
+using testing::loss_of;
+using testing::perceptron;
+using testing::TwoHeads;
+
+void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+Sequential dense(std::int64_t units, const std::string& name = "dense") {
+  return Sequential({layers::Dense(units, {.input_shape = {3}, .name = name})});
+}
+
+void train_step(const DistributedDataParallel& model) {
+  const auto data = examples(4);
+  loss_of(model(data.x), data.y).backward();
+}
+
+TEST(DistributedDataParallelFaults, ModelsThatDiffer) {
+  expect_group({.size = 3}, [](int rank) {
+    const auto error = [&](const Sequential& model) {
+      return error_of<InvalidArgumentError>([&] { DistributedDataParallel ddp(model); });
+    };
+    const std::string mine = rank == 2 ? "this process" : "process 2";
+    const std::string sizes = error(dense(rank == 2 ? 5 : 4));
+    expect_parts(sizes,
+                 {"[DistributedDataParallel] params[0] in ",
+                  "with sizes (3, 5) appears not to match sizes of the same param in process "
+                  "0",
+                  "'dense/kernel'"});
+    EXPECT_NE(sizes.find("in " + mine + " with sizes"), std::string::npos) << sizes;
+    expect_parts(error(dense(4, rank == 1 ? "other" : "dense")),
+                 {"appears not to match", "'dense/kernel'", "'other/kernel'"});
+    const Sequential two({layers::Dense(4, {.input_shape = {3}}), layers::Dense(2)});
+    expect_parts(error(rank == 0 ? two : dense(4)),
+                 {"expects same model across all ranks, but Rank 0 has 4 params, while rank 1 has "
+                  "inconsistent 2 params."});
+    DistributedDataParallel ddp(dense(4));  // the group is as good as before
+    EXPECT_EQ(comm::all_reduce(constant(1)).item<std::int32_t>(), 3);
+  });
+}
+
+TEST(DistributedDataParallelFaults, ModelsThatCannotBeWrapped) {
+  EXPECT_EQ(error_of<FailedPreconditionError>([] { DistributedDataParallel ddp(dense(2)); }),
+            "[DistributedDataParallel] Default process group has not been initialized, please make "
+            "sure to call init_process_group.");
+  EXPECT_EQ(error_of<FailedPreconditionError>([] {
+              DistributedDataParallel ddp(Sequential({layers::Dense(2)}));
+            }).substr(0, 60),
+            "[DistributedDataParallel] Modules with uninitialized paramet");
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
+              DistributedDataParallel ddp(Sequential({layers::Flatten({.input_shape = {2}})}));
+            }),
+            "[DistributedDataParallel] DistributedDataParallel is not needed when a module doesn't "
+            "have any parameter that requires a gradient.");
+}
+
+TEST(DistributedDataParallelFaults, StrictNamesUnusedParametersInTheSameStep) {
+  expect_group({.size = 2}, [](int rank) {
+    const auto used = std::make_shared<TwoHeads::Used>();
+    const DistributedDataParallel model(Model(Layer(std::make_shared<TwoHeads>(used))),
+                                        {.strict = true});
+    const auto step = [&] { reduce_sum(model(ones({2, 4}))).backward(); };
+    step();
+    used->second = rank == 0;
+    const std::string text = error_of<RuntimeError>(step);
+    expect_parts(text, {"Expected to have finished reduction", "rank 1: ", "second/kernel'",
+                        "second/bias'"});
+    EXPECT_EQ(text.find("first/"), std::string::npos) << text;
+    EXPECT_EQ(text.find("rank 0:"), std::string::npos) << text;
+    if (rank == 1) expect_parts(text, {"second/kernel' (not used in forward)"});
+    used->second = true;
+    step();  // and goes on
+    // Used in forward, but not in the loss.
+    EXPECT_NE(error_of<RuntimeError>([&] {
+                const Tensor out = model(ones({2, 4}));
+                const Variable kernel = model.parameters()[0];
+                reduce_sum(kernel * (rank == 0 ? 1.0 : 2.0) + 0.0 * kernel).backward();
+              }).find("used in forward, but the loss does not depend on it"),
+              std::string::npos);
+  });
+}
+
+TEST(DistributedDataParallelFaults, UnusedParametersAreSentAsZeros) {
+  for (const bool look : {false, true})
+    expect_group({.size = 2}, [&](int rank) {
+      const auto used = std::make_shared<TwoHeads::Used>();
+      const DistributedDataParallel model(Model(Layer(std::make_shared<TwoHeads>(used))),
+                                          {.find_unused_parameters = look});
+      const auto parameters = model.parameters();  // first's kernel and bias, second's
+      for (int round = 0; round < 3; ++round) {
+        for (Variable parameter : parameters) parameter.zero_grad();
+        used->first = rank == 0;
+        used->second = false;
+        if (rank == 1) used->second = round == 1;
+        if (rank == 1 && round != 1) used->first = true;
+        reduce_sum(model(ones({2, 4}))).backward();
+        const float first = round == 1 ? 1.0f : 2.0f;  // sums over 2 examples, averaged over ranks
+        EXPECT_EQ(parameters[1].grad().to_vector<float>(), std::vector<float>(2, first));
+        if (round == 1) {
+          EXPECT_EQ(parameters[3].grad().to_vector<float>(), std::vector<float>(2, 1.0f));
+        } else {
+          EXPECT_FALSE(parameters[3].grad().defined());  // nobody had one
+        }
+      }
+    });
+}
+
+TEST(DistributedDataParallelFaults, ARankIsKilledInMidTraining) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
+    const ExitCodes codes = testing::run_group({.size = 3, .backend = backend}, [](int rank) {
+      const DistributedDataParallel model(perceptron(5));
+      int steps = 0;
+      const std::string text = error_of<Error>([&] {
+        for (; steps < 1000; ++steps) {
+          if (rank == 1 && steps == 5) kill(getpid(), SIGKILL);
+          train_step(model);
+        }
+      });
+      EXPECT_EQ(steps, 5);
+      expect_parts(text, {"rank 1"});
+      expect_parts(error_of<FailedPreconditionError>([&] { train_step(model); }),
+                   {"an earlier step has failed", "rank 1"});
+      _exit(::testing::Test::HasFailure() ? 1 : 0);  // the others are not waited for
+    });
+    EXPECT_EQ(codes, (ExitCodes{0, 128 + SIGKILL, 0}));
+  }
+}
+
+TEST(DistributedDataParallelFaults, ARankThatEndsEarlyWithoutJoin) {
+  testing::run_group({.size = 2, .timeout = std::chrono::seconds(5)}, [](int rank) {
+    const DistributedDataParallel model(perceptron(5));
+    train_step(model);
+    if (rank == 1) return;
+    expect_parts(error_of<Error>([&] {
+                   for (int i = 0; i < 3; ++i) train_step(model);
+                 }),
+                 {"rank 1"});
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  });
+}
+
+TEST(DistributedDataParallelFaults, ARankThatIsLateIsNamed) {
+  testing::run_group({.size = 2, .timeout = std::chrono::milliseconds(500)}, [](int rank) {
+    const DistributedDataParallel model(perceptron(5));
+    train_step(model);
+    if (rank == 0) {
+      expect_parts(error_of<DeadlineExceededError>([&] { train_step(model); }),
+                   {"rank 1 did not reach", "within 500 ms"});
+    } else {
+      usleep(1500'000);
+    }
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  });
+}
+
+TEST(DistributedDataParallelFaults, EarlyTerminationThrowsWhereAsked) {
+  testing::run_group({.size = 2}, [](int rank) {
+    const DistributedDataParallel model(perceptron(5));
+    const std::string text = error_of<RuntimeError>([&] {
+      model.join(
+          [&] {
+            for (int i = 0; i < 3 + rank; ++i) train_step(model);
+          },
+          {.throw_on_early_termination = true});
+    });
+    expect_parts(text, {rank == 0 ? "Rank 0 exhausted all inputs."
+                                  : "Detected at least one rank that exhausted inputs. Throwing "
+                                    "across all ranks."});
+  });
+}
+
+TEST(DistributedDataParallelFaults, APassThatFails) {
+  expect_group({.size = 1}, [](int) {
+    const DistributedDataParallel model(dense(2));
+    model.parameters()[0].impl();
+    const Tensor loss = reduce_sum(model(ones({1, 3})));
+    loss.backward();
+    EXPECT_THROW(loss.backward(), RuntimeError);  // a second time: before any gradient
+    reduce_sum(model(ones({1, 3}))).backward();
+  });
+}
+
+TEST(DistributedDataParallelFaults, WhatCannotBeTraced) {
+  expect_group({.size = 1}, [](int) {
+    const DistributedDataParallel model(dense(2));
+    const auto step = function([&](const Tensor& x) {
+      for (Variable parameter : model.parameters()) parameter.zero_grad();
+      const Tensor loss = reduce_sum(model(x));
+      loss.backward();
+      return loss;
+    });
+    {
+      const auto local = model.no_sync();
+      expect_parts(error_of<UnimplementedError>([&] { step(ones({1, 3})); }), {"no_sync()"});
+    }
+    step(ones({1, 3}));
+    const auto local = model.no_sync();
+    expect_parts(error_of<FailedPreconditionError>([&] { step(ones({1, 3})); }), {"no_sync()"});
+  });
+}
+
+}  // namespace
+}  // namespace tandem

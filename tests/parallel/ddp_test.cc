@@ -1,0 +1,256 @@
+// DistributedDataParallel: ranks equal one process.
+#include "tandem/ddp.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/ddp_models.h"
+#include "support/process_groups.h"
+#include "support/tensors.h"
+
+namespace tandem {
+namespace {
+
+using parallel::DistributedDataParallel;
+using testing::Examples;
+using testing::examples;
+using testing::expect_group;
+using testing::expect_near;
+using testing::loss_of;
+using testing::perceptron;
+using testing::Weights;
+using testing::weights_of;
+
+optimizers::Optimizer momentum(const Model& model) {
+  return optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}, model.parameters());
+}
+
+void step(const std::function<Tensor(const Tensor&)>& model, optimizers::Optimizer& optimizer,
+          const Examples& batch) {
+  const Tensor loss = loss_of(model(batch.x), batch.y);
+  optimizer.zero_grad();
+  loss.backward();
+  optimizer.step();
+}
+
+// 52 steps in epochs of 27 examples, in batches of 8, 8, 8 and 3.
+constexpr int kEpochs = 13;
+constexpr std::int64_t kExamples = 27, kBatch = 8;
+
+Weights train_alone() {
+  const Examples data = examples(kExamples);
+  Sequential model = perceptron(5);
+  auto optimizer = momentum(model);
+  for (int epoch = 0; epoch < kEpochs; ++epoch)
+    for (std::int64_t begin = 0; begin < kExamples; begin += kBatch)
+      step([&](const Tensor& x) { return model(x); }, optimizer,
+           data.rows(begin, std::min(begin + kBatch, kExamples)));
+  return weights_of(model);
+}
+
+// The same batches, each split over the ranks; one that would get nothing is through with the epoch.
+Weights train_together(int rank, int ranks,
+                       const parallel::DistributedDataParallelOptions& options = {}) {
+  const Examples data = examples(kExamples);
+  // Rank 0's values are what counts.
+  const DistributedDataParallel model(perceptron(static_cast<std::uint64_t>(5 + rank)), options);
+  auto optimizer = momentum(model);
+  const auto epoch = [&] {
+    for (std::int64_t begin = 0; begin < kExamples; begin += kBatch) {
+      const auto split = distribute::BatchSplit::even(std::min(kBatch, kExamples - begin), ranks);
+      const auto me = static_cast<std::size_t>(rank);
+      if (split.counts[me] == 0) break;
+      const std::int64_t mine = begin + split.offsets[me];
+      step([&](const Tensor& x) { return model(x); }, optimizer,
+           data.rows(mine, mine + split.counts[me]));
+    }
+  };
+  for (int i = 0; i < kEpochs; ++i) model.join(epoch, {.shadow_step = [&] { optimizer.step(); }});
+  return weights_of(model.module());
+}
+
+TEST(DistributedDataParallel, RanksEqualOneProcess) {
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    expect_group({.size = ranks},
+                 [&](int rank) { expect_near(train_together(rank, ranks), train_alone()); });
+}
+
+TEST(DistributedDataParallel, SmallBucketsAndOtherBackendsGiveTheSame) {
+  TANDEM_REQUIRE(has_gloo(), "gloo");
+  expect_group({.size = 3, .backend = "gloo"}, [&](int rank) {
+    expect_near(train_together(rank, 3, {.bucket_cap_mib = 1, .find_unused_parameters = true}),
+                train_alone());
+  });
+}
+
+TEST(DistributedDataParallel, TheSameBitsEveryRunAndOnEveryRank) {
+  const testing::TemporaryDirectory folder;
+  for (int run = 0; run < 2; ++run)
+    expect_group({.size = 3}, [&](int rank) {
+      train_together(rank, 3);
+      const DistributedDataParallel model(perceptron(5));
+      const Weights weights = train_together(rank, 3);
+      std::string bytes;
+      for (const auto& tensor : weights)
+        bytes.append(reinterpret_cast<const char*>(tensor.data()), tensor.size() * sizeof(float));
+      for (const std::string& other : comm::all_gather_object(bytes)) EXPECT_EQ(other, bytes);
+      if (rank == 0) testing::write_file(folder / std::to_string(run), bytes);
+    });
+  EXPECT_FALSE(testing::read_file(folder / "0").empty());
+  EXPECT_EQ(testing::read_file(folder / "0"), testing::read_file(folder / "1"));
+}
+
+TEST(DistributedDataParallel, WithoutWeightsEveryRankCountsTheSame) {
+  expect_group({.size = 2}, [](int rank) {
+    const Examples data = examples(4);
+    const Examples mine = rank == 0 ? data.rows(0, 3) : data.rows(3, 4);
+    const DistributedDataParallel model(perceptron(5), {.average_by_examples = false});
+    loss_of(model(mine.x), mine.y).backward();
+    const Model alone = perceptron(5);
+    const Tensor mean = (loss_of(alone(data.rows(0, 3).x), data.rows(0, 3).y) +
+                         loss_of(alone(data.rows(3, 4).x), data.rows(3, 4).y)) *
+                        0.5;
+    mean.backward();
+    for (std::size_t i = 0; i < alone.parameters().size(); ++i)
+      testing::expect_close(model.parameters()[i].grad(), alone.parameters()[i].grad());
+  });
+}
+
+TEST(DistributedDataParallel, NoSyncAccumulates) {
+  expect_group({.size = 2}, [](int rank) {
+    const Examples data = examples(12);
+    const auto part = [&](int of_rank, int micro) {
+      const std::int64_t begin = of_rank * 6 + micro * 2;
+      return data.rows(begin, begin + 2);
+    };
+    const DistributedDataParallel model(perceptron(5));
+    const Model alone = perceptron(5);
+    for (int round = 0; round < 2; ++round) {
+      for (Variable parameter : model.parameters()) parameter.zero_grad();
+      for (Variable parameter : alone.parameters()) parameter.zero_grad();
+      {
+        const auto local = model.no_sync();
+        for (int micro = 0; micro < 2; ++micro)
+          loss_of(model(part(rank, micro).x), part(rank, micro).y).backward();
+      }
+      for (int micro = 0; micro < 2; ++micro)
+        loss_of(alone(part(rank, micro).x), part(rank, micro).y).backward();
+      for (std::size_t i = 0; i < alone.parameters().size(); ++i)  // this rank's own so far
+        EXPECT_EQ(model.parameters()[i].grad().to_vector<float>(),
+                  alone.parameters()[i].grad().to_vector<float>());
+      loss_of(model(part(rank, 2).x), part(rank, 2).y).backward();
+      for (Variable parameter : alone.parameters()) parameter.zero_grad();
+      for (int of_rank = 0; of_rank < 2; ++of_rank)
+        for (int micro = 0; micro < 3; ++micro)
+          (loss_of(alone(part(of_rank, micro).x), part(of_rank, micro).y) * 0.5).backward();
+      for (std::size_t i = 0; i < alone.parameters().size(); ++i)
+        testing::expect_close(model.parameters()[i].grad(), alone.parameters()[i].grad());
+    }
+  });
+}
+
+TEST(DistributedDataParallel, BuffersAreRankZeros) {
+  expect_group({.size = 2}, [](int rank) {
+    const DistributedDataParallel model(
+        Sequential({layers::BatchNormalization({.input_shape = {3}}), layers::Dense(2)}));
+    const auto moments = [&] { return model.module().non_trainable_variables(); };
+    for (int round = 0; round < 3; ++round) {
+      random::set_seed(static_cast<std::uint64_t>(10 * rank + round));
+      const Tensor before = moments()[0].value();
+      const auto all = comm::all_gather(before);
+      reduce_sum(model(random::normal({8, 3}), {.training = true})).backward();
+      const auto after = comm::all_gather(moments()[0].value());
+      if (round == 0) continue;
+      EXPECT_NE(all[0].to_vector<float>(), all[1].to_vector<float>());
+      EXPECT_NE(after[0].to_vector<float>(), after[1].to_vector<float>());
+    }
+    // The next forward begins with rank 0's.
+    const auto before = comm::all_gather(moments()[0].value());
+    model(zeros({8, 3}));
+    EXPECT_EQ(moments()[0].value().to_vector<float>(), before[0].to_vector<float>());
+  });
+}
+
+TEST(DistributedDataParallel, GradientsThatAreKeptKeepTheirElements) {
+  expect_group({.size = 2}, [](int rank) {
+    const Examples data = examples(8);
+    const DistributedDataParallel model(perceptron(5));
+    std::vector<Tensor> kept;
+    std::vector<std::vector<float>> expected;
+    for (int round = 0; round < 4; ++round) {
+      for (Variable parameter : model.parameters()) parameter.zero_grad();
+      const Examples mine = data.rows(2 * round, 2 * round + 1 + rank);
+      loss_of(model(mine.x), mine.y).backward();
+      kept.push_back(model.parameters()[0].grad());
+      expected.push_back(kept.back().to_vector<float>());
+    }
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      EXPECT_EQ(kept[i].to_vector<float>(), expected[i]);
+    EXPECT_NE(expected[0], expected[1]);
+  });
+}
+
+TEST(DistributedDataParallel, EvaluatesOnOneRankAlone) {
+  expect_group({.size = 2}, [](int rank) {
+    const DistributedDataParallel model(
+        Sequential({layers::BatchNormalization({.input_shape = {3}}), layers::Dense(2)}));
+    if (rank == 1) {
+      const NoGradScope no_grad;
+      model(ones({4, 3}));
+    }
+    reduce_sum(model(ones({4, 3}))).backward();
+    EXPECT_TRUE(model.parameters()[0].grad().defined());
+  });
+}
+
+TEST(DistributedDataParallel, TheHandleGoesWhereAModelGoes) {
+  const testing::TemporaryDirectory folder;
+  expect_group({.size = 2}, [&](int rank) {
+    const DistributedDataParallel model(perceptron(static_cast<std::uint64_t>(rank)));
+    const auto path = folder / std::to_string(rank);
+    save_weights(model, path);
+    Sequential other = perceptron(77);
+    other.load_weights(path);
+    EXPECT_EQ(weights_of(other), weights_of(model));
+    EXPECT_EQ(weights_of(other), weights_of(perceptron(0)));  // rank 0's
+  });
+}
+
+// --- traced ---
+
+TEST(DistributedDataParallel, ATracedStepEqualsTheEagerOne) {
+  for (const bool with_moments : {false, true})
+    expect_group({.size = 2}, [&](int rank) {
+      const auto train = [&](bool traced) {
+        random::set_seed(5);
+        Sequential layers(
+            {layers::Dense(16, {.activation = "relu", .input_shape = {6}}), layers::Dense(3)});
+        if (with_moments)
+          layers = Sequential({layers::Dense(16, {.input_shape = {6}}),
+                               layers::BatchNormalization(), layers::Dense(3)});
+        const DistributedDataParallel model(layers);
+        auto optimizer = momentum(model);
+        const auto body = [&](const Tensor& x, const Tensor& y) {
+          optimizer.zero_grad();
+          const Tensor loss = loss_of(model(x, {.training = true}), y);
+          loss.backward();
+          optimizer.step();
+          return loss;
+        };
+        const auto replayed = function(body);
+        const Examples data = examples(40);
+        for (int i = 0; i < 12; ++i) {
+          const std::int64_t count = i % 4 == 3 ? 1 + rank : 3;  // uneven at times
+          const Examples mine = data.rows(3 * i + rank, 3 * i + rank + count);
+          if (traced)
+            replayed(mine.x, mine.y);
+          else
+            body(mine.x, mine.y);
+        }
+        return weights_of(model);
+      };
+      expect_near(train(true), train(false));
+    });
+}
+
+}  // namespace
+}  // namespace tandem
