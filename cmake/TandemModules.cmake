@@ -23,6 +23,17 @@ else()
   message(STATUS "Without the gloo backend: no Gloo here (Debian: libgloo-dev)")
 endif()
 
+# The headers and libraries of CUDA's runtime are all it takes: there is no kernel in it.
+find_package(CUDAToolkit QUIET)
+find_path(NCCL_HEADERS nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+if(CUDAToolkit_FOUND AND NCCL_HEADERS AND NCCL_LIBRARY)
+  tandem_module(nccl comm/nccl/module CUDA::cudart ${NCCL_LIBRARY})
+  target_include_directories(tandem_nccl SYSTEM PRIVATE ${NCCL_HEADERS} ${CUDAToolkit_INCLUDE_DIRS})
+else()
+  message(STATUS "Without the nccl backend: no CUDA toolkit or no NCCL here")
+endif()
+
 set(MPI_CXX_SKIP_MPICXX ON)
 find_package(MPI QUIET COMPONENTS CXX)
 if(MPI_CXX_FOUND)

@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "comm/gloo/gloo_backend.h"
+#include "comm/hierarchical/hierarchical_communicator.h"
 #include "comm/host_identity.h"
 #include "comm/mpi/mpi_backend.h"
+#include "comm/nccl/nccl_backend.h"
 #include "comm/process/process_communicator.h"
 #include "comm/shm/shm_backend.h"
 #include "comm/signature.h"
@@ -83,14 +85,91 @@ std::unique_ptr<Backend> make_backend(const std::string& backend, Job& job,
                             .membership = job.membership()});
 }
 
+std::string between_hosts(const std::vector<Seat>& seats) {
+  const bool mpi =
+      std::all_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.mpi; });
+  return mpi ? "mpi" : "gloo";
+}
+
+// The ranks of each host; hosts in the order of their first ranks.
+std::vector<std::vector<int>> ranks_by_host(const std::vector<Seat>& seats) {
+  std::vector<std::vector<int>> hosts;
+  for (int rank = 0; rank < static_cast<int>(seats.size()); ++rank) {
+    const auto host = std::find_if(hosts.begin(), hosts.end(), [&](const auto& ranks) {
+      return seats[static_cast<std::size_t>(ranks.front())].host ==
+             seats[static_cast<std::size_t>(rank)].host;
+    });
+    if (host == hosts.end())
+      hosts.push_back({rank});
+    else
+      host->push_back(rank);
+  }
+  return hosts;
+}
+
+std::unique_ptr<Communicator> connect_through(std::unique_ptr<Backend> backend, Job& job,
+                                              Device& device, std::chrono::milliseconds limit) {
+  return make_process_communicator(std::move(backend), device,
+                                   {.time_limit = limit, .membership = job.membership()});
+}
+
+// Shared memory inside the hosts, a network between their first ranks.
+std::unique_ptr<Communicator> connect_hosts(Job& job, Device& device,
+                                            std::chrono::milliseconds limit) {
+  const std::vector<Seat> seats = exchange_seats(job, limit);
+  const auto hosts = ranks_by_host(seats);
+  auto all = connect_through(make_backend(between_hosts(seats), job, limit), job, device, limit);
+  if (hosts.size() == seats.size()) return all;
+  std::vector<int> first, ranks;
+  std::size_t mine = 0;
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    first.push_back(hosts[host].front());
+    ranks.insert(ranks.end(), hosts[host].begin(), hosts[host].end());
+    if (seats[static_cast<std::size_t>(hosts[host].front())].host ==
+        seats[static_cast<std::size_t>(job.rank())].host)
+      mine = host;
+  }
+  const std::vector<int>& here = hosts[mine];
+  const auto place = std::find(here.begin(), here.end(), job.rank()) - here.begin();
+  auto inner =
+      connect_through(make_shm_backend({.store = job.store(),
+                                        .name = numbered(job, fmt::format("host {}", mine)),
+                                        .rank = static_cast<int>(place),
+                                        .size = static_cast<int>(here.size()),
+                                        .time_limit = limit,
+                                        .membership = job.membership()}),
+                      job, device, limit);
+  auto outer = all->split(first);
+  return make_hierarchical_communicator(
+      std::move(inner), std::move(outer),
+      {.time_limit = limit, .ranks = std::move(ranks), .direct = std::move(all)});
+}
+
+// The n-th rank of a host has its n-th GPU, unless `device` is one.
+std::unique_ptr<Communicator> connect_gpus(Job& job, Device& device,
+                                           std::chrono::milliseconds limit) {
+  NcclOptions options{.store = job.store(),
+                      .name = numbered(job, "world"),
+                      .rank = job.rank(),
+                      .size = job.size(),
+                      .device = &device,
+                      .gpu = device.index(),
+                      .time_limit = limit,
+                      .membership = job.membership()};
+  if (device.backend() != DeviceBackend::kCuda)
+    for (const std::vector<int>& ranks : ranks_by_host(exchange_seats(job, limit)))
+      if (const auto found = std::find(ranks.begin(), ranks.end(), job.rank());
+          found != ranks.end())
+        options.gpu = static_cast<int>(found - ranks.begin());
+  return connect_through(make_nccl_backend(std::move(options)), job, device, limit);
+}
+
 }  // namespace
 
 void check_backend(const std::string& name) {
   if (std::find(kBackends.begin(), kBackends.end(), name) == kBackends.end())
     fail<InvalidArgumentError>("[connect] Invalid backend: '{}'; expected one of {}", name,
                                fmt::join(kBackends, ", "));
-  if (name == "hierarchical" || name == "nccl")
-    fail<UnimplementedError>("[connect] this build has no backend '{}'", name);
 }
 
 std::string choose_backend(Job& job, const ConnectOptions& options) {
@@ -99,16 +178,15 @@ std::string choose_backend(Job& job, const ConnectOptions& options) {
   const std::vector<Seat> seats = exchange_seats(job, options.time_limit);
   const auto with_the_first = [&](const Seat& seat) { return seat.host == seats.front().host; };
   if (std::all_of(seats.begin(), seats.end(), with_the_first)) return "shm";
-  const bool mpi =
-      std::all_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.mpi; });
-  return mpi ? "mpi" : "gloo";
+  return ranks_by_host(seats).size() < seats.size() ? "hierarchical" : between_hosts(seats);
 }
 
 std::unique_ptr<Communicator> connect(Job& job, Device& device, const ConnectOptions& options) {
   const std::string backend = choose_backend(job, options);
-  return make_process_communicator(
-      make_backend(backend, job, options.time_limit), device,
-      {.time_limit = options.time_limit, .membership = job.membership()});
+  if (backend == "nccl") return connect_gpus(job, device, options.time_limit);
+  if (backend == "hierarchical") return connect_hosts(job, device, options.time_limit);
+  return connect_through(make_backend(backend, job, options.time_limit), job, device,
+                         options.time_limit);
 }
 
 }  // namespace tandem

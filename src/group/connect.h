@@ -11,14 +11,14 @@
 namespace tandem {
 
 struct ConnectOptions {
-  // "shm", "gloo", "mpi", "hierarchical", "nccl"; "auto": shm when every rank is on one host, else
-  // mpi under mpirun, else gloo.
+  // "shm", "gloo", "mpi", "hierarchical", "nccl"; "auto": shm when every rank is on one host;
+  // hierarchical when some host has several; else mpi under mpirun, else gloo. hierarchical is shm
+  // inside the hosts, and mpi under mpirun or gloo between them.
   std::string backend = "auto";
   std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // of this and of every wait
 };
 
-// Throws InvalidArgumentError for a name that is no backend's, UnimplementedError for one that this
-// build does not have.
+// Throws InvalidArgumentError for a name that is no backend's.
 void check_backend(const std::string& name);
 
 // The backend that `options` mean. Every rank of the job calls this, as often and in the same order

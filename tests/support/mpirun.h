@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "comm/mpi/mpi_backend.h"
 #include "support/forked_ranks.h"
@@ -28,31 +29,36 @@ inline bool can_use_mpirun() {
   return found && has_mpi();
 }
 
-// Runs the test that calls this as each of `ranks` ranks of mpirun: there, started_by_mpirun().
-// How it ended: 0 when every rank passed.
-inline int run_this_test_by_mpirun(int ranks) {
+// Becomes mpirun, which runs the test that calls this as each of `ranks` ranks: there,
+// started_by_mpirun().
+inline void become_mpirun(int ranks, const std::vector<std::string>& options = {}) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const std::string filter =
       std::string("--gtest_filter=") + test->test_suite_name() + "." + test->name();
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string count = std::to_string(ranks);
-  return run_processes(1,
-                       [&](int) {
-                         // As root mpirun wants to be told twice that it is meant.
-                         setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-                         setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-                         setenv("TANDEM_CI_EXPECTS", "", 1);
-                         // Open MPI leaves memory behind, much of it from plug-ins that it has
-                         // unloaded by the end: no suppression can name them.
-                         const char* options = std::getenv("ASAN_OPTIONS");
-                         setenv("ASAN_OPTIONS",
-                                ((options ? options : "") + std::string(":detect_leaks=0")).c_str(),
-                                1);
-                         execlp("mpirun", "mpirun", "--oversubscribe", "--bind-to", "none", "-n",
-                                count.c_str(), program.c_str(), filter.c_str(), nullptr);
-                         ADD_FAILURE() << "mpirun does not start";
-                       })
-      .front();
+  // As root mpirun wants to be told twice that it is meant.
+  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  setenv("TANDEM_CI_EXPECTS", "", 1);
+  // Open MPI leaves memory behind, much of it from plug-ins that it has unloaded by the end: no
+  // suppression can name them.
+  const char* sanitizer = std::getenv("ASAN_OPTIONS");
+  setenv("ASAN_OPTIONS", ((sanitizer ? sanitizer : "") + std::string(":detect_leaks=0")).c_str(),
+         1);
+  std::vector<std::string> words = {"mpirun", "--oversubscribe", "--bind-to", "none", "-n", count};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), {program, filter});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execvp("mpirun", arguments.data());
+  ADD_FAILURE() << "mpirun does not start";
+}
+
+// How mpirun ended: 0 when every rank passed.
+inline int run_this_test_by_mpirun(int ranks, const std::vector<std::string>& options = {}) {
+  return run_processes(1, [&](int) { become_mpirun(ranks, options); }).front();
 }
 
 }  // namespace tandem

@@ -159,11 +159,17 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(std::unique_ptr<Com
     inner->abort(failure_of(error), error.what());
     throw;
   }
-  if (found.sizes.size() == 1) return inner;
-  std::vector<int> rank_at(
+  std::vector<int> counted(
       static_cast<std::size_t>(std::accumulate(found.sizes.begin(), found.sizes.end(), 0)));
-  std::iota(rank_at.begin(), rank_at.end(), 0);
-  if (rank_at.size() == found.sizes.size()) return outer;  // a rank a group
+  std::iota(counted.begin(), counted.end(), 0);
+  std::vector<int> rank_at = options.ranks.empty() ? counted : std::move(options.ranks);
+  if (!std::is_permutation(rank_at.begin(), rank_at.end(), counted.begin(), counted.end()))
+    fail<InvalidArgumentError>("[hierarchical] expected the ranks 0 to {} in some order, got {}",
+                               counted.size() - 1, list_ranks(rank_at));
+  // A group, or a rank a group: one of the two does.
+  if (found.sizes.size() == 1) return rank_at == counted ? std::move(inner) : inner->split(rank_at);
+  if (rank_at.size() == found.sizes.size())
+    return rank_at == counted ? std::move(outer) : outer->split(rank_at);
   Layout layout =
       hierarchical::make_layout(found.sizes, found.group, inner->rank(), std::move(rank_at));
   if (options.direct &&

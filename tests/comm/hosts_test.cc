@@ -1,4 +1,4 @@
-// A job whose ranks are on two hosts, and the cable between them.
+// Jobs whose ranks are on several hosts, and the cables between them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -9,35 +9,35 @@
 #include "comm/rendezvous/socket.h"
 #include "support/expects.h"
 #include "support/files.h"
+#include "support/hosts.h"
 #include "support/processes.h"
-#include "support/two_hosts.h"
 #include "tandem/errors.h"
 
 namespace tandem {
 namespace {
 
 using testing::ChildProcess;
+using testing::Hosts;
 using testing::TemporaryDirectory;
-using testing::TwoHosts;
+
 using namespace std::chrono_literals;
 
 // Ranks 0 and 1 on the first host, 2 on the second.
-std::vector<ChildProcess> start(const TwoHosts& hosts,
-                                const std::function<std::string(Job&)>& body) {
+std::vector<ChildProcess> start(const Hosts& hosts, const std::function<std::string(Job&)>& body) {
   std::vector<ChildProcess> ranks;
   for (int rank = 0; rank < 3; ++rank)
     ranks.emplace_back([&, rank] {
-      if (rank == 2) hosts.enter_second();
+      hosts.enter(rank / 2);
       const auto job =
-          rendezvous(fmt::format("tcp://{}:29500?rank={}&world_size=3", TwoHosts::kFirst, rank),
+          rendezvous(fmt::format("tcp://{}:29500?rank={}&world_size=3", Hosts::address(0), rank),
                      {.timeout = 60s, .token = "secret", .heartbeat = 100ms, .silence = 3s});
       return body(*job);
     });
   return ranks;
 }
 
-TEST(TwoHosts, HoldAJob) {
-  const TwoHosts hosts;
+TEST(Hosts, HoldAJob) {
+  const Hosts hosts;
   TANDEM_REQUIRE(hosts.connected(), "netns");
   auto ranks = start(hosts, [](Job& job) {
     job.store()->set(std::to_string(job.rank()), std::to_string(job.rank() * 11));
@@ -50,8 +50,8 @@ TEST(TwoHosts, HoldAJob) {
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "0 11 22 ");
 }
 
-TEST(TwoHosts, CutOffFromEachOtherFindItOutWithoutAWord) {
-  const TwoHosts hosts;
+TEST(Hosts, CutOffFromEachOtherFindItOutWithoutAWord) {
+  const Hosts hosts;
   TANDEM_REQUIRE(hosts.connected(), "netns");
   const TemporaryDirectory ready;
   auto ranks = start(hosts, [&](Job& job) {
@@ -62,7 +62,7 @@ TEST(TwoHosts, CutOffFromEachOtherFindItOutWithoutAWord) {
     return std::string("nothing");
   });
   while (ready.count_files() < 3) std::this_thread::sleep_for(1ms);
-  ASSERT_TRUE(hosts.cut());
+  ASSERT_TRUE(hosts.cut(1));
   const pid_t first = ranks[0].id(), third = ranks[2].id();
   char host[256] = {};
   gethostname(host, sizeof(host) - 1);
@@ -77,11 +77,11 @@ TEST(TwoHosts, CutOffFromEachOtherFindItOutWithoutAWord) {
   EXPECT_EQ(ranks[2].result(), expected(0, first));
 }
 
-TEST(TwoHosts, NeedAToken) {
-  const TwoHosts hosts;
+TEST(Hosts, NeedAToken) {
+  const Hosts hosts;
   TANDEM_REQUIRE(hosts.connected(), "netns");
   ChildProcess rank([&] {
-    rendezvous(fmt::format("tcp://{}:29500?rank=0&world_size=2", TwoHosts::kFirst), {.token = ""});
+    rendezvous(fmt::format("tcp://{}:29500?rank=0&world_size=2", Hosts::address(0)), {.token = ""});
     return "";
   });
   const std::string result = rank.result();

@@ -1,0 +1,117 @@
+#include "comm/nccl/module/connection.h"
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "core/status.h"
+
+namespace tandem::nccl_backend {
+
+void check(cudaError_t result, const char* call) {
+  if (result != cudaSuccess)
+    fail<UnavailableError>("[nccl] {}: {}", call, cudaGetErrorString(result));
+}
+
+void check(ncclResult_t result, const char* call) {
+  if (result != ncclSuccess && result != ncclInProgress)
+    fail<UnavailableError>("[nccl] {}: {} ({})", call, ncclGetErrorString(result),
+                           ncclGetLastError(nullptr));
+}
+
+OnGpu::OnGpu(int gpu) {
+  check(cudaGetDevice(&before_), "cudaGetDevice");
+  check(cudaSetDevice(gpu), "cudaSetDevice");
+}
+
+OnGpu::~OnGpu() { cudaSetDevice(before_); }
+
+Mark::Mark() {
+  check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
+}
+
+Mark::~Mark() { cudaEventDestroy(event_); }
+
+void Mark::record(cudaStream_t stream) {
+  check(cudaEventRecord(event_, stream), "cudaEventRecord");
+}
+
+void Mark::hold(cudaStream_t stream) const {
+  check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent");
+}
+
+bool Mark::passed() const {
+  const cudaError_t result = cudaEventQuery(event_);
+  if (result == cudaErrorNotReady) return false;
+  check(result, "cudaEventQuery");
+  return true;
+}
+
+Connection::Connection(int rank, int size, const ncclUniqueId& id) {
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclResult_t result = ncclCommInitRankConfig(&comm_, size, id, rank, &config);
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  cudaStreamDestroy(stream_);
+  check(result, "ncclCommInitRankConfig");
+}
+
+// Peers may still read what this rank has sent: NCCL ends in good order where it can.
+Connection::~Connection() {
+  using Clock = std::chrono::steady_clock;
+  if (comm_) {
+    ncclResult_t state = ncclCommFinalize(comm_);
+    const auto end = Clock::now() + std::chrono::seconds(5);
+    while (state == ncclInProgress && Clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) break;
+    }
+    if (state == ncclSuccess)
+      ncclCommDestroy(comm_);
+    else
+      ncclCommAbort(comm_);
+  }
+  cudaStreamDestroy(stream_);
+}
+
+bool Connection::ready() {
+  if (!comm_) fail<AbortedError>("[nccl] the connection was ended");
+  ncclResult_t state = ncclSuccess;
+  check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
+  if (state != ncclSuccess && state != ncclInProgress)
+    fail<AbortedError>("[nccl] {} ({})", ncclGetErrorString(state), ncclGetLastError(comm_));
+  return state == ncclSuccess;
+}
+
+void Connection::launch(const std::function<void(ncclComm_t, cudaStream_t)>& calls) {
+  check(ncclGroupStart(), "ncclGroupStart");
+  try {
+    calls(comm_, stream_);
+  } catch (...) {
+    ncclGroupEnd();
+    throw;
+  }
+  check(ncclGroupEnd(), "ncclGroupEnd");
+}
+
+void Connection::abort() noexcept {
+  if (comm_) ncclCommAbort(comm_);
+  comm_ = nullptr;
+}
+
+std::string new_id() {
+  ncclUniqueId id;
+  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  return {id.internal, sizeof(id.internal)};
+}
+
+ncclUniqueId id_of(const std::string& text) {
+  ncclUniqueId id;
+  if (text.size() != sizeof(id.internal))
+    fail<UnavailableError>("[nccl] the store holds no identifier of NCCL's");
+  std::memcpy(id.internal, text.data(), sizeof(id.internal));
+  return id;
+}
+
+}  // namespace tandem::nccl_backend

@@ -1,0 +1,156 @@
+#include "comm/nccl/module/group.h"
+
+#include <thread>
+
+#include "comm/signature.h"
+#include "core/log.h"
+#include "core/status.h"
+
+namespace tandem::nccl_backend {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void require_gpu(int gpu) {
+  int count = 0;
+  const cudaError_t result = cudaGetDeviceCount(&count);
+  if (result != cudaSuccess)
+    fail<UnavailableError>("[nccl] there is no GPU that CUDA can use: {}",
+                           cudaGetErrorString(result));
+  if (gpu < 0 || gpu >= count)
+    fail<UnavailableError>("[nccl] expected a GPU of 0 to {}, got {}", count - 1, gpu);
+}
+
+}  // namespace
+
+Group::Group(NcclOptions options)
+    : options_(std::move(options)),
+      out_(static_cast<std::size_t>(options_.size)),
+      in_(static_cast<std::size_t>(options_.size)) {
+  require_gpu(options_.gpu);
+  const OnGpu here(options_.gpu);
+  Store& store = *options_.store;
+  store.set(key(fmt::format("here/{}", rank())), "1");
+  if (rank() == 0) store.set(key("id"), new_id());
+  std::string id;
+  try {
+    id = store.get(key("id"), Clock::now() + options_.time_limit);
+  } catch (const DeadlineExceededError&) {
+    fail<DeadlineExceededError>("[nccl] rank 0 did not join group '{}' within {} ms", options_.name,
+                                options_.time_limit.count());
+  }
+  connection_ = std::make_unique<Connection>(rank(), size(), id_of(id));
+  wait_for_connection();
+}
+
+void Group::wait_for_connection() {
+  const auto end = Clock::now() + options_.time_limit;
+  while (!connection_->ready()) {
+    if (options_.membership && options_.membership->failed()) {
+      connection_->abort();
+      options_.membership->throw_failure();
+    }
+    if (Clock::now() > end) {
+      std::vector<int> absent;
+      for (int peer = 0; peer < size(); ++peer)
+        if (find(key(fmt::format("here/{}", peer))).empty()) absent.push_back(peer);
+      connection_->abort();
+      if (absent.empty())
+        fail<DeadlineExceededError>(
+            "[nccl] the ranks of group '{}' were not connected within {} ms", options_.name,
+            options_.time_limit.count());
+      fail<DeadlineExceededError>("[nccl] {} did not join group '{}' within {} ms",
+                                  list_ranks(absent), options_.name, options_.time_limit.count());
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+Group::~Group() {
+  try {
+    const OnGpu here(options_.gpu);
+    if (turn > 0) publish_reached(turn - 1);
+    options_.store->set(key(fmt::format("left/{}", rank())), "1");
+    in_.clear();
+    out_.clear();
+    connection_.reset();
+  } catch (const Error& error) {
+    logging::debug("[nccl] no goodbye from group '{}': {}", options_.name, error.what());
+  }
+}
+
+std::string Group::key(std::string_view what) const {
+  return fmt::format("nccl/{}/{}", options_.name, what);
+}
+
+std::string Group::find(const std::string& key) const {
+  try {
+    return options_.store->get(key, Clock::now());
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+Way& Group::way(int peer, bool out) { return (out ? out_ : in_)[static_cast<std::size_t>(peer)]; }
+
+bool Group::connect(Way& way, int peer, bool out) {
+  if (!way.id) {
+    const std::string name =
+        key(out ? fmt::format("way/{}-{}", rank(), peer) : fmt::format("way/{}-{}", peer, rank()));
+    std::string id = out ? new_id() : find(name);
+    if (id.empty()) return false;
+    if (out) options_.store->set(name, id);
+    way.id = id_of(id);
+  }
+  if (!way.connection) way.connection = std::make_unique<Connection>(out ? 0 : 1, 2, *way.id);
+  return way.connection->ready();
+}
+
+void Group::publish_reached(std::uint64_t sequence) {
+  if (sequence + 1 <= reached_) return;
+  reached_ = sequence + 1;
+  options_.store->set(key(fmt::format("reached/{}", rank())), std::to_string(reached_));
+}
+
+std::vector<int> Group::missing(std::uint64_t sequence) const {
+  std::vector<int> ranks;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    const std::string reached = find(key(fmt::format("reached/{}", peer)));
+    if (reached.empty() || std::stoull(reached) <= sequence) ranks.push_back(peer);
+  }
+  return ranks;
+}
+
+void Group::publish_failure(GroupFailure failure, const std::string& text) noexcept {
+  try {
+    options_.store->set(
+        key("failure"),
+        fmt::format("{}{}", static_cast<char>('0' + static_cast<int>(failure)), text));
+  } catch (const std::exception& error) {
+    logging::warn("[nccl] the other ranks of group '{}' will not learn why it ended: {}",
+                  options_.name, error.what());
+  }
+}
+
+void Group::check_told() const {
+  const std::string failure = find(key("failure"));
+  if (!failure.empty())
+    throw_failure(static_cast<GroupFailure>(failure.front() - '0'), failure.substr(1));
+}
+
+void Group::check_left(std::uint64_t sequence, const std::string& waiting_for) const {
+  for (int peer : missing(sequence))
+    if (!find(key(fmt::format("left/{}", peer))).empty())
+      fail<AbortedError>("rank {} has left the group; rank {} still waits for it: {}", peer, rank(),
+                         waiting_for);
+}
+
+void Group::abort() noexcept {
+  if (connection_) connection_->abort();
+  for (auto* ways : {&out_, &in_})
+    for (Way& way : *ways)
+      if (way.connection) way.connection->abort();
+}
+
+}  // namespace tandem::nccl_backend

@@ -1,0 +1,61 @@
+// What libtandem loads.
+#include "comm/nccl/module/group.h"
+#include "comm/nccl/module/operations.h"
+#include "core/status.h"
+
+namespace tandem::nccl_backend {
+namespace {
+
+class NcclBackend final : public Backend {
+ public:
+  explicit NcclBackend(NcclOptions options) : group_(std::move(options)) {}
+
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  bool takes_device_memory() const override { return group_.on_cuda(); }
+  bool crowded() const override { return false; }
+
+  std::unique_ptr<Operation> start(const Collective& collective) override {
+    const OnGpu here(group_.options().gpu);
+    const CollectiveKind kind = collective.signature.kind;
+    if (kind == CollectiveKind::kSend || kind == CollectiveKind::kRecv)
+      return std::make_unique<NcclMessage>(group_, collective);
+    return std::make_unique<NcclCollective>(group_, collective, next_turn_++);
+  }
+
+  void check_peers(const Operation& operation) override {
+    // The backend's own, which nobody else holds on to.
+    const_cast<NcclOperation&>(static_cast<const NcclOperation&>(operation)).check_peers();
+  }
+
+  void fail_group(GroupFailure failure, const std::string& text) noexcept override {
+    group_.publish_failure(failure, text);
+    group_.abort();
+  }
+
+  std::shared_ptr<void> allocate(std::size_t bytes) override {
+    const OnGpu here(group_.options().gpu);
+    return group_.pool().take(bytes);
+  }
+
+  std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
+    NcclOptions options = group_.options();
+    options.name += "/" + name;
+    options.size = static_cast<int>(ranks.size());
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      if (ranks[i] == rank()) options.rank = static_cast<int>(i);
+    return std::make_unique<NcclBackend>(std::move(options));
+  }
+
+ private:
+  Group group_;
+  std::uint64_t next_turn_ = 0;
+};
+
+}  // namespace
+}  // namespace tandem::nccl_backend
+
+extern "C" __attribute__((visibility("default"))) tandem::Backend* tandem_make_nccl_backend(
+    tandem::NcclOptions* options) {
+  return new tandem::nccl_backend::NcclBackend(std::move(*options));
+}

@@ -1,0 +1,309 @@
+#include "comm/nccl/module/operations.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/status.h"
+
+namespace tandem::nccl_backend {
+namespace {
+
+ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32: return ncclFloat32;
+    case DType::kFloat64: return ncclFloat64;
+    case DType::kFloat16: return ncclFloat16;
+    case DType::kBFloat16: return ncclBfloat16;
+    case DType::kInt32: return ncclInt32;
+    case DType::kInt64: return ncclInt64;
+    case DType::kUInt8:
+    case DType::kBool: break;
+  }
+  return ncclUint8;
+}
+
+ncclRedOp_t op_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum: return ncclSum;
+    case ReduceOp::kMean: return ncclAvg;
+    case ReduceOp::kMin: return ncclMin;
+    case ReduceOp::kMax: return ncclMax;
+    case ReduceOp::kProduct: return ncclProd;
+  }
+  return ncclSum;
+}
+
+std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+std::size_t elements(const Buffer& buffer) { return static_cast<std::size_t>(buffer.count); }
+
+// What a rank tells: its call, and for an all-to-all what it sends to each rank and expects of it.
+std::size_t announcement_bytes(int size) {
+  return sizeof(Announcement) + index(size) * sizeof(ShareCounts);
+}
+
+struct Header {
+  std::int64_t count = 0;
+  std::int64_t dtype = 0;
+};
+
+}  // namespace
+
+NcclOperation::NcclOperation(Group& group, const Collective& collective, std::string description)
+    : group_(group), collective_(collective), description_(std::move(description)) {
+  if (group_.on_cuda()) enqueued_.record(group_.device_stream());
+}
+
+bool NcclOperation::advance() {
+  const OnGpu here(group_.options().gpu);
+  while (!done_) {
+    if (!step()) return false;
+    ++steps_;
+  }
+  return true;
+}
+
+bool NcclOperation::through(Connection& connection) {
+  if (!marked_) {
+    if (!connection.ready()) return false;
+    mark_.record(connection.stream());
+    marked_ = true;
+  }
+  if (!mark_.passed()) {
+    connection.ready();  // throws when a peer has failed
+    return false;
+  }
+  marked_ = false;
+  return true;
+}
+
+NcclCollective::NcclCollective(Group& group, const Collective& collective, std::uint64_t turn)
+    : NcclOperation(group, collective,
+                    fmt::format("collective {} ({})", collective.sequence,
+                                describe(collective.signature, collective.label))),
+      turn_(turn) {
+  const std::size_t bytes = announcement_bytes(group.size());
+  announcements_ = group.pool().take(bytes * index(group.size() + 1));
+  auto* mine = static_cast<std::byte*>(announcements_.get());
+  std::memset(mine, 0, bytes);
+  const Announcement announcement = announce(collective);
+  std::memcpy(mine, &announcement, sizeof(announcement));
+  if (collective.signature.kind != CollectiveKind::kAllToAll) return;
+  for (std::size_t peer = 0; peer < collective.in.size(); ++peer) {
+    const ShareCounts counts = {collective.in[peer].count, collective.out[peer].count};
+    std::memcpy(mine + sizeof(announcement) + peer * sizeof(counts), &counts, sizeof(counts));
+  }
+}
+
+bool NcclCollective::step() {
+  Connection& connection = group_.connection();
+  switch (phase_) {
+    case Phase::kAnnounce: {
+      if (group_.turn != turn_ || !connection.ready()) return false;
+      const std::size_t bytes = announcement_bytes(group_.size());
+      auto* mine = static_cast<std::byte*>(announcements_.get());
+      connection.launch([&](ncclComm_t comm, cudaStream_t stream) {
+        check(ncclAllGather(mine, mine + bytes, bytes, ncclUint8, comm, stream), "ncclAllGather");
+      });
+      phase_ = Phase::kCompare;
+      return true;
+    }
+    case Phase::kCompare:
+      if (!through(connection)) return false;
+      compare();
+      if (collective_.signature.kind == CollectiveKind::kBarrier) {
+        ++group_.turn;
+        finish();
+      }
+      phase_ = Phase::kMove;
+      return true;
+    case Phase::kMove:
+      move();
+      phase_ = Phase::kEnd;
+      return true;
+    case Phase::kEnd:
+      // The next may be announced once NCCL has this one.
+      if (group_.turn == turn_ && connection.ready()) ++group_.turn;
+      if (!through(connection)) return false;
+      out_->take_back();
+      finish();
+      return true;
+  }
+  return false;
+}
+
+void NcclCollective::compare() const {
+  const std::size_t bytes = announcement_bytes(group_.size());
+  const auto* all = static_cast<const std::byte*>(announcements_.get()) + bytes;
+  std::vector<Announcement> announcements(index(group_.size()));
+  std::vector<ShareCounts> counts(announcements.size() * announcements.size());
+  for (std::size_t rank = 0; rank < announcements.size(); ++rank) {
+    const std::byte* its = all + rank * bytes;
+    std::memcpy(&announcements[rank], its, sizeof(Announcement));
+    std::memcpy(&counts[rank * announcements.size()], its + sizeof(Announcement),
+                announcements.size() * sizeof(ShareCounts));
+  }
+  check_announcements(collective_, announcements);
+  if (collective_.signature.kind == CollectiveKind::kAllToAll)
+    check_shares_agree(collective_, counts, group_.size());
+}
+
+void NcclCollective::move() {
+  in_ = std::make_unique<Reachable>(collective_.in, group_.pool());
+  // What works in place has one list.
+  const bool in_place = collective_.in.data() == collective_.out.data();
+  if (!in_place) out_ = std::make_unique<Reachable>(collective_.out, group_.pool());
+  in_->bring();
+  Connection& connection = group_.connection();
+  if (group_.on_cuda()) enqueued_.hold(connection.stream());
+  connection.launch([this](ncclComm_t comm, cudaStream_t stream) { move_shares(comm, stream); });
+  if (in_place) out_ = std::move(in_);
+}
+
+void NcclCollective::move_shares(ncclComm_t comm, cudaStream_t stream) {
+  const Signature& signature = collective_.signature;
+  const ncclDataType_t type = type_of(signature.dtype);
+  const ncclRedOp_t op = op_of(signature.op);
+  const auto in = collective_.in, out = collective_.out;
+  const int me = group_.rank();
+  switch (signature.kind) {
+    case CollectiveKind::kAllReduce:
+      for (std::size_t i = 0; i < in.size(); ++i)
+        if (in[i].count > 0)
+          check(ncclAllReduce((*in_)[i], (*in_)[i], elements(in[i]), type, op, comm, stream),
+                "ncclAllReduce");
+      break;
+    case CollectiveKind::kReduce:
+      for (std::size_t i = 0; i < in.size(); ++i)
+        if (in[i].count > 0)
+          check(ncclReduce((*in_)[i], (*in_)[i], elements(in[i]), type, op, signature.root, comm,
+                           stream),
+                "ncclReduce");
+      break;
+    case CollectiveKind::kBroadcast:
+      for (std::size_t i = 0; i < in.size(); ++i)
+        if (in[i].count > 0)
+          check(ncclBroadcast((*in_)[i], (*in_)[i], elements(in[i]), type, signature.root, comm,
+                              stream),
+                "ncclBroadcast");
+      break;
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kExchange:
+      for (int rank = 0; rank < group_.size(); ++rank) {
+        const std::size_t i = index(rank);
+        if (out[i].count > 0)
+          check(ncclBroadcast(rank == me ? (*in_)[0] : (*out_)[i], (*out_)[i], elements(out[i]),
+                              type, rank, comm, stream),
+                "ncclBroadcast");
+      }
+      break;
+    case CollectiveKind::kReduceScatter:
+      for (int rank = 0; rank < group_.size(); ++rank) {
+        const std::size_t i = index(rank);
+        if (in[i].count > 0)
+          check(ncclReduce((*in_)[i], rank == me ? (*out_)[0] : nullptr, elements(in[i]), type, op,
+                           rank, comm, stream),
+                "ncclReduce");
+      }
+      break;
+    case CollectiveKind::kAllToAll:
+      for (int rank = 0; rank < group_.size(); ++rank) {
+        const std::size_t i = index(rank);
+        if (rank == me) {
+          if (out[i].count > 0 && (*in_)[i] != (*out_)[i])
+            check(cudaMemcpyAsync((*out_)[i], (*in_)[i], out[i].bytes(), cudaMemcpyDefault, stream),
+                  "cudaMemcpyAsync");
+          continue;
+        }
+        if (in[i].count > 0)
+          check(ncclSend((*in_)[i], elements(in[i]), type, rank, comm, stream), "ncclSend");
+        if (out[i].count > 0)
+          check(ncclRecv((*out_)[i], elements(out[i]), type, rank, comm, stream), "ncclRecv");
+      }
+      break;
+    case CollectiveKind::kBarrier:
+    case CollectiveKind::kSend:
+    case CollectiveKind::kRecv: break;
+  }
+}
+
+bool NcclCollective::announced() const { return phase_ == Phase::kMove || phase_ == Phase::kEnd; }
+
+std::vector<int> NcclCollective::missing() const {
+  return announced() ? std::vector<int>{} : group_.missing(collective_.sequence);
+}
+
+void NcclCollective::check_peers() {
+  group_.publish_reached(collective_.sequence);
+  group_.check_told();
+  if (!announced()) group_.check_left(collective_.sequence, description_);
+}
+
+NcclMessage::NcclMessage(Group& group, const Collective& collective)
+    : NcclOperation(group, collective, describe(collective.signature, collective.label)),
+      sends_(collective.signature.kind == CollectiveKind::kSend),
+      peer_(collective.signature.root),
+      way_(group.way(peer_, sends_)),
+      header_(group.pool().take(sizeof(Header))) {
+  const Buffer& buffer = sends_ ? collective.in.front() : collective.out.front();
+  const Header header = {buffer.count, static_cast<std::int64_t>(buffer.dtype)};
+  if (sends_) std::memcpy(header_.get(), &header, sizeof(header));
+  way_.queue.push_back(this);
+}
+
+NcclMessage::~NcclMessage() { std::erase(way_.queue, this); }
+
+bool NcclMessage::step() {
+  const std::span<const Buffer> one = sends_ ? collective_.in : collective_.out;
+  const Buffer& buffer = one.front();
+  const int other = sends_ ? 1 : 0;  // of the way's two ranks
+  switch (phase_) {
+    case Phase::kConnect:
+      if (way_.queue.front() != this || !group_.connect(way_, peer_, sends_)) return false;
+      way_.connection->launch([&](ncclComm_t comm, cudaStream_t stream) {
+        check(sends_ ? ncclSend(header_.get(), sizeof(Header), ncclUint8, other, comm, stream)
+                     : ncclRecv(header_.get(), sizeof(Header), ncclUint8, other, comm, stream),
+              sends_ ? "ncclSend" : "ncclRecv");
+      });
+      phase_ = Phase::kHeader;
+      return true;
+    case Phase::kHeader:
+      if (sends_ ? !way_.connection->ready() : !through(*way_.connection)) return false;
+      phase_ = Phase::kCompare;
+      return true;
+    case Phase::kCompare: {
+      Header sent;
+      std::memcpy(&sent, header_.get(), sizeof(sent));
+      const auto dtype = static_cast<DType>(sent.dtype);
+      if (sent.count != buffer.count || dtype != buffer.dtype)
+        fail<InvalidArgumentError>("[recv] rank {} sent {} {}, rank {} expected {} {}", peer_,
+                                   sent.count, name_of(dtype), group_.rank(), buffer.count,
+                                   name_of(buffer.dtype));
+      phase_ = Phase::kData;
+      return true;
+    }
+    case Phase::kData:
+      data_ = std::make_unique<Reachable>(one, group_.pool());
+      if (sends_) data_->bring();
+      if (group_.on_cuda()) enqueued_.hold(way_.connection->stream());
+      way_.connection->launch([&](ncclComm_t comm, cudaStream_t stream) {
+        if (buffer.count == 0) return;
+        const ncclDataType_t type = type_of(buffer.dtype);
+        check(sends_ ? ncclSend((*data_)[0], elements(buffer), type, other, comm, stream)
+                     : ncclRecv((*data_)[0], elements(buffer), type, other, comm, stream),
+              sends_ ? "ncclSend" : "ncclRecv");
+      });
+      phase_ = Phase::kEnd;
+      return true;
+    case Phase::kEnd:
+      if (!through(*way_.connection)) return false;
+      way_.queue.pop_front();
+      if (!sends_) data_->take_back();
+      finish();
+      return true;
+  }
+  return false;
+}
+
+void NcclMessage::check_peers() { group_.check_told(); }
+
+}  // namespace tandem::nccl_backend

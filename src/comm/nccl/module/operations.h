@@ -1,0 +1,84 @@
+// Collectives and messages of a group, a step at a time: first the ranks tell each other what they
+// call, then the data move.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/nccl/module/group.h"
+#include "comm/process/announcement.h"
+#include "comm/process/backend.h"
+
+namespace tandem::nccl_backend {
+
+class NcclOperation : public Operation {
+ public:
+  NcclOperation(Group& group, const Collective& collective, std::string description);
+
+  bool advance() final;
+  std::uint64_t steps() const final { return steps_; }
+  virtual void check_peers() = 0;
+
+ protected:
+  // One step; false when it has to be tried again later. REQUIRES: !done().
+  virtual bool step() = 0;
+  void finish() { done_ = true; }
+  // Whether what was launched last is through, on the GPU too.
+  bool through(Connection& connection);
+
+  Group& group_;
+  const Collective& collective_;
+  const std::string description_;
+  Mark enqueued_;  // on a CUDA device: what was to be computed before
+
+ private:
+  Mark mark_;
+  bool marked_ = false;
+  bool done_ = false;
+  std::uint64_t steps_ = 0;
+};
+
+class NcclCollective final : public NcclOperation {
+ public:
+  // The `turn`-th of the group.
+  NcclCollective(Group& group, const Collective& collective, std::uint64_t turn);
+
+  std::vector<int> missing() const override;
+  void check_peers() override;
+
+ private:
+  enum class Phase { kAnnounce, kCompare, kMove, kEnd };
+  bool step() override;
+  bool announced() const;  // by every rank
+  void compare() const;
+  void move();
+  void move_shares(ncclComm_t comm, cudaStream_t stream);
+
+  const std::uint64_t turn_;
+  Phase phase_ = Phase::kAnnounce;
+  std::shared_ptr<void> announcements_;  // this rank's, then all ranks'
+  std::unique_ptr<Reachable> in_, out_;
+};
+
+class NcclMessage final : public NcclOperation {
+ public:
+  NcclMessage(Group& group, const Collective& collective);
+  ~NcclMessage() override;
+
+  std::vector<int> missing() const override { return {}; }
+  void check_peers() override;
+
+ private:
+  enum class Phase { kConnect, kHeader, kCompare, kData, kEnd };
+  bool step() override;
+
+  const bool sends_;
+  const int peer_;
+  Way& way_;
+  Phase phase_ = Phase::kConnect;
+  std::shared_ptr<void> header_;
+  std::unique_ptr<Reachable> data_;
+};
+
+}  // namespace tandem::nccl_backend

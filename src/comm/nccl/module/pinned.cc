@@ -1,0 +1,80 @@
+#include "comm/nccl/module/pinned.h"
+
+#include <bit>
+#include <cstring>
+#include <mutex>
+
+#include "comm/nccl/module/connection.h"
+
+namespace tandem::nccl_backend {
+
+struct PinnedPool::Blocks {
+  std::mutex mutex;
+  std::multimap<std::size_t, void*> free;
+  ~Blocks() {
+    for (const auto& [bytes, block] : free) cudaFreeHost(block);
+  }
+};
+
+std::shared_ptr<void> PinnedPool::take(std::size_t bytes) {
+  if (!blocks_) blocks_ = std::make_shared<Blocks>();
+  const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, 4096));
+  void* block = nullptr;
+  {
+    const std::lock_guard lock(blocks_->mutex);
+    if (const auto found = blocks_->free.find(size); found != blocks_->free.end()) {
+      block = found->second;
+      blocks_->free.erase(found);
+    }
+  }
+  if (!block) check(cudaHostAlloc(&block, size, cudaHostAllocPortable), "cudaHostAlloc");
+  return {block, [blocks = blocks_, size](void* done) {
+            const std::lock_guard lock(blocks->mutex);
+            blocks->free.emplace(size, done);
+          }};
+}
+
+namespace {
+
+bool gpu_reaches(const void* memory) {
+  cudaPointerAttributes attributes{};
+  if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
+    cudaGetLastError();  // is not kept for the next call
+    return false;
+  }
+  return attributes.type != cudaMemoryTypeUnregistered;
+}
+
+}  // namespace
+
+Reachable::Reachable(std::span<const Buffer> buffers, PinnedPool& pool) : buffers_(buffers) {
+  constexpr std::size_t kAlignment = 256;
+  std::vector<std::size_t> at;
+  std::size_t bytes = 0;
+  for (const Buffer& buffer : buffers) {
+    places_.push_back(buffer.data);
+    at.push_back(bytes);
+    if (buffer.count == 0 || gpu_reaches(buffer.data)) continue;
+    places_.back() = nullptr;
+    bytes += (buffer.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  if (bytes == 0) return;
+  block_ = pool.take(bytes);
+  for (std::size_t i = 0; i < places_.size(); ++i)
+    if (buffers[i].count > 0 && !places_[i])
+      places_[i] = static_cast<std::byte*>(block_.get()) + at[i];
+}
+
+void Reachable::bring() const {
+  for (std::size_t i = 0; i < places_.size(); ++i)
+    if (places_[i] != buffers_[i].data)
+      std::memcpy(places_[i], buffers_[i].data, buffers_[i].bytes());
+}
+
+void Reachable::take_back() const {
+  for (std::size_t i = 0; i < places_.size(); ++i)
+    if (places_[i] != buffers_[i].data)
+      std::memcpy(buffers_[i].data, places_[i], buffers_[i].bytes());
+}
+
+}  // namespace tandem::nccl_backend

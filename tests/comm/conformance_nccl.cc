@@ -1,0 +1,88 @@
+// The conformance suite between processes with a GPU each. Buffers are in host memory, which the
+// suite reads; allocate() gives memory that is pinned for the GPU.
+#include <filesystem>
+#include <string>
+
+#include "comm/conformance.h"
+#include "comm/nccl/nccl_backend.h"
+#include "comm/process/process_communicator.h"
+#include "core/parallel.h"
+#include "device/device_manager.h"
+#include "support/forked_ranks.h"
+#include "support/forked_store.h"
+#include "tandem/errors.h"
+
+namespace tandem {
+namespace {
+
+// As the driver tells without CUDA, which does not survive a fork.
+int gpus() {
+  std::error_code none;
+  int count = 0;
+  for ([[maybe_unused]] const auto& gpu :
+       std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none))
+    ++count;
+  return count;
+}
+
+NcclOptions options_of(std::shared_ptr<Store> store, int rank, int size) {
+  return {.store = std::move(store),
+          .name = "group",
+          .rank = rank,
+          .size = size,
+          .device = DeviceManager::get().devices(DeviceType::kCpu, "test").front(),
+          .gpu = rank,
+          .time_limit = std::chrono::seconds(30)};
+}
+
+TestBackend nccl() {
+  return {.name = "gpu",
+          .run =
+              [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
+                if (ranks > gpus()) GTEST_SKIP() << "NCCL wants a GPU a rank";
+                auto store = std::make_shared<ForkedStore>();
+                const ExitCodes codes = run_processes(ranks * groups, [&](int process) {
+                  const ThreadBudget one(1);
+                  const int number = process / ranks;
+                  NcclOptions options = options_of(store, process % ranks, ranks);
+                  options.name = "group " + std::to_string(number);
+                  Device& device = *options.device;
+                  const auto communicator =
+                      make_process_communicator(make_nccl_backend(std::move(options)), device,
+                                                {.time_limit = std::chrono::seconds(30)});
+                  body(*communicator, number);
+                });
+                EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
+              },
+          .available = [] { return has_nccl() && gpus() > 0; },
+          .sums_in_order = false};
+}
+
+INSTANTIATE_TEST_SUITE_P(OnGpuNccl, Conformance,
+                         ::testing::Combine(::testing::Values(nccl()),
+                                            ::testing::Values(1, 2, 4, 8)),
+                         name_of_ranks);
+
+// Where there is the module but no GPU, it says so.
+TEST(Nccl, SaysWhatIsMissing) {
+  if (gpus() > 0) GTEST_SKIP() << "there are GPUs here";
+  std::string text = "no error";
+  try {
+    make_nccl_backend(options_of(std::make_shared<ForkedStore>(), 0, 1));
+  } catch (const UnavailableError& error) {
+    text = error.what();
+  }
+  EXPECT_EQ(text.find(has_nccl() ? "[nccl] there is no GPU that CUDA can use: "
+                                 : "[nccl] this build of Tandem has no nccl backend"),
+            0u)
+      << text;
+}
+
+TEST(Nccl, WantsADeviceThatItReaches) {
+  NcclOptions options = options_of(std::make_shared<ForkedStore>(), 0, 1);
+  options.device = nullptr;
+  EXPECT_THROW(make_nccl_backend(options), InvalidArgumentError);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,102 @@
+// Hosts with cables between them, as network namespaces.
+#pragma once
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/files.h"
+#include "support/processes.h"
+
+namespace tandem::testing {
+
+// This process moves to host 0, for good, where a switch is that every other host has a cable to;
+// all go when the processes on them end. Where the system does not allow it, or has no `ip`,
+// connected() is false.
+class Hosts {
+ public:
+  explicit Hosts(int count = 2) {
+    if (!enter_namespace()) return;
+    connected_ =
+        run("ip link set lo up") && run("ip link add switch type bridge forward_delay 0") &&
+        run("ip address add " + address(0) + "/24 dev switch") && run("ip link set switch up");
+    for (int host = 1; host < count; ++host) connected_ = connected_ && add(host);
+  }
+
+  bool connected() const { return connected_; }
+  static std::string address(int host) { return "10.77.0." + std::to_string(host + 1); }
+  // Moves the calling process to a host.
+  void enter(int host) const {
+    if (host == 0) return;
+    const std::string path = network_of(host);
+    const int network = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (setns(network, CLONE_NEWNET) != 0) throw std::runtime_error("cannot enter the host");
+    close(network);
+  }
+  // Takes the cable of a host but the first out. Nobody is told: what is sent does not arrive.
+  bool cut(int host) const { return run("ip link set " + cable(host) + " down"); }
+  bool plug_in(int host) const { return run("ip link set " + cable(host) + " up"); }
+  // Writes a script that is called as ssh is, with a host's address and a command for it. Hosts
+  // have a folder for temporary files each, beside the script.
+  void write_remote_shell(const std::filesystem::path& path) const {
+    std::string text =
+        "#!/bin/sh\naddress=$1; shift\nexport TMPDIR=" + path.parent_path().string() +
+        "/$address; mkdir -p $TMPDIR\ncase $address in\n";
+    for (int host = 1; host <= static_cast<int>(others_.size()); ++host)
+      text += address(host) + ") exec nsenter --net=" + network_of(host) + " sh -c \"$*\" ;;\n";
+    write_file(path, text + "esac\n");
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+
+ private:
+  static bool run(const std::string& command) {
+    return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
+  }
+  static std::string cable(int host) { return "cable" + std::to_string(host); }
+  std::string network_of(int host) const {
+    const pid_t process = others_[static_cast<std::size_t>(host - 1)]->id();
+    return "/proc/" + std::to_string(process) + "/ns/net";
+  }
+  static bool same_network(const std::string& other) {
+    std::error_code error;
+    return std::filesystem::equivalent("/proc/self/ns/net", other, error);
+  }
+  static bool enter_namespace() {
+    const uid_t user = geteuid();
+    const gid_t group = getegid();
+    if (unshare(CLONE_NEWNET) == 0) return true;  // root may; others, as root of a namespace
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
+    write_file("/proc/self/setgroups", "deny");
+    write_file("/proc/self/uid_map", "0 " + std::to_string(user) + " 1");
+    write_file("/proc/self/gid_map", "0 " + std::to_string(group) + " 1");
+    return true;
+  }
+
+  bool add(int host) {
+    others_.push_back(std::make_unique<ChildProcess>([] {
+      if (unshare(CLONE_NEWNET) == 0) pause();
+      return "";
+    }));
+    const std::string network = network_of(host);
+    // The host is there when it is another than this one.
+    for (int i = 0; i < 2000 && same_network(network); ++i) usleep(1000);
+    const auto there = [&](const std::string& command) {
+      return run("nsenter --net=" + network + " " + command);
+    };
+    return there("ip link set lo up") &&
+           run("ip link add " + cable(host) + " type veth peer name eth netns " +
+               std::to_string(others_.back()->id())) &&
+           run("ip link set " + cable(host) + " master switch up") &&
+           there("ip address add " + address(host) + "/24 dev eth") && there("ip link set eth up");
+  }
+
+  std::vector<std::unique_ptr<ChildProcess>> others_;
+  bool connected_ = false;
+};
+
+}  // namespace tandem::testing
