@@ -4,9 +4,12 @@
 // cast first). A number beside a tensor takes the tensor's dtype; it must be representable there.
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tandem/tensor.h"
@@ -106,9 +109,18 @@ Tensor logical_not(const Tensor& x);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
 // --- reductions ---
+// Axes as options take them, {0, 2} among other ways.
+class Axes : public std::optional<Dims> {
+ public:
+  using std::optional<Dims>::optional;
+  Axes() = default;
+  Axes(std::optional<Dims> axes) : std::optional<Dims>(std::move(axes)) {}  // NOLINT: implicit
+  Axes(std::initializer_list<std::int64_t> axes) : std::optional<Dims>(std::in_place, axes) {}
+};
+
 struct ReduceOptions {
   // Axes to reduce, negative ones counting from the end; not given: all.
-  std::optional<Dims> axis;
+  Axes axis;
   bool keepdims = false;
   std::string_view name;
 };

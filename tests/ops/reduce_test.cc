@@ -188,6 +188,9 @@ TEST(Reduce, Integers) {
   for (DType dtype : {int32, int64, uint8}) {
     const Tensor x = constant({{1, 5, 3}, {4, 2, 6}}, {.dtype = dtype});
     expect_tensor(reduce_sum(x, {.axis = Dims({0})}), dtype, Shape({3}), {5, 7, 9});
+    expect_tensor(reduce_sum(x, {.axis = {0}}), dtype, Shape({3}), {5, 7, 9});
+    expect_tensor(reduce_sum(x, {.axis = {0, -1}}), dtype, Shape::scalar(), {21});
+    expect_tensor(reduce_sum(x, {.axis = {}}), dtype, Shape::scalar(), {21});
     expect_tensor(reduce_prod(x, {.axis = Dims({1})}), dtype, Shape({2}), {15, 48});
     expect_tensor(reduce_max(x), dtype, Shape::scalar(), {6});
     expect_tensor(reduce_min(x, {.axis = Dims({1})}), dtype, Shape({2}), {1, 2});

@@ -47,8 +47,10 @@ class Hosts {
     std::string text =
         "#!/bin/sh\naddress=$1; shift\nexport TMPDIR=" + path.parent_path().string() +
         "/$address; mkdir -p $TMPDIR\ncase $address in\n";
-    for (int host = 1; host <= static_cast<int>(others_.size()); ++host)
-      text += address(host) + ") exec nsenter --net=" + network_of(host) + " sh -c \"$*\" ;;\n";
+    for (int host = 0; host <= static_cast<int>(others_.size()); ++host) {
+      const std::string enter = host == 0 ? "" : "nsenter --net=" + network_of(host) + " ";
+      text += address(host) + ") exec " + enter + "sh -c \"$*\" ;;\n";
+    }
     write_file(path, text + "esac\n");
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   }
