@@ -49,7 +49,7 @@ void check(const StrategyChoice& choice) {
     throw InvalidArgumentError("[" + choice.command + "] " + message);
   };
   if (choice.strategy == "default" && !choice.devices.empty())
-    reject("--devices needs --strategy one_device or mirrored");
+    reject("--devices needs --strategy one_device, mirrored or multi_worker");
   if (const std::size_t count = devices_of(choice).size();
       choice.strategy == "one_device" && count > 1)
     reject(fmt::format("--strategy one_device takes one device, got {}", count));
@@ -62,9 +62,12 @@ distribute::Strategy make_strategy(const StrategyChoice& choice) {
   if (choice.strategy == "one_device")
     return distribute::OneDeviceStrategy(choice.devices.empty() ? "/cpu:0" : choice.devices);
   if (choice.strategy == "mirrored") return distribute::MirroredStrategy({.devices = devices});
-  throw InvalidArgumentError("[" + choice.command +
-                             "] expected --strategy default, one_device or mirrored, got '" +
-                             choice.strategy + "'");
+  if (choice.strategy == "multi_worker")
+    return distribute::MultiWorkerMirroredStrategy({.devices = devices});
+  throw InvalidArgumentError(
+      "[" + choice.command +
+      "] expected --strategy default, one_device, mirrored or multi_worker, got '" +
+      choice.strategy + "'");
 }
 
 }  // namespace tandem::tools

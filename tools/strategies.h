@@ -10,7 +10,7 @@ namespace tandem::tools {
 
 struct StrategyChoice {
   std::string command;               // for messages: "train"
-  std::string strategy = "default";  // or "one_device", "mirrored"
+  std::string strategy = "default";  // or "one_device", "mirrored", "multi_worker"
   std::string devices;               // separated by commas
 };
 

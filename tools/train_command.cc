@@ -148,8 +148,8 @@ void train(const TrainOptions& options) {
   const Workload& workload = options.workload;
   const Recipe recipe = recipe_of(workload.model);
   const std::int64_t batch = workload.batch.value_or(recipe.batch);
-  const Trace trace(options.trace);
   const distribute::Strategy strategy = make_strategy(workload.placement);
+  const Trace trace(strategy.is_chief() ? options.trace : "");
   random::set_seed(options.seed);
   const datasets::TrainTest pictures = load_pictures(workload.data, options.limit, options.seed);
   const std::int64_t steps_per_epoch = (pictures.train.size() + batch - 1) / batch;
@@ -175,6 +175,7 @@ void train(const TrainOptions& options) {
   const auto test = model.evaluate(test_batches(pictures.test, std::max<std::int64_t>(batch, 256)));
 
   trace.write();
+  if (!strategy.is_chief()) return;
   std::cout << fmt::format("test_loss: {:.4f} - test_accuracy: {:.4f} - {:.0f} samples/s\n",
                            test.at("loss"), test.at("accuracy"), stopwatch->examples_per_second());
   if (!options.report.empty())

@@ -15,7 +15,9 @@ void add_workload_options(CLI::App& command, Workload& workload, const std::stri
   command.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   command.add_option("--model", workload.model, "mlp, lenet or resnet20")->capture_default_str();
   command.add_option("--data", workload.data, data_help)->capture_default_str();
-  command.add_option("--strategy", workload.placement.strategy, "default, one_device or mirrored")
+  command
+      .add_option("--strategy", workload.placement.strategy,
+                  "default, one_device, mirrored, or multi_worker: a rank of tandem run")
       ->capture_default_str();
   command.add_option("--devices", workload.placement.devices,
                      "Of the strategy, as in /cpu:0,/cpu:1 or /gpu:0,/gpu:1");

@@ -149,6 +149,17 @@ struct ShuffleOptions {
   bool reshuffle_each_iteration = true;
 };
 
+// How a dataset becomes the input of several workers (distribute::MultiWorkerMirroredStrategy).
+enum class AutoShardPolicy {
+  kAuto,  // kData
+  // Every worker has the same dataset of global batches, and takes its part of each batch.
+  kData,
+  // Every worker has a dataset of its own, as where each reads other files, and trains on all of
+  // it: a step's global batch is what the workers' next batches make together. The epoch ends when
+  // the last of them does.
+  kOff,
+};
+
 struct BatchOptions {
   bool drop_remainder = false;  // leave out the last batch when it is not full
 };
@@ -192,6 +203,11 @@ class Dataset {
   Dataset cache() const;
   // Up to `buffer_size` elements made ahead by a thread of its own.
   Dataset prefetch(std::int64_t buffer_size) const;
+
+  // The same elements; strategies share them out so.
+  Dataset with_auto_shard(AutoShardPolicy policy) const;
+  // What with_auto_shard() said, on the way to this dataset.
+  AutoShardPolicy auto_shard_policy() const;
 
   // The number of elements of an epoch, or kInfiniteCardinality, or kUnknownCardinality.
   std::int64_t cardinality() const;

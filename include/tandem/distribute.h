@@ -140,6 +140,8 @@ class Strategy {
   // The devices that this process's replicas run on, by full name.
   std::vector<std::string> devices() const;
   std::string name() const;  // "MirroredStrategy", ...
+  // Whether this process writes what there is to be one of: checkpoints, logs.
+  bool is_chief() const;
 
   // Variables made while the scope is open belong to the strategy. Opening it again inside itself
   // is allowed; inside another strategy's it is a RuntimeError.
@@ -189,7 +191,8 @@ class Strategy {
   Tensor gather(const PerReplica<Tensor>& value, std::int64_t axis) const;
 
   // `dataset`, whose batches are GLOBAL, split evenly over the replicas and copied to their
-  // devices. Over several processes each of them gives the same dataset. Throws InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for
+  // devices. Over several processes each of them gives the same dataset (InvalidArgumentError where
+  // an epoch begins with another batch), or, under AutoShardPolicy::kOff, one of its own. Throws InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for
   // scalars.
   DistributedDataset experimental_distribute_dataset(const data::Dataset& dataset) const;
 
@@ -284,10 +287,8 @@ class MultiWorkerMirroredStrategy : public Strategy {
  public:
   explicit MultiWorkerMirroredStrategy(const MultiWorkerMirroredOptions& options = {});
 
-  // Whether this task writes what there is to be one of: checkpoints, logs.
-  bool is_chief() const;
   int num_workers() const;
-  int worker() const;                    // this one's number
+  int worker() const;                    // this one's number; 0 is the chief
   const std::string& task_type() const;  // "worker", "chief", "evaluator"
   int task_index() const;
 };
@@ -321,8 +322,7 @@ class DistributedDataset {
    private:
     friend class DistributedDataset;
     void load();
-    data::Iterator::Cursor source_;
-    std::shared_ptr<StrategyImpl> strategy_;
+    std::shared_ptr<class Input> input_;
     value_type current_;
     bool done_ = true;
   };

@@ -224,6 +224,11 @@ class ZipNode final : public DatasetNode {
     }
     return smallest;
   }
+  AutoShardPolicy auto_shard_policy() const override {
+    for (const NodePtr& input : inputs_)
+      if (input->auto_shard_policy() != AutoShardPolicy::kAuto) return input->auto_shard_policy();
+    return AutoShardPolicy::kAuto;
+  }
   Spec spec() const override {
     Spec joined(std::in_place);
     for (const NodePtr& input : inputs_) {

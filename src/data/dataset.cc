@@ -95,4 +95,9 @@ Dataset Dataset::prefetch(std::int64_t buffer_size) const {
   return Dataset(prefetch_node(node(), buffer_size));
 }
 
+Dataset Dataset::with_auto_shard(AutoShardPolicy policy) const {
+  return Dataset(auto_shard_node(node(), policy));
+}
+AutoShardPolicy Dataset::auto_shard_policy() const { return node()->auto_shard_policy(); }
+
 }  // namespace tandem::data

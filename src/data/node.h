@@ -45,6 +45,7 @@ class DatasetNode {
 
   virtual std::int64_t cardinality() const = 0;
   virtual Spec spec() const = 0;
+  virtual AutoShardPolicy auto_shard_policy() const { return AutoShardPolicy::kAuto; }
 
   // Steps from the source to here: tells the random steps of a pipeline apart.
   int depth() const { return depth_; }
@@ -71,6 +72,7 @@ class InputNode : public DatasetNode {
   explicit InputNode(NodePtr input) : DatasetNode(input->depth() + 1), input_(std::move(input)) {}
   std::int64_t cardinality() const override { return input_->cardinality(); }
   Spec spec() const override { return input_->spec(); }
+  AutoShardPolicy auto_shard_policy() const override { return input_->auto_shard_policy(); }
   const DatasetNode& input() const { return *input_; }
 
  private:
@@ -101,5 +103,6 @@ NodePtr skip_node(NodePtr input, std::int64_t count);
 NodePtr shard_node(NodePtr input, std::int64_t num_shards, std::int64_t index);
 NodePtr cache_node(NodePtr input);
 NodePtr prefetch_node(NodePtr input, std::int64_t buffer_size);
+NodePtr auto_shard_node(NodePtr input, AutoShardPolicy policy);
 
 }  // namespace tandem::data

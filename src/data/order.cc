@@ -244,7 +244,30 @@ struct Shuffle {
   std::int64_t cardinality(std::int64_t input) const { return input; }
 };
 
+// --- how strategies share it out ---
+
+class AutoShardNode final : public InputNode {
+ public:
+  AutoShardNode(NodePtr input, AutoShardPolicy policy)
+      : InputNode(std::move(input)), policy_(policy) {}
+  StreamPtr<Example> elements(std::uint64_t epoch) const override {
+    return input().elements(epoch);
+  }
+  const RowSource* rows() const override { return input().rows(); }
+  StreamPtr<std::int64_t> indices(std::uint64_t epoch) const override {
+    return input().indices(epoch);
+  }
+  AutoShardPolicy auto_shard_policy() const override { return policy_; }
+
+ private:
+  AutoShardPolicy policy_;
+};
+
 }  // namespace
+
+NodePtr auto_shard_node(NodePtr input, AutoShardPolicy policy) {
+  return std::make_shared<AutoShardNode>(std::move(input), policy);
+}
 
 NodePtr take_node(NodePtr input, std::int64_t count) {
   if (count < -1)

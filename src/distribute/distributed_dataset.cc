@@ -1,3 +1,5 @@
+#include "data/node.h"
+#include "distribute/input.h"
 #include "distribute/strategy_impl.h"
 
 namespace tandem::distribute {
@@ -7,20 +9,21 @@ DistributedDataset::DistributedDataset(data::Dataset dataset,
     : dataset_(std::move(dataset)), strategy_(std::move(strategy)) {}
 
 void DistributedDataset::Iterator::load() {
-  done_ = source_ == std::default_sentinel;
-  if (!done_) current_ = strategy_->split(*source_);
+  auto parts = input_->next();
+  done_ = !parts;
+  if (parts) current_ = std::move(*parts);
 }
 
 DistributedDataset::Iterator& DistributedDataset::Iterator::operator++() {
-  ++source_;
   load();
   return *this;
 }
 
 DistributedDataset::Iterator DistributedDataset::begin() const {
   Iterator iterator;
-  iterator.source_ = dataset_.begin();
-  iterator.strategy_ = strategy_;
+  const data::IterateOptions epoch{.epoch = dataset_.node()->next_epoch()};
+  iterator.input_ =
+      std::make_shared<Input>(strategy_, dataset_, epoch, [](const data::Example&) {});
   iterator.load();
   return iterator;
 }

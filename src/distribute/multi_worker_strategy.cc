@@ -51,17 +51,9 @@ std::string with_addresses(const char* message, const WorkerPlace& place) {
   return text;
 }
 
-struct Meeting {
-  std::shared_ptr<Job> job;
-  bool own = true;
-};
-
-Meeting meet(const WorkerPlace& place, std::chrono::milliseconds timeout) {
-  // A program that is in a job already, by init_process_group(), stays in that one.
-  if (place.addresses.empty() && comm::is_initialized())
-    return {.job = comm::detail::default_group(kName)->job(), .own = false};
+std::shared_ptr<Job> meet(const WorkerPlace& place, std::chrono::milliseconds timeout) {
   try {
-    return {.job = rendezvous(place.url, {.timeout = timeout})};
+    return rendezvous(place.url, {.timeout = timeout});
   } catch (const DeadlineExceededError& error) {
     throw DeadlineExceededError(with_addresses(error.what(), place));
   }
@@ -71,9 +63,9 @@ std::shared_ptr<MultiWorkerStrategy> make(const MultiWorkerMirroredOptions& opti
   if (options.timeout <= std::chrono::milliseconds(0))
     fail<InvalidArgumentError>("[{}] expected a positive timeout, got {} ms", kName,
                                options.timeout.count());
-  WorkerPlace place = worker_place_of_environment();
+  WorkerPlace place = find_worker_place();
   std::vector<Device*> devices = replica_devices(options.devices, kName);
-  if (place.url.empty()) {
+  if (place.num_workers == 1) {
     auto threads = make_thread_replicas(devices, plan_of({}, devices));
     return std::make_shared<MultiWorkerStrategy>(std::move(place), std::move(devices), nullptr,
                                                  std::move(threads));
@@ -93,22 +85,30 @@ const WorkerPlace& place_of(const std::shared_ptr<StrategyImpl>& impl) {
 
 }  // namespace
 
-WorkerPlace worker_place_of_environment() {
+WorkerPlace find_worker_place() {
   if (const auto config = tf_config_of_environment()) return place_in(*config);
-  const ClusterEnvironment environment = cluster_environment();
   WorkerPlace place;
-  if (!environment.rank || !environment.size || *environment.size == 1) return place;
-  place.worker = place.task_index = *environment.rank;
-  place.num_workers = *environment.size;
-  place.chief = place.worker == 0;
-  place.url = "env://";
+  const auto be = [&](int rank, int size) {
+    place.worker = place.task_index = rank;
+    place.num_workers = size;
+    place.chief = rank == 0;
+  };
+  if (comm::is_initialized()) {
+    place.job = comm::detail::default_group(kName)->job();
+    be(place.job->rank(), place.job->size());
+    return place;
+  }
+  const ClusterEnvironment environment = cluster_environment();
+  if (environment.rank && environment.size) {
+    be(*environment.rank, *environment.size);
+    place.url = "env://";
+  }
   return place;
 }
 
 MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(const MultiWorkerMirroredOptions& options)
     : Strategy(make(options)) {}
 
-bool MultiWorkerMirroredStrategy::is_chief() const { return place_of(impl()).chief; }
 int MultiWorkerMirroredStrategy::num_workers() const { return place_of(impl()).num_workers; }
 int MultiWorkerMirroredStrategy::worker() const { return place_of(impl()).worker; }
 const std::string& MultiWorkerMirroredStrategy::task_type() const {

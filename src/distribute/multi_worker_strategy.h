@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/rendezvous/rendezvous.h"
 #include "distribute/local_strategy.h"
 #include "distribute/worker_group.h"
 
@@ -17,12 +18,14 @@ struct WorkerPlace {
   bool chief = true;
   int worker = 0;
   int num_workers = 1;
-  std::string url;                     // of the rendezvous; empty: this process is alone
+  std::shared_ptr<Job> job;            // that init_process_group() joined; null: none did
+  std::string url;                     // of the rendezvous, where there is no job
   std::vector<std::string> addresses;  // of the workers, where TF_CONFIG tells
 };
 
-// From TF_CONFIG, else from a launcher's variables, else alone.
-WorkerPlace worker_place_of_environment();
+// From TF_CONFIG, else the job that this process is in, else from a launcher's variables, else
+// alone.
+WorkerPlace find_worker_place();
 
 class MultiWorkerStrategy final : public LocalStrategy {
  public:
@@ -35,6 +38,7 @@ class MultiWorkerStrategy final : public LocalStrategy {
 
   const WorkerPlace& place() const { return place_; }
   std::shared_ptr<Workers> workers() const override { return workers_; }
+  bool is_chief() const override { return place_.chief; }
 
  private:
   WorkerPlace place_;

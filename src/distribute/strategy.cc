@@ -47,6 +47,7 @@ std::vector<std::string> Strategy::devices() const {
 }
 
 std::string Strategy::name() const { return impl_->name(); }
+bool Strategy::is_chief() const { return impl_->is_chief(); }
 
 void Strategy::run_replicas(const std::function<void(int)>& step, const BatchSplit& split) const {
   impl_->run(step, split);

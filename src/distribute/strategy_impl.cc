@@ -1,6 +1,7 @@
 #include "distribute/strategy_impl.h"
 
 #include "core/status.h"
+#include "distribute/input.h"
 #include "tandem/array.h"
 #include "tensor/tensor_impl.h"
 
@@ -21,7 +22,6 @@ PerReplica<data::Example> StrategyImpl::split(const data::Example& batch) {
           "Expected a dataset whose elements have rank >= 1 but found a dataset whose elements are "
           "scalars. You can fix "
           "the issue by adding the `batch` transformation to the dataset.");
-  const MemoryTagScope tag(MemoryTag::kOther);
   const std::int64_t examples = batch[0].dim(0);
   for (const Tensor& component : batch)
     if (component.dim(0) != examples)
@@ -35,22 +35,48 @@ PerReplica<data::Example> StrategyImpl::split(const data::Example& batch) {
   };
   mine(split.offsets);
   mine(split.counts);
+  return parts_of(batch, std::move(split), 0);
+}
+
+PerReplica<data::Example> StrategyImpl::parts_of(const data::Example& batch, BatchSplit split,
+                                                 std::int64_t begin) {
+  const MemoryTagScope tag(MemoryTag::kOther);
   std::vector<data::Example> parts(devices().size());
   for (std::size_t replica = 0; replica < parts.size(); ++replica) {
-    std::int64_t begin = split.offsets[replica], count = split.counts[replica];
+    std::int64_t row = split.offsets[replica] - begin, count = split.counts[replica];
     if (count == 0) {
-      if (examples == 0 || !all_take_part()) continue;
-      begin = 0;
+      if (batch[0].dim(0) == 0 || !all_take_part()) continue;
+      row = 0;
       count = 1;
     }
     for (const Tensor& component : batch)
       parts[replica].push_back(
-          copy_to_device(slice_rows(component, begin, begin + count), *devices()[replica]));
+          copy_to_device(slice_rows(component, row, row + count), *devices()[replica]));
   }
   return PerReplica<data::Example>(std::move(parts), std::move(split));
 }
 
 namespace {
+
+BatchParts as_batch_parts(const PerReplica<data::Example>& parts) {
+  return {.examples = parts.values(),
+          .offsets = parts.split().offsets,
+          .counts = parts.split().counts,
+          .total = parts.split().total,
+          .leader = parts.split().leader};
+}
+
+class PartsOfInput final : public BatchSource {
+ public:
+  explicit PartsOfInput(Input input) : input_(std::move(input)) {}
+  std::optional<BatchParts> next() override {
+    const auto parts = input_.next();
+    return parts ? std::optional(as_batch_parts(*parts)) : std::nullopt;
+  }
+
+ private:
+  Input input_;
+};
 
 class Runner final : public ReplicaRunner {
  public:
@@ -73,12 +99,13 @@ class Runner final : public ReplicaRunner {
   void give_up(const char* reason) override { strategy_->give_up(reason); }
 
   BatchParts split(const data::Example& global_batch) override {
-    const PerReplica<data::Example> parts = strategy_->split(global_batch);
-    return {.examples = parts.values(),
-            .offsets = parts.split().offsets,
-            .counts = parts.split().counts,
-            .total = parts.split().total,
-            .leader = parts.split().leader};
+    return as_batch_parts(strategy_->split(global_batch));
+  }
+
+  std::unique_ptr<BatchSource> iterate(const data::Dataset& data,
+                                       const data::IterateOptions& options,
+                                       std::function<void(const data::Example&)> check) override {
+    return std::make_unique<PartsOfInput>(Input(strategy_, data, options, std::move(check)));
   }
 
   std::vector<std::vector<Tensor>> run(const BatchParts& parts, const Step& step) override {

@@ -27,6 +27,7 @@ class StrategyImpl : public VariableCreator, public std::enable_shared_from_this
   virtual int first_replica() const { return 0; }
   // Whether a replica without examples stands by (ReplicaContext::stands_by), or sits the step out.
   virtual bool all_take_part() const { return false; }
+  virtual bool is_chief() const { return true; }
   // This process has failed between steps: tells the others.
   virtual void give_up(const char* reason) { static_cast<void>(reason); }
   // Runs `step` once a replica that has examples; see Strategy::run.
@@ -34,6 +35,9 @@ class StrategyImpl : public VariableCreator, public std::enable_shared_from_this
 
   // `batch` in one part a replica of this process, on the replicas' devices.
   PerReplica<data::Example> split(const data::Example& batch);
+  // The same where `batch` is the rows from `begin` on of a global batch, split so.
+  PerReplica<data::Example> parts_of(const data::Example& batch, BatchSplit split,
+                                     std::int64_t begin);
   // The hook through which models train under this strategy.
   std::shared_ptr<ReplicaRunner> runner();
 

@@ -71,7 +71,11 @@ WorkerGroup::~WorkerGroup() {
   try {
     if (std::uncaught_exceptions() > 0) give_up("an exception ended its strategy");
     host_.reset();
-    if (owns_job_ && !job_->membership()->failed()) job_->leave();
+    if (!owns_job_) return;
+    // After a failure the first worker, which carries the rendezvous, stays for the others to hear
+    // of it.
+    const bool failed = job_->membership()->failed() || !gave_up_.empty();
+    job_->leave(failed ? std::chrono::seconds(5) : std::chrono::seconds(30));
   } catch (const std::exception& error) {
     logging::warn("[MultiWorkerMirroredStrategy] leaving the job: {}", error.what());
   }

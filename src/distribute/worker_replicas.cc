@@ -1,6 +1,9 @@
 #include "distribute/worker_replicas.h"
 
+#include <exception>
+
 #include "comm/hierarchical/hierarchical_communicator.h"
+#include "core/thread_team.h"
 #include "device/device_manager.h"
 #include "group/connect.h"
 
@@ -37,10 +40,21 @@ class WorkerReplicas {
     }
     threads_ = std::make_shared<LocalGroup>(
         devices, LocalGroupOptions{.plan = {}, .time_limit = options.time_limit});
-    for (std::size_t local = 0; local < devices.size(); ++local)
-      communicators_.push_back(make_hierarchical_communicator(
-          threads_->communicator(static_cast<int>(local)), std::move(between),
-          {.time_limit = options.time_limit, .direct = nullptr}));
+    communicators_.resize(devices.size());
+    std::vector<std::exception_ptr> errors(devices.size());
+    ThreadTeam together(static_cast<int>(devices.size()));  // the ranks meet
+    together.run([&](int local) {
+      try {
+        communicators_[static_cast<std::size_t>(local)] = make_hierarchical_communicator(
+            threads_->communicator(local), local == 0 ? std::move(between) : nullptr,
+            {.time_limit = options.time_limit, .direct = nullptr});
+      } catch (const std::exception& error) {
+        errors[static_cast<std::size_t>(local)] = std::current_exception();
+        threads_->abort(local, error.what());
+      }
+    });
+    for (const std::exception_ptr& error : errors)
+      if (error) std::rethrow_exception(error);
   }
 
   WorkerGroup& workers() const { return *workers_; }

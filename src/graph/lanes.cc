@@ -80,6 +80,13 @@ std::vector<std::unique_ptr<Step>> make_steps(const Block& block) {
   return steps;
 }
 
+Bucket make_bucket(const Operation& operation) {
+  std::vector<std::int64_t> counts;
+  for (const Value* output : operation.outputs) counts.push_back(output->spec.shape.num_elements());
+  Communicator& communicator = operation.member->group->communicator(operation.member->rank);
+  return Bucket(communicator, counts, operation.outputs.front()->spec.dtype);
+}
+
 std::size_t LaneTeam::member(const Device& device) const {
   const auto at = std::find(devices_.begin(), devices_.end(), &device);
   TANDEM_ASSERT(at != devices_.end());
@@ -223,8 +230,9 @@ struct Lanes::Impl {
     const auto& outputs = step.context.outputs;
     Communicator& communicator = step.member->group->communicator(step.member->rank);
     const bool reduces = step.operation->op == &kCollectiveReduce;
-    if (reduces && communicator.packs() && one_dtype(outputs)) {
-      pack(step, communicator);
+    if (step.bucket) {
+      for (std::size_t i = 0; i < step.bucket->size(); ++i)
+        step.bucket->put(i, outputs[static_cast<int>(i)].data);
       const Buffer whole = step.bucket->whole();
       step.work =
           communicator.all_reduce({&whole, 1}, step.context.attrs<CollectiveReduceAttrs>().op);
@@ -245,23 +253,6 @@ struct Lanes::Impl {
     if (!step.bucket) return;
     for (std::size_t i = 0; i < step.bucket->size(); ++i)
       step.bucket->take(i, step.context.outputs[static_cast<int>(i)].data);
-  }
-
-  static bool one_dtype(const InlineList<TensorView>& tensors) {
-    for (const TensorView& tensor : tensors)
-      if (tensor.dtype != tensors[0].dtype) return false;
-    return tensors.size() > 0;
-  }
-
-  static void pack(Step& step, Communicator& communicator) {
-    const auto& outputs = step.context.outputs;
-    if (!step.bucket) {  // the same sizes in every run of a program
-      std::vector<std::int64_t> counts;
-      for (const TensorView& output : outputs) counts.push_back(output.size());
-      step.bucket.emplace(communicator, counts, outputs[0].dtype);
-    }
-    for (std::size_t i = 0; i < step.bucket->size(); ++i)
-      step.bucket->put(i, outputs[static_cast<int>(i)].data);
   }
 
   void finish(Step& step) {

@@ -29,11 +29,14 @@ struct Step {
   const CollectiveMember* member = nullptr;  // starts a collective
   Step* started = nullptr;                   // waits for the one that this step started
   std::shared_ptr<Work> work;                // started, not waited for yet
-  std::optional<Bucket> bucket;              // where the communicator packs: of the one it starts
+  std::optional<Bucket> bucket;              // of the collective that it starts, where it has one
   bool awaited = false;                      // some step of another device waits for this one
   std::atomic<std::uint64_t> finished{0};    // awaited: the round in which it was last done
   const Operation* operation = nullptr;
 };
+
+// The bucket of the collective that `operation` starts. REQUIRES: has_bucket(operation).
+Bucket make_bucket(const Operation& operation);
 
 // A step for each operation of `block`, which must outlive them; contexts are empty.
 std::vector<std::unique_ptr<Step>> make_steps(const Block& block);

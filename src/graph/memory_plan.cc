@@ -4,6 +4,8 @@
 #include <limits>
 #include <unordered_set>
 
+#include "graph/collective.h"
+
 namespace tandem {
 namespace {
 
@@ -24,6 +26,7 @@ class Planner {
 
   MemoryPlan run() {
     share_in_place();
+    place_in_buckets();
     place();
     return std::move(plan_);
   }
@@ -87,12 +90,28 @@ class Planner {
     output.offset = 0;
   }
 
+  // Results of collectives, and through sharing what they combine, lie in the collective's bucket
+  // from the first: nothing is copied there and back.
+  void place_in_buckets() {
+    for (const auto& operation : block_.operations) {
+      if (!has_bucket(*operation)) continue;
+      for (std::size_t k = 0; k < operation->outputs.size(); ++k) {
+        const Value& output = *operation->outputs[k];
+        const Value& root = output.root();
+        if (root.kind == Value::Kind::kComputed && leaves_.count(&root) == 0 &&
+            root.bytes() == output.bytes())
+          plan_.in_buckets.try_emplace(
+              &root, MemoryPlan::InBucket{.collective = operation.get(), .output = k});
+      }
+    }
+  }
+
   // Largest first, each at the lowest offset where it overlaps nothing that lives when it does.
   void place() {
     std::unordered_map<Device*, std::vector<const Value*>> by_device;
     for (const auto& value : block_.values)
       if (value->kind == Value::Kind::kComputed && leaves_.count(value.get()) == 0 &&
-          lives_.count(value.get()) > 0)
+          lives_.count(value.get()) > 0 && plan_.in_buckets.count(value.get()) == 0)
         by_device[value->device].push_back(value.get());
     for (auto& [device, values] : by_device) place_on(*device, values);
   }
@@ -134,6 +153,16 @@ class Planner {
 };
 
 }  // namespace
+
+bool has_bucket(const Operation& operation) {
+  if (operation.op != &kCollectiveReduce || !operation.member || operation.outputs.empty())
+    return false;
+  const auto one_dtype = [&](const Value* output) {
+    return output->spec.dtype == operation.outputs.front()->spec.dtype;
+  };
+  return std::all_of(operation.outputs.begin(), operation.outputs.end(), one_dtype) &&
+         operation.member->group->communicator(operation.member->rank).packs();
+}
 
 MemoryPlan plan_memory(Block& block) { return Planner(block).run(); }
 

@@ -91,6 +91,7 @@ struct Program::Impl {
   std::unordered_map<const Device*, std::byte*> arena_of;
   std::optional<LaneTeam> own_team;
   std::vector<std::unique_ptr<Step>> steps;  // of the operations
+  std::unordered_map<const Operation*, Bucket*> bucket_of;
   std::vector<Section> sections;
   std::vector<CollectiveGroup*> groups;
   std::unordered_map<const Value*, External> feeds;
@@ -117,6 +118,11 @@ struct Program::Impl {
       team = &own_team.emplace(std::move(devices));
     }
     steps = make_steps(block);
+    for (const auto& step : steps)
+      if (has_bucket(*step->operation)) {
+        step->bucket.emplace(make_bucket(*step->operation));
+        bucket_of[step->operation] = &*step->bucket;
+      }
     make_sections(*team);
     for (auto& [value, external] : feeds) {
       if (feed_of.size() <= static_cast<std::size_t>(value->index))
@@ -197,6 +203,8 @@ struct Program::Impl {
       case Value::Kind::kComputed:
         if (const auto result = results.find(&root); result != results.end())
           result->second->external.bindings.push_back(binding);
+        else if (const auto bucket = plan.in_buckets.find(&root); bucket != plan.in_buckets.end())
+          binding.set(place_in_bucket(bucket->second));
         else
           binding.set(arena_of.at(root.device) + plan.places.at(&root).offset);
         break;
@@ -212,6 +220,10 @@ struct Program::Impl {
       }
       case Value::Kind::kView: TANDEM_ASSERT(false);
     }
+  }
+
+  std::byte* place_in_bucket(const MemoryPlan::InBucket& place) const {
+    return static_cast<std::byte*>(bucket_of.at(place.collective)->array(place.output).data);
   }
 
   static void bind(VariableUse& use) {

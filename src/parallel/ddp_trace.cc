@@ -57,7 +57,7 @@ void TracedReductions::begin() {
   const NoGradScope no_grad;
   const bool counted = graph_ == building && examples_.defined();
   const Tensor mine = counted ? examples_ : constant(1.0);
-  weight_ = mine / rank_.all_reduce_sum({&mine, 1}).front();
+  weight_ = mine / rank_.all_reduce({&mine, 1}, ReduceOp::kSum).front();
   examples_ = {};
   reduction_ = rank_.start_reduction(parameters_);
 }

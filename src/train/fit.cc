@@ -36,6 +36,7 @@ class FitLoop {
 
   History run() {
     try {
+      agree();
       for_each([&](auto& callback) { callback.on_train_begin(model_); });
       while (progress_.epoch < options_.epochs && !impl_.stop) run_epoch();
       for_each([&](auto& callback) { callback.on_train_end(model_); });
@@ -139,10 +140,29 @@ class FitLoop {
     stepper_.train(batch);
   }
 
+  // Workers take the same steps, and all of them make the figures that a callback of one asks for.
+  void agree() {
+    for_each([&](auto& callback) { batch_logs_ = batch_logs_ || callback.needs_batch_logs(); });
+    Workers* const workers = impl_.runner->workers();
+    if (!workers) return;
+    const std::string mine =
+        fmt::format("{} to {} epochs, {} steps each, {} validation data", options_.initial_epoch,
+                    options_.epochs,
+                    options_.steps_per_epoch ? std::to_string(*options_.steps_per_epoch) : "all",
+                    options_.validation_data ? "with" : "without");
+    const std::vector<std::string> all =
+        workers->gather_bytes((batch_logs_ ? "1" : "0") + mine, "start of fit");
+    for (std::size_t worker = 0; worker < all.size(); ++worker) {
+      batch_logs_ = batch_logs_ || all[worker].front() == '1';
+      if (all[worker].substr(1) != all[0].substr(1))
+        fail<InvalidArgumentError>(
+            "[fit] expected the same of every worker; worker 0: {}; worker {}: {}",
+            all[0].substr(1), worker, all[worker].substr(1));
+    }
+  }
+
   void end_batch() {
-    bool wanted = false;
-    for_each([&](auto& callback) { wanted = wanted || callback.needs_batch_logs(); });
-    const Logs logs = wanted ? progress_.statistics.logs() : Logs();
+    const Logs logs = batch_logs_ ? progress_.statistics.logs() : Logs();
     for_each([&](auto& callback) { callback.on_batch_end(model_, progress_.step - 1, logs); });
   }
 
@@ -164,6 +184,7 @@ class FitLoop {
   std::vector<Callback> last_;
   ProgressBar bar_;
   std::optional<std::int64_t> known_steps_;
+  bool batch_logs_ = false;  // some callback asks for them
 };
 
 }  // namespace

@@ -117,8 +117,9 @@ TEST(MultiWorker, SeveralReplicasAWorkerEqualOneProcess) {
   for (bool eagerly : {false, true}) {
     const Config config{.run_eagerly = eagerly};
     const std::vector<double> expected = train_alone(config);
-    const auto with_two_gpus = [&](int) {
+    const auto with_two_gpus = [&](int worker) {
       config::set_emulated_gpus(2, 256);
+      random::set_seed(static_cast<std::uint64_t>(worker));
       const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
       EXPECT_EQ(strategy.num_replicas_in_sync(), 4);
       EXPECT_EQ(strategy.num_local_replicas(), 2);
@@ -194,7 +195,8 @@ TEST(MultiWorker, LoopsOfOnesOwnEqualOneProcess) {
 // What brings values together: one example for three workers, so that two stand by.
 TEST(MultiWorker, ReduceAndGatherCountThoseWithExamples) {
   const auto results = run_workers(3, [](int) {
-    const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+    const MultiWorkerMirroredStrategy strategy(
+        {.timeout = std::chrono::seconds(60), .devices = {"/cpu:0"}});
     std::vector<double> numbers;
     const Tensor rows = constant({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}, {-7.0, 8.0}});
     for (std::int64_t count : {4, 1}) {
@@ -232,11 +234,119 @@ TEST(MultiWorker, TwoRunsGiveTheSameBits) {
   }
 }
 
+// --- input ---
+
+// Worker w reads every n-th of the batches of 4, from the w-th on, as from files of its own: the
+// workers' steps together are the global batches, and at the end some have no more.
+TEST(MultiWorker, WorkersMayHaveDataOfTheirOwn) {
+  const auto train_on = [](const Strategy& strategy, const data::Dataset& data) {
+    random::set_seed(0);
+    Sequential model;
+    {
+      const auto scope = strategy.scope();
+      model = Sequential({layers::Dense(8, {.activation = "tanh", .input_shape = {6}}),
+                          layers::Dropout(0.3), layers::Dense(3)});
+      model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1}),
+                     .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                     .metrics = {"accuracy"}});
+    }
+    const History history = model.fit(data, {.epochs = 5, .verbose = 0});
+    std::vector<double> numbers = history.at("loss");
+    for (double accuracy : history.at("accuracy")) numbers.push_back(accuracy);
+    for (const auto& [name, value] : model.evaluate(data)) numbers.push_back(value);
+    for (const Variable& variable : model.variables())
+      for (double value : values_of(variable.value())) numbers.push_back(value);
+    return text_of(numbers);
+  };
+  const auto in_batches = [](std::int64_t size) {
+    std::vector<std::int32_t> labels;
+    for (int i = 0; i < 20; ++i) labels.push_back(i * 7 % 3);
+    return data::Dataset::from_tensor_slices(
+               {random_tensor({20, 6}, 3, -1.0, 1.0, float32), constant(labels)})
+        .batch(size);
+  };
+  testing::ChildProcess alone([&] {
+    return train_on(distribute::DefaultStrategy(), in_batches(12));  // 12, 8
+  });
+  const std::vector<double> expected = numbers_of(alone.result());
+  ASSERT_GT(expected.size(), 50u);
+  const auto results = run_workers(3, [&](int worker) {
+    return train_on(MultiWorkerMirroredStrategy({.timeout = std::chrono::seconds(60)}),
+                    in_batches(4).shard(3, worker).with_auto_shard(
+                        data::AutoShardPolicy::kOff));  // 4, 4 and 4; 4, 4 and none
+  });
+  for (const std::string& result : results) EXPECT_EQ(result, results[0]);
+  expect_near(results[0], expected, "data of their own");
+}
+
+TEST(MultiWorker, OtherDataOnOneWorkerIsRefused) {
+  const auto results = run_workers(2, [](int worker) {
+    const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+    Sequential model = make_model(strategy);
+    random::set_seed(static_cast<std::uint64_t>(worker));
+    const auto shuffled = batches().shuffle(10);
+    model.fit(shuffled, {.verbose = 0});
+    return std::string("trained");
+  });
+  for (const std::string& result : results) {
+    EXPECT_NE(result.find("worker 1 has other data than worker 0"), std::string::npos) << result;
+    EXPECT_NE(result.find("shuffle with the same seed"), std::string::npos) << result;
+  }
+}
+
+TEST(MultiWorker, OtherEpochsOnOneWorkerAreRefused) {
+  const auto results = run_workers(2, [](int worker) {
+    const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+    Sequential model = make_model(strategy);
+    model.fit(batches(), {.epochs = worker + 1, .verbose = 0});
+    return std::string("trained");
+  });
+  for (const std::string& result : results)
+    EXPECT_NE(result.find("worker 0: 0 to 1 epochs"), std::string::npos) << result;
+}
+
+TEST(MultiWorker, MayShareTheJobOfAProcessGroup) {
+  const testing::TemporaryDirectory directory;
+  std::vector<testing::ChildProcess> ranks;
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.emplace_back([&directory, rank] {
+      unsetenv("TF_CONFIG");
+      comm::init_process_group({.init_method = "file://" + (directory / "job").string(),
+                                .rank = rank,
+                                .world_size = 2,
+                                .timeout = std::chrono::seconds(60)});
+      double sum = 0;
+      {
+        const MultiWorkerMirroredStrategy strategy({.devices = {"/cpu:0"}});
+        const auto ones = strategy.run([] { return tandem::ones({}); });
+        sum = strategy.reduce(ReduceOp::kSum, ones).item<float>();
+      }
+      sum += comm::all_reduce(tandem::ones({})).item<float>();  // the group goes on
+      comm::destroy_process_group();
+      return std::to_string(sum);
+    });
+  for (testing::ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), std::to_string(4.0));
+}
+
+TEST(MultiWorker, AloneItIsMirrored) {
+  testing::ChildProcess process([] {
+    setenv("TF_CONFIG",
+           R"({"cluster":{"worker":["a:1"],"evaluator":["b:1"]},)"
+           R"("task":{"type":"evaluator","index":0}})",
+           1);
+    const MultiWorkerMirroredStrategy strategy;
+    return strategy.task_type() + " " + std::to_string(strategy.num_workers()) + " " +
+           std::to_string(strategy.is_chief());
+  });
+  EXPECT_EQ(process.result(), "evaluator 1 1");
+}
+
 // --- state that replicas keep apart ---
 
 TEST(MultiWorker, OnReadVariablesAreReadByAllAndMirroredOnesWrittenByAll) {
   const auto results = run_workers(2, [](int worker) {
-    const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+    const MultiWorkerMirroredStrategy strategy(
+        {.timeout = std::chrono::seconds(60), .devices = {"/cpu:0"}});
     Variable mean, sum, mirrored;
     {
       const auto scope = strategy.scope();
