@@ -249,6 +249,7 @@ def check_twins(build, options):
     with tempfile.TemporaryDirectory() as work, tempfile.TemporaryDirectory() as other:
         run(build.resolve() / "09_one_device", cwd=work)
         expect(len(weights_of(pathlib.Path(work, "ddp.safetensors"))) == 4, "09_one_device saves four tensors")
+        run(build.resolve() / "10_one_device", cwd=work)
         run(build.resolve() / "06_one_device", cwd=work)
         run(build.resolve() / "06_multi_worker", cwd=other)
         expect(weights_of(pathlib.Path(work, "multi_worker.safetensors"))
