@@ -72,9 +72,10 @@ std::shared_ptr<MultiWorkerStrategy> make(const MultiWorkerMirroredOptions& opti
   }
   const WorkerReplicasOptions how{.backend = backend_of(options.communication),
                                   .time_limit = options.timeout};
-  const Meeting meeting = meet(place, options.timeout);
-  auto workers = make_worker_group(meeting.job, meeting.own, static_cast<int>(devices.size()), how);
-  auto replicas = make_worker_replicas(*meeting.job, workers, devices, how);
+  const bool joins = !place.job;
+  const std::shared_ptr<Job> job = joins ? meet(place, options.timeout) : place.job;
+  auto workers = make_worker_group(job, joins, static_cast<int>(devices.size()), how);
+  auto replicas = make_worker_replicas(*job, workers, devices, how);
   return std::make_shared<MultiWorkerStrategy>(std::move(place), std::move(devices),
                                                std::move(workers), std::move(replicas));
 }
