@@ -1,11 +1,12 @@
 // An all-reduce of float32 between processes of this host, timed: buffers that the backend has
 // allocated (shared memory, with shm) and plain ones. Prints a JSON line a size.
 //
-//     allreduce [--backend shm|gloo] [--ranks 2] [--seconds 0.5] [--bytes N]
+//     allreduce [--backend shm|gloo|hierarchical] [--ranks 2] [--seconds 0.5] [--bytes N]
 //     mpirun -n 2 allreduce --backend mpi [...]
 //
-// The peers, peers/gloo_allreduce.cc and peers/mpi_allreduce.cc, are called the same and print the
-// same.
+// hierarchical is two hosts, played by halves of the ranks: shm inside, gloo between. The peers,
+// peers/gloo_allreduce.cc, peers/mpi_allreduce.cc and peers/torch_allreduce.py, are called the same
+// and print the same.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 
 #include "comm/device_memory.h"
 #include "comm/gloo/gloo_backend.h"
+#include "comm/hierarchical/hierarchical_communicator.h"
 #include "comm/mpi/mpi_backend.h"
 #include "comm/process/process_communicator.h"
 #include "comm/shm/shm_backend.h"
@@ -96,9 +98,31 @@ void run_rank(td::Communicator& communicator, const Options& options) {
   }
 }
 
-void run_rank(std::unique_ptr<td::Backend> backend, const Options& options) {
+std::unique_ptr<td::Communicator> through(std::unique_ptr<td::Backend> backend) {
   td::Device& device = *td::DeviceManager::get().devices(td::DeviceType::kCpu, "bench").front();
-  run_rank(*td::make_process_communicator(std::move(backend), device), options);
+  return td::make_process_communicator(std::move(backend), device);
+}
+
+std::unique_ptr<td::Communicator> through_shm(std::shared_ptr<td::Store> store,
+                                              const std::string& name, int rank, int size) {
+  return through(
+      td::make_shm_backend({.store = std::move(store), .name = name, .rank = rank, .size = size}));
+}
+
+std::unique_ptr<td::Communicator> through_gloo(std::shared_ptr<td::Store> store, int rank,
+                                               int size) {
+  return through(td::make_gloo_backend(
+      {.store = std::move(store), .name = "bench", .rank = rank, .size = size}));
+}
+
+std::unique_ptr<td::Communicator> through_both(std::shared_ptr<td::Store> store, int rank,
+                                               int size) {
+  const int half = size / 2, host = rank < half ? 0 : 1;
+  const int place = host == 0 ? rank : rank - half;
+  auto inner =
+      through_shm(store, "host " + std::to_string(host), place, host == 0 ? half : size - half);
+  auto outer = place == 0 ? through_gloo(store, host, 2) : nullptr;
+  return td::make_hierarchical_communicator(std::move(inner), std::move(outer));
 }
 
 }  // namespace
@@ -107,7 +131,7 @@ int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   if (options.backend == "mpi") {
     const td::ThreadBudget one(1);
-    run_rank(td::make_mpi_backend(), options);
+    run_rank(*through(td::make_mpi_backend()), options);
     return 0;
   }
   const auto store = std::make_shared<td::ForkedStore>();
@@ -115,13 +139,11 @@ int main(int argc, char** argv) {
     if (fork() != 0) continue;
     const td::ThreadBudget one(1);
     if (options.backend == "gloo")
-      run_rank(td::make_gloo_backend(
-                   {.store = store, .name = "bench", .rank = rank, .size = options.ranks}),
-               options);
+      run_rank(*through_gloo(store, rank, options.ranks), options);
+    else if (options.backend == "hierarchical")
+      run_rank(*through_both(store, rank, options.ranks), options);
     else
-      run_rank(td::make_shm_backend(
-                   {.store = store, .name = "bench", .rank = rank, .size = options.ranks}),
-               options);
+      run_rank(*through_shm(store, "bench", rank, options.ranks), options);
     return 0;
   }
   int worst = 0;

@@ -9,6 +9,7 @@
 #include "graph/graph.h"
 #include "ops/math/binary.h"
 #include "runtime/dispatch.h"
+#include "runtime/gradient_place.h"
 #include "runtime/placement.h"
 #include "tandem/autodiff.h"
 
@@ -21,6 +22,17 @@ class GradModeScope {
   ~GradModeScope() { grad_mode = previous_; }
   GradModeScope(const GradModeScope&) = delete;
   GradModeScope& operator=(const GradModeScope&) = delete;
+
+ private:
+  bool previous_;
+};
+
+class AccumulatingScope {
+ public:
+  explicit AccumulatingScope(bool value) : previous_(std::exchange(accumulating, value)) {}
+  ~AccumulatingScope() { accumulating = previous_; }
+  AccumulatingScope(const AccumulatingScope&) = delete;
+  AccumulatingScope& operator=(const AccumulatingScope&) = delete;
 
  private:
   bool previous_;
@@ -44,6 +56,7 @@ class Engine {
       sources_of_[node_of(pass_.sources[i])].push_back(i);
     collect();
     GradModeScope mode(pass_.create_graph);
+    const AccumulatingScope accumulates(pass_.sources.empty() && !pass_.create_graph);
     for (const auto& root : pass_.roots) {
       if (root.edge) deliver(root.edge, root.gradient);
     }

@@ -34,7 +34,8 @@ std::vector<Tensor> run_backward(const BackwardPass& pass);
 
 // For what Leaf::on_grad_ready calls: `then` is called on this thread when the backward pass that
 // runs on it is at its end, before the caller of the pass goes on: then(true), whose exceptions are
-// the pass's, or, when the pass ends with an exception, then(false), which must not throw.
+// the pass's, or, when the pass ends with an exception, then(false) while that is being handled,
+// which must not throw.
 // REQUIRES: this thread runs a backward pass.
 void after_backward(std::function<void(bool completed)> then);
 

@@ -48,13 +48,14 @@ TANDEM_CLONES void fold(Accumulator<T>* sum, const T* from, std::int64_t count, 
   }
 }
 
-// Two float32 buffers, by far the most frequent case: one pass, no staging. An output may be an
-// input, element by element, which is what the compiler is told.
+// Two float32 buffers, by far the most frequent case: one pass, no staging. `factor` is 1, or 0.5
+// for the mean, which is exact. An output may be an input, element by element, which is what the
+// compiler is told.
 TANDEM_CLONES void sum_pair(const float* a, const float* b, float* to, float* too,
-                            std::int64_t count) {
+                            std::int64_t count, float factor) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
-    const float sum = a[i] + b[i];
+    const float sum = (a[i] + b[i]) * factor;
     to[i] = sum;
     too[i] = sum;
   }
@@ -93,11 +94,12 @@ void combine_typed(std::span<const void* const> inputs, std::span<void* const> o
   parallel_for(count, 32 * kBlock, [&](std::int64_t begin, std::int64_t end) {
     if constexpr (std::is_same_v<T, float>) {
       if (inputs.size() == 2 && (outputs.size() == 1 || outputs.size() == 2) &&
-          op == ReduceOp::kSum) {
+          (op == ReduceOp::kSum || op == ReduceOp::kMean)) {
         sum_pair(static_cast<const float*>(inputs[0]) + begin,
                  static_cast<const float*>(inputs[1]) + begin,
                  static_cast<float*>(outputs.front()) + begin,
-                 static_cast<float*>(outputs.back()) + begin, end - begin);
+                 static_cast<float*>(outputs.back()) + begin, end - begin,
+                 op == ReduceOp::kMean ? 0.5f : 1.0f);
         return;
       }
     }

@@ -76,6 +76,7 @@ void Reducer::reset() {
     bucket.present = false;
   }
   if (!order_known_) ready_order_.clear();
+  op_ = ReduceOp::kSum;
   next_ = 0;
   under_way_.clear();
 }
@@ -131,12 +132,12 @@ void Reducer::start(std::size_t index) {
     options_.hook->start(place_of(index), *bucket.memory);
   } else if (packs_) {
     const Buffer whole = bucket.memory->whole();
-    work = communicator_.all_reduce({&whole, 1}, ReduceOp::kSum);
+    work = communicator_.all_reduce({&whole, 1}, op_);
   } else {
     std::vector<Buffer> parts;
     for (std::size_t i : bucket.gradients)
       if (data_[i]) parts.push_back({data_[i], gradients_[i].count, gradients_[i].dtype});
-    work = communicator_.all_reduce(parts, ReduceOp::kSum);
+    work = communicator_.all_reduce(parts, op_);
   }
   communicator_.label({}, -1);
 }

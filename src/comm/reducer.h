@@ -62,8 +62,11 @@ class Reducer {
           ReducerOptions options = {});
 
   bool packs() const { return packs_; }
-  // Gradient `index` is final in `data`. Packed: it is copied, times `scale`, and `data` is the
-  // caller's again. Else the memory belongs to the reducer until finish(), and `scale` is 1. A
+  // How the buckets of this step are combined where no hook does it; kSum unless told. Every rank
+  // says the same, before any gradient.
+  void combine_by(ReduceOp op) { op_ = op; }
+  // Gradient `index` is final in `data`. Packed: it is copied, times `scale`, where it is not in its
+  // place (result()) already, and `data` is the caller's again. Else the memory belongs to the reducer until finish(), and `scale` is 1. A
   // bucket whose gradients are all there sets out, in the order of the buckets.
   void ready(std::size_t index, void* data, double scale = 1.0);
   // This rank adds nothing to gradient `index`. REQUIRES: packs().
@@ -121,6 +124,7 @@ class Reducer {
   bool order_known_ = false;              // and every rank's is rank 0's
   std::size_t generation_ = 0;
   std::int64_t step_ = 0;
+  ReduceOp op_ = ReduceOp::kSum;
   std::size_t next_ = 0;                          // the first bucket that has not set out
   std::vector<std::shared_ptr<Work>> under_way_;  // a bucket each; null: nothing was to be done
 };

@@ -80,13 +80,6 @@ std::vector<std::unique_ptr<Step>> make_steps(const Block& block) {
   return steps;
 }
 
-Bucket make_bucket(const Operation& operation) {
-  std::vector<std::int64_t> counts;
-  for (const Value* output : operation.outputs) counts.push_back(output->spec.shape.num_elements());
-  Communicator& communicator = operation.member->group->communicator(operation.member->rank);
-  return Bucket(communicator, counts, operation.outputs.front()->spec.dtype);
-}
-
 std::size_t LaneTeam::member(const Device& device) const {
   const auto at = std::find(devices_.begin(), devices_.end(), &device);
   TANDEM_ASSERT(at != devices_.end());
@@ -229,23 +222,21 @@ struct Lanes::Impl {
   static void start(Step& step) {
     const auto& outputs = step.context.outputs;
     Communicator& communicator = step.member->group->communicator(step.member->rank);
-    const bool reduces = step.operation->op == &kCollectiveReduce;
-    if (step.bucket) {
-      for (std::size_t i = 0; i < step.bucket->size(); ++i)
-        step.bucket->put(i, outputs[static_cast<int>(i)].data);
-      const Buffer whole = step.bucket->whole();
-      step.work =
-          communicator.all_reduce({&whole, 1}, step.context.attrs<CollectiveReduceAttrs>().op);
-      return;
-    }
     std::vector<Buffer> parts;
-    parts.reserve(static_cast<std::size_t>(outputs.size()));
-    for (const TensorView& output : outputs)
-      parts.push_back({output.data, output.size(), output.dtype});
+    if (step.bucket) {
+      for (std::size_t i = 0; i < step.bucket->size(); ++i)  // where they are not computed there
+        step.bucket->put(i, outputs[static_cast<int>(i)].data);
+      parts.push_back(step.bucket->whole());
+    } else {
+      parts.reserve(static_cast<std::size_t>(outputs.size()));
+      for (const TensorView& output : outputs)
+        parts.push_back({output.data, output.size(), output.dtype});
+    }
     step.work =
-        reduces ? communicator.all_reduce(parts, step.context.attrs<CollectiveReduceAttrs>().op)
-                : communicator.broadcast(
-                      parts, static_cast<int>(step.context.attrs<CollectiveBroadcastAttrs>().root));
+        step.operation->op == &kCollectiveBroadcast
+            ? communicator.broadcast(
+                  parts, static_cast<int>(step.context.attrs<CollectiveBroadcastAttrs>().root))
+            : communicator.all_reduce(parts, step.context.attrs<CollectiveReduceAttrs>().op);
   }
 
   static void finish_collective(Step& step) {

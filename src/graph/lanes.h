@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,14 +28,11 @@ struct Step {
   const CollectiveMember* member = nullptr;  // starts a collective
   Step* started = nullptr;                   // waits for the one that this step started
   std::shared_ptr<Work> work;                // started, not waited for yet
-  std::optional<Bucket> bucket;              // of the collective that it starts, where it has one
+  Bucket* bucket = nullptr;                  // of the one it starts, where its communicator packs
   bool awaited = false;                      // some step of another device waits for this one
   std::atomic<std::uint64_t> finished{0};    // awaited: the round in which it was last done
   const Operation* operation = nullptr;
 };
-
-// The bucket of the collective that `operation` starts. REQUIRES: has_bucket(operation).
-Bucket make_bucket(const Operation& operation);
 
 // A step for each operation of `block`, which must outlive them; contexts are empty.
 std::vector<std::unique_ptr<Step>> make_steps(const Block& block);

@@ -26,7 +26,7 @@ class Planner {
 
   MemoryPlan run() {
     share_in_place();
-    place_in_buckets();
+    pack();
     place();
     return std::move(plan_);
   }
@@ -90,18 +90,15 @@ class Planner {
     output.offset = 0;
   }
 
-  // Results of collectives, and through sharing what they combine, lie in the collective's bucket
-  // from the first: nothing is copied there and back.
-  void place_in_buckets() {
+  void pack() {
     for (const auto& operation : block_.operations) {
-      if (!has_bucket(*operation)) continue;
+      if (!packs(*operation)) continue;
       for (std::size_t k = 0; k < operation->outputs.size(); ++k) {
         const Value& output = *operation->outputs[k];
         const Value& root = output.root();
         if (root.kind == Value::Kind::kComputed && leaves_.count(&root) == 0 &&
             root.bytes() == output.bytes())
-          plan_.in_buckets.try_emplace(
-              &root, MemoryPlan::InBucket{.collective = operation.get(), .output = k});
+          plan_.packed.try_emplace(&root, MemoryPlan::Packed{operation.get(), k});
       }
     }
   }
@@ -111,7 +108,7 @@ class Planner {
     std::unordered_map<Device*, std::vector<const Value*>> by_device;
     for (const auto& value : block_.values)
       if (value->kind == Value::Kind::kComputed && leaves_.count(value.get()) == 0 &&
-          lives_.count(value.get()) > 0 && plan_.in_buckets.count(value.get()) == 0)
+          plan_.packed.count(value.get()) == 0 && lives_.count(value.get()) > 0)
         by_device[value->device].push_back(value.get());
     for (auto& [device, values] : by_device) place_on(*device, values);
   }
@@ -154,14 +151,11 @@ class Planner {
 
 }  // namespace
 
-bool has_bucket(const Operation& operation) {
-  if (operation.op != &kCollectiveReduce || !operation.member || operation.outputs.empty())
-    return false;
-  const auto one_dtype = [&](const Value* output) {
-    return output->spec.dtype == operation.outputs.front()->spec.dtype;
-  };
-  return std::all_of(operation.outputs.begin(), operation.outputs.end(), one_dtype) &&
-         operation.member->group->communicator(operation.member->rank).packs();
+bool packs(const Operation& operation) {
+  if (operation.op != &kCollectiveReduce || operation.outputs.empty()) return false;
+  for (const Value* output : operation.outputs)
+    if (output->spec.dtype != operation.outputs[0]->spec.dtype) return false;
+  return operation.member->group->communicator(operation.member->rank).packs();
 }
 
 MemoryPlan plan_memory(Block& block) { return Planner(block).run(); }

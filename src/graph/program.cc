@@ -89,9 +89,9 @@ struct Program::Impl {
   MemoryPlan plan;
   std::vector<Tensor> arenas;
   std::unordered_map<const Device*, std::byte*> arena_of;
+  std::unordered_map<const Operation*, Bucket> buckets;  // of collectives
   std::optional<LaneTeam> own_team;
   std::vector<std::unique_ptr<Step>> steps;  // of the operations
-  std::unordered_map<const Operation*, Bucket*> bucket_of;
   std::vector<Section> sections;
   std::vector<CollectiveGroup*> groups;
   std::unordered_map<const Value*, External> feeds;
@@ -105,6 +105,7 @@ struct Program::Impl {
     schedule_collectives(block);
     plan = plan_memory(block);
     make_arenas();
+    make_buckets();
     for (const Value* fetch : block.fetches)
       if (fetch->root().kind == Value::Kind::kComputed) {
         auto& result = results[&fetch->root()];
@@ -118,11 +119,6 @@ struct Program::Impl {
       team = &own_team.emplace(std::move(devices));
     }
     steps = make_steps(block);
-    for (const auto& step : steps)
-      if (has_bucket(*step->operation)) {
-        step->bucket.emplace(make_bucket(*step->operation));
-        bucket_of[step->operation] = &*step->bucket;
-      }
     make_sections(*team);
     for (auto& [value, external] : feeds) {
       if (feed_of.size() <= static_cast<std::size_t>(value->index))
@@ -178,6 +174,19 @@ struct Program::Impl {
     }
   }
 
+  void make_buckets() {
+    std::vector<std::int64_t> counts;
+    for (const auto& operation : block.operations) {
+      if (!packs(*operation)) continue;
+      counts.clear();
+      for (const Value* output : operation->outputs)
+        counts.push_back(output->spec.shape.num_elements());
+      buckets.try_emplace(operation.get(),
+                          operation->member->group->communicator(operation->member->rank), counts,
+                          operation->outputs[0]->spec.dtype);
+    }
+  }
+
   void fill_step(const Operation& operation, Step& step) {
     step.attrs = own_attrs(operation);
     step.context.op = operation.op;
@@ -185,6 +194,8 @@ struct Program::Impl {
     step.context.attrs_data = step.attrs.get();
     step.kept = std::make_shared<std::vector<std::shared_ptr<void>>>();
     step.context.kept = step.kept.get();
+    if (const auto bucket = buckets.find(&operation); bucket != buckets.end())
+      step.bucket = &bucket->second;
     const auto add = [&](InlineList<TensorView>& views, const Value& value, bool output,
                          bool written) {
       views.push_back({nullptr, value.spec.dtype, value.spec.shape});
@@ -203,8 +214,9 @@ struct Program::Impl {
       case Value::Kind::kComputed:
         if (const auto result = results.find(&root); result != results.end())
           result->second->external.bindings.push_back(binding);
-        else if (const auto bucket = plan.in_buckets.find(&root); bucket != plan.in_buckets.end())
-          binding.set(place_in_bucket(bucket->second));
+        else if (const auto packed = plan.packed.find(&root); packed != plan.packed.end())
+          binding.set(static_cast<std::byte*>(
+              buckets.at(packed->second.collective).array(packed->second.array).data));
         else
           binding.set(arena_of.at(root.device) + plan.places.at(&root).offset);
         break;
@@ -220,10 +232,6 @@ struct Program::Impl {
       }
       case Value::Kind::kView: TANDEM_ASSERT(false);
     }
-  }
-
-  std::byte* place_in_bucket(const MemoryPlan::InBucket& place) const {
-    return static_cast<std::byte*>(bucket_of.at(place.collective)->array(place.output).data);
   }
 
   static void bind(VariableUse& use) {

@@ -10,6 +10,7 @@
 #include "parallel/bucket_tensors.h"
 #include "parallel/model_agreement.h"
 #include "parallel/reachable.h"
+#include "runtime/gradient_place.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
 #include "tandem/math.h"
@@ -84,15 +85,18 @@ DistributedDataParallel::State::State(Model module, const DistributedDataParalle
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     leaves_.push_back(parameters_[i].impl().local().leaf);
     leaf(i).on_grad_ready.push_back(GradientReady{this, i});
+    set_gradient_place(leaf(i), [this, i] { return place_of(i); });
   }
 }
 
 DistributedDataParallel::State::~State() {
-  for (const RefPtr<Leaf>& leaf : leaves_)
+  for (const RefPtr<Leaf>& leaf : leaves_) {
+    set_gradient_place(*leaf, nullptr);
     std::erase_if(leaf->on_grad_ready, [&](const auto& hook) {
       const auto* mine = hook.template target<GradientReady>();
       return mine && mine->state == this;
     });
+  }
 }
 
 void DistributedDataParallel::State::set_hook(CommHook hook) {
@@ -205,6 +209,13 @@ void DistributedDataParallel::State::require_kind(Kind kind) const {
 
 // --- backward ---
 
+// In the bucket, where nothing is to be added to it.
+Tensor DistributedDataParallel::State::place_of(std::size_t index) {
+  if (building || !sync_ || leaf(index).grad.defined()) return {};
+  if (!in_pass_) begin_pass();
+  return reducer_->settled()[index] ? Tensor() : views_->vacant(index);
+}
+
 void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& leaf) {
   if (building) {
     if (!traced_->under_way()) {
@@ -254,11 +265,19 @@ void DistributedDataParallel::State::weigh() {
     stop_early(active);
     std::int64_t all = 0;
     for (int rank : active) all += announced(rank).examples;
+    const auto ranks = static_cast<std::size_t>(communicator_->size());
+    const bool counts = options_.average_by_examples && all > 0;
+    const bool equal = active.size() == ranks &&
+                       (!counts || std::all_of(active.begin(), active.end(), [&](int rank) {
+                         return announced(rank).examples == announced(0).examples;
+                       }));
     const bool whole = !joining_ || joining_->divide_by_initial_world_size;
-    const auto ranks = whole ? static_cast<std::size_t>(communicator_->size()) : active.size();
-    weight_ = options_.average_by_examples && all > 0
-                  ? static_cast<double>(examples_) / static_cast<double>(all)
-                  : 1.0 / static_cast<double>(ranks);
+    weight_ = counts ? static_cast<double>(examples_) / static_cast<double>(all)
+                     : 1.0 / static_cast<double>(whole ? ranks : active.size());
+    if (equal && !hook_) {  // gradients go as they are
+      weight_ = 1.0;
+      reducer_->combine_by(ReduceOp::kMean);
+    }
     if (joining_) last_active_ = active;
     weighed_ = true;
   }
@@ -270,7 +289,7 @@ void DistributedDataParallel::State::send(std::size_t index) {
   const Tensor gradient = leaf(index).grad;
   if (!gradient.defined()) {
     reducer_->zeros(index);
-  } else if (device_->host_accessible()) {
+  } else if (weight_ == 1.0 || device_->host_accessible()) {
     reducer_->ready(index, impl_of(gradient).data(), weight_);
   } else {
     const NoGradScope no_grad;
@@ -282,7 +301,13 @@ void DistributedDataParallel::State::send(std::size_t index) {
 void DistributedDataParallel::State::end_pass(bool completed) {
   in_pass_ = false;
   if (!completed) {
-    failure_ = "a backward pass ended with an exception";
+    try {
+      throw;  // what the pass ended with
+    } catch (const std::exception& error) {
+      failure_ = error.what();
+    } catch (...) {
+      failure_ = "a backward pass ended with an exception";
+    }
     return;
   }
   try {

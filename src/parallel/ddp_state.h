@@ -57,6 +57,7 @@ class DistributedDataParallel::State {
   std::vector<int> active_ranks() const;
   void require_kind(Kind kind) const;
 
+  Tensor place_of(std::size_t index);
   void gradient_ready(std::size_t index, Leaf& leaf);
   void begin_pass();
   void weigh();

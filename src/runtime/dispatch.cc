@@ -2,6 +2,7 @@
 
 #include "core/status.h"
 #include "op/record.h"
+#include "runtime/gradient_place.h"
 #include "runtime/launch.h"
 #include "runtime/placement.h"
 #include "runtime/trace.h"
@@ -32,6 +33,9 @@ class Dispatch {
     } else {
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         const TensorSpec& spec = infer_.outputs[static_cast<int>(i)];
+        if (i == 0 && gradient_place_open) [[unlikely]]
+          outputs[0] = take_gradient_place(spec, *device_);
+        if (outputs[i].defined()) continue;
         outputs[i] = i == 0 && give_first && reusable(spec, records)
                          ? make_alias(*inputs_[0])
                          : make_tensor(*device_, spec.shape, spec.dtype, op_.name);

@@ -22,6 +22,11 @@ void GradientViews::begin_step() {
   }
 }
 
+Tensor GradientViews::vacant(std::size_t index) {
+  const TensorImpl& impl = impl_of(view(index));
+  return impl.unique() && impl.storage->unique() ? views_[index] : Tensor();
+}
+
 const Tensor& GradientViews::view(std::size_t index) {
   Tensor& view = views_[index];
   if (!view.defined()) {

@@ -8,6 +8,7 @@
     check.py BUILD_FOLDER custom_loop [--emulated-gpus N]
     check.py BUILD_FOLDER twins
     check.py BUILD_FOLDER multi_worker [--launcher TANDEM] [--ranks N]
+    check.py BUILD_FOLDER ddp [--launcher torchrun | --launcher PATH_OF_TANDEM]
 
 Exits with 77 (skipped) when the data asked for is not on this machine, unless TANDEM_CI_EXPECTS says
 that it is.
@@ -20,6 +21,7 @@ import pathlib
 import random
 import re
 import socket
+import shutil
 import struct
 import subprocess
 import sys
@@ -174,17 +176,17 @@ def check_fit_mirrored(build, options):
                    out, err)
         accuracies = [float(line) for line in lines if re.fullmatch(r"[01](\.\d+)?", line)]
         expect(accuracies and accuracies[-1] > 0.97, "accuracy above 0.97 after one epoch", out, err)
-        check_safetensors(work / "weights.safetensors", out, err)
+        check_safetensors(work / "weights.safetensors", 6, 693962, out, err)
         expect(any((work / "logs").rglob("events.out.tfevents.*")), "TensorBoard's event files are in logs/", out, err)
 
 
-def check_safetensors(path, *outputs):
+def check_safetensors(path, tensors, numbers, *outputs):
     expect(path.is_file(), f"{path.name} was written", *outputs)
     content = path.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
     header = content[8:8 + length].decode()
-    expect(header.count('"F32"') == 6, "the file holds six float32 tensors", header, *outputs)
-    expect(len(content) == 8 + length + 4 * 693962, "the file holds 693,962 numbers", header, *outputs)
+    expect(header.count('"F32"') == tensors, f"the file holds {tensors} float32 tensors", header, *outputs)
+    expect(len(content) == 8 + length + 4 * numbers, f"the file holds {numbers} numbers", header, *outputs)
 
 
 def check_custom_loop(build, options):
@@ -259,9 +261,39 @@ def check_twins(build, options):
         expect(float(out.splitlines()[-1]) > 0.97, "accuracy above 0.97 after one epoch", out, err)
 
 
+def launched(launcher, ranks, work):
+    """The command line before the program's, for so many ranks."""
+    if launcher is None:
+        return []
+    if launcher == "torchrun":
+        # Older ones stumble over newer Pythons unless they are told where output goes.
+        return ["torchrun", "--standalone", "-r", "1", "-t", "1", "--log_dir", work / "log",
+                "--nproc_per_node", str(ranks), "--no_python"]
+    return [launcher, "run", "-n", str(ranks), "--"]
+
+
+def check_ddp(build, options):
+    if options.launcher == "torchrun" and not shutil.which("torchrun"):
+        if "torchrun" in os.environ.get("TANDEM_CI_EXPECTS", "").split(","):
+            sys.exit("torchrun is missing, and TANDEM_CI_EXPECTS says that this machine has it")
+        print("torchrun is not on this machine")
+        sys.exit(SKIPPED)
+    for ranks in (2, 4) if options.launcher else (2,):
+        weights = []
+        for _ in range(2):
+            with tempfile.TemporaryDirectory() as work:
+                work = pathlib.Path(work)
+                command = [*launched(options.launcher, ranks, work), build / "09_ddp"]
+                out, err = run(command[0], command[1:], cwd=work)
+                # 784*128 + 128, and 128*10 + 10.
+                check_safetensors(work / "ddp.safetensors", 4, 101770, out, err)
+                weights.append((work / "ddp.safetensors").read_bytes())
+        expect(weights[0] == weights[1], f"two runs of {ranks} ranks give the same bits")
+
+
 CHECKS = {"devices": check_devices, "session_towers": check_session_towers, "memory": check_memory,
           "virtual_gpus": check_virtual_gpus, "fit_mirrored": check_fit_mirrored, "custom_loop": check_custom_loop,
-          "multi_worker": check_multi_worker, "twins": check_twins}
+          "multi_worker": check_multi_worker, "ddp": check_ddp, "twins": check_twins}
 
 
 def main():
@@ -270,7 +302,7 @@ def main():
     parser.add_argument("program", choices=list(CHECKS))
     parser.add_argument("--emulated-gpus", type=int, default=0)
     parser.add_argument("--mnist", type=pathlib.Path)
-    parser.add_argument("--launcher", type=pathlib.Path)
+    parser.add_argument("--launcher")
     parser.add_argument("--ranks", type=int, default=2)
     options = parser.parse_args()
     CHECKS[options.program](options.build, options)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/gradient_place.h"
 #include "runtime/variable_impl.h"
 #include "tandem/tandem.h"
 
@@ -80,6 +81,55 @@ TEST(RunBackward, WhatActsAtItsEndLearnsOfAFailure) {
   EXPECT_THROW((square(w) * late).backward(), RuntimeError);
   EXPECT_EQ(completed, (std::vector<bool>{false}));
   EXPECT_THROW(after_backward([](bool) {}), InternalError);
+}
+
+// A place for the gradient of a kernel [3, 2], asked for in backward().
+class GradientPlace : public ::testing::Test {
+ protected:
+  GradientPlace() {
+    set_gradient_place(*leaf(), [this] {
+      ++asked_;
+      return impl_of(place_).unique() ? place_ : Tensor();
+    });
+  }
+  ~GradientPlace() override { set_gradient_place(*leaf(), nullptr); }
+  RefPtr<Leaf> leaf() const { return kernel_.impl().local().leaf; }
+  Tensor product(float value) const { return dense_(full({4, 3}, value)); }
+
+  Layer dense_ = [] {
+    const Layer dense = layers::Dense(2, {.input_shape = {3}});
+    const Shape shapes[] = {{-1, 3}};
+    dense.base().ensure_built(shapes);
+    return dense;
+  }();
+  Variable kernel_ = dense_.variables()[0];
+  Tensor place_ = zeros({3, 2});
+  int asked_ = 0;
+};
+
+TEST_F(GradientPlace, TheGradientIsComputedThere) {
+  reduce_sum(product(2.0f)).backward();
+  EXPECT_EQ(asked_, 1);
+  EXPECT_TRUE(kernel_.grad().handle() == place_.handle());
+  EXPECT_EQ(place_.to_vector<float>(), std::vector<float>(6, 8.0f));
+  // It is taken now; another gradient is added elsewhere.
+  reduce_sum(product(1.0f)).backward();
+  EXPECT_EQ(place_.to_vector<float>(), std::vector<float>(6, 8.0f));
+  EXPECT_EQ(kernel_.grad().to_vector<float>(), std::vector<float>(6, 12.0f));
+}
+
+TEST_F(GradientPlace, OfSeveralUsesTheSumIsRight) {
+  (reduce_sum(product(2.0f)) + reduce_sum(product(1.0f)) * 3.0).backward();
+  EXPECT_EQ(kernel_.grad().to_vector<float>(), std::vector<float>(6, 20.0f));
+}
+
+TEST_F(GradientPlace, OtherPassesDoNotAsk) {
+  reduce_sum(product(2.0f)).backward({.create_graph = true});
+  GradientTape tape;
+  EXPECT_EQ(tape.gradient(reduce_sum(product(2.0f)), kernel_).to_vector<float>(),
+            std::vector<float>(6, 8.0f));
+  EXPECT_EQ(asked_, 0);
+  EXPECT_EQ(place_.to_vector<float>(), std::vector<float>(6, 0.0f));
 }
 
 TEST(RunBackward, SeveralRoots) {

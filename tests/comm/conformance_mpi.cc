@@ -35,9 +35,7 @@ void run_groups(int ranks, int groups, const std::function<void(Communicator&, i
   for (std::thread& other : others) other.join();
 }
 
-TestBackend mpi() {
-  return {.name = "mpi", .run = run_groups, .available = can_use_mpirun, .sums_in_order = false};
-}
+TestBackend mpi() { return {.name = "mpi", .run = run_groups, .available = can_use_mpirun}; }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, Conformance,
                          ::testing::Combine(::testing::Values(mpi()), ::testing::Values(2, 3, 4)),

@@ -189,6 +189,36 @@ TEST(DistributedDataParallel, GradientsThatAreKeptKeepTheirElements) {
   });
 }
 
+TEST(DistributedDataParallel, GradientsAreComputedInTheirBucketAlsoOfSharedLayers) {
+  expect_group({.size = 2}, [](int rank) {
+    const auto make = [] {
+      random::set_seed(5);
+      const Layer shared = layers::Dense(4);
+      const SymbolicInput input = Input({4});
+      return Functional(input, layers::Dense(2)(shared(layers::ReLU()(shared(input)))));
+    };
+    const DistributedDataParallel model(make());
+    const Model alone = make();
+    random::set_seed(3);
+    const Tensor x = random::normal({8, 4});
+    std::vector<const void*> memory;
+    for (int round = 0; round < 4; ++round) {
+      // Uneven in the end: the gradients are weighed in their place.
+      const std::int64_t middle = round == 3 ? 5 : 4;
+      const Tensor mine = rank == 0 ? slice_rows(x, 0, middle) : slice_rows(x, middle, 8);
+      for (Variable parameter : model.parameters()) parameter.zero_grad();
+      for (Variable parameter : alone.parameters()) parameter.zero_grad();
+      reduce_mean(square(model(mine))).backward();
+      reduce_mean(square(alone(x))).backward();
+      for (std::size_t i = 0; i < alone.parameters().size(); ++i)
+        testing::expect_close(model.parameters()[i].grad(), alone.parameters()[i].grad());
+      memory.push_back(model.parameters()[0].grad().data<float>());
+    }
+    EXPECT_EQ(memory[1], memory[2]);
+    EXPECT_EQ(memory[2], memory[3]);
+  });
+}
+
 TEST(DistributedDataParallel, EvaluatesOnOneRankAlone) {
   expect_group({.size = 2}, [](int rank) {
     const DistributedDataParallel model(

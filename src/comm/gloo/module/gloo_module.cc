@@ -64,12 +64,15 @@ class GlooCollective final : public GlooOperation {
         all_(all) {
     all_.push_back(this);
     begin([this](Line& line) {
-      announce_and_wait(line);
+      Moves moves(line, collective_, mesh_.rank(), mesh_.size(), task_->steps);
+      announce(line);
+      moves.begin();
+      wait_for_announcements(line);
       std::vector<Announcement> all(small_.size());
       for (std::size_t rank = 0; rank < all.size(); ++rank)
         std::memcpy(&all[rank], messages_.get() + rank * kMessageBytes, sizeof(Announcement));
       check_announcements(collective_, all);
-      Moves(line, collective_, mesh_.rank(), mesh_.size(), small_, task_->steps).run();
+      moves.run(small_);
     });
   }
 
@@ -95,8 +98,8 @@ class GlooCollective final : public GlooOperation {
   static constexpr std::size_t kMessageBytes = sizeof(Announcement) + kSmallBytes;
 
   // Of a peer's message only as much arrives as it has sent.
-  void announce_and_wait(Line& line) {
-    const std::uint64_t slot = collective_.sequence * 4;
+  void announce(Line& line) {
+    const std::uint64_t slot = collective_slot(collective_.sequence, 0);
     const int size = mesh_.size(), me = mesh_.rank();
     messages_ =
         std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(size) * kMessageBytes);
@@ -111,6 +114,9 @@ class GlooCollective final : public GlooOperation {
     const std::size_t bytes = write_message(message(me));
     for (int peer = 0; peer < size; ++peer)
       if (peer != me) sent_.push_back(line.send(peer, slot, message(me), bytes));
+  }
+
+  void wait_for_announcements(Line& line) {
     for (std::unique_ptr<Post>& post : received_) {
       line.wait(*post);
       post.reset();
@@ -120,7 +126,7 @@ class GlooCollective final : public GlooOperation {
   }
 
   std::size_t write_message(std::byte* to) const {
-    const Announcement mine = announce(collective_);
+    const Announcement mine = tandem::announce(collective_);
     std::memcpy(to, &mine, sizeof(mine));
     std::size_t bytes = sizeof(mine);
     if (bytes_with_announcement(collective_) == 0) return bytes;

@@ -15,8 +15,12 @@ namespace tandem::gloo_backend {
 
 class Mesh;
 
-// What is sent with a number arrives at a receive of that number, in order. Collectives use
-// 4 * sequence + phase.
+// What is sent with a number arrives at a receive of that number, in order. Collectives have four
+// phases, and 24 bits to tell calls apart that are not the same.
+constexpr std::uint64_t collective_slot(std::uint64_t sequence, int phase, std::uint64_t call = 0) {
+  return call << 38 |
+         (sequence << 2 | static_cast<std::uint64_t>(phase)) % (std::uint64_t{1} << 38);
+}
 constexpr std::uint64_t kMessageSlots = std::uint64_t{1} << 62;
 constexpr std::uint64_t kGreetingSlot = std::uint64_t{1} << 63;
 constexpr std::uint64_t kSentinelSlot = kGreetingSlot + 1;

@@ -14,7 +14,9 @@ namespace {
 // Phases of a collective; 0 is the announcement.
 constexpr int kCounts = 1, kScatter = 2, kGather = 3;
 
-constexpr std::int64_t kPartBytes = 1 << 20;  // combined while the next one travels
+// Of all ranks, combined while the next ones travel. Smaller ones cost more to hand from thread to
+// thread than is gained.
+constexpr std::int64_t kWindowBytes = 8 << 20;
 constexpr std::size_t kRelayBytes = 64 << 10;
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
@@ -34,16 +36,25 @@ std::size_t bytes_with_announcement(const Collective& collective) {
 }
 
 Moves::Moves(Line& line, const Collective& collective, int rank, int size,
-             std::span<const std::byte* const> small, std::atomic<std::uint64_t>& steps)
+             std::atomic<std::uint64_t>& steps)
     : line_(line),
       collective_(collective),
       rank_(rank),
       size_(size),
       element_(size_of(collective.signature.dtype)),
-      small_(small),
       steps_(steps) {}
 
-void Moves::run() {
+void Moves::begin() {
+  if (collective_.signature.kind != CollectiveKind::kAllReduce) return;
+  if (bytes_with_announcement(collective_) > 0 || collective_.signature.count == 0) return;
+  all_.emplace(collective_.in);
+  all_->gather();
+  slices_ = slices_at(0);
+  window_ = open_window(slices_);
+}
+
+void Moves::run(std::span<const std::byte* const> small) {
+  small_ = small;
   const auto in_one_piece = [&](void (Moves::*move)(const Share&)) {
     const Contiguous all(collective_.in);
     all.gather();
@@ -51,7 +62,8 @@ void Moves::run() {
     all.scatter();
   };
   switch (collective_.signature.kind) {
-    case CollectiveKind::kAllReduce: return in_one_piece(&Moves::all_reduce);
+    case CollectiveKind::kAllReduce:
+      return all_ ? all_reduce() : in_one_piece(&Moves::all_reduce_small);
     case CollectiveKind::kReduce: return in_one_piece(&Moves::reduce);
     case CollectiveKind::kBroadcast: return in_one_piece(&Moves::broadcast);
     case CollectiveKind::kAllGather:
@@ -70,34 +82,31 @@ void Moves::run() {
   fail<InternalError>("[gloo] {} is no collective", name_of(collective_.signature.kind));
 }
 
-void Moves::all_reduce(const Share& all) {
-  if (static_cast<std::size_t>(all.count) * element_ <= kSmallBytes) return all_reduce_small(all);
-  const std::int64_t step = kPartBytes / static_cast<std::int64_t>(element_) * size_;
-  const auto slices = [&](std::int64_t begin) { return slices_of(part(all, begin, begin + step)); };
+void Moves::all_reduce() {
+  const std::int64_t step = kWindowBytes / static_cast<std::int64_t>(element_);
   std::vector<Post> sent, received;
-  std::vector<Share> now = slices(0);
-  Window window = open_window(now);
-  for (std::int64_t begin = 0; begin < all.count; begin += step) {
+  for (std::int64_t begin = 0; begin < all_->count(); begin += step) {
     std::vector<Share> next;
     Window next_window;
-    if (begin + step < all.count) {
-      next = slices(begin + step);
+    if (begin + step < all_->count()) {
+      next = slices_at(begin + step);
       next_window = open_window(next);
     }
-    combine_window(window, now[index(rank_)].data);
+    combine_window(window_, slices_[index(rank_)].data);
     // Combined slices arrive where this rank's elements were, which have gone by now.
     wait_all(sent);
     wait_all(received);
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
-      post_recv(received, peer, kGather, now[index(peer)]);
-      post_send(sent, peer, kGather, now[index(rank_)]);
+      post_recv(received, peer, kGather, slices_[index(peer)]);
+      post_send(sent, peer, kGather, slices_[index(rank_)]);
     }
-    now = std::move(next);
-    window = std::move(next_window);
+    slices_ = std::move(next);
+    window_ = std::move(next_window);
   }
   wait_all(received);
   wait_all(sent);
+  all_->scatter();
 }
 
 void Moves::all_reduce_small(const Share& all) {
@@ -118,7 +127,7 @@ void Moves::reduce(const Share& all) {
 void Moves::reduce_scatter(const std::vector<Share>& shares, std::byte* result) {
   std::int64_t most = 0;
   for (const Share& share : shares) most = std::max(most, share.count);
-  const std::int64_t step = kPartBytes / static_cast<std::int64_t>(element_);
+  const std::int64_t step = kWindowBytes / static_cast<std::int64_t>(element_) / size_;
   const auto window_at = [&](std::int64_t begin) {
     std::vector<Share> parts;
     for (const Share& share : shares) parts.push_back(part(share, begin, begin + step));
@@ -208,13 +217,11 @@ void Moves::agree_on_counts(const std::vector<Share>& sent_shares,
   const auto row_of = [&](int rank) { return all.data() + index(rank) * index(size_); };
   for (int peer = 0; peer < size_; ++peer)
     row_of(rank_)[peer] = {sent_shares[index(peer)].count, shares[index(peer)].count};
-  const int phase = kCounts;
   std::vector<Post> posts;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
-    const std::uint64_t slot = collective_.sequence * 4 + phase;
-    posts.push_back(line_.recv(peer, slot, row_of(peer), row));
-    posts.push_back(line_.send(peer, slot, row_of(rank_), row));
+    posts.push_back(line_.recv(peer, slot(kCounts), row_of(peer), row));
+    posts.push_back(line_.send(peer, slot(kCounts), row_of(rank_), row));
   }
   wait_all(posts);
   check_shares_agree(collective_, all, size_);
@@ -251,14 +258,14 @@ void Moves::combine_window(Window& window, std::byte* result) {
 
 void Moves::post_send(std::vector<Post>& posts, int peer, int phase, const Share& share) {
   if (share.count > 0)
-    posts.push_back(line_.send(peer, collective_.sequence * 4 + static_cast<unsigned>(phase),
-                               share.data, static_cast<std::size_t>(share.count) * element_));
+    posts.push_back(line_.send(peer, slot(phase), share.data,
+                               static_cast<std::size_t>(share.count) * element_));
 }
 
 void Moves::post_recv(std::vector<Post>& posts, int peer, int phase, const Share& share) {
   if (share.count > 0)
-    posts.push_back(line_.recv(peer, collective_.sequence * 4 + static_cast<unsigned>(phase),
-                               share.data, static_cast<std::size_t>(share.count) * element_));
+    posts.push_back(line_.recv(peer, slot(phase), share.data,
+                               static_cast<std::size_t>(share.count) * element_));
 }
 
 void Moves::wait_all(std::vector<Post>& posts) {
@@ -267,6 +274,22 @@ void Moves::wait_all(std::vector<Post>& posts) {
     steps_.fetch_add(1, std::memory_order_relaxed);
   }
   posts.clear();
+}
+
+// What sets out early is for those alone who call the same.
+std::uint64_t Moves::slot(int phase) const {
+  const Signature& signature = collective_.signature;
+  std::uint64_t hash = 0;
+  if (all_)
+    hash = (signature.layout ^ static_cast<std::uint64_t>(signature.op) * 0x9e3779b97f4a7c15u ^
+            static_cast<std::uint64_t>(signature.count) * 0xbf58476d1ce4e5b9u) >>
+           40;
+  return collective_slot(collective_.sequence, phase, hash);
+}
+
+std::vector<Moves::Share> Moves::slices_at(std::int64_t begin) const {
+  const std::int64_t step = kWindowBytes / static_cast<std::int64_t>(element_);
+  return slices_of(part({all_->data(), all_->count()}, begin, begin + step));
 }
 
 std::vector<Moves::Share> Moves::slices_of(const Share& all) const {

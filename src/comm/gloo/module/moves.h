@@ -9,11 +9,13 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "comm/gloo/module/line.h"
 #include "comm/process/backend.h"
+#include "comm/process/contiguous.h"
 
 namespace tandem::gloo_backend {
 
@@ -25,11 +27,13 @@ std::size_t bytes_with_announcement(const Collective& collective);
 
 class Moves {
  public:
-  // `small` is what came with the announcements, by rank; `steps` counts what has arrived.
+  // `steps` counts what has arrived.
   Moves(Line& line, const Collective& collective, int rank, int size,
-        std::span<const std::byte* const> small, std::atomic<std::uint64_t>& steps);
-  // REQUIRES: the ranks' announcements agree.
-  void run();
+        std::atomic<std::uint64_t>& steps);
+  // What may set out before the others have announced the same: nobody takes it for what it is not.
+  void begin();
+  // `small` is what came with the announcements, by rank. REQUIRES: they agree.
+  void run(std::span<const std::byte* const> small);
 
  private:
   struct Share {
@@ -38,12 +42,12 @@ class Moves {
   };
   // Of every rank's elements one part, under way to the rank that combines it.
   struct Window {
-    std::vector<Post> sent, received;
     std::unique_ptr<std::byte[]> others;  // what arrives, a part a rank
     Share mine;
+    std::vector<Post> sent, received;
   };
 
-  void all_reduce(const Share& all);
+  void all_reduce();
   void all_reduce_small(const Share& all);
   void reduce(const Share& all);
   void reduce_scatter(const std::vector<Share>& shares, std::byte* result);
@@ -60,6 +64,9 @@ class Moves {
   void post_recv(std::vector<Post>& posts, int peer, int phase, const Share& share);
   void wait_all(std::vector<Post>& posts);
 
+  std::uint64_t slot(int phase) const;
+  // A rank's share each of what is combined at a time, from element `begin` on.
+  std::vector<Share> slices_at(std::int64_t begin) const;
   std::vector<Share> slices_of(const Share& all) const;
   Share part(const Share& share, std::int64_t begin, std::int64_t end) const;
   std::vector<Share> shares_of(std::span<const Buffer> buffers) const;
@@ -68,8 +75,12 @@ class Moves {
   const Collective& collective_;
   const int rank_, size_;
   const std::size_t element_;
-  const std::span<const std::byte* const> small_;
+  std::span<const std::byte* const> small_;
   std::atomic<std::uint64_t>& steps_;
+  // Of a large all-reduce.
+  std::optional<Contiguous> all_;
+  std::vector<Share> slices_;
+  Window window_;
 };
 
 }  // namespace tandem::gloo_backend

@@ -48,6 +48,21 @@ bool is_done(MPI_Request& request) {
   return MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done;
 }
 
+// Of data that go with an announcement. Every rank sends them to every other.
+std::size_t small_limit(int ranks) { return (std::size_t{8} << 10) / (ranks > 8 ? 8 : 1); }
+
+// How many of this rank's bytes that are; 0: none.
+std::size_t bytes_with_announcement(const Collective& collective, std::size_t limit) {
+  switch (collective.signature.kind) {
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kExchange: break;
+    default: return 0;
+  }
+  std::size_t bytes = 0;
+  for (const Buffer& buffer : collective.in) bytes += buffer.bytes();
+  return bytes <= limit ? bytes : 0;
+}
+
 bool same_place(const Buffer& a, const Buffer& b) { return a.count > 0 && a.data == b.data; }
 
 }  // namespace
@@ -73,23 +88,44 @@ MpiCollective::MpiCollective(Group& group, Queue& queue, const Collective& colle
     : group_(group),
       queue_(queue),
       collective_(collective),
-      announcements_(index(group.size())),
-      received_(announcements_.size(), MPI_REQUEST_NULL),
-      sent_(announcements_.size(), MPI_REQUEST_NULL) {
+      small_limit_(small_limit(group.size())),
+      small_(bytes_with_announcement(collective, small_limit_)),
+      received_(index(group.size()), MPI_REQUEST_NULL) {
+  messages_ = std::make_unique_for_overwrite<std::byte[]>(room() * index(group.size()));
+  std::byte* at = message_of(group_.rank());
+  const Announcement mine = announce(collective);
+  std::memcpy(at, &mine, sizeof(mine));
+  at += sizeof(mine);
+  for (const Buffer& buffer : collective.in) {
+    if (small_ == 0) break;
+    if (buffer.count > 0) std::memcpy(at, buffer.data, buffer.bytes());
+    at += buffer.bytes();
+  }
   const std::lock_guard lock(group_.session().mutex());
-  announcements_[index(group_.rank())] = announce(collective);
-  const auto bytes = static_cast<int>(sizeof(Announcement));
-  for (int peer = 0; peer < group_.size(); ++peer)
-    if (peer != group_.rank())
-      check(MPI_Irecv(&announcements_[index(peer)], bytes, MPI_BYTE, peer, kAnnouncementTag,
-                      group_.messages(), &received_[index(peer)]),
-            "MPI_Irecv");
-  for (int peer = 0; peer < group_.size(); ++peer)
-    if (peer != group_.rank())
-      check(MPI_Isend(&announcements_[index(group_.rank())], bytes, MPI_BYTE, peer,
-                      kAnnouncementTag, group_.messages(), &sent_[index(peer)]),
-            "MPI_Isend");
+  post_messages();
   queue_.collectives_.push_back(this);
+}
+
+// A peer that has called something else sends other pieces, but the first, which tells.
+void MpiCollective::post_messages() {
+  const std::size_t bytes = sizeof(Announcement) + small_;
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    if (peer == group_.rank()) continue;
+    for (std::size_t at = 0; at < bytes; at += kMessagePiece) {
+      MPI_Request& request = at == 0 ? received_[index(peer)] : rest_.emplace_back();
+      check(MPI_Irecv(message_of(peer) + at, static_cast<int>(kMessagePiece), MPI_BYTE, peer,
+                      kAnnouncementTag, group_.messages(), &request),
+            "MPI_Irecv");
+    }
+  }
+  for (int peer = 0; peer < group_.size(); ++peer) {
+    if (peer == group_.rank()) continue;
+    for (std::size_t at = 0; at < bytes; at += kMessagePiece)
+      check(MPI_Isend(message_of(group_.rank()) + at,
+                      static_cast<int>(std::min(kMessagePiece, bytes - at)), MPI_BYTE, peer,
+                      kAnnouncementTag, group_.messages(), &sent_.emplace_back()),
+            "MPI_Isend");
+  }
 }
 
 MpiCollective::~MpiCollective() {
@@ -112,7 +148,7 @@ void MpiCollective::step(const MpiCollective* before) {
     checked_ = true;
   }
   if (!started_) {
-    if (before && !before->started_) return;
+    if ((before && !before->started_) || !test_all(rest_, steps_)) return;
     // Ranks that have called may have given up since, and MPI's collectives cannot be called off.
     if (!counting_) group_.look_for_failure();
     if (collective_.signature.kind == CollectiveKind::kAllToAll) {
@@ -123,20 +159,26 @@ void MpiCollective::step(const MpiCollective* before) {
     }
     started_ = true;
   }
-  if (request_ != MPI_REQUEST_NULL) {
-    int done = 0;
-    check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (!done) return;
-  }
-  if (!test_all(sent_, steps_)) return;
+  if (!data_done() || !test_all(sent_, steps_)) return;
   finish();
   ++steps_;
   done_ = true;
 }
 
+bool MpiCollective::data_done() {
+  if (reduction_) return reduction_->advance(steps_);
+  if (request_ == MPI_REQUEST_NULL) return true;
+  int done = 0;
+  check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  return done != 0;
+}
+
 bool MpiCollective::all_have_called() {
   if (!test_all(received_, steps_)) return false;
-  check_announcements(collective_, announcements_);
+  std::vector<Announcement> all(received_.size());
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    std::memcpy(&all[rank], message_of(static_cast<int>(rank)), sizeof(Announcement));
+  check_announcements(collective_, all);
   return true;
 }
 
@@ -159,6 +201,22 @@ bool MpiCollective::agreed_on_counts() {
   return done != 0;
 }
 
+// Every rank has all that there is.
+void MpiCollective::use_announced() {
+  std::vector<const void*> inputs;
+  for (int rank = 0; rank < group_.size(); ++rank)
+    inputs.push_back(message_of(rank) + sizeof(Announcement));
+  if (collective_.signature.kind == CollectiveKind::kExchange) {
+    for (std::size_t rank = 0; rank < inputs.size(); ++rank)
+      std::memcpy(collective_.out[rank].data, inputs[rank], collective_.out[rank].bytes());
+    return;
+  }
+  in_.emplace(collective_.in);
+  void* const output = in_->data();
+  combine(inputs, {&output, 1}, in_->count(), collective_.signature.dtype, collective_.signature.op,
+          CombineOrder::kInOrder);
+}
+
 void MpiCollective::start_data() {
   const Signature& signature = collective_.signature;
   const std::string_view what = name_of(signature.kind);
@@ -171,28 +229,31 @@ void MpiCollective::start_data() {
     }
   };
   if (signature.kind == CollectiveKind::kBarrier || signature.count == 0) return;
-  const int count = count_of(what, signature.count);
+  if (small_ > 0) return use_announced();
+  const auto reduction = [&]() -> Reduction& {
+    // Of each collective the next two of 2^14 tags.
+    const int tag = static_cast<int>(collective_.sequence % (1 << 13)) * 2;
+    return reduction_.emplace(group_.data(), tag, group_.rank(), group_.size(), signature.dtype,
+                              signature.op);
+  };
+  const auto count = [&] { return count_of(what, signature.count); };
   switch (signature.kind) {
     case CollectiveKind::kAllReduce:
       in_.emplace(collective_.in);
       in_->gather();
-      return check(MPI_Iallreduce(MPI_IN_PLACE, in_->data(), count, type,
-                                  op_of(signature.dtype, signature.op), group_.data(), &request_),
-                   "MPI_Iallreduce");
+      return reduction().all_reduce({in_->data(), in_->count()});
     case CollectiveKind::kReduce:
       in_.emplace(collective_.in);
       in_->gather();
-      return check(MPI_Ireduce(root ? MPI_IN_PLACE : in_->data(), root ? in_->data() : nullptr,
-                               count, type, op_of(signature.dtype, signature.op), signature.root,
-                               group_.data(), &request_),
-                   "MPI_Ireduce");
+      return reduction().reduce({in_->data(), in_->count()}, signature.root);
     case CollectiveKind::kBroadcast:
       in_.emplace(collective_.in);
       if (root) in_->gather();
-      return check(MPI_Ibcast(in_->data(), count, type, signature.root, group_.data(), &request_),
+      return check(MPI_Ibcast(in_->data(), count(), type, signature.root, group_.data(), &request_),
                    "MPI_Ibcast");
     case CollectiveKind::kAllGather:
     case CollectiveKind::kExchange: {
+      count();
       const Buffer& mine = collective_.in.front();
       const bool in_place = same_place(mine, collective_.out[index(group_.rank())]);
       out_.emplace(collective_.out);
@@ -203,16 +264,13 @@ void MpiCollective::start_data() {
                                    counts_.data(), places_.data(), type, group_.data(), &request_),
                    "MPI_Iallgatherv");
     }
-    case CollectiveKind::kReduceScatter:
-      // The result may lie in what goes in.
-      in_.emplace(collective_.in,
-                  same_place(collective_.out.front(), collective_.in[index(group_.rank())]));
-      in_->gather();
-      counts_of(collective_.in);
-      return check(
-          MPI_Ireduce_scatter(in_->data(), collective_.out.front().data, counts_.data(), type,
-                              op_of(signature.dtype, signature.op), group_.data(), &request_),
-          "MPI_Ireduce_scatter");
+    case CollectiveKind::kReduceScatter: {
+      std::vector<Reduction::Share> shares;
+      for (const Buffer& part : collective_.in)
+        shares.push_back({static_cast<std::byte*>(part.data), part.count});
+      return reduction().reduce_scatter(shares,
+                                        static_cast<std::byte*>(collective_.out.front().data));
+    }
     default: fail<InternalError>("[mpi] {} is no collective", what);
   }
 }
@@ -243,22 +301,14 @@ void MpiCollective::start_all_to_all() {
 void MpiCollective::finish() {
   const Signature& signature = collective_.signature;
   const bool root = signature.root == group_.rank();
-  const bool mean = signature.op == ReduceOp::kMean;
   switch (signature.kind) {
     case CollectiveKind::kReduce:
       if (!root) return;
       [[fallthrough]];
     case CollectiveKind::kAllReduce:
-      if (in_ && mean) divide(in_->data(), in_->count(), signature.dtype, group_.size());
-      [[fallthrough]];
     case CollectiveKind::kBroadcast:
       if (in_) in_->scatter();
       return;
-    case CollectiveKind::kReduceScatter: {
-      const Buffer& mine = collective_.out.front();
-      if (mean) divide(mine.data, mine.count, signature.dtype, group_.size());
-      return;
-    }
     default:
       if (out_) out_->scatter();
   }
@@ -281,7 +331,9 @@ std::string MpiCollective::description() const {
 bool MpiCollective::call_off() noexcept {
   bool all = true;
   for (MPI_Request& request : received_) all = cancel_receive(request) && all;
+  for (MPI_Request& request : rest_) all = cancel_receive(request) && all;
   for (MPI_Request& request : sent_) all = is_done(request) && all;
+  if (reduction_) all = reduction_->call_off() && all;
   return is_done(request_) && all;
 }
 

@@ -2,11 +2,12 @@
 // of them.
 //
 // Ranks first tell each other what they call, from rank to rank, so that each knows who is missing.
-// When all have, and agree, the data moves in one call of MPI, made in the order of the
-// collectives.
+// When all have, and agree, the data moves: what is combined as reduction.h tells, the rest in one
+// call of MPI, made in the order of the collectives. What is little goes with the announcement.
 #pragma once
 
 #include "comm/mpi/module/group.h"
+#include "comm/mpi/module/reduction.h"
 
 namespace tandem::mpi_backend {
 
@@ -20,6 +21,9 @@ class MpiOperation : public Operation {
 };
 
 class Queue;
+
+// MPI sends so much at once, without asking the receiver first.
+constexpr std::size_t kMessagePiece = 3 << 10;
 
 class MpiCollective final : public MpiOperation {
  public:
@@ -35,24 +39,35 @@ class MpiCollective final : public MpiOperation {
  private:
   friend class Queue;
 
+  void post_messages();
   void step(const MpiCollective* before);
   bool all_have_called();
   // Whether every rank expects what the others send it.
   bool agreed_on_counts();
   void start_data();
   void start_all_to_all();
+  void use_announced();
+  bool data_done();
   void finish();
   std::size_t index(int rank) const { return static_cast<std::size_t>(rank); }
+  // Of a message: its last piece is received as if it were a whole one.
+  std::size_t room() const { return sizeof(Announcement) + small_limit_ + kMessagePiece; }
+  std::byte* message_of(int rank) const { return messages_.get() + index(rank) * room(); }
 
   Group& group_;
   Queue& queue_;
   const Collective& collective_;
   std::uint64_t steps_ = 0;
-  std::vector<Announcement> announcements_;   // by rank
-  std::vector<MPI_Request> received_, sent_;  // announcements, by rank
+  // By rank: the announcement, and behind it the data of a rank that are little; so many bytes at
+  // most, 0 where they go by themselves.
+  std::unique_ptr<std::byte[]> messages_;
+  std::size_t small_limit_ = 0, small_ = 0;
+  std::vector<MPI_Request> received_;     // announcements, by rank
+  std::vector<MPI_Request> rest_, sent_;  // of the messages
   bool checked_ = false, counting_ = false, started_ = false, done_ = false;
   std::vector<ShareCounts> share_counts_;
   MPI_Request request_ = MPI_REQUEST_NULL;
+  std::optional<Reduction> reduction_;
   std::optional<Contiguous> in_, out_;
   std::vector<int> counts_, places_, out_counts_, out_places_;
 };

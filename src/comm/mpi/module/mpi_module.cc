@@ -18,9 +18,7 @@ class MpiBackend final : public Backend {
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
   bool takes_device_memory() const override { return false; }
-  bool crowded() const override {
-    return group_.session().local_size() > sysconf(_SC_NPROCESSORS_ONLN);
-  }
+  bool crowded() const override { return crowded_; }
 
   std::unique_ptr<Operation> start(const Collective& collective) override {
     const CollectiveKind kind = collective.signature.kind;
@@ -55,6 +53,8 @@ class MpiBackend final : public Backend {
  private:
   Group group_;
   Queue queue_{group_};
+  // The system reads a file to tell.
+  const bool crowded_ = group_.session().local_size() > sysconf(_SC_NPROCESSORS_ONLN);
   std::map<std::pair<int, bool>, std::uint64_t> messages_;  // to or from each peer
 };
 
