@@ -56,15 +56,16 @@ class GlooCollective final : public GlooOperation {
   // Those that exist, in order.
   using List = std::deque<const GlooCollective*>;
 
-  GlooCollective(const Mesh& mesh, Worker& worker, List& all, const Collective& collective)
+  GlooCollective(const Mesh& mesh, Worker& worker, Scratch& scratch, List& all,
+                 const Collective& collective)
       : GlooOperation(worker, collective,
                       fmt::format("collective {} ({})", collective.sequence,
                                   describe(collective.signature, collective.label))),
         mesh_(mesh),
         all_(all) {
     all_.push_back(this);
-    begin([this](Line& line) {
-      Moves moves(line, collective_, mesh_.rank(), mesh_.size(), task_->steps);
+    begin([this, &scratch](Line& line) {
+      Moves moves(line, collective_, mesh_.rank(), mesh_.size(), scratch, task_->steps);
       announce(line);
       moves.begin();
       wait_for_announcements(line);
@@ -218,7 +219,7 @@ class GlooBackend final : public Backend {
   std::unique_ptr<Operation> start(const Collective& collective) override {
     const CollectiveKind kind = collective.signature.kind;
     if (kind != CollectiveKind::kSend && kind != CollectiveKind::kRecv)
-      return std::make_unique<GlooCollective>(mesh_, collectives_, all_, collective);
+      return std::make_unique<GlooCollective>(mesh_, collectives_, scratch_, all_, collective);
     Channel& channel = channels_[{collective.signature.root, kind == CollectiveKind::kSend}];
     if (!channel.worker) channel.worker = std::make_unique<Worker>(mesh_);
     return std::make_unique<GlooMessage>(mesh_, *channel.worker, collective, channel.messages++);
@@ -259,6 +260,7 @@ class GlooBackend final : public Backend {
   };
 
   Mesh mesh_;
+  Scratch scratch_;  // of the thread of collectives_
   GlooCollective::List all_;
   Worker collectives_;
   std::map<std::pair<int, bool>, Channel> channels_;

@@ -35,13 +35,14 @@ std::size_t bytes_with_announcement(const Collective& collective) {
   return bytes <= kSmallBytes ? bytes : 0;
 }
 
-Moves::Moves(Line& line, const Collective& collective, int rank, int size,
+Moves::Moves(Line& line, const Collective& collective, int rank, int size, Scratch& scratch,
              std::atomic<std::uint64_t>& steps)
     : line_(line),
       collective_(collective),
       rank_(rank),
       size_(size),
       element_(size_of(collective.signature.dtype)),
+      scratch_(scratch),
       steps_(steps) {}
 
 void Moves::begin() {
@@ -231,7 +232,7 @@ Moves::Window Moves::open_window(const std::vector<Share>& shares) {
   Window window;
   window.mine = shares[index(rank_)];
   const std::size_t bytes = static_cast<std::size_t>(window.mine.count) * element_;
-  window.others = std::make_unique_for_overwrite<std::byte[]>(bytes * index(size_));
+  window.others = scratch_.take(bytes * index(size_));
   for (int peer = 0; peer < size_; ++peer)
     if (peer != rank_)
       post_recv(window.received, peer, kScatter,

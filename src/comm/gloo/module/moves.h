@@ -16,6 +16,7 @@
 #include "comm/gloo/module/line.h"
 #include "comm/process/backend.h"
 #include "comm/process/contiguous.h"
+#include "comm/process/scratch.h"
 
 namespace tandem::gloo_backend {
 
@@ -28,7 +29,7 @@ std::size_t bytes_with_announcement(const Collective& collective);
 class Moves {
  public:
   // `steps` counts what has arrived.
-  Moves(Line& line, const Collective& collective, int rank, int size,
+  Moves(Line& line, const Collective& collective, int rank, int size, Scratch& scratch,
         std::atomic<std::uint64_t>& steps);
   // What may set out before the others have announced the same: nobody takes it for what it is not.
   void begin();
@@ -42,7 +43,7 @@ class Moves {
   };
   // Of every rank's elements one part, under way to the rank that combines it.
   struct Window {
-    std::unique_ptr<std::byte[]> others;  // what arrives, a part a rank
+    Scratch::Block others;  // what arrives, a part a rank
     Share mine;
     std::vector<Post> sent, received;
   };
@@ -76,6 +77,7 @@ class Moves {
   const int rank_, size_;
   const std::size_t element_;
   std::span<const std::byte* const> small_;
+  Scratch& scratch_;
   std::atomic<std::uint64_t>& steps_;
   // Of a large all-reduce.
   std::optional<Contiguous> all_;

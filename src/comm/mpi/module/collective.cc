@@ -233,8 +233,8 @@ void MpiCollective::start_data() {
   const auto reduction = [&]() -> Reduction& {
     // Of each collective the next two of 2^14 tags.
     const int tag = static_cast<int>(collective_.sequence % (1 << 13)) * 2;
-    return reduction_.emplace(group_.data(), tag, group_.rank(), group_.size(), signature.dtype,
-                              signature.op);
+    return reduction_.emplace(group_.data(), tag, group_.rank(), group_.size(), queue_.scratch_,
+                              signature.dtype, signature.op);
   };
   const auto count = [&] { return count_of(what, signature.count); };
   switch (signature.kind) {

@@ -112,6 +112,7 @@ class Queue {
   friend class MpiCollective;
   friend class MpiMessage;
   Group& group_;
+  Scratch scratch_;
   std::deque<MpiCollective*> collectives_;
   std::deque<MpiMessage*> messages_;
 };

@@ -22,11 +22,13 @@ bool all_done(std::vector<MPI_Request>& requests) {
 
 }  // namespace
 
-Reduction::Reduction(MPI_Comm among, int tag, int rank, int size, DType dtype, ReduceOp op)
+Reduction::Reduction(MPI_Comm among, int tag, int rank, int size, Scratch& scratch, DType dtype,
+                     ReduceOp op)
     : among_(among),
       tag_(tag),
       rank_(rank),
       size_(size),
+      scratch_(scratch),
       dtype_(dtype),
       op_(op),
       element_(size_of(dtype)) {}
@@ -78,8 +80,7 @@ void Reduction::open_next() {
   begin_ = end;
   const Share& mine = window.shares[static_cast<std::size_t>(rank_)];
   const std::size_t size = bytes(mine);
-  window.others =
-      std::make_unique_for_overwrite<std::byte[]>(size * static_cast<std::size_t>(size_));
+  window.others = scratch_.take(size * static_cast<std::size_t>(size_));
   for (int peer = 0; peer < size_; ++peer)
     post(window.received, false, peer, kScatter,
          {window.others.get() + size * static_cast<std::size_t>(peer), mine.count});

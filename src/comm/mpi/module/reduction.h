@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "comm/process/scratch.h"
 #include "tandem/dtype.h"
 #include "tandem/reduce_op.h"
 
@@ -26,7 +27,8 @@ class Reduction {
   };
 
   // `tag` and the next belong to it, among all ranks of the communicator.
-  Reduction(MPI_Comm among, int tag, int rank, int size, DType dtype, ReduceOp op);
+  Reduction(MPI_Comm among, int tag, int rank, int size, Scratch& scratch, DType dtype,
+            ReduceOp op);
   Reduction(const Reduction&) = delete;
   Reduction& operator=(const Reduction&) = delete;
 
@@ -45,7 +47,7 @@ class Reduction {
   struct Window {
     std::vector<Share> shares;  // by rank
     std::byte* result = nullptr;
-    std::unique_ptr<std::byte[]> others;  // what arrives, a share a rank
+    Scratch::Block others;  // what arrives, a share a rank
     std::vector<MPI_Request> received, sent;
   };
 
@@ -64,6 +66,7 @@ class Reduction {
 
   const MPI_Comm among_;
   const int tag_, rank_, size_;
+  Scratch& scratch_;
   const DType dtype_;
   const ReduceOp op_;
   const std::size_t element_;
