@@ -6,6 +6,7 @@
 #include "parallel/ddp_models.h"
 #include "support/process_groups.h"
 #include "support/tensors.h"
+#include "tensor/tensor_impl.h"
 
 namespace tandem {
 namespace {
@@ -212,7 +213,7 @@ TEST(DistributedDataParallel, GradientsAreComputedInTheirBucketAlsoOfSharedLayer
       reduce_mean(square(alone(x))).backward();
       for (std::size_t i = 0; i < alone.parameters().size(); ++i)
         testing::expect_close(model.parameters()[i].grad(), alone.parameters()[i].grad());
-      memory.push_back(model.parameters()[0].grad().data<float>());
+      memory.push_back(impl_of(model.parameters()[0].grad()).data());
     }
     EXPECT_EQ(memory[1], memory[2]);
     EXPECT_EQ(memory[2], memory[3]);
