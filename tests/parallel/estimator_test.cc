@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "parallel/estimator/model_directory.h"
 #include "support/files.h"
 #include "support/forked_ranks.h"
 #include "support/tensors.h"
@@ -137,6 +138,20 @@ TEST(TrainAndEvaluate, GoesOnWhereItStopped) {
   // And now there is: the data from its beginning once more.
   EXPECT_EQ(train_and_evaluate(parts, until(13), kEvaluate)->global_step, 13);
   EXPECT_TRUE(std::filesystem::exists(folder / "parts" / "model-13.safetensors"));
+}
+
+TEST(TrainAndEvaluate, EvaluationsAreReadAsTheyWereWritten) {
+  const TemporaryDirectory folder;
+  const estimator::ModelDirectory directory(folder / "run");
+  EXPECT_FALSE(directory.last_evaluation(""));
+  directory.append("", {.global_step = 3, .metrics = {{"loss", 0.1}}});
+  directory.append("", {.global_step = 5, .metrics = {{"loss", std::nan("")}, {"accuracy", 0.5}}});
+  directory.append("other", {.global_step = 9, .metrics = {}});
+  const auto last = directory.last_evaluation("");
+  EXPECT_EQ(last->global_step, 5);
+  EXPECT_TRUE(std::isnan(last->metrics.at("loss")));
+  EXPECT_EQ(last->metrics.at("accuracy"), 0.5);
+  EXPECT_EQ(directory.last_evaluation("other")->global_step, 9);
 }
 
 distribute::Strategy workers() {

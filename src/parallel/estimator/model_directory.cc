@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -29,8 +30,14 @@ void make(const std::filesystem::path& directory) {
                                   directory.string(), error.message());
 }
 
-[[noreturn]] void damaged(const std::filesystem::path& path, const json::exception& error) {
-  fail<DataLossError>("[train_and_evaluate] '{}' is damaged: {}", path.string(), error.what());
+[[noreturn]] void damaged(const std::string& what, const std::string& why) {
+  fail<DataLossError>("[train_and_evaluate] '{}' is damaged: {}", what, why);
+}
+
+std::int64_t step_in(const json& value, const std::string& what) {
+  if (!value.is_number_integer() || value.get<std::int64_t>() < 0)
+    damaged(what, "expected the number of a step");
+  return value.get<std::int64_t>();
 }
 
 std::optional<std::int64_t> step_of(const std::string& name) {
@@ -44,6 +51,31 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 
 }  // namespace
 
+TrainingRecord parse_record(const std::string& text, const std::string& what) {
+  try {
+    const json record = json::parse(text);
+    TrainingRecord result = {.latest = step_in(record.at("latest"), what), .rounds = {}};
+    for (const json& round : record.at("rounds")) result.rounds.push_back(step_in(round, what));
+    if (const json& finished = record.at("finished"); !finished.is_null())
+      result.finished = step_in(finished, what);
+    return result;
+  } catch (const json::exception& error) {
+    damaged(what, error.what());
+  }
+}
+
+Evaluation parse_evaluation(const std::string& text, const std::string& what) {
+  try {
+    const json line = json::parse(text);
+    Evaluation result = {.global_step = step_in(line.at("global_step"), what), .metrics = {}};
+    for (const auto& [name, value] : line.at("metrics").items())  // JSON has no word for NaN
+      result.metrics[name] = value.is_null() ? std::nan("") : value.get<double>();
+    return result;
+  } catch (const json::exception& error) {
+    damaged(what, error.what());
+  }
+}
+
 ModelDirectory::ModelDirectory(std::filesystem::path path) : path_(std::move(path)) { make(path_); }
 
 std::filesystem::path ModelDirectory::weights(std::int64_t step) const {
@@ -53,21 +85,13 @@ std::filesystem::path ModelDirectory::weights(std::int64_t step) const {
 TrainingRecord ModelDirectory::read_record() const {
   const std::filesystem::path file = path_ / "checkpoint";
   const std::string text = read(file);
-  if (text.empty()) return {};
-  try {
-    const json record = json::parse(text);
-    return {.latest = record.at("latest").get<std::int64_t>(),
-            .rounds = record.at("rounds").get<std::vector<std::int64_t>>(),
-            .finished = record.at("finished").get<std::int64_t>()};
-  } catch (const json::exception& error) {
-    damaged(file, error);
-  }
+  return text.empty() ? TrainingRecord() : parse_record(text, file.string());
 }
 
 void ModelDirectory::write_record(const TrainingRecord& record) const {
-  const std::string text =
-      json{{"latest", record.latest}, {"rounds", record.rounds}, {"finished", record.finished}}
-          .dump();
+  json fields = {{"latest", record.latest}, {"rounds", record.rounds}, {"finished", nullptr}};
+  if (record.finished) fields["finished"] = *record.finished;
+  const std::string text = fields.dump();
   AtomicFile file(path_ / "checkpoint");
   file.write(text.data(), text.size());
   file.commit();
@@ -106,13 +130,7 @@ std::optional<Evaluation> ModelDirectory::last_evaluation(const std::string& nam
   if (end == std::string::npos) return std::nullopt;
   const std::size_t before = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
   const std::size_t begin = before == std::string::npos ? 0 : before + 1;
-  try {
-    const json line = json::parse(text.substr(begin, end - begin));
-    return Evaluation{.global_step = line.at("global_step").get<std::int64_t>(),
-                      .metrics = line.at("metrics").get<std::map<std::string, double>>()};
-  } catch (const json::exception& error) {
-    damaged(file, error);
-  }
+  return parse_evaluation(text.substr(begin, end - begin), file.string());
 }
 
 }  // namespace tandem::estimator

@@ -15,11 +15,17 @@ namespace tandem::estimator {
 struct TrainingRecord {
   std::int64_t latest = 0;  // the newest checkpoint's step; 0: there is none
   std::vector<std::int64_t>
-      rounds;                  // the step at the end of each time that the data was gone through
-  std::int64_t finished = -1;  // the max_steps of a run that has come to its end
+      rounds;  // the step at the end of each time that the data was gone through
+  // The max_steps of a run that has come to its end, 0 where it had none; nothing while one is on.
+  std::optional<std::int64_t> finished{};
 };
 
-// Throws DataLossError for files that are not what was written.
+// Of the text of that file, and of a line of evaluations.jsonl. Throw DataLossError, naming `what`,
+// for text that nobody has written there.
+TrainingRecord parse_record(const std::string& text, const std::string& what);
+Evaluation parse_evaluation(const std::string& text, const std::string& what);
+
+// Throws DataLossError as these do.
 class ModelDirectory {
  public:
   // Made if need be (FailedPreconditionError).

@@ -20,7 +20,7 @@ class Checkpoints final : public callbacks::CallbackBase {
 
   void on_train_begin(Model& model) override {
     writes_ = impl_of(model, "train_and_evaluate").is_chief();
-    record_.finished = -1;
+    record_.finished.reset();
     if (writes_) directory_.write_record(record_);
   }
 
