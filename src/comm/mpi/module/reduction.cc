@@ -60,7 +60,7 @@ void Reduction::reduce_scatter(const std::vector<Share>& shares, std::byte* resu
         [this, shares, result](std::int64_t begin, std::int64_t end) {
           Window window;
           for (const Share& share : shares) window.shares.push_back(part(share, begin, end));
-          window.result = result + static_cast<std::size_t>(begin) * element_;
+          window.result = result ? result + static_cast<std::size_t>(begin) * element_ : nullptr;
           return window;
         });
 }
