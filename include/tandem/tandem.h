@@ -17,6 +17,7 @@
 #include "tandem/distribute.h"
 #include "tandem/dtype.h"
 #include "tandem/errors.h"
+#include "tandem/estimator.h"
 #include "tandem/explain.h"
 #include "tandem/function.h"
 #include "tandem/graph.h"

@@ -6,6 +6,7 @@
     check.py BUILD_FOLDER virtual_gpus
     check.py BUILD_FOLDER fit_mirrored [--mnist FOLDER]
     check.py BUILD_FOLDER custom_loop [--emulated-gpus N]
+    check.py BUILD_FOLDER twins
     check.py BUILD_FOLDER multi_worker [--launcher TANDEM] [--ranks N]
     check.py BUILD_FOLDER ddp [--launcher torchrun | --launcher PATH_OF_TANDEM]
 
@@ -245,6 +246,21 @@ def check_multi_worker(build, options):
         expect(not os.listdir(pathlib.Path(together, "backup")), "the backup is gone when training is through")
 
 
+def check_twins(build, options):
+    """The programs on one device run; one worker leaves what its twin leaves."""
+    with tempfile.TemporaryDirectory() as work, tempfile.TemporaryDirectory() as other:
+        run(build.resolve() / "09_one_device", cwd=work)
+        expect(len(weights_of(pathlib.Path(work, "ddp.safetensors"))) == 4, "09_one_device saves four tensors")
+        run(build.resolve() / "10_one_device", cwd=work)
+        run(build.resolve() / "06_one_device", cwd=work)
+        run(build.resolve() / "06_multi_worker", cwd=other)
+        expect(weights_of(pathlib.Path(work, "multi_worker.safetensors"))
+               == weights_of(pathlib.Path(other, "multi_worker.safetensors")), "one worker is as none")
+        make_digits(pathlib.Path(work))
+        out, err = run(build.resolve() / "04_one_device", [work], cwd=work)
+        expect(float(out.splitlines()[-1]) > 0.97, "accuracy above 0.97 after one epoch", out, err)
+
+
 def launched(launcher, ranks, work):
     """The command line before the program's, for so many ranks."""
     if launcher is None:
@@ -277,7 +293,7 @@ def check_ddp(build, options):
 
 CHECKS = {"devices": check_devices, "session_towers": check_session_towers, "memory": check_memory,
           "virtual_gpus": check_virtual_gpus, "fit_mirrored": check_fit_mirrored, "custom_loop": check_custom_loop,
-          "multi_worker": check_multi_worker, "ddp": check_ddp}
+          "multi_worker": check_multi_worker, "ddp": check_ddp, "twins": check_twins}
 
 
 def main():

@@ -82,7 +82,13 @@ std::optional<Message> TcpMembership::await_verdict(Clock::time_point deadline, 
 }
 
 Message TcpMembership::give_up_joining(const TimeLimit& limit) {
-  connection_.send(heartbeat(), Clock::now() + kReportLimit);
+  try {
+    connection_.send(heartbeat(), Clock::now() + kReportLimit);
+  } catch (const UnavailableError&) {
+    // Rank 0 may have given up at the same time, and said so before it went.
+    if (const auto message = connection_.receive(Clock::time_point())) return *message;
+    throw;
+  }
   std::string missing = "rank 0, which hosts the job, does not answer";
   const Clock::time_point end = Clock::now() + kReportLimit;
   if (const auto message = connection_.receive(end)) {

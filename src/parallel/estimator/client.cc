@@ -1,0 +1,52 @@
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "comm/rendezvous/socket.h"
+#include "core/status.h"
+#include "parallel/estimator/tasks.h"
+#include "tandem/parallel.h"
+
+namespace tandem::estimator {
+namespace {
+
+using nlohmann::json;
+
+struct ClusterTask {
+  std::string type;
+  int index = 0;
+};
+
+std::vector<ClusterTask> tasks_of(const ClusterSpec& spec) {
+  std::vector<ClusterTask> tasks;
+  if (spec.chief) tasks.push_back({"chief", 0});
+  for (int worker = 0; worker < spec.workers; ++worker) tasks.push_back({"worker", worker});
+  if (spec.evaluator) tasks.push_back({"evaluator", 0});
+  return tasks;
+}
+
+}  // namespace
+
+std::optional<Evaluation> run_client(const Task& task) {
+  const std::vector<ClusterTask> tasks = tasks_of(*task.options.cluster);
+  std::vector<Socket> reserved;  // while the tasks run
+  json cluster = json::object();
+  for (const ClusterTask& each : tasks) {
+    reserved.push_back(reserve_port("127.0.0.1"));
+    cluster[each.type].push_back(fmt::format("127.0.0.1:{}", port_of(reserved.back())));
+  }
+  EstimatorOptions options = task.options;
+  options.cluster.reset();
+  const Estimator estimator(std::move(options));
+  parallel::spawn(
+      [&](int rank, int) {
+        const ClusterTask& own = tasks[static_cast<std::size_t>(rank)];
+        const json config = {{"cluster", cluster},
+                             {"task", {{"type", own.type}, {"index", own.index}}}};
+        setenv("TF_CONFIG", config.dump().c_str(), 1);
+        train_and_evaluate(estimator, task.train, task.evaluate);
+      },
+      {.nprocs = static_cast<int>(tasks.size())});
+  return ModelDirectory(task.options.model_dir).last_evaluation(task.evaluate.name);
+}
+
+}  // namespace tandem::estimator
