@@ -26,9 +26,9 @@ struct Collective {
 };
 
 // A collective under way in a backend. May outlive its wait, when that throws, but not its backend.
-class Operation {
+class BackendOperation {
  public:
-  virtual ~Operation() = default;
+  virtual ~BackendOperation() = default;
   // Does what can be done without waiting for a peer; whether the collective is complete. Throws
   // InvalidArgumentError when the ranks parted, and what failed() of the group says.
   virtual bool advance() = 0;
@@ -58,10 +58,10 @@ class Backend {
   virtual bool crowded() const = 0;
 
   // Called in the order of the collectives' sequence numbers.
-  virtual std::unique_ptr<Operation> start(const Collective& collective) = 0;
+  virtual std::unique_ptr<BackendOperation> start(const Collective& collective) = 0;
   // Looks after peers that are gone or have left, more thoroughly than advance() can afford to;
   // called several times a second by a rank that waits for `operation`. Throws AbortedError.
-  virtual void check_peers(const Operation& operation) = 0;
+  virtual void check_peers(const BackendOperation& operation) = 0;
   // The group is of no use any more: tells the peers, whose advance() throws the same, where the
   // backend has a way to.
   virtual void fail_group(GroupFailure failure, const std::string& text) noexcept = 0;

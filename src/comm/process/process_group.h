@@ -51,7 +51,7 @@ class ProcessWork final : public Work {
   ProcessWork& operator=(const ProcessWork&) = delete;
 
   const Collective& collective() const { return collective_; }
-  const Operation* operation() const { return operation_.get(); }
+  const BackendOperation* operation() const { return operation_.get(); }
   bool done() const { return done_; }
 
   // Whether the backend has it; false while the device has not computed what it takes.
@@ -72,7 +72,7 @@ class ProcessWork final : public Work {
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Buffer> buffers_;  // inputs, then outputs; one list for what works in place
   Collective collective_;
-  std::unique_ptr<Operation> operation_;  // null: not started
+  std::unique_ptr<BackendOperation> operation_;  // null: not started
   bool done_ = false;
   std::int64_t begin_ = 0;
   Event ready_;

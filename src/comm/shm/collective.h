@@ -15,7 +15,7 @@
 namespace tandem::shm {
 
 // An operation of this backend.
-class ShmOperation : public Operation {
+class ShmOperation : public BackendOperation {
  public:
   // Whether this rank still needs something of `peer`.
   virtual bool waits_for(int peer) const = 0;

@@ -18,7 +18,7 @@ class ShmBackend final : public Backend {
   bool takes_device_memory() const override { return false; }
   bool crowded() const override { return group_.crowded(); }
 
-  std::unique_ptr<Operation> start(const Collective& collective) override {
+  std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     switch (collective.signature.kind) {
       case CollectiveKind::kSend:
       case CollectiveKind::kRecv:
@@ -27,7 +27,7 @@ class ShmBackend final : public Backend {
     }
   }
 
-  void check_peers(const Operation& operation) override {
+  void check_peers(const BackendOperation& operation) override {
     const auto& waiting = static_cast<const shm::ShmOperation&>(operation);
     for (int peer = 0; peer < size(); ++peer)
       if (peer != rank() && waiting.waits_for(peer)) group_.check_peer(peer, waiting.description());

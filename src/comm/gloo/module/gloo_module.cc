@@ -16,7 +16,7 @@ namespace tandem::gloo_backend {
 namespace {
 
 // Done by a worker's thread; advance() looks whether it is.
-class GlooOperation : public Operation {
+class GlooOperation : public BackendOperation {
  public:
   GlooOperation(Worker& worker, const Collective& collective, std::string description)
       : collective_(collective), worker_(worker), task_(std::make_shared<Task>()) {
@@ -216,7 +216,7 @@ class GlooBackend final : public Backend {
   bool takes_device_memory() const override { return false; }
   bool crowded() const override { return mesh_.crowded(); }
 
-  std::unique_ptr<Operation> start(const Collective& collective) override {
+  std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     const CollectiveKind kind = collective.signature.kind;
     if (kind != CollectiveKind::kSend && kind != CollectiveKind::kRecv)
       return std::make_unique<GlooCollective>(mesh_, collectives_, scratch_, all_, collective);
@@ -225,7 +225,7 @@ class GlooBackend final : public Backend {
     return std::make_unique<GlooMessage>(mesh_, *channel.worker, collective, channel.messages++);
   }
 
-  void check_peers(const Operation& operation) override {
+  void check_peers(const BackendOperation& operation) override {
     const auto& waiting = static_cast<const GlooOperation&>(operation);
     mesh_.check_connections(waiting.waits_for(), waiting.description());
   }

@@ -11,7 +11,7 @@
 
 namespace tandem::mpi_backend {
 
-class MpiOperation : public Operation {
+class MpiOperation : public BackendOperation {
  public:
   // Whether this rank still needs something of `peer`.
   virtual bool waits_for(int peer) const = 0;

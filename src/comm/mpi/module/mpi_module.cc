@@ -20,7 +20,7 @@ class MpiBackend final : public Backend {
   bool takes_device_memory() const override { return false; }
   bool crowded() const override { return crowded_; }
 
-  std::unique_ptr<Operation> start(const Collective& collective) override {
+  std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     const CollectiveKind kind = collective.signature.kind;
     if (kind != CollectiveKind::kSend && kind != CollectiveKind::kRecv)
       return std::make_unique<MpiCollective>(group_, queue_, collective);
@@ -28,7 +28,7 @@ class MpiBackend final : public Backend {
     return std::make_unique<MpiMessage>(group_, queue_, collective, number++);
   }
 
-  void check_peers(const Operation& operation) override {
+  void check_peers(const BackendOperation& operation) override {
     const auto& waiting = static_cast<const MpiOperation&>(operation);
     const std::lock_guard lock(group_.session().mutex());
     group_.look_for_failure();

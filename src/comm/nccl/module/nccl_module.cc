@@ -15,7 +15,7 @@ class NcclBackend final : public Backend {
   bool takes_device_memory() const override { return group_.on_cuda(); }
   bool crowded() const override { return false; }
 
-  std::unique_ptr<Operation> start(const Collective& collective) override {
+  std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     const OnGpu here(group_.options().gpu);
     const CollectiveKind kind = collective.signature.kind;
     if (kind == CollectiveKind::kSend || kind == CollectiveKind::kRecv)
@@ -23,7 +23,7 @@ class NcclBackend final : public Backend {
     return std::make_unique<NcclCollective>(group_, collective, next_turn_++);
   }
 
-  void check_peers(const Operation& operation) override {
+  void check_peers(const BackendOperation& operation) override {
     // The backend's own, which nobody else holds on to.
     const_cast<NcclOperation&>(static_cast<const NcclOperation&>(operation)).check_peers();
   }

@@ -12,7 +12,7 @@
 
 namespace tandem::nccl_backend {
 
-class NcclOperation : public Operation {
+class NcclOperation : public BackendOperation {
  public:
   NcclOperation(Group& group, const Collective& collective, std::string description);
 
