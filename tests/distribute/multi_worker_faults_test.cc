@@ -119,13 +119,16 @@ TEST(MultiWorkerFaults, AMissingWorkerIsNamed) {
     std::vector<ChildProcess> workers;
     for (int worker = 0; worker < 3; ++worker)
       if (worker != missing) workers.push_back(testing::start_worker(ports, worker, meet));
-    expect_names(workers[0].result(), "DeadlineExceededError", "rank " + std::to_string(missing));
-    // Its own time-out, or that the first worker has gone for this reason.
-    const std::string other = workers[1].result();
-    EXPECT_NE(other.find("Error: "), std::string::npos) << other;
-    EXPECT_TRUE(other.find("rank " + std::to_string(missing)) != std::string::npos ||
-                other.find("rank 0") != std::string::npos)
-        << other;
+    // One finds the time-out; the other, too, or hears of it, or that the first worker is gone.
+    bool found = false;
+    for (ChildProcess& worker : workers) {
+      const std::string text = worker.result();
+      EXPECT_NE(text.find("Error: "), std::string::npos) << text;
+      const bool names = text.find("rank " + std::to_string(missing)) != std::string::npos;
+      EXPECT_TRUE(names || text.find("rank 0") != std::string::npos) << text;
+      found = found || (names && text.starts_with("DeadlineExceededError"));
+    }
+    EXPECT_TRUE(found);
   }
   ChildProcess alone = testing::start_worker(ports, 0, meet);
   const std::string text = alone.result();

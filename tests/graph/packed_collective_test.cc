@@ -35,7 +35,7 @@ TEST(PackedCollective, IsComputedAndReadInItsBucket) {
   const distribute::TracedRank rank({std::make_shared<OneRank>(device), 0}, device, nullptr);
   const auto body = [&](const Tensors& in, bool reduces) -> Tensors {
     Tensors parts = {matmul(in[0], in[0]), reduce_sum(in[0], {.axis = Dims{0}})};
-    if (reduces) parts = rank.all_reduce_sum(parts);
+    if (reduces) parts = rank.all_reduce(parts, ReduceOp::kSum);
     // The second result leaves the program.
     return {reduce_sum(tanh(parts[0])), parts[1]};
   };
