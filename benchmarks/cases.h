@@ -34,8 +34,8 @@ inline td::Model lenet() {
        td::layers::Dense(10)});
 }
 
-inline td::SymbolicInput convolve(const td::SymbolicInput& x, std::int64_t filters, std::int64_t kernel,
-                           std::int64_t stride) {
+inline td::SymbolicInput convolve(const td::SymbolicInput& x, std::int64_t filters,
+                                  std::int64_t kernel, std::int64_t stride) {
   const td::Layer conv = td::layers::Conv2D(
       filters, kernel, {.strides = stride, .padding = "same", .use_bias = false});
   return td::layers::BatchNormalization()(conv(x));
@@ -92,8 +92,8 @@ inline std::vector<Example> make_pool(const Case& what, std::int64_t batch) {
 
 // Forward and backward for one replica's share of the batch, and the update.
 inline td::Tensor train_step(const td::Model& model, td::optimizers::Optimizer& optimizer,
-                      const std::vector<td::Variable>& variables, const Example& batch,
-                      std::int64_t global_batch) {
+                             const std::vector<td::Variable>& variables, const Example& batch,
+                             std::int64_t global_batch) {
   const td::Tensor logits = model(batch[0], {.training = true});
   const td::Tensor losses = td::nn::sparse_softmax_cross_entropy(batch[1], logits);
   const td::Tensor loss = td::nn::compute_average_loss(losses, {.global_batch_size = global_batch});

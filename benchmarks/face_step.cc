@@ -85,8 +85,8 @@ void run_hvd(const Options& options, const Case& what, double startup_ms) {
   td::hvd::init();
   td::Model model = what.make();
   const auto variables = model.trainable_variables();
-  auto optimizer = td::hvd::DistributedOptimizer(
-      td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9}));
+  auto optimizer =
+      td::hvd::DistributedOptimizer(td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9}));
   td::hvd::broadcast_variables(model.variables());
   const auto step = [&](const Example& batch) {
     return train_step(model, optimizer, variables, batch, what.batch).detach();

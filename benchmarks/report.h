@@ -19,8 +19,8 @@ struct Options {
   int replicas = 1;
   double seconds = 2.0;
   bool traced = false;
-  std::string face;  // of many processes
-  int steps = 100;   // the same in every process
+  std::string face;   // of many processes
+  int steps = 100;    // the same in every process
   std::string trace;  // a file for a profile of some more steps; empty: none
 };
 

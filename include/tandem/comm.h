@@ -8,9 +8,9 @@
 //
 // Every rank of a group calls the same collectives in the same order, with tensors of the same
 // dtypes and sizes. Where the ranks part, every one of them gets an InvalidArgumentError that tells
-// who called what. A rank that does not come is named by a DeadlineExceededError at the group's time
-// limit; one that dies or gives up, by an UnavailableError or AbortedError within seconds. The first
-// error ends the group: from then on every call throws it.
+// who called what. A rank that does not come is named by a DeadlineExceededError at the group's
+// time limit; one that dies or gives up, by an UnavailableError or AbortedError within seconds. The
+// first error ends the group: from then on every call throws it.
 //
 // Tensors may be on any device and are not changed; results are on the device of the argument that
 // they belong to, and unknown to gradients. A temporary that is moved in is worked on in place.
@@ -68,8 +68,8 @@ struct InitOptions {
 
 // Makes this process a rank of a job; returns when all ranks are there. Initialises no devices: the
 // group works on the device where a new tensor would be at its first collective. Throws
-// InvalidArgumentError for a backend, URL, rank or size that makes no sense; AlreadyExistsError when
-// another job has the port; DeadlineExceededError naming the ranks that did not come;
+// InvalidArgumentError for a backend, URL, rank or size that makes no sense; AlreadyExistsError
+// when another job has the port; DeadlineExceededError naming the ranks that did not come;
 // FailedPreconditionError when the process is in a job already.
 void init_process_group(const InitOptions& options = {});
 bool is_initialized();

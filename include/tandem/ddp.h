@@ -1,6 +1,6 @@
-// Distributed data parallel training: a process a replica, each with its own copy of a model and its
-// own batches, whose gradients are averaged over the ranks while the backward pass still runs. After
-// PyTorch's DistributedDataParallel.
+// Distributed data parallel training: a process a replica, each with its own copy of a model and
+// its own batches, whose gradients are averaged over the ranks while the backward pass still runs.
+// After PyTorch's DistributedDataParallel.
 //
 //   td::comm::init_process_group();
 //   td::parallel::DistributedDataParallel model(td::Sequential({...}));
@@ -36,17 +36,17 @@ struct DistributedDataParallelOptions {
   // Rank 0's variables that are not trained (moving moments) replace the others' at every recorded
   // forward.
   bool broadcast_buffers = true;
-  // Each rank's gradients count as much as its examples, the first axis of what the model was called
-  // with: with a loss that is a mean, uneven batches weigh rightly. Else every rank counts the same,
-  // as in PyTorch.
+  // Each rank's gradients count as much as its examples, the first axis of what the model was
+  // called with: with a loss that is a mean, uneven batches weigh rightly. Else every rank counts
+  // the same, as in PyTorch.
   bool average_by_examples = true;
   comm::ProcessGroup process_group{};  // not given: all ranks
 };
 
 // --- communication hooks ---
 
-// Gradients that travel together. The elements are weighted already: their SUM over the ranks is the
-// average.
+// Gradients that travel together. The elements are weighted already: their SUM over the ranks is
+// the average.
 struct GradBucket {
   std::size_t index = 0;
   bool is_last = false;              // of the step
@@ -114,8 +114,8 @@ class DistributedDataParallel {
  public:
   // Rank 0's variables replace the others'. Throws InvalidArgumentError "... in this process with
   // sizes ... appears not to match sizes of the same param in process 0" on every rank when names,
-  // shapes or dtypes differ, and when no parameter is trainable; FailedPreconditionError for a model
-  // that is not built.
+  // shapes or dtypes differ, and when no parameter is trainable; FailedPreconditionError for a
+  // model that is not built.
   explicit DistributedDataParallel(Model module,
                                    const DistributedDataParallelOptions& options = {});
 

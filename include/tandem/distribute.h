@@ -192,8 +192,8 @@ class Strategy {
 
   // `dataset`, whose batches are GLOBAL, split evenly over the replicas and copied to their
   // devices. Over several processes each of them gives the same dataset (InvalidArgumentError where
-  // an epoch begins with another batch), or, under AutoShardPolicy::kOff, one of its own. Throws InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for
-  // scalars.
+  // an epoch begins with another batch), or, under AutoShardPolicy::kOff, one of its own. Throws
+  // InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for scalars.
   DistributedDataset experimental_distribute_dataset(const data::Dataset& dataset) const;
 
   const std::shared_ptr<StrategyImpl>& impl() const { return impl_; }
@@ -269,9 +269,9 @@ struct MultiWorkerMirroredOptions {
   std::vector<std::string> devices;
 };
 // Mirrored over several processes, the workers, which train in step: TF_CONFIG tells which they are
-// and which of them this process is, else the variables of a launcher (tandem run, torchrun, mpirun,
-// Slurm); without either it is alone. The first worker (the chief, where the cluster has one)
-// listens at its address in TF_CONFIG; workers on several hosts need the job's secret in
+// and which of them this process is, else the variables of a launcher (tandem run, torchrun,
+// mpirun, Slurm); without either it is alone. The first worker (the chief, where the cluster has
+// one) listens at its address in TF_CONFIG; workers on several hosts need the job's secret in
 // TANDEM_JOB_TOKEN (docs/processes.md). An evaluator task is alone, too.
 //
 // Every worker runs the same program: it makes the same variables (which start with the chief's
@@ -279,8 +279,8 @@ struct MultiWorkerMirroredOptions {
 // the replicas keep apart takes all of them. save_weights() and checkpoints write on the chief.
 //
 // The constructor waits for all workers; DeadlineExceededError names those that did not come. Where
-// a worker dies or fails, all others throw an UnavailableError or AbortedError that names it, within
-// seconds, from the step or the call that they are in; then the job is over.
+// a worker dies or fails, all others throw an UnavailableError or AbortedError that names it,
+// within seconds, from the step or the call that they are in; then the job is over.
 //
 // Throws InvalidArgumentError for a TF_CONFIG that makes no sense.
 class MultiWorkerMirroredStrategy : public Strategy {

@@ -7,8 +7,8 @@
 //                                         return td::distribute::MultiWorkerMirroredStrategy();
 //                                       },
 //                                       .cluster = {{.workers = 2, .evaluator = true}}});
-//   auto last = td::estimator::train_and_evaluate(estimator, {.input_fn = train, .max_steps = 1000},
-//                                                 {.input_fn = test});
+//   auto last = td::estimator::train_and_evaluate(
+//       estimator, {.input_fn = train, .max_steps = 1000}, {.input_fn = test});
 //   std::cout << last->global_step << ' ' << last->metrics.at("accuracy") << '\n';
 #pragma once
 
@@ -36,8 +36,8 @@ struct ClusterSpec {
 struct EstimatorOptions {
   // Makes the model, compiled; called under the strategy's scope.
   std::function<Model()> model_fn;
-  // What training leaves: checkpoints, the state to go on from, the evaluations. Training that finds
-  // some of it goes on from there.
+  // What training leaves: checkpoints, the state to go on from, the evaluations. Training that
+  // finds some of it goes on from there.
   std::filesystem::path model_dir;
   std::int64_t save_checkpoints_steps = 100;  // and one at the end
   int keep_checkpoint_max = 5;                // 0: all
@@ -87,9 +87,9 @@ struct Evaluation {
 // - Without a cluster it does both, in turn.
 // - With options.cluster it is a stand-alone client.
 //
-// Evaluations are told in the log and kept in model_dir/eval/evaluations.jsonl, a line each. Returns
-// the last one; nothing in a worker of a cluster that has an evaluator. A run that has reached
-// max_steps before trains no more.
+// Evaluations are told in the log and kept in model_dir/eval/evaluations.jsonl, a line each.
+// Returns the last one; nothing in a worker of a cluster that has an evaluator. A run that has
+// reached max_steps before trains no more.
 //
 // Throws what goes wrong in a task; a client AbortedError that tells which task failed and why.
 std::optional<Evaluation> train_and_evaluate(const Estimator& estimator, const TrainSpec& train,

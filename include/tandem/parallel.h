@@ -15,8 +15,8 @@ struct SpawnOptions {
   std::chrono::milliseconds grace = std::chrono::seconds(30);
 };
 
-// Runs fn(rank, world_size) in `nprocs` new processes and waits for all of them. They are forked, so
-// that whatever the program holds is there, and find each other by env:// (RANK, LOCAL_RANK,
+// Runs fn(rank, world_size) in `nprocs` new processes and waits for all of them. They are forked,
+// so that whatever the program holds is there, and find each other by env:// (RANK, LOCAL_RANK,
 // WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TANDEM_JOB_TOKEN), on this machine alone.
 // Where OMP_NUM_THREADS is not set they share out the cores.
 //

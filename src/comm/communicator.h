@@ -38,8 +38,8 @@ class Work {
   virtual bool test() = 0;
 
   // What wait() does while it waits, for who waits for several by test(). A work that needs no
-  // peers need not do anything. Throws AbortedError when a peer that it needs is gone; several times
-  // a second is enough.
+  // peers need not do anything. Throws AbortedError when a peer that it needs is gone; several
+  // times a second is enough.
   virtual void check_peers() {}
   // Ranks that have not reached it yet, as far as this one can tell. The group may be of no use
   // afterwards: for the text of an error.

@@ -65,17 +65,18 @@ class Reducer {
   // How the buckets of this step are combined where no hook does it; kSum unless told. Every rank
   // says the same, before any gradient.
   void combine_by(ReduceOp op) { op_ = op; }
-  // Gradient `index` is final in `data`. Packed: it is copied, times `scale`, where it is not in its
-  // place (result()) already, and `data` is the caller's again. Else the memory belongs to the reducer until finish(), and `scale` is 1. A
-  // bucket whose gradients are all there sets out, in the order of the buckets.
+  // Gradient `index` is final in `data`. Packed: it is copied, times `scale`, where it is not in
+  // its place (result()) already, and `data` is the caller's again. Else the memory belongs to the
+  // reducer until finish(), and `scale` is 1. A bucket whose gradients are all there sets out, in
+  // the order of the buckets.
   void ready(std::size_t index, void* data, double scale = 1.0);
   // This rank adds nothing to gradient `index`. REQUIRES: packs().
   void zeros(std::size_t index);
   // No rank has gradient `index` in this step. Every rank must say so before finish().
   void skip(std::size_t index);
   const std::vector<bool>& settled() const { return settled_; }
-  // Waits for every bucket; the buffers then hold the sums. REQUIRES: every gradient is ready, zeros
-  // or skipped. The reducer is fresh for the next step afterwards, also when this throws.
+  // Waits for every bucket; the buffers then hold the sums. REQUIRES: every gradient is ready,
+  // zeros or skipped. The reducer is fresh for the next step afterwards, also when this throws.
   void finish();
   void reset();
 

@@ -9,7 +9,8 @@
 
 namespace tandem::distribute {
 
-// Replicas: a thread a device. Variables: a copy a device. Gradients: as `group` joins the replicas.
+// Replicas: a thread a device. Variables: a copy a device. Gradients: as `group` joins the
+// replicas.
 class LocalStrategy : public StrategyImpl {
  public:
   LocalStrategy(std::string name, std::vector<Device*> devices,
@@ -39,8 +40,8 @@ class LocalStrategy : public StrategyImpl {
   ThreadTeam threads_;
 };
 
-// One a replica: those named, else all GPUs, else CPU:0. Throws, naming `who`, for devices that do not
-// exist or are named twice.
+// One a replica: those named, else all GPUs, else CPU:0. Throws, naming `who`, for devices that do
+// not exist or are named twice.
 std::vector<Device*> replica_devices(const std::vector<std::string>& names, const char* who);
 // The plan by which threads on `devices` combine.
 LocalPlan plan_of(const CrossDeviceOps& ops, const std::vector<Device*>& devices);

@@ -98,8 +98,8 @@ struct Node {
   }
 };
 
-// Draw `traced` of a trace is, in each run, that draw from where the thread's generator then stands,
-// behind what `behind` has taken. Defined by the runtime.
+// Draw `traced` of a trace is, in each run, that draw from where the thread's generator then
+// stands, behind what `behind` has taken. Defined by the runtime.
 std::shared_ptr<const Renewal> draw_renewal(const OpDef& op, const Draw& traced,
                                             std::shared_ptr<const DrawSequence> behind);
 

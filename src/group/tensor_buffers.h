@@ -12,8 +12,8 @@ inline Buffer buffer_of(const Tensor& tensor) {
   return {impl.data(), impl.shape.num_elements(), impl.dtype};
 }
 
-// The elements on `device`, in memory that nothing else refers to, and unknown to gradients: a copy,
-// or `tensor` where it is that already.
+// The elements on `device`, in memory that nothing else refers to, and unknown to gradients: a
+// copy, or `tensor` where it is that already.
 inline Tensor exclusive_on(Device& device, Tensor tensor) {
   const TensorImpl& impl = impl_of(tensor);
   if (&impl.device() == &device && impl.unique() && impl.storage->unique()) {

@@ -8,8 +8,8 @@
 namespace tandem {
 
 // Asks `place`, in a backward() pass, for memory for the leaf's gradient: a tensor like the leaf's
-// whose elements nobody reads before the gradient is announced, or an undefined one. A gradient need
-// not end there. Null: nobody is asked any more. Thread-safe.
+// whose elements nobody reads before the gradient is announced, or an undefined one. A gradient
+// need not end there. Null: nobody is asked any more. Thread-safe.
 void set_gradient_place(const Leaf& leaf, std::function<Tensor()> place);
 
 // Whether the calling thread runs a pass that accumulates gradients in leaves and is not recorded.

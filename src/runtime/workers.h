@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// One process's view, for what they do together between steps. Every worker calls the same functions
-// in the same order; each throws as the collectives of a Communicator do. Of one thread.
+// One process's view, for what they do together between steps. Every worker calls the same
+// functions in the same order; each throws as the collectives of a Communicator do. Of one thread.
 class Workers {
  public:
   virtual ~Workers() = default;

@@ -17,7 +17,8 @@ class GradientViews {
 
   // Before anything of a step is ready.
   void begin_step();
-  // The place of gradient `index` in the step that has begun, where nobody reads it; else undefined.
+  // The place of gradient `index` in the step that has begun, where nobody reads it; else
+  // undefined.
   Tensor vacant(std::size_t index);
   // Gradient `index` of the step that has finished.
   const Tensor& view(std::size_t index);

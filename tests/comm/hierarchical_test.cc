@@ -1,5 +1,5 @@
-// What goes wrong in a communicator of two: four processes, two on each of two hosts. Always a typed
-// error on every rank, which names ranks as the whole counts them.
+// What goes wrong in a communicator of two: four processes, two on each of two hosts. Always a
+// typed error on every rank, which names ranks as the whole counts them.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>

@@ -13,7 +13,8 @@ namespace {
 using testing::expect_error;
 
 constexpr const char* kCluster =
-    R"("cluster": {"chief": ["c:1"], "worker": ["a:1", "b:2"], "ps": ["p:1"], "evaluator": ["e:1"]})";
+    R"("cluster": {"chief": ["c:1"], "worker": ["a:1", "b:2"], "ps": ["p:1"], )"
+    R"("evaluator": ["e:1"]})";
 
 TfConfig task(const std::string& type, int index) {
   return parse_tf_config("{" + std::string(kCluster) + R"(, "task": {"type": ")" + type +

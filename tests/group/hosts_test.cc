@@ -31,6 +31,7 @@ struct Cluster {
   int hosts = 2;
   int ranks_a_host = 1;
   std::string backend = "gloo";
+  std::chrono::milliseconds silence = 20s;  // of a rank until it counts as dead
   int ranks() const { return hosts * ranks_a_host; }
 };
 
@@ -43,10 +44,10 @@ std::vector<ChildProcess> start(
     ranks.emplace_back([&, rank] {
       hosts.enter(rank % cluster.hosts);
       const ThreadBudget one(1);
-      const auto job =
-          rendezvous(fmt::format("tcp://{}:29500?rank={}&world_size={}", Hosts::address(0), rank,
-                                 cluster.ranks()),
-                     {.timeout = 60s, .token = "secret", .heartbeat = 100ms, .silence = 2s});
+      const auto job = rendezvous(
+          fmt::format("tcp://{}:29500?rank={}&world_size={}", Hosts::address(0), rank,
+                      cluster.ranks()),
+          {.timeout = 60s, .token = "secret", .heartbeat = 100ms, .silence = cluster.silence});
       Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
       const auto communicator =
           connect(*job, device, {.backend = cluster.backend, .time_limit = 30s});
@@ -103,7 +104,9 @@ TEST_P(BetweenHosts, ACutCableIsATypedErrorThatNamesThePeer) {
   const Hosts hosts(cluster().hosts);
   TANDEM_REQUIRE(hosts.connected(), "netns");
   const TemporaryDirectory busy;
-  auto ranks = start(hosts, cluster(), [&](Communicator& communicator, const auto&) {
+  Cluster impatient = cluster();
+  impatient.silence = 2s;
+  auto ranks = start(hosts, impatient, [&](Communicator& communicator, const auto&) {
     std::vector<float> values(4'000'000, 1.0f);
     const Buffer buffer = {values.data(), 4'000'000, float32};
     communicator.all_reduce({&buffer, 1}, ReduceOp::kMean)->wait();
@@ -150,13 +153,14 @@ class BetweenHostsOfMpirun : public ::testing::TestWithParam<std::tuple<std::str
   }
   // What each rank does.
   std::string run_rank(
+      std::chrono::milliseconds silence,
       const std::function<std::string(Communicator&, const std::function<void()>&)>& body) const {
     const ThreadBudget one(1);
     const int rank = std::atoi(std::getenv("OMPI_COMM_WORLD_RANK"));
     const auto job =
         rendezvous(fmt::format("tcp://{}:29500?rank={}&world_size={}", Hosts::address(0), rank,
                                cluster().ranks()),
-                   {.timeout = 60s, .token = "secret", .heartbeat = 100ms, .silence = 2s});
+                   {.timeout = 60s, .token = "secret", .heartbeat = 100ms, .silence = silence});
     Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
     const auto communicator =
         connect(*job, device, {.backend = cluster().backend, .time_limit = 30s});
@@ -166,7 +170,7 @@ class BetweenHostsOfMpirun : public ::testing::TestWithParam<std::tuple<std::str
 
 TEST_P(BetweenHostsOfMpirun, CollectivesGoThrough) {
   if (started_by_mpirun()) {
-    const std::string result = run_rank([](Communicator& communicator, const auto& leave) {
+    const std::string result = run_rank(20s, [](Communicator& communicator, const auto& leave) {
       std::string sums = sum_up(communicator);
       communicator.barrier()->wait();
       leave();
@@ -203,7 +207,7 @@ TEST_P(BetweenHostsOfMpirun, ACutCableIsATypedErrorThatNamesThePeer) {
     std::string result;
     auto* values = new std::vector<float>(4'000'000, 1.0f);  // which MPI may yet write to
     try {
-      result = run_rank([&](Communicator& communicator, const auto&) {
+      result = run_rank(2s, [&](Communicator& communicator, const auto&) {
         const Buffer buffer = {values->data(), 4'000'000, float32};
         communicator.all_reduce({&buffer, 1}, ReduceOp::kMean)->wait();
         testing::write_file(folder + "/busy" + me, "");

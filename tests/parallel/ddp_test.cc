@@ -48,7 +48,8 @@ Weights train_alone() {
   return weights_of(model);
 }
 
-// The same batches, each split over the ranks; one that would get nothing is through with the epoch.
+// The same batches, each split over the ranks; one that would get nothing is through with the
+// epoch.
 Weights train_together(int rank, int ranks,
                        const parallel::DistributedDataParallelOptions& options = {}) {
   const Examples data = examples(kExamples);

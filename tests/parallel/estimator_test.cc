@@ -110,7 +110,6 @@ TEST(TrainAndEvaluate, InOneProcess) {
 TEST(TrainAndEvaluate, GoesOnWhereItStopped) {
   const TemporaryDirectory folder;
   const Estimator whole(options_in(folder, "whole")), parts(options_in(folder, "parts"));
-  const auto expected = train_and_evaluate(whole, until(10), kEvaluate);
   // Killed behind its sixth step: the checkpoint is that of step 4.
   const auto codes = run_processes(1, [&](int) {
     int batches = 0;
@@ -126,6 +125,7 @@ TEST(TrainAndEvaluate, GoesOnWhereItStopped) {
     train_and_evaluate(Estimator(options), dying, kEvaluate);
   });
   EXPECT_EQ(codes, ExitCodes{9});
+  const auto expected = train_and_evaluate(whole, until(10), kEvaluate);
   const auto resumed = train_and_evaluate(parts, until(10), kEvaluate);
   EXPECT_EQ(resumed->metrics, expected->metrics);
   EXPECT_EQ(weights_in(folder / "parts" / "model-10.safetensors"),

@@ -1,6 +1,7 @@
 // TF_CONFIG: which tasks a cluster has, and which of them this process is.
 //
-//   {"cluster": {"chief": ["h0:1"], "worker": ["h1:1", "h2:1"], "ps": [...], "evaluator": ["h3:1"]},
+//   {"cluster": {"chief": ["h0:1"], "worker": ["h1:1", "h2:1"], "ps": [...],
+//                "evaluator": ["h3:1"]},
 //    "task": {"type": "worker", "index": 0}}
 #pragma once
 
