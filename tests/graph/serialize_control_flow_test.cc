@@ -105,12 +105,12 @@ TEST(SerializedControlFlow, CapturedVariablesGoByName) {
 }
 
 TEST(SerializedControlFlow, LoopsOverDatasetsStayHere) {
+  const auto threes = data::Dataset::from_tensor_slices({ones({3})});
   Graph graph;
   {
     const GraphScope scope(graph);
     Variable v(zeros({}), {.name = "v"});
-    for_each(data::Dataset::from_tensor_slices({ones({3})}),
-             [&](const data::Example& example) { v.assign_add(example[0]); });
+    for_each(threes, [&](const data::Example& example) { v.assign_add(example[0]); });
   }
   expect_error<UnimplementedError>([&] { static_cast<void>(graph.serialize()); },
                                    "(ForEach) goes over a dataset of this program");
