@@ -1,6 +1,5 @@
 #include "comm/bucket.h"
 
-#include <atomic>
 #include <bit>
 #include <cstring>
 
@@ -40,7 +39,7 @@ void Bucket::assign(std::span<const std::int64_t> counts, DType dtype) {
   const std::size_t before = capacity_;
   lay_out(counts, dtype);
   const bool was_kept = kept();
-  std::atomic_thread_fence(std::memory_order_acquire);  // after what the last keeper read
+  std::shared_ptr<void>(memory_).reset();  // acquires what the last keeper released
   if (capacity_ == before && !was_kept) {
     clear_gaps();
     return;
