@@ -90,6 +90,18 @@ inline std::vector<Example> make_pool(const Case& what, std::int64_t batch) {
   return pool;
 }
 
+// The same in one part a replica.
+inline std::vector<td::distribute::PerReplica<Example>> make_pool(
+    const Case& what, std::int64_t global_batch, const td::distribute::Strategy& strategy) {
+  std::vector<td::distribute::PerReplica<Example>> pool;
+  for (const Example& batch : make_pool(what, global_batch)) {
+    const auto dataset = td::data::Dataset::from_tensor_slices(batch).batch(global_batch);
+    for (const auto& inputs : strategy.experimental_distribute_dataset(dataset))
+      pool.push_back(inputs);
+  }
+  return pool;
+}
+
 // Forward and backward for one replica's share of the batch, and the update.
 inline td::Tensor train_step(const td::Model& model, td::optimizers::Optimizer& optimizer,
                              const std::vector<td::Variable>& variables, const Example& batch,

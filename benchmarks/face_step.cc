@@ -65,12 +65,7 @@ void run_mwms(const Options& options, const Case& what, double startup_ms) {
   }
   const auto variables = model.trainable_variables();
   const std::int64_t global_batch = what.batch * strategy.num_replicas_in_sync();
-  std::vector<td::distribute::PerReplica<Example>> pool;
-  for (const Example& batch : make_pool(what, global_batch)) {
-    const auto dataset = td::data::Dataset::from_tensor_slices(batch).batch(global_batch);
-    for (const auto& inputs : strategy.experimental_distribute_dataset(dataset))
-      pool.push_back(inputs);
-  }
+  const auto pool = make_pool(what, global_batch, strategy);
   const auto step = [&](const td::distribute::PerReplica<Example>& batch) {
     return strategy.run(
         [&](const Example& inputs) {

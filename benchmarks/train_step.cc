@@ -47,13 +47,7 @@ void run_mirrored(const bench::Options& options, const Case& what, double startu
   }
   const auto variables = model.trainable_variables();
   const std::int64_t global_batch = what.batch * options.replicas;
-
-  std::vector<td::distribute::PerReplica<Example>> pool;
-  for (const Example& batch : make_pool(what, global_batch)) {
-    const auto dataset = td::data::Dataset::from_tensor_slices(batch).batch(global_batch);
-    for (const auto& inputs : strategy.experimental_distribute_dataset(dataset))
-      pool.push_back(inputs);
-  }
+  const auto pool = make_pool(what, global_batch, strategy);
   const auto step = [&](const td::distribute::PerReplica<Example>& batch) {
     return strategy.run(
         [&](const Example& inputs) {

@@ -88,12 +88,7 @@ void Lane::wait(const Handle::State& operation) {
       if (leading_) continue;
     }
     if (operation.done.load(std::memory_order_acquire)) return;
-    leading_ = true;
-    lock.unlock();
-    lead(true);
-    lock.lock();
-    leading_ = false;
-    changed_.notify_all();
+    take_lead(lock, true);
   }
 }
 
@@ -108,12 +103,7 @@ int Lane::join() {
       changed_.wait_for(lock, std::chrono::milliseconds(1));
       continue;
     }
-    leading_ = true;
-    lock.unlock();
-    lead(true);
-    lock.lock();
-    leading_ = false;
-    changed_.notify_all();
+    take_lead(lock, true);
   }
   return last_joined_;
 }
@@ -128,12 +118,7 @@ Lane::Turn Lane::tick() {
                    (!waiting_.empty() && now - began_ >= cycle_time()) ||
                    (size() > 1 && now - began_ >= kIdlePace);
   if (!due) return pending ? Turn::kPending : Turn::kIdle;
-  leading_ = true;
-  lock.unlock();
-  lead(false);
-  lock.lock();
-  leading_ = false;
-  changed_.notify_all();
+  take_lead(lock, false);
   return pending ? Turn::kLed : Turn::kIdle;
 }
 
@@ -146,14 +131,7 @@ void Lane::shut_down(std::chrono::milliseconds limit) {
   while (!failed() && Clock::now() < deadline) {
     {
       std::unique_lock lock(mutex_);
-      if (!leading_) {
-        leading_ = true;
-        lock.unlock();
-        lead(false);
-        lock.lock();
-        leading_ = false;
-        changed_.notify_all();
-      }
+      if (!leading_) take_lead(lock, false);
     }
     if (!failed()) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
@@ -184,6 +162,15 @@ void Lane::withdraw() {
 }
 
 // --- for the leader ---
+
+void Lane::take_lead(std::unique_lock<std::mutex>& lock, bool may_wait) {
+  leading_ = true;
+  lock.unlock();
+  lead(may_wait);
+  lock.lock();
+  leading_ = false;
+  changed_.notify_all();
+}
 
 void Lane::lead(bool may_wait) {
   if (failed()) return;

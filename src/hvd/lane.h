@@ -80,6 +80,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
     std::int64_t fusion_threshold = 0, cycle_microseconds = 0;  // rank 0's count
   };
 
+  // Leads, with `lock` of mutex_ given up meanwhile. REQUIRES: nobody leads.
+  void take_lead(std::unique_lock<std::mutex>& lock, bool may_wait);
   // What the leader does. Until a cycle has ended, or nothing can be done without waiting.
   void lead(bool may_wait);
   bool try_advance(bool may_wait);
