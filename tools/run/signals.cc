@@ -5,21 +5,15 @@
 namespace tandem::tools {
 
 Signals::Signals() {
-  sigemptyset(&signals_);
+  sigset_t signals;
+  sigemptyset(&signals);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD})
-    sigaddset(&signals_, number);
-  sigprocmask(SIG_BLOCK, &signals_, &before_);
-  pipe_before_ = std::signal(SIGPIPE, SIG_IGN);
-  descriptor_ = Descriptor(signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK));
+    sigaddset(&signals, number);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  descriptor_ = Descriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!descriptor_.is_open())
     throw ResourceExhaustedError(std::string("[run] signalfd: ") + std::strerror(errno));
-}
-
-Signals::~Signals() {
-  while (next() != 0) {  // those that were passed on are not for this process
-  }
-  sigprocmask(SIG_SETMASK, &before_, nullptr);
-  std::signal(SIGPIPE, pipe_before_);
 }
 
 int Signals::next() const {

@@ -7,22 +7,17 @@
 
 namespace tandem::tools {
 
-// While it lives, signals wait to be read, and writing to what nobody reads is an error and no
-// signal.
+// Once made, signals wait to be read, and writing to what nobody reads is an error and no signal. That
+// stays so: one that comes when the ranks are over must not change how the launcher ends.
 class Signals {
  public:
   Signals();
-  ~Signals();
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
 
   int number() const { return descriptor_.number(); }
   // The next one that has come; 0: none.
   int next() const;
 
  private:
-  sigset_t signals_ = {}, before_ = {};
-  sighandler_t pipe_before_ = SIG_DFL;
   Descriptor descriptor_;
 };
 
