@@ -7,9 +7,9 @@
 
 #include "hvd/adasum.h"
 #include "support/files.h"
-#include "support/forked_store.h"
 #include "support/hvd_ranks.h"
 #include "support/tensors.h"
+#include "support/waiting.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -242,7 +242,7 @@ TEST(HvdTraining, ARankThatIsKilledInAStepIsNamed) {
 }
 
 TEST(HvdTraining, TwoRunsGiveTheSameBits) {
-  auto shared = shared_with_forks<std::array<double, 1024>>();
+  auto shared = testing::shared_with_forks<std::array<double, 1024>>();
   for (Way way : {Way::kMinimize, Way::kTraced})
     for (int run = 0; run < 2; ++run)
       expect_hvd(2, [&](int rank) {
