@@ -135,7 +135,8 @@ void Pipeline::submit(std::shared_ptr<HierarchicalWork> work) {
 bool Pipeline::advance() {
   throw_if_failed();
   try {
-    progress();
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
+      if (running_[lane].size() > 1) progress(static_cast<Lane>(lane));
     bool any = false;
     while (look_at_running() | start_ready()) any = true;
     if (any) std::erase_if(open_, [](const auto& work) { return work->done(); });
@@ -145,15 +146,11 @@ bool Pipeline::advance() {
   }
 }
 
-void Pipeline::progress() {
-  for (std::size_t i = 0; i < kLanes; ++i) {
-    if (running_[i].size() < 2) continue;
-    const Lane lane = static_cast<Lane>(i);
-    try {
-      communicator(lane)->progress();
-    } catch (const Error&) {
-      rethrow_from(lane);
-    }
+void Pipeline::progress(Lane lane) {
+  try {
+    communicator(lane)->progress();
+  } catch (const Error&) {
+    rethrow_from(lane);
   }
 }
 
