@@ -1,7 +1,6 @@
 #include "graph/collective.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
@@ -12,33 +11,7 @@
 #include "graph/block.h"
 
 namespace tandem {
-namespace {
 
-void infer_same(InferContext& c) {
-  for (int i = 0; i < c.num_inputs(); ++i) c.add_output(c.dtype(i), c.shape(i));
-}
-
-void copy_inputs(KernelContext& c) {
-  for (int i = 0; i < c.inputs.size(); ++i) {
-    const TensorView& from = c.inputs[i];
-    const std::size_t bytes = static_cast<std::size_t>(from.size()) * size_of(from.dtype);
-    if (bytes > 0 && from.data != c.outputs[i].data)
-      std::memcpy(c.outputs[i].data, from.data, bytes);
-  }
-}
-
-}  // namespace
-
-const OpDef kCollectiveReduce = {.name = "CollectiveReduce",
-                                 .attrs = &attrs_type<CollectiveReduceAttrs>,
-                                 .infer = infer_same,
-                                 .cpu_kernel = copy_inputs,
-                                 .traits = kStateful | kInPlace};
-const OpDef kCollectiveBroadcast = {.name = "CollectiveBroadcast",
-                                    .attrs = &attrs_type<CollectiveBroadcastAttrs>,
-                                    .infer = infer_same,
-                                    .cpu_kernel = copy_inputs,
-                                    .traits = kStateful | kInPlace};
 const OpDef kCollectiveWait = {.name = "_CollectiveWait", .traits = kStateful};
 
 namespace {

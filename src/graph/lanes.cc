@@ -232,11 +232,7 @@ struct Lanes::Impl {
       for (const TensorView& output : outputs)
         parts.push_back({output.data, output.size(), output.dtype});
     }
-    step.work =
-        step.operation->op == &kCollectiveBroadcast
-            ? communicator.broadcast(
-                  parts, static_cast<int>(step.context.attrs<CollectiveBroadcastAttrs>().root))
-            : communicator.all_reduce(parts, step.context.attrs<CollectiveReduceAttrs>().op);
+    step.work = start_collective(*step.operation->op, step.context.attrs_data, communicator, parts);
   }
 
   static void finish_collective(Step& step) {
