@@ -43,9 +43,11 @@ Tensor TracedRank::broadcast(const Tensor& tensor, int root) const {
 // the program it sets out while the backward pass goes on.
 class TracedRank::Reduction final : public GradientReduction {
  public:
-  Reduction(TracedRank& rank, const std::vector<Variable>& variables, bool stands_by)
+  Reduction(TracedRank& rank, const std::vector<Variable>& variables, bool stands_by,
+            CombineTraced combine)
       : rank_(rank),
         stands_by_(stands_by),
+        combine_(std::move(combine)),
         variables_(variables),
         gradients_(variables.size()),
         present_(variables.size(), false),
@@ -86,12 +88,17 @@ class TracedRank::Reduction final : public GradientReduction {
 
   std::vector<Tensor> finish() override {
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
-      if (present_[i] || !agreed_ || !agreed_->at(i)) continue;
+      if (present_[i] || !(combine_ || (agreed_ && agreed_->at(i)))) continue;
       const OnDevice on(rank_.device_);
       gradients_[i] = zeros(variables_[i].shape(), {.dtype = variables_[i].dtype()});
     }
     if (rank_.agreements_ && !agreed_) rank_.agreements_->push_back(present_);
     launch(true);
+    for (const auto& [indices, combined] : combining_) {
+      const std::vector<Tensor> sums = combined();
+      for (std::size_t i = 0; i < indices.size(); ++i)
+        if (present_[indices[i]]) sums_[indices[i]] = sums[i];
+    }
     return std::move(sums_);
   }
 
@@ -106,6 +113,11 @@ class TracedRank::Reduction final : public GradientReduction {
           parts.push_back(std::move(gradients_[index]));
           indices.push_back(index);
         }
+      if (combine_) {
+        auto combined = combine_({next_, next_ + 1 == buckets_.size(), indices, std::move(parts)});
+        combining_.emplace_back(std::move(indices), std::move(combined));
+        continue;
+      }
       const std::vector<Tensor> sums = rank_.all_reduce(parts, ReduceOp::kSum, stands_by_);
       for (std::size_t i = 0; i < indices.size(); ++i) sums_[indices[i]] = sums[i];
     }
@@ -113,6 +125,8 @@ class TracedRank::Reduction final : public GradientReduction {
 
   TracedRank& rank_;
   bool stands_by_;
+  CombineTraced combine_;  // null: a sum
+  std::vector<std::pair<std::vector<std::size_t>, std::function<std::vector<Tensor>()>>> combining_;
   std::vector<Variable> variables_;
   std::vector<Tensor> gradients_;  // those that wait for their bucket
   std::vector<bool> present_;
@@ -125,8 +139,8 @@ class TracedRank::Reduction final : public GradientReduction {
 };
 
 std::unique_ptr<GradientReduction> TracedRank::start_reduction(
-    const std::vector<Variable>& variables, bool stands_by) {
-  return std::make_unique<Reduction>(*this, variables, stands_by);
+    const std::vector<Variable>& variables, bool stands_by, CombineTraced combine) {
+  return std::make_unique<Reduction>(*this, variables, stands_by, std::move(combine));
 }
 
 // --- replicas ---

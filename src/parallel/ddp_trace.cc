@@ -4,7 +4,9 @@
 
 #include "core/status.h"
 #include "graph/graph.h"
+#include "parallel/bucket_tensors.h"
 #include "runtime/placement.h"
+#include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -23,7 +25,7 @@ class TracedReductions::Member final : public CollectiveGroup {
     if (!allowed_)
       fail<FailedPreconditionError>(
           "[DistributedDataParallel] a function that was traced with reductions was called under "
-          "no_sync() or join()");
+          "join()");
   }
   void allow(bool runs) { allowed_ = runs; }
 
@@ -59,16 +61,49 @@ void TracedReductions::begin() {
   const Tensor mine = counted ? examples_ : constant(1.0);
   weight_ = mine / rank_.all_reduce({&mine, 1}, ReduceOp::kSum).front();
   examples_ = {};
-  reduction_ = rank_.start_reduction(parameters_);
+  ready_.assign(parameters_.size(), false);
+  reduction_ = rank_.start_reduction(
+      parameters_, false,
+      hook_ ? [this](const distribute::TracedBucket& bucket) { return combine(bucket); }
+            : distribute::CombineTraced());
 }
 
 void TracedReductions::ready(std::size_t index, const Tensor& gradient) {
+  if (ready_[index]) return;
+  ready_[index] = true;
   const NoGradScope no_grad;
   reduction_->ready(index, gradient * cast(weight_, gradient.dtype()));
 }
 
+void TracedReductions::set_hook(CommHook hook, std::shared_ptr<comm::ProcessGroupImpl> group) {
+  hook_ = std::move(hook);
+  group_ = comm::ProcessGroup(std::move(group));
+}
+
+// As TensorHook does it for buckets that are there.
+std::function<std::vector<Tensor>()> TracedReductions::combine(
+    const distribute::TracedBucket& traced) const {
+  GradBucket bucket{.index = traced.index,
+                    .is_last = traced.is_last,
+                    .buffer = {},
+                    .gradients = traced.gradients,
+                    .parameters = {},
+                    .group = group_};
+  std::vector<Tensor> flat;
+  for (const Tensor& gradient : traced.gradients) flat.push_back(reshape(gradient, {-1}));
+  bucket.buffer = flat.size() == 1 ? flat.front() : concat(flat, 0);
+  for (std::size_t index : traced.variables) bucket.parameters.push_back(parameters_[index]);
+  return [then = hook_(bucket), index = bucket.index, parameters = bucket.parameters] {
+    const NoGradScope no_grad;
+    std::vector<Tensor> combined = then ? then() : std::vector<Tensor>();
+    check_combined(combined, parameters, index);
+    return combined;
+  };
+}
+
 std::vector<Tensor> TracedReductions::finish() {
   weight_ = {};
+  const NoGradScope no_grad;
   return std::exchange(reduction_, nullptr)->finish();
 }
 
