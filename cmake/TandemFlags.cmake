@@ -1,22 +1,26 @@
 # Flags of every target of the project: warnings, and the sanitizers of the preset.
 add_library(tandem_flags INTERFACE)
-target_compile_options(tandem_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
-                                             -fno-math-errno -fno-trapping-math)
+
+# Options of the C++ compiler; CUDA's compiler has its own (TandemCuda.cmake).
+function(tandem_add_flags)
+  target_compile_options(tandem_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${ARGN}>)
+endfunction()
+
+tandem_add_flags(-Wall -Wextra -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math)
 # Messages name a source file as the tree does, not as the machine that built it.
-target_compile_options(tandem_flags INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+tandem_add_flags(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(TANDEM_WERROR)
-  target_compile_options(tandem_flags INTERFACE -Werror)
+  tandem_add_flags(-Werror)
 endif()
 if(TANDEM_SANITIZE)
-  target_compile_options(tandem_flags INTERFACE -fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer
-                                                -fno-sanitize-recover=all)
+  tandem_add_flags(-fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(tandem_flags INTERFACE -fsanitize=${TANDEM_SANITIZE})
   # Resolvers of function clones run before a sanitizer is ready.
   target_compile_definitions(tandem_flags INTERFACE TANDEM_NO_FUNCTION_CLONES)
 endif()
 if(TANDEM_FUZZ)
   # Coverage of the library, which steers the fuzzers; OpenMP's pragmas for GCC alone are no news.
-  target_compile_options(tandem_flags INTERFACE -fsanitize=fuzzer-no-link -Wno-unknown-pragmas)
+  tandem_add_flags(-fsanitize=fuzzer-no-link -Wno-unknown-pragmas)
 endif()
 
 # Precompiled headers take two fifths off a clean build. A compiler cache cannot see through them, and

@@ -3,11 +3,16 @@
 # seen outside.
 function(tandem_module name folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
+  tandem_module_of(${name} "${sources}" ${ARGN})
+endfunction()
+
+function(tandem_module_of name sources)
   add_library(tandem_${name} MODULE ${sources})
   target_include_directories(tandem_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(tandem_${name} PRIVATE tandem tandem_flags OpenMP::OpenMP_CXX Threads::Threads fmt::fmt
                                                spdlog::spdlog ${ARGN})
-  set_target_properties(tandem_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden INSTALL_RPATH "$ORIGIN"
+  set_target_properties(tandem_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
+                        INSTALL_RPATH "$ORIGIN"
                         LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:tandem>)
   install(TARGETS tandem_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   set_property(GLOBAL APPEND PROPERTY TANDEM_MODULES tandem_${name})
@@ -23,12 +28,13 @@ else()
   message(STATUS "Without the gloo backend: no Gloo here (Debian: libgloo-dev)")
 endif()
 
-# The headers and libraries of CUDA's runtime are all it takes: there is no kernel in it.
-find_package(CUDAToolkit QUIET)
+include(${PROJECT_SOURCE_DIR}/cmake/TandemCuda.cmake)
+
+# The headers and the library of CUDA's runtime are all it takes: there is no kernel in it.
 find_path(NCCL_HEADERS nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
 if(CUDAToolkit_FOUND AND NCCL_HEADERS AND NCCL_LIBRARY)
-  tandem_module(nccl comm/nccl/module CUDA::cudart ${NCCL_LIBRARY})
+  tandem_module(nccl comm/nccl/module CUDA::cudart_static ${NCCL_LIBRARY})
   target_include_directories(tandem_nccl SYSTEM PRIVATE ${NCCL_HEADERS} ${CUDAToolkit_INCLUDE_DIRS})
 else()
   message(STATUS "Without the nccl backend: no CUDA toolkit or no NCCL here")

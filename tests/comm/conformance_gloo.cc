@@ -24,11 +24,11 @@ TestBackend gloo() {
                                       .name = "group " + std::to_string(number),
                                       .rank = process % ranks,
                                       .size = ranks,
-                                      .time_limit = std::chrono::seconds(30)};
+                                      .time_limit = std::chrono::minutes(5)};
                   Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
                   auto communicator =
                       make_process_communicator(make_gloo_backend(std::move(options)), device,
-                                                {.time_limit = std::chrono::seconds(30)});
+                                                {.time_limit = std::chrono::minutes(5)});
                   body(*communicator, number);
                 });
                 EXPECT_EQ(codes, ExitCodes(codes.size(), 0));

@@ -18,7 +18,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::chrono::seconds kLimit(30);
+constexpr std::chrono::minutes kLimit(5);
 constexpr std::size_t kPiece = 128 << 10;  // so that the suite's large buffers are several
 
 // Where a rank is, when groups have `size` ranks and the last may have fewer.

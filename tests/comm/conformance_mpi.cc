@@ -21,12 +21,12 @@ void run_groups(int ranks, int groups, const std::function<void(Communicator&, i
   const auto run = [&](std::unique_ptr<Backend> backend, int number) {
     const ThreadBudget one(1);
     body(*make_process_communicator(std::move(backend), device,
-                                    {.time_limit = std::chrono::seconds(30)}),
+                                    {.time_limit = std::chrono::minutes(5)}),
          number);
   };
   std::vector<std::unique_ptr<Backend>> backends;
   for (int number = 0; number < groups; ++number)
-    backends.push_back(make_mpi_backend({.size = ranks, .time_limit = std::chrono::seconds(30)}));
+    backends.push_back(make_mpi_backend({.size = ranks, .time_limit = std::chrono::minutes(5)}));
   std::vector<std::thread> others;
   for (int number = 1; number < groups; ++number)
     others.emplace_back(

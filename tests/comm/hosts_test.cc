@@ -11,6 +11,7 @@
 #include "support/files.h"
 #include "support/hosts.h"
 #include "support/processes.h"
+#include "support/waiting.h"
 #include "tandem/errors.h"
 
 namespace tandem {
@@ -19,7 +20,6 @@ namespace {
 using testing::ChildProcess;
 using testing::Hosts;
 using testing::TemporaryDirectory;
-
 using namespace std::chrono_literals;
 
 // Ranks 0 and 1 on the first host, 2 on the second.
@@ -28,9 +28,9 @@ std::vector<ChildProcess> start(const Hosts& hosts, const std::function<std::str
   for (int rank = 0; rank < 3; ++rank)
     ranks.emplace_back([&, rank] {
       hosts.enter(rank / 2);
-      const auto job =
-          rendezvous(fmt::format("tcp://{}:29500?rank={}&world_size=3", Hosts::address(0), rank),
-                     {.timeout = 60s, .token = "secret", .heartbeat = 100ms, .silence = 3s});
+      const auto job = rendezvous(
+          fmt::format("tcp://{}:29500?rank={}&world_size=3", Hosts::address(0), rank),
+          {.timeout = testing::kFarAway, .token = "secret", .heartbeat = 100ms, .silence = 5s});
       return body(*job);
     });
   return ranks;
@@ -43,7 +43,7 @@ TEST(Hosts, HoldAJob) {
     job.store()->set(std::to_string(job.rank()), std::to_string(job.rank() * 11));
     std::string all;
     for (int rank = 0; rank < job.size(); ++rank)
-      all += job.store()->get(std::to_string(rank), Clock::now() + 20s) + " ";
+      all += job.store()->get(std::to_string(rank), Clock::now() + testing::kFarAway) + " ";
     job.leave();
     return all;
   });
@@ -56,12 +56,11 @@ TEST(Hosts, CutOffFromEachOtherFindItOutWithoutAWord) {
   const TemporaryDirectory ready;
   auto ranks = start(hosts, [&](Job& job) {
     testing::write_file(ready / std::to_string(job.rank()), "");
-    const auto end = Clock::now() + 60s;
-    while (!job.membership()->failed() && Clock::now() < end) std::this_thread::sleep_for(1ms);
-    if (job.membership()->failed()) job.membership()->throw_failure();
+    if (testing::eventually([&] { return job.membership()->failed(); }))
+      job.membership()->throw_failure();
     return std::string("nothing");
   });
-  while (ready.count_files() < 3) std::this_thread::sleep_for(1ms);
+  ASSERT_TRUE(testing::eventually([&] { return ready.count_files() == 3; }));
   ASSERT_TRUE(hosts.cut(1));
   const pid_t first = ranks[0].id(), third = ranks[2].id();
   char host[256] = {};
@@ -69,7 +68,7 @@ TEST(Hosts, CutOffFromEachOtherFindItOutWithoutAWord) {
   const auto expected = [&](int rank, pid_t process) {
     return fmt::format(
         "UnavailableError: [membership] rank {} (process {} on {}) is gone: nothing "
-        "was heard of it for 3000 ms",
+        "was heard of it for 5000 ms",
         rank, process, host);
   };
   EXPECT_EQ(ranks[0].result(), expected(2, third));

@@ -8,11 +8,14 @@
 #include <thread>
 
 #include "device/device_manager.h"
+#include "support/errors.h"
 #include "tandem/config.h"
 #include "tandem/errors.h"
 
 namespace tandem {
 namespace {
+
+using testing::error_of;
 
 // Memory of a device, filled from and read to the host.
 template <class T>
@@ -112,7 +115,7 @@ void check_all_reduce(const std::vector<Device*>& devices, const LocalPlan& plan
   }
 }
 
-class LocalAllReduce : public testing::TestWithParam<std::tuple<Where, LocalPlan::Kind>> {};
+class LocalAllReduce : public ::testing::TestWithParam<std::tuple<Where, LocalPlan::Kind>> {};
 
 TEST_P(LocalAllReduce, SumsOverRanksAndLengths) {
   const auto [where, kind] = GetParam();
@@ -141,9 +144,9 @@ TEST_P(LocalAllReduce, EveryOperationAndType) {
 
 INSTANTIATE_TEST_SUITE_P(
     Plans, LocalAllReduce,
-    testing::Combine(testing::Values(Where::kCpus, Where::kGpus, Where::kMixed),
-                     testing::Values(LocalPlan::Kind::kSliced, LocalPlan::Kind::kToOneDevice,
-                                     LocalPlan::Kind::kHierarchical)));
+    ::testing::Combine(::testing::Values(Where::kCpus, Where::kGpus, Where::kMixed),
+                       ::testing::Values(LocalPlan::Kind::kSliced, LocalPlan::Kind::kToOneDevice,
+                                         LocalPlan::Kind::kHierarchical)));
 
 TEST(LocalGroup, HierarchicalPacks) {
   const auto devices = devices_for(Where::kCpus, 4);
@@ -187,17 +190,7 @@ TEST(LocalGroup, Broadcast) {
   });
 }
 
-template <class E>
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-class LocalCollectives : public testing::TestWithParam<Where> {};
+class LocalCollectives : public ::testing::TestWithParam<Where> {};
 
 TEST_P(LocalCollectives, OnEveryKindOfDevice) {
   const auto devices = devices_for(GetParam(), 3);
@@ -244,7 +237,7 @@ TEST_P(LocalCollectives, OnEveryKindOfDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, LocalCollectives,
-                         testing::Values(Where::kCpus, Where::kGpus, Where::kMixed));
+                         ::testing::Values(Where::kCpus, Where::kGpus, Where::kMixed));
 
 TEST(LocalGroup, AbortReachesTheGroupsThatWereSplitOff) {
   const auto devices = devices_for(Where::kCpus, 3);

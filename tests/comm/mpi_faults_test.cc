@@ -3,28 +3,48 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <thread>
+#include <cstdlib>
+#include <filesystem>
 
 #include "comm/process/process_communicator.h"
 #include "core/parallel.h"
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "support/errors.h"
 #include "support/expects.h"
+#include "support/files.h"
 #include "support/mpirun.h"
+#include "support/waiting.h"
 
 namespace tandem {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::error_of;
+using testing::expect_parts;
 
 class MpiFaults : public ::testing::Test {
  protected:
+  static constexpr const char* kFolder = "TANDEM_TEST_FOLDER";
+
   void SetUp() override { TANDEM_REQUIRE(can_use_mpirun(), "mpi"); }
+
+  // Where the ranks meet without a word of MPI.
+  static void arrive(int rank) {
+    testing::write_file(std::filesystem::path(std::getenv(kFolder)) / std::to_string(rank), "");
+  }
+  static void wait_for(std::initializer_list<int> ranks) {
+    const std::filesystem::path folder = std::getenv(kFolder);
+    for (const int rank : ranks)
+      testing::eventually([&] { return std::filesystem::exists(folder / std::to_string(rank)); });
+  }
 
   // Runs body as each of three ranks.
   static void run(const std::function<void(Communicator&)>& body,
-                  milliseconds time_limit = std::chrono::seconds(20)) {
+                  milliseconds time_limit = testing::kFarAway) {
     if (!started_by_mpirun()) {
+      const testing::TemporaryDirectory folder;
+      setenv(kFolder, folder.path().c_str(), 1);
       EXPECT_EQ(run_this_test_by_mpirun(3), 0);
       return;
     }
@@ -34,22 +54,6 @@ class MpiFaults : public ::testing::Test {
                                     {.time_limit = time_limit}));
   }
 };
-
-template <class E>
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const Error& error) {
-    return fmt::format("{}: {}", error.kind(), error.what());
-  }
-  return "no error";
-}
-
-void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
-}
 
 // Buffers that last as long as a process.
 Buffer floats(std::int64_t count) {
@@ -103,13 +107,14 @@ TEST_F(MpiFaults, ARankThatIsLateIsNamedEverywhere) {
   run(
       [](Communicator& communicator) {
         all_reduce(communicator, 100);
-        if (communicator.rank() == 1) std::this_thread::sleep_for(milliseconds(1500));
+        if (communicator.rank() == 1) wait_for({0, 2});
         EXPECT_EQ(
             error_of<DeadlineExceededError>([&] { all_reduce(communicator, 300'000); }),
             "[all_reduce] rank 1 did not reach collective 1 (all_reduce (sum) of 300000 float32 in "
-            "1 part) within 600 ms; ranks 0 and 2 are waiting");
+            "1 part) within 3000 ms; ranks 0 and 2 are waiting");
+        arrive(communicator.rank());
       },
-      milliseconds(600));
+      milliseconds(3000));
 }
 
 TEST_F(MpiFaults, ARankLeavesEarly) {
@@ -137,12 +142,14 @@ TEST_F(MpiFaults, ASubGroupThatARankDoesNotJoin) {
   run(
       [](Communicator& communicator) {
         const int ranks[] = {0, 2};
-        if (communicator.rank() == 2) std::this_thread::sleep_for(milliseconds(1500));
-        if (communicator.rank() == 0)
+        if (communicator.rank() == 0) {
           expect_parts(error_of<DeadlineExceededError>([&] { communicator.split(ranks); }),
                        {"[mpi] rank 2 did not join group '0/0,2#0'", "rank 0 is waiting"});
+          arrive(0);
+        }
+        wait_for({0});
       },
-      milliseconds(600));
+      milliseconds(3000));
 }
 
 // mpirun takes the job down with it.

@@ -15,14 +15,18 @@
 #include "comm/rendezvous/file_store.h"
 #include "comm/rendezvous/server_connection.h"
 #include "comm/rendezvous/socket.h"
+#include "support/errors.h"
 #include "support/files.h"
 #include "support/processes.h"
+#include "support/waiting.h"
 #include "tandem/errors.h"
 
 namespace tandem {
 namespace {
 
+using testing::any_error_of;
 using testing::ChildProcess;
+using testing::eventually;
 using testing::free_port;
 using testing::TemporaryDirectory;
 using namespace std::chrono_literals;
@@ -34,15 +38,13 @@ std::string talk(Job& job) {
   job.store()->set(fmt::format("word {}", job.rank()), std::to_string(job.rank()));
   std::string words;
   for (int rank = 0; rank < job.size(); ++rank)
-    words += job.store()->get(fmt::format("word {}", rank), in(20s));
+    words += job.store()->get(fmt::format("word {}", rank), in(testing::kFarAway));
   return words;
 }
 
 // Waits until a rank has failed, and throws what the membership says of it.
 [[noreturn]] void wait_for_failure(const Membership& membership) {
-  const auto end = in(20s);
-  while (!membership.failed() && Clock::now() < end) std::this_thread::sleep_for(1ms);
-  if (membership.failed()) membership.throw_failure();
+  if (eventually([&] { return membership.failed(); })) membership.throw_failure();
   throw std::runtime_error("no rank has failed");
 }
 
@@ -85,12 +87,7 @@ class Rendezvous : public ::testing::Test {
 
 // The error of a rendezvous in this process.
 std::string refusal(const std::string& url, const RendezvousOptions& options = {}) {
-  try {
-    rendezvous(url, options);
-  } catch (const Error& error) {
-    return std::string(error.kind()) + ": " + error.what();
-  }
-  return "none";
+  return any_error_of([&] { rendezvous(url, options); });
 }
 
 TEST_F(Rendezvous, ByTcpAndByFile) {
@@ -140,7 +137,7 @@ TEST_F(Rendezvous, BesideTheStoreOfTorchrun) {
   });
   auto ranks = start(2, [](int rank) {
     setenv("RANK", std::to_string(rank).c_str(), 1);
-    const auto job = rendezvous("env://", {.timeout = 60s});
+    const auto job = rendezvous("env://", {.timeout = testing::kFarAway});
     const std::string words = talk(*job);
     job->leave();
     return words;
@@ -153,7 +150,8 @@ TEST_F(Rendezvous, MayBeRepeatedAtTheSamePlace) {
     auto ranks = start(3, [&](int rank) {
       std::string words;
       for (int round = 0; round < 5; ++round) {
-        const auto job = rendezvous(by_file ? file(rank, 3) : tcp(rank, 3), {.timeout = 60s});
+        const auto job =
+            rendezvous(by_file ? file(rank, 3) : tcp(rank, 3), {.timeout = testing::kFarAway});
         words += talk(*job) + " ";
         job->leave();
       }
@@ -204,44 +202,44 @@ TEST_F(Rendezvous, OfAProcessThatIsThatRankAlreadyIsRefused) {
 
 TEST_F(Rendezvous, NamesTheRanksThatNeverCame) {
   auto ranks = start(2, [&](int rank) {
-    rendezvous(tcp(rank == 0 ? 0 : 2, 4), {.timeout = rank == 0 ? 600ms : 20s});
+    rendezvous(tcp(rank == 0 ? 0 : 2, 4), {.timeout = rank == 0 ? 3s : testing::kFarAway});
     return "";
   });
   EXPECT_EQ(ranks[0].result(),
-            "DeadlineExceededError: [rendezvous] ranks 1, 3 of 4 did not join within 600 ms");
+            "DeadlineExceededError: [rendezvous] ranks 1, 3 of 4 did not join within 3000 ms");
   // And it told those that were there.
   const std::string other = ranks[1].result();
   EXPECT_EQ(other.find("AbortedError: [membership] rank 0 (process "), 0u) << other;
-  EXPECT_NE(other.find("gave up: ranks 1, 3 of 4 did not join within 600 ms"), std::string::npos);
+  EXPECT_NE(other.find("gave up: ranks 1, 3 of 4 did not join within 3000 ms"), std::string::npos);
 }
 
 TEST_F(Rendezvous, NamesRankZeroWhenItNeverCame) {
-  const std::string by_tcp = refusal(tcp(1, 2), {.timeout = 300ms});
+  const std::string by_tcp = refusal(tcp(1, 2), {.timeout = 1s});
   EXPECT_EQ(by_tcp,
             fmt::format("DeadlineExceededError: [rendezvous] rank 0 is missing: the job's "
-                        "rendezvous was not found at 127.0.0.1:{0} within 300 ms "
+                        "rendezvous was not found at 127.0.0.1:{0} within 1000 ms "
                         "([rendezvous] cannot connect to 127.0.0.1:{0}: Connection refused)",
                         port_));
-  EXPECT_EQ(refusal(file(1, 2), {.timeout = 300ms}),
+  EXPECT_EQ(refusal(file(1, 2), {.timeout = 1s}),
             fmt::format("DeadlineExceededError: [rendezvous] rank 0 is missing: the job was not "
-                        "found by the file '{}' within 300 ms (rank 0 has not written to it)",
+                        "found by the file '{}' within 1000 ms (rank 0 has not written to it)",
                         path().string()));
 }
 
 TEST_F(Rendezvous, RefusesAWrongTokenOnTheRankThatHasIt) {
   ChildProcess rank0([&] {
-    const auto job = rendezvous(tcp(0, 2), {.timeout = 60s, .token = "right"});
+    const auto job = rendezvous(tcp(0, 2), {.timeout = testing::kFarAway, .token = "right"});
     return talk(*job);
   });
-  EXPECT_EQ(refusal(tcp(1, 2), {.timeout = 20s, .token = "wrong"}),
+  EXPECT_EQ(refusal(tcp(1, 2), {.timeout = testing::kFarAway, .token = "wrong"}),
             fmt::format("InvalidArgumentError: [rendezvous] the job at 127.0.0.1:{} has another "
                         "token: TANDEM_JOB_TOKEN must be the same for all ranks of a job",
                         port_));
   ChildProcess file_rank0([&] {
-    const auto job = rendezvous(file(0, 2), {.timeout = 60s, .token = "right"});
+    const auto job = rendezvous(file(0, 2), {.timeout = testing::kFarAway, .token = "right"});
     return talk(*job);
   });
-  const std::string by_file = refusal(file(1, 2), {.timeout = 20s, .token = "wrong"});
+  const std::string by_file = refusal(file(1, 2), {.timeout = testing::kFarAway, .token = "wrong"});
   EXPECT_NE(by_file.find("has another token"), std::string::npos) << by_file;
 }
 
@@ -277,8 +275,8 @@ TEST_F(Rendezvous, APortThatIsTakenIsAClearError) {
 }
 
 TEST_F(Rendezvous, RefusesARankThatExpectsAnotherSize) {
-  ChildProcess rank0([&] { return talk(*rendezvous(tcp(0, 3), {.timeout = 60s})); });
-  EXPECT_EQ(refusal(tcp(1, 4), {.timeout = 60s}),
+  ChildProcess rank0([&] { return talk(*rendezvous(tcp(0, 3), {.timeout = testing::kFarAway})); });
+  EXPECT_EQ(refusal(tcp(1, 4), {.timeout = testing::kFarAway}),
             "InvalidArgumentError: [rendezvous] rank 1 expects a job of 4 ranks, rank 0 one of 3");
 }
 
@@ -288,8 +286,9 @@ TEST_F(Rendezvous, TwoJobsAtOnceDoNotDisturbEachOther) {
   for (int i = 0; i < 4; ++i)
     ranks.emplace_back([&, i] {
       const std::uint16_t port = i < 2 ? port_ : other_port;
-      const auto job = rendezvous(
-          fmt::format("tcp://127.0.0.1:{}?rank={}&world_size=2", port, i % 2), {.timeout = 60s});
+      const auto job =
+          rendezvous(fmt::format("tcp://127.0.0.1:{}?rank={}&world_size=2", port, i % 2),
+                     {.timeout = testing::kFarAway});
       job->store()->add("count", 1);
       talk(*job);
       job->leave();
@@ -297,9 +296,9 @@ TEST_F(Rendezvous, TwoJobsAtOnceDoNotDisturbEachOther) {
     });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "well");
   // By one file there is one job at a time.
-  ChildProcess owner([&] { return talk(*rendezvous(file(0, 2), {.timeout = 60s})); });
-  while (!std::filesystem::exists(path()) || !FileStore(path()).is_owned())
-    std::this_thread::sleep_for(1ms);
+  ChildProcess owner([&] { return talk(*rendezvous(file(0, 2), {.timeout = testing::kFarAway})); });
+  ASSERT_TRUE(
+      eventually([&] { return std::filesystem::exists(path()) && FileStore(path()).is_owned(); }));
   EXPECT_EQ(refusal(file(0, 2)), "AlreadyExistsError: [FileStore] '" + path().string() +
                                      "' belongs to another job, which is running");
 }
@@ -316,7 +315,7 @@ TEST_F(Rendezvous, WhatACrashedJobLeftInTheFileDoesNoHarm) {
   // The other ranks find the leftover before rank 0 comes.
   auto ranks = start(3, [&](int rank) {
     if (rank == 0) std::this_thread::sleep_for(300ms);
-    const auto job = rendezvous(file(rank, 3), {.timeout = 60s});
+    const auto job = rendezvous(file(rank, 3), {.timeout = testing::kFarAway});
     const std::string words = talk(*job);
     job->leave();
     return words;
@@ -326,13 +325,15 @@ TEST_F(Rendezvous, WhatACrashedJobLeftInTheFileDoesNoHarm) {
 
 class Failures : public Rendezvous {
  protected:
-  // Three ranks; `act(job)` is what rank `who` does when all are there. Expects that the others
+  // Three ranks; `act(job)` is what rank `who` does when all have talked. Expects that the others
   // throw this.
   void expect(int who, const std::function<void(Job&)>& act, const std::string& start_of_error,
-              const std::string& reason, std::chrono::milliseconds silence = 60s) {
+              const std::string& reason, std::chrono::milliseconds silence = testing::kFarAway) {
+    const testing::Arrivals talked;
     auto ranks = start(3, [&](int rank) {
       const auto job = rendezvous(tcp(rank, 3), {.heartbeat = 100ms, .silence = silence});
       talk(*job);
+      talked.meet(3);
       if (rank == who) act(*job);
       wait_for_failure(*job->membership());
       return "";
@@ -360,13 +361,13 @@ TEST_F(Failures, AKilledRankZeroIsNamedToTheOthers) {
 TEST_F(Failures, ASilentRankIsDead) {
   expect(
       1, [](Job&) { raise(SIGSTOP); }, "UnavailableError: [membership] ",
-      " is gone: nothing was heard of it for 3000 ms", 3s);
+      " is gone: nothing was heard of it for 5000 ms", 5s);
 }
 
 TEST_F(Failures, ASilentRankZeroIsDead) {
   expect(
       0, [](Job&) { raise(SIGSTOP); }, "UnavailableError: [membership] ",
-      " is gone: nothing was heard of it for 3000 ms", 3s);
+      " is gone: nothing was heard of it for 5000 ms", 5s);
 }
 
 TEST_F(Failures, ARankThatGivesUpSaysWhy) {
@@ -390,23 +391,23 @@ TEST_F(Failures, WakeWhoWaitsForAKeyOfTheDeadRank) {
     const auto job = rendezvous(tcp(rank, 2));
     talk(*job);
     if (rank == 1) raise(SIGKILL);
-    return job->store()->get("of rank 1", in(60s));
+    return job->store()->get("of rank 1", in(testing::kFarAway));
   });
   EXPECT_EQ(ranks[0].result(), "UnavailableError: [membership] " + named(1, ranks[1].id()) +
                                    " is gone: its connection closed without goodbye");
 }
 
 TEST_F(Failures, OfARankWhileOthersAreStillToComeAreToldAtOnce) {
-  ChildProcess rank0([&] { return refusal(tcp(0, 3), {.timeout = 60s}); });
+  ChildProcess rank0([&] { return refusal(tcp(0, 3), {.timeout = testing::kFarAway}); });
   {
     const std::vector<std::uint16_t> ports = {port_};
-    FoundServer rank1 = find_server("127.0.0.1", ports, "", TimeLimit(20s));
+    FoundServer rank1 = find_server("127.0.0.1", ports, "", TimeLimit(testing::kFarAway));
     rank1.connection.send(
         {.type = MessageType::kJoin, .rank = 1, .number = 4711, .key = "elsewhere", .value = "3"},
-        in(20s));
+        in(testing::kFarAway));
     for (std::string missing; missing != "2"; std::this_thread::sleep_for(5ms)) {
-      rank1.connection.send({.type = MessageType::kHeartbeat}, in(20s));
-      missing = rank1.connection.receive(in(20s)).value().value;
+      rank1.connection.send({.type = MessageType::kHeartbeat}, in(testing::kFarAway));
+      missing = rank1.connection.receive(in(testing::kFarAway)).value().value;
     }
   }
   EXPECT_EQ(rank0.result(),
@@ -416,7 +417,7 @@ TEST_F(Failures, OfARankWhileOthersAreStillToComeAreToldAtOnce) {
 
 TEST_F(Failures, LeavingInAnyOrderIsNone) {
   auto ranks = start(4, [&](int rank) {
-    const auto job = rendezvous(tcp(rank, 4), {.heartbeat = 50ms, .silence = 60s});
+    const auto job = rendezvous(tcp(rank, 4), {.heartbeat = 50ms, .silence = testing::kFarAway});
     talk(*job);
     // Rank 0, which carries the rendezvous, is the first to leave.
     std::this_thread::sleep_for(rank * 100ms);

@@ -14,20 +14,25 @@
 #include "core/parallel.h"
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "support/errors.h"
 #include "support/forked_ranks.h"
 #include "support/forked_store.h"
+#include "support/waiting.h"
 #include "tandem/config.h"
 
 namespace tandem {
 namespace {
 
 using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
+using testing::Arrivals;
+using testing::error_of;
+using testing::expect_parts;
 
 struct Job {
   std::shared_ptr<Store> store = std::make_shared<ForkedStore>();
   int ranks = 3;
-  milliseconds time_limit = std::chrono::seconds(20);
+  milliseconds time_limit = testing::kFarAway;
+  milliseconds join_limit = testing::kFarAway;
   std::shared_ptr<const Membership> membership;
   DeviceType device = DeviceType::kCpu;
 
@@ -36,7 +41,7 @@ struct Job {
                        .name = "test",
                        .rank = rank,
                        .size = ranks,
-                       .time_limit = time_limit,
+                       .time_limit = join_limit,
                        .membership = membership};
     Device& on = *DeviceManager::get().devices(device, "test").front();
     return make_process_communicator(make_shm_backend(std::move(options)), on,
@@ -58,27 +63,6 @@ void run_ranks(const Job& job, const std::vector<int>& killed,
 
 void run_ranks(const Job& job, const std::function<void(Communicator&)>& body) {
   run_ranks(job, {}, body);
-}
-
-// The message of the E that body throws within `limit`.
-template <class E>
-std::string error_of(const std::function<void()>& body,
-                     milliseconds limit = std::chrono::seconds(5)) {
-  const auto begin = Clock::now();
-  std::string text = "no error";
-  try {
-    body();
-  } catch (const E& error) {
-    text = error.what();
-  } catch (const Error& error) {
-    text = fmt::format("{}: {}", error.kind(), error.what());
-  }
-  EXPECT_LT(Clock::now() - begin, limit);
-  return text;
-}
-
-void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
 // Buffers that last as long as a process.
@@ -148,18 +132,18 @@ TEST(ShmFaults, AMessageFromARankThatIsKilled) {
 }
 
 TEST(ShmFaults, ARankNeverStarts) {
-  const Job job{.ranks = 4, .time_limit = milliseconds(400)};
+  const Job job{.ranks = 4, .join_limit = milliseconds(3000)};
   const ExitCodes codes = run_processes(3, [&](int process) {
     const int rank = process == 2 ? 3 : process;
     const std::string text = error_of<DeadlineExceededError>([&] { job.join(rank); });
     // The last to look may find that another one has left, but never that nothing was missing.
-    expect_parts(text, {"[shm] rank 2 did not join group 'test' within 400 ms; ranks 0, 1 and 3"});
+    expect_parts(text, {"[shm] rank 2 did not join group 'test' within 3000 ms; ranks 0, 1 and 3"});
   });
   EXPECT_EQ(codes, ExitCodes(3, 0));
 }
 
 TEST(ShmFaults, RankZeroNeverStarts) {
-  const Job job{.ranks = 2, .time_limit = milliseconds(300)};
+  const Job job{.ranks = 2, .join_limit = milliseconds(300)};
   const ExitCodes codes = run_processes(1, [&](int) {
     expect_parts(error_of<DeadlineExceededError>([&] { job.join(1); }),
                  {"[shm] rank 0 did not join group 'test' within 300 ms; rank 1 is waiting"});
@@ -168,24 +152,28 @@ TEST(ShmFaults, RankZeroNeverStarts) {
 }
 
 TEST(ShmFaults, ARankThatIsLateIsNamedEverywhere) {
-  run_ranks({.time_limit = milliseconds(600)}, [](Communicator& communicator) {
+  const Arrivals told;
+  run_ranks({.time_limit = milliseconds(3000)}, [&](Communicator& communicator) {
     all_reduce(communicator, 100);
     communicator.label("dense/kernel", 5);
-    if (communicator.rank() == 1) std::this_thread::sleep_for(milliseconds(1500));
+    if (communicator.rank() == 1) told.wait_for(2);
     const std::string text =
         error_of<DeadlineExceededError>([&] { all_reduce(communicator, 300'000); });
+    told.arrive();
     EXPECT_EQ(text,
               "[all_reduce] rank 1 did not reach collective 1 (all_reduce (sum) of 300000 float32 "
-              "in 1 part, 'dense/kernel', step 5) within 600 ms; ranks 0 and 2 are waiting");
+              "in 1 part, 'dense/kernel', step 5) within 3000 ms; ranks 0 and 2 are waiting");
   });
 }
 
 TEST(ShmFaults, AMessageThatNobodySends) {
-  run_ranks({.ranks = 2, .time_limit = milliseconds(300)}, [](Communicator& communicator) {
-    if (communicator.rank() == 1) return std::this_thread::sleep_for(milliseconds(800));
+  const Arrivals told;
+  run_ranks({.ranks = 2, .time_limit = milliseconds(300)}, [&](Communicator& communicator) {
+    if (communicator.rank() == 1) return told.wait_for(1);
     const Buffer buffer = floats(3);
     EXPECT_EQ(error_of<DeadlineExceededError>([&] { communicator.recv(buffer, 1)->wait(); }),
               "[recv] rank 0 waited 300 ms for rank 1: recv of 3 float32 in 1 part from rank 1");
+    told.arrive();
   });
 }
 
@@ -320,20 +308,21 @@ class TestMembership final : public Membership {
   void report(const std::string&) override { failed_->store(true); }
 
  private:
-  std::shared_ptr<std::atomic<bool>> failed_ = shared_with_forks<std::atomic<bool>>();
+  std::shared_ptr<std::atomic<bool>> failed_ = testing::shared_with_forks<std::atomic<bool>>();
 };
 
 TEST(ShmFaults, AFailureThatTheMembershipKnowsEndsAWait) {
   const auto membership = std::make_shared<TestMembership>();
+  const Arrivals told;
   run_ranks({.ranks = 2, .membership = membership}, [&](Communicator& communicator) {
     if (communicator.rank() == 1) {
-      std::this_thread::sleep_for(milliseconds(200));
+      std::this_thread::sleep_for(milliseconds(200));  // in most runs rank 0 is waiting by then
       membership->report("out of memory");
-      std::this_thread::sleep_for(milliseconds(500));
-      return;
+      return told.wait_for(1);
     }
     EXPECT_EQ(error_of<UnavailableError>([&] { all_reduce(communicator, 10); }),
               "rank 7 on host far went away");
+    told.arrive();
   });
 }
 
@@ -350,7 +339,7 @@ bool is_there(const std::string& name) {
 }
 
 TEST(ShmFaults, WhatACrashedJobLeftIsSwept) {
-  const auto name = shared_with_forks<std::array<char, 256>>();
+  const auto name = testing::shared_with_forks<std::array<char, 256>>();
   const ExitCodes crashed = run_processes(1, [&](int) {
     const Segment segment = Segment::create(1 << 20);
     std::snprintf(name->data(), name->size(), "%s", segment.name().c_str());
@@ -371,7 +360,7 @@ TEST(ShmFaults, WhatACrashedJobLeftIsSwept) {
 }
 
 TEST(ShmFaults, NothingStaysBehind) {
-  const auto pids = shared_with_forks<std::array<std::atomic<int>, 3>>();
+  const auto pids = testing::shared_with_forks<std::array<std::atomic<int>, 3>>();
   run_ranks({}, {2}, [&](Communicator& communicator) {
     (*pids)[static_cast<std::size_t>(communicator.rank())] = getpid();
     const auto memory = communicator.allocate(1 << 20);

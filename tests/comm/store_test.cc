@@ -14,28 +14,21 @@
 #include "comm/rendezvous/tcp_server.h"
 #include "comm/rendezvous/tcp_store.h"
 #include "comm/rendezvous/wire.h"
+#include "support/errors.h"
 #include "support/files.h"
 #include "support/processes.h"
+#include "support/waiting.h"
 #include "tandem/errors.h"
 
 namespace tandem {
 namespace {
 
+using testing::any_error_of;
 using testing::ChildProcess;
 using testing::TemporaryDirectory;
 using namespace std::chrono_literals;
 
 Store::TimePoint in(std::chrono::milliseconds time) { return Clock::now() + time; }
-
-// The error that a call ends with, as "Kind: message".
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return std::string(error.kind()) + ": " + error.what();
-  }
-  return "none";
-}
 
 class StoreKind {
  public:
@@ -113,23 +106,23 @@ TEST_P(EveryStore, GivesBackWhatWasSetLast) {
 }
 
 TEST_P(EveryStore, WaitsForAKeyAndNamesItAtTheDeadline) {
-  EXPECT_EQ(error_of([&] { store_->get("a/key", in(30ms)); }),
+  EXPECT_EQ(any_error_of([&] { store_->get("a/key", in(30ms)); }),
             "DeadlineExceededError: [Store] 'a/key' was not set within the time limit");
-  EXPECT_EQ(error_of([&] { store_->get("a/key", in(-1ms)); }),
+  EXPECT_EQ(any_error_of([&] { store_->get("a/key", in(-1ms)); }),
             "DeadlineExceededError: [Store] 'a/key' was not set within the time limit");
   std::thread setter([&] {
     std::this_thread::sleep_for(50ms);
     kind_->another()->set("a/key", "there");
   });
-  EXPECT_EQ(store_->get("a/key", in(20s)), "there");
+  EXPECT_EQ(store_->get("a/key", in(testing::kPatience)), "there");
   setter.join();
 }
 
 TEST_P(EveryStore, IsUsedWhileAThreadWaits) {
-  std::thread waiter([&] { EXPECT_EQ(store_->get("late", in(20s)), "now"); });
+  std::thread waiter([&] { EXPECT_EQ(store_->get("late", in(testing::kPatience)), "now"); });
   std::this_thread::sleep_for(30ms);
   store_->set("other", "x");
-  EXPECT_EQ(store_->get("other", in(20s)), "x");
+  EXPECT_EQ(store_->get("other", in(testing::kPatience)), "x");
   store_->set("late", "now");
   waiter.join();
 }
@@ -141,16 +134,16 @@ TEST_P(EveryStore, AddsToNumbers) {
   store_->set("count", "40");
   EXPECT_EQ(store_->add("count", 2), 42);
   store_->set("text", "4x");
-  EXPECT_EQ(error_of([&] { store_->add("text", 1); }),
+  EXPECT_EQ(any_error_of([&] { store_->add("text", 1); }),
             "InvalidArgumentError: [Store] add: 'text' holds no number");
   store_->set("big", "9223372036854775807");
-  EXPECT_EQ(error_of([&] { store_->add("big", 1); }),
+  EXPECT_EQ(any_error_of([&] { store_->add("big", 1); }),
             "InvalidArgumentError: [Store] add: the sum at 'big' is too large");
   EXPECT_EQ(store_->get("big", in(0ms)), "9223372036854775807");
 }
 
 TEST_P(EveryStore, AnAddWakesWhoWaits) {
-  std::thread waiter([&] { EXPECT_EQ(kind_->another()->get("n", in(20s)), "1"); });
+  std::thread waiter([&] { EXPECT_EQ(kind_->another()->get("n", in(testing::kPatience)), "1"); });
   std::this_thread::sleep_for(20ms);
   store_->add("n", 1);
   waiter.join();
@@ -160,7 +153,7 @@ TEST_P(EveryStore, Removes) {
   store_->set("key", "value");
   EXPECT_TRUE(kind_->another()->remove("key"));
   EXPECT_FALSE(store_->remove("key"));
-  EXPECT_NE(error_of([&] { store_->get("key", in(10ms)); }), "none");
+  EXPECT_NE(any_error_of([&] { store_->get("key", in(10ms)); }), "no error");
   EXPECT_EQ(store_->add("key", 1), 1);
 }
 
@@ -212,7 +205,7 @@ TEST(FileStore, CutsOffWhatACrashLeftUnfinished) {
     testing::write_file(path, longer.substr(0, size));
     FileStore store(path);
     EXPECT_EQ(store.get("other", in(0ms)), "more");
-    EXPECT_NE(error_of([&] { store.get("third", in(0ms)); }), "none") << size;
+    EXPECT_NE(any_error_of([&] { store.get("third", in(0ms)); }), "no error") << size;
     store.set("new", "1");
     EXPECT_EQ(store.get("new", in(0ms)), "1");
     EXPECT_EQ(store.get("key", in(0ms)), "value");
@@ -220,7 +213,7 @@ TEST(FileStore, CutsOffWhatACrashLeftUnfinished) {
   std::string damaged = longer;
   damaged.back() ^= 1;
   testing::write_file(path, damaged);
-  EXPECT_NE(error_of([&] { FileStore(path).get("third", in(0ms)); }), "none");
+  EXPECT_NE(any_error_of([&] { FileStore(path).get("third", in(0ms)); }), "no error");
   // Not even a whole header: a file that is new.
   testing::write_file(path, "tan");
   FileStore(path).set("key", "again");
@@ -231,10 +224,10 @@ TEST(FileStore, LeavesFilesOfOtherKindsAlone) {
   const TemporaryDirectory folder;
   const std::string path = folder / "thesis.txt";
   testing::write_file(path, "years of work");
-  EXPECT_EQ(error_of([&] { FileStore store(path); }),
+  EXPECT_EQ(any_error_of([&] { FileStore store(path); }),
             "InvalidArgumentError: [FileStore] '" + path + "' is no file of a store");
   EXPECT_EQ(testing::read_file(path), "years of work");
-  EXPECT_EQ(error_of([&] { FileStore store(folder / "no/such/file"); }),
+  EXPECT_EQ(any_error_of([&] { FileStore store(folder / "no/such/file"); }),
             "UnavailableError: [FileStore] '" + (folder / "no/such/file").string() +
                 "': cannot open it: No such file or directory");
 }
@@ -270,33 +263,34 @@ TEST(FileStore, HasOneOwnerAtATime) {
     return "";
   });
   FileStore store(path);
-  EXPECT_EQ(store.get("mine", in(20s)), "1");
+  EXPECT_EQ(store.get("mine", in(testing::kPatience)), "1");
   EXPECT_TRUE(store.is_owned());
-  EXPECT_NE(error_of([&] { store.get("left", in(0ms)); }), "none");
-  EXPECT_EQ(error_of([&] { store.own(); }), "AlreadyExistsError: [FileStore] '" + path +
-                                                "' belongs to another job, which is running");
+  EXPECT_NE(any_error_of([&] { store.get("left", in(0ms)); }), "no error");
+  EXPECT_EQ(any_error_of([&] { store.own(); }), "AlreadyExistsError: [FileStore] '" + path +
+                                                    "' belongs to another job, which is running");
   owner.kill(SIGKILL);
   owner.result();
   EXPECT_FALSE(store.is_owned());
   store.own();
-  EXPECT_NE(error_of([&] { store.get("mine", in(0ms)); }), "none");
+  EXPECT_NE(any_error_of([&] { store.get("mine", in(0ms)); }), "no error");
 }
 
 TEST(TcpStore, RefusesWhatIsTooLarge) {
   const TcpServer server({.secret = "s"});
   TcpStore store({{"127.0.0.1", server.port()}, "s"});
-  EXPECT_EQ(error_of([&] { store.set(std::string(kMaxKeyBytes + 1, 'k'), ""); }).substr(0, 52),
+  EXPECT_EQ(any_error_of([&] { store.set(std::string(kMaxKeyBytes + 1, 'k'), ""); }).substr(0, 52),
             "InvalidArgumentError: [Store] expected a key of at m");
-  EXPECT_EQ(error_of([&] { store.set("k", std::string(kMaxValueBytes + 1, 'v')); }).substr(0, 52),
-            "InvalidArgumentError: [Store] expected a key of at m");
+  EXPECT_EQ(
+      any_error_of([&] { store.set("k", std::string(kMaxValueBytes + 1, 'v')); }).substr(0, 52),
+      "InvalidArgumentError: [Store] expected a key of at m");
   const std::string most(kMaxValueBytes, 'v');
-  const std::string full = error_of([&] {
+  const std::string full = any_error_of([&] {
     for (int i = 0; i < 20; ++i) store.set(std::to_string(i), most);
   });
   EXPECT_EQ(full,
             "ResourceExhaustedError: [Store] '15' with 16777216 bytes: a store holds "
             "268435456 bytes at most");
-  EXPECT_EQ(store.get("3", in(20s)), most);
+  EXPECT_EQ(store.get("3", in(testing::kPatience)), most);
 }
 
 TEST(TcpStore, TellsThatItsServerHasGone) {
@@ -304,8 +298,9 @@ TEST(TcpStore, TellsThatItsServerHasGone) {
   TcpStore store({{"127.0.0.1", server->port()}, "s"});
   store.set("a", "b");
   server.reset();
-  EXPECT_EQ(error_of([&] { store.set("a", "c"); }).substr(0, 17), "UnavailableError:");
-  EXPECT_EQ(error_of([&] { store.get("a", in(20s)); }).substr(0, 17), "UnavailableError:");
+  EXPECT_EQ(any_error_of([&] { store.set("a", "c"); }).substr(0, 17), "UnavailableError:");
+  EXPECT_EQ(any_error_of([&] { store.get("a", in(testing::kPatience)); }).substr(0, 17),
+            "UnavailableError:");
 }
 
 }  // namespace

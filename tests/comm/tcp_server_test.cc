@@ -12,6 +12,7 @@
 #include "comm/rendezvous/server_connection.h"
 #include "comm/rendezvous/tcp_store.h"
 #include "support/processes.h"
+#include "support/waiting.h"
 #include "tandem/errors.h"
 
 namespace tandem {
@@ -19,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Clock::time_point soon() { return Clock::now() + 20s; }
+Clock::time_point soon() { return Clock::now() + testing::kPatience; }
 
 // A peer that speaks bytes.
 Socket stranger(const TcpServer& server) {
@@ -128,7 +129,7 @@ TEST_F(Server, DropsMessagesThatNoClientSends) {
 }
 
 TEST_F(Server, SilentPeersAreDroppedAndHoldUpNobody) {
-  restart({.greeting_limit = 200ms});
+  restart({.greeting_limit = 3s});
   std::vector<Socket> silent;
   for (int i = 0; i < 20; ++i) silent.push_back(stranger(*server_));
   expect_well();
@@ -136,7 +137,7 @@ TEST_F(Server, SilentPeersAreDroppedAndHoldUpNobody) {
 }
 
 TEST_F(Server, ManyStrangersDoNotShutOutFriends) {
-  restart({.greeting_limit = 60s});
+  restart({.greeting_limit = testing::kFarAway});
   std::vector<Socket> strangers;
   for (int i = 0; i < 300; ++i) strangers.push_back(stranger(*server_));
   expect_well();

@@ -4,22 +4,15 @@
 
 #include <cstdlib>
 
+#include "support/errors.h"
 #include "tandem/errors.h"
 
 namespace tandem {
 namespace {
 
-constexpr const char* kVariable = "TANDEM_ENV_TEST";
+using testing::error_of;
 
-template <class F>
-std::string error_of(F&& call) {
-  try {
-    call();
-  } catch (const InvalidArgumentError& e) {
-    return e.what();
-  }
-  return "no InvalidArgumentError";
-}
+constexpr const char* kVariable = "TANDEM_ENV_TEST";
 
 TEST(Env, UnsetAndEmptyAreNothing) {
   unsetenv(kVariable);
@@ -33,7 +26,7 @@ TEST(Env, UnsetAndEmptyAreNothing) {
 TEST(Env, Integers) {
   setenv(kVariable, "42", 1);
   EXPECT_EQ(env_int(kVariable), 42);
-  EXPECT_EQ(error_of([] { env_int(kVariable, 0, 9); }),
+  EXPECT_EQ(error_of<InvalidArgumentError>([] { env_int(kVariable, 0, 9); }),
             "[Environment] TANDEM_ENV_TEST: expected an integer in [0, 9], got '42'");
   for (const char* bad : {"4x", "x", " 4", "99999999999999999999"}) {
     setenv(kVariable, bad, 1);
@@ -51,7 +44,7 @@ TEST(Env, Booleans) {
     EXPECT_EQ(env_bool(kVariable), false) << text;
   }
   setenv(kVariable, "maybe", 1);
-  EXPECT_EQ(error_of([] { env_bool(kVariable); }),
+  EXPECT_EQ(error_of<InvalidArgumentError>([] { env_bool(kVariable); }),
             "[Environment] TANDEM_ENV_TEST: expected true or false, got 'maybe'");
 }
 

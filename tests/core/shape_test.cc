@@ -5,20 +5,13 @@
 #include <sstream>
 #include <vector>
 
+#include "support/errors.h"
 #include "tandem/errors.h"
 
 namespace tandem {
 namespace {
 
-template <class F>
-std::string error_of(F&& call) {
-  try {
-    call();
-  } catch (const InvalidArgumentError& e) {
-    return e.what();
-  }
-  return "no InvalidArgumentError";
-}
+using testing::error_of;
 
 TEST(Shape, PrintsAsNumPy) {
   EXPECT_EQ(Shape::scalar().to_string(), "()");
@@ -49,11 +42,11 @@ TEST(Shape, AxesCountFromBothEnds) {
   EXPECT_EQ(shape.dim(2), 5);
   EXPECT_EQ(shape.dim(-1), 5);
   EXPECT_EQ(shape.dim(-3), 2);
-  EXPECT_EQ(error_of([&] { shape.dim(3); }),
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { shape.dim(3); }),
             "[Shape] expected an axis in [-3, 3) of shape (2, 3, 5), got 3");
-  EXPECT_EQ(error_of([&] { shape.dim(-4); }),
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { shape.dim(-4); }),
             "[Shape] expected an axis in [-3, 3) of shape (2, 3, 5), got -4");
-  EXPECT_EQ(error_of([&] { Shape().dim(0); }),
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { Shape().dim(0); }),
             "[Shape] expected a known rank, got axis 0 of <unknown>");
 }
 
@@ -62,7 +55,7 @@ TEST(Shape, LeadingAxes) {
   EXPECT_EQ(Shape({2, 3}).without_leading(2), Shape::scalar());
   EXPECT_EQ(Shape({2, 3}).with_leading(7), Shape({7, 2, 3}));
   EXPECT_THROW(Shape({2}).without_leading(2), InternalError);
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
               Shape({1, 1, 1, 1, 1, 1, 1, 1}).with_leading(1);
             }),
             "[Shape] expected at most 8 axes, got 9");
@@ -81,9 +74,11 @@ TEST(Dims, HoldAtMostEight) {
   for (int i = 4; i <= kMaxRank; ++i) dims.push_back(i);
   EXPECT_EQ(dims.size(), 8);
   EXPECT_EQ(dims[7], 8);
-  EXPECT_EQ(error_of([&] { dims.push_back(9); }), "[Shape] expected at most 8 axes, got 9");
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { dims.push_back(9); }),
+            "[Shape] expected at most 8 axes, got 9");
   const std::vector<std::int64_t> ten(10);
-  EXPECT_EQ(error_of([&] { Dims{std::span(ten)}; }), "[Shape] expected at most 8 axes, got 10");
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { Dims{std::span(ten)}; }),
+            "[Shape] expected at most 8 axes, got 10");
   EXPECT_EQ(Dims({1, 2}), Dims({1, 2}));
   EXPECT_FALSE(Dims({1, 2}) == Dims({1, 2, 3}));
 }

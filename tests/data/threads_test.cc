@@ -10,6 +10,7 @@
 
 #include "data/pipelines.h"
 #include "support/tensors.h"
+#include "support/waiting.h"
 #include "tandem/errors.h"
 #include "tandem/math.h"
 
@@ -54,7 +55,7 @@ TEST(ParallelMap, RunsCallsSideBySide) {
     ++inside;
     if (inside >= 2) ++met;
     changed.notify_all();
-    changed.wait_for(lock, std::chrono::seconds(10), [&] { return met > 0; });
+    changed.wait_for(lock, testing::kPatience, [&] { return met > 0; });
     --inside;
     return e;
   };
@@ -72,8 +73,7 @@ TEST(Prefetch, MakesElementsAhead) {
                       .prefetch(5)
                       .iterate();
   EXPECT_EQ(values_in(*iterator.next())[0], 0);
-  for (int i = 0; i < 1000 && made < 7; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  testing::eventually([&] { return made >= 7; });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(made, 7);  // one taken, five in the buffer, one in the producer's hand
   EXPECT_EQ(elements_of(iterator), count_up(1, 50));

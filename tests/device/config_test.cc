@@ -10,26 +10,19 @@
 #include "core/parallel.h"
 #include "device/device_manager.h"
 #include "device/discovery.h"
+#include "support/errors.h"
 #include "tandem/errors.h"
 
 namespace tandem {
 namespace {
+
+using testing::error_of;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 const config::PhysicalDevice kCpu{"/physical_device:CPU:0", "CPU"};
 const config::PhysicalDevice kGpu0{"/physical_device:GPU:0", "GPU"};
 const config::PhysicalDevice kGpu1{"/physical_device:GPU:1", "GPU"};
 using Physical = std::vector<config::PhysicalDevice>;
-
-template <class E, class F>
-std::string error_of(F&& call) {
-  try {
-    call();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no such error";
-}
 
 template <class F>
 std::string refused(F&& call) {

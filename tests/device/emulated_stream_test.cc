@@ -10,11 +10,13 @@
 
 #include "core/parallel.h"
 #include "device/device_manager.h"
+#include "support/errors.h"
 #include "tandem/errors.h"
 
 namespace tandem {
 namespace {
 
+using testing::error_of;
 using namespace std::chrono_literals;
 
 // A task that lasts until it is opened.
@@ -30,16 +32,6 @@ class Gate {
  private:
   std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);
 };
-
-template <class E, class F>
-std::string error_of(F&& call) {
-  try {
-    call();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no such error";
-}
 
 TEST(EmulatedStream, RunsInOrderOnItsOwnThread) {
   EmulatedStream stream(1, "test");
@@ -210,7 +202,7 @@ TEST(EmulatedStream, StreamsThatWaitForEachOtherMakeProgress) {
 }
 
 TEST(EmulatedStreamDeathTest, TheProcessEndsWithWorkInTheQueue) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
         config::set_emulated_gpus(1);
@@ -227,7 +219,7 @@ TEST(EmulatedStreamDeathTest, TheProcessEndsWithWorkInTheQueue) {
         void (*volatile end)(int) = std::exit;
         end(3);
       },
-      testing::ExitedWithCode(3), "");
+      ::testing::ExitedWithCode(3), "");
 }
 
 // As the caches of a library that a kernel is the first to call.
@@ -239,7 +231,7 @@ struct UsedByATask {
 };
 
 TEST(EmulatedStreamDeathTest, WhatATaskUsesOutlivesTheTask) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
         static std::atomic<bool> started{false};
@@ -253,11 +245,11 @@ TEST(EmulatedStreamDeathTest, WhatATaskUsesOutlivesTheTask) {
         while (!started) std::this_thread::yield();
         std::exit(3);
       },
-      testing::ExitedWithCode(3), "");
+      ::testing::ExitedWithCode(3), "");
 }
 
 TEST(EmulatedStreamDeathTest, WaitingWhileTheProcessEndsIsAnError) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
         static EmulatedStream* stream = nullptr;
@@ -275,7 +267,7 @@ TEST(EmulatedStreamDeathTest, WaitingWhileTheProcessEndsIsAnError) {
         stream->synchronize();
         std::exit(3);
       },
-      testing::ExitedWithCode(4), "waiting for a device while the process exits");
+      ::testing::ExitedWithCode(4), "waiting for a device while the process exits");
 }
 
 }  // namespace

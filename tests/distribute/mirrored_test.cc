@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "runtime/variable_impl.h"
+#include "support/waiting.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -168,8 +169,7 @@ TEST(Mirrored, ReplicasRunSideBySide) {
   std::atomic<int> inside{0};
   strategy.run([&] {
     ++inside;
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (inside < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    testing::eventually([&] { return inside == 2; });
   });
   EXPECT_EQ(inside, 2);
 }

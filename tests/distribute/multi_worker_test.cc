@@ -5,6 +5,7 @@
 
 #include "support/files.h"
 #include "support/tensors.h"
+#include "support/waiting.h"
 #include "support/workers.h"
 #include "tandem/tandem.h"
 
@@ -79,7 +80,7 @@ std::string train(const Strategy& strategy, const Config& config) {
 std::vector<std::string> train_in(int workers, const Config& config) {
   return run_workers(workers, [&](int index) {
     random::set_seed(static_cast<std::uint64_t>(index));  // the chief's weights are everybody's
-    return train(MultiWorkerMirroredStrategy({.timeout = std::chrono::seconds(60)}), config);
+    return train(MultiWorkerMirroredStrategy({.timeout = testing::kFarAway}), config);
   });
 }
 
@@ -120,7 +121,7 @@ TEST(MultiWorker, SeveralReplicasAWorkerEqualOneProcess) {
     const auto with_two_gpus = [&](int worker) {
       config::set_emulated_gpus(2, 256);
       random::set_seed(static_cast<std::uint64_t>(worker));
-      const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+      const MultiWorkerMirroredStrategy strategy({.timeout = testing::kFarAway});
       EXPECT_EQ(strategy.num_replicas_in_sync(), 4);
       EXPECT_EQ(strategy.num_local_replicas(), 2);
       return train(strategy, config);
@@ -183,8 +184,7 @@ TEST(MultiWorker, LoopsOfOnesOwnEqualOneProcess) {
     for (int workers : {2, 4}) {
       const auto results = run_workers(workers, [&](int index) {
         random::set_seed(static_cast<std::uint64_t>(index));
-        return train_by_hand(MultiWorkerMirroredStrategy({.timeout = std::chrono::seconds(60)}),
-                             traced);
+        return train_by_hand(MultiWorkerMirroredStrategy({.timeout = testing::kFarAway}), traced);
       });
       for (const std::string& result : results) EXPECT_EQ(result, results[0]);
       expect_near(results[0], expected, traced ? "traced" : "eager");
@@ -196,7 +196,7 @@ TEST(MultiWorker, LoopsOfOnesOwnEqualOneProcess) {
 TEST(MultiWorker, ReduceAndGatherCountThoseWithExamples) {
   const auto results = run_workers(3, [](int) {
     const MultiWorkerMirroredStrategy strategy(
-        {.timeout = std::chrono::seconds(60), .devices = {"/cpu:0"}});
+        {.timeout = testing::kFarAway, .devices = {"/cpu:0"}});
     std::vector<double> numbers;
     const Tensor rows = constant({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}, {-7.0, 8.0}});
     for (std::int64_t count : {4, 1}) {
@@ -271,7 +271,7 @@ TEST(MultiWorker, WorkersMayHaveDataOfTheirOwn) {
   const std::vector<double> expected = numbers_of(alone.result());
   ASSERT_GT(expected.size(), 50u);
   const auto results = run_workers(3, [&](int worker) {
-    return train_on(MultiWorkerMirroredStrategy({.timeout = std::chrono::seconds(60)}),
+    return train_on(MultiWorkerMirroredStrategy({.timeout = testing::kFarAway}),
                     in_batches(4).shard(3, worker).with_auto_shard(
                         data::AutoShardPolicy::kOff));  // 4, 4 and 4; 4, 4 and none
   });
@@ -281,7 +281,7 @@ TEST(MultiWorker, WorkersMayHaveDataOfTheirOwn) {
 
 TEST(MultiWorker, OtherDataOnOneWorkerIsRefused) {
   const auto results = run_workers(2, [](int worker) {
-    const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+    const MultiWorkerMirroredStrategy strategy({.timeout = testing::kFarAway});
     Sequential model = make_model(strategy);
     random::set_seed(static_cast<std::uint64_t>(worker));
     const auto shuffled = batches().shuffle(10);
@@ -296,7 +296,7 @@ TEST(MultiWorker, OtherDataOnOneWorkerIsRefused) {
 
 TEST(MultiWorker, OtherEpochsOnOneWorkerAreRefused) {
   const auto results = run_workers(2, [](int worker) {
-    const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+    const MultiWorkerMirroredStrategy strategy({.timeout = testing::kFarAway});
     Sequential model = make_model(strategy);
     model.fit(batches(), {.epochs = worker + 1, .verbose = 0});
     return std::string("trained");
@@ -314,7 +314,7 @@ TEST(MultiWorker, MayShareTheJobOfAProcessGroup) {
       comm::init_process_group({.init_method = "file://" + (directory / "job").string(),
                                 .rank = rank,
                                 .world_size = 2,
-                                .timeout = std::chrono::seconds(60)});
+                                .timeout = testing::kFarAway});
       double sum = 0;
       {
         const MultiWorkerMirroredStrategy strategy({.devices = {"/cpu:0"}});
@@ -346,7 +346,7 @@ TEST(MultiWorker, AloneItIsMirrored) {
 TEST(MultiWorker, OnReadVariablesAreReadByAllAndMirroredOnesWrittenByAll) {
   const auto results = run_workers(2, [](int worker) {
     const MultiWorkerMirroredStrategy strategy(
-        {.timeout = std::chrono::seconds(60), .devices = {"/cpu:0"}});
+        {.timeout = testing::kFarAway, .devices = {"/cpu:0"}});
     Variable mean, sum, mirrored;
     {
       const auto scope = strategy.scope();
@@ -381,7 +381,7 @@ TEST(MultiWorker, OnReadVariablesAreReadByAllAndMirroredOnesWrittenByAll) {
 TEST(MultiWorker, EveryWorkerMaySave) {
   const testing::TemporaryDirectory directory;
   const auto results = run_workers(2, [&](int) {
-    const MultiWorkerMirroredStrategy strategy({.timeout = std::chrono::seconds(60)});
+    const MultiWorkerMirroredStrategy strategy({.timeout = testing::kFarAway});
     Sequential model = make_model(strategy, {.moments = true});
     model.fit(batches(), {.callbacks = {callbacks::ModelCheckpoint(directory / "w{epoch}"),
                                         callbacks::CSVLogger(directory / "log.csv")},

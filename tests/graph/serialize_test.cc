@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "graph/changed_bytes.h"
+#include "support/errors.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
 namespace {
+
+using testing::error_of;
 
 using Floats = std::vector<float>;
 
@@ -49,16 +52,6 @@ Graph copy_of(const Graph& graph) {
   EXPECT_EQ(graph.impl().draws, copy.impl().draws);
   EXPECT_EQ(copy.serialize(), bytes);
   return copy;
-}
-
-template <class E, class F>
-std::string error_of(F&& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no such error";
 }
 
 TEST(SerializedGraph, RunsAsTheOriginal) {

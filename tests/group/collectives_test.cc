@@ -1,6 +1,7 @@
 // What the collectives of process groups compute, with a process for each rank.
 #include <numeric>
 
+#include "support/errors.h"
 #include "support/process_groups.h"
 #include "support/tensors.h"
 #include "tandem/array.h"

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -11,11 +10,13 @@
 #include "core/parallel.h"
 #include "device/device_manager.h"
 #include "group/connect.h"
+#include "support/errors.h"
 #include "support/expects.h"
 #include "support/files.h"
 #include "support/hosts.h"
 #include "support/mpirun.h"
 #include "support/processes.h"
+#include "support/waiting.h"
 #include "tandem/errors.h"
 
 namespace tandem {
@@ -24,14 +25,17 @@ namespace {
 using testing::ChildProcess;
 using testing::Hosts;
 using testing::TemporaryDirectory;
-using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
+
+// Silence of a rank until it counts as dead, where one is to be found so: longer than a rank that
+// lives is kept from the processor.
+constexpr std::chrono::seconds kImpatience{5};
 
 struct Cluster {
   int hosts = 2;
   int ranks_a_host = 1;
   std::string backend = "gloo";
-  std::chrono::milliseconds silence = 20s;  // of a rank until it counts as dead
+  std::chrono::milliseconds silence = testing::kFarAway;  // of a rank until it counts as dead
   int ranks() const { return hosts * ranks_a_host; }
 };
 
@@ -44,13 +48,15 @@ std::vector<ChildProcess> start(
     ranks.emplace_back([&, rank] {
       hosts.enter(rank % cluster.hosts);
       const ThreadBudget one(1);
-      const auto job = rendezvous(
-          fmt::format("tcp://{}:29500?rank={}&world_size={}", Hosts::address(0), rank,
-                      cluster.ranks()),
-          {.timeout = 60s, .token = "secret", .heartbeat = 100ms, .silence = cluster.silence});
+      const auto job = rendezvous(fmt::format("tcp://{}:29500?rank={}&world_size={}",
+                                              Hosts::address(0), rank, cluster.ranks()),
+                                  {.timeout = testing::kFarAway,
+                                   .token = "secret",
+                                   .heartbeat = 100ms,
+                                   .silence = cluster.silence});
       Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
       const auto communicator =
-          connect(*job, device, {.backend = cluster.backend, .time_limit = 30s});
+          connect(*job, device, {.backend = cluster.backend, .time_limit = testing::kFarAway});
       return body(*communicator, [&] { job->leave(); });
     });
   return ranks;
@@ -105,20 +111,18 @@ TEST_P(BetweenHosts, ACutCableIsATypedErrorThatNamesThePeer) {
   TANDEM_REQUIRE(hosts.connected(), "netns");
   const TemporaryDirectory busy;
   Cluster impatient = cluster();
-  impatient.silence = 2s;
-  auto ranks = start(hosts, impatient, [&](Communicator& communicator, const auto&) {
+  impatient.silence = kImpatience;
+  auto ranks = start(hosts, impatient, [&](Communicator& communicator, const auto&) -> std::string {
     std::vector<float> values(4'000'000, 1.0f);
     const Buffer buffer = {values.data(), 4'000'000, float32};
     communicator.all_reduce({&buffer, 1}, ReduceOp::kMean)->wait();
     testing::write_file(busy / std::to_string(communicator.rank()), "");
-    const auto end = Clock::now() + 60s;
-    while (Clock::now() < end) communicator.all_reduce({&buffer, 1}, ReduceOp::kMean)->wait();
-    return std::string("nothing");
+    for (;;) communicator.all_reduce({&buffer, 1}, ReduceOp::kMean)->wait();
   });
-  while (static_cast<int>(busy.count_files()) < cluster().ranks()) std::this_thread::sleep_for(1ms);
+  ASSERT_TRUE(testing::eventually(
+      [&] { return static_cast<int>(busy.count_files()) == cluster().ranks(); }));
   const int last = cluster().hosts - 1;
   ASSERT_TRUE(hosts.cut(last));
-  const auto begin = Clock::now();
   for (int rank = 0; rank < cluster().ranks(); ++rank) {
     const std::string result = ranks[static_cast<std::size_t>(rank)].result();
     // Those on the other hosts name one behind the cable; those behind it, rank 0.
@@ -131,7 +135,6 @@ TEST_P(BetweenHosts, ACutCableIsATypedErrorThatNamesThePeer) {
         named |= result.find(fmt::format("rank {} (process ", peer)) != std::string::npos;
     EXPECT_TRUE(named) << "rank " << rank << ": " << result;
   }
-  EXPECT_LT(Clock::now() - begin, 20s);
 }
 
 // ---- The same with ranks that mpirun starts, which come one host after the other.
@@ -157,25 +160,26 @@ class BetweenHostsOfMpirun : public ::testing::TestWithParam<std::tuple<std::str
       const std::function<std::string(Communicator&, const std::function<void()>&)>& body) const {
     const ThreadBudget one(1);
     const int rank = std::atoi(std::getenv("OMPI_COMM_WORLD_RANK"));
-    const auto job =
-        rendezvous(fmt::format("tcp://{}:29500?rank={}&world_size={}", Hosts::address(0), rank,
-                               cluster().ranks()),
-                   {.timeout = 60s, .token = "secret", .heartbeat = 100ms, .silence = silence});
+    const auto job = rendezvous(
+        fmt::format("tcp://{}:29500?rank={}&world_size={}", Hosts::address(0), rank,
+                    cluster().ranks()),
+        {.timeout = testing::kFarAway, .token = "secret", .heartbeat = 100ms, .silence = silence});
     Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
     const auto communicator =
-        connect(*job, device, {.backend = cluster().backend, .time_limit = 30s});
+        connect(*job, device, {.backend = cluster().backend, .time_limit = testing::kFarAway});
     return body(*communicator, [&] { job->leave(); });
   }
 };
 
 TEST_P(BetweenHostsOfMpirun, CollectivesGoThrough) {
   if (started_by_mpirun()) {
-    const std::string result = run_rank(20s, [](Communicator& communicator, const auto& leave) {
-      std::string sums = sum_up(communicator);
-      communicator.barrier()->wait();
-      leave();
-      return sums;
-    });
+    const std::string result =
+        run_rank(testing::kFarAway, [](Communicator& communicator, const auto& leave) {
+          std::string sums = sum_up(communicator);
+          communicator.barrier()->wait();
+          leave();
+          return sums;
+        });
     const int count = cluster().ranks(), sum = count * (count + 1) / 2;
     std::string all;
     for (int rank = 0; rank < count; ++rank) all += std::to_string(rank);
@@ -193,31 +197,22 @@ TEST_P(BetweenHostsOfMpirun, CollectivesGoThrough) {
 // kill those that are behind.
 TEST_P(BetweenHostsOfMpirun, ACutCableIsATypedErrorThatNamesThePeer) {
   const auto wait_for_files = [](const std::string& folder, const std::string& kind, int count) {
-    const auto end = Clock::now() + 60s;
-    const auto all_there = [&] {
-      for (int rank = 0; rank < count; ++rank)
-        if (!std::filesystem::exists(folder + kind + std::to_string(rank))) return false;
-      return true;
-    };
-    while (!all_there() && Clock::now() < end) std::this_thread::sleep_for(1ms);
+    for (int rank = 0; rank < count; ++rank)
+      testing::eventually(
+          [&] { return std::filesystem::exists(folder + kind + std::to_string(rank)); });
   };
   if (started_by_mpirun()) {
     const std::string folder = std::getenv("TANDEM_TEST_FOLDER");
     const std::string me = std::getenv("OMPI_COMM_WORLD_RANK");
-    std::string result;
     auto* values = new std::vector<float>(4'000'000, 1.0f);  // which MPI may yet write to
-    try {
-      result = run_rank(2s, [&](Communicator& communicator, const auto&) {
+    const std::string result = testing::any_error_of([&] {
+      run_rank(kImpatience, [&](Communicator& communicator, const auto&) -> std::string {
         const Buffer buffer = {values->data(), 4'000'000, float32};
         communicator.all_reduce({&buffer, 1}, ReduceOp::kMean)->wait();
         testing::write_file(folder + "/busy" + me, "");
-        const auto end = Clock::now() + 60s;
-        while (Clock::now() < end) communicator.all_reduce({&buffer, 1}, ReduceOp::kMean)->wait();
-        return std::string("nothing");
+        for (;;) communicator.all_reduce({&buffer, 1}, ReduceOp::kMean)->wait();
       });
-    } catch (const Error& error) {
-      result = fmt::format("{}: {}", error.kind(), error.what());
-    }
+    });
     testing::write_file(folder + "/part" + me, result);
     std::filesystem::rename(folder + "/part" + me, folder + "/result" + me);
     wait_for_files(folder, "/result", cluster().ranks());
@@ -236,9 +231,7 @@ TEST_P(BetweenHostsOfMpirun, ACutCableIsATypedErrorThatNamesThePeer) {
   wait_for_files(place, "/busy", cluster().ranks());
   const int last = cluster().hosts - 1;
   ASSERT_TRUE(hosts.cut(last));
-  const auto begin = Clock::now();
   wait_for_files(place, "/result", cluster().ranks());
-  EXPECT_LT(Clock::now() - begin, 20s);
   for (int rank = 0; rank < cluster().ranks(); ++rank) {
     const std::string result = testing::read_file(folder / ("result" + std::to_string(rank)));
     const bool beyond = rank / cluster().ranks_a_host == last;

@@ -2,16 +2,16 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <thread>
-
 #include "comm/rendezvous/rendezvous.h"
 #include "device/device_manager.h"
 #include "group/connect.h"
 #include "group/process_group_impl.h"
+#include "support/errors.h"
 #include "support/mpirun.h"
 #include "support/process_groups.h"
 #include "support/processes.h"
 #include "support/tensors.h"
+#include "support/waiting.h"
 #include "tandem/function.h"
 #include "tandem/math.h"
 
@@ -19,14 +19,12 @@ namespace tandem {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::Arrivals;
 using testing::error_of;
 using testing::expect_group;
+using testing::expect_parts;
 using testing::run_group;
 using testing::TemporaryDirectory;
-
-void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
-}
 
 TEST(ProcessGroup, SaysThatItIsNotThere) {
   const std::string text =
@@ -94,7 +92,7 @@ TEST(ProcessGroup, UnderMpirun) {
     EXPECT_EQ(run_this_test_by_mpirun(3), 0);
     return;
   }
-  comm::init_process_group({.backend = "mpi", .timeout = std::chrono::seconds(30)});
+  comm::init_process_group({.backend = "mpi", .timeout = testing::kFarAway});
   const int rank = comm::get_rank();
   EXPECT_EQ(comm::get_backend(), "mpi");
   EXPECT_EQ(comm::all_reduce(constant(rank)).item<std::int32_t>(), 3);
@@ -186,10 +184,10 @@ TEST(ProcessGroupFaults, ARankNeverStarts) {
     const int rank = process == 0 ? 0 : 2;
     expect_parts(error_of<Error>([&] {
                    comm::init_process_group(testing::meeting_in(
-                       folder, {.size = 3, .timeout = milliseconds(2000)}, rank));
+                       folder, {.size = 3, .timeout = milliseconds(5000)}, rank));
                  }),
                  // Rank 2 may find that rank 0 has given up and gone.
-                 {rank == 0 ? "rank 1 of 3 did not join within 2000 ms" : "rank "});
+                 {rank == 0 ? "rank 1 of 3 did not join within 5000 ms" : "rank "});
     EXPECT_FALSE(comm::is_initialized());
   });
   EXPECT_EQ(codes, ExitCodes(2, 0));
@@ -226,11 +224,13 @@ TEST(ProcessGroupFaults, RanksPart) {
 }
 
 TEST(ProcessGroupFaults, ARankThatIsLateIsNamed) {
-  expect_group({.size = 3, .timeout = milliseconds(800)}, [](int rank) {
+  const Arrivals told;
+  expect_group({.size = 3, .timeout = milliseconds(5000)}, [&](int rank) {
     comm::barrier();
-    if (rank == 1) std::this_thread::sleep_for(milliseconds(2000));
+    if (rank == 1) told.wait_for(2);
     expect_parts(error_of<DeadlineExceededError>([] { comm::all_reduce(zeros({300'000})); }),
-                 {"[all_reduce] rank 1 did not reach collective 1", "within 800 ms"});
+                 {"[all_reduce] rank 1 did not reach collective 1", "within 5000 ms"});
+    told.arrive();
   });
 }
 
@@ -250,13 +250,15 @@ TEST(ProcessGroupFaults, ARankGivesUp) {
 }
 
 TEST(MonitoredBarrier, NamesTheRanksThatAreMissing) {
-  expect_group({.size = 4}, [](int rank) {
+  const Arrivals told;
+  expect_group({.size = 4}, [&](int rank) {
     for (int i = 0; i < 3; ++i) comm::monitored_barrier();
     const bool late = rank == 1 || rank == 3;
-    if (late) std::this_thread::sleep_for(milliseconds(1200));
+    if (late) told.wait_for(2);
     EXPECT_EQ(error_of<DeadlineExceededError>(
-                  [] { comm::monitored_barrier({.timeout = milliseconds(400)}); }),
-              "[monitored_barrier] ranks 1 and 3 failed to pass monitored_barrier in 400 ms");
+                  [] { comm::monitored_barrier({.timeout = milliseconds(3000)}); }),
+              "[monitored_barrier] ranks 1 and 3 failed to pass monitored_barrier in 3000 ms");
+    told.arrive();
     // The group is as it was.
     comm::monitored_barrier();
     EXPECT_EQ(comm::all_reduce(constant(1)).item<std::int32_t>(), 4);
@@ -264,13 +266,15 @@ TEST(MonitoredBarrier, NamesTheRanksThatAreMissing) {
 }
 
 TEST(MonitoredBarrier, WithoutRankZero) {
-  expect_group({.size = 3}, [](int rank) {
+  const Arrivals told;
+  expect_group({.size = 3}, [&](int rank) {
     const comm::ProcessGroup group = comm::new_group({2, 1});
-    if (rank == 0) return std::this_thread::sleep_for(milliseconds(600));
+    if (rank == 0) return told.wait_for(2);
     comm::monitored_barrier({.group = group});
     EXPECT_EQ(error_of<DeadlineExceededError>(
                   [] { comm::monitored_barrier({.timeout = milliseconds(200)}); }),
               "[monitored_barrier] rank 0 failed to pass monitored_barrier in 200 ms");
+    told.arrive();
   });
 }
 

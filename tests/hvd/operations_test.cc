@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "support/forked_store.h"
 #include "support/hvd_ranks.h"
 #include "support/tensors.h"
+#include "support/waiting.h"
 #include "tandem/array.h"
 #include "tandem/device.h"
 #include "tandem/math.h"
@@ -244,7 +244,7 @@ TEST(HvdOperations, ObjectsTravelWhateverTheirSize) {
 }
 
 TEST(HvdOperations, BarrierWaitsForEveryRank) {
-  auto arrived = shared_with_forks<std::atomic<int>>();
+  auto arrived = testing::shared_with_forks<std::atomic<int>>();
   expect_hvd(3, [&](int rank) {
     if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     ++*arrived;

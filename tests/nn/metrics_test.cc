@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "support/tensors.h"
+#include "support/waiting.h"
 #include "tandem/array.h"
 #include "tandem/config.h"
 #include "tandem/math.h"
@@ -243,7 +244,7 @@ TEST(Metrics, UpdatesDoNotWaitForTheDevice) {
   std::promise<void> updated;
   std::promise<bool> in_time;
   impl_of(y_pred).device().stream().enqueue([&] {
-    in_time.set_value(updated.get_future().wait_for(std::chrono::seconds(20)) ==
+    in_time.set_value(updated.get_future().wait_for(testing::kPatience) ==
                       std::future_status::ready);
   });
   metric.update(y_true, y_pred);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "array_reference.h"
+#include "support/errors.h"
 #include "support/gradient_check.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
@@ -11,10 +12,10 @@
 namespace tandem {
 namespace {
 
+using testing::error_of;
 using testing::expect_moved;
 using testing::Index;
 using testing::iota;
-using testing::message_of;
 using testing::wiggly;
 
 using Tensors = const std::vector<Tensor>&;
@@ -37,15 +38,15 @@ TEST(Gather, TakesSlicesAlongAnAxis) {
 
 TEST(Gather, NamesTheIndexOutOfRange) {
   const DeviceScope on_cpu("/cpu:0");  // where errors come at once
-  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
               gather(iota({4, 3}), constant({0, 4}));
             }),
             "[GatherV2] expected indices of [0, 4), got 4 at position 1");
-  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
               gather(iota({4, 3}), constant({-1}));
             }),
             "[GatherV2] expected indices of [0, 4), got -1 at position 0");
-  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
               gather(iota({4, 3}), wiggly({2}));
             }),
             "[GatherV2] expected int32 or int64 indices, got float64");
@@ -129,7 +130,7 @@ TEST(OneHot, MarksIndices) {
   EXPECT_EQ(smooth.to_vector<double>(), (std::vector<double>{0.125, 0.75, 0.125}));
   EXPECT_EQ(one_hot(constant({{0}, {1}}), 2, {.dtype = bool_}).shape(), Shape({2, 1, 2}));
   EXPECT_EQ(one_hot(constant({0, 1}), 0).shape(), Shape({2, 0}));
-  EXPECT_EQ(message_of<InvalidArgumentError>([] { one_hot(constant({1}), -1); }),
+  EXPECT_EQ(error_of<InvalidArgumentError>([] { one_hot(constant({1}), -1); }),
             "[OneHot] expected a depth of at least 0, got -1");
   EXPECT_THROW(one_hot(wiggly({2}), 3), InvalidArgumentError);
 }

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "array_reference.h"
+#include "support/errors.h"
 #include "support/gradient_check.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
@@ -9,10 +10,10 @@
 namespace tandem {
 namespace {
 
+using testing::error_of;
 using testing::expect_moved;
 using testing::Index;
 using testing::iota;
-using testing::message_of;
 using testing::wiggly;
 
 using Tensors = const std::vector<Tensor>&;
@@ -29,15 +30,15 @@ TEST(Concat, JoinsAlongEachAxis) {
 }
 
 TEST(Concat, SaysWhatDoesNotFit) {
-  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
               concat({iota({2, 3}), iota({3, 3})}, 1);
             }),
             "[ConcatV2] expected shapes that agree except along axis 1, got (2, 3) and (3, 3)");
-  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
               concat({iota({2}), wiggly({2})}, 0);
             }),
             "[ConcatV2] expected tensors of one dtype, got int32 and float64");
-  EXPECT_EQ(message_of<InvalidArgumentError>([] { concat(std::vector<Tensor>{}, 0); }),
+  EXPECT_EQ(error_of<InvalidArgumentError>([] { concat(std::vector<Tensor>{}, 0); }),
             "[ConcatV2] expected at least one tensor, got none");
   EXPECT_THROW(concat({constant(1), constant(2)}, 0), InvalidArgumentError);
   EXPECT_THROW(concat({iota({2}), iota({2, 1})}, 0), InvalidArgumentError);
@@ -52,7 +53,7 @@ TEST(Stack, MakesAnAxis) {
                [](const Index& i) { return i[2] * 6 + i[0] * 3 + i[1]; });
   EXPECT_EQ(stack({constant(1), constant(2), constant(3)}).to_vector<std::int32_t>(),
             (std::vector<std::int32_t>{1, 2, 3}));
-  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
               stack({iota({2}), iota({3})});
             }),
             "[Pack] expected tensors of one shape, got (2,) and (3,)");
@@ -75,10 +76,10 @@ TEST(Split, InvertsConcat) {
   const auto uneven = split(x, std::vector<std::int64_t>{1, 0, 3}, 0);
   EXPECT_EQ(uneven[1].shape(), Shape({0, 6}));
   EXPECT_EQ(concat(uneven, 0).to_vector<std::int32_t>(), x.to_vector<std::int32_t>());
-  EXPECT_EQ(message_of<InvalidArgumentError>([&] { split(x, 4, 1); }),
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { split(x, 4, 1); }),
             "[SplitV] expected a number of parts that divides 6 (axis 1 of shape (4, 6)), got 4");
   EXPECT_EQ(
-      message_of<InvalidArgumentError>([&] {
+      error_of<InvalidArgumentError>([&] {
         split(x, std::vector<std::int64_t>{1, 2}, 0);
       }),
       "[SplitV] expected sizes that add up to 4 (axis 0 of shape (4, 6)), got 1+2 adding up to 3");

@@ -54,21 +54,6 @@ inline void expect_moved(const Tensor& result, const Shape& shape,
   }
 }
 
-// The message of the E that `f` throws.
-template <class E, class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another error: " << error.what();
-    return {};
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
-
 // Elements that differ from one another, floating, in [-1, 1).
 inline Tensor wiggly(const Shape& shape, DType dtype = float64) {
   std::vector<double> values(static_cast<std::size_t>(shape.num_elements()));

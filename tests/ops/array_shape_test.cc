@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "array_reference.h"
+#include "support/errors.h"
 #include "support/gradient_check.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
@@ -10,11 +11,11 @@
 namespace tandem {
 namespace {
 
+using testing::error_of;
 using testing::expect_moved;
 using testing::flatten;
 using testing::Index;
 using testing::iota;
-using testing::message_of;
 using testing::wiggly;
 
 using Tensors = const std::vector<Tensor>&;
@@ -32,7 +33,7 @@ TEST(Reshape, SharesStorageAndInfersOneSize) {
 
 TEST(Reshape, RejectsOtherCounts) {
   const Tensor x = iota({2, 3});
-  EXPECT_EQ(message_of<InvalidArgumentError>([&] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] {
               reshape(x, {4, 2});
             }),
             "[Reshape] expected a shape of 6 elements for a tensor of shape (2, 3), got (4, 2)");
@@ -51,7 +52,7 @@ TEST(ExpandDims, PutsAnAxisAnywhere) {
   EXPECT_EQ(expand_dims(x, -1).shape(), Shape({2, 3, 1}));
   EXPECT_EQ(expand_dims(x, -3).shape(), Shape({1, 2, 3}));
   EXPECT_EQ(expand_dims(x, 1).data<std::int32_t>(), x.data<std::int32_t>());
-  EXPECT_EQ(message_of<InvalidArgumentError>([&] { expand_dims(x, 3); }),
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { expand_dims(x, 3); }),
             "[ExpandDims] expected an axis of [-3, 3), got 3");
 }
 
@@ -61,7 +62,7 @@ TEST(Squeeze, DropsAxesOfOne) {
   EXPECT_EQ(squeeze(x).shape(), Shape({2, 3}));
   EXPECT_EQ(squeeze(x, {0, -1}).shape(), Shape({2, 1, 3}));
   EXPECT_EQ(squeeze(x).data<std::int32_t>(), x.data<std::int32_t>());
-  EXPECT_EQ(message_of<InvalidArgumentError>([&] { squeeze(x, {1}); }),
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { squeeze(x, {1}); }),
             "[Squeeze] expected axis 1 of shape (1, 2, 1, 3, 1) to be 1, got 2");
 }
 
@@ -116,7 +117,7 @@ TEST(Transpose, MovesElementsOfEverySize) {
 
 TEST(Transpose, RejectsWhatIsNoPermutation) {
   const Tensor x = iota({2, 3});
-  EXPECT_EQ(message_of<InvalidArgumentError>([&] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] {
               transpose(x, {0, 0});
             }),
             "[Transpose] expected a permutation of the 2 axes, got (0, 0)");
@@ -134,7 +135,7 @@ TEST(BroadcastTo, RepeatsElements) {
   EXPECT_EQ(broadcast_to(constant(7), {2, 2}).to_vector<std::int32_t>(),
             (std::vector<std::int32_t>{7, 7, 7, 7}));
   EXPECT_EQ(broadcast_to(iota({1, 3}), {0, 3}).size(), 0);
-  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
               broadcast_to(iota({2, 3}), {3, 3});
             }),
             "[BroadcastTo] expected a shape that (2, 3) broadcasts to, got (3, 3)");
@@ -147,7 +148,7 @@ TEST(Tile, RepeatsTheWhole) {
   expect_moved(tile(iota({2, 1, 3}), {1, 50, 1}), {2, 50, 3},
                [](const Index& i) { return i[0] * 3 + i[2]; });
   EXPECT_EQ(tile(iota({2, 3}), {0, 1}).shape(), Shape({0, 3}));
-  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
               tile(iota({2, 3}), {2});
             }),
             "[Tile] expected 2 multiples of at least 0 for shape (2, 3), got (2)");
@@ -159,7 +160,7 @@ TEST(Reverse, TurnsAxes) {
   expect_moved(reverse(iota({3, 4}), {0, -1}), {3, 4},
                [](const Index& i) { return (2 - i[0]) * 4 + 3 - i[1]; });
   EXPECT_EQ(reverse(zeros({0, 2}), {0}).size(), 0);
-  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
               reverse(iota({3, 4}), {1, -1});
             }),
             "[ReverseV2] expected each axis once, got (1, -1)");
@@ -183,7 +184,7 @@ TEST(Slice, CopiesOtherParts) {
   expect_moved(slice(iota({300, 200}), {0, 100}, {-1, 64}), {300, 64},
                [](const Index& i) { return i[0] * 200 + i[1] + 100; });
   EXPECT_EQ(slice(iota({4, 5}), {0, 5}, {4, 0}).shape(), Shape({4, 0}));
-  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
               slice(iota({4, 5}), {0, 3}, {4, 3});
             }),
             "[Slice] expected a part of shape (4, 5), got begin (0, 3) and size (4, 3)");
@@ -199,7 +200,7 @@ TEST(Indexing, TakesALeadingSlice) {
   EXPECT_EQ(x[1].to_vector<std::int32_t>(), (std::vector<std::int32_t>{4, 5, 6, 7}));
   EXPECT_EQ(x[-1][0].item<std::int32_t>(), 8);
   EXPECT_EQ(x[2].data<std::int32_t>(), x.data<std::int32_t>() + 8);
-  EXPECT_EQ(message_of<InvalidArgumentError>([&] { x[3]; }),
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { x[3]; }),
             "[StridedSlice] expected an index of [-3, 3) for shape (3, 4), got 3");
   EXPECT_THROW(constant(1)[0], InvalidArgumentError);
 }
@@ -221,12 +222,12 @@ TEST(Pad, SurroundsWithAValue) {
                [](const Index& i) { return i[0] * 2 + i[1]; });
   EXPECT_EQ(pad(zeros({0, 2}), {{1, 0}, {0, 0}}, 5.0).to_vector<float>(),
             (std::vector<float>{5, 5}));
-  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
               pad(iota({2}), {{-1, 0}});
             }),
             "[Pad] expected 1 pairs of counts of at least 0 for shape (2,), got (-1) before and "
             "(0) after");
-  EXPECT_EQ(message_of<InvalidArgumentError>([] {
+  EXPECT_EQ(error_of<InvalidArgumentError>([] {
               pad(cast(iota({2}), uint8), {{1, 0}}, -1.0);
             }),
             "[Pad] expected a value that uint8 holds, got -1");

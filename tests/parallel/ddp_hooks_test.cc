@@ -4,6 +4,7 @@
 #include <random>
 
 #include "parallel/ddp_models.h"
+#include "support/errors.h"
 #include "support/process_groups.h"
 #include "support/tensors.h"
 #include "tandem/ddp.h"

@@ -8,6 +8,7 @@
 #include "support/files.h"
 #include "support/forked_ranks.h"
 #include "support/tensors.h"
+#include "support/waiting.h"
 #include "tandem/checkpoint.h"
 #include "tandem/comm.h"
 #include "tandem/config.h"
@@ -64,7 +65,7 @@ EstimatorOptions options_in(const TemporaryDirectory& folder, const std::string&
   return {.model_fn = make_model,
           .model_dir = folder / name,
           .save_checkpoints_steps = 4,
-          .evaluator_timeout = std::chrono::seconds(60)};
+          .evaluator_timeout = testing::kFarAway};
 }
 TrainSpec until(std::int64_t steps) { return {.input_fn = training_data, .max_steps = steps}; }
 const EvalSpec kEvaluate = {.input_fn = test_data};
@@ -155,7 +156,7 @@ TEST(TrainAndEvaluate, EvaluationsAreReadAsTheyWereWritten) {
 }
 
 distribute::Strategy workers() {
-  return distribute::MultiWorkerMirroredStrategy({.timeout = std::chrono::seconds(60)});
+  return distribute::MultiWorkerMirroredStrategy({.timeout = testing::kFarAway});
 }
 
 // What one process comes to, in a process of its own: a client has no runtime.

@@ -9,8 +9,10 @@
 #include <thread>
 
 #include "core/parallel.h"
+#include "support/errors.h"
 #include "support/files.h"
 #include "support/processes.h"
+#include "support/waiting.h"
 #include "tandem/comm.h"
 #include "tandem/creation.h"
 #include "tandem/errors.h"
@@ -24,26 +26,13 @@ using namespace std::chrono_literals;
 using parallel::ProcessExitedError;
 using parallel::ProcessRaisedError;
 using parallel::spawn;
+using testing::Arrivals;
 using testing::ChildProcess;
+using testing::error_of;
+using testing::eventually;
 using testing::read_file;
 using testing::TemporaryDirectory;
 using testing::write_file;
-
-// What `call` throws, and how long it took: "KIND: message".
-template <class E>
-std::string error_of(const std::function<void()>& call, std::chrono::seconds limit) {
-  const auto begin = std::chrono::steady_clock::now();
-  std::string text = "no error";
-  try {
-    call();
-  } catch (const E& error) {
-    text = error.what();
-  } catch (const std::exception& error) {
-    text = std::string("of another type: ") + error.what();
-  }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, limit);
-  return text;
-}
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -55,7 +44,7 @@ TEST(Spawn, RanksFindEachOther) {
     const TemporaryDirectory folder;
     spawn(
         [&](int rank, int world_size) {
-          comm::init_process_group({.timeout = 30s});
+          comm::init_process_group({.timeout = testing::kFarAway});
           const Tensor sum = comm::all_reduce(constant(rank + 1));
           write_file(folder / std::to_string(rank), std::to_string(world_size) + " " +
                                                         std::to_string(sum.item<std::int32_t>()) +
@@ -97,23 +86,21 @@ TEST(Spawn, RanksAreToldWhatLaunchersTell) {
 
 TEST(Spawn, ARankThatThrowsTakesTheOthersDown) {
   int rank = -1;
-  const std::string text = error_of<ProcessRaisedError>(
-      [&] {
-        try {
-          spawn(
-              [](int own, int) {
-                comm::init_process_group({.timeout = 60s});
-                comm::barrier();
-                if (own == 1) matmul(zeros({2, 3}), zeros({4, 5}));
-                for (int i = 0; i < 1000; ++i) comm::all_reduce(zeros({100'000}));
-              },
-              {.nprocs = 3});
-        } catch (const ProcessRaisedError& error) {
-          rank = error.rank();
-          throw;
-        }
-      },
-      20s);
+  const std::string text = error_of<ProcessRaisedError>([&] {
+    try {
+      spawn(
+          [](int own, int) {
+            comm::init_process_group({.timeout = testing::kFarAway});
+            comm::barrier();
+            if (own == 1) matmul(zeros({2, 3}), zeros({4, 5}));
+            for (int i = 0; i < 1000; ++i) comm::all_reduce(zeros({100'000}));
+          },
+          {.nprocs = 3});
+    } catch (const ProcessRaisedError& error) {
+      rank = error.rank();
+      throw;
+    }
+  });
   EXPECT_EQ(rank, 1);
   EXPECT_EQ(text.find("[spawn] -- Process 1 terminated with the following error: "
                       "InvalidArgumentError: [MatMul] expected equal inner sizes"),
@@ -122,25 +109,30 @@ TEST(Spawn, ARankThatThrowsTakesTheOthersDown) {
 }
 
 TEST(Spawn, TheCauseIsToldAndNotItsEcho) {
-  const auto failing = [](int rank, int) {
-    if (rank == 0) throw AbortedError("rank 1 failed");
-    std::this_thread::sleep_for(200ms);
+  const Arrivals failed;
+  const auto failing = [&](int rank, int) {
+    if (rank == 0) {
+      failed.arrive();
+      throw AbortedError("rank 1 failed");
+    }
+    failed.wait_for(1);
+    std::this_thread::sleep_for(100ms);  // a tenth of the time that spawn() waits for the cause
     throw std::runtime_error("the cause");
   };
-  EXPECT_EQ(error_of<ProcessRaisedError>([&] { spawn(failing, {.nprocs = 2}); }, 20s),
+  EXPECT_EQ(error_of<ProcessRaisedError>([&] { spawn(failing, {.nprocs = 2}); }),
             "[spawn] -- Process 1 terminated with the following error: the cause");
   // Where nobody else fails, it is all there is.
   const auto alone = [](int rank, int) {
     if (rank == 0) throw AbortedError("something");
-    std::this_thread::sleep_for(60s);
+    std::this_thread::sleep_for(1h);
   };
-  EXPECT_EQ(error_of<ProcessRaisedError>([&] { spawn(alone, {.nprocs = 2}); }, 20s),
+  EXPECT_EQ(error_of<ProcessRaisedError>([&] { spawn(alone, {.nprocs = 2}); }),
             "[spawn] -- Process 0 terminated with the following error: AbortedError: something");
 }
 
 TEST(Spawn, ARankIsKilledOrExits) {
   const auto training = [](int rank, int failing, const std::function<void()>& end) {
-    comm::init_process_group({.timeout = 60s});
+    comm::init_process_group({.timeout = testing::kFarAway});
     for (int i = 0; i < 1000; ++i) {
       if (rank == failing && i == 3) end();
       comm::all_reduce(zeros({1000}));
@@ -149,17 +141,15 @@ TEST(Spawn, ARankIsKilledOrExits) {
   };
   int code = 0;
   const auto run = [&](int failing, const std::function<void()>& end) {
-    return error_of<ProcessExitedError>(
-        [&] {
-          try {
-            spawn([&](int rank, int) { training(rank, failing, end); }, {.nprocs = 3});
-          } catch (const ProcessExitedError& error) {
-            EXPECT_EQ(error.rank(), failing);
-            code = error.exit_code();
-            throw;
-          }
-        },
-        20s);
+    return error_of<ProcessExitedError>([&] {
+      try {
+        spawn([&](int rank, int) { training(rank, failing, end); }, {.nprocs = 3});
+      } catch (const ProcessExitedError& error) {
+        EXPECT_EQ(error.rank(), failing);
+        code = error.exit_code();
+        throw;
+      }
+    });
   };
   EXPECT_EQ(run(2, [] { raise(SIGKILL); }), "[spawn] process 2 terminated with signal SIGKILL");
   EXPECT_EQ(code, 128 + SIGKILL);
@@ -169,21 +159,18 @@ TEST(Spawn, ARankIsKilledOrExits) {
 
 TEST(Spawn, WhoDoesNotListenIsKilled) {
   const auto begin = std::chrono::steady_clock::now();
-  const TemporaryDirectory folder;
-  EXPECT_EQ(error_of<ProcessExitedError>(
-                [&] {
-                  spawn(
-                      [&](int rank, int) {
-                        signal(SIGTERM, SIG_IGN);
-                        if (rank == 0) write_file(folder / "deaf", "");
-                        while (!std::filesystem::exists(folder / "deaf"))
-                          std::this_thread::sleep_for(1ms);
-                        if (rank == 1) _exit(2);
-                        std::this_thread::sleep_for(60s);
-                      },
-                      {.nprocs = 2, .grace = 300ms});
-                },
-                20s),
+  const Arrivals deaf;
+  EXPECT_EQ(error_of<ProcessExitedError>([&] {
+              spawn(
+                  [&](int rank, int) {
+                    signal(SIGTERM, SIG_IGN);
+                    if (rank == 0) deaf.arrive();
+                    deaf.wait_for(1);
+                    if (rank == 1) _exit(2);
+                    std::this_thread::sleep_for(1h);
+                  },
+                  {.nprocs = 2, .grace = 300ms});
+            }),
             "[spawn] process 1 terminated with exit code 2");
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 300ms);
 }
@@ -203,27 +190,23 @@ TEST(Spawn, RanksDieWithTheirParent) {
         [&](int rank, int) {
           write_file(folder / "new", std::to_string(getpid()));
           std::filesystem::rename(folder / "new", folder / std::to_string(rank));
-          std::this_thread::sleep_for(60s);
+          std::this_thread::sleep_for(1h);
         },
         {.nprocs = 1});
     return "";
   });
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
-  while (!std::filesystem::exists(folder / "0") && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(1ms);
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(folder / "0"); }));
   const pid_t rank = std::stoi(read_file(folder / "0"));
   EXPECT_TRUE(lives(rank));
   parent.kill(SIGKILL);
   EXPECT_EQ(parent.result(), "");
-  while (lives(rank) && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(1ms);
-  EXPECT_FALSE(lives(rank));
+  EXPECT_TRUE(eventually([&] { return !lives(rank); }));
 }
 
 TEST(Spawn, ArgumentsThatCannotBe) {
-  EXPECT_EQ(error_of<InvalidArgumentError>([] { spawn([](int, int) {}, {.nprocs = 0}); }, 5s),
+  EXPECT_EQ(error_of<InvalidArgumentError>([] { spawn([](int, int) {}, {.nprocs = 0}); }),
             "[spawn] expected nprocs of at least 1, got 0");
-  EXPECT_EQ(error_of<InvalidArgumentError>([] { spawn(nullptr); }, 5s),
+  EXPECT_EQ(error_of<InvalidArgumentError>([] { spawn(nullptr); }),
             "[spawn] expected a function, got an empty one");
 }
 
@@ -233,8 +216,9 @@ TEST(Spawn, NotOnceThereAreThreads) {
   std::thread other([&] {
     while (!done) std::this_thread::sleep_for(1ms);
   });
-  EXPECT_EQ(error_of<FailedPreconditionError>([] { spawn([](int, int) {}); }, 5s)
-                .find("[spawn] this process has 2 threads"),
+  EXPECT_EQ(error_of<FailedPreconditionError>([] {
+              spawn([](int, int) {});
+            }).find("[spawn] this process has 2 threads"),
             0u);
   done = true;
   other.join();

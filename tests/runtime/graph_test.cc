@@ -4,20 +4,13 @@
 
 #include "device/device_manager.h"
 #include "graph/graph.h"
+#include "support/errors.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
 namespace {
 
-template <class E, class F>
-std::string error_of(F&& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no such error";
-}
+using testing::error_of;
 
 std::string name_of_tensor(const Tensor& tensor) { return symbol_of(tensor).node->name; }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "device/device_manager.h"
+#include "support/errors.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -28,12 +29,7 @@ class Placed {
 };
 
 std::string error_of(const Graph& graph, PlacerOptions options = {.allow_soft_placement = false}) {
-  try {
-    place_graph(graph.impl(), options);
-  } catch (const InvalidArgumentError& error) {
-    return error.what();
-  }
-  return "no error";
+  return testing::error_of<InvalidArgumentError>([&] { place_graph(graph.impl(), options); });
 }
 
 void expect_prefix(const std::string& text, const std::string& prefix) {
@@ -310,9 +306,9 @@ TEST(Placer, VariablesGiveWayLast) {
     const Variable v(ones({2}), {.name = "v"});
     v.value();
   });
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(Placed(graph, {.allow_soft_placement = true})["v"], "GPU:0");
-  EXPECT_NE(testing::internal::GetCapturedStderr().find(
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find(
                 "Failed to place the graph without changing the devices of some resources"),
             std::string::npos);
 }

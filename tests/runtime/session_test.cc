@@ -1,19 +1,12 @@
 #include <gtest/gtest.h>
 
+#include "support/errors.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
 namespace {
 
-template <class E, class F>
-std::string error_of(F&& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no such error";
-}
+using testing::error_of;
 
 using Floats = std::vector<float>;
 
@@ -304,12 +297,12 @@ struct Towers {
 TEST(SessionTowers, RunOnFourGpus) {
   config::set_emulated_gpus(4);
   Towers towers;
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   Session session(towers.graph, {.log_device_placement = true});
   const Tensor sum = session.run(towers.sum);
-  const std::string out = testing::internal::GetCapturedStdout();
-  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(sum.to_vector<float>(), (Floats{44, 56, 98, 128}));
   const std::string gpu = "/job:localhost/replica:0/task:0/device:GPU:";
   EXPECT_EQ(out.substr(0, 15), "Device mapping:");

@@ -12,15 +12,16 @@
 #include <thread>
 #include <vector>
 
+#include "support/waiting.h"
+
 namespace tandem {
 
 // How a process ended: 0, 1 for a failed expectation, 128 + a signal.
 using ExitCodes = std::vector<int>;
 
-// Runs body(rank) in a process each and waits for all; those that take longer are killed, and that
-// is a failure. REQUIRES: this process has no other threads.
-inline ExitCodes run_processes(int ranks, const std::function<void(int)>& body,
-                               std::chrono::seconds limit = std::chrono::seconds(60)) {
+// Runs body(rank) in a process each and waits for all; those that take longer than kPatience are
+// killed, and that is a failure. REQUIRES: this process has no other threads.
+inline ExitCodes run_processes(int ranks, const std::function<void(int)>& body) {
   fflush(nullptr);
   std::vector<pid_t> children;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -37,7 +38,7 @@ inline ExitCodes run_processes(int ranks, const std::function<void(int)>& body,
     children.push_back(child);
   }
   ExitCodes codes(children.size(), -1);
-  const auto deadline = std::chrono::steady_clock::now() + limit;
+  const auto deadline = std::chrono::steady_clock::now() + testing::kPatience;
   for (std::size_t left = children.size(); left > 0;) {
     for (std::size_t i = 0; i < children.size(); ++i) {
       int status = 0;

@@ -1,31 +1,20 @@
 // A store that forked processes share.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <string>
 #include <thread>
 
 #include "comm/store.h"
 #include "core/status.h"
+#include "support/waiting.h"
 
 namespace tandem {
 
-// Memory that processes forked later share, zeroed.
-template <class T>
-std::shared_ptr<T> shared_with_forks() {
-  void* memory =
-      mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  return {new (memory) T, [](T* object) { munmap(object, sizeof(T)); }};
-}
-
-// Keys and values in such memory.
+// Keys and values in memory that forked processes share.
 class ForkedStore final : public Store {
  public:
   void set(const std::string& key, std::string_view value) override {
@@ -88,7 +77,7 @@ class ForkedStore final : public Store {
     entry->length = value.size();
   }
 
-  std::shared_ptr<Table> table_ = shared_with_forks<Table>();
+  std::shared_ptr<Table> table_ = testing::shared_with_forks<Table>();
 };
 
 }  // namespace tandem

@@ -12,6 +12,7 @@
 
 #include "support/files.h"
 #include "support/processes.h"
+#include "support/waiting.h"
 
 namespace tandem::testing {
 
@@ -86,7 +87,7 @@ class Hosts {
     }));
     const std::string network = network_of(host);
     // The host is there when it is another than this one.
-    for (int i = 0; i < 2000 && same_network(network); ++i) usleep(1000);
+    eventually([&] { return !same_network(network); });
     const auto there = [&](const std::string& command) {
       return run("nsenter --net=" + network + " " + command);
     };

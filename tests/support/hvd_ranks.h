@@ -32,19 +32,15 @@ inline void set_rank(int rank, int ranks, int port) {
 // Runs body(rank) in a process each, between init() and shutdown(), with these variables set, and
 // expects all to end well.
 inline ExitCodes run_hvd(int ranks, const std::function<void(int)>& body,
-                         const Settings& environment = {},
-                         std::chrono::seconds limit = std::chrono::seconds(120)) {
+                         const Settings& environment = {}) {
   const int port = free_port();
-  return run_processes(
-      ranks,
-      [&](int rank) {
-        set_rank(rank, ranks, port);
-        for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-        hvd::init();
-        body(rank);
-        hvd::shutdown();
-      },
-      limit);
+  return run_processes(ranks, [&](int rank) {
+    set_rank(rank, ranks, port);
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+    hvd::init();
+    body(rank);
+    hvd::shutdown();
+  });
 }
 
 inline void expect_hvd(int ranks, const std::function<void(int)>& body,

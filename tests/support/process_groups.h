@@ -20,7 +20,7 @@ namespace tandem::testing {
 struct GroupOfRanks {
   int size = 2;
   std::string backend = "auto";
-  std::chrono::milliseconds timeout = std::chrono::seconds(30);
+  std::chrono::milliseconds timeout = kFarAway;
 };
 
 // How to meet in `folder`.
@@ -48,22 +48,6 @@ inline ExitCodes run_group(const GroupOfRanks& group, const std::function<void(i
 // The same, where every rank is expected to end well.
 inline void expect_group(const GroupOfRanks& group, const std::function<void(int rank)>& body) {
   EXPECT_EQ(run_group(group, body), ExitCodes(static_cast<std::size_t>(group.size), 0));
-}
-
-// The message of the E that `body` throws within `limit`.
-template <class E>
-std::string error_of(const std::function<void()>& body,
-                     std::chrono::milliseconds limit = std::chrono::seconds(10)) {
-  const auto begin = std::chrono::steady_clock::now();
-  std::string text = "no error";
-  try {
-    body();
-  } catch (const Error& error) {
-    const bool expected = dynamic_cast<const E*>(&error) != nullptr;
-    text = (expected ? "" : std::string(error.kind()) + ": ") + error.what();
-  }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, limit);
-  return text;
 }
 
 }  // namespace tandem::testing

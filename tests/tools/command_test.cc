@@ -10,6 +10,7 @@
 
 #include "support/expects.h"
 #include "support/files.h"
+#include "support/waiting.h"
 #include "tools/command.h"
 
 namespace tandem {
@@ -129,9 +130,7 @@ void killed_and_resumed(const std::vector<std::string>& arguments) {
       with({"--checkpoint", state.string(), "--checkpoint-steps", "1"});
   {
     Process process(checkpointed, {});
-    for (int wait = 0; wait < 6000 && !std::filesystem::exists(state); ++wait)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    ASSERT_TRUE(testing::eventually([&] { return std::filesystem::exists(state); }));
     process.kill();
     ASSERT_EQ(process.wait().status, -SIGKILL) << "the training was through before it was killed";
   }

@@ -7,11 +7,13 @@
 #include <thread>
 
 #include "support/files.h"
+#include "support/waiting.h"
 #include "tools/command.h"
 
 namespace tandem {
 namespace {
 
+using testing::eventually;
 using testing::expect_failure;
 using testing::Process;
 using testing::Result;
@@ -120,7 +122,7 @@ TEST_F(Hosts, SignalsReachAll) {
                                                "trap 'echo term; exit 0' TERM; echo ready; "
                                                "while true; do sleep 0.02; done"}),
               {});
-  while (lines(job.out()).size() < 2) std::this_thread::sleep_for(1ms);
+  ASSERT_TRUE(eventually([&] { return lines(job.out()).size() == 2; }));
   job.kill(SIGTERM);
   const Result result = job.wait();
   EXPECT_EQ(result.status, 0) << result.err;
@@ -129,7 +131,7 @@ TEST_F(Hosts, SignalsReachAll) {
 
 TEST_F(Hosts, ThatAreLostTakeTheJobDown) {
   Process job(over("127.0.0.2:1,127.0.0.3:1", {"--", "sh", "-c", "echo $$; exec sleep 1000"}), {});
-  while (lines(job.out()).size() < 2) std::this_thread::sleep_for(1ms);
+  ASSERT_TRUE(eventually([&] { return lines(job.out()).size() == 2; }));
   kill(std::stoi(testing::read_file(folder_ / "ssh.127.0.0.3")), SIGKILL);
   const Result result = job.wait();
   EXPECT_EQ(result.status, 255);
@@ -137,8 +139,7 @@ TEST_F(Hosts, ThatAreLostTakeTheJobDown) {
       << result.err;
   for (const std::string& line : lines(result.out)) {
     const pid_t process = std::stoi(line.substr(4));
-    for (int i = 0; i < 20'000 && kill(process, 0) == 0; ++i) std::this_thread::sleep_for(1ms);
-    EXPECT_NE(kill(process, 0), 0) << line;
+    EXPECT_TRUE(eventually([&] { return kill(process, 0) != 0; })) << line;
   }
 }
 

@@ -10,11 +10,13 @@
 #include <thread>
 
 #include "support/files.h"
+#include "support/waiting.h"
 #include "tools/command.h"
 
 namespace tandem {
 namespace {
 
+using testing::eventually;
 using testing::expect_failure;
 using testing::Process;
 using testing::read_file;
@@ -46,16 +48,6 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 bool is_alive(pid_t process) { return kill(process, 0) == 0; }
-
-// Waits until `done`; false when it takes too long.
-template <class Done>
-bool soon(const Done& done) {
-  for (int i = 0; i < 20'000; ++i) {
-    if (done()) return true;
-    std::this_thread::sleep_for(1ms);
-  }
-  return false;
-}
 
 TEST(Run, TellsEachRankItsPlace) {
   const Result result =
@@ -222,10 +214,10 @@ TEST(Run, PassesSignalsOn) {
       "while true; do sleep 0.02; done";
   for (const int signal : {SIGTERM, SIGUSR1}) {
     Process job(script({"-n", "2"}, text), {});
-    ASSERT_TRUE(soon([&] { return sorted_lines(job.out()).size() == 2; }));
+    ASSERT_TRUE(eventually([&] { return sorted_lines(job.out()).size() == 2; }));
     job.kill(signal);
     if (signal == SIGUSR1) {
-      ASSERT_TRUE(soon([&] { return sorted_lines(job.out()).size() == 4; }));
+      ASSERT_TRUE(eventually([&] { return sorted_lines(job.out()).size() == 4; }));
       job.kill(SIGTERM);
     }
     const Result result = job.wait();
@@ -234,17 +226,17 @@ TEST(Run, PassesSignalsOn) {
     EXPECT_EQ(contains(result.out, "[1] usr1\n"), signal == SIGUSR1);
   }
   Process job(script({"-n", "2"}, "echo ready; exec sleep 1000"), {});
-  ASSERT_TRUE(soon([&] { return sorted_lines(job.out()).size() == 2; }));
+  ASSERT_TRUE(eventually([&] { return sorted_lines(job.out()).size() == 2; }));
   job.kill(SIGINT);
   EXPECT_EQ(job.wait().status, 128 + SIGINT);
 }
 
 TEST(Run, ASecondSignalKills) {
   Process job(script({}, "trap '' INT; echo ready; while true; do sleep 0.05; done"), {});
-  ASSERT_TRUE(soon([&] { return contains(job.out(), "ready"); }));
+  ASSERT_TRUE(eventually([&] { return contains(job.out(), "ready"); }));
   job.kill(SIGINT);
   // Signals of a kind that wait to be read are one.
-  EXPECT_TRUE(soon([&] {
+  EXPECT_TRUE(eventually([&] {
     job.kill(SIGINT);
     std::this_thread::sleep_for(20ms);
     siginfo_t info = {};
@@ -263,7 +255,7 @@ class Orphans : public ::testing::Test {
   // The six of them, when all have said their numbers.
   std::vector<pid_t> processes(const Process& job) {
     std::vector<pid_t> found;
-    EXPECT_TRUE(soon([&] {
+    EXPECT_TRUE(eventually([&] {
       found.clear();
       std::istringstream words(job.out());
       for (std::string word; words >> word;)
@@ -275,7 +267,7 @@ class Orphans : public ::testing::Test {
   }
   static void expect_gone(const std::vector<pid_t>& processes) {
     for (const pid_t process : processes)
-      EXPECT_TRUE(soon([&] { return !is_alive(process); })) << process;
+      EXPECT_TRUE(eventually([&] { return !is_alive(process); })) << process;
   }
 };
 

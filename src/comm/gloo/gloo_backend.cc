@@ -1,6 +1,6 @@
 #include "comm/gloo/gloo_backend.h"
 
-#include "comm/module.h"
+#include "core/module.h"
 #include "core/status.h"
 
 namespace tandem {

@@ -136,13 +136,21 @@ bool Pipeline::advance() {
   throw_if_failed();
   try {
     for (std::size_t lane = 0; lane < kLanes; ++lane)
-      if (running_[lane].size() > 1) communicator(static_cast<Lane>(lane))->progress();
+      if (running_[lane].size() > 1) progress(static_cast<Lane>(lane));
     bool any = false;
     while (look_at_running() | start_ready()) any = true;
     if (any) std::erase_if(open_, [](const auto& work) { return work->done(); });
     return any;
   } catch (...) {
     fail_with_current();
+  }
+}
+
+void Pipeline::progress(Lane lane) {
+  try {
+    communicator(lane)->progress();
+  } catch (const Error&) {
+    rethrow_from(lane);
   }
 }
 

@@ -117,6 +117,7 @@ class Pipeline {
  private:
   Communicator* communicator(Lane lane) const;
   bool look(Step& step);
+  void progress(Lane lane);
   bool start_ready();
   bool look_at_running();
   void check(const HierarchicalWork& last, std::chrono::steady_clock::time_point since);

@@ -1,6 +1,6 @@
 #include "comm/mpi/mpi_backend.h"
 
-#include "comm/module.h"
+#include "core/module.h"
 
 namespace tandem {
 namespace {

@@ -3,12 +3,11 @@
 #include <cstring>
 #include <utility>
 
+#include "device/gpu_policy.h"
 #include "device/mmap_memory.h"
 
 namespace tandem {
 namespace {
-
-constexpr std::size_t kKeptInQueue = std::size_t{64} << 10;
 
 // Regions are given back in order with the work on the stream, which may still use them. Taking one
 // costs nothing until its pages are touched.
@@ -35,8 +34,8 @@ class PhysicalEmulatedGpu final : public PhysicalGpu {
     if (fraction == 0.0) return memory_;
     return static_cast<std::int64_t>(static_cast<double>(memory_) * fraction);
   }
-  // The range of NVIDIA's GPUs. The host's threads have no such order: all are served alike.
-  PriorityRange priority_range() const override { return {.most_urgent = -5, .least_urgent = 0}; }
+  // The host's threads have no such order: all are served alike.
+  PriorityRange priority_range() const override { return kGpuPriorities; }
   std::unique_ptr<Device> make_device(const LogicalGpuOptions& options) const override {
     return std::make_unique<EmulatedGpu>(options);
   }
@@ -50,11 +49,8 @@ class PhysicalEmulatedGpu final : public PhysicalGpu {
 EmulatedGpu::EmulatedGpu(const LogicalGpuOptions& options)
     : Device(options.name, DeviceBackend::kEmulatedGpu, options.intra_op_threads),
       stream_(options.intra_op_threads, "tandem-gpu" + std::to_string(index() % 10000)),
-      allocator_({.name = "GPU_" + std::to_string(index()) + "_bfc",
-                  .total_bytes = static_cast<std::size_t>(options.memory_limit),
-                  .allow_growth = options.allow_growth,
-                  .drain = [this] { stream_.drain(); },
-                  .drained_thread = stream_.thread_id()},
+      allocator_(gpu_allocator_options(
+                     options, [this] { stream_.drain(); }, stream_.thread_id()),
                  std::make_unique<EmulatedMemory>(stream_)) {}
 
 void EmulatedGpu::copy_from_host(void* device_memory, const void* host, std::size_t bytes) {

@@ -1,4 +1,4 @@
-#include "comm/module.h"
+#include "core/module.h"
 
 #include <dlfcn.h>
 
@@ -17,12 +17,18 @@ std::filesystem::path folder_of_library() {
   return std::filesystem::path(info.dli_fname).parent_path();
 }
 
+std::filesystem::path path_of(const Module& module) { return folder_of_library() / module.file; }
+
 }  // namespace
 
-void* load_factory(const Module& module) {
-  const std::filesystem::path path = folder_of_library() / module.file;
+bool is_built(const Module& module) {
   std::error_code unreadable;
-  if (!std::filesystem::exists(path, unreadable))
+  return std::filesystem::exists(path_of(module), unreadable);
+}
+
+void* load_factory(const Module& module) {
+  const std::filesystem::path path = path_of(module);
+  if (!is_built(module))
     fail<UnavailableError>(
         "[{}] this build of Tandem has no {} backend ('{}' is not there): install the Debian "
         "package {} and build Tandem again",

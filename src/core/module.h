@@ -17,5 +17,7 @@ struct Module {
 // there.
 void* load_factory(const Module& module);
 bool can_load(const Module& module);
+// Whether this build of Tandem has the module, whatever the machine has.
+bool is_built(const Module& module);
 
 }  // namespace tandem

@@ -1,0 +1,42 @@
+# The CUDA backend: a module (TandemModules.cmake) of host code under device/cuda/module and
+# ops/cuda/module, and of kernels, each .cu beside the .cc of its operation. CUDA's runtime is linked
+# in, so that only the driver, cuBLAS and cuDNN have to be where it runs.
+# A sanitizer or a fuzzer sees nothing of kernels; the module's host code is in tests of its own.
+if(TANDEM_SANITIZE OR TANDEM_FUZZ)
+  return()
+endif()
+if(CUDAToolkit_FOUND AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12)
+  include(CheckLanguage)
+  if(CMAKE_CXX_COMPILER_LAUNCHER AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+  endif()
+  set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  check_language(CUDA)
+endif()
+find_path(CUDNN_HEADERS cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
+if(NOT CMAKE_CUDA_COMPILER OR NOT TARGET CUDA::cublasLt OR NOT CUDNN_HEADERS OR NOT CUDNN_LIBRARY)
+  message(STATUS "Without the CUDA backend: no CUDA toolkit (12 or newer, with cuBLAS and cuDNN) here")
+  return()
+endif()
+
+# Code for sm_80, which every 8.x runs, and for sm_90; newer GPUs compile the PTX of the latter.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+endif()
+enable_language(CUDA)
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+
+file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
+file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/module/*.cc)
+file(GLOB ops_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/ops/cuda/module/*.cc)
+tandem_module_of(cuda "${device_sources};${ops_sources};${kernels}" CUDA::cudart_static CUDA::cublasLt ${CUDNN_LIBRARY})
+target_include_directories(tandem_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_HEADERS})
+target_link_options(tandem_cuda PRIVATE -Wl,--as-needed)
+target_compile_options(tandem_cuda PRIVATE
+  "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
+if(TANDEM_WERROR)
+  target_compile_options(tandem_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
+endif()

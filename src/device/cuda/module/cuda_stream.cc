@@ -1,0 +1,139 @@
+#include "device/cuda/module/cuda_stream.h"
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "device/cuda/module/check.h"
+#include "device/gpu_policy.h"
+
+namespace tandem::cuda {
+
+// The host's tasks of a stream, numbered from 1 as they are queued, and the first failure that
+// nobody has seen.
+class CudaStream::Tasks {
+ public:
+  std::uint64_t next() { return queued_.fetch_add(1) + 1; }
+  std::uint64_t queued() const { return queued_.load(); }
+
+  void keep(std::exception_ptr error, std::uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    error_ = std::move(error);
+    error_number_ = number;
+    failed_.store(true);
+  }
+
+  // Throws what a task up to `number` has left.
+  void rethrow(std::uint64_t number) {
+    if (!failed_.load()) return;
+    std::exception_ptr thrown;
+    {
+      const std::lock_guard lock(mutex_);
+      if (error_ && error_number_ <= number) {
+        thrown = std::exchange(error_, nullptr);
+        failed_.store(false);
+      }
+    }
+    if (thrown) std::rethrow_exception(thrown);
+  }
+
+ private:
+  std::atomic<std::uint64_t> queued_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  std::exception_ptr error_;
+  std::uint64_t error_number_ = 0;
+};
+
+class CudaStream::RecordedEvent final : public Event::State {
+ public:
+  RecordedEvent(std::shared_ptr<EventPool> pool, std::shared_ptr<Tasks> tasks, cudaStream_t stream)
+      : pool_(std::move(pool)),
+        tasks_(std::move(tasks)),
+        number_(tasks_->queued()),
+        event_(pool_->take()) {
+    const cudaError_t result = cudaEventRecord(event_, stream);
+    if (result == cudaSuccess) return;
+    pool_->give_back(event_);
+    check(result, "cudaEventRecord");
+  }
+  ~RecordedEvent() override { pool_->give_back(event_); }
+  RecordedEvent(const RecordedEvent&) = delete;
+  RecordedEvent& operator=(const RecordedEvent&) = delete;
+
+  bool done() const override { return passed(event_); }
+  void wait() override {
+    check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+    tasks_->rethrow(number_);
+  }
+  cudaEvent_t handle() const { return event_; }
+
+ private:
+  std::shared_ptr<EventPool> pool_;
+  std::shared_ptr<Tasks> tasks_;
+  std::uint64_t number_;
+  cudaEvent_t event_;
+};
+
+CudaStream::CudaStream(int ordinal, std::optional<int> priority)
+    : ordinal_(ordinal),
+      events_(std::make_shared<EventPool>(ordinal)),
+      tasks_(std::make_shared<Tasks>()) {
+  make_current(ordinal_);
+  // Not ordered behind the default stream, which other libraries of the process may use.
+  check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                     priority.value_or(kGpuPriorities.least_urgent)),
+        "cudaStreamCreateWithPriority");
+}
+
+CudaStream::~CudaStream() {
+  cudaStreamSynchronize(stream_);
+  cudaStreamDestroy(stream_);
+}
+
+void CudaStream::enqueue(std::function<void()> task) {
+  struct Queued {
+    std::function<void()> run;
+    std::shared_ptr<Tasks> tasks;
+    std::uint64_t number;
+  };
+  auto queued = std::make_unique<Queued>(Queued{std::move(task), tasks_, tasks_->next()});
+  make_current(ordinal_);
+  check(cudaLaunchHostFunc(
+            stream_,
+            [](void* data) {
+              const std::unique_ptr<Queued> mine(static_cast<Queued*>(data));
+              try {
+                mine->run();
+              } catch (...) {
+                mine->tasks->keep(std::current_exception(), mine->number);
+              }
+            },
+            queued.get()),
+        "cudaLaunchHostFunc");
+  static_cast<void>(queued.release());
+}
+
+Event CudaStream::record() {
+  make_current(ordinal_);
+  return Event(std::make_shared<RecordedEvent>(events_, tasks_, stream_));
+}
+
+void CudaStream::wait(const Event& event) {
+  if (!event.state()) return;
+  const auto* recorded = dynamic_cast<const RecordedEvent*>(event.state().get());
+  if (recorded == nullptr) return event.wait();  // of a device that is none of CUDA's
+  make_current(ordinal_);
+  check(cudaStreamWaitEvent(stream_, recorded->handle(), 0), "cudaStreamWaitEvent");
+}
+
+void CudaStream::synchronize() {
+  const std::uint64_t number = tasks_->queued();
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  tasks_->rethrow(number);
+}
+
+}  // namespace tandem::cuda

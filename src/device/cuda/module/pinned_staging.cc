@@ -1,0 +1,98 @@
+#include "device/cuda/module/pinned_staging.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "device/cuda/module/check.h"
+#include "device/gpu_policy.h"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{4} << 20;
+constexpr std::size_t kPieces = 4;
+
+}  // namespace
+
+PinnedStaging::PinnedStaging(int ordinal)
+    : ordinal_(ordinal),
+      small_{.bytes = kKeptInQueue, .limit = std::numeric_limits<std::size_t>::max()},
+      large_{.bytes = kPiece, .limit = kPieces} {}
+
+PinnedStaging::~PinnedStaging() {
+  for (Blocks* blocks : {&small_, &large_}) {
+    for (void* block : blocks->free) cudaFreeHost(block);
+    for (const Busy& busy : blocks->busy) cudaFreeHost(busy.block);
+  }
+}
+
+void* PinnedStaging::take(Blocks& blocks) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    while (!blocks.busy.empty() && blocks.busy.front().event.done()) {
+      blocks.free.push_back(blocks.busy.front().block);
+      blocks.busy.pop_front();
+    }
+    if (!blocks.free.empty()) {
+      void* block = blocks.free.back();
+      blocks.free.pop_back();
+      return block;
+    }
+    if (blocks.made < blocks.limit || blocks.busy.empty()) break;
+    const Event oldest = blocks.busy.front().event;
+    lock.unlock();
+    oldest.wait();
+    lock.lock();
+  }
+  ++blocks.made;
+  lock.unlock();
+  make_current(ordinal_);
+  void* block = nullptr;
+  check(cudaHostAlloc(&block, blocks.bytes, cudaHostAllocPortable), "cudaHostAlloc");
+  return block;
+}
+
+void PinnedStaging::give_back(Blocks& blocks, void* block, Event event) {
+  const std::lock_guard lock(mutex_);
+  blocks.busy.push_back({block, std::move(event)});
+}
+
+void PinnedStaging::copy_in_piece(Blocks& blocks, void* device_memory, const void* host,
+                                  std::size_t bytes, CudaStream& stream) {
+  void* block = take(blocks);
+  std::memcpy(block, host, bytes);
+  make_current(ordinal_);
+  check(cudaMemcpyAsync(device_memory, block, bytes, cudaMemcpyHostToDevice, stream.handle()),
+        "cudaMemcpyAsync");
+  give_back(blocks, block, stream.record());
+}
+
+void PinnedStaging::copy_in(void* device_memory, const void* host, std::size_t bytes,
+                            CudaStream& stream) {
+  if (bytes <= kKeptInQueue) return copy_in_piece(small_, device_memory, host, bytes, stream);
+  for (std::size_t at = 0; at < bytes; at += kPiece)
+    copy_in_piece(large_, static_cast<std::byte*>(device_memory) + at,
+                  static_cast<const std::byte*>(host) + at, std::min(kPiece, bytes - at), stream);
+}
+
+void PinnedStaging::copy_out(void* host, const void* device_memory, std::size_t bytes,
+                             CudaStream& stream) {
+  if (bytes > kKeptInQueue) {  // the driver stages these itself, and waits
+    make_current(ordinal_);
+    check(cudaMemcpyAsync(host, device_memory, bytes, cudaMemcpyDeviceToHost, stream.handle()),
+          "cudaMemcpyAsync");
+    return stream.synchronize();
+  }
+  void* block = take(small_);
+  make_current(ordinal_);
+  check(cudaMemcpyAsync(block, device_memory, bytes, cudaMemcpyDeviceToHost, stream.handle()),
+        "cudaMemcpyAsync");
+  stream.enqueue([this, host, block, bytes] {
+    std::memcpy(host, block, bytes);
+    give_back(small_, block, Event());
+  });
+}
+
+}  // namespace tandem::cuda

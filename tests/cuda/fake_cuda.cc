@@ -1,0 +1,230 @@
+#include "cuda/fake_cuda.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "device/emulated/emulated_stream.h"
+
+namespace tandem::fake_cuda {
+namespace {
+
+struct Allocation {
+  int gpu;
+  std::size_t bytes;
+};
+
+struct Stream {
+  int gpu;
+  EmulatedStream queue{1, "fake-cuda"};
+};
+Stream& of(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
+
+struct State {
+  std::mutex mutex;
+  std::vector<Gpu> gpus;
+  cudaError_t error = cudaSuccess;
+  std::vector<Stream*> streams;
+  std::map<void*, Allocation> memory;
+  std::map<const char*, std::size_t> pinned;
+};
+
+State& state() {
+  static State* const instance = new State;
+  return *instance;
+}
+
+thread_local int current = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t keep(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+// REQUIRES: the lock.
+Gpu& in_use(int ordinal) {
+  Gpu& gpu = state().gpus.at(static_cast<std::size_t>(ordinal));
+  gpu.has_context = true;
+  return gpu;
+}
+
+bool is_pinned(const void* memory) {
+  const std::lock_guard lock(state().mutex);
+  const auto* address = static_cast<const char*>(memory);
+  const auto after = state().pinned.upper_bound(address);
+  if (after == state().pinned.begin()) return false;
+  const auto& [start, bytes] = *std::prev(after);
+  return address < start + bytes;
+}
+
+struct Recorded {
+  int gpu;
+  Event event;
+};
+Recorded& of(cudaEvent_t event) { return *reinterpret_cast<Recorded*>(event); }
+
+}  // namespace
+
+void set_gpus(std::vector<Gpu> gpus, cudaError_t error) {
+  const std::lock_guard lock(state().mutex);
+  state().gpus = std::move(gpus);
+  state().error = error;
+}
+
+Gpu gpu(int ordinal) {
+  const std::lock_guard lock(state().mutex);
+  return state().gpus.at(static_cast<std::size_t>(ordinal));
+}
+
+}  // namespace tandem::fake_cuda
+
+using namespace tandem::fake_cuda;
+using tandem::EmulatedStream;
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = static_cast<int>(state().gpus.size());
+  if (state().error == cudaSuccess && *count == 0) return keep(cudaErrorNoDevice);
+  return keep(state().error);
+}
+cudaError_t cudaDriverGetVersion(int* version) { return *version = 12020, cudaSuccess; }
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int ordinal) {
+  const Gpu found = gpu(ordinal);
+  *properties = {};
+  std::snprintf(properties->name, sizeof(properties->name), "%s", found.name.c_str());
+  properties->totalGlobalMem = found.memory;
+  properties->major = found.major;
+  properties->minor = found.minor;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int ordinal) {
+  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02X:00.0", ordinal + 1);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
+  *value = which == cudaDevAttrMultiProcessorCount ? 132 : 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int ordinal) {  // makes the context, since CUDA 12
+  const std::lock_guard lock(state().mutex);
+  if (ordinal < 0 || static_cast<std::size_t>(ordinal) >= state().gpus.size())
+    return keep(cudaErrorInvalidDevice);
+  in_use(ordinal);
+  current = ordinal;
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
+  const std::lock_guard lock(state().mutex);
+  const Gpu& gpu = in_use(current);
+  *total = gpu.memory;
+  *available = gpu.memory - gpu.in_use;
+  return cudaSuccess;
+}
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  const std::lock_guard lock(state().mutex);
+  Gpu& gpu = in_use(current);
+  if (gpu.in_use + bytes > gpu.memory) return keep(cudaErrorMemoryAllocation);
+  *memory = std::aligned_alloc(256, bytes);
+  state().memory[*memory] = {current, bytes};
+  gpu.in_use += bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {  // waits for what is queued
+  const std::lock_guard lock(state().mutex);
+  for (Stream* stream : state().streams) stream->queue.synchronize();
+  const auto found = state().memory.find(memory);
+  if (found == state().memory.end()) return keep(cudaErrorInvalidValue);
+  in_use(found->second.gpu).in_use -= found->second.bytes;
+  state().memory.erase(found);
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  const std::lock_guard lock(state().mutex);
+  in_use(current);
+  *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  state().pinned[static_cast<char*>(*memory)] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  const std::lock_guard lock(state().mutex);
+  if (state().pinned.erase(static_cast<char*>(memory)) == 0) return keep(cudaErrorInvalidValue);
+  std::free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
+  const std::lock_guard lock(state().mutex);
+  in_use(current).last_priority = priority;
+  Stream* const made = state().streams.emplace_back(new Stream{.gpu = current});
+  *stream = reinterpret_cast<cudaStream_t>(made);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::lock_guard lock(state().mutex);
+  std::erase(state().streams, &of(stream));
+  delete &of(stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return of(stream).queue.synchronize(), cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  return of(stream).queue.wait(of(event).event), cudaSuccess;
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t task, void* data) {
+  of(stream).queue.enqueue([task, data] { task(data); });
+  return cudaSuccess;
+}
+// Pageable memory holds the caller up, as CUDA does.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  if (of(stream).gpu != current) return keep(cudaErrorInvalidResourceHandle);
+  of(stream).queue.enqueue([=] { std::memcpy(to, from, bytes); });
+  const void* host = kind == cudaMemcpyHostToDevice ? from : to;
+  if (kind != cudaMemcpyDefault && !is_pinned(host)) of(stream).queue.synchronize();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = reinterpret_cast<cudaEvent_t>(new Recorded{.gpu = current, .event = {}});
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &of(event), cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (of(event).gpu != of(stream).gpu) return keep(cudaErrorInvalidResourceHandle);
+  of(event).event = of(stream).queue.record();
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return keep(of(event).event.done() ? cudaSuccess : cudaErrorNotReady);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return of(event).event.wait(), cudaSuccess; }
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int ordinal, int) {
+  return *can = gpu(ordinal).reaches_peers ? 1 : 0, cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  const std::lock_guard lock(state().mutex);
+  in_use(current).peers.push_back(peer);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "out of memory" : "something is wrong";
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorFake";
+}
+
+}  // extern "C"

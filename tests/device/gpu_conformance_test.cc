@@ -1,0 +1,16 @@
+// The GPUs that this build may meet: emulated ones, and the machine's.
+#include "device/gpu_conformance.h"
+
+namespace tandem {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Emulated, GpuConformance,
+                         ::testing::Values(TestGpus{.name = "two",
+                                                    .find = [] { return emulated_gpus(2, 64); }}),
+                         name_of_gpus);
+INSTANTIATE_TEST_SUITE_P(OnGpuCuda, GpuConformance,
+                         ::testing::Values(TestGpus{.name = "all", .find = discover_cuda}),
+                         name_of_gpus);
+
+}  // namespace
+}  // namespace tandem
