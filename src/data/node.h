@@ -30,8 +30,8 @@ class RowSource {
   std::vector<Tensor> tensors_;
 };
 
-// Which part of a dataset of files a worker has: every `workers`-th file, and of a global batch what
-// `local_replicas` of `replicas` have, from the `first_replica`-th on.
+// Which part of a dataset of files a worker has: every `workers`-th file, and of a global batch
+// what `local_replicas` of `replicas` have, from the `first_replica`-th on.
 struct FileShard {
   std::int64_t workers = 1, worker = 0;
   std::int64_t replicas = 1, first_replica = 0, local_replicas = 1;
