@@ -62,9 +62,9 @@ extern const OpDef kCollectiveBroadcast;
 // Of blocks alone: from here on the outputs of a collective, its inputs, hold the results.
 extern const OpDef kCollectiveWait;
 
-// For the lane of a kCollectiveReduce, behind its kernel: multiplies the rank's share by its part of
-// the examples, where the ranks had different numbers of them, and tells how the shares are to be
-// combined.
+// For the lane of a kCollectiveReduce, behind its kernel: multiplies the rank's share by its part
+// of the examples, where the ranks had different numbers of them, and tells how the shares are to
+// be combined.
 ReduceOp weigh(const KernelContext& context, int rank);
 
 // Gives each collective of `block` its wait, as late as the first use of a result allows, lets it
