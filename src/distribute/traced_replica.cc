@@ -45,9 +45,10 @@ Tensor TracedRank::broadcast(const Tensor& tensor, int root) const {
 class TracedRank::Reduction final : public GradientReduction {
  public:
   Reduction(TracedRank& rank, const std::vector<Variable>& variables, bool stands_by,
-            CombineTraced combine)
+            Tensor examples, CombineTraced combine)
       : rank_(rank),
         stands_by_(stands_by),
+        examples_(std::move(examples)),
         combine_(std::move(combine)),
         variables_(variables),
         gradients_(variables.size()),
@@ -111,14 +112,22 @@ class TracedRank::Reduction final : public GradientReduction {
         combining_.emplace_back(std::move(indices), std::move(combined));
         continue;
       }
-      const std::vector<Tensor> sums = rank_.all_reduce(parts, ReduceOp::kSum, stands_by_);
+      const std::vector<Tensor> sums = combine(std::move(parts));
       for (std::size_t i = 0; i < indices.size(); ++i) sums_[indices[i]] = sums[i];
     }
   }
 
+  std::vector<Tensor> combine(std::vector<Tensor> parts) const {
+    if (!examples_.defined() || parts.empty())
+      return rank_.all_reduce(parts, ReduceOp::kSum, stands_by_);
+    parts.push_back(examples_);
+    return rank_.add(kCollectiveReduce, CollectiveReduceAttrs{.by_examples = true}, parts);
+  }
+
   TracedRank& rank_;
   bool stands_by_;
-  CombineTraced combine_;  // null: a sum
+  Tensor examples_;        // undefined: the gradients are summed
+  CombineTraced combine_;  // null: a sum, or an average
   std::vector<std::pair<std::vector<std::size_t>, std::function<std::vector<Tensor>()>>> combining_;
   std::vector<Variable> variables_;
   std::vector<Tensor> gradients_;  // those that wait for their bucket
@@ -130,8 +139,9 @@ class TracedRank::Reduction final : public GradientReduction {
 };
 
 std::unique_ptr<GradientReduction> TracedRank::start_reduction(
-    const std::vector<Variable>& variables, bool stands_by, CombineTraced combine) {
-  return std::make_unique<Reduction>(*this, variables, stands_by, std::move(combine));
+    const std::vector<Variable>& variables, bool stands_by, const Tensor& examples,
+    CombineTraced combine) {
+  return std::make_unique<Reduction>(*this, variables, stands_by, examples, std::move(combine));
 }
 
 // --- replicas ---

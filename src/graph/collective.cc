@@ -29,6 +29,7 @@ class Scheduler {
     before_.resize(after_.size(), 0);
     priority_.resize(after_.size());
     for (std::size_t i = 0; i < count_; ++i) priority_[i] = 2 * i + 1;
+    for (std::size_t start : starts_) priority_[start] = earliest(*block_.operations[start]);
     order_by_data();
     order_control_flow();
     order_collectives();
@@ -37,6 +38,15 @@ class Scheduler {
 
  private:
   using Ranks = std::map<int, std::vector<std::size_t>>;  // each one's collectives, in order
+
+  // The priority of what comes right behind the last of the operation's inputs.
+  std::size_t earliest(const Operation& operation) const {
+    std::size_t priority = 0;
+    for (const Value* input : operation.inputs)
+      if (const Value& root = input->root(); root.kind == Value::Kind::kComputed)
+        priority = std::max(priority, priority_[index_.at(root.producer)]);
+    return priority;
+  }
 
   void find_members() {
     for (std::size_t i = 0; i < count_; ++i) {

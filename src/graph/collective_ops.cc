@@ -1,7 +1,10 @@
 // The collectives that graphs have: their shapes, what their kernels prepare, and how they set out.
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 
+#include "comm/scaled_copy.h"
 #include "core/status.h"
 #include "graph/collective.h"
 
@@ -17,8 +20,15 @@ void copy_view(const TensorView& from, const TensorView& to) {
   if (bytes > 0 && from.data != to.data) std::memcpy(to.data, from.data, bytes);
 }
 
+// Those that an output belongs to.
 void copy_inputs(KernelContext& c) {
-  for (int i = 0; i < c.inputs.size(); ++i) copy_view(c.inputs[i], c.outputs[i]);
+  for (int i = 0; i < std::min(c.inputs.size(), c.outputs.size()); ++i)
+    copy_view(c.inputs[i], c.outputs[i]);
+}
+
+void infer_reduce(InferContext& c) {
+  const int tensors = c.num_inputs() - (c.attrs<CollectiveReduceAttrs>().by_examples ? 1 : 0);
+  for (int i = 0; i < tensors; ++i) c.add_output(c.dtype(i), c.shape(i));
 }
 
 void infer_gather(InferContext& c) {
@@ -46,7 +56,7 @@ void nothing(KernelContext&) {}
 
 const OpDef kCollectiveReduce = {.name = "CollectiveReduce",
                                  .attrs = &attrs_type<CollectiveReduceAttrs>,
-                                 .infer = infer_same,
+                                 .infer = infer_reduce,
                                  .cpu_kernel = copy_inputs,
                                  .traits = kStateful | kInPlace};
 const OpDef kCollectiveBroadcast = {.name = "CollectiveBroadcast",
@@ -122,13 +132,25 @@ std::string_view user_name_of(const OpDef& collective) {
   return collective.name;
 }
 
+ReduceOp weigh(const KernelContext& context, int rank) {
+  const auto& attrs = context.attrs<CollectiveReduceAttrs>();
+  if (!attrs.by_examples) return attrs.op;
+  const TensorView& view = context.inputs[context.inputs.size() - 1];
+  const std::span counts(static_cast<const float*>(view.data),
+                         static_cast<std::size_t>(view.size()));
+  if (std::equal(counts.begin() + 1, counts.end(), counts.begin())) return ReduceOp::kMean;
+  const double all = std::accumulate(counts.begin(), counts.end(), 0.0);
+  const double share = static_cast<double>(counts[static_cast<std::size_t>(rank)]) / all;
+  for (const TensorView& output : context.outputs)
+    copy_scaled(output.data, output.dtype, output.data, output.dtype, output.size(), share);
+  return ReduceOp::kSum;
+}
+
 std::shared_ptr<Work> start_collective(const OpDef& op, const void* attrs,
                                        Communicator& communicator,
                                        std::span<const Buffer> outputs) {
   const auto as = [attrs]<class A>(const A&) -> const A& { return *static_cast<const A*>(attrs); };
   const auto mine = static_cast<std::size_t>(communicator.rank());
-  if (&op == &kCollectiveReduce)
-    return communicator.all_reduce(outputs, as(CollectiveReduceAttrs()).op);
   if (&op == &kCollectiveBroadcast)
     return communicator.broadcast(outputs, static_cast<int>(as(CollectiveBroadcastAttrs()).root));
   if (&op == &kCollectiveReduceTo) {

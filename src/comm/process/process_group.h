@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/checked_communicator.h"
+#include "comm/core_yield.h"
 #include "comm/process/backend.h"
 #include "comm/process/process_communicator.h"
 
@@ -38,6 +39,7 @@ struct ProcessGroup {
   std::uint64_t next_sequence = 0;
   Label label;
   std::deque<std::shared_ptr<ProcessWork>> open;  // not done, in the order of the calls
+  CoreYield core_yield;
   std::exception_ptr failure;
   std::map<std::vector<int>, int> splits;  // how often each list of ranks was asked for
 };
@@ -51,7 +53,7 @@ class ProcessWork final : public Work {
   ProcessWork& operator=(const ProcessWork&) = delete;
 
   const Collective& collective() const { return collective_; }
-  const BackendOperation* operation() const { return operation_.get(); }
+  BackendOperation* operation() const { return operation_.get(); }
   bool done() const { return done_; }
 
   // Whether the backend has it; false while the device has not computed what it takes.
