@@ -27,15 +27,18 @@ class GradModeScope {
   bool previous_;
 };
 
-class AccumulatingScope {
+class GradientPlacesScope {
  public:
-  explicit AccumulatingScope(bool value) : previous_(std::exchange(accumulating, value)) {}
-  ~AccumulatingScope() { accumulating = previous_; }
-  AccumulatingScope(const AccumulatingScope&) = delete;
-  AccumulatingScope& operator=(const AccumulatingScope&) = delete;
+  explicit GradientPlacesScope(GradientPlaces places)
+      : places_(std::move(places)),
+        previous_(std::exchange(gradient_places, places_ ? &places_ : nullptr)) {}
+  ~GradientPlacesScope() { gradient_places = previous_; }
+  GradientPlacesScope(const GradientPlacesScope&) = delete;
+  GradientPlacesScope& operator=(const GradientPlacesScope&) = delete;
 
  private:
-  bool previous_;
+  GradientPlaces places_;
+  const GradientPlaces* previous_;
 };
 
 GradNode* node_of(const GradEdge& edge) { return static_cast<GradNode*>(edge.node.get()); }
@@ -56,7 +59,7 @@ class Engine {
       sources_of_[node_of(pass_.sources[i])].push_back(i);
     collect();
     GradModeScope mode(pass_.create_graph);
-    const AccumulatingScope accumulates(pass_.sources.empty() && !pass_.create_graph);
+    const GradientPlacesScope places(this->places());
     for (const auto& root : pass_.roots) {
       if (root.edge) deliver(root.edge, root.gradient);
     }
@@ -71,6 +74,17 @@ class Engine {
     int expected = 0;  // edges that may still deliver
     Tensor gradient;
   };
+
+  // Of a pass that is recorded, what gradients are computed in stays theirs.
+  GradientPlaces places() const {
+    if (pass_.create_graph) return nullptr;
+    if (pass_.sources.empty()) return gradient_place_of;
+    if (!pass_.place) return nullptr;
+    return [this](const Leaf& leaf) {
+      const auto found = sources_of_.find(const_cast<Leaf*>(&leaf));
+      return found == sources_of_.end() ? Tensor() : pass_.place(found->second.front());
+    };
+  }
 
   // Finds every node that the roots depend on, in the order of the pass: latest recorded first.
   void collect() {

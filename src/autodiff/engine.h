@@ -25,6 +25,9 @@ struct BackwardPass {
   // Given the source's place and gradient as soon as nothing can add to it any more, while the pass
   // goes on; run_backward then returns it undefined. The order depends on the graph alone.
   std::function<void(std::size_t source, Tensor gradient)> on_ready;
+  // Asked for memory for the gradient of a source that is a leaf, as what set_gradient_place() is
+  // given. Null: nobody is asked.
+  std::function<Tensor(std::size_t source)> place;
 };
 
 // The gradients of `pass.sources`, undefined for those that no root depends on. Each is on the

@@ -8,7 +8,18 @@
 
 namespace tandem {
 
-constexpr std::int64_t kAlignment = 64;
+constexpr std::size_t kAlignment = 64;
+
+std::size_t Bucket::array_bytes(std::int64_t count, DType dtype) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+bool Bucket::kept() const {
+  const bool others = memory_.use_count() > 1;
+  std::shared_ptr<void>(memory_).reset();  // acquires what the last keeper released
+  return others;
+}
 
 Bucket::Bucket(Communicator& communicator, std::span<const std::int64_t> counts, DType dtype)
     : communicator_(&communicator) {
@@ -21,10 +32,9 @@ void Bucket::lay_out(std::span<const std::int64_t> counts, DType dtype) {
   counts_.assign(counts.begin(), counts.end());
   offsets_.clear();
   total_ = 0;
-  const std::int64_t line = kAlignment / static_cast<std::int64_t>(size_of(dtype));
   for (std::int64_t count : counts_) {
     offsets_.push_back(total_);
-    total_ += (count + line - 1) / line * line;
+    total_ += static_cast<std::int64_t>(array_bytes(count, dtype) / size_of(dtype));
   }
   capacity_ = std::max(capacity_, whole().bytes());
 }
@@ -39,7 +49,6 @@ void Bucket::assign(std::span<const std::int64_t> counts, DType dtype) {
   const std::size_t before = capacity_;
   lay_out(counts, dtype);
   const bool was_kept = kept();
-  std::shared_ptr<void>(memory_).reset();  // acquires what the last keeper released
   if (capacity_ == before && !was_kept) {
     clear_gaps();
     return;
@@ -95,15 +104,13 @@ void Bucket::put_zeros(std::size_t index) {
   device().copy_from_host(to.data, zeros.data(), to.bytes());
 }
 
-void Bucket::take(std::size_t index, void* to, DType dtype, double scale) const {
+void Bucket::take(std::size_t index, void* to) const {
   const Buffer from = array(index);
-  if (from.count == 0) return;
-  if (!device().host_accessible()) {
-    TANDEM_ASSERT(scale == 1.0 && dtype == dtype_);
-    if (to != from.data) copy_between(device(), to, device(), from.data, from.bytes());
-    return;
-  }
-  copy_scaled(to, dtype, from.data, dtype_, from.count, scale);
+  if (from.count == 0 || to == from.data) return;
+  if (device().host_accessible())
+    std::memcpy(to, from.data, from.bytes());
+  else
+    copy_between(device(), to, device(), from.data, from.bytes());
 }
 
 }  // namespace tandem

@@ -21,13 +21,16 @@ class Bucket {
   std::size_t size() const { return counts_.size(); }
   DType dtype() const { return dtype_; }
   Device& device() const { return communicator_->device(); }
+  // What an array takes in a bucket.
+  static std::size_t array_bytes(std::int64_t count, DType dtype);
   // Everything, as the collective takes it.
   Buffer whole() const { return {memory_.get(), total_, dtype_}; }
   // One array.
   Buffer array(std::size_t index) const;
   // Keeps the memory, also behind renew() and the bucket's end.
   const std::shared_ptr<void>& memory() const { return memory_; }
-  bool kept() const { return memory_.use_count() > 1; }
+  // Whether somebody else keeps the memory. If not, what the last keeper did with it is over.
+  bool kept() const;
   std::size_t capacity() const { return capacity_; }  // bytes
 
   // Copies an array's elements, in memory of the device, into the bucket, times `scale`; `from` may
@@ -41,8 +44,7 @@ class Bucket {
   void put(std::size_t index, const void* from, DType dtype, double scale);
   void put_zeros(std::size_t index);
   // Copies an array's elements out.
-  void take(std::size_t index, void* to) const { take(index, to, dtype_, 1.0); }
-  void take(std::size_t index, void* to, DType dtype, double scale) const;
+  void take(std::size_t index, void* to) const;
   // Goes on in other memory, whose arrays hold anything: whoever keeps the present one may go on
   // reading it.
   void renew();

@@ -106,7 +106,7 @@ class Communicator {
 
   // Memory of the device that the peers reach directly where the backend can: collectives on it are
   // the fastest when their parts lie one behind the other in it. Else plain memory. Aligned to 256
-  // bytes; null for 0 bytes. Throws ResourceExhaustedError.
+  // bytes; null for 0 bytes. Thread-safe. Throws ResourceExhaustedError.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
   // Whether many small buffers had best be copied into one of allocate() and combined there. If
   // not, they are combined as well where they are.

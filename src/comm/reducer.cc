@@ -30,6 +30,19 @@ std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientI
   return buckets;
 }
 
+BucketFill::BucketFill(const std::vector<GradientInfo>& gradients)
+    : buckets_(assign_buckets(gradients, {})), bucket_of_(gradients.size()) {
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+    missing_.push_back(buckets_[bucket].size());
+    for (std::size_t index : buckets_[bucket]) bucket_of_[index] = bucket;
+  }
+}
+
+std::size_t BucketFill::add(std::size_t index) {
+  --missing_[bucket_of_[index]];
+  return bucket_of_[index];
+}
+
 Reducer::Reducer(Communicator& communicator, std::vector<GradientInfo> gradients,
                  ReducerOptions options)
     : communicator_(communicator),

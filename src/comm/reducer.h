@@ -52,6 +52,22 @@ std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientI
                                                      const ReducerOptions& options,
                                                      std::span<const std::size_t> order = {});
 
+// The same buckets, filled by gradients that come one by one.
+class BucketFill {
+ public:
+  explicit BucketFill(const std::vector<GradientInfo>& gradients);
+
+  std::size_t size() const { return buckets_.size(); }
+  std::span<const std::size_t> gradients(std::size_t bucket) const { return buckets_[bucket]; }
+  // Gradient `index` has come; its bucket.
+  std::size_t add(std::size_t index);
+  bool full(std::size_t bucket) const { return missing_[bucket] == 0; }
+
+ private:
+  std::vector<std::vector<std::size_t>> buckets_;
+  std::vector<std::size_t> missing_, bucket_of_;
+};
+
 // One rank's side. Every rank makes it with the same gradients. Belongs to one thread at a time.
 //
 // Where the communicator packs, gradients are copied into buckets of its memory, and the results

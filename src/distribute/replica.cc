@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/status.h"
+#include "runtime/gradient_infos.h"
 #include "runtime/placement.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
@@ -122,15 +123,13 @@ Replica::Plan& Replica::plan_for(const std::vector<Variable>& variables) {
   const auto found = std::find_if(plans_.begin(), plans_.end(), same);
   if (found != plans_.end()) return **found;
   auto plan = std::make_unique<Plan>();
-  std::vector<GradientInfo> gradients;
   std::vector<Shape> shapes;
   for (const Variable& variable : variables) {
     plan->variables.emplace_back(&variable.impl());
-    gradients.push_back({variable.shape().num_elements(), variable.dtype()});
     shapes.push_back(variable.shape());
   }
   const ReducerOptions options{.rebuild = communicator_->packs()};
-  plan->reducer = std::make_unique<Reducer>(*communicator_, std::move(gradients), options);
+  plan->reducer = std::make_unique<Reducer>(*communicator_, gradient_infos(variables), options);
   if (plan->reducer->packs()) plan->views.emplace(*plan->reducer, device_, std::move(shapes));
   return *plans_.emplace_back(std::move(plan));
 }
@@ -141,6 +140,12 @@ class Reduction final : public GradientReduction {
       : replica_(replica), plan_(plan), gradients_(plan.variables.size()) {
     plan_.reducer->reset();
     if (plan_.views) plan_.views->begin_step();
+  }
+
+  // In the bucket.
+  Tensor place(std::size_t index) override {
+    if (!plan_.views || replica_.stands_by() || plan_.reducer->settled()[index]) return {};
+    return plan_.views->vacant(index);
   }
 
   void ready(std::size_t index, Tensor gradient) override {

@@ -5,6 +5,7 @@
 #include "comm/reducer.h"
 #include "core/status.h"
 #include "distribute/replica.h"
+#include "runtime/gradient_infos.h"
 #include "runtime/placement.h"
 #include "runtime/traced_collective.h"
 #include "runtime/variable_impl.h"
@@ -49,16 +50,8 @@ class TracedRank::Reduction final : public GradientReduction {
         variables_(variables),
         gradients_(variables.size()),
         present_(variables.size(), false),
-        bucket_of_(variables.size()),
+        buckets_(gradient_infos(variables)),
         sums_(variables.size()) {
-    std::vector<GradientInfo> infos;
-    for (const Variable& variable : variables)
-      infos.push_back({variable.shape().num_elements(), variable.dtype()});
-    buckets_ = assign_buckets(infos, {});
-    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
-      missing_.push_back(buckets_[bucket].size());
-      for (std::size_t index : buckets_[bucket]) bucket_of_[index] = bucket;
-    }
     const std::size_t order = rank_.reductions_++;
     if (rank_.agreements_ && order < rank_.agreements_->size())
       agreed_ = &(*rank_.agreements_)[order];
@@ -80,7 +73,7 @@ class TracedRank::Reduction final : public GradientReduction {
           variable.name());
     gradients_[index] = std::move(gradient);
     present_[index] = true;
-    --missing_[bucket_of_[index]];
+    buckets_.add(index);
     launch(false);
   }
 
@@ -98,10 +91,10 @@ class TracedRank::Reduction final : public GradientReduction {
  private:
   // In the order of the buckets, which is the same on every replica.
   void launch(bool rest) {
-    for (; next_ < buckets_.size() && (rest || missing_[next_] == 0); ++next_) {
+    for (; next_ < buckets_.size() && (rest || buckets_.full(next_)); ++next_) {
       std::vector<Tensor> parts;
       std::vector<std::size_t> indices;
-      for (std::size_t index : buckets_[next_])
+      for (std::size_t index : buckets_.gradients(next_))
         if (gradients_[index].defined()) {
           parts.push_back(std::move(gradients_[index]));
           indices.push_back(index);
@@ -116,9 +109,7 @@ class TracedRank::Reduction final : public GradientReduction {
   std::vector<Variable> variables_;
   std::vector<Tensor> gradients_;  // those that wait for their bucket
   std::vector<bool> present_;
-  std::vector<std::vector<std::size_t>> buckets_;
-  std::vector<std::size_t> missing_;  // gradients of each bucket
-  std::vector<std::size_t> bucket_of_;
+  BucketFill buckets_;
   std::vector<Tensor> sums_;
   std::size_t next_ = 0;
   const std::vector<bool>* agreed_ = nullptr;  // null: this is the first replica

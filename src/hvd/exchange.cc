@@ -12,6 +12,7 @@
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
 #include "tandem/math.h"
+#include "tensor/gradient_views.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::hvd {
@@ -51,6 +52,21 @@ LaneExchange::LaneExchange(std::string name, const DistributedOptions& options)
     check_reduction("DistributedOptimizer", kAdasum, float32, lane_->size());
 }
 
+namespace {
+
+// Whether one bucket that the host reaches can hold the gradients and what they are combined to.
+bool travel_alike(const std::vector<Variable>& variables, const Combination& combination) {
+  const DType dtype = variables.empty() ? float32 : variables.front().dtype();
+  return !variables.empty() && combination.postscale == 1.0 &&
+         travelling(dtype, combination.compression) == dtype &&
+         std::all_of(variables.begin(), variables.end(), [&](const Variable& variable) {
+           return variable.dtype() == dtype &&
+                  impl_of(variable.impl().local().value).device().host_accessible();
+         });
+}
+
+}  // namespace
+
 LaneExchange::Plan& LaneExchange::plan_for(const std::vector<Variable>& variables) {
   for (const auto& plan : plans_)
     if (std::equal(
@@ -76,7 +92,30 @@ LaneExchange::Plan& LaneExchange::plan_for(const std::vector<Variable>& variable
     plan->absent.push_back(std::make_shared<const Request>(request));
   }
   plan->added_up.resize(variables.size());
+  plan->may_have_home = travel_alike(variables, combination_);
   return *plans_.emplace_back(std::move(plan));
+}
+
+LaneExchange::Home* LaneExchange::home_of(Plan& plan) {
+  if (!plan.may_have_home) return nullptr;
+  if (plan.home) {
+    if (plan.home->bucket.kept()) plan.home->bucket.renew();
+    return &*plan.home;
+  }
+  const std::size_t count = plan.variables.size();
+  if (plan.order.size() < count) {  // there has been no pass that came to its end
+    plan.order.clear();
+    return nullptr;
+  }
+  std::vector<std::int64_t> counts;
+  std::vector<std::size_t> place_of(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    place_of[plan.order[i]] = i;
+    counts.push_back(plan.variables[plan.order[i]]->spec().shape.num_elements());
+  }
+  plan.home.emplace(
+      Home{lane_->make_bucket(counts, plan.variables.front()->spec().dtype), std::move(place_of)});
+  return &*plan.home;
 }
 
 namespace {
@@ -96,7 +135,19 @@ void check_gradient(const Tensor& gradient, const VariableImpl& variable) {
 class LaneExchange::EagerPass final : public GradientExchange::Pass {
  public:
   EagerPass(LaneExchange& exchange, Plan& plan)
-      : exchange_(exchange), plan_(plan), operations_(plan.variables.size()) {}
+      : exchange_(exchange),
+        plan_(plan),
+        home_(exchange.home_of(plan)),
+        operations_(plan.variables.size()),
+        given_(plan.variables.size(), false) {}
+
+  Tensor place(std::size_t index) override {
+    if (!home_ || operations_[index] || given_[index]) return {};
+    given_[index] = true;
+    const VariableImpl& variable = *plan_.variables[index];
+    return view_of(device_of(index), home_->bucket.memory(),
+                   home_->bucket.array(home_->place_of[index]), variable.spec().shape);
+  }
 
   void ready(std::size_t index, Tensor gradient) override {
     if (!gradient.defined()) return;
@@ -124,17 +175,21 @@ class LaneExchange::EagerPass final : public GradientExchange::Pass {
 
  private:
   void submit(std::size_t index, const RequestRef& request, Tensor* gradient) {
-    VariableImpl& variable = *plan_.variables[index];
-    const TensorSpec& spec = variable.spec();
-    Device& device = impl_of(variable.local().value).device();
+    const TensorSpec& spec = plan_.variables[index]->spec();
+    Device& device = device_of(index);
     auto operation = std::make_shared<Handle::State>();
     operation->lane = exchange_.lane_;
     operation->request = request;
-    if (gradient) {
-      operation->inputs = {on_host(*gradient)};
-      operation->in = {{impl_of(operation->inputs.front()).data(), spec.dtype}};
-      *gradient = {};
+    if (home_) {
+      bring_home(index, gradient, *operation);
+    } else {
+      plan_.order.push_back(index);
+      if (gradient) {
+        operation->inputs = {on_host(*gradient)};
+        operation->in = {{impl_of(operation->inputs.front()).data(), spec.dtype}};
+      }
     }
+    if (gradient) *gradient = {};
     Device& host = device.host_accessible() ? device : DeviceManager::get().host();
     if (request->dtypes.front() == spec.dtype && request->postscale == 1.0) {
       operation->view_on = &host;
@@ -148,9 +203,26 @@ class LaneExchange::EagerPass final : public GradientExchange::Pass {
     operations_[index] = std::move(operation);
   }
 
+  void bring_home(std::size_t index, const Tensor* gradient, Handle::State& operation) const {
+    Bucket& bucket = home_->bucket;
+    const std::size_t place = home_->place_of[index];
+    if (gradient)
+      bucket.put(place, impl_of(on_host(*gradient)).data());
+    else
+      bucket.put_zeros(place);
+    operation.memory = bucket.memory();
+    operation.in = {{bucket.array(place).data, bucket.dtype(), operation.memory.get()}};
+  }
+
+  Device& device_of(std::size_t index) const {
+    return impl_of(plan_.variables[index]->local().value).device();
+  }
+
   LaneExchange& exchange_;
   Plan& plan_;
+  Home* home_;  // null: none
   std::vector<OperationRef> operations_;
+  std::vector<bool> given_;  // places
 };
 
 // Gradients stay on this rank: added up over passes, or applied here alone.

@@ -34,14 +34,24 @@ class LaneExchange final : public optimizers::GradientExchange {
  private:
   class EagerPass;
   class LocalPass;
+  // Where the gradients of some variables lie one behind the other, as they are submitted.
+  struct Home {
+    Bucket bucket;
+    std::vector<std::size_t> place_of;  // by variable
+  };
   // What is asked for each of some variables: with a gradient, and without one.
   struct Plan {
     std::vector<RefPtr<VariableImpl>> variables;
     std::vector<RequestRef> present, absent;
     std::vector<Tensor> added_up;  // over the passes before
     int passes = 0;
+    bool may_have_home = false;
+    std::vector<std::size_t> order;  // in which the first pass submitted the variables
+    std::optional<Home> home;        // behind that pass
   };
   Plan& plan_for(const std::vector<Variable>& variables);
+  // For a pass, where nobody reads what the last one left there; null: there is none.
+  Home* home_of(Plan& plan);
 
   std::string name_;
   DistributedOptions options_;

@@ -7,14 +7,15 @@
 #include "core/status.h"
 #include "hvd/adasum.h"
 #include "hvd/timeline.h"
+#include "tensor/gradient_views.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::hvd {
 namespace {
 
-ReduceOp reduce_op_of(Op op, DType dtype) {
+ReduceOp reduce_op_of(Op op) {
   switch (op) {
-    case kAverage: return is_floating(dtype) ? ReduceOp::kSum : ReduceOp::kMean;
+    case kAverage: return ReduceOp::kMean;
     case kMin: return ReduceOp::kMin;
     case kMax: return ReduceOp::kMax;
     case kProduct: return ReduceOp::kProduct;
@@ -22,27 +23,9 @@ ReduceOp reduce_op_of(Op op, DType dtype) {
   }
 }
 
-// Means of floating elements are made on the way in.
-double prescale_of(const Request& request, DType dtype, std::size_t ranks) {
-  return request.op == kAverage && is_floating(dtype)
-             ? request.prescale / static_cast<double>(ranks)
-             : request.prescale;
-}
-
 bool is_nowhere(const Agreement& agreement) {
   return std::all_of(agreement.requests.begin(), agreement.requests.end(),
                      [](const RequestRef& request) { return !request || request->absent; });
-}
-
-// Elements that stay where they travelled.
-Tensor view_of(const Handle::State& operation, std::size_t tensor, const Bucket& bucket,
-               std::size_t index) {
-  const Buffer place = bucket.array(index);
-  RefPtr<TensorImpl> impl(new TensorImpl);
-  impl->storage = Storage::adopt(*operation.view_on, bucket.memory(), place.data, place.bytes());
-  impl->shape = Shape(operation.request->shapes[tensor]);
-  impl->dtype = place.dtype;
-  return Tensor(std::move(impl));
 }
 
 std::byte* at(void* data, std::int64_t elements, DType dtype) {
@@ -118,57 +101,96 @@ Bucket& Execution::bucket(std::span<const std::int64_t> counts, DType dtype) {
 void Execution::start_batch(const std::vector<FusionUnit>& units) {
   const DType dtype = units.front().dtype;
   const Request& common = units.front().agreement->any();
-  std::vector<Item> items;
+  Batch batch{.items = {}, .dtype = dtype};
   std::vector<std::int64_t> counts;
   for (const FusionUnit& unit : units) {
     const OperationRef& operation = due_[unit.place].operation;
     const Request& request = operation ? *operation->request : unit.agreement->any();
     for (std::size_t tensor : unit.tensors) {
-      items.push_back({unit.place, &request, tensor});
+      batch.items.push_back({unit.place, &request, tensor});
       counts.push_back(request.count(tensor));
     }
   }
-  Bucket& bucket = this->bucket(counts, dtype);
-  const Buffer whole = bucket.whole();
+  if (!lies_in_a_row(batch)) batch.bucket = &bucket(counts, dtype);
+  const Buffer whole = this->whole(batch);
   bytes_ += static_cast<std::int64_t>(whole.bytes());
   const bool timed = timeline_.on();
   const std::int64_t packing = timed ? profile::now() : 0;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const Item& item = items[i];
-    const OperationRef& operation = due_[item.due].operation;
-    if (operation && !item.mine->absent)
-      bucket.put(i, operation->in[item.tensor].data, operation->in[item.tensor].dtype,
-                 prescale_of(*item.mine, dtype, size()));
-    else
-      bucket.put_zeros(i);
-    if (timed) timeline_.add(item.mine->name, "MEMCPY_IN_FUSION_BUFFER", packing);
+  for (std::size_t i = 0; i < batch.items.size(); ++i) {
+    const Item& item = batch.items[i];
+    const OperationRef& operation = operation_of(item);
+    if (operation && !item.mine->absent) {
+      const HostArray& in = operation->in[item.tensor];
+      const Buffer to = array(batch, i);
+      copy_scaled(to.data, dtype, in.data, in.dtype, to.count, item.mine->prescale);
+    } else if (batch.bucket) {
+      batch.bucket->put_zeros(i);
+    }
+    if (timed && batch.bucket) timeline_.add(item.mine->name, "MEMCPY_IN_FUSION_BUFFER", packing);
   }
   std::shared_ptr<Work> work;
   if (common.op == kAdasum) {
     std::vector<Buffer> arrays;
-    for (std::size_t i = 0; i < items.size(); ++i) arrays.push_back(bucket.array(i));
+    for (std::size_t i = 0; i < batch.items.size(); ++i) arrays.push_back(array(batch, i));
     adasum(communicator_, whole, arrays, scratch_);
   } else if (size() > 1) {
-    work = communicator_.all_reduce({&whole, 1}, reduce_op_of(common.op, dtype));
+    work = communicator_.all_reduce({&whole, 1}, reduce_op_of(common.op));
   }
   add_step(std::move(work), Kind::kAllreduce, common.name,
-           [this, &bucket, items = std::move(items)] { finish_batch(items, bucket); });
+           [this, batch = std::move(batch)] { finish_batch(batch); });
 }
 
-void Execution::finish_batch(const std::vector<Item>& items, const Bucket& bucket) {
+// Where a bucket of their own would have them, but in one that another holds.
+bool Execution::lies_in_a_row(const Batch& batch) const {
+  const HostArray* first = nullptr;
+  std::size_t offset = 0;
+  for (const Item& item : batch.items) {
+    const OperationRef& operation = operation_of(item);
+    if (!operation || operation->in.empty()) return false;
+    const HostArray& array = operation->in[item.tensor];
+    if (!first) first = &array;
+    if (!array.bucket || array.bucket != first->bucket || array.dtype != batch.dtype ||
+        array.data != static_cast<std::byte*>(first->data) + offset)
+      return false;
+    offset += Bucket::array_bytes(item.mine->count(item.tensor), array.dtype);
+  }
+  return true;
+}
+
+Buffer Execution::array(const Batch& batch, std::size_t index) const {
+  if (batch.bucket) return batch.bucket->array(index);
+  const Item& item = batch.items[index];
+  return {operation_of(item)->in[item.tensor].data, item.mine->count(item.tensor), batch.dtype};
+}
+
+Buffer Execution::whole(const Batch& batch) const {
+  if (batch.bucket) return batch.bucket->whole();
+  std::size_t bytes = 0;
+  for (const Item& item : batch.items)
+    bytes += Bucket::array_bytes(item.mine->count(item.tensor), batch.dtype);
+  return {array(batch, 0).data, static_cast<std::int64_t>(bytes / size_of(batch.dtype)),
+          batch.dtype};
+}
+
+void Execution::finish_batch(const Batch& batch) {
   const bool timed = timeline_.on();
   const std::int64_t unpacking = timed ? profile::now() : 0;
+  const std::vector<Item>& items = batch.items;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Item& item = items[i];
-    const OperationRef& operation = due_[item.due].operation;
+    const OperationRef& operation = operation_of(item);
     if (!operation) continue;
+    const Buffer from = array(batch, i);
     if (operation->view_on) {
-      operation->results[item.tensor] = view_of(*operation, item.tensor, bucket, i);
+      operation->results[item.tensor] =
+          view_of(*operation->view_on, batch.bucket ? batch.bucket->memory() : operation->memory,
+                  from, Shape(operation->request->shapes[item.tensor]));
       continue;
     }
     const HostArray& out = operation->out[item.tensor];
-    bucket.take(i, out.data, out.dtype, item.mine->postscale);
-    if (timed) timeline_.add(item.mine->name, "MEMCPY_OUT_FUSION_BUFFER", unpacking);
+    copy_scaled(out.data, out.dtype, from.data, batch.dtype, from.count, item.mine->postscale);
+    if (timed && batch.bucket)
+      timeline_.add(item.mine->name, "MEMCPY_OUT_FUSION_BUFFER", unpacking);
   }
   for (std::size_t i = 0; i < items.size(); ++i) {
     Due& due = due_[items[i].due];
@@ -308,14 +330,14 @@ std::shared_ptr<Work> Execution::start_reducescatter(const Agreement&, Handle::S
   operation.results = {make_result(operation, rows[rank()])};
   const std::int64_t count[] = {request.count(0)};
   Bucket& bucket = this->bucket(count, dtype);
-  bucket.put(0, operation.in[0].data, dtype, prescale_of(request, dtype, size()));
+  bucket.put(0, operation.in[0].data, dtype, request.prescale);
   const std::vector<Buffer> parts = shares(bucket.array(0).data, rows, request);
   const Buffer mine = {impl_of(operation.results[0]).data(), parts[rank()].count, dtype};
   bytes_ += static_cast<std::int64_t>(mine.bytes());
   finish = [mine, scale = request.postscale] {
     copy_scaled(mine.data, mine.dtype, mine.data, mine.dtype, mine.count, scale);
   };
-  return communicator_.reduce_scatter(parts, mine, reduce_op_of(request.op, dtype));
+  return communicator_.reduce_scatter(parts, mine, reduce_op_of(request.op));
 }
 
 }  // namespace tandem::hvd

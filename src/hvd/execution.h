@@ -55,8 +55,19 @@ class Execution {
     std::size_t open = 0;    // batches that it has a part in
   };
 
+  // What travels as one, in a bucket or where it is.
+  struct Batch {
+    std::vector<Item> items;
+    DType dtype = float32;
+    Bucket* bucket = nullptr;  // null: in place
+  };
+
   void start_batch(const std::vector<FusionUnit>& units);
-  void finish_batch(const std::vector<Item>& items, const Bucket& bucket);
+  void finish_batch(const Batch& batch);
+  const OperationRef& operation_of(const Item& item) const { return due_[item.due].operation; }
+  bool lies_in_a_row(const Batch& batch) const;
+  Buffer array(const Batch& batch, std::size_t index) const;
+  Buffer whole(const Batch& batch) const;
   void start_single(const AgreementRef& agreement, const OperationRef& operation);
   std::shared_ptr<Work> start_allgather(const Agreement& agreement, Handle::State& operation);
   std::shared_ptr<Work> start_broadcast(const Agreement& agreement, Handle::State& operation);

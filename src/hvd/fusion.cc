@@ -32,10 +32,7 @@ void add_units(const AgreementRef& agreement, std::size_t place, bool separate_g
 }
 
 bool alike(const FusionUnit& a, const FusionUnit& b) {
-  const Request &x = a.agreement->any(), &y = b.agreement->any();
-  const auto is_sum = [](Op op) { return op == kSum || op == kAverage; };
-  return a.dtype == b.dtype &&
-         (x.op == y.op || (is_floating(a.dtype) && is_sum(x.op) && is_sum(y.op)));
+  return a.dtype == b.dtype && a.agreement->any().op == b.agreement->any().op;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "core/status.h"
 #include "graph/collective.h"
 #include "hvd/exchange.h"
+#include "runtime/gradient_infos.h"
 #include "runtime/placement.h"
 #include "runtime/traced_collective.h"
 #include "runtime/variable_impl.h"
@@ -12,15 +13,36 @@
 namespace tandem::hvd {
 namespace {
 
+// What the buckets of a pass lie in, one behind the other: they may travel as one.
+class PassMemory {
+ public:
+  explicit PassMemory(std::shared_ptr<Lane> lane) : lane_(std::move(lane)) {}
+
+  // Where a bucket of so many bytes begins. REQUIRES: nobody has asked for data().
+  std::size_t add(std::size_t bytes) {
+    TANDEM_ASSERT(!memory_);
+    return std::exchange(bytes_, bytes_ + bytes);
+  }
+  const std::shared_ptr<void>& data() {
+    if (!memory_ && bytes_ > 0) memory_ = lane_->allocate(bytes_);
+    return memory_;
+  }
+
+ private:
+  std::shared_ptr<Lane> lane_;
+  std::size_t bytes_ = 0;
+  std::shared_ptr<void> memory_;
+};
+
 // The operations of one bucket, under way. Memory that the host does not reach passes through some
 // that it does.
 class BucketWork final : public Work {
  public:
-  // `requests`: of each part.
+  // `requests`: of each part. `bucket`: what the parts are arrays of (HostArray); null: nothing.
   BucketWork(std::shared_ptr<Lane> lane, std::span<const RequestRef> requests, Device& device,
-             std::span<const Buffer> parts)
-      : lane_(std::move(lane)), device_(device), parts_(parts.begin(), parts.end()) {
-    std::vector<HostArray> arrays = stage();
+             std::vector<Buffer> parts, const void* bucket)
+      : lane_(std::move(lane)), device_(device), parts_(std::move(parts)) {
+    std::vector<HostArray> arrays = stage(bucket);
     operations_.reserve(arrays.size());
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       auto operation = std::make_shared<Handle::State>();
@@ -49,10 +71,10 @@ class BucketWork final : public Work {
   }
 
  private:
-  std::vector<HostArray> stage() {
+  std::vector<HostArray> stage(const void* bucket) {
     std::vector<HostArray> arrays;
     if (device_.host_accessible()) {
-      for (const Buffer& part : parts_) arrays.push_back({part.data, part.dtype});
+      for (const Buffer& part : parts_) arrays.push_back({part.data, part.dtype, bucket});
       return arrays;
     }
     std::size_t bytes = 0;
@@ -85,11 +107,20 @@ class BucketWork final : public Work {
   bool finished_ = false;
 };
 
-// What the collective of one bucket calls: an operation for each part. Of one thread.
+// What the collective of one bucket calls: an operation for each array. Of one thread.
 class BucketCommunicator final : public Communicator {
  public:
-  BucketCommunicator(std::shared_ptr<Lane> lane, std::vector<RequestRef> requests, Device& device)
-      : lane_(std::move(lane)), requests_(std::move(requests)), device_(device) {}
+  // `dtype`: the gradients'.
+  BucketCommunicator(std::shared_ptr<Lane> lane, std::vector<RequestRef> requests, Device& device,
+                     DType dtype, std::shared_ptr<PassMemory> memory)
+      : lane_(std::move(lane)),
+        requests_(std::move(requests)),
+        device_(device),
+        memory_(std::move(memory)) {
+    for (const RequestRef& request : requests_)
+      bytes_ += Bucket::array_bytes(request->count(0), dtype);
+    if (packs()) offset_ = memory_->add(bytes_);
+  }
 
   int rank() const override { return lane_->rank(); }
   int size() const override { return lane_->size(); }
@@ -97,7 +128,17 @@ class BucketCommunicator final : public Communicator {
   void progress() override {}
   void label(std::string_view, std::int64_t) override {}
   std::shared_ptr<Work> all_reduce(std::span<const Buffer> parts, ReduceOp) override {
-    return std::make_shared<BucketWork>(lane_, requests_, device_, parts);
+    if (!packs())
+      return std::make_shared<BucketWork>(lane_, requests_, device_,
+                                          std::vector(parts.begin(), parts.end()), nullptr);
+    std::vector<Buffer> arrays;
+    auto* at = static_cast<std::byte*>(parts.front().data);
+    for (const RequestRef& request : requests_) {
+      arrays.push_back({at, request->count(0), parts.front().dtype});
+      at += Bucket::array_bytes(arrays.back().count, arrays.back().dtype);
+    }
+    return std::make_shared<BucketWork>(lane_, requests_, device_, std::move(arrays),
+                                        memory_->data().get());
   }
 
   std::shared_ptr<Work> reduce(std::span<const Buffer>, ReduceOp, int) override { refuse(); }
@@ -114,8 +155,13 @@ class BucketCommunicator final : public Communicator {
   std::shared_ptr<Work> barrier() override { refuse(); }
   void exchange(const void*, std::size_t, void*) override { refuse(); }
   std::shared_ptr<Work> start_exchange(const void*, std::size_t, void*) override { refuse(); }
-  std::shared_ptr<void> allocate(std::size_t) override { refuse(); }
-  bool packs() const override { return false; }  // the lane does
+  std::shared_ptr<void> allocate(std::size_t bytes) override {
+    TANDEM_ASSERT(bytes == bytes_);
+    if (bytes == 0) return nullptr;
+    const std::shared_ptr<void>& all = memory_->data();
+    return {all, static_cast<std::byte*>(all.get()) + offset_};
+  }
+  bool packs() const override { return device_.host_accessible(); }
   void abort(GroupFailure, const std::string& text) noexcept override {
     lane_->abandon(std::make_exception_ptr(AbortedError(text)));
   }
@@ -129,6 +175,8 @@ class BucketCommunicator final : public Communicator {
   std::shared_ptr<Lane> lane_;
   std::vector<RequestRef> requests_;
   Device& device_;
+  std::shared_ptr<PassMemory> memory_;
+  std::size_t bytes_ = 0, offset_ = 0;
 };
 
 class BucketGroup final : public CollectiveGroup {
@@ -152,26 +200,18 @@ class TracedPass final : public optimizers::GradientExchange::Pass {
         variables_(variables),
         gradients_(variables.size()),
         together_(variables.size()),
-        bucket_of_(variables.size()) {
-    std::vector<GradientInfo> infos;
-    for (const Variable& variable : variables)
-      infos.push_back({variable.shape().num_elements(), variable.dtype()});
-    buckets_ = assign_buckets(infos, {});
-    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
-      missing_.push_back(buckets_[bucket].size());
-      for (std::size_t index : buckets_[bucket]) bucket_of_[index] = bucket;
-    }
-  }
+        buckets_(gradient_infos(variables)),
+        memory_(std::make_shared<PassMemory>(lane_)) {}
 
   void ready(std::size_t index, Tensor gradient) override {
     if (!gradient.defined()) return;
     gradients_[index] = std::move(gradient);
-    if (--missing_[bucket_of_[index]] == 0) launch(bucket_of_[index]);
+    if (const std::size_t bucket = buckets_.add(index); buckets_.full(bucket)) launch(bucket);
   }
 
   std::optional<std::vector<Tensor>> finish() override {
     for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
-      if (missing_[bucket] > 0) launch(bucket);
+      if (!buckets_.full(bucket)) launch(bucket);
     return std::move(together_);
   }
 
@@ -179,7 +219,7 @@ class TracedPass final : public optimizers::GradientExchange::Pass {
   void launch(std::size_t bucket) {
     std::vector<Tensor> parts;
     std::vector<std::size_t> indices;
-    for (std::size_t index : buckets_[bucket]) {
+    for (std::size_t index : buckets_.gradients(bucket)) {
       if (!gradients_[index].defined()) continue;
       parts.push_back(std::move(gradients_[index]));
       indices.push_back(index);
@@ -190,7 +230,7 @@ class TracedPass final : public optimizers::GradientExchange::Pass {
     for (std::size_t index : indices) requests.push_back(requests_[index]);
     const auto member = std::make_shared<const CollectiveMember>(
         CollectiveMember{std::make_shared<BucketGroup>(std::make_unique<BucketCommunicator>(
-                             lane_, std::move(requests), device)),
+                             lane_, std::move(requests), device, parts.front().dtype(), memory_)),
                          lane_->rank()});
     const std::vector<Tensor> sums = trace_collective(
         kCollectiveReduce, CollectiveReduceAttrs{ReduceOp::kSum}, parts, member, device);
@@ -201,8 +241,8 @@ class TracedPass final : public optimizers::GradientExchange::Pass {
   std::vector<RequestRef> requests_;
   std::vector<Variable> variables_;
   std::vector<Tensor> gradients_, together_;
-  std::vector<std::vector<std::size_t>> buckets_;
-  std::vector<std::size_t> bucket_of_, missing_;
+  BucketFill buckets_;
+  std::shared_ptr<PassMemory> memory_;
 };
 
 }  // namespace

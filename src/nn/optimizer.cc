@@ -328,6 +328,7 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
     pass.on_ready = [&](std::size_t source, Tensor gradient) {
       exchanged->ready(source, std::move(gradient));
     };
+    pass.place = [&](std::size_t source) { return exchanged->place(source); };
     run_backward(pass);
     std::optional<std::vector<Tensor>> together = exchanged->finish();
     if (together) take_step(states_of(variables), std::move(*together), variables, exchange);
@@ -336,6 +337,7 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
     pass.on_ready = [&](std::size_t source, Tensor gradient) {
       reduction->ready(source, std::move(gradient));
     };
+    pass.place = [&](std::size_t source) { return reduction->place(source); };
     run_backward(pass);
     take_step(states_of(variables), reduction->finish(), variables, nullptr);
   } else {

@@ -23,6 +23,11 @@ class GradientExchange {
   class Pass {
    public:
     virtual ~Pass() = default;
+    // Where gradient `index` is best computed (BackwardPass::place).
+    virtual Tensor place(std::size_t index) {
+      static_cast<void>(index);
+      return {};
+    }
     // Gradient `index` is final; undefined: there is none.
     virtual void ready(std::size_t index, Tensor gradient) = 0;
     // Waits for the rest. What is to be applied, in the order of the variables, undefined where no

@@ -10,6 +10,7 @@
 #include "parallel/bucket_tensors.h"
 #include "parallel/model_agreement.h"
 #include "parallel/reachable.h"
+#include "runtime/gradient_infos.h"
 #include "runtime/gradient_place.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
@@ -117,16 +118,12 @@ bool DistributedDataParallel::State::set_sync(bool sync) {
 
 Reducer& DistributedDataParallel::State::reducer() {
   if (reducer_) return *reducer_;
-  std::vector<GradientInfo> gradients;
   std::vector<Shape> shapes;
-  for (const Variable& parameter : parameters_) {
-    gradients.push_back({parameter.shape().num_elements(), parameter.dtype()});
-    shapes.push_back(parameter.shape());
-  }
+  for (const Variable& parameter : parameters_) shapes.push_back(parameter.shape());
   ReducerOptions options{.bucket_bytes = static_cast<std::size_t>(options_.bucket_cap_mib) << 20,
                          .rebuild = true};
   if (hook_) options.hook = make_tensor_hook(hook_, *device_, parameters_, group_);
-  reducer_ = std::make_unique<Reducer>(*communicator_, std::move(gradients), options);
+  reducer_ = std::make_unique<Reducer>(*communicator_, gradient_infos(parameters_), options);
   views_.emplace(*reducer_, *device_, std::move(shapes));
   return *reducer_;
 }

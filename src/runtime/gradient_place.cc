@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-constinit thread_local bool accumulating = false;
+constinit thread_local const GradientPlaces* gradient_places = nullptr;
 constinit thread_local bool gradient_place_open = false;
 
 namespace {
@@ -35,19 +35,24 @@ void set_gradient_place(const Leaf& leaf, std::function<Tensor()> place) {
   all.any.store(!all.by_leaf.empty(), std::memory_order_relaxed);
 }
 
-GradientPlaceScope::GradientPlaceScope(const GradContext& context, int input) {
+Tensor gradient_place_of(const Leaf& leaf) {
   Places& all = places();
-  if (!accumulating || !all.any.load(std::memory_order_relaxed)) return;
-  const auto* node = static_cast<const GradNode*>(context.edge(input).node.get());
-  if (!node || node->op) return;
+  if (!all.any.load(std::memory_order_relaxed)) return {};
   std::function<Tensor()> place;
   {
     const std::scoped_lock lock(all.mutex);
-    const auto found = all.by_leaf.find(static_cast<const Leaf*>(node));
-    if (found == all.by_leaf.end()) return;
+    const auto found = all.by_leaf.find(&leaf);
+    if (found == all.by_leaf.end()) return {};
     place = found->second;
   }
-  open_place = place();
+  return place();
+}
+
+GradientPlaceScope::GradientPlaceScope(const GradContext& context, int input) {
+  if (!gradient_places) return;
+  const auto* node = static_cast<const GradNode*>(context.edge(input).node.get());
+  if (!node || node->op) return;
+  open_place = (*gradient_places)(*static_cast<const Leaf*>(node));
   gradient_place_open = open_place.defined();
 }
 

@@ -12,8 +12,13 @@ namespace tandem {
 // need not end there. Null: nobody is asked any more. Thread-safe.
 void set_gradient_place(const Leaf& leaf, std::function<Tensor()> place);
 
-// Whether the calling thread runs a pass that accumulates gradients in leaves and is not recorded.
-extern constinit thread_local bool accumulating;
+// The place that a leaf has by set_gradient_place().
+Tensor gradient_place_of(const Leaf& leaf);
+
+// Of the pass that the calling thread runs: where a leaf's gradient is wanted. Null: nobody is
+// asked.
+using GradientPlaces = std::function<Tensor(const Leaf& leaf)>;
+extern constinit thread_local const GradientPlaces* gradient_places;
 
 // For gradient functions: while it lives, the next operation whose first result is like input
 // `input` writes it where that input's gradient is wanted.

@@ -18,6 +18,11 @@ namespace tandem {
 class GradientReduction {
  public:
   virtual ~GradientReduction() = default;
+  // Where gradient `index` is best computed (BackwardPass::place).
+  virtual Tensor place(std::size_t index) {
+    static_cast<void>(index);
+    return {};
+  }
   // Gradient `index` is final; undefined stands for zeros. A tensor that nothing else refers to is
   // summed in place. Buckets that are full set out at once.
   virtual void ready(std::size_t index, Tensor gradient) = 0;

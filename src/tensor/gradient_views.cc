@@ -4,6 +4,15 @@
 
 namespace tandem {
 
+Tensor view_of(Device& device, const std::shared_ptr<void>& memory, const Buffer& buffer,
+               const Shape& shape) {
+  RefPtr<TensorImpl> impl(new TensorImpl);
+  impl->storage = Storage::adopt(device, memory, buffer.data, buffer.bytes());
+  impl->shape = shape;
+  impl->dtype = buffer.dtype;
+  return Tensor(std::move(impl));
+}
+
 GradientViews::GradientViews(Reducer& reducer, Device& device, std::vector<Shape> shapes)
     : reducer_(reducer), device_(device), shapes_(std::move(shapes)), views_(shapes_.size()) {}
 
@@ -29,14 +38,8 @@ Tensor GradientViews::vacant(std::size_t index) {
 
 const Tensor& GradientViews::view(std::size_t index) {
   Tensor& view = views_[index];
-  if (!view.defined()) {
-    const Buffer memory = reducer_.result(index);
-    RefPtr<TensorImpl> impl(new TensorImpl);
-    impl->storage = Storage::adopt(device_, reducer_.memory(index), memory.data, memory.bytes());
-    impl->shape = shapes_[index];
-    impl->dtype = memory.dtype;
-    view = Tensor(std::move(impl));
-  }
+  if (!view.defined())
+    view = view_of(device_, reducer_.memory(index), reducer_.result(index), shapes_[index]);
   return view;
 }
 

@@ -8,6 +8,10 @@
 
 namespace tandem {
 
+// Elements in memory of a communicator's, which the tensor keeps.
+Tensor view_of(Device& device, const std::shared_ptr<void>& memory, const Buffer& buffer,
+               const Shape& shape);
+
 // Tensors keep what they were read as: a bucket of which some view is still held when the next step
 // begins goes on in other memory. Of the reducer's thread.
 class GradientViews {

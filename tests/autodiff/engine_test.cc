@@ -132,6 +132,23 @@ TEST_F(GradientPlace, OtherPassesDoNotAsk) {
   EXPECT_EQ(place_.to_vector<float>(), std::vector<float>(6, 0.0f));
 }
 
+TEST_F(GradientPlace, APassForSourcesAsksWhoStartedIt) {
+  const Tensor result = reduce_sum(product(2.0f));
+  BackwardPass pass;
+  pass.roots = {{impl_of(result).grad, ones({})}};
+  pass.sources = {{leaf(), 0}};
+  Tensor place = zeros({3, 2});
+  std::vector<std::size_t> asked;
+  pass.place = [&](std::size_t source) {
+    asked.push_back(source);
+    return place;
+  };
+  EXPECT_TRUE(run_backward(pass).front().handle() == place.handle());
+  EXPECT_EQ(asked, (std::vector<std::size_t>{0}));
+  EXPECT_EQ(asked_, 0);
+  EXPECT_EQ(place.to_vector<float>(), std::vector<float>(6, 8.0f));
+}
+
 TEST(RunBackward, SeveralRoots) {
   const Variable w(constant(4.0));
   const Tensor a = w * 2.0, b = w * w;

@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     const auto request = tandem::emulated_gpus_from_environment();
     TANDEM_ASSERT(request.has_value() == !text.empty());
     if (!request) return;
-    TANDEM_ASSERT(request->count >= 0 && request->count <= tandem::kMaxEmulatedGpus);
+    TANDEM_ASSERT(request->count >= 0 && request->count <= tandem::kMaxDeviceCount);
     TANDEM_ASSERT(request->memory_mib >= 1 && request->memory_mib <= tandem::kMaxEmulatedMib);
   });
   value_or_error(text, [] {

@@ -242,7 +242,7 @@ TEST(HvdFusion, DifferentOperationsTravelApart) {
   least.op = kMin;
   Request mean = request("a", {10});
   mean.op = kAverage;
-  EXPECT_EQ(fused({request("s", {10}), least, mean}, {.threshold = 1000}).size(), 2u);
+  EXPECT_EQ(fused({request("s", {10}), least, mean}, {.threshold = 1000}).size(), 3u);
 }
 
 TEST(HvdStall, WarnsOfMissingRanksAndEndsAtTheLimit) {

@@ -1,7 +1,12 @@
 // DistributedOptimizer and its kin: several processes against one.
 #include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "hvd/adasum.h"
+#include "support/files.h"
 #include "support/hvd_ranks.h"
 #include "support/tensors.h"
 #include "support/waiting.h"
@@ -165,6 +170,54 @@ TEST(HvdTraining, OverGlooTheResultIsTheSame) {
 TEST(HvdTraining, OnGpusTheResultIsTheSame) {
   for (Way way : {Way::kMinimize, Way::kTraced})
     expect_as_one_process(way, false, {2}, {{"TANDEM_EMULATED_GPUS", "1"}});
+}
+
+// How often the timeline has each event of an optimizer's gradient, of all or of none.
+std::map<std::string, std::set<int>> events_of_gradients(Way way, int steps) {
+  const testing::TemporaryDirectory folder;
+  const std::string file = (folder.path() / "timeline.json").string();
+  expect_hvd(2,
+             [&](int rank) {
+               train(rank, 2, way, false, steps,
+                     [](optimizers::Optimizer plain) { return hvd::DistributedOptimizer(plain); });
+             },
+             {{"HOROVOD_TIMELINE", file}});
+  std::ifstream in(file);
+  const nlohmann::json trace = nlohmann::json::parse(in);
+  std::map<int, std::string> rows;
+  std::map<std::string, std::map<std::string, int>> counts;  // of an event, by gradient
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["name"] == "process_name") rows[event["pid"]] = event["args"]["name"];
+    if (event["ph"] == "X" && rows[event["pid"]].starts_with("DistributedOptimizer"))
+      ++counts[event["name"]][rows[event["pid"]]];
+  }
+  std::map<std::string, std::set<int>> numbers;
+  for (const auto& [name, by_gradient] : counts)
+    for (const auto& [gradient, count] : by_gradient) numbers[name].insert(count);
+  return numbers;
+}
+
+TEST(HvdTraining, GradientsAreCombinedWhereTheyAreComputed) {
+  // The first pass finds out in which order they come.
+  auto eager = events_of_gradients(Way::kMinimize, 6);
+  EXPECT_EQ(eager["NEGOTIATE_ALLREDUCE"], (std::set<int>{6}));
+  EXPECT_EQ(eager["MEMCPY_IN_FUSION_BUFFER"], (std::set<int>{1}));
+  auto traced = events_of_gradients(Way::kTraced, 6);
+  EXPECT_EQ(traced["NEGOTIATE_ALLREDUCE"], (std::set<int>{6}));
+  EXPECT_FALSE(traced.contains("MEMCPY_IN_FUSION_BUFFER"));
+}
+
+TEST(HvdTraining, GradientsThatAreHeldStayAsTheyWere) {
+  expect_hvd(2, [](int rank) {
+    const Variable w(constant({1.0f, 2.0f}));
+    std::vector<Tensor> held;
+    hvd::DistributedGradientTape tape({.op = hvd::kSum}, {.persistent = true});
+    const Tensor loss = reduce_sum(w * static_cast<double>(rank + 1));
+    for (int i = 0; i < 4; ++i) held.push_back(tape.gradient(loss * (i + 1.0), {w}).front());
+    for (int i = 0; i < 4; ++i)
+      EXPECT_EQ(values_of(held[static_cast<std::size_t>(i)]),
+                (std::vector<double>{3.0 * (i + 1), 3.0 * (i + 1)}));
+  });
 }
 
 TEST(HvdTraining, ARankThatIsKilledInAStepIsNamed) {

@@ -38,6 +38,8 @@ class BackendOperation {
     static_cast<void>(limit);
     return false;
   }
+  // Does something that a peer has not got round to; false where there is nothing. For who waits.
+  virtual bool help() { return false; }
   // Grows whenever advance() has got on: who waits is patient anew.
   virtual std::uint64_t steps() const = 0;
   // Ranks that have not reached this collective yet, as far as this one can tell.
@@ -53,8 +55,8 @@ class Backend {
   virtual int size() const = 0;
   // Whether buffers may be in the memory of a device that the host cannot reach.
   virtual bool takes_device_memory() const = 0;
-  // Whether the ranks that share this host outnumber its cores, so that spinning keeps others from
-  // their work.
+  // Whether spinning keeps others from their work: the ranks that share this host outnumber its
+  // cores, or one of them runs on this one's.
   virtual bool crowded() const = 0;
 
   // Called in the order of the collectives' sequence numbers.
@@ -62,6 +64,12 @@ class Backend {
   // Looks after peers that are gone or have left, more thoroughly than advance() can afford to;
   // called several times a second by a rank that waits for `operation`. Throws AbortedError.
   virtual void check_peers(const BackendOperation& operation) = 0;
+  // Sleeps until a peer has got on with anything since the call before this one, or `limit` has
+  // passed; false at once where peers do not wake those that sleep.
+  virtual bool wait_for_peers(std::chrono::microseconds limit) {
+    static_cast<void>(limit);
+    return false;
+  }
   // The group is of no use any more: tells the peers, whose advance() throws the same, where the
   // backend has a way to.
   virtual void fail_group(GroupFailure failure, const std::string& text) noexcept = 0;

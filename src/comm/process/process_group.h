@@ -37,7 +37,8 @@ struct ProcessGroup {
   ProcessGroupOptions options;
   std::uint64_t next_sequence = 0;
   Label label;
-  std::deque<std::shared_ptr<ProcessWork>> open;  // not done, in the order of the calls
+  std::deque<std::shared_ptr<ProcessWork>> open;     // not done, in the order of the calls
+  std::chrono::steady_clock::time_point next_yield;  // of wait(), at the earliest
   std::exception_ptr failure;
   std::map<std::vector<int>, int> splits;  // how often each list of ranks was asked for
 };
@@ -51,7 +52,7 @@ class ProcessWork final : public Work {
   ProcessWork& operator=(const ProcessWork&) = delete;
 
   const Collective& collective() const { return collective_; }
-  const BackendOperation* operation() const { return operation_.get(); }
+  BackendOperation* operation() const { return operation_.get(); }
   bool done() const { return done_; }
 
   // Whether the backend has it; false while the device has not computed what it takes.

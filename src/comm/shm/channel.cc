@@ -28,10 +28,12 @@ ShmMessage::~ShmMessage() { std::erase(direction_.open, this); }
 bool ShmMessage::advance() {
   if (done_) return true;
   if (direction_.open.front() == this) {
+    const std::uint64_t passed = direction_.pieces;
     if (sends())
       write_pieces();
     else
       read_pieces();
+    if (direction_.pieces != passed) group_.wake_sleepers();
     if (done_) direction_.open.pop_front();
   }
   if (!done_) group_.throw_if_failed();

@@ -23,8 +23,19 @@ void CollectiveQueue::advance(const ShmCollective& last) {
     popped = true;
   }
   if (popped) group_.mine().completed.store(completed_, std::memory_order_release);
+  if (popped || std::exchange(told_, steps_) != steps_) group_.wake_sleepers();
   // What a rank failed with in a later collective is no concern of one that can still complete.
   if (!last.done_) group_.throw_if_failed();
+}
+
+bool CollectiveQueue::help(const ShmCollective& last) {
+  for (ShmCollective* collective : open_) {
+    if (!collective->done_ && collective->planned_ && collective->plan_.stretches > 0)
+      for (int i = 1; i < group_.size(); ++i)
+        if (collective->perform_stretch((group_.rank() + i) % group_.size())) return true;
+    if (collective == &last) break;
+  }
+  return false;
 }
 
 ShmCollective::ShmCollective(Group& group, CollectiveQueue& queue, const Collective& collective)
@@ -38,6 +49,8 @@ bool ShmCollective::advance() {
   if (!done_) queue_.advance(*this);
   return done_;
 }
+
+bool ShmCollective::help() { return queue_.help(*this); }
 
 void ShmCollective::step(const ShmCollective* before) {
   if (!called_ && !call(before)) return;
@@ -68,6 +81,7 @@ bool ShmCollective::call(const ShmCollective* before) {
   }
   publish();
   called_ = true;
+  ++queue_.steps_;
   return true;
 }
 
@@ -84,6 +98,8 @@ void ShmCollective::publish() {
   call.offset = moves_.offset();
   call.put.store(put_, std::memory_order_relaxed);
   call.reduced.store(0, std::memory_order_relaxed);
+  call.claimed.store(0, std::memory_order_relaxed);
+  call.shared.store(0, std::memory_order_relaxed);
   call.number.store(sequence + 1, std::memory_order_release);
 }
 
@@ -105,14 +121,29 @@ void ShmCollective::make_plan() {
 }
 
 void ShmCollective::perform_directly() {
-  Call& call = my_call();
+  if (plan_.stretches > 0) {
+    while (perform_stretch(group_.rank())) continue;
+    done_ = all_past(&Call::shared, plan_.stretches - 1, next_shared_);
+    return;
+  }
   if (!direct_done_) {
     moves_.direct();
     direct_done_ = true;
     ++queue_.steps_;
-    call.reduced.store(1, std::memory_order_release);
+    my_call().reduced.store(1, std::memory_order_release);
   }
   done_ = all_past(&Call::reduced, 0, next_reduced_);
+}
+
+bool ShmCollective::perform_stretch(int rank) {
+  Call& call = group_.call(rank, collective_.sequence);
+  if (call.claimed.load(std::memory_order_relaxed) >= plan_.stretches) return false;
+  const std::uint32_t k = call.claimed.fetch_add(1, std::memory_order_relaxed);
+  if (k >= plan_.stretches) return false;
+  moves_.direct(plan_, rank, k);
+  call.shared.fetch_add(1, std::memory_order_release);
+  ++queue_.steps_;
+  return true;
 }
 
 bool ShmCollective::may_put() const {

@@ -32,6 +32,7 @@ class ShmCollective final : public ShmOperation {
   std::uint64_t steps() const override;
   std::vector<int> missing() const override;
   bool waits_for(int peer) const override;
+  bool help() override;
   std::string description() const override;
 
  private:
@@ -44,6 +45,8 @@ class ShmCollective final : public ShmOperation {
   bool all_have_called();
   void make_plan();
   void perform_directly();
+  // Reduces the next stretch of the rank's slice; false where none is left.
+  bool perform_stretch(int rank);
   bool may_put() const;
   void put_piece();
   std::int64_t piece_bytes() const;
@@ -63,8 +66,9 @@ class ShmCollective final : public ShmOperation {
   std::uint64_t turn_ = 0;   // its number among those of its size (PeerCopy)
   bool called_ = false, checked_ = false, planned_ = false, done_ = false;
   bool direct_done_ = false;
-  std::uint32_t put_ = 0, reduced_ = 0, taken_ = 0;        // pieces
-  int next_called_ = 0, next_put_ = 0, next_reduced_ = 0;  // ranks up to here are past the flag
+  std::uint32_t put_ = 0, reduced_ = 0, taken_ = 0;  // pieces
+  // Ranks up to here are past the flag.
+  int next_called_ = 0, next_put_ = 0, next_reduced_ = 0, next_shared_ = 0;
 };
 
 // The collectives under way, in order.
@@ -75,6 +79,8 @@ class CollectiveQueue {
   void forget(const ShmCollective& collective);
   // Advances all up to `last`.
   void advance(const ShmCollective& last);
+  // Helps with one of those.
+  bool help(const ShmCollective& last);
 
  private:
   friend class ShmCollective;
@@ -84,6 +90,7 @@ class CollectiveQueue {
   std::uint64_t put_ = 0, taken_ = 0;  // pieces; in order
   std::uint64_t completed_ = 0;        // collectives, in order
   std::uint64_t steps_ = 0;            // of all of them
+  std::uint64_t told_ = 0;             // steps that sleepers have been woken for
 };
 
 }  // namespace tandem::shm

@@ -1,9 +1,13 @@
 #include "comm/shm/group.h"
 
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <climits>
 #include <cstring>
 #include <new>
 #include <thread>
@@ -15,6 +19,11 @@ namespace tandem::shm {
 namespace {
 
 std::string key_of(const ShmOptions& options) { return "shm/" + options.name; }
+
+void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
+           const timespec* limit) {
+  syscall(SYS_futex, &word, operation, value, limit, nullptr, 0);
+}
 
 }  // namespace
 
@@ -114,12 +123,54 @@ bool Group::call_is_free(std::uint64_t sequence) {
   return sequence < completed_by_all_ + kSlots;
 }
 
+// Two ranks that the system runs on one core.
+bool Group::shares_core() const {
+  const std::int32_t core = sched_getcpu() + 1;
+  if (mine_->core.load(std::memory_order_relaxed) != core)
+    mine_->core.store(core, std::memory_order_relaxed);
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != rank() && state(peer).core.load(std::memory_order_relaxed) == core) return true;
+  return false;
+}
+
+// A rank that raises flags beats, then looks for sleepers; one that wants to sleep says so, then
+// looks for beats. So one of the two sees the other.
+void Group::wake_sleepers() noexcept {
+  mine_->beat.fetch_add(1);
+  if (state_->sleepers.load() == 0) return;
+  state_->bell.fetch_add(1);
+  futex(state_->bell, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+void Group::wait_for_peers(std::chrono::microseconds limit) {
+  if (const std::uint64_t beats = beats_of_peers(); beats != heard_) {
+    heard_ = beats;
+    return;
+  }
+  const std::uint32_t bell = state_->bell.load();
+  state_->sleepers.fetch_add(1);
+  if (beats_of_peers() == heard_) {
+    const timespec time = {.tv_sec = limit.count() / 1'000'000,
+                           .tv_nsec = limit.count() % 1'000'000 * 1000};
+    futex(state_->bell, FUTEX_WAIT, bell, &time);
+  }
+  state_->sleepers.fetch_sub(1);
+}
+
+std::uint64_t Group::beats_of_peers() const {
+  std::uint64_t sum = 0;
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != rank()) sum += state(peer).beat.load();
+  return sum;
+}
+
 void Group::set_failure(GroupFailure failure, const std::string& text) noexcept {
   if (state_->claimed.exchange(1, std::memory_order_acq_rel) != 0) return;
   const std::size_t length = std::min(text.size(), sizeof(state_->text) - 1);
   std::memcpy(state_->text, text.data(), length);
   state_->text[length] = 0;
   state_->failure.store(static_cast<std::uint32_t>(failure), std::memory_order_release);
+  wake_sleepers();
 }
 
 void Group::throw_failure() const {

@@ -21,7 +21,8 @@ class Group {
   const ShmOptions& options() const { return options_; }
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
-  bool crowded() const { return crowded_; }
+  // Whether spinning keeps a rank of this group from its work.
+  bool crowded() const { return crowded_ || shares_core(); }
   Arena& arena() { return *arena_; }
   PeerCopy& peer_copy() { return peer_copy_; }
 
@@ -53,6 +54,12 @@ class Group {
   bool piece_is_free(std::uint64_t number);
   bool call_is_free(std::uint64_t sequence);
 
+  // Behind flags that this rank has raised.
+  void wake_sleepers() noexcept;
+  // Sleeps until a peer has raised a flag, or `limit` has passed. Returns at once where one has
+  // since the last call, so that this rank looks at the flags in between.
+  void wait_for_peers(std::chrono::microseconds limit);
+
   // Throws what the first rank to fail has failed with.
   void throw_if_failed() const {
     if (state_->failure.load(std::memory_order_relaxed) != 0) [[unlikely]]
@@ -68,6 +75,8 @@ class Group {
   T& at(std::size_t offset) const {
     return *reinterpret_cast<T*>(memory_ + offset);
   }
+  bool shares_core() const;
+  std::uint64_t beats_of_peers() const;
   std::shared_ptr<Segment> find_segment();
   void wait_for_ranks();
   [[noreturn]] void throw_failure() const;
@@ -82,6 +91,7 @@ class Group {
   PeerCopy peer_copy_;
   bool crowded_ = false;
   std::uint64_t taken_by_all_ = 0, completed_by_all_ = 0;  // at least
+  std::uint64_t heard_ = 0;                                // beats of the peers
 };
 
 }  // namespace tandem::shm

@@ -1,7 +1,6 @@
 // What lies where in the shared memory of a group.
 //
-// Every flag is written by one rank alone; what one rank writes and others poll has cache lines of
-// its own. There are no locks.
+// What one rank writes and others poll has cache lines of its own. There are no locks.
 #pragma once
 
 #include <atomic>
@@ -27,9 +26,11 @@ struct alignas(kLine) Call {
   std::atomic<std::uint64_t> number;  // sequence + 1 once the rest is there
   Signature signature;
   std::int64_t offset;  // in the rank's arena, of what the rank gives; -1: it is elsewhere
-  std::atomic<std::uint32_t> put;  // pieces that are in the rank's ring
-  std::atomic<std::uint32_t>
-      reduced;  // pieces whose slice the rank has reduced; 1: done, if direct
+  std::atomic<std::uint32_t> put;      // pieces that are in the rank's ring
+  std::atomic<std::uint32_t> reduced;  // pieces whose slice the rank has reduced
+  // What is done directly goes in shares of the rank's slice, which other ranks may take on, too.
+  std::atomic<std::uint32_t> claimed;  // shares that a rank is at, or past the last
+  std::atomic<std::uint32_t> shared;   // shares that are done
 };
 static_assert(sizeof(Call) == kLine);
 
@@ -45,6 +46,8 @@ struct RankState {
   ProcessIdentity process;
   alignas(kLine) std::atomic<std::uint64_t> taken;  // pieces of all rings it is done with
   std::atomic<std::uint64_t> completed;             // collectives
+  alignas(kLine) std::atomic<std::uint64_t> beat;   // grows when the rank has raised flags
+  std::atomic<std::int32_t> core;                   // where it last waited or called, plus 1
   Call calls[kSlots];
   CallLabel labels[kSlots];
 };
@@ -53,6 +56,8 @@ struct GroupState {
   alignas(kLine) std::atomic<std::uint32_t> claimed;  // by the first rank that fails
   std::atomic<std::uint32_t> failure;                 // a GroupFailure, once the text is there
   char text[4096 - 2 * sizeof(std::uint32_t)];
+  alignas(kLine) std::atomic<std::uint32_t> sleepers;  // ranks that sleep until the bell rings
+  alignas(kLine) std::atomic<std::uint32_t> bell;
 };
 
 // A message between two ranks passes in pieces, each with its header.

@@ -12,6 +12,9 @@ namespace {
 // Up to here reducing everything on every rank is faster than waiting twice.
 constexpr std::int64_t kSmallBytes = 16 << 10;
 constexpr std::int64_t kBlockBytes = 8 << 10;
+// What a rank does of a slice at a time where others may help: much longer than it takes to agree
+// on who does it.
+constexpr std::int64_t kStretchBytes = 256 << 10;
 
 // One run of memory of all buffers: its begin, else null. Empty buffers lie anywhere.
 void* single_run(std::span<const Buffer> buffers) {
@@ -76,9 +79,14 @@ Plan Moves::make_plan() const {
       direct = true;
       for (int rank = 0; rank < ranks_; ++rank) direct = direct && given_directly(rank);
   }
-  if (direct) return {.way = Plan::Way::kDirect};
-  if (signature_.kind == CollectiveKind::kAllReduce || signature_.kind == CollectiveKind::kReduce)
-    plan.way = Plan::Way::kSliced;
+  const bool reduces =
+      signature_.kind == CollectiveKind::kAllReduce || signature_.kind == CollectiveKind::kReduce;
+  if (direct) {
+    const std::int64_t bytes = signature_.count * element_ / ranks_;
+    return {.way = Plan::Way::kDirect,
+            .stretches = reduces ? static_cast<std::uint32_t>(bytes / kStretchBytes + 1) : 0};
+  }
+  if (reduces) plan.way = Plan::Way::kSliced;
   return plan;
 }
 
@@ -110,14 +118,15 @@ Moves::Span Moves::range(const Plan& plan, std::uint32_t k, std::int64_t count) 
   return {begin, std::min(count, begin + plan.piece)};
 }
 
-// Whole lines, so that no two ranks write to one.
-Moves::Span Moves::slice(Span all, int rank) const {
+Moves::Span Moves::slice(Span all, int rank) const { return part(all, rank, ranks_); }
+
+Moves::Span Moves::part(Span all, std::int64_t k, std::int64_t parts) const {
   const std::int64_t count = all.end - all.begin;
   const std::int64_t line = static_cast<std::int64_t>(kLine) / element_;
   const auto edge = [&](std::int64_t of) {
-    return all.begin + std::min(count, (count * of / ranks_ + line - 1) / line * line);
+    return all.begin + std::min(count, (count * of / parts + line - 1) / line * line);
   };
-  return {edge(rank), edge(rank + 1)};
+  return {edge(k), edge(k + 1)};
 }
 
 std::byte* Moves::share(int from, int to, std::uint64_t number) const {
@@ -287,27 +296,25 @@ void Moves::check_received(const std::byte* share, int from) const {
         collective_.sequence, from, sent, name_of(signature_.dtype), me_, expected);
 }
 
+std::byte* Moves::place(int rank, std::int64_t at) const {
+  return group_.arena_of(rank) + group_.call(rank, collective_.sequence).offset + at * element_;
+}
+
+void Moves::direct(const Plan& plan, int rank, std::uint32_t k) {
+  const Span all = part(slice({0, signature_.count}, rank), k, plan.stretches);
+  if (all.begin == all.end) return;
+  outputs_.clear();
+  for (int peer = 0; peer < ranks_; ++peer) {
+    std::byte* const at = place(peer, all.begin);
+    inputs_[static_cast<std::size_t>(peer)] = at;
+    if (signature_.kind == CollectiveKind::kAllReduce || peer == signature_.root)
+      outputs_.push_back(at);
+  }
+  combine_into(outputs_, all.end - all.begin);
+}
+
 void Moves::direct() {
-  const auto place = [&](int rank, std::int64_t at) {
-    return group_.arena_of(rank) + group_.call(rank, collective_.sequence).offset + at * element_;
-  };
   switch (signature_.kind) {
-    case CollectiveKind::kAllReduce:
-    case CollectiveKind::kReduce: {
-      const Span mine = slice({0, signature_.count}, me_);
-      if (mine.begin == mine.end) return;
-      std::vector<void*> everywhere;
-      for (int rank = 0; rank < ranks_; ++rank) {
-        everywhere.push_back(place(rank, mine.begin));
-        inputs_[static_cast<std::size_t>(rank)] = everywhere.back();
-      }
-      void* const at_root[] = {everywhere[static_cast<std::size_t>(signature_.root)]};
-      if (signature_.kind == CollectiveKind::kAllReduce)
-        combine_into(everywhere, mine.end - mine.begin);
-      else
-        combine_into(at_root, mine.end - mine.begin);
-      return;
-    }
     case CollectiveKind::kBroadcast:
       if (me_ != signature_.root)
         for_runs({0, signature_.count}, [&](std::byte* data, std::int64_t at, std::int64_t count) {

@@ -18,6 +18,9 @@ struct Plan {
   Way way = Way::kOnce;
   std::uint32_t pieces = 0;
   std::int64_t piece = 0;  // elements of a piece; of each rank's share where ranks have shares
+  // Of kDirect: in how many stretches each rank's slice is reduced, by that rank or another; 0:
+  // each rank does what it needs itself.
+  std::uint32_t stretches = 0;
 };
 
 // One rank's side of one collective. What a piece holds is a contract between put, reduce and take.
@@ -37,6 +40,8 @@ class Moves {
   void reduce(const Plan& plan, std::uint32_t k, std::uint64_t number);
   void take(const Plan& plan, std::uint32_t k, std::uint64_t number);
   void direct();
+  // Stretch k of the slice of `rank`.
+  void direct(const Plan& plan, int rank, std::uint32_t k);
 
  private:
   struct Span {
@@ -46,6 +51,9 @@ class Moves {
   Plan cut_into_pieces() const;
   Span range(const Plan& plan, std::uint32_t k, std::int64_t count) const;
   Span slice(Span all, int rank) const;
+  // The k-th of so many parts of `all`, in whole lines, so that no two ranks write to one.
+  Span part(Span all, std::int64_t k, std::int64_t parts) const;
+  std::byte* place(int rank, std::int64_t at) const;  // of what a rank gives directly
   std::byte* own(const Buffer& buffer, std::int64_t at) const {
     return static_cast<std::byte*>(buffer.data) + at * element_;
   }
@@ -71,6 +79,7 @@ class Moves {
   std::int64_t offset_ = -1;
   bool small_ = false;
   std::vector<const void*> inputs_;  // by rank; for combine_into
+  std::vector<void*> outputs_;       // likewise, of what is direct
 };
 
 }  // namespace tandem::shm

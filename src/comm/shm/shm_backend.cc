@@ -33,6 +33,11 @@ class ShmBackend final : public Backend {
       if (peer != rank() && waiting.waits_for(peer)) group_.check_peer(peer, waiting.description());
   }
 
+  bool wait_for_peers(std::chrono::microseconds limit) override {
+    group_.wait_for_peers(limit);
+    return true;
+  }
+
   void fail_group(GroupFailure failure, const std::string& text) noexcept override {
     group_.set_failure(failure, text);
   }

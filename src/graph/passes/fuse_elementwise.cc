@@ -78,7 +78,8 @@ class Fusion {
     Operation& fused = *group.members.back();
     put_shareable_first(chain, externals, *fused.outputs[0]);
     fused.op = &kFusedElementwise;
-    fused.attrs = std::make_shared<const FusedElementwiseAttrs>(std::move(chain));
+    fused.attrs =
+        std::make_shared<const FusedElementwiseAttrs>(FusedElementwiseAttrs{std::move(chain)});
     fused.inputs = std::move(externals);
   }
 
