@@ -1,67 +1,18 @@
 #include "graph/collective.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <queue>
-#include <span>
 #include <unordered_map>
 
-#include "comm/scaled_copy.h"
 #include "core/status.h"
 #include "graph/block.h"
 
 namespace tandem {
-namespace {
 
-void infer_same(InferContext& c) {
-  for (int i = 0; i < c.num_inputs(); ++i) c.add_output(c.dtype(i), c.shape(i));
-}
-
-void infer_reduce(InferContext& c) {
-  const int tensors = c.num_inputs() - (c.attrs<CollectiveReduceAttrs>().by_examples ? 1 : 0);
-  for (int i = 0; i < tensors; ++i) c.add_output(c.dtype(i), c.shape(i));
-}
-
-void copy_inputs(KernelContext& c) {
-  for (int i = 0; i < c.outputs.size(); ++i) {
-    const TensorView& from = c.inputs[i];
-    const std::size_t bytes = static_cast<std::size_t>(from.size()) * size_of(from.dtype);
-    if (bytes > 0 && from.data != c.outputs[i].data)
-      std::memcpy(c.outputs[i].data, from.data, bytes);
-  }
-}
-
-}  // namespace
-
-const OpDef kCollectiveReduce = {.name = "CollectiveReduce",
-                                 .attrs = &attrs_type<CollectiveReduceAttrs>,
-                                 .infer = infer_reduce,
-                                 .cpu_kernel = copy_inputs,
-                                 .traits = kStateful | kInPlace};
-const OpDef kCollectiveBroadcast = {.name = "CollectiveBroadcast",
-                                    .attrs = &attrs_type<CollectiveBroadcastAttrs>,
-                                    .infer = infer_same,
-                                    .cpu_kernel = copy_inputs,
-                                    .traits = kStateful | kInPlace};
 const OpDef kCollectiveWait = {.name = "_CollectiveWait", .traits = kStateful};
-
-ReduceOp weigh(const KernelContext& context, int rank) {
-  const auto& attrs = context.attrs<CollectiveReduceAttrs>();
-  if (!attrs.by_examples) return attrs.op;
-  const TensorView& view = context.inputs[context.inputs.size() - 1];
-  const std::span counts(static_cast<const float*>(view.data),
-                         static_cast<std::size_t>(view.size()));
-  if (std::equal(counts.begin() + 1, counts.end(), counts.begin())) return ReduceOp::kMean;
-  const double all = std::accumulate(counts.begin(), counts.end(), 0.0);
-  const double share = static_cast<double>(counts[static_cast<std::size_t>(rank)]) / all;
-  for (const TensorView& output : context.outputs)
-    copy_scaled(output.data, output.dtype, output.data, output.dtype, output.size(), share);
-  return ReduceOp::kSum;
-}
 
 namespace {
 
