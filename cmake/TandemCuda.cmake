@@ -1,6 +1,6 @@
 # The CUDA backend: a module (TandemModules.cmake) of host code under device/cuda/module and
 # ops/cuda/module, and of kernels, each .cu beside the .cc of its operation. CUDA's runtime is linked
-# in, so that only the driver, cuBLAS and cuDNN have to be where it runs.
+# in, so that only the driver and cuBLAS have to be where it runs.
 # A sanitizer or a fuzzer sees nothing of kernels; the module's host code is in tests of its own.
 if(TANDEM_SANITIZE OR TANDEM_FUZZ)
   return()
@@ -11,12 +11,11 @@ if(CUDAToolkit_FOUND AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   endif()
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  set(ENV{CUDACXX} ${CUDAToolkit_NVCC_EXECUTABLE})  # it need not be on the path
   check_language(CUDA)
 endif()
-find_path(CUDNN_HEADERS cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
-if(NOT CMAKE_CUDA_COMPILER OR NOT TARGET CUDA::cublasLt OR NOT CUDNN_HEADERS OR NOT CUDNN_LIBRARY)
-  message(STATUS "Without the CUDA backend: no CUDA toolkit (12 or newer, with cuBLAS and cuDNN) here")
+if(NOT CMAKE_CUDA_COMPILER OR NOT TARGET CUDA::cublasLt)
+  message(STATUS "Without the CUDA backend: no CUDA toolkit (12 or newer, with cuBLAS) here")
   return()
 endif()
 
@@ -25,14 +24,17 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
 endif()
 enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc has C++20
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
 set(CMAKE_CUDA_STANDARD 20)
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
 file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
 file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/module/*.cc)
 file(GLOB ops_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/ops/cuda/module/*.cc)
-tandem_module_of(cuda "${device_sources};${ops_sources};${kernels}" CUDA::cudart_static CUDA::cublasLt ${CUDNN_LIBRARY})
-target_include_directories(tandem_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_HEADERS})
+tandem_module_of(cuda "${device_sources};${ops_sources};${kernels}" CUDA::cudart_static CUDA::cublasLt)
+target_include_directories(tandem_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_link_options(tandem_cuda PRIVATE -Wl,--as-needed)
 target_compile_options(tandem_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra>"

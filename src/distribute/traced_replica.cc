@@ -44,9 +44,11 @@ Tensor TracedRank::broadcast(const Tensor& tensor, int root) const {
 // the program it sets out while the backward pass goes on.
 class TracedRank::Reduction final : public GradientReduction {
  public:
-  Reduction(TracedRank& rank, const std::vector<Variable>& variables, bool stands_by)
+  Reduction(TracedRank& rank, const std::vector<Variable>& variables, bool stands_by,
+            Tensor examples)
       : rank_(rank),
         stands_by_(stands_by),
+        examples_(std::move(examples)),
         variables_(variables),
         gradients_(variables.size()),
         present_(variables.size(), false),
@@ -99,13 +101,21 @@ class TracedRank::Reduction final : public GradientReduction {
           parts.push_back(std::move(gradients_[index]));
           indices.push_back(index);
         }
-      const std::vector<Tensor> sums = rank_.all_reduce(parts, ReduceOp::kSum, stands_by_);
+      const std::vector<Tensor> sums = combine(std::move(parts));
       for (std::size_t i = 0; i < indices.size(); ++i) sums_[indices[i]] = sums[i];
     }
   }
 
+  std::vector<Tensor> combine(std::vector<Tensor> parts) const {
+    if (!examples_.defined() || parts.empty())
+      return rank_.all_reduce(parts, ReduceOp::kSum, stands_by_);
+    parts.push_back(examples_);
+    return rank_.add(kCollectiveReduce, CollectiveReduceAttrs{.by_examples = true}, parts);
+  }
+
   TracedRank& rank_;
   bool stands_by_;
+  Tensor examples_;  // undefined: the gradients are summed
   std::vector<Variable> variables_;
   std::vector<Tensor> gradients_;  // those that wait for their bucket
   std::vector<bool> present_;
@@ -116,8 +126,8 @@ class TracedRank::Reduction final : public GradientReduction {
 };
 
 std::unique_ptr<GradientReduction> TracedRank::start_reduction(
-    const std::vector<Variable>& variables, bool stands_by) {
-  return std::make_unique<Reduction>(*this, variables, stands_by);
+    const std::vector<Variable>& variables, bool stands_by, const Tensor& examples) {
+  return std::make_unique<Reduction>(*this, variables, stands_by, examples);
 }
 
 // --- replicas ---

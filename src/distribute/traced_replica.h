@@ -27,8 +27,11 @@ class TracedRank {
   std::vector<Tensor> all_reduce(std::span<const Tensor> tensors, ReduceOp op,
                                  bool stands_by = false) const;
   Tensor broadcast(const Tensor& tensor, int root) const;
+  // `examples`: how many each rank has, float32 [ranks]; the gradients are then averaged by them.
+  // Undefined: they are summed. REQUIRES: undefined where the host does not reach the device.
   std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>& variables,
-                                                     bool stands_by = false);
+                                                     bool stands_by = false,
+                                                     const Tensor& examples = {});
 
  private:
   class Reduction;

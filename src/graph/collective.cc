@@ -5,9 +5,12 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <queue>
+#include <span>
 #include <unordered_map>
 
+#include "comm/scaled_copy.h"
 #include "core/status.h"
 #include "graph/block.h"
 
@@ -18,8 +21,13 @@ void infer_same(InferContext& c) {
   for (int i = 0; i < c.num_inputs(); ++i) c.add_output(c.dtype(i), c.shape(i));
 }
 
+void infer_reduce(InferContext& c) {
+  const int tensors = c.num_inputs() - (c.attrs<CollectiveReduceAttrs>().by_examples ? 1 : 0);
+  for (int i = 0; i < tensors; ++i) c.add_output(c.dtype(i), c.shape(i));
+}
+
 void copy_inputs(KernelContext& c) {
-  for (int i = 0; i < c.inputs.size(); ++i) {
+  for (int i = 0; i < c.outputs.size(); ++i) {
     const TensorView& from = c.inputs[i];
     const std::size_t bytes = static_cast<std::size_t>(from.size()) * size_of(from.dtype);
     if (bytes > 0 && from.data != c.outputs[i].data)
@@ -31,7 +39,7 @@ void copy_inputs(KernelContext& c) {
 
 const OpDef kCollectiveReduce = {.name = "CollectiveReduce",
                                  .attrs = &attrs_type<CollectiveReduceAttrs>,
-                                 .infer = infer_same,
+                                 .infer = infer_reduce,
                                  .cpu_kernel = copy_inputs,
                                  .traits = kStateful | kInPlace};
 const OpDef kCollectiveBroadcast = {.name = "CollectiveBroadcast",
@@ -40,6 +48,20 @@ const OpDef kCollectiveBroadcast = {.name = "CollectiveBroadcast",
                                     .cpu_kernel = copy_inputs,
                                     .traits = kStateful | kInPlace};
 const OpDef kCollectiveWait = {.name = "_CollectiveWait", .traits = kStateful};
+
+ReduceOp weigh(const KernelContext& context, int rank) {
+  const auto& attrs = context.attrs<CollectiveReduceAttrs>();
+  if (!attrs.by_examples) return attrs.op;
+  const TensorView& view = context.inputs[context.inputs.size() - 1];
+  const std::span counts(static_cast<const float*>(view.data),
+                         static_cast<std::size_t>(view.size()));
+  if (std::equal(counts.begin() + 1, counts.end(), counts.begin())) return ReduceOp::kMean;
+  const double all = std::accumulate(counts.begin(), counts.end(), 0.0);
+  const double share = static_cast<double>(counts[static_cast<std::size_t>(rank)]) / all;
+  for (const TensorView& output : context.outputs)
+    copy_scaled(output.data, output.dtype, output.data, output.dtype, output.size(), share);
+  return ReduceOp::kSum;
+}
 
 namespace {
 
@@ -56,6 +78,7 @@ class Scheduler {
     before_.resize(after_.size(), 0);
     priority_.resize(after_.size());
     for (std::size_t i = 0; i < count_; ++i) priority_[i] = 2 * i + 1;
+    for (std::size_t start : starts_) priority_[start] = earliest(*block_.operations[start]);
     order_by_data();
     order_control_flow();
     order_collectives();
@@ -64,6 +87,15 @@ class Scheduler {
 
  private:
   using Ranks = std::map<int, std::vector<std::size_t>>;  // each one's collectives, in order
+
+  // The priority of what comes right behind the last of the operation's inputs.
+  std::size_t earliest(const Operation& operation) const {
+    std::size_t priority = 0;
+    for (const Value* input : operation.inputs)
+      if (const Value& root = input->root(); root.kind == Value::Kind::kComputed)
+        priority = std::max(priority, priority_[index_.at(root.producer)]);
+    return priority;
+  }
 
   void find_members() {
     for (std::size_t i = 0; i < count_; ++i) {

@@ -37,9 +37,13 @@ struct CollectiveMember {
 
 struct CollectiveReduceAttrs {
   ReduceOp op = ReduceOp::kSum;
+  // The result is an average, whatever `op` is: the last input, which has no output, tells how many
+  // examples each rank had (float32 [ranks], at least one of them all). Of host memory alone.
+  bool by_examples = false;
   template <class F>
   void fields(F&& f) const {
     f("op", op);
+    f("by_examples", by_examples);
   }
 };
 struct CollectiveBroadcastAttrs {
@@ -58,7 +62,13 @@ extern const OpDef kCollectiveBroadcast;
 // Of blocks alone: from here on the outputs of a collective, its inputs, hold the results.
 extern const OpDef kCollectiveWait;
 
-// Gives each collective of `block` its wait, as late as the first use of a result allows, and puts
+// For the lane of a kCollectiveReduce, behind its kernel: multiplies the rank's share by its part
+// of the examples, where the ranks had different numbers of them, and tells how the shares are to
+// be combined.
+ReduceOp weigh(const KernelContext& context, int rank);
+
+// Gives each collective of `block` its wait, as late as the first use of a result allows, lets it
+// set out as soon as its inputs are there, and puts
 // the operations in an order in which every rank meets the others: each lane goes as far as it can
 // before it waits. Throws InvalidArgumentError when the ranks' collectives do not suit each other
 // or wait for each other.

@@ -222,6 +222,8 @@ struct Lanes::Impl {
   static void start(Step& step) {
     const auto& outputs = step.context.outputs;
     Communicator& communicator = step.member->group->communicator(step.member->rank);
+    const bool broadcasts = step.operation->op == &kCollectiveBroadcast;
+    const ReduceOp op = broadcasts ? ReduceOp::kSum : weigh(step.context, step.member->rank);
     std::vector<Buffer> parts;
     if (step.bucket) {
       for (std::size_t i = 0; i < step.bucket->size(); ++i)  // where they are not computed there
@@ -233,10 +235,10 @@ struct Lanes::Impl {
         parts.push_back({output.data, output.size(), output.dtype});
     }
     step.work =
-        step.operation->op == &kCollectiveBroadcast
+        broadcasts
             ? communicator.broadcast(
                   parts, static_cast<int>(step.context.attrs<CollectiveBroadcastAttrs>().root))
-            : communicator.all_reduce(parts, step.context.attrs<CollectiveReduceAttrs>().op);
+            : communicator.all_reduce(parts, op);
   }
 
   static void finish_collective(Step& step) {

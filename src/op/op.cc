@@ -5,6 +5,7 @@
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "device/memory_report.h"
+#include "op/cuda_kernels.h"
 
 namespace tandem {
 
@@ -58,7 +59,7 @@ KernelFn find_kernel(const OpDef& op, DeviceBackend backend) {
   switch (backend) {
     case DeviceBackend::kCpu: return op.cpu_kernel;
     case DeviceBackend::kEmulatedGpu: return op.gpu ? op.cpu_kernel : nullptr;
-    case DeviceBackend::kCuda: return nullptr;
+    case DeviceBackend::kCuda: return cuda_kernel_of(op);
   }
   return nullptr;
 }

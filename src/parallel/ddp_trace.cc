@@ -17,6 +17,7 @@ class TracedReductions::Member final : public CollectiveGroup {
   explicit Member(std::shared_ptr<Communicator> communicator)
       : communicator_(std::move(communicator)) {}
   int size() const override { return communicator_->size(); }
+  int rank() const { return communicator_->rank(); }
   Communicator& communicator(int) override { return *communicator_; }
   bool within_program() const override { return false; }
   void begin() override {
@@ -36,6 +37,7 @@ TracedReductions::TracedReductions(std::shared_ptr<Communicator> communicator, D
                                    std::vector<Variable> parameters)
     : member_(std::make_shared<Member>(communicator)),
       rank_({member_, communicator->rank()}, device, nullptr),
+      weighs_itself_(!device.host_accessible()),
       parameters_(std::move(parameters)) {}
 
 TracedReductions::~TracedReductions() = default;
@@ -57,14 +59,18 @@ void TracedReductions::begin() {
   const NoGradScope no_grad;
   const bool counted = graph_ == building && examples_.defined();
   const Tensor mine = counted ? examples_ : constant(1.0);
-  weight_ = mine / rank_.all_reduce({&mine, 1}, ReduceOp::kSum).front();
   examples_ = {};
-  reduction_ = rank_.start_reduction(parameters_);
+  std::vector<float> own_place(static_cast<std::size_t>(member_->size()));
+  own_place[static_cast<std::size_t>(member_->rank())] = 1.0f;
+  const Tensor alone = constant(own_place) * mine;
+  const Tensor all = rank_.all_reduce({&alone, 1}, ReduceOp::kSum).front();
+  if (weighs_itself_) weight_ = mine / reduce_sum(all);
+  reduction_ = rank_.start_reduction(parameters_, false, weighs_itself_ ? Tensor() : all);
 }
 
 void TracedReductions::ready(std::size_t index, const Tensor& gradient) {
   const NoGradScope no_grad;
-  reduction_->ready(index, gradient * cast(weight_, gradient.dtype()));
+  reduction_->ready(index, weighs_itself_ ? gradient * cast(weight_, gradient.dtype()) : gradient);
 }
 
 std::vector<Tensor> TracedReductions::finish() {

@@ -32,8 +32,9 @@ class TracedReductions {
   class Member;
   std::shared_ptr<Member> member_;
   distribute::TracedRank rank_;
+  bool weighs_itself_;  // the gradients, before they are reduced
   std::vector<Variable> parameters_;
-  const void* graph_ = nullptr;  // that weight_ is of
+  const void* graph_ = nullptr;  // that examples_ is of
   Tensor examples_, weight_;
   std::unique_ptr<GradientReduction> reduction_;
 };

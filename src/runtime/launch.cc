@@ -40,6 +40,7 @@ void run_deferred(KernelFn kernel, const KernelContext& context, const AttrsType
 [[gnu::cold, gnu::noinline]] void launch_profiled(KernelFn kernel, KernelContext& context,
                                                   const AttrsType& attrs_type, Device& device) {
   Stream& stream = device.stream();
+  context.workspace = &workspace_for(device);
   switch (stream.execution()) {
     case Stream::Execution::kInline: {
       const profile::Span span(kernel_event(context, device));

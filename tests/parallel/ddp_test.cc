@@ -250,8 +250,9 @@ TEST(DistributedDataParallel, TheHandleGoesWhereAModelGoes) {
 // --- traced ---
 
 TEST(DistributedDataParallel, ATracedStepEqualsTheEagerOne) {
-  for (const bool with_moments : {false, true})
-    expect_group({.size = 2}, [&](int rank) {
+  for (const auto& [ranks, with_moments] :
+       {std::pair(2, false), std::pair(2, true), std::pair(3, false)})
+    expect_group({.size = ranks}, [&, with_moments = with_moments](int rank) {
       const auto train = [&](bool traced) {
         random::set_seed(5);
         Sequential layers(

@@ -12,8 +12,8 @@ namespace {
 constexpr Module kModule = {.backend = "cuda",
                             .file = "libtandem_cuda.so",
                             .factory = "tandem_discover_cuda",
-                            .library = "of NVIDIA's CUDA toolkit and cuDNN",
-                            .runtime = "of cuBLAS and cuDNN"};
+                            .library = "of NVIDIA's CUDA toolkit",
+                            .runtime = "of NVIDIA's cuBLAS"};
 
 // The driver's library comes with the driver, never with the toolkit.
 bool driver_present() { return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr; }

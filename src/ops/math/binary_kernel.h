@@ -13,17 +13,9 @@
 #include "ops/math/broadcast.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/number.h"
+#include "ops/math/scalar_attrs.h"
 
 namespace tandem {
-
-// Attributes of an operation on a tensor and a number.
-struct ScalarAttrs {
-  double scalar = 0.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("scalar", scalar);
-  }
-};
 
 // `result`: the result's dtype; not given, that of the operands.
 template <DTypeSet kDTypes, DType... kResult>

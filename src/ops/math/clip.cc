@@ -5,22 +5,13 @@
 #include "ops/math/binary.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/number.h"
+#include "ops/math/scalar_attrs.h"
 #include "runtime/dispatch.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
 
 namespace tandem {
 namespace {
-
-struct ClipAttrs {
-  double low = 0.0;
-  double high = 0.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("low", low);
-    f("high", high);
-  }
-};
 
 void infer_clip(InferContext& c) {
   const auto& attrs = c.attrs<ClipAttrs>();

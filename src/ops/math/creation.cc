@@ -3,6 +3,7 @@
 
 #include "core/clones.h"
 #include "core/parallel.h"
+#include "ops/math/creation.h"
 #include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/number.h"
@@ -22,18 +23,6 @@ void check_shape(std::string_view op, const Shape& shape) {
 }
 
 // --- one value everywhere ---
-
-struct FillAttrs {
-  Shape shape;
-  double value = 0.0;
-  DType dtype = float32;
-  template <class F>
-  void fields(F&& f) const {
-    f("shape", shape);
-    f("value", value);
-    f("dtype", dtype);
-  }
-};
 
 void infer_fill(InferContext& c) {
   const auto& attrs = c.attrs<FillAttrs>();
@@ -59,16 +48,6 @@ void fill_kernel(KernelContext& c) {
 
 // --- sizes ---
 
-struct ElementCountAttrs {
-  Shape sizes;
-  DType dtype = float32;
-  template <class F>
-  void fields(F&& f) const {
-    f("sizes", sizes);
-    f("dtype", dtype);
-  }
-};
-
 void infer_element_count(InferContext& c) {
   c.add_output(c.attrs<ElementCountAttrs>().dtype, Shape::scalar());
 }
@@ -80,22 +59,6 @@ void element_count_kernel(KernelContext& c) {
 }
 
 // --- sequences ---
-
-struct SequenceAttrs {
-  double start = 0.0;
-  double step = 1.0;
-  double last = 0.0;  // LinSpace: the last element, exactly
-  std::int64_t count = 0;
-  DType dtype = float32;
-  template <class F>
-  void fields(F&& f) const {
-    f("start", start);
-    f("step", step);
-    f("last", last);
-    f("count", count);
-    f("dtype", dtype);
-  }
-};
 
 void infer_range(InferContext& c) {
   const auto& attrs = c.attrs<SequenceAttrs>();
@@ -150,18 +113,6 @@ void linspace_kernel(KernelContext& c) {
 }
 
 // --- the identity matrix ---
-
-struct EyeAttrs {
-  std::int64_t rows = 0;
-  std::int64_t columns = 0;
-  DType dtype = float32;
-  template <class F>
-  void fields(F&& f) const {
-    f("rows", rows);
-    f("columns", columns);
-    f("dtype", dtype);
-  }
-};
 
 void infer_eye(InferContext& c) {
   const auto& attrs = c.attrs<EyeAttrs>();

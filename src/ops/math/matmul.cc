@@ -18,50 +18,6 @@ namespace {
 // Products of at most this many multiplications cost less in a plain loop than oneDNN's call.
 constexpr std::int64_t kSmallProduct = 1024;
 
-// The leading axes of two operands, padded to one rank and with neighbours that behave alike
-// merged: most products end with at most one.
-struct BatchAxes {
-  Dims a, b;
-  std::int64_t count_a = 1, count_b = 1, count = 1;
-
-  BatchAxes(const Shape& shape_a, const Shape& shape_b) {
-    const int rank_a = shape_a.rank() - 2, rank_b = shape_b.rank() - 2;
-    const int rank = std::max(rank_a, rank_b);
-    enum Pattern { kNone, kBoth, kOnlyA, kOnlyB } last = kNone;
-    for (int i = 0; i < rank; ++i) {
-      const std::int64_t size_a = i < rank - rank_a ? 1 : shape_a[i - (rank - rank_a)];
-      const std::int64_t size_b = i < rank - rank_b ? 1 : shape_b[i - (rank - rank_b)];
-      if (size_a == 1 && size_b == 1) continue;
-      const Pattern pattern = size_a == size_b ? kBoth : size_b == 1 ? kOnlyA : kOnlyB;
-      if (pattern == last) {
-        a[a.size() - 1] *= size_a;
-        b[b.size() - 1] *= size_b;
-      } else {
-        a.push_back(size_a);
-        b.push_back(size_b);
-        last = pattern;
-      }
-      count_a *= size_a;
-      count_b *= size_b;
-      count *= std::max(size_a, size_b);
-    }
-  }
-
-  // Which matrix of each operand makes the result's matrix `index`.
-  std::pair<std::int64_t, std::int64_t> operands(std::int64_t index) const {
-    std::int64_t at_a = 0, at_b = 0, step_a = 1, step_b = 1;
-    for (int i = a.size(); i-- > 0;) {
-      const std::int64_t size = std::max(a[i], b[i]), position = index % size;
-      index /= size;
-      if (a[i] != 1) at_a += position * step_a;
-      if (b[i] != 1) at_b += position * step_b;
-      step_a *= a[i];
-      step_b *= b[i];
-    }
-    return {at_a, at_b};
-  }
-};
-
 template <class T>
 void plain_product(KernelContext& context, const MatrixProduct& product, const BatchAxes& batch,
                    std::int64_t m, std::int64_t n, std::int64_t k, const T* a, const T* b,
@@ -151,16 +107,6 @@ void matrix_product(KernelContext& context, const MatrixProduct& product, const 
 }
 
 namespace {
-
-struct MatMulAttrs {
-  bool transpose_a = false;
-  bool transpose_b = false;
-  template <class F>
-  void fields(F&& f) const {
-    f("transpose_a", transpose_a);
-    f("transpose_b", transpose_b);
-  }
-};
 
 void infer_matmul(InferContext& c) {
   const auto& attrs = c.attrs<MatMulAttrs>();

@@ -22,14 +22,6 @@
 namespace tandem {
 namespace {
 
-struct ActivationAttrs {
-  double alpha = 0.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("alpha", alpha);
-  }
-};
-
 // Each activation: its value, the gradient dx of its input given dy and what the forward operation
 // saved (its result or its input), and `curvature`: the derivative by the saved tensor of dx / dy,
 // for second order; undefined where it is 0.

@@ -4,6 +4,18 @@
 #include "op/op.h"
 #include "tandem/nn.h"
 
+namespace tandem {
+
+struct ActivationAttrs {
+  double alpha = 0.0;
+  template <class F>
+  void fields(F&& f) const {
+    f("alpha", alpha);
+  }
+};
+
+}  // namespace tandem
+
 namespace tandem::nn {
 
 // The gradient of activation(x) with respect to x, from the result y. REQUIRES:

@@ -17,14 +17,6 @@
 namespace tandem {
 namespace {
 
-struct FusedMatMulAttrs {
-  nn::Activation activation = nn::Activation::kLinear;
-  template <class F>
-  void fields(F&& f) const {
-    f("activation", activation);
-  }
-};
-
 void check_same_dtypes(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   for (int i = 1; i < c.num_inputs(); ++i)
@@ -54,14 +46,6 @@ void infer_fused_matmul(InferContext& c) {
   Shape result = x;
   result.set(x.rank() - 1, weights[1]);
   c.add_output(c.dtype(0), result);
-}
-
-// The tensor as a matrix of rows of its last axis.
-TensorView as_rows(const TensorView& view) {
-  const std::int64_t columns = view.shape.dim(-1);
-  std::int64_t rows = 1;
-  for (int i = 0; i + 1 < view.shape.rank(); ++i) rows *= view.shape[i];
-  return {view.data, view.dtype, Shape{rows, columns}};
 }
 
 void fused_matmul_kernel(KernelContext& c) {

@@ -2,8 +2,25 @@
 #pragma once
 
 #include "op/op.h"
+#include "tandem/nn.h"
 
 namespace tandem {
+
+struct FusedMatMulAttrs {
+  nn::Activation activation = nn::Activation::kLinear;
+  template <class F>
+  void fields(F&& f) const {
+    f("activation", activation);
+  }
+};
+
+// The tensor as a matrix of rows of its last axis.
+inline TensorView as_rows(const TensorView& view) {
+  const std::int64_t columns = view.shape.dim(-1);
+  std::int64_t rows = 1;
+  for (int i = 0; i + 1 < view.shape.rank(); ++i) rows *= view.shape[i];
+  return {view.data, view.dtype, Shape{rows, columns}};
+}
 
 // activation(x . w + bias): x [..., in], w [in, out], and bias [out] unless there are two inputs.
 extern const OpDef kFusedMatMul;

@@ -25,6 +25,7 @@ class CudaDevice final : public Device {
 
   int ordinal() const { return ordinal_; }  // CUDA's number of the GPU
   int multiprocessors() const { return multiprocessors_; }
+  Fault* fault() const { return stream_.fault(); }
 
  private:
   const int ordinal_;

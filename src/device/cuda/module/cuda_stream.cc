@@ -12,9 +12,19 @@
 namespace tandem::cuda {
 
 // The host's tasks of a stream, numbered from 1 as they are queued, and the first failure that
-// nobody has seen.
+// nobody has seen: of a task, or of a kernel.
 class CudaStream::Tasks {
  public:
+  Tasks() {
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, sizeof(Fault), cudaHostAllocPortable), "cudaHostAlloc");
+    fault_ = new (memory) Fault();
+  }
+  ~Tasks() { cudaFreeHost(fault_); }
+  Tasks(const Tasks&) = delete;
+  Tasks& operator=(const Tasks&) = delete;
+
+  Fault* fault() const { return fault_; }
   std::uint64_t next() { return queued_.fetch_add(1) + 1; }
   std::uint64_t queued() const { return queued_.load(); }
 
@@ -26,8 +36,9 @@ class CudaStream::Tasks {
     failed_.store(true);
   }
 
-  // Throws what a task up to `number` has left.
+  // Throws what a task up to `number`, or any kernel, has left.
   void rethrow(std::uint64_t number) {
+    throw_told();
     if (!failed_.load()) return;
     std::exception_ptr thrown;
     {
@@ -41,6 +52,13 @@ class CudaStream::Tasks {
   }
 
  private:
+  void throw_told() {
+    if (std::atomic_ref(fault_->told).load() == 0) return;
+    const std::lock_guard lock(mutex_);
+    if (fault_->told != 0) throw_fault(*fault_);  // none has thrown it meanwhile
+  }
+
+  Fault* fault_ = nullptr;
   std::atomic<std::uint64_t> queued_{0};
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
@@ -79,10 +97,9 @@ class CudaStream::RecordedEvent final : public Event::State {
 };
 
 CudaStream::CudaStream(int ordinal, std::optional<int> priority)
-    : ordinal_(ordinal),
-      events_(std::make_shared<EventPool>(ordinal)),
-      tasks_(std::make_shared<Tasks>()) {
+    : ordinal_(ordinal), events_(std::make_shared<EventPool>(ordinal)) {
   make_current(ordinal_);
+  tasks_ = std::make_shared<Tasks>();
   // Not ordered behind the default stream, which other libraries of the process may use.
   check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
                                      priority.value_or(kGpuPriorities.least_urgent)),
@@ -93,6 +110,8 @@ CudaStream::~CudaStream() {
   cudaStreamSynchronize(stream_);
   cudaStreamDestroy(stream_);
 }
+
+Fault* CudaStream::fault() const { return tasks_->fault(); }
 
 void CudaStream::enqueue(std::function<void()> task) {
   struct Queued {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "device/cuda/module/event_pool.h"
+#include "device/cuda/module/fault.h"
 #include "device/stream.h"
 
 namespace tandem::cuda {
@@ -29,7 +30,8 @@ class CudaStream final : public Stream {
   void synchronize() override;
 
   cudaStream_t handle() const { return stream_; }
-  EventPool& events() { return *events_; }
+  // Where kernels on this stream tell of values that they refuse.
+  Fault* fault() const;
 
  private:
   class Tasks;

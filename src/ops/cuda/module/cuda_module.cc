@@ -1,8 +1,42 @@
-// What libtandem loads.
-#include "device/cuda/module/cuda_gpus.h"
+// What libtandem loads, and what tests ask it for.
+#include <vector>
 
-// Fills in the GPUs that there are. Throws UnavailableError.
+#include "device/cuda/module/cuda_gpus.h"
+#include "ops/cuda/kernel_lists.h"
+
+namespace tandem::cuda {
+
+KernelList all_kernels() {
+  static const std::vector<CudaKernel> kernels = [] {
+    std::vector<CudaKernel> all;
+    for (KernelList (*family)() :
+         {creation_kernels, unary_kernels, arithmetic_kernels, compare_kernels, cast_kernels,
+          reduce_kernels, matmul_kernels, dense_kernels, activation_kernels, softmax_kernels,
+          update_kernels}) {
+      const KernelList list = family();
+      all.insert(all.end(), list.begin(), list.end());
+    }
+    return all;
+  }();
+  return kernels;
+}
+
+}  // namespace tandem::cuda
+
+// Fills in the GPUs that there are, and makes the kernels known where there are any. Throws
+// UnavailableError.
 extern "C" __attribute__((visibility("default"))) void tandem_discover_cuda(
     tandem::PhysicalGpus* gpus) {
   *gpus = tandem::cuda::find_gpus();
+  if (gpus->empty()) return;
+  [[maybe_unused]] static const bool once = [] {
+    tandem::register_cuda_kernels(tandem::cuda::all_kernels());
+    return true;
+  }();
+}
+
+// For what looks at the kernels without a GPU.
+extern "C" __attribute__((visibility("default"))) void tandem_cuda_kernels(
+    std::span<const tandem::CudaKernel>* kernels) {
+  *kernels = tandem::cuda::all_kernels();
 }

@@ -1,0 +1,21 @@
+// How a kernel tells that a value it met is one that the operation refuses.
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::cuda {
+
+// In memory of the host that the GPU writes. The first kernel of a stream that finds something
+// claims it; whoever waits for the stream next gets the error.
+struct Fault {
+  int claimed = 0;
+  int told = 0;                // the rest is there
+  const char* text = nullptr;  // the host's: with {op}, {value}, {position} and {limit}
+  const char* op = nullptr;    // the host's: the operation's name
+  std::int64_t value = 0, position = 0, limit = 0;
+};
+
+// Throws InvalidArgumentError with what the fault tells, and clears it. REQUIRES: told.
+[[noreturn]] void throw_fault(Fault& fault);
+
+}  // namespace tandem::cuda

@@ -1,0 +1,32 @@
+#include "op/cuda_kernels.h"
+
+#include <unordered_map>
+
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+// Written before there are devices, and read when there are.
+std::unordered_map<const OpDef*, KernelFn>& table() {
+  static auto* const kernels = new std::unordered_map<const OpDef*, KernelFn>;
+  return *kernels;
+}
+
+}  // namespace
+
+void register_cuda_kernels(std::span<const CudaKernel> kernels) {
+  for (const CudaKernel& each : kernels) {
+    const OpDef* op = find_op(each.op);
+    if (!op) fail<InternalError>("[cuda] a kernel for '{}', which is no operation", each.op);
+    if (!table().emplace(op, each.kernel).second)
+      fail<InternalError>("[cuda] two kernels for '{}'", each.op);
+  }
+}
+
+KernelFn cuda_kernel_of(const OpDef& op) {
+  const auto found = table().find(&op);
+  return found == table().end() ? nullptr : found->second;
+}
+
+}  // namespace tandem

@@ -1,0 +1,147 @@
+// Elements on a GPU: the types behind the dtypes, loads of several at once.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "ops/cuda/launch.h"
+#include "tandem/errors.h"
+
+namespace tandem::cuda {
+
+template <class T>
+inline constexpr bool is_16_bit = std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
+
+// The type that arithmetic on elements of type T is done in.
+template <class T>
+using ComputeOf = std::conditional_t<is_16_bit<T>, float, T>;
+
+template <class T>
+__device__ __forceinline__ ComputeOf<T> load_as(T value) {
+  if constexpr (std::is_same_v<T, __half>)
+    return __half2float(value);
+  else if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    return __bfloat162float(value);
+  else
+    return value;
+}
+
+template <class T, class V>
+__device__ __forceinline__ T store_as(V value) {
+  if constexpr (std::is_same_v<T, __half>)
+    return __float2half_rn(static_cast<float>(value));
+  else if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    return __float2bfloat16_rn(static_cast<float>(value));
+  else
+    return static_cast<T>(value);
+}
+
+// A type as an argument. (op/dtype_switch.h is for the host: it formats texts in ways that CUDA's
+// compiler does not take.)
+template <class T>
+struct Type {
+  using type = T;
+};
+
+// Call f(Type<T>()) with the type behind a dtype: floating ones; those and integers; all.
+template <class F>
+void switch_floating(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::kFloat32: return f(Type<float>());
+    case DType::kFloat64: return f(Type<double>());
+    case DType::kFloat16: return f(Type<__half>());
+    case DType::kBFloat16: return f(Type<__nv_bfloat16>());
+    default: throw InternalError("[cuda] a dtype that the kernel is not for");
+  }
+}
+template <class F>
+void switch_numeric(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::kInt32: return f(Type<std::int32_t>());
+    case DType::kInt64: return f(Type<std::int64_t>());
+    case DType::kUInt8: return f(Type<std::uint8_t>());
+    default: return switch_floating(dtype, f);
+  }
+}
+template <class F>
+void switch_any(DType dtype, const F& f) {
+  if (dtype == DType::kBool) return f(Type<bool>());
+  switch_numeric(dtype, f);
+}
+
+// A number beside tensors of type T, as the host's kernels take it: an element first, then in the
+// type of arithmetic. REQUIRES: the shape rule has found that T holds it.
+template <class T>
+ComputeOf<T> rounded_to(double number) {
+  if constexpr (std::is_same_v<T, __half>)
+    return static_cast<float>(Half(static_cast<float>(number)));
+  else if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    return static_cast<float>(BFloat16(static_cast<float>(number)));
+  else
+    return static_cast<T>(number);
+}
+
+// Integer arithmetic wraps around, as on the CPU.
+template <class T, class F>
+__device__ __forceinline__ T wrapping(T a, T b, F f) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
+  } else {
+    return f(a, b);
+  }
+}
+
+// Elements that a thread takes at a time: 16 bytes of the widest type involved.
+template <class... T>
+inline constexpr int kPackOf = 16 / static_cast<int>(std::max({sizeof(T)...}));
+
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount) Pack {
+  T at[kCount];
+};
+
+// Whether packs may be read from, or written to, `memory`: slices begin anywhere.
+template <int kCount, class T>
+__device__ __forceinline__ bool takes_packs(const T* memory) {
+  return reinterpret_cast<std::uintptr_t>(memory) % (sizeof(T) * kCount) == 0;
+}
+
+// Elements [begin, begin + count) of `from`; count is less than kCount only at the end.
+template <int kCount, class T>
+__device__ __forceinline__ Pack<T, kCount> load_pack(const T* from, std::int64_t begin, int count) {
+  if (count == kCount && takes_packs<kCount>(from))
+    return *reinterpret_cast<const Pack<T, kCount>*>(from + begin);
+  Pack<T, kCount> pack;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    if (i < count) pack.at[i] = from[begin + i];
+  return pack;
+}
+template <int kCount, class T>
+__device__ __forceinline__ void store_pack(T* to, std::int64_t begin, int count,
+                                           const Pack<T, kCount>& pack) {
+  if (count == kCount && takes_packs<kCount>(to)) {
+    *reinterpret_cast<Pack<T, kCount>*>(to + begin) = pack;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    if (i < count) to[begin + i] = pack.at[i];
+}
+
+// The pack of the calling thread: where it begins and how many elements it has; 0 past the end.
+template <int kCount>
+struct MyPack {
+  std::int64_t begin;
+  int count;
+  __device__ __forceinline__ explicit MyPack(std::int64_t size)
+      : begin((static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kCount),
+        count(static_cast<int>(begin >= size ? 0 : size - begin < kCount ? size - begin : kCount)) {
+  }
+};
+
+}  // namespace tandem::cuda

@@ -1,0 +1,32 @@
+// Kernels that meet values which their operation refuses.
+#pragma once
+
+#include "ops/cuda/launch.h"
+
+namespace tandem::cuda {
+
+// What a kernel is given to tell of it. `text`: a literal, with {op}, {value}, {position} and
+// {limit}.
+struct Refusal {
+  Fault* fault;
+  const char* text;
+  const char* op;
+  std::int64_t limit;
+
+  Refusal(const KernelContext& c, const char* refused, std::int64_t bound = 0)
+      : fault(device_of(c).fault()), text(refused), op(c.op->name.data()), limit(bound) {}
+
+  // The first of all is the one that is told.
+  __device__ void tell(std::int64_t value, std::int64_t position) const {
+    if (atomicCAS_system(&fault->claimed, 0, 1) != 0) return;
+    fault->text = text;
+    fault->op = op;
+    fault->value = value;
+    fault->position = position;
+    fault->limit = limit;
+    __threadfence_system();
+    *static_cast<volatile int*>(&fault->told) = 1;
+  }
+};
+
+}  // namespace tandem::cuda

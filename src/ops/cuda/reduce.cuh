@@ -1,0 +1,139 @@
+// Reductions over any axes, given an operation with, for C: the type of arithmetic,
+//   C neutral<C>(); C load(C element); C combine(C, C); C finish(C, count of elements)
+//
+// Elements are combined in pieces and orders that the shape alone decides: the same bits in every
+// run, on every GPU.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "ops/cuda/reduce_passes.h"
+#include "ops/cuda/rows.cuh"
+
+namespace tandem::cuda {
+
+template <class Op, class T>
+__device__ void store_reduced(const Op& op, const ReducePass& pass, void* out, std::int64_t at,
+                              ComputeOf<T> value) {
+  if (pass.last)
+    static_cast<T*>(out)[at] = store_as<T>(op.finish(value, pass.reduced));
+  else
+    static_cast<ComputeOf<T>*>(out)[at] = value;
+}
+
+// Of inner size 1.
+template <class Op, class T, class In>
+__global__ void __launch_bounds__(kThreads)
+    reduce_rows(const In* x, ReducePass pass, int width, void* out, Op op) {
+  using C = ComputeOf<T>;
+  const MyRow row(width);
+  if (row.index >= pass.outer * pass.pieces) return;
+  const std::int64_t begin = row.index % pass.pieces * pass.piece;
+  const std::int64_t end =
+      begin + pass.piece < pass.length ? begin + pass.piece : pass.length;
+  const In* from = x + row.index / pass.pieces * pass.length;
+  C sum = op.template neutral<C>();
+#pragma unroll 4
+  for (std::int64_t i = begin + row.lane; i < end; i += row.width) {
+    const C value = static_cast<C>(load_as(from[i]));
+    sum = op.combine(sum, pass.first ? op.load(value) : value);
+  }
+  sum = over_row(row, sum, [op](C a, C b) { return op.combine(a, b); });
+  if (row.lane == 0) store_reduced<Op, T>(op, pass, out, row.index, sum);
+}
+
+template <class Op, class T, class In>
+__global__ void __launch_bounds__(kThreads)
+    reduce_columns(const In* x, ReducePass pass, void* out, Op op) {
+  using C = ComputeOf<T>;
+  constexpr int kLanes = kThreads / kTile;
+  __shared__ C partial[kLanes][kTile];
+  const std::int64_t tiles = (pass.inner + kTile - 1) / kTile;
+  const std::int64_t tile = blockIdx.x % tiles, piece = blockIdx.x / tiles % pass.pieces,
+                     outer = blockIdx.x / tiles / pass.pieces;
+  const int column_here = threadIdx.x % kTile, lane = threadIdx.x / kTile;
+  const std::int64_t column = tile * kTile + column_here;
+  const std::int64_t begin = piece * pass.piece;
+  const std::int64_t end =
+      begin + pass.piece < pass.length ? begin + pass.piece : pass.length;
+  C sum = op.template neutral<C>();
+  if (column < pass.inner) {
+    const In* from = x + outer * pass.length * pass.inner + column;
+#pragma unroll 4
+    for (std::int64_t i = begin + lane; i < end; i += kLanes) {
+      const C value = static_cast<C>(load_as(from[i * pass.inner]));
+      sum = op.combine(sum, pass.first ? op.load(value) : value);
+    }
+  }
+  partial[lane][column_here] = sum;
+  __syncthreads();
+  if (lane != 0 || column >= pass.inner) return;
+#pragma unroll
+  for (int i = 1; i < kLanes; ++i) sum = op.combine(sum, partial[i][column_here]);
+  store_reduced<Op, T>(op, pass, out, (outer * pass.pieces + piece) * pass.inner + column, sum);
+}
+
+template <class Op, class T, class In>
+void launch_pass(KernelContext& c, const ReducePass& pass, const void* x, void* out, const Op& op) {
+  if (pass.inner == 1) {
+    const int width = row_width(pass.piece);
+    reduce_rows<Op, T><<<row_blocks(pass.outer * pass.pieces, width), kThreads, 0, stream_of(c)>>>(
+        static_cast<const In*>(x), pass, width, out, op);
+  } else {
+    const std::int64_t tiles = (pass.inner + kTile - 1) / kTile;
+    reduce_columns<Op, T><<<static_cast<unsigned>(tiles * pass.pieces * pass.outer), kThreads, 0,
+                            stream_of(c)>>>(static_cast<const In*>(x), pass, out, op);
+  }
+}
+
+// Reduces `x` over the axes of `mask` (bit i: axis i) into `out`. T: the type of both.
+template <class T, class Op>
+void reduce_on(KernelContext& c, const TensorView& x, std::uint32_t mask, const TensorView& out,
+               const Op& op = {}) {
+  using C = ComputeOf<T>;
+  if (out.size() == 0) return;
+  std::vector<AxisGroup> groups = axis_groups(x.shape, mask);
+  const std::int64_t reduced = x.size() / out.size();
+  const void* from = x.data;
+  for (bool first = true, last = false; !last; first = false) {
+    ReducePass pass = next_pass(groups);
+    last = pass.pieces == 1 && std::none_of(groups.begin(), groups.end(),
+                                            [](const AxisGroup& group) { return group.reduced; });
+    pass.first = first;
+    pass.last = last;
+    pass.reduced = reduced;
+    void* to = last ? out.data
+                    : c.scratch(static_cast<std::size_t>(pass.outer * pass.pieces * pass.inner) *
+                                sizeof(C));
+    if (first)
+      launch_pass<Op, T, T>(c, pass, from, to, op);
+    else
+      launch_pass<Op, T, C>(c, pass, from, to, op);
+    from = to;
+  }
+}
+
+struct SumOp {
+  bool mean = false;
+  template <class C>
+  __device__ C neutral() const {
+    return C{0};
+  }
+  template <class C>
+  __device__ C load(C x) const {
+    return x;
+  }
+  template <class C>
+  __device__ C combine(C a, C b) const {
+    return wrapping(a, b, [](auto x, auto y) { return x + y; });
+  }
+  template <class C>
+  __device__ C finish(C x, std::int64_t count) const {
+    if constexpr (std::is_floating_point_v<C>)
+      if (mean) return x / static_cast<C>(count);
+    return x;
+  }
+};
+
+}  // namespace tandem::cuda

@@ -1,0 +1,48 @@
+// Kernels that go over rows: a warp a row where rows are short, a block a row where they are long.
+#pragma once
+
+#include "ops/cuda/elements.cuh"
+
+namespace tandem::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr int kWarps = kThreads / kWarp;  // of a block
+
+// How many threads share a row of `columns` elements.
+inline int row_width(std::int64_t columns) { return columns <= 1024 ? kWarp : kThreads; }
+// How many blocks go over `rows` rows. REQUIRES: rows > 0.
+inline unsigned row_blocks(std::int64_t rows, int width) {
+  return width == kWarp ? blocks_for(rows, kWarps) : static_cast<unsigned>(rows);
+}
+
+// The row of the calling thread, and which of the `width` threads of the row it is.
+struct MyRow {
+  std::int64_t index;
+  int lane;
+  int width;
+  __device__ explicit MyRow(int threads)
+      : index(threads == kWarp ? static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp
+                               : blockIdx.x),
+        lane(threads == kWarp ? threadIdx.x % kWarp : threadIdx.x),
+        width(threads) {}
+};
+
+// The values of all threads of the row combined, in a fixed order; every thread gets it. REQUIRES:
+// all threads of the row call it.
+template <class C, class F>
+__device__ C over_row(const MyRow& row, C value, const F& combine) {
+#pragma unroll
+  for (int step = kWarp / 2; step > 0; step /= 2)
+    value = combine(value, static_cast<C>(__shfl_xor_sync(0xffffffffu, value, step)));
+  if (row.width == kWarp) return value;
+  __shared__ C of_warp[kWarps];
+  if (row.lane % kWarp == 0) of_warp[row.lane / kWarp] = value;
+  __syncthreads();
+  value = of_warp[0];
+#pragma unroll
+  for (int i = 1; i < kWarps; ++i) value = combine(value, of_warp[i]);
+  __syncthreads();  // the next call writes there
+  return value;
+}
+
+}  // namespace tandem::cuda

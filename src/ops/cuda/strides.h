@@ -1,0 +1,86 @@
+// Where the elements of operands that broadcast lie.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "tandem/shape.h"
+
+#ifdef __CUDACC__
+#define TANDEM_ON_BOTH __host__ __device__
+#else
+#define TANDEM_ON_BOTH
+#endif
+
+namespace tandem::cuda {
+
+// Of kOperands tensors that broadcast to a result: from an element's number in the result to its
+// place in each. Neighbouring axes that all operands walk alike are one.
+template <int kOperands>
+class Strides {
+ public:
+  struct Offsets {
+    std::int64_t of[kOperands];
+  };
+
+  Strides(const Shape& result, const std::array<const Shape*, kOperands>& operands) {
+    // From the last axis on: the strides of each operand, 0 where it repeats.
+    std::int64_t step[kOperands];
+    for (std::int64_t& each : step) each = 1;
+    for (int axis = result.rank() - 1; axis >= 0; --axis) {
+      const std::int64_t size = result[axis];
+      if (size == 1) continue;
+      std::int64_t stride[kOperands];
+      for (int n = 0; n < kOperands; ++n) {
+        const Shape& shape = *operands[static_cast<std::size_t>(n)];
+        const int own = axis - (result.rank() - shape.rank());
+        const bool repeats = own < 0 || shape[own] == 1;
+        stride[n] = repeats ? 0 : step[n];
+        if (!repeats) step[n] *= size;
+      }
+      bool joins = rank_ > 0;
+      for (int n = 0; n < kOperands && joins; ++n)
+        joins = stride[n] == strides_[rank_ - 1][n] * sizes_[rank_ - 1];
+      if (joins) {
+        sizes_[rank_ - 1] *= size;
+        continue;
+      }
+      sizes_[rank_] = size;
+      for (int n = 0; n < kOperands; ++n) strides_[rank_][n] = stride[n];
+      ++rank_;
+    }
+    std::int64_t count = 1;
+    for (int axis = 0; axis < rank_; ++axis) count *= sizes_[axis];
+    small_ = count <= INT32_MAX;
+  }
+
+  TANDEM_ON_BOTH Offsets offsets(std::int64_t index) const {
+    // Divisions of 32 bits take a fraction of the time.
+    return small_ ? walk(static_cast<std::uint32_t>(index))
+                  : walk(static_cast<std::uint64_t>(index));
+  }
+
+ private:
+  template <class Index>
+  TANDEM_ON_BOTH Offsets walk(Index index) const {
+    Offsets result{};
+    for (int axis = 0; axis < rank_; ++axis) {
+      Index position = index;
+      if (axis + 1 < rank_) {
+        const Index size = static_cast<Index>(sizes_[axis]);
+        position = index % size;
+        index /= size;
+      }
+      for (int n = 0; n < kOperands; ++n)
+        result.of[n] += static_cast<std::int64_t>(position) * strides_[axis][n];
+    }
+    return result;
+  }
+
+  int rank_ = 0;  // axes from the last one on
+  bool small_ = true;
+  std::int64_t sizes_[kMaxRank] = {};
+  std::int64_t strides_[kMaxRank][kOperands] = {};
+};
+
+}  // namespace tandem::cuda

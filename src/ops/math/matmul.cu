@@ -1,0 +1,110 @@
+// The kernels of matmul.cc on a GPU: products through cuBLASLt, which adds the bias and applies a
+// ReLU on the way; other activations in a pass of their own.
+#include "ops/math/matmul_on_gpu.h"
+
+#include "ops/cuda/activation.cuh"
+#include "ops/cuda/blas.h"
+#include "ops/cuda/kernel_lists.h"
+
+namespace tandem::cuda {
+namespace {
+
+// y = activation(x + bias) over rows of `columns`; `bias` may be null.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    bias_activation(const T* x, const T* bias, T* y, std::int64_t size, std::int64_t columns,
+                    nn::Activation activation) {
+  constexpr int kCount = kPackOf<T>;
+  const MyPack<kCount> mine(size);
+  if (mine.count == 0) return;
+  auto pack = load_pack<kCount>(x, mine.begin, mine.count);
+  std::int64_t column = mine.begin % columns;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    auto value = load_as(pack.at[i]);
+    if (bias) value += load_as(bias[column]);
+    if (++column == columns) column = 0;
+    pack.at[i] = store_as<T>(fused_value(activation, value));
+  }
+  store_pack(y, mine.begin, mine.count, pack);
+}
+
+}  // namespace
+
+void add_bias(KernelContext& c, const TensorView& x, const TensorView* bias,
+              nn::Activation activation, const TensorView& y) {
+  const std::int64_t size = x.size();
+  if (size == 0) return;
+  switch_floating(x.dtype, [&]<class T>(Type<T>) {
+    constexpr int kCount = kPackOf<T>;
+    bias_activation<<<blocks_for((size + kCount - 1) / kCount), kThreads, 0, stream_of(c)>>>(
+        x.as<const T>(), bias ? bias->as<const T>() : nullptr, y.as<T>(), size, x.shape.dim(-1),
+        activation);
+  });
+}
+
+void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product, const TensorView& a,
+             const TensorView& b, const TensorView* bias, const TensorView& c) {
+  if (c.size() == 0) return;
+  BatchAxes batch(a.shape, b.shape);
+  const int rank_a = a.shape.rank(), rank_c = c.shape.rank();
+  std::int64_t m = c.shape[rank_c - 2];
+  const std::int64_t n = c.shape[rank_c - 1];
+  const std::int64_t k = a.shape[product.transpose_a ? rank_a - 2 : rank_a - 1];
+  if (batch.count_b == 1 && !product.transpose_a) {  // one b for all: the batch is more rows
+    m *= batch.count;
+    batch = BatchAxes(Shape{1, 1}, Shape{1, 1});
+  }
+  const bool relu = product.activation == nn::Activation::kRelu;
+  const bool aligned = !bias || reinterpret_cast<std::uintptr_t>(bias->data) % 16 == 0;
+  const bool in_product = k > 0 && c.dtype != float64 && aligned &&
+                          (relu || product.activation == nn::Activation::kLinear);
+  if (k == 0) {
+    check(cudaMemsetAsync(c.data, 0, static_cast<std::size_t>(c.size()) * size_of(c.dtype),
+                          stream_of(context)),
+          "cudaMemsetAsync");
+  } else {
+    // The last of the leading axes is cuBLAS's batch; of others there are few or none.
+    const int last = batch.a.size() - 1;
+    const std::int64_t size_a = last < 0 ? 1 : batch.a[last], size_b = last < 0 ? 1 : batch.b[last];
+    const std::int64_t together = std::max(size_a, size_b);
+    const BlasProduct each = {.dtype = c.dtype,
+                              .m = m,
+                              .n = n,
+                              .k = k,
+                              .transpose_a = product.transpose_a,
+                              .transpose_b = product.transpose_b,
+                              .batch = together,
+                              .stride_a = size_a == 1 ? 0 : m * k,
+                              .stride_b = size_b == 1 ? 0 : n * k,
+                              .bias = in_product && bias ? bias->data : nullptr,
+                              .relu = in_product && relu};
+    const auto bytes = static_cast<std::int64_t>(size_of(c.dtype));
+    for (std::int64_t i = 0; i < batch.count; i += together) {
+      const auto [at_a, at_b] = batch.operands(i);
+      blas_product(context, each, a.as<const std::byte>() + at_a * m * k * bytes,
+                   b.as<const std::byte>() + at_b * n * k * bytes,
+                   c.as<std::byte>() + i * m * n * bytes);
+    }
+  }
+  if (!in_product && (bias || product.activation != nn::Activation::kLinear))
+    add_bias(context, c, bias, product.activation, c);
+}
+
+namespace {
+
+void matmul_kernel(KernelContext& c) {
+  const auto& attrs = c.attrs<MatMulAttrs>();
+  matrix_product_on_gpu(c, {.transpose_a = attrs.transpose_a, .transpose_b = attrs.transpose_b}, c.inputs[0],
+          c.inputs[1], nullptr, c.outputs[0]);
+}
+
+}  // namespace
+
+KernelList matmul_kernels() {
+  static constexpr CudaKernel kernels[] = {{"MatMul", on_gpu<matmul_kernel>},
+                                           {"BatchMatMulV2", on_gpu<matmul_kernel>}};
+  return kernels;
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,17 @@
+// Matrix products on a GPU, for the operations that are more than one.
+#pragma once
+
+#include "ops/math/matmul.h"
+
+namespace tandem::cuda {
+
+// matrix_product() of ops/math/matmul.h, on the context's stream.
+void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product,
+                           const TensorView& a, const TensorView& b, const TensorView* bias,
+                           const TensorView& c);
+
+// y = activation(x + bias) along the last axis, a fused activation; `bias` may be null, y may be x.
+void add_bias(KernelContext& c, const TensorView& x, const TensorView* bias,
+              nn::Activation activation, const TensorView& y);
+
+}  // namespace tandem::cuda

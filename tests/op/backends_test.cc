@@ -1,0 +1,86 @@
+// Which operations each backend has, as docs/operations.md tells it. The page is made by this test:
+//   TANDEM_WRITE_OPERATIONS=1 build/release/tests/op_test --gtest_filter=Backends.*
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <span>
+#include <string>
+
+#include "core/env.h"
+#include "core/module.h"
+#include "op/cuda_kernels.h"
+#include "tandem/errors.h"
+
+namespace tandem {
+namespace {
+
+constexpr Module kCuda = {.backend = "cuda",
+                          .file = "libtandem_cuda.so",
+                          .factory = "tandem_cuda_kernels",
+                          .library = "of the CUDA toolkit",
+                          .runtime = "of cuBLAS"};
+
+std::span<const CudaKernel> cuda_kernels() {
+  using Factory = void (*)(std::span<const CudaKernel>*);
+  std::span<const CudaKernel> kernels;
+  reinterpret_cast<Factory>(load_factory(kCuda))(&kernels);
+  return kernels;
+}
+
+std::string page() {
+  std::set<std::string_view> on_cuda;
+  for (const CudaKernel& each : cuda_kernels()) on_cuda.insert(each.op);
+  int count = 0, kernels = 0;
+  std::string rows;
+  for (const OpDef* op : all_ops()) {
+    if ((op->traits & kView) != 0) continue;  // runs nowhere
+    const bool cuda = on_cuda.contains(op->name);
+    ++count;
+    kernels += cuda ? 1 : 0;
+    rows += fmt::format(
+        "| {} | {} | {} | {} |\n", op->name, find_kernel(*op, DeviceBackend::kCpu) ? "yes" : "",
+        find_kernel(*op, DeviceBackend::kEmulatedGpu) ? "yes" : "", cuda ? "yes" : "");
+  }
+  return fmt::format(
+      "# Operations\n\n"
+      "Which operations each backend has kernels for. What a GPU has none for runs on the CPU "
+      "([devices.md](devices.md)).\nMade by `tests/op/backends_test.cc`, which fails when it is "
+      "out of date. CUDA has {} of {}.\n\n"
+      "| operation | CPU | emulated GPU | CUDA |\n| --- | --- | --- | --- |\n{}",
+      kernels, count, rows);
+}
+
+TEST(Backends, ThePageOfOperationsIsTrue) {
+  if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
+  const std::string path = std::string(TANDEM_SOURCE_DIR) + "/docs/operations.md";
+  if (env_bool("TANDEM_WRITE_OPERATIONS").value_or(false)) std::ofstream(path) << page();
+  std::ifstream file(path);
+  const std::string written((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_TRUE(written == page()) << "docs/operations.md is out of date: write it anew";
+}
+
+// Kernels are registered by name, and found by operation.
+TEST(Backends, EveryCudaKernelIsOfAnOperation) {
+  if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
+  for (const OpDef* op : all_ops()) EXPECT_EQ(find_kernel(*op, DeviceBackend::kCuda), nullptr);
+  register_cuda_kernels(cuda_kernels());
+  for (const CudaKernel& each : cuda_kernels()) {
+    const OpDef* op = find_op(each.op);
+    ASSERT_NE(op, nullptr) << each.op;
+    EXPECT_EQ(find_kernel(*op, DeviceBackend::kCuda), each.kernel) << each.op;
+  }
+}
+
+TEST(Backends, KernelsOfNoOperationAreRefused) {
+  const auto nothing = [](KernelContext&) {};
+  const CudaKernel unknown[] = {{"NoSuchOperation", nothing}};
+  EXPECT_THROW(register_cuda_kernels(unknown), InternalError);
+  const CudaKernel twice[] = {{"Relu", nothing}, {"Relu", nothing}};
+  EXPECT_THROW(register_cuda_kernels(twice), InternalError);
+}
+
+}  // namespace
+}  // namespace tandem
