@@ -247,14 +247,18 @@ void ProcessGroup::wait(const ProcessWork& work) {
       }
     }
     if (work.operation() && work.operation()->sleep(std::min(check, kSleep))) continue;
-    if (work.operation() && work.operation()->help()) continue;
     const auto patience = now - patient_since;
-    if (patience < kSpin && !backend->crowded()) {
+    const bool crowded = backend->crowded();
+    if (patience < kSpin && !crowded) {
       round = 0;
       continue;
     }
     round = kLook;  // looks every time
-    if (patience < kYield && core_yield.yield(now)) continue;
+    const auto yields = [&] { return patience < kYield && core_yield.yield(now); };
+    // A peer that waits for this core does its own share best: it has that in its caches.
+    if (crowded && yields()) continue;
+    if (work.operation() && work.operation()->help()) continue;
+    if (!crowded && yields()) continue;
     if (!backend->wait_for_peers(std::min(check, kSleep))) {
       std::this_thread::sleep_for(nap);
       nap = std::min(nap * 2, microseconds(1000));
