@@ -14,8 +14,10 @@
 //
 // Tensors may be on any device and are not changed; results are on the device of the argument that
 // they belong to, and unknown to gradients. A temporary that is moved in is worked on in place.
-// Ranks are those of the job ("global"), also where a group is given. all_reduce and broadcast
-// inside td::function take part in its trace, other collectives throw UnimplementedError there.
+// Ranks are those of the job ("global"), also where a group is given. Inside td::function
+// collectives become part of the trace. What comes by all_to_all from a rank has the shape of what
+// goes to it then (InvalidArgumentError of the run otherwise); texts and monitored_barrier are
+// UnimplementedErrors there.
 //
 // Thread safety: one thread at a time for each group.
 #pragma once

@@ -131,6 +131,9 @@ struct ComponentSpec {
 
 using MapFn = std::function<Example(const Example&)>;
 using FilterFn = std::function<bool(const Example&)>;
+class Dataset;
+// The elements of one file.
+using ReadFileFn = std::function<Dataset(const std::string& file)>;
 // Makes the next example, or nothing at the end.
 using GeneratorFn = std::function<std::optional<Example>()>;
 
@@ -151,7 +154,13 @@ struct ShuffleOptions {
 
 // How a dataset becomes the input of several workers (distribute::MultiWorkerMirroredStrategy).
 enum class AutoShardPolicy {
-  kAuto,  // kData
+  kAuto,  // kFile where batches come from files (Dataset::from_files), else kData
+  // Every worker has the same dataset of global batches, from files, and reads every n-th file
+  // alone: its steps take its part of a global batch from those. The epoch ends when the last
+  // worker's files do. InvalidArgumentError "Could not apply FILE based sharding: ..." where there
+  // are fewer files than workers; NotFoundError "Found an unshardable source dataset: ..." for a
+  // dataset that is not batches of files.
+  kFile,
   // Every worker has the same dataset of global batches, and takes its part of each batch.
   kData,
   // Every worker has a dataset of its own, as where each reads other files, and trains on all of
@@ -178,6 +187,14 @@ class Dataset {
   // `make_generator` is called for each pass and returns a function that yields its examples in
   // turn. Skipping (IterateOptions::skip) runs the generator and throws the examples away.
   static Dataset from_generator(std::function<GeneratorFn()> make_generator);
+  // The elements of one file behind those of another: `read` of each, which is called when its turn
+  // comes in a pass, and may be by another thread. Several workers share the files out
+  // (AutoShardPolicy::kFile). Throws InvalidArgumentError for no files.
+  //
+  //   Dataset::from_files(paths, [](const std::string& path) {
+  //     return datasets::read_cifar10(path).dataset();
+  //   }).shuffle(10'000).batch(128)
+  static Dataset from_files(std::vector<std::string> files, ReadFileFn read);
   // The components of all of `datasets` side by side, up to the shortest.
   static Dataset zip(const std::vector<Dataset>& datasets);
 
@@ -204,7 +221,7 @@ class Dataset {
   // Up to `buffer_size` elements made ahead by a thread of its own.
   Dataset prefetch(std::int64_t buffer_size) const;
 
-  // The same elements; strategies share them out so.
+  // The same elements; strategies share them out so. Without it, kAuto.
   Dataset with_auto_shard(AutoShardPolicy policy) const;
   // What with_auto_shard() said, on the way to this dataset.
   AutoShardPolicy auto_shard_policy() const;

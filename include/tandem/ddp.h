@@ -62,6 +62,8 @@ struct GradBucket {
 // Called with each bucket as soon as it is full, on every rank in the same order: starts what
 // combines it over the ranks, and returns what waits for that and gives the combined gradients, in
 // the order of the bucket's. These are called in the same order, once all buckets are under way.
+// In a traced step it is called once, with symbolic tensors: what it keeps from step to step are
+// Variables.
 using CommHook = std::function<std::function<std::vector<Tensor>()>(const GradBucket& bucket)>;
 
 namespace hooks {
@@ -77,7 +79,9 @@ struct PowerSGDOptions {
   // A matrix is approximated where that makes it smaller by this factor.
   double min_compression_rate = 2.0;
   bool use_error_feedback = true;  // what a step loses is added in the next one
-  bool warm_start = true;          // begins with the last step's right factor
+  // Begins with the last step's right factor; else draws one, which a traced step cannot
+  // (UnimplementedError).
+  bool warm_start = true;
   std::uint64_t seed = 0;
 };
 // PowerSGD (Vogels, Karimireddy and Jaggi 2019): matrices travel as products of two thin ones. The
@@ -108,8 +112,9 @@ struct JoinOptions {
 // tape or Optimizer::minimize asks for are this rank's own. A rank that dies, or is not in step, is
 // an error of the others as tandem/comm.h tells; the object is of no use afterwards.
 //
-// Inside td::function the same holds for what is traced; weights are those of the traced sizes.
-// no_sync(), join() and communication hooks are UnimplementedErrors there.
+// Inside td::function the same holds for what is traced; weights are those of the traced sizes, and
+// gradients gather within one call. Under no_sync() a function is traced anew, without reductions.
+// Hooks are traced with the step. Steps inside join() are UnimplementedErrors.
 class DistributedDataParallel {
  public:
   // Rank 0's variables replace the others'. Throws InvalidArgumentError "... in this process with

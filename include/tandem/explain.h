@@ -45,7 +45,7 @@ struct Explanation {
     bool fits() const { return limit == 0 || total() <= limit; }
   };
   struct CollectiveEntry {
-    std::string type;        // "all_reduce", "broadcast"
+    std::string type;        // "all_reduce", "broadcast", ...
     std::int64_t bytes = 0;  // that each replica gives in a step
     int replicas = 0;
     std::vector<std::string> variables;  // that are changed by its results, as they are

@@ -155,8 +155,28 @@ class BatchNode final : public InputNode {
         component.shape = component.shape.with_leading(even ? size_ : -1);
     return spec;
   }
+  NodePtr shard_files(const FileShard& shard) const override {
+    FileShard inside = shard;
+    inside.batched = true;
+    NodePtr sharded = input().shard_files(inside);
+    return sharded ? over(std::move(sharded), shard) : nullptr;
+  }
 
  private:
+  // The last batches of a pipeline are the global ones.
+  NodePtr over(NodePtr input, const FileShard& shard) const override {
+    if (shard.batched) return std::make_shared<BatchNode>(std::move(input), size_, options_);
+    std::int64_t mine = 0;
+    for (std::int64_t replica = 0; replica < shard.local_replicas; ++replica)
+      mine +=
+          size_ / shard.replicas + (shard.first_replica + replica < size_ % shard.replicas ? 1 : 0);
+    if (mine == 0)
+      fail<InvalidArgumentError>(
+          "[batch] expected a global batch with an example for each of {} workers, got one of {}",
+          shard.workers, size_);
+    return std::make_shared<BatchNode>(std::move(input), mine, options_);
+  }
+
   std::int64_t size_;
   BatchOptions options_;
 };

@@ -77,6 +77,10 @@ class CacheNode final : public InputNode {
   }
 
  private:
+  NodePtr over(NodePtr input, const FileShard&) const override {
+    return std::make_shared<CacheNode>(std::move(input));
+  }
+
   mutable Cache cache_;
 };
 
@@ -168,6 +172,10 @@ class PrefetchNode final : public InputNode {
   }
 
  private:
+  NodePtr over(NodePtr input, const FileShard&) const override {
+    return std::make_shared<PrefetchNode>(std::move(input), buffer_size_);
+  }
+
   std::int64_t buffer_size_;
 };
 
@@ -237,6 +245,14 @@ class ZipNode final : public DatasetNode {
       joined->insert(joined->end(), part->begin(), part->end());
     }
     return joined;
+  }
+  NodePtr shard_files(const FileShard& shard) const override {
+    std::vector<NodePtr> sharded;
+    for (const NodePtr& input : inputs_) {
+      sharded.push_back(input->shard_files(shard));
+      if (!sharded.back()) return nullptr;
+    }
+    return std::make_shared<ZipNode>(std::move(sharded), depth());
   }
 
  private:

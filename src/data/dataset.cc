@@ -9,6 +9,15 @@ const Tensor& NextExample::operator[](std::size_t index) const {
   return (**this)[index];
 }
 
+NodePtr DatasetNode::sharded(const FileShard& shard) const {
+  const std::lock_guard lock(mutex_);
+  if (shard_ != shard) {
+    sharded_ = shard_files(shard);
+    shard_ = shard;
+  }
+  return sharded_;
+}
+
 struct Iterator::State {
   NodePtr node;               // owns what the stream reads
   StreamPtr<Example> stream;  // null at the end
@@ -71,6 +80,9 @@ Dataset Dataset::from_tensor_slices(const Example& tensors) {
 }
 Dataset Dataset::from_generator(std::function<GeneratorFn()> make_generator) {
   return Dataset(generator_node(std::move(make_generator)));
+}
+Dataset Dataset::from_files(std::vector<std::string> files, ReadFileFn read) {
+  return Dataset(files_node(std::move(files), std::move(read)));
 }
 Dataset Dataset::zip(const std::vector<Dataset>& datasets) { return Dataset(zip_node(datasets)); }
 

@@ -210,11 +210,8 @@ class ParallelMapStream final : public Stream<Example> {
 
 class MapNode final : public InputNode {
  public:
-  MapNode(NodePtr input, MapFn fn, MapOptions options)
-      : InputNode(std::move(input)),
-        fn_(std::move(fn)),
-        options_(options),
-        seed_(step_seed({}, this->input())) {}
+  MapNode(NodePtr input, MapFn fn, MapOptions options, std::uint64_t seed)
+      : InputNode(std::move(input)), fn_(std::move(fn)), options_(options), seed_(seed) {}
   StreamPtr<Example> elements(std::uint64_t epoch) const override {
     const KeyedMap keyed(fn_, mix(seed_, epoch));
     if (options_.num_parallel_calls > 1)
@@ -224,6 +221,12 @@ class MapNode final : public InputNode {
   Spec spec() const override { return std::nullopt; }
 
  private:
+  // Workers have elements of one number, but other ones: they draw differently.
+  NodePtr over(NodePtr input, const FileShard& shard) const override {
+    return std::make_shared<MapNode>(std::move(input), fn_, options_,
+                                     mix(seed_, static_cast<std::uint64_t>(shard.worker)));
+  }
+
   MapFn fn_;
   MapOptions options_;
   std::uint64_t seed_;
@@ -257,6 +260,10 @@ class FilterNode final : public InputNode {
   }
 
  private:
+  NodePtr over(NodePtr input, const FileShard&) const override {
+    return std::make_shared<FilterNode>(std::move(input), fn_);
+  }
+
   FilterFn fn_;
 };
 
@@ -267,7 +274,8 @@ NodePtr map_node(NodePtr input, MapFn fn, MapOptions options) {
   if (options.num_parallel_calls < 1)
     fail<InvalidArgumentError>("[map] expected num_parallel_calls of at least 1, got {}",
                                options.num_parallel_calls);
-  return std::make_shared<MapNode>(std::move(input), std::move(fn), options);
+  const std::uint64_t seed = step_seed({}, *input);
+  return std::make_shared<MapNode>(std::move(input), std::move(fn), options, seed);
 }
 
 NodePtr filter_node(NodePtr input, FilterFn fn) {

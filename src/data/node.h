@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -29,6 +30,15 @@ class RowSource {
   std::vector<Tensor> tensors_;
 };
 
+// Which part of a dataset of files a worker has: every `workers`-th file, and of a global batch
+// what `local_replicas` of `replicas` have, from the `first_replica`-th on.
+struct FileShard {
+  std::int64_t workers = 1, worker = 0;
+  std::int64_t replicas = 1, first_replica = 0, local_replicas = 1;
+  bool batched = false;  // a batch of these elements has been made already
+  friend bool operator==(const FileShard&, const FileShard&) = default;
+};
+
 // Immutable but for the epoch counter and caches; thread-safe.
 class DatasetNode {
  public:
@@ -47,6 +57,11 @@ class DatasetNode {
   virtual Spec spec() const = 0;
   virtual AutoShardPolicy auto_shard_policy() const { return AutoShardPolicy::kAuto; }
 
+  // The same steps over a worker's files, in batches of its part; null where there are no batches
+  // of files. What is made is kept for the next call, with its caches.
+  std::shared_ptr<const DatasetNode> sharded(const FileShard& shard) const;
+  virtual std::shared_ptr<const DatasetNode> shard_files(const FileShard&) const { return nullptr; }
+
   // Steps from the source to here: tells the random steps of a pipeline apart.
   int depth() const { return depth_; }
   std::uint64_t next_epoch() const { return next_epoch_.fetch_add(1, std::memory_order_relaxed); }
@@ -62,6 +77,9 @@ class DatasetNode {
  private:
   int depth_;
   mutable std::atomic<std::uint64_t> next_epoch_{0};
+  mutable std::mutex mutex_;  // of what follows
+  mutable std::optional<FileShard> shard_;
+  mutable std::shared_ptr<const DatasetNode> sharded_;
 };
 
 using NodePtr = std::shared_ptr<const DatasetNode>;
@@ -74,8 +92,15 @@ class InputNode : public DatasetNode {
   Spec spec() const override { return input_->spec(); }
   AutoShardPolicy auto_shard_policy() const override { return input_->auto_shard_policy(); }
   const DatasetNode& input() const { return *input_; }
+  NodePtr shard_files(const FileShard& shard) const override {
+    NodePtr input = input_->shard_files(shard);
+    return input ? over(std::move(input), shard) : nullptr;
+  }
 
  private:
+  // This step of a worker's elements.
+  virtual NodePtr over(NodePtr input, const FileShard& shard) const = 0;
+
   NodePtr input_;
 };
 
@@ -85,13 +110,14 @@ StreamPtr<Example> row_stream(StreamPtr<std::int64_t> indices, const RowSource& 
 // The seed of a random step: the one given, or one from the process's seed and the step's depth.
 std::uint64_t step_seed(const std::optional<std::uint64_t>& given, const DatasetNode& input);
 
-// Tensors on the host, unknown to gradients.
+// Tensors on the host, unknown to gradients. Throws InvalidArgumentError for a symbolic one.
 Example on_host(const Example& example);
 
 // The steps. Each checks its arguments.
 NodePtr tensors_node(const Example& tensors);
 NodePtr slices_node(const Example& tensors);
 NodePtr generator_node(std::function<GeneratorFn()> make_generator);
+NodePtr files_node(std::vector<std::string> files, ReadFileFn read);
 NodePtr zip_node(const std::vector<Dataset>& datasets);
 NodePtr map_node(NodePtr input, MapFn fn, MapOptions options);
 NodePtr filter_node(NodePtr input, FilterFn fn);

@@ -33,6 +33,10 @@ class OrderNode final : public InputNode {
   std::int64_t cardinality() const override { return step_.cardinality(input().cardinality()); }
 
  private:
+  NodePtr over(NodePtr input, const FileShard&) const override {
+    return std::make_shared<OrderNode>(std::move(input), step_);
+  }
+
   Step step_;
 };
 
@@ -260,6 +264,10 @@ class AutoShardNode final : public InputNode {
   AutoShardPolicy auto_shard_policy() const override { return policy_; }
 
  private:
+  NodePtr over(NodePtr input, const FileShard&) const override {
+    return std::make_shared<AutoShardNode>(std::move(input), policy_);
+  }
+
   AutoShardPolicy policy_;
 };
 

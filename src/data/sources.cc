@@ -4,14 +4,21 @@
 #include "core/parallel.h"
 #include "core/status.h"
 #include "data/node.h"
+#include "graph/graph.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::data {
 
 Example on_host(const Example& example) {
   Example copy;
-  for (const Tensor& tensor : example)
+  for (const Tensor& tensor : example) {
+    // It has no elements, and its graph, which holds what is done with the dataset, would be held.
+    if (is_symbolic(tensor))
+      fail<InvalidArgumentError>(
+          "[Dataset] expected tensors with elements, got one that td::function or a GraphScope "
+          "computes; make the dataset outside, or of concrete tensors");
     copy.push_back(copy_to_device(make_alias(tensor), DeviceManager::get().host()));
+  }
   return copy;
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "device/device_manager.h"
+#include "graph/graph.h"
 #include "runtime/placement.h"
 #include "tandem/autodiff.h"
 #include "tandem/data.h"
@@ -56,8 +57,10 @@ class Stream {
 template <class Item>
 using StreamPtr = std::unique_ptr<Stream<Item>>;
 
-// The placement, recording and accounting that everything in a pipeline runs under.
+// What everything in a pipeline runs under: at once, also where a graph is built; its placement,
+// recording and accounting.
 class PipelineScope {
+  BuildingScope at_once_{nullptr};
   OnDevice device_{DeviceManager::get().host()};
   NoGradScope no_grad_;
   MemoryTagScope tag_{MemoryTag::kOther};

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/status.h"
+#include "data/node.h"
 #include "runtime/placement.h"
 #include "tensor/tensor_impl.h"
 
@@ -30,20 +31,43 @@ std::string fingerprint(const data::NextExample& batch) {
   return fmt::format("{} that begins with bytes of checksum {:08x}", shapes, crc);
 }
 
+// What this worker reads of `data`, and whether it is its own.
+std::pair<data::Dataset, bool> shared_out(StrategyImpl& strategy, const data::Dataset& data) {
+  using data::AutoShardPolicy;
+  const std::shared_ptr<Workers> workers = strategy.workers();
+  const AutoShardPolicy policy = data.auto_shard_policy();
+  if (!workers || policy == AutoShardPolicy::kOff || policy == AutoShardPolicy::kData)
+    return {data, policy == AutoShardPolicy::kOff};
+  const data::NodePtr files = data.node()->sharded(
+      {.workers = workers->size(),
+       .worker = workers->rank(),
+       .replicas = strategy.num_replicas(),
+       .first_replica = strategy.first_replica(),
+       .local_replicas = static_cast<std::int64_t>(strategy.devices().size())});
+  if (files) return {data::Dataset(files), true};
+  if (policy == AutoShardPolicy::kFile)
+    fail<NotFoundError>(
+        "[{}] Found an unshardable source dataset: AutoShardPolicy::kFile expects batches of "
+        "elements that come from Dataset::from_files()",
+        strategy.name());
+  return {data, false};
+}
+
 }  // namespace
 
 Input::Input(std::shared_ptr<StrategyImpl> strategy, const data::Dataset& data,
              const data::IterateOptions& options, std::function<void(const data::Example&)> check)
-    : strategy_(std::move(strategy)),
-      shards_(data.auto_shard_policy() != data::AutoShardPolicy::kOff),
-      batches_(data.iterate(options)),
-      check_(std::move(check)) {}
+    : strategy_(std::move(strategy)), check_(std::move(check)) {
+  const auto [mine, own] = shared_out(*strategy_, data);
+  own_ = own;
+  batches_ = mine.iterate(options);
+}
 
 std::optional<PerReplica<data::Example>> Input::next() {
   data::NextExample batch = batches_.next();
   if (batch) check_(*batch);
   const std::shared_ptr<Workers> workers = strategy_->workers();
-  if (workers && !shards_) return join(std::move(batch));
+  if (workers && own_) return join(std::move(batch));
   if (workers && !begun_) compare(batch);
   begun_ = true;
   if (!batch) return std::nullopt;

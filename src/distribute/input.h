@@ -20,17 +20,17 @@ class Input {
   std::optional<PerReplica<data::Example>> next();
 
  private:
-  // AutoShardPolicy::kOff: this worker's batch, among those of the others.
+  // AutoShardPolicy::kOff and kFile: this worker's batch, among those of the others.
   std::optional<PerReplica<data::Example>> join(data::NextExample batch);
   // AutoShardPolicy::kData: throws InvalidArgumentError where workers have different data.
   void compare(const data::NextExample& batch) const;
 
   std::shared_ptr<StrategyImpl> strategy_;
-  bool shards_;
+  bool own_ = false;  // this worker's data is other data than the others'
   data::Iterator batches_;
   std::function<void(const data::Example&)> check_;
   bool begun_ = false;
-  data::Example stand_in_;  // kOff: the batch before, for steps in which others alone have one
+  data::Example stand_in_;  // `own_`: the batch before, for steps in which others alone have one
 };
 
 }  // namespace tandem::distribute

@@ -44,9 +44,12 @@ Tensor TracedRank::broadcast(const Tensor& tensor, int root) const {
 // the program it sets out while the backward pass goes on.
 class TracedRank::Reduction final : public GradientReduction {
  public:
-  Reduction(TracedRank& rank, const std::vector<Variable>& variables, bool stands_by)
+  Reduction(TracedRank& rank, const std::vector<Variable>& variables, bool stands_by,
+            Tensor examples, CombineTraced combine)
       : rank_(rank),
         stands_by_(stands_by),
+        examples_(std::move(examples)),
+        combine_(std::move(combine)),
         variables_(variables),
         gradients_(variables.size()),
         present_(variables.size(), false),
@@ -79,12 +82,17 @@ class TracedRank::Reduction final : public GradientReduction {
 
   std::vector<Tensor> finish() override {
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
-      if (present_[i] || !agreed_ || !agreed_->at(i)) continue;
+      if (present_[i] || !(combine_ || (agreed_ && agreed_->at(i)))) continue;
       const OnDevice on(rank_.device_);
       gradients_[i] = zeros(variables_[i].shape(), {.dtype = variables_[i].dtype()});
     }
     if (rank_.agreements_ && !agreed_) rank_.agreements_->push_back(present_);
     launch(true);
+    for (const auto& [indices, combined] : combining_) {
+      const std::vector<Tensor> sums = combined();
+      for (std::size_t i = 0; i < indices.size(); ++i)
+        if (present_[indices[i]]) sums_[indices[i]] = sums[i];
+    }
     return std::move(sums_);
   }
 
@@ -99,13 +107,28 @@ class TracedRank::Reduction final : public GradientReduction {
           parts.push_back(std::move(gradients_[index]));
           indices.push_back(index);
         }
-      const std::vector<Tensor> sums = rank_.all_reduce(parts, ReduceOp::kSum, stands_by_);
+      if (combine_) {
+        auto combined = combine_({next_, next_ + 1 == buckets_.size(), indices, std::move(parts)});
+        combining_.emplace_back(std::move(indices), std::move(combined));
+        continue;
+      }
+      const std::vector<Tensor> sums = combine(std::move(parts));
       for (std::size_t i = 0; i < indices.size(); ++i) sums_[indices[i]] = sums[i];
     }
   }
 
+  std::vector<Tensor> combine(std::vector<Tensor> parts) const {
+    if (!examples_.defined() || parts.empty())
+      return rank_.all_reduce(parts, ReduceOp::kSum, stands_by_);
+    parts.push_back(examples_);
+    return rank_.add(kCollectiveReduce, CollectiveReduceAttrs{.by_examples = true}, parts);
+  }
+
   TracedRank& rank_;
   bool stands_by_;
+  Tensor examples_;        // undefined: the gradients are summed
+  CombineTraced combine_;  // null: a sum, or an average
+  std::vector<std::pair<std::vector<std::size_t>, std::function<std::vector<Tensor>()>>> combining_;
   std::vector<Variable> variables_;
   std::vector<Tensor> gradients_;  // those that wait for their bucket
   std::vector<bool> present_;
@@ -116,8 +139,9 @@ class TracedRank::Reduction final : public GradientReduction {
 };
 
 std::unique_ptr<GradientReduction> TracedRank::start_reduction(
-    const std::vector<Variable>& variables, bool stands_by) {
-  return std::make_unique<Reduction>(*this, variables, stands_by);
+    const std::vector<Variable>& variables, bool stands_by, const Tensor& examples,
+    CombineTraced combine) {
+  return std::make_unique<Reduction>(*this, variables, stands_by, examples, std::move(combine));
 }
 
 // --- replicas ---

@@ -1,6 +1,7 @@
 // A replica of a step that is being traced: its collectives become nodes.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -12,6 +13,17 @@
 namespace tandem::distribute {
 
 struct ReplicaStep;
+
+// Gradients of a trace that travel together.
+struct TracedBucket {
+  std::size_t index = 0;
+  bool is_last = false;
+  std::vector<std::size_t> variables;
+  std::vector<Tensor> gradients;
+};
+// Adds what combines a bucket over the ranks in place of a sum; what it returns gives the combined
+// gradients, once all buckets are under way.
+using CombineTraced = std::function<std::function<std::vector<Tensor>()>(const TracedBucket&)>;
 
 // The rank of a group that nodes are made for, on behalf of one replica.
 class TracedRank {
@@ -27,8 +39,12 @@ class TracedRank {
   std::vector<Tensor> all_reduce(std::span<const Tensor> tensors, ReduceOp op,
                                  bool stands_by = false) const;
   Tensor broadcast(const Tensor& tensor, int root) const;
+  // `examples`: how many each rank has, float32 [ranks]; the gradients are then averaged by them.
+  // Undefined: they are summed. REQUIRES: undefined where the host does not reach the device.
   std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>& variables,
-                                                     bool stands_by = false);
+                                                     bool stands_by = false,
+                                                     const Tensor& examples = {},
+                                                     CombineTraced combine = nullptr);
 
  private:
   class Reduction;

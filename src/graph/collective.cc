@@ -1,7 +1,6 @@
 #include "graph/collective.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
@@ -12,33 +11,7 @@
 #include "graph/block.h"
 
 namespace tandem {
-namespace {
 
-void infer_same(InferContext& c) {
-  for (int i = 0; i < c.num_inputs(); ++i) c.add_output(c.dtype(i), c.shape(i));
-}
-
-void copy_inputs(KernelContext& c) {
-  for (int i = 0; i < c.inputs.size(); ++i) {
-    const TensorView& from = c.inputs[i];
-    const std::size_t bytes = static_cast<std::size_t>(from.size()) * size_of(from.dtype);
-    if (bytes > 0 && from.data != c.outputs[i].data)
-      std::memcpy(c.outputs[i].data, from.data, bytes);
-  }
-}
-
-}  // namespace
-
-const OpDef kCollectiveReduce = {.name = "CollectiveReduce",
-                                 .attrs = &attrs_type<CollectiveReduceAttrs>,
-                                 .infer = infer_same,
-                                 .cpu_kernel = copy_inputs,
-                                 .traits = kStateful | kInPlace};
-const OpDef kCollectiveBroadcast = {.name = "CollectiveBroadcast",
-                                    .attrs = &attrs_type<CollectiveBroadcastAttrs>,
-                                    .infer = infer_same,
-                                    .cpu_kernel = copy_inputs,
-                                    .traits = kStateful | kInPlace};
 const OpDef kCollectiveWait = {.name = "_CollectiveWait", .traits = kStateful};
 
 namespace {
@@ -56,6 +29,7 @@ class Scheduler {
     before_.resize(after_.size(), 0);
     priority_.resize(after_.size());
     for (std::size_t i = 0; i < count_; ++i) priority_[i] = 2 * i + 1;
+    for (std::size_t start : starts_) priority_[start] = earliest(*block_.operations[start]);
     order_by_data();
     order_control_flow();
     order_collectives();
@@ -64,6 +38,15 @@ class Scheduler {
 
  private:
   using Ranks = std::map<int, std::vector<std::size_t>>;  // each one's collectives, in order
+
+  // The priority of what comes right behind the last of the operation's inputs.
+  std::size_t earliest(const Operation& operation) const {
+    std::size_t priority = 0;
+    for (const Value* input : operation.inputs)
+      if (const Value& root = input->root(); root.kind == Value::Kind::kComputed)
+        priority = std::max(priority, priority_[index_.at(root.producer)]);
+    return priority;
+  }
 
   void find_members() {
     for (std::size_t i = 0; i < count_; ++i) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "comm/communicator.h"
 #include "op/op.h"
@@ -37,9 +39,13 @@ struct CollectiveMember {
 
 struct CollectiveReduceAttrs {
   ReduceOp op = ReduceOp::kSum;
+  // The result is an average, whatever `op` is: the last input, which has no output, tells how many
+  // examples each rank had (float32 [ranks], at least one of them all). Of host memory alone.
+  bool by_examples = false;
   template <class F>
   void fields(F&& f) const {
     f("op", op);
+    f("by_examples", by_examples);
   }
 };
 struct CollectiveBroadcastAttrs {
@@ -50,15 +56,79 @@ struct CollectiveBroadcastAttrs {
   }
 };
 
-// Any number of inputs, and as many outputs: the rank's share of a bucket, and the results. The
-// kernels put the inputs where the results will be; the lane does the rest (Node::member). Outputs
-// may share the memory of their inputs.
+struct CollectiveReduceToAttrs {
+  ReduceOp op = ReduceOp::kSum;
+  std::int64_t root = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("op", op);
+    f("root", root);
+  }
+};
+struct CollectiveGatherAttrs {
+  std::int64_t rank = 0, ranks = 1;
+  template <class F>
+  void fields(F&& f) const {
+    f("rank", rank);
+    f("ranks", ranks);
+  }
+};
+struct CollectiveSendAttrs {
+  std::int64_t peer = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("peer", peer);
+  }
+};
+struct CollectiveReceiveAttrs {
+  std::int64_t peer = 0;
+  DType dtype = float32;
+  Shape shape;
+  template <class F>
+  void fields(F&& f) const {
+    f("peer", peer);
+    f("dtype", dtype);
+    f("shape", shape);
+  }
+};
+
+// A collective works on the memory of its outputs alone: the kernels put the inputs there, the lane
+// does the rest (Node::member). Outputs may share the memory of their inputs.
+//
+// Any number of inputs, and as many outputs: the rank's share of a bucket, and the results.
 extern const OpDef kCollectiveReduce;
 extern const OpDef kCollectiveBroadcast;
+// One input and its result, which for ranks other than the root is the input.
+extern const OpDef kCollectiveReduceTo;
+// One input; an output a rank.
+extern const OpDef kCollectiveGather;
+// An input a rank, and as many outputs, of which the rank's own is the result.
+extern const OpDef kCollectiveReduceScatter;
+// An input a rank. As many outputs for what is sent, then the results, of the same shapes.
+extern const OpDef kCollectiveAllToAll;
+// One input; the output is what is sent.
+extern const OpDef kCollectiveSend;
+extern const OpDef kCollectiveReceive;
+// No input; an output that nothing reads, for the wait to have one.
+extern const OpDef kCollectiveBarrier;
+std::span<const OpDef* const> collective_ops();
+// What users call one of these: "all_reduce".
+std::string_view user_name_of(const OpDef& collective);
+
+// Starts the collective `op`, one of these other than kCollectiveReduce, on its outputs.
+std::shared_ptr<Work> start_collective(const OpDef& op, const void* attrs,
+                                       Communicator& communicator, std::span<const Buffer> outputs);
+
 // Of blocks alone: from here on the outputs of a collective, its inputs, hold the results.
 extern const OpDef kCollectiveWait;
 
-// Gives each collective of `block` its wait, as late as the first use of a result allows, and puts
+// For the lane of a kCollectiveReduce, behind its kernel: multiplies the rank's share by its part
+// of the examples, where the ranks had different numbers of them, and tells how the shares are to
+// be combined.
+ReduceOp weigh(const KernelContext& context, int rank);
+
+// Gives each collective of `block` its wait, as late as the first use of a result allows, lets it
+// set out as soon as its inputs are there, and puts
 // the operations in an order in which every rank meets the others: each lane goes as far as it can
 // before it waits. Throws InvalidArgumentError when the ranks' collectives do not suit each other
 // or wait for each other.

@@ -222,6 +222,8 @@ struct Lanes::Impl {
   static void start(Step& step) {
     const auto& outputs = step.context.outputs;
     Communicator& communicator = step.member->group->communicator(step.member->rank);
+    const bool reduces = step.operation->op == &kCollectiveReduce;
+    const ReduceOp how = reduces ? weigh(step.context, step.member->rank) : ReduceOp::kSum;
     std::vector<Buffer> parts;
     if (step.bucket) {
       for (std::size_t i = 0; i < step.bucket->size(); ++i)  // where they are not computed there
@@ -232,11 +234,9 @@ struct Lanes::Impl {
       for (const TensorView& output : outputs)
         parts.push_back({output.data, output.size(), output.dtype});
     }
-    step.work =
-        step.operation->op == &kCollectiveBroadcast
-            ? communicator.broadcast(
-                  parts, static_cast<int>(step.context.attrs<CollectiveBroadcastAttrs>().root))
-            : communicator.all_reduce(parts, step.context.attrs<CollectiveReduceAttrs>().op);
+    step.work = reduces ? communicator.all_reduce(parts, how)
+                        : start_collective(*step.operation->op, step.context.attrs_data,
+                                           communicator, parts);
   }
 
   static void finish_collective(Step& step) {

@@ -1,6 +1,7 @@
 #include "graph/structural_ops.h"
 
 #include <cstring>
+#include <vector>
 
 #include "core/status.h"
 #include "graph/collective.h"
@@ -48,9 +49,13 @@ const OpDef kAssignVariable = {.name = "AssignVariableOp",
 const OpDef kNoOp = {.name = "NoOp", .infer = [](InferContext&) {}, .traits = kStateful};
 
 std::span<const OpDef* const> structural_ops() {
-  static const OpDef* const ops[] = {
-      &kPlaceholder,    &kConst, &kVarHandle,        &kReadVariable,
-      &kAssignVariable, &kNoOp,  &kCollectiveReduce, &kCollectiveBroadcast};
+  static const std::vector<const OpDef*> ops = [] {
+    std::vector<const OpDef*> all = {&kPlaceholder,  &kConst,          &kVarHandle,
+                                     &kReadVariable, &kAssignVariable, &kNoOp};
+    const auto collectives = collective_ops();
+    all.insert(all.end(), collectives.begin(), collectives.end());
+    return all;
+  }();
   return ops;
 }
 

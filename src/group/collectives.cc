@@ -7,6 +7,7 @@
 #include "group/tensor_buffers.h"
 #include "runtime/placement.h"
 #include "runtime/traced_collective.h"
+#include "tandem/array.h"
 
 namespace tandem::comm {
 namespace {
@@ -17,16 +18,6 @@ Group usable(const ProcessGroup& group, std::string_view op) {
   Group impl = detail::group_of(group, op);
   impl->require_use(op);
   return impl;
-}
-
-// For a collective that no graph has a node for.
-Group usable_at_once(const ProcessGroup& group, std::string_view op) {
-  if (building)
-    fail<UnimplementedError>(
-        "[{}] cannot be part of a traced function or graph, as all_reduce and broadcast can; call "
-        "it outside",
-        op);
-  return usable(group, op);
 }
 
 // Where the result that belongs to `tensor` goes; null: it is on the group's device already.
@@ -43,10 +34,17 @@ Work start(Group group, PendingWork pending,
   return {std::move(group), std::move(started)};
 }
 
-Work trace(Group group, const OpDef& op, AttrsRef attrs, const Tensor& tensor) {
-  auto traced = std::make_shared<PendingWork>();
-  traced->results = trace_collective(op, attrs, {&tensor, 1}, group->member(), group->device());
-  return {std::move(group), std::move(traced)};
+// While a graph is built: what the outputs of such a node are.
+std::vector<Tensor> traced(const Group& group, const OpDef& op, AttrsRef attrs,
+                           std::span<const Tensor> tensors) {
+  return trace_collective(op, attrs, tensors, group->member(), group->device());
+}
+
+// And a work that is as good as done.
+Work traced_work(Group group, std::vector<Tensor> results) {
+  auto pending = std::make_shared<PendingWork>();
+  pending->results = std::move(results);
+  return {std::move(group), std::move(pending)};
 }
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
@@ -83,6 +81,12 @@ std::vector<Tensor> copies_on(Device& device, const std::vector<Tensor>& tensors
   return copies;
 }
 
+// While a graph is built: every rank's tensor.
+std::vector<Tensor> trace_gathering(const Group& group, const Tensor& tensor) {
+  return traced(group, kCollectiveGather, CollectiveGatherAttrs{group->rank(), group->size()},
+                {&tensor, 1});
+}
+
 // `gathered` has the memory for all ranks' tensors.
 Work start_gathering(Group group, const Tensor& tensor, const Tensor& gathered,
                      std::vector<Tensor> results) {
@@ -92,6 +96,12 @@ Work start_gathering(Group group, const Tensor& tensor, const Tensor& gathered,
   const std::vector<Buffer> parts = equal_parts(gathered, group->size());
   return start(std::move(group), {{mine, gathered}, std::move(results), devices},
                [&](Communicator& c) { return c.all_gather(buffer_of(mine), parts); });
+}
+
+// While a graph is built: the ranks' tensors for this one, combined.
+Work trace_scattering(const Group& group, const std::vector<Tensor>& tensors, ReduceOp op) {
+  return traced_work(group, {traced(group, kCollectiveReduceScatter, CollectiveReduceAttrs{op},
+                                    tensors)[index(group->rank())]});
 }
 
 Work start_scattering(Group group, const Tensor& like, std::vector<Tensor> memory,
@@ -137,7 +147,8 @@ Tensor Work::result() {
 Work all_reduce_async(Tensor tensor, const ReduceOptions& options) {
   Group group = usable(options.group, "all_reduce");
   if (building)
-    return trace(std::move(group), kCollectiveReduce, CollectiveReduceAttrs{options.op}, tensor);
+    return traced_work(
+        group, traced(group, kCollectiveReduce, CollectiveReduceAttrs{options.op}, {&tensor, 1}));
   Device& device = group->device();
   Device* const home = home_of(tensor, device);
   const Tensor own = exclusive_on(device, std::move(tensor));
@@ -148,8 +159,11 @@ Work all_reduce_async(Tensor tensor, const ReduceOptions& options) {
 }
 
 Work reduce_async(Tensor tensor, int destination, const ReduceOptions& options) {
-  Group group = usable_at_once(options.group, "reduce");
+  Group group = usable(options.group, "reduce");
   const int root = group->rank_of(destination, "reduce");
+  if (building)
+    return traced_work(group, traced(group, kCollectiveReduceTo,
+                                     CollectiveReduceToAttrs{options.op, root}, {&tensor, 1}));
   Device& device = group->device();
   Device* const home = home_of(tensor, device);
   // The others' elements are read alone.
@@ -165,7 +179,8 @@ Work broadcast_async(Tensor tensor, int source, const CollectiveOptions& options
   Group group = usable(options.group, "broadcast");
   const int root = group->rank_of(source, "broadcast");
   if (building)
-    return trace(std::move(group), kCollectiveBroadcast, CollectiveBroadcastAttrs{root}, tensor);
+    return traced_work(
+        group, traced(group, kCollectiveBroadcast, CollectiveBroadcastAttrs{root}, {&tensor, 1}));
   Device& device = group->device();
   Device* const home = home_of(tensor, device);
   // The source's elements are read alone, and the others' do not matter.
@@ -179,7 +194,8 @@ Work broadcast_async(Tensor tensor, int source, const CollectiveOptions& options
 }
 
 Work all_gather_async(const Tensor& tensor, const CollectiveOptions& options) {
-  Group group = usable_at_once(options.group, "all_gather");
+  Group group = usable(options.group, "all_gather");
+  if (building) return traced_work(group, trace_gathering(group, tensor));
   const Tensor gathered =
       make_tensor(group->device(), {tensor.size() * group->size()}, tensor.dtype(), "all_gather");
   std::vector<Tensor> results;
@@ -189,7 +205,11 @@ Work all_gather_async(const Tensor& tensor, const CollectiveOptions& options) {
 }
 
 Work all_gather_into_tensor_async(const Tensor& tensor, const CollectiveOptions& options) {
-  Group group = usable_at_once(options.group, "all_gather_into_tensor");
+  Group group = usable(options.group, "all_gather_into_tensor");
+  if (building) {
+    const std::vector<Tensor> parts = trace_gathering(group, tensor);
+    return traced_work(group, {tensor.rank() == 0 ? stack(parts) : concat(parts, 0)});
+  }
   Shape shape = tensor.shape();
   if (shape.rank() == 0)
     shape = {group->size()};
@@ -201,8 +221,9 @@ Work all_gather_into_tensor_async(const Tensor& tensor, const CollectiveOptions&
 }
 
 Work reduce_scatter_async(const std::vector<Tensor>& tensors, const ReduceOptions& options) {
-  Group group = usable_at_once(options.group, "reduce_scatter");
+  Group group = usable(options.group, "reduce_scatter");
   check_count("reduce_scatter", tensors, group->size());
+  if (building) return trace_scattering(group, tensors, options.op);
   const Tensor& like = tensors[index(group->rank())];
   std::vector<Tensor> given = copies_on(group->device(), tensors);
   const std::vector<Buffer> parts = buffers_of(given);
@@ -211,14 +232,15 @@ Work reduce_scatter_async(const std::vector<Tensor>& tensors, const ReduceOption
 }
 
 Work reduce_scatter_tensor_async(const Tensor& tensor, const ReduceOptions& options) {
-  Group group = usable_at_once(options.group, "reduce_scatter_tensor");
+  Group group = usable(options.group, "reduce_scatter_tensor");
   Shape shape = tensor.shape();
   const int size = group->size();
-  if (shape.rank() == 0 || shape[0] % size != 0)
+  if (shape.rank() == 0 || (shape[0] >= 0 && shape[0] % size != 0))
     fail<InvalidArgumentError>(
         "[reduce_scatter_tensor] expected a first axis that {} ranks can share evenly, got shape "
         "{}",
         size, shape.to_string());
+  if (building) return trace_scattering(group, split(tensor, size, 0), options.op);
   shape.set(0, shape[0] / size);
   const Tensor given = copy_to_device(tensor, group->device());
   return start_scattering(std::move(group), tensor, {given}, equal_parts(given, size), shape,
@@ -253,8 +275,13 @@ std::vector<Shape> exchange_shapes(Communicator& communicator, const std::vector
 }  // namespace
 
 Work all_to_all_async(const std::vector<Tensor>& tensors, const CollectiveOptions& options) {
-  Group group = usable_at_once(options.group, "all_to_all");
+  Group group = usable(options.group, "all_to_all");
   check_count("all_to_all", tensors, group->size());
+  if (building) {
+    const std::vector<Tensor> outputs = traced(group, kCollectiveAllToAll, NoAttrs(), tensors);
+    return traced_work(
+        group, {outputs.end() - static_cast<std::ptrdiff_t>(tensors.size()), outputs.end()});
+  }
   Device& device = group->device();
   PendingWork pending;
   pending.memory = copies_on(device, tensors);
@@ -268,18 +295,26 @@ Work all_to_all_async(const std::vector<Tensor>& tensors, const CollectiveOption
 }
 
 Work send_async(const Tensor& tensor, int destination, const CollectiveOptions& options) {
-  Group group = usable_at_once(options.group, "send");
+  Group group = usable(options.group, "send");
   const int peer = group->rank_of(destination, "send");
+  if (building) {
+    traced(group, kCollectiveSend, CollectiveSendAttrs{peer}, {&tensor, 1});
+    return traced_work(group, {});
+  }
   const Tensor given = copy_to_device(tensor, group->device());
   return start(std::move(group), {{given}, {}, {}},
                [&](Communicator& c) { return c.send(buffer_of(given), peer); });
 }
 
 Work recv_async(const Shape& shape, int source, const ReceiveOptions& options) {
-  Group group = usable_at_once(options.group, "recv");
+  Group group = usable(options.group, "recv");
   const int peer = group->rank_of(source, "recv");
   if (!shape.fully_defined())
     fail<InvalidArgumentError>("[recv] expected a shape of known sizes, got {}", shape.to_string());
+  if (building) {
+    return traced_work(group, traced(group, kCollectiveReceive,
+                                     CollectiveReceiveAttrs{peer, options.dtype, shape}, {}));
+  }
   Device& device = group->device();
   Device& home = place_constant("recv");
   const Tensor taken = make_tensor(device, shape, options.dtype, "recv");
@@ -288,8 +323,12 @@ Work recv_async(const Shape& shape, int source, const ReceiveOptions& options) {
 }
 
 Work barrier_async(const CollectiveOptions& options) {
-  return start(usable_at_once(options.group, "barrier"), {},
-               [](Communicator& c) { return c.barrier(); });
+  Group group = usable(options.group, "barrier");
+  if (building) {
+    traced(group, kCollectiveBarrier, NoAttrs(), {});
+    return traced_work(group, {});
+  }
+  return start(std::move(group), {}, [](Communicator& c) { return c.barrier(); });
 }
 
 }  // namespace tandem::comm

@@ -223,7 +223,7 @@ bool Execution::advance(bool may_wait) {
     step.finish();
     steps_.pop_front();
   }
-  due_.clear();  // operations hold their lane, and that holds this
+  due_.clear();
   return true;
 }
 

@@ -32,6 +32,7 @@ class Execution {
   void start(std::span<const AgreementRef> due, const FusionOptions& options, const Take& take);
   // Ends what has come back; whether all has.
   bool advance(bool may_wait);
+  bool at_rest() const { return steps_.empty(); }
 
   std::int64_t bytes() const { return bytes_; }  // of the last start()
 

@@ -32,13 +32,14 @@ std::string shut_down_text(const std::vector<int>& finished) {
 
 }  // namespace
 
-Lane::Lane(std::unique_ptr<Communicator> communicator, LaneOptions options, Timeline& timeline)
+Lane::Lane(std::unique_ptr<Communicator> communicator, LaneOptions options,
+           std::shared_ptr<Timeline> timeline)
     : options_(std::move(options)),
       rank_(communicator->rank()),
-      timeline_(timeline),
+      timeline_(std::move(timeline)),
       cycle_microseconds_(options_.settings.cycle_microseconds),
       communicator_(std::move(communicator)),
-      execution_(*communicator_, timeline, options_.backend,
+      execution_(*communicator_, *timeline_, options_.backend,
                  [this](const OperationRef& operation, std::exception_ptr error) {
                    complete(operation, std::move(error));
                  }),
@@ -60,7 +61,7 @@ Lane::~Lane() = default;
 // --- for any thread ---
 
 void Lane::submit(const OperationRef& operation) {
-  if (timeline_.on()) operation->submitted = profile::now();
+  if (timeline_->on()) operation->submitted = profile::now();
   bool first = false;
   {
     const std::lock_guard lock(mutex_);
@@ -159,6 +160,12 @@ void Lane::withdraw() {
       AbortedError("[hvd] a step ended, by an error, before its operations did")));
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !leading_; });
+}
+
+bool Lane::comes_to_rest(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, limit, [&] { return !leading_; }) && !work_ &&
+         execution_.at_rest();
 }
 
 // --- for the leader ---
@@ -264,8 +271,8 @@ void Lane::begin_cycle() {
   }
   header.request_bytes = static_cast<std::uint32_t>(requests_.size());
   std::memcpy(mine_.data(), &header, sizeof(header));
-  if (timeline_.on() && options_.settings.mark_cycles)
-    timeline_.add("CYCLE", "CYCLE_START", profile::now());
+  if (timeline_->on() && options_.settings.mark_cycles)
+    timeline_->add("CYCLE", "CYCLE_START", profile::now());
   messages_.words = words;
   header_bytes_.assign(static_cast<std::size_t>(size()), mine_.size());
   work_ = gather(mine_, header_bytes_, gathered_);
@@ -322,9 +329,9 @@ void Lane::gather_requests() {
     messages_.requests[r] =
         parse_requests(std::span(gathered_requests_).subspan(offset, request_bytes_[r]));
     offset += request_bytes_[r];
-    if (timeline_.on())
+    if (timeline_->on())
       for (const Request& request : messages_.requests[r])
-        timeline_.add(request.name, fmt::format("{}", r), profile::now());
+        timeline_->add(request.name, fmt::format("{}", r), profile::now());
   }
 }
 
@@ -341,8 +348,8 @@ OperationRef Lane::take(const std::string& name) {
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return nullptr;
   if (found->second->submitted > 0)
-    timeline_.add(name, fmt::format("NEGOTIATE_{}", upper_name_of(found->second->request->kind)),
-                  found->second->submitted);
+    timeline_->add(name, fmt::format("NEGOTIATE_{}", upper_name_of(found->second->request->kind)),
+                   found->second->submitted);
   return found->second;
 }
 

@@ -29,7 +29,8 @@ struct LaneOptions {
   std::string backend;     // "SHM"
   Settings settings;
   std::chrono::milliseconds time_limit = std::chrono::minutes(30);
-  std::function<void()> wake;  // the background thread, which sleeps longer while nothing is due
+  std::function<void()> wake;  // the background thread, which sleeps longer while nothing is due.
+                               // Threads that still wait may keep the lane when the world has gone
   // This rank gives up for a reason that the others do not know.
   std::function<void(const std::string& reason)> report;
   std::string autotune_log;
@@ -42,7 +43,8 @@ struct LaneOptions {
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
   // Every rank of the set makes it.
-  Lane(std::unique_ptr<Communicator> communicator, LaneOptions options, Timeline& timeline);
+  Lane(std::unique_ptr<Communicator> communicator, LaneOptions options,
+       std::shared_ptr<Timeline> timeline);
   ~Lane();
 
   int id() const { return options_.id; }
@@ -76,6 +78,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // when nothing touches it any more.
   void withdraw();
   bool failed() const;
+  // REQUIRES: failed(). Whether, within `limit`, nothing touches operations' memory any more; a
+  // backend that cannot call off what was under way may yet.
+  bool comes_to_rest(std::chrono::milliseconds limit);
 
  private:
   enum class Phase { kIdle, kAgree, kRequests, kExecute };
@@ -104,7 +109,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   LaneOptions options_;
   int rank_;
-  Timeline& timeline_;
+  std::shared_ptr<Timeline> timeline_;
   std::atomic<std::int64_t> cycle_microseconds_;
 
   mutable std::mutex mutex_;  // of what follows

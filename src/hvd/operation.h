@@ -26,7 +26,8 @@ class Lane;
 
 struct Handle::State {
   RequestRef request;
-  std::shared_ptr<Lane> lane;
+  // Which holds this while it is under way. Gone: this is done.
+  std::weak_ptr<Lane> lane;
   // A tensor of the request each; where the request is absent `in` is empty, or zeros in a bucket.
   // Outputs may be inputs.
   // Operations whose results have sizes that only the others know make `results` when they run.

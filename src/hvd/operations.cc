@@ -10,7 +10,7 @@ namespace tandem::hvd {
 namespace {
 
 Handle submitted(OperationRef operation) {
-  operation->lane->submit(operation);
+  operation->lane.lock()->submit(operation);
   return Handle(std::move(operation));
 }
 
@@ -34,7 +34,7 @@ bool poll(const Handle& handle) { return state_of(handle).done.load(std::memory_
 
 std::vector<Tensor> synchronize_all(const Handle& handle) {
   Handle::State& state = state_of(handle);
-  state.lane->wait(state);
+  if (const auto lane = state.lane.lock()) lane->wait(state);
   if (state.error) std::rethrow_exception(state.error);
   std::vector<Tensor> results = state.results;
   for (std::size_t i = 0; i < results.size(); ++i)

@@ -53,10 +53,12 @@ class BucketWork final : public Work {
       operations_.push_back(std::move(operation));
     }
   }
-  // The memory is the program's, which may go with it.
+  // The memory is the program's, which may go with it. Of a lane that was abandoned, operations are
+  // done while another thread may yet lead it.
   ~BucketWork() override {
     for (const OperationRef& operation : operations_)
-      if (!operation->done.load(std::memory_order_acquire)) lane_->withdraw();
+      if (!operation->done.load(std::memory_order_acquire) || (operation->error && lane_->failed()))
+        lane_->withdraw();
   }
 
   void wait() override {

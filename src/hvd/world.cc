@@ -46,6 +46,22 @@ std::string wanted_backend(const InitOptions& options) {
   return wanted;
 }
 
+constexpr const char* kEnded = "Horovod has been shut down. This rank called shutdown().";
+
+std::shared_ptr<Lane> release_lane(ProcessSet::State& set) {
+  const std::lock_guard lock(set.mutex);
+  return std::exchange(set.lane, nullptr);
+}
+
+// A lane that has failed. Threads that still wait in it keep it.
+void let_go(const std::shared_ptr<Lane>& lane) {
+  static std::mutex mutex;
+  static auto& kept = *new std::vector<std::shared_ptr<Lane>>;
+  if (lane->comes_to_rest(std::chrono::seconds(1))) return;
+  const std::lock_guard lock(mutex);
+  kept.push_back(lane);  // with the memory of its operations
+}
+
 std::optional<int> env_rank(const char* name) {
   const auto value = env_int(name, 0, 1 << 20);
   return value ? std::optional<int>(static_cast<int>(*value)) : std::nullopt;
@@ -88,7 +104,7 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
   std::memcpy(&settings_, all.front().data(), sizeof(settings_));
   find_places();
   share_cores();
-  if (const auto file = env_string("HOROVOD_TIMELINE"); file && rank_ == 0) timeline_.start(*file);
+  if (const auto file = env_string("HOROVOD_TIMELINE"); file && rank_ == 0) timeline_->start(*file);
   std::vector<int> everyone(static_cast<std::size_t>(size_));
   for (int rank = 0; rank < size_; ++rank) everyone[static_cast<std::size_t>(rank)] = rank;
   global_ = add_set(everyone);
@@ -169,7 +185,7 @@ std::shared_ptr<Lane> World::make_lane(int id, const std::vector<int>& ranks) {
                   .backend = backend_,
                   .settings = settings_,
                   .time_limit = options_.timeout,
-                  .wake = [this] { wake(); },
+                  .wake = [bell = bell_] { bell->ring(); },
                   .report =
                       [job = job_](const std::string& reason) {
                         if (job) job->membership()->report(reason);
@@ -200,7 +216,7 @@ std::shared_ptr<ProcessSet::State> World::add_set(const std::vector<int>& ranks)
   if (place != set->ranks.end()) set->rank = static_cast<int>(place - set->ranks.begin());
   set->lane = make_lane(set->id, set->ranks);
   if (set->lane) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(bell_->mutex);
     lanes_[set->id] = set->lane;
   }
   return set;
@@ -211,21 +227,22 @@ bool World::remove_set(ProcessSet::State& set) {
   const std::vector<std::string> all = exchange(std::to_string(set.id));
   if (std::any_of(all.begin(), all.end(), [&](const std::string& id) { return id != all[0]; }))
     throw InvalidArgumentError("[remove_process_set] every rank must name the same set");
-  const std::shared_ptr<Lane> lane = std::exchange(set.lane, nullptr);
+  const std::shared_ptr<Lane> lane = release_lane(set);
   if (!lane) return set.rank < 0;
   lane->abandon(std::make_exception_ptr(
       InvalidArgumentError(fmt::format("[hvd] process set {} was removed", set.id))));
-  const std::lock_guard lock(mutex_);
+  let_go(lane);
+  const std::lock_guard lock(bell_->mutex);
   return lanes_.erase(set.id) > 0;
 }
 
 // --- the background thread ---
 
-void World::wake() {
-  active_.store(true);
-  if (dozing_.load()) {
-    const std::lock_guard lock(mutex_);
-    woken_.notify_one();
+void Doorbell::ring() {
+  active.store(true);
+  if (dozing.load()) {
+    const std::lock_guard lock(mutex);
+    rung.notify_one();
   }
 }
 
@@ -233,14 +250,14 @@ void World::run() {
   const ThreadBudget budget(1);
   Clock::time_point active_until = Clock::now();
   std::chrono::microseconds pace = kDoze;
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(bell_->mutex);
   std::vector<std::shared_ptr<Lane>> lanes;
   while (!stopping_) {
     lanes.clear();
     for (const auto& [id, lane] : lanes_) lanes.push_back(lane);
     const std::chrono::microseconds cycle = lanes.empty() ? kDoze : lanes.front()->cycle_time();
     lock.unlock();
-    bool busy = active_.exchange(false), led = false;
+    bool busy = bell_->active.exchange(false), led = false;
     for (const auto& lane : lanes) {
       const Lane::Turn turn = lane->tick();
       busy = busy || turn != Lane::Turn::kIdle;
@@ -253,41 +270,38 @@ void World::run() {
     const Clock::time_point now = Clock::now();
     if (busy) active_until = now + kActive;
     if (now < active_until) {
-      woken_.wait_for(lock, std::max(pace, kLeastPace), [&] { return stopping_; });
+      bell_->rung.wait_for(lock, std::max(pace, kLeastPace), [&] { return stopping_; });
       continue;
     }
-    dozing_.store(true);
-    woken_.wait_for(lock, kDoze, [&] { return stopping_ || active_.load(); });
-    dozing_.store(false);
+    bell_->dozing.store(true);
+    bell_->rung.wait_for(lock, kDoze, [&] { return stopping_ || bell_->active.load(); });
+    bell_->dozing.store(false);
     pace = cycle / 2;
   }
 }
 
 void World::shut_down(std::chrono::milliseconds limit) {
-  if (!global_) return;
-  const std::shared_ptr<Lane> lane = global_->lane;
+  if (ended_.exchange(true) || !global_) return;
+  const std::shared_ptr<Lane> lane = release_lane(*global_);
   const bool failed_before = lane->failed();
   lane->shut_down(limit);
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(bell_->mutex);
     stopping_ = true;
-    woken_.notify_all();
+    bell_->rung.notify_all();
   }
   if (thread_.joinable()) thread_.join();
-  const auto ended = std::make_exception_ptr(
-      AbortedError("Horovod has been shut down. This rank called shutdown()."));
-  for (const auto& [id, other] : lanes_) other->abandon(ended);
+  const auto ended = std::make_exception_ptr(AbortedError(kEnded));
+  for (const auto& [id, other] : lanes_) {
+    other->abandon(ended);
+    let_go(other);
+  }
   try {
-    timeline_.stop();
+    timeline_->stop();
   } catch (const Error& error) {
     logging::error("{}", error.what());
   }
-  // A backend that cannot call off what was under way may yet write to the memory of it.
-  static auto* failed_lanes = new std::vector<std::shared_ptr<Lane>>;
-  if (failed_before)
-    for (const auto& [id, other] : lanes_) failed_lanes->push_back(other);
   lanes_.clear();
-  global_.reset();
   communicator_.reset();
   if (job_ && owns_job_)
     job_->leave(failed_before ? std::chrono::seconds(1) : std::chrono::seconds(30));
@@ -332,12 +346,15 @@ std::shared_ptr<World> world() {
 
 std::shared_ptr<Lane> lane_of(const ProcessSet& set) {
   const auto here = world();
-  const ProcessSet::State& state = set.state() ? *set.state() : *here->global_set();
-  if (!state.lane)
-    fail<InvalidArgumentError>(
-        "[hvd] rank {} is not in process set {} (ranks [{}]), or the set was removed", here->rank(),
-        state.id, fmt::join(state.ranks, ", "));
-  return state.lane;
+  ProcessSet::State& state = set.state() ? *set.state() : *here->global_set();
+  {
+    const std::lock_guard lock(state.mutex);
+    if (state.lane) return state.lane;
+  }
+  if (here->ended()) throw AbortedError(kEnded);
+  fail<InvalidArgumentError>(
+      "[hvd] rank {} is not in process set {} (ranks [{}]), or the set was removed", here->rank(),
+      state.id, fmt::join(state.ranks, ", "));
 }
 
 void init(const InitOptions& options) {

@@ -3,6 +3,8 @@
 #include <map>
 
 #include "core/status.h"
+#include "graph/graph.h"
+#include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tensor/tensor_impl.h"
 
@@ -27,18 +29,10 @@ class TensorHook final : public BucketHook {
     const NoGradScope no_grad;
     const auto then = std::exchange(then_[place.index], nullptr);
     const std::vector<Tensor> combined = then ? then() : std::vector<Tensor>();
-    if (combined.size() != bucket.size())
-      fail<InvalidArgumentError>(
-          "[register_comm_hook] expected {} combined gradients of bucket {}, got {}", bucket.size(),
-          place.index, combined.size());
+    std::vector<Variable> parameters;
+    for (std::size_t index : place.gradients) parameters.push_back(parameters_[index]);
+    check_combined(combined, parameters, place.index);
     for (std::size_t i = 0; i < combined.size(); ++i) {
-      const Variable& parameter = parameters_[place.gradients[i]];
-      if (!(combined[i].shape() == parameter.shape()) || combined[i].dtype() != parameter.dtype())
-        fail<InvalidArgumentError>(
-            "[register_comm_hook] expected a combined gradient of shape {} and dtype {} for '{}', "
-            "got {} and {}",
-            parameter.shape().to_string(), name_of(parameter.dtype()), parameter.name(),
-            combined[i].shape().to_string(), name_of(combined[i].dtype()));
       const Tensor here = copy_to_device(combined[i], device_);
       bucket.put(i, impl_of(here).data());
     }
@@ -76,6 +70,23 @@ class TensorHook final : public BucketHook {
 
 }  // namespace
 
+void check_combined(const std::vector<Tensor>& combined, std::span<const Variable> parameters,
+                    std::size_t bucket) {
+  if (combined.size() != parameters.size())
+    fail<InvalidArgumentError>(
+        "[register_comm_hook] expected {} combined gradients of bucket {}, got {}",
+        parameters.size(), bucket, combined.size());
+  for (std::size_t i = 0; i < combined.size(); ++i) {
+    const Variable& parameter = parameters[i];
+    if (!(combined[i].shape() == parameter.shape()) || combined[i].dtype() != parameter.dtype())
+      fail<InvalidArgumentError>(
+          "[register_comm_hook] expected a combined gradient of shape {} and dtype {} for '{}', "
+          "got {} and {}",
+          parameter.shape().to_string(), name_of(parameter.dtype()), parameter.name(),
+          combined[i].shape().to_string(), name_of(combined[i].dtype()));
+  }
+}
+
 std::shared_ptr<BucketHook> make_tensor_hook(CommHook hook, Device& device,
                                              std::vector<Variable> parameters,
                                              std::shared_ptr<comm::ProcessGroupImpl> group) {
@@ -87,8 +98,16 @@ std::vector<Tensor> GradBucket::split(const Tensor& flat) const {
   if (!(flat.shape() == buffer.shape()))
     fail<InvalidArgumentError>("[GradBucket] expected a tensor of shape {}, got {}",
                                buffer.shape().to_string(), flat.shape().to_string());
-  const TensorImpl& whole = impl_of(buffer);
   std::vector<Tensor> parts;
+  if (is_symbolic(buffer)) {  // without gaps
+    std::vector<std::int64_t> sizes;
+    for (const Tensor& gradient : gradients) sizes.push_back(gradient.size());
+    parts = tandem::split(flat, sizes);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      parts[i] = reshape(parts[i], gradients[i].shape());
+    return parts;
+  }
+  const TensorImpl& whole = impl_of(buffer);
   for (const Tensor& gradient : gradients) {
     const TensorImpl& part = impl_of(gradient);
     const std::int64_t elements =

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "comm/reducer.h"
@@ -14,5 +15,9 @@ namespace tandem::parallel {
 std::shared_ptr<BucketHook> make_tensor_hook(CommHook hook, Device& device,
                                              std::vector<Variable> parameters,
                                              std::shared_ptr<comm::ProcessGroupImpl> group);
+
+// Throws InvalidArgumentError where a hook did not give a tensor like each parameter.
+void check_combined(const std::vector<Tensor>& combined, std::span<const Variable> parameters,
+                    std::size_t bucket);
 
 }  // namespace tandem::parallel

@@ -37,6 +37,11 @@ std::vector<Variable> trainable(const Model& module) {
   return parameters;
 }
 
+// Computed by the graph that the thread builds.
+bool is_of_trace(const Tensor& tensor) {
+  return tensor.defined() && is_symbolic(tensor) && symbol_of(tensor).node->graph == building;
+}
+
 // The one device of all variables.
 Device& device_of(const std::vector<Variable>& variables) {
   Device* found = nullptr;
@@ -109,10 +114,14 @@ void DistributedDataParallel::State::set_hook(CommHook hook) {
         "[DistributedDataParallel] register_comm_hook must come before the first backward()");
   if (!hook) throw InvalidArgumentError("[DistributedDataParallel] expected a hook, got none");
   hook_ = std::move(hook);
+  traced_->set_hook(hook_, group_);
 }
 
 bool DistributedDataParallel::State::set_sync(bool sync) {
-  traced_->allow(sync && !joining_);
+  if (sync)
+    local_.reset();
+  else if (!local_)
+    local_.emplace(reinterpret_cast<std::uintptr_t>(this));
   return std::exchange(sync_, sync);
 }
 
@@ -142,11 +151,15 @@ Tensor DistributedDataParallel::State::forward(std::span<const Tensor> inputs,
   const std::int64_t examples =
       !inputs.empty() && inputs[0].shape().rank() > 0 ? inputs[0].dim(0) : 1;
   if (building) {
-    if (!sync_ || joining_ || hook_)
+    if (joining_)
       fail<UnimplementedError>(
-          "[{}] no_sync(), join() and communication hooks do not work inside td::function", kName);
+          "[{}] steps inside join() cannot be traced: a rank that is through has no program to "
+          "take "
+          "part with; take them outside td::function, or give every rank as many "
+          "(DistributedSampler)",
+          kName);
     traced_->forward(options_.average_by_examples ? examples : -1,
-                     options_.broadcast_buffers ? buffers_ : std::vector<Variable>());
+                     options_.broadcast_buffers && sync_ ? buffers_ : std::vector<Variable>());
     return module_(inputs, options);
   }
   if (sync_) prepare_forward();
@@ -215,10 +228,14 @@ Tensor DistributedDataParallel::State::place_of(std::size_t index) {
 
 void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& leaf) {
   if (building) {
+    if (!sync_) return;
     if (!traced_->under_way()) {
       traced_->begin();
       after_backward([this](bool completed) {
         if (!completed) return traced_->give_up();
+        for (std::size_t i = 0; i < leaves_.size(); ++i)  // what has gathered under no_sync()
+          if (const Tensor& gradient = this->leaf(i).grad; is_of_trace(gradient))
+            traced_->ready(i, gradient);
         const std::vector<Tensor> averages = traced_->finish();
         for (std::size_t i = 0; i < averages.size(); ++i)
           if (averages[i].defined()) this->leaf(i).grad = averages[i];
@@ -385,7 +402,7 @@ void DistributedDataParallel::State::join(const std::function<void()>& inputs,
     State& state;
     ~Joining() {
       state.joining_.reset();
-      state.traced_->allow(state.sync_);
+      state.traced_->allow(true);
     }
   } joining{*this};
   joining_ = options;

@@ -12,6 +12,7 @@
 #include "op/record.h"
 #include "parallel/ddp_trace.h"
 #include "parallel/rank_words.h"
+#include "runtime/trace_mark.h"
 #include "tandem/ddp.h"
 #include "tensor/gradient_views.h"
 
@@ -84,6 +85,7 @@ class DistributedDataParallel::State {
   RankWords announcements_, used_;
 
   bool sync_ = true;
+  std::optional<TraceMark> local_;  // while not: functions are traced without reductions
   std::optional<JoinOptions> joining_;
   std::vector<int> last_active_;  // join(): the ranks that took the last step
   std::string failure_;           // why the object is of no use any more

@@ -4,7 +4,9 @@
 
 #include "core/status.h"
 #include "graph/graph.h"
+#include "parallel/bucket_tensors.h"
 #include "runtime/placement.h"
+#include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -17,13 +19,14 @@ class TracedReductions::Member final : public CollectiveGroup {
   explicit Member(std::shared_ptr<Communicator> communicator)
       : communicator_(std::move(communicator)) {}
   int size() const override { return communicator_->size(); }
+  int rank() const { return communicator_->rank(); }
   Communicator& communicator(int) override { return *communicator_; }
   bool within_program() const override { return false; }
   void begin() override {
     if (!allowed_)
       fail<FailedPreconditionError>(
           "[DistributedDataParallel] a function that was traced with reductions was called under "
-          "no_sync() or join()");
+          "join()");
   }
   void allow(bool runs) { allowed_ = runs; }
 
@@ -36,6 +39,7 @@ TracedReductions::TracedReductions(std::shared_ptr<Communicator> communicator, D
                                    std::vector<Variable> parameters)
     : member_(std::make_shared<Member>(communicator)),
       rank_({member_, communicator->rank()}, device, nullptr),
+      weighs_itself_(!device.host_accessible()),
       parameters_(std::move(parameters)) {}
 
 TracedReductions::~TracedReductions() = default;
@@ -57,18 +61,56 @@ void TracedReductions::begin() {
   const NoGradScope no_grad;
   const bool counted = graph_ == building && examples_.defined();
   const Tensor mine = counted ? examples_ : constant(1.0);
-  weight_ = mine / rank_.all_reduce({&mine, 1}, ReduceOp::kSum).front();
   examples_ = {};
-  reduction_ = rank_.start_reduction(parameters_);
+  ready_.assign(parameters_.size(), false);
+  std::vector<float> own_place(static_cast<std::size_t>(member_->size()));
+  own_place[static_cast<std::size_t>(member_->rank())] = 1.0f;
+  const Tensor alone = constant(own_place) * mine;
+  const Tensor all = rank_.all_reduce({&alone, 1}, ReduceOp::kSum).front();
+  if (weighs_itself_) weight_ = mine / reduce_sum(all);
+  reduction_ = rank_.start_reduction(
+      parameters_, false, weighs_itself_ ? Tensor() : all,
+      hook_ ? [this](const distribute::TracedBucket& bucket) { return combine(bucket); }
+            : distribute::CombineTraced());
 }
 
 void TracedReductions::ready(std::size_t index, const Tensor& gradient) {
+  if (ready_[index]) return;
+  ready_[index] = true;
   const NoGradScope no_grad;
-  reduction_->ready(index, gradient * cast(weight_, gradient.dtype()));
+  reduction_->ready(index, weighs_itself_ ? gradient * cast(weight_, gradient.dtype()) : gradient);
+}
+
+void TracedReductions::set_hook(CommHook hook, std::shared_ptr<comm::ProcessGroupImpl> group) {
+  hook_ = std::move(hook);
+  weighs_itself_ = true;
+  group_ = comm::ProcessGroup(std::move(group));
+}
+
+// As TensorHook does it for buckets that are there.
+std::function<std::vector<Tensor>()> TracedReductions::combine(
+    const distribute::TracedBucket& traced) const {
+  GradBucket bucket{.index = traced.index,
+                    .is_last = traced.is_last,
+                    .buffer = {},
+                    .gradients = traced.gradients,
+                    .parameters = {},
+                    .group = group_};
+  std::vector<Tensor> flat;
+  for (const Tensor& gradient : traced.gradients) flat.push_back(reshape(gradient, {-1}));
+  bucket.buffer = flat.size() == 1 ? flat.front() : concat(flat, 0);
+  for (std::size_t index : traced.variables) bucket.parameters.push_back(parameters_[index]);
+  return [then = hook_(bucket), index = bucket.index, parameters = bucket.parameters] {
+    const NoGradScope no_grad;
+    std::vector<Tensor> combined = then ? then() : std::vector<Tensor>();
+    check_combined(combined, parameters, index);
+    return combined;
+  };
 }
 
 std::vector<Tensor> TracedReductions::finish() {
   weight_ = {};
+  const NoGradScope no_grad;
   return std::exchange(reduction_, nullptr)->finish();
 }
 

@@ -1,10 +1,12 @@
 // The steps of a DistributedDataParallel model that are traced: their collectives become nodes.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "distribute/traced_replica.h"
+#include "tandem/ddp.h"
 
 namespace tandem::parallel {
 
@@ -17,7 +19,11 @@ class TracedReductions {
   // A forward of so many examples (-1: not known, or they do not count), of a model with these
   // buffers, which rank 0's replace.
   void forward(std::int64_t examples, const std::vector<Variable>& buffers);
-  // The gradient of a parameter is whole: starts the reduction where it is the pass's first.
+  // What combines buckets, and the group for its collectives.
+  void set_hook(CommHook hook, std::shared_ptr<comm::ProcessGroupImpl> group);
+
+  // The gradient of a parameter is whole (the first counts): starts the reduction where it is the
+  // pass's first.
   bool under_way() const { return reduction_ != nullptr; }
   void begin();
   void ready(std::size_t index, const Tensor& gradient);
@@ -30,12 +36,18 @@ class TracedReductions {
 
  private:
   class Member;
+  std::function<std::vector<Tensor>()> combine(const distribute::TracedBucket& traced) const;
+
   std::shared_ptr<Member> member_;
   distribute::TracedRank rank_;
+  bool weighs_itself_;  // the gradients, before they are reduced
   std::vector<Variable> parameters_;
-  const void* graph_ = nullptr;  // that weight_ is of
+  const void* graph_ = nullptr;  // that examples_ is of
   Tensor examples_, weight_;
   std::unique_ptr<GradientReduction> reduction_;
+  std::vector<bool> ready_;  // of the pass
+  CommHook hook_;
+  comm::ProcessGroup group_;
 };
 
 }  // namespace tandem::parallel

@@ -6,6 +6,11 @@
 #include <unordered_map>
 
 #include "core/status.h"
+#include "graph/graph.h"
+#include "runtime/placement.h"
+#include "runtime/trace.h"
+#include "runtime/trace_mark.h"
+#include "runtime/variable_impl.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/ddp.h"
@@ -16,9 +21,9 @@ namespace {
 
 // What is kept of a parameter from step to step.
 struct Factor {
-  Tensor start;  // a random [columns, rank]
-  Tensor right;  // the one of the last step
-  Tensor error;  // [rows, columns]; undefined: none
+  Tensor start;    // a random [columns, rank]
+  Variable right;  // the one of the last step
+  Variable error;  // [rows, columns]; undefined: none is kept
 };
 
 std::int64_t columns_of(const Shape& shape) { return shape.dim(-1); }
@@ -64,15 +69,25 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
 
   std::function<std::vector<Tensor>()> start(const GradBucket& bucket) {
     const std::int64_t step = step_;
-    if (bucket.is_last) ++step_;
+    if (bucket.is_last && building)
+      building->after_run([self = shared_from_this()] { self->advance(); });
+    else if (bucket.is_last)
+      advance();
     if (step < options_.start_step) {
       comm::Work work = comm::all_reduce_async(bucket.buffer, {.group = bucket.group});
       return [work, bucket]() mutable { return bucket.split(work.result()); };
     }
+    if (building && !options_.warm_start)
+      throw UnimplementedError(
+          "[power_sgd] without warm_start every step draws anew, which a traced one cannot");
     return compress(bucket);
   }
 
  private:
+  void advance() {
+    if (++step_ == options_.start_step) compresses_.set(1);
+  }
+
   // A bucket on its way: P = M Q is under way, what is done with it follows.
   struct Compressed {
     GradBucket bucket;
@@ -105,10 +120,10 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
       const Shape shape = {rows_of(gradient.shape()), columns_of(gradient.shape())};
       Factor& factor = factor_of(bucket.parameters[i], shape, gradient.dtype());
       Tensor value = reshape(gradient, shape);
-      if (factor.error.defined()) value = value + factor.error;
+      if (factor.error.defined()) value = value + factor.error.value();
       now.matrices.push_back(i);
       now.values.push_back(value);
-      now.lefts.push_back(matmul(value, factor.right));
+      now.lefts.push_back(matmul(value, factor.right.value()));
     }
     const comm::ReduceOptions sum{.group = bucket.group};
     if (!now.plain.empty()) now.plain_work = comm::all_reduce_async(joined(now.plain_values), sum);
@@ -128,7 +143,7 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
       lefts[k] = orthogonalized(lefts[k]);
       rights.push_back(matmul(transpose(now.values[k]), lefts[k]));
       if (options_.use_error_feedback)
-        factor(now, k).error = now.values[k] - matmul(lefts[k], transpose(rights[k]));
+        factor(now, k).error.assign(now.values[k] - matmul(lefts[k], transpose(rights[k])));
     }
     const std::vector<Tensor> sums =
         parted(comm::all_reduce(joined(rights), {.group = now.bucket.group}), rights);
@@ -137,9 +152,9 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
       combined[now.matrices[k]] = reshape(matmul(lefts[k], transpose(sums[k])), gradient.shape());
       Factor& kept = factor(now, k);
       if (options_.warm_start)  // one that vanished would stay so
-        kept.right = where(equal(norm(sums[k]), 0.0), kept.start, sums[k]);
+        kept.right.assign(where(equal(norm(sums[k]), 0.0), kept.start, sums[k]));
       else
-        kept.right = random(sums[k].shape(), sums[k].dtype());
+        kept.right.assign(random(sums[k].shape(), sums[k].dtype()));
     }
     return combined;
   }
@@ -149,9 +164,15 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
   }
   Factor& factor_of(const Variable& parameter, const Shape& shape, DType dtype) {
     const auto [found, fresh] = factors_.try_emplace(&parameter.impl());
-    if (fresh)
-      found->second.right = found->second.start = random({shape.dim(1), rank_for(shape)}, dtype);
-    return found->second;
+    Factor& factor = found->second;
+    if (!fresh) return factor;
+    const OutsideTrace at_once;
+    const OnDevice there(impl_of(parameter.impl().local().value).device());
+    factor.start = random({shape.dim(1), rank_for(shape)}, dtype);
+    factor.right = Variable(factor.start, {.trainable = false});
+    if (options_.use_error_feedback)
+      factor.error = Variable(zeros(shape, {.dtype = dtype}), {.trainable = false});
+    return factor;
   }
   std::int64_t rank_for(const Shape& shape) const {
     return std::min({options_.matrix_approximation_rank, shape.dim(0), shape.dim(1)});
@@ -168,6 +189,7 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
 
   PowerSGDOptions options_;
   std::int64_t step_ = 0;
+  TraceMark compresses_{0};  // traced steps are others from then on
   std::uint64_t drawn_ = 0;
   std::unordered_map<const VariableImpl*, Factor> factors_;
 };

@@ -15,6 +15,7 @@
 #include "runtime/replica_context.h"
 #include "runtime/trace.h"
 #include "runtime/trace_gradient.h"
+#include "runtime/trace_mark.h"
 
 namespace tandem::detail {
 namespace {
@@ -37,6 +38,7 @@ void add_surroundings(FunctionCall& call) {
     call.add_to_key(static_cast<std::uint64_t>(name.id.value_or(-1)));
   }
   if (const ReplicaContext* replica = ReplicaContext::current()) replica->add_to_key(call.key);
+  TraceMark::add_to_key(call.key);
 }
 
 void add_shape(FunctionCall& call, const Shape& shape) {

@@ -15,8 +15,8 @@ std::vector<Tensor> trace_collective(const OpDef& op, AttrsRef attrs,
   Node& node = building->add(op, attrs, inputs, node_options());
   node.member = member;
   std::vector<Tensor> results;
-  results.reserve(tensors.size());
-  for (std::size_t i = 0; i < tensors.size(); ++i)
+  results.reserve(node.outputs.size());
+  for (std::size_t i = 0; i < node.outputs.size(); ++i)
     results.push_back(building->tensor(node, static_cast<int>(i)));
   return results;
 }

@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// Adds a node for the rank `member`, whose tensors are on `device`: a kCollectiveReduce or
-// kCollectiveBroadcast of `tensors`. The results are symbolic. REQUIRES: building.
+// Adds a node for the rank `member`, whose tensors are on `device`: a collective `op` of `tensors`
+// (graph/collective.h). All of its outputs, symbolic. REQUIRES: building.
 std::vector<Tensor> trace_collective(const OpDef& op, AttrsRef attrs,
                                      std::span<const Tensor> tensors,
                                      const std::shared_ptr<const CollectiveMember>& member,

@@ -158,8 +158,7 @@ class Explainer {
   void read_collectives(const Block& block, const GraphImpl& graph) {
     for (const auto& operation : block.operations) {
       if (!operation->member || operation->member->rank != 0) continue;
-      Explanation::CollectiveEntry entry{
-          .type = operation->op == &kCollectiveBroadcast ? "broadcast" : "all_reduce"};
+      Explanation::CollectiveEntry entry{.type = std::string(user_name_of(*operation->op))};
       for (const auto& other : block.operations)
         if (other->member && other->member->group == operation->member->group)
           entry.replicas = std::max(entry.replicas, other->member->rank + 1);

@@ -412,25 +412,23 @@ TEST(ShmGroup, MemoryOfDevicesGoesThroughTheHost) {
 // memory.
 TEST(ShmGroup, ThoseThatWaitDoTheShareOfARankThatDoesNot) {
   constexpr std::int64_t kCount = 1'000'001;  // several stretches a rank
-  const auto through = shared_with_forks<std::atomic<int>>();
+  const Arrivals through[2];
   run_ranks({}, [&](Communicator& communicator) {
     const auto memory = communicator.allocate(kCount * sizeof(float));
     auto* values = static_cast<float*>(memory.get());
     const Buffer buffer = {values, kCount, float32};
     for (const int root : {-1, 1}) {
+      const Arrivals& others = through[root < 0 ? 0 : 1];
       for (std::int64_t i = 0; i < kCount; ++i)
         values[i] = static_cast<float>(i % 100 + communicator.rank());
-      through->store(0);
       communicator.barrier()->wait();
       const auto work = root < 0 ? communicator.all_reduce({&buffer, 1}, ReduceOp::kSum)
                                  : communicator.reduce({&buffer, 1}, ReduceOp::kSum, root);
       if (communicator.rank() == 1) {
-        const auto deadline = Clock::now() + std::chrono::seconds(10);
-        while (through->load() < 2 && Clock::now() < deadline) std::this_thread::yield();
-        EXPECT_EQ(through->load(), 2);
+        others.wait_for(2);
       } else {
         work->wait();
-        through->fetch_add(1);
+        others.arrive();
       }
       work->wait();
       const bool here = root < 0 || root == communicator.rank();

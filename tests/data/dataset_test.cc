@@ -7,8 +7,10 @@
 #include "data/pipelines.h"
 #include "support/tensors.h"
 #include "tandem/autodiff.h"
+#include "tandem/data_loader.h"
 #include "tandem/device.h"
 #include "tandem/errors.h"
+#include "tandem/function.h"
 #include "tandem/math.h"
 #include "tandem/random.h"
 
@@ -57,6 +59,83 @@ TEST(FromTensorSlices, IsAnElementARow) {
   EXPECT_EQ((*spec)[0].shape, Shape({2}));
   EXPECT_EQ((*spec)[1].shape, Shape::scalar());
   EXPECT_EQ((*spec)[1].dtype, int32);
+}
+
+// They have no elements; and a graph would hold the dataset, which would hold the graph.
+TEST(FromTensorSlices, RefusesTensorsOfATrace) {
+  const auto refuse = [](const auto& make) {
+    const auto traced = function([&](const Tensor& x) {
+      make(x * 2.0);
+      return x;
+    });
+    expect_error<InvalidArgumentError>(
+        [&] {
+          traced(constant({1.0f, 2.0f}));
+        },
+        "expected tensors with elements, got one that td::function");
+  };
+  refuse([](const Tensor& x) { Dataset::from_tensor_slices({constant({1, 2}), x}); });
+  refuse([](const Tensor& x) { Dataset::from_tensors(x); });
+  refuse([](const Tensor& x) { data::IndexedDataset::from_tensor_slices(x); });
+  refuse([](const Tensor& x) {
+    elements_of(numbers(2).map([x](const Example& e) { return Example{cast(e[0], float32) + x}; }));
+  });
+}
+
+// Pipelines run at once, whatever is traced around them.
+TEST(Dataset, IteratesInsideATrace) {
+  const Dataset dataset = numbers(3).map(add_one).cache();
+  const auto sum = function([&](Tensor x) {
+    for (const Example& e : dataset) x = x + e[0];
+    return x;
+  });
+  EXPECT_EQ(sum(constant(10)).item<std::int32_t>(), 16);
+  EXPECT_EQ(sum(constant(20)).item<std::int32_t>(), 26);
+  EXPECT_EQ(elements_of(dataset), (Values{1, 2, 3}));
+}
+
+// --- files ---
+
+Dataset tens(const std::string& file) {
+  const int first = 10 * std::stoi(file);
+  return numbers(3).map([first](const Example& e) { return Example{e[0] + first}; });
+}
+
+TEST(FromFiles, YieldsOneFileBehindTheOther) {
+  std::vector<std::string> opened;
+  const Dataset dataset = Dataset::from_files({"1", "2", "0"}, [&](const std::string& file) {
+    opened.push_back(file);
+    return tens(file);
+  });
+  EXPECT_EQ(dataset.cardinality(), data::kUnknownCardinality);
+  auto iterator = dataset.iterate();
+  EXPECT_TRUE(opened.empty());
+  EXPECT_EQ(iterator.next()[0].item<std::int32_t>(), 10);
+  EXPECT_EQ(opened, std::vector<std::string>{"1"});
+  EXPECT_EQ(elements_of(iterator), (Values{11, 12, 20, 21, 22, 0, 1, 2}));
+  EXPECT_EQ(elements_of(dataset), (Values{10, 11, 12, 20, 21, 22, 0, 1, 2}));
+}
+
+TEST(FromFiles, GoesOnWhereAPassStopped) {
+  const Dataset dataset =
+      Dataset::from_files({"1", "2", "3"}, tens).shuffle(4, {.seed = 3}).batch(2);
+  const auto all = elements_of(dataset, 5);
+  for (std::int64_t skip = 0; skip <= 5; ++skip)
+    EXPECT_EQ(elements_of(dataset.iterate({.epoch = 5, .skip = skip})),
+              Values(all.begin() + std::min<std::ptrdiff_t>(2 * skip, 9), all.end()));
+  EXPECT_EQ(elements_of(Dataset::from_files({"1", "2"}, tens).iterate({.skip = 4})),
+            (Values{21, 22}));
+}
+
+TEST(FromFiles, RefusesNoFilesAndPassesOnWhatReadersThrow) {
+  expect_error<InvalidArgumentError>([] { Dataset::from_files({}, tens); },
+                                     "[from_files] expected at least one file, got none");
+  expect_error<InvalidArgumentError>([] { Dataset::from_files({"1"}, nullptr); }, "[from_files]");
+  const Dataset dataset = Dataset::from_files({"1", "2"}, [](const std::string& file) {
+    if (file == "2") throw NotFoundError("no " + file);
+    return tens(file);
+  });
+  expect_error<NotFoundError>([&] { elements_of(dataset.prefetch(1)); }, "no 2");
 }
 
 TEST(FromTensorSlices, NamesAxesThatDiffer) {

@@ -63,5 +63,28 @@ TEST(PackedCollective, IsComputedAndReadInItsBucket) {
   }
 }
 
+TEST(PackedCollective, WhatIsAveragedByExamplesIsComputedThereToo) {
+  const Tensor x = random::normal({16, 16});
+  const Variable w(zeros({16, 16}));
+  Device& device = impl_of(x).device();
+  distribute::TracedRank rank({std::make_shared<OneRank>(device), 0}, device, nullptr);
+  const auto traced = [&](const Tensors& in) -> Tensors {
+    const auto reduction = rank.start_reduction({w}, false, constant(std::vector{3.0f}));
+    reduction->ready(0, matmul(in[0], in[0]));
+    return {reduce_sum(tanh(reduction->finish().front()))};
+  };
+  Block block = block_of({x}, traced);
+  schedule_collectives(block);
+  const MemoryPlan plan = plan_memory(block);
+  const auto found =
+      std::find_if(block.operations.begin(), block.operations.end(),
+                   [](const auto& operation) { return operation->op == &kCollectiveReduce; });
+  ASSERT_NE(found, block.operations.end());
+  EXPECT_EQ(plan.packed.count(&(*found)->inputs[0]->root()), 1u);
+  Program program(block_of({x}, traced));
+  EXPECT_EQ(program.run(std::span(&x, 1)).front().to_vector<float>(),
+            reduce_sum(tanh(matmul(x, x))).to_vector<float>());
+}
+
 }  // namespace
 }  // namespace tandem

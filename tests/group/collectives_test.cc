@@ -4,8 +4,10 @@
 #include "support/errors.h"
 #include "support/process_groups.h"
 #include "support/tensors.h"
+#include "tandem/array.h"
 #include "tandem/config.h"
 #include "tandem/device.h"
+#include "tandem/function.h"
 #include "tandem/math.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
@@ -123,6 +125,60 @@ TEST_P(Collectives, SendAndReceive) {
                   {1.0 * before});
     first.wait();
     second.wait();
+  });
+}
+
+// Each with the same results as at once, run after run, also where nobody wants them.
+TEST_P(Collectives, InTracedFunctions) {
+  run([&](int rank) {
+    const int next = (rank + 1) % size(), before = (rank + size() - 1) % size();
+    const auto all_of_them = [&](const Tensor& x) {
+      std::vector<Tensor> results = comm::all_gather(x);
+      results.push_back(comm::all_gather_into_tensor(x * 2.0));
+      results.push_back(comm::all_gather_into_tensor(reduce_sum(x)));
+      std::vector<Tensor> parts;
+      for (int to = 0; to < size(); ++to) parts.push_back(x + 100.0 * to);
+      for (const Tensor& received : comm::all_to_all(parts)) results.push_back(received);
+      results.push_back(comm::reduce_scatter(parts, {.op = ReduceOp::kMax}));
+      results.push_back(comm::reduce_scatter_tensor(concat(parts, 0)));
+      results.push_back(comm::reduce(x, size() - 1));
+      comm::barrier();
+      if (size() > 1) {
+        comm::Work sent = comm::send_async(x + 0.5, next);
+        results.push_back(comm::recv({2, 3}, before));
+        sent.wait();
+      }
+      comm::all_gather(x + 1.0);
+      results.push_back(comm::broadcast(results.back() + x, 0));
+      return results;
+    };
+    const auto traced = function(all_of_them);
+    for (int i = 0; i < 4; ++i) {
+      const Tensor x = full({2, 3}, 10.0 * rank + i);
+      const std::vector<Tensor> expected = all_of_them(x), results = traced(x);
+      ASSERT_EQ(results.size(), expected.size());
+      for (std::size_t k = 0; k < results.size(); ++k)
+        expect_tensor(results[k], expected[k].dtype(), expected[k].shape(), values_of(expected[k]));
+    }
+  });
+}
+
+// One trace for every size.
+TEST_P(Collectives, InFunctionsOfAnySize) {
+  run([&](int rank) {
+    int traces = 0;
+    const auto traced = function(
+        [&](const Tensor& x) {
+          ++traces;
+          return comm::all_gather_into_tensor(x);
+        },
+        {.input_signature = {{.shape = {-1, 2}}}});
+    for (std::int64_t rows : {1, 3, 1, 2}) {
+      const Tensor all = traced(full({rows, 2}, rank));
+      ASSERT_EQ(all.shape(), Shape({rows * size(), 2}));
+      EXPECT_EQ(values_of(all).back(), size() - 1.0);
+    }
+    EXPECT_EQ(traces, 1);
   });
 }
 

@@ -242,6 +242,46 @@ TEST(HvdLane, ThreadsMayWaitForDifferentOperations) {
   });
 }
 
+// Whoever submits or waits meanwhile learns of it by a typed error, and what it holds stays good.
+void shut_down_under_submitters(int rank) {
+  const hvd::ProcessSet pair = hvd::add_process_set({0, 1});
+  std::atomic<int> ended = 0, under_way = 0;
+  const auto submit_for_ever = [&](const std::string& name, const hvd::ProcessSet& set) {
+    try {
+      for (int i = 0;; ++i) {
+        const hvd::Handle first = hvd::allreduce_async(
+            full({1000}, 1.0), {.op = hvd::kSum, .name = name, .process_set = set});
+        const hvd::Handle second = hvd::allgather_async(
+            constant({1.0f}), {.name = name + "/gathered", .process_set = set});
+        EXPECT_EQ(values_of(hvd::synchronize(first))[0], 2.0);
+        hvd::synchronize(second);
+        if (i == 5) ++under_way;
+      }
+    } catch (const AbortedError& error) {
+      EXPECT_NE(std::string(error.what()).find("shut down"), std::string::npos) << error.what();
+    } catch (const FailedPreconditionError& error) {
+      EXPECT_NE(std::string(error.what()).find("not been initialized"), std::string::npos);
+    }
+    ++ended;
+  };
+  std::thread one([&] { submit_for_ever("one", {}); });
+  std::thread other([&] { submit_for_ever("other", {}); });
+  std::thread third([&] { submit_for_ever("third", pair); });
+  while (under_way < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // What is never answered: kept by nobody when it is over.
+  const hvd::Handle left =
+      hvd::allreduce_async(full({1000}, 1.0), {.name = "of rank " + std::to_string(rank)});
+  hvd::shutdown();
+  for (std::thread* thread : {&one, &other, &third}) thread->join();
+  EXPECT_EQ(ended, 3);
+  expect_error<AbortedError>([&] { hvd::synchronize(left); }, "shut down");
+}
+
+TEST(HvdLane, ShutdownEndsWhatOtherThreadsSubmit) {
+  for (const char* backend : {"shm", "gloo"})
+    expect_hvd(2, shut_down_under_submitters, {{"HOROVOD_CPU_OPERATIONS", backend}});
+}
+
 // --- what goes wrong ---
 
 TEST(HvdFaults, ARankThatIsKilledIsNamed) {

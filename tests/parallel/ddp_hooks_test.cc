@@ -218,6 +218,71 @@ TEST(CommHooks, AHookSeesItsBucket) {
   });
 }
 
+// Traced steps give the weights of eager ones, through the same phases of a hook.
+void expect_traced_as_eager(const std::function<CommHook()>& make_hook) {
+  expect_group({.size = 2}, [&](int rank) {
+    const auto train = [&](bool traced) {
+      random::set_seed(3);
+      const DistributedDataParallel model(
+          Sequential({layers::Dense(32, {.activation = "tanh", .input_shape = {6}}),
+                      layers::Dense(16, {.activation = "tanh"}), layers::Dense(3)}),
+          {.average_by_examples = false});
+      model.register_comm_hook(make_hook());
+      auto optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}, model.parameters());
+      const auto body = [&](const Tensor& x, const Tensor& y) {
+        optimizer.zero_grad();
+        const Tensor loss = testing::loss_of(model(x, {.training = true}), y);
+        loss.backward();
+        optimizer.step();
+        return loss;
+      };
+      const auto replayed = function(body);
+      const testing::Examples data = testing::examples(60);
+      for (int i = 0; i < 12; ++i) {
+        const testing::Examples mine = data.rows(4 * i + 2 * rank, 4 * i + 2 * rank + 2);
+        if (traced && i != 7)  // they may take turns
+          replayed(mine.x, mine.y);
+        else
+          body(mine.x, mine.y);
+      }
+      return testing::weights_of(model);
+    };
+    const auto traced = train(true), eager = train(false);
+    testing::expect_near(traced, eager);
+    const auto together = comm::all_gather(constant(traced[0]));
+    EXPECT_EQ(testing::values_of(together[0]), testing::values_of(together[1]));
+  });
+}
+
+TEST(CommHooks, HalvesInTracedSteps) {
+  expect_traced_as_eager(parallel::hooks::bf16_compress);
+  expect_traced_as_eager(parallel::hooks::fp16_compress);
+}
+
+TEST(CommHooks, PowerSgdInTracedSteps) {
+  for (const std::int64_t start : {0, 4})
+    for (const bool feedback : {false, true})
+      expect_traced_as_eager([=] {
+        return parallel::hooks::power_sgd(
+            {.matrix_approximation_rank = 2, .start_step = start, .use_error_feedback = feedback});
+      });
+}
+
+TEST(CommHooks, PowerSgdThatDrawsCannotBeTraced) {
+  expect_group({.size = 1}, [](int) {
+    const DistributedDataParallel model(
+        Sequential({layers::Dense(kColumns, {.input_shape = {kRows}})}));
+    model.register_comm_hook(parallel::hooks::power_sgd({.start_step = 0, .warm_start = false}));
+    const auto step = function([&](const Tensor& x) {
+      const Tensor loss = reduce_sum(model(x));
+      loss.backward();
+      return loss;
+    });
+    EXPECT_NE(error_of<UnimplementedError>([&] { step(eye(kRows)); }).find("warm_start"),
+              std::string::npos);
+  });
+}
+
 TEST(CommHooks, Errors) {
   expect_group({.size = 1}, [](int) {
     const auto hook = parallel::hooks::fp16_compress();

@@ -250,8 +250,9 @@ TEST(DistributedDataParallel, TheHandleGoesWhereAModelGoes) {
 // --- traced ---
 
 TEST(DistributedDataParallel, ATracedStepEqualsTheEagerOne) {
-  for (const bool with_moments : {false, true})
-    expect_group({.size = 2}, [&](int rank) {
+  for (const auto& [ranks, with_moments] :
+       {std::pair(2, false), std::pair(2, true), std::pair(3, false)})
+    expect_group({.size = ranks}, [&, with_moments = with_moments](int rank) {
       const auto train = [&](bool traced) {
         random::set_seed(5);
         Sequential layers(
@@ -282,6 +283,72 @@ TEST(DistributedDataParallel, ATracedStepEqualsTheEagerOne) {
       };
       expect_near(train(true), train(false));
     });
+}
+
+// Two halves of a step, the first of which stays on the rank.
+TEST(DistributedDataParallel, ATracedStepAccumulatesUnderNoSync) {
+  expect_group({.size = 2}, [&](int rank) {
+    const auto train = [&](bool traced) {
+      random::set_seed(5);
+      const DistributedDataParallel model(Sequential(
+          {layers::Dense(16, {.activation = "relu", .input_shape = {6}}), layers::Dense(3)}));
+      auto optimizer = momentum(model);
+      const auto body = [&](const Tensor& x1, const Tensor& y1, const Tensor& x2,
+                            const Tensor& y2) {
+        optimizer.zero_grad();
+        {
+          const auto local = model.no_sync();
+          loss_of(model(x1, {.training = true}), y1).backward();
+        }
+        loss_of(model(x2, {.training = true}), y2).backward();
+        optimizer.step();
+        return x1;
+      };
+      const auto replayed = function(body);
+      const Examples data = examples(40);
+      for (int i = 0; i < 10; ++i) {
+        const Examples first = data.rows(3 * i + rank, 3 * i + rank + 2 + rank),
+                       second = data.rows(2 * i + rank, 2 * i + rank + 3);
+        if (traced)
+          replayed(first.x, first.y, second.x, second.y);
+        else
+          body(first.x, first.y, second.x, second.y);
+      }
+      return weights_of(model);
+    };
+    expect_near(train(true), train(false));
+  });
+}
+
+// A step under no_sync() is another program: one that communicates with nobody.
+TEST(DistributedDataParallel, NoSyncAroundATracedStepIsAnotherTrace) {
+  expect_group({.size = 2}, [&](int rank) {
+    random::set_seed(5);
+    const DistributedDataParallel model(Sequential({layers::Dense(3, {.input_shape = {6}})}));
+    auto optimizer = momentum(model);
+    int traces = 0;
+    const auto step = function([&](const Tensor& x, const Tensor& y) {
+      ++traces;
+      optimizer.zero_grad();
+      const Tensor loss = loss_of(model(x, {.training = true}), y);
+      loss.backward();
+      optimizer.step();
+      return loss;
+    });
+    const Examples mine = examples(40).rows(5 * rank, 5 * rank + 4);
+    step(mine.x, mine.y);
+    const auto together = comm::all_gather(model.parameters()[0].value());
+    EXPECT_EQ(testing::values_of(together[0]), testing::values_of(together[1]));
+    {
+      const auto local = model.no_sync();
+      for (int i = 0; i <= rank; ++i) step(mine.x, mine.y);  // as often as a rank likes
+    }
+    EXPECT_EQ(traces, 2);
+    const auto apart = comm::all_gather(model.parameters()[0].value());
+    EXPECT_NE(testing::values_of(apart[0]), testing::values_of(apart[1]));
+    step(mine.x, mine.y);
+    EXPECT_EQ(traces, 2);
+  });
 }
 
 }  // namespace

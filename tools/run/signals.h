@@ -7,8 +7,8 @@
 
 namespace tandem::tools {
 
-// Once made, signals wait to be read, and writing to what nobody reads is an error and no signal. That
-// stays so: one that comes when the ranks are over must not change how the launcher ends.
+// Once made, signals wait to be read, and writing to what nobody reads is an error and no signal.
+// That stays so: one that comes when the ranks are over must not change how the launcher ends.
 class Signals {
  public:
   Signals();

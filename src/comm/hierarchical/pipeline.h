@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/core_yield.h"
 #include "comm/hierarchical/hierarchical_communicator.h"
 #include "comm/hierarchical/layout.h"
 #include "comm/process/announcement.h"
@@ -131,6 +132,7 @@ class Pipeline {
   std::deque<std::shared_ptr<HierarchicalWork>> open_;  // not done, in the order of the calls
   std::exception_ptr failure_;
   std::chrono::microseconds nap_{20};
+  CoreYield core_yield_;
 };
 
 }  // namespace tandem::hierarchical

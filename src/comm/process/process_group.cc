@@ -212,14 +212,13 @@ void ProcessGroup::throw_deadline(const ProcessWork& work) {
 
 // Spins, for peers in step arrive within microseconds; then yields, so that a peer that shares the
 // core gets on; then sleeps until a peer wakes it, or naps, longer and longer. Begins anew whenever
-// the work has got on. Where a yield has given the core to strangers for milliseconds, it sleeps at
-// once: that costs a peer a system call, but this thread keeps its claim to the core.
+// the work has got on.
 void ProcessGroup::wait(const ProcessWork& work) {
   using std::chrono::microseconds;
   constexpr int kLook = 16;  // looks at the clock once in so many rounds, while it spins
   constexpr auto kYield = microseconds(2000), kFirstNap = microseconds(20);
   constexpr auto kSleep = microseconds(20'000);  // until the membership is asked again
-  constexpr auto kSpin = microseconds(50), kLongYield = microseconds(1000);
+  constexpr auto kSpin = microseconds(50);
   const auto check = std::min<microseconds>(microseconds(100'000), options.time_limit);
   const auto begin = Clock::now();
   auto patient_since = begin, checked = begin;
@@ -248,18 +247,19 @@ void ProcessGroup::wait(const ProcessWork& work) {
       }
     }
     if (work.operation() && work.operation()->sleep(std::min(check, kSleep))) continue;
-    if (work.operation() && work.operation()->help()) continue;
     const auto patience = now - patient_since;
-    if (patience < kSpin && !backend->crowded()) {
+    const bool crowded = backend->crowded();
+    if (patience < kSpin && !crowded) {
       round = 0;
       continue;
     }
     round = kLook;  // looks every time
-    if (patience < kYield && now >= next_yield) {
-      std::this_thread::yield();
-      const auto away = Clock::now() - now;
-      if (away > kLongYield) next_yield = now + 100 * away;
-    } else if (!backend->wait_for_peers(std::min(check, kSleep))) {
+    const auto yields = [&] { return patience < kYield && core_yield.yield(now); };
+    // A peer that waits for this core does its own share best: it has that in its caches.
+    if (crowded && yields()) continue;
+    if (work.operation() && work.operation()->help()) continue;
+    if (!crowded && yields()) continue;
+    if (!backend->wait_for_peers(std::min(check, kSleep))) {
       std::this_thread::sleep_for(nap);
       nap = std::min(nap * 2, microseconds(1000));
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/checked_communicator.h"
+#include "comm/core_yield.h"
 #include "comm/process/backend.h"
 #include "comm/process/process_communicator.h"
 
@@ -37,8 +38,8 @@ struct ProcessGroup {
   ProcessGroupOptions options;
   std::uint64_t next_sequence = 0;
   Label label;
-  std::deque<std::shared_ptr<ProcessWork>> open;     // not done, in the order of the calls
-  std::chrono::steady_clock::time_point next_yield;  // of wait(), at the earliest
+  std::deque<std::shared_ptr<ProcessWork>> open;  // not done, in the order of the calls
+  CoreYield core_yield;
   std::exception_ptr failure;
   std::map<std::vector<int>, int> splits;  // how often each list of ranks was asked for
 };
