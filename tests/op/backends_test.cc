@@ -11,6 +11,7 @@
 
 #include "core/env.h"
 #include "core/module.h"
+#include "device/physical_gpu.h"
 #include "op/cuda_kernels.h"
 #include "tandem/errors.h"
 
@@ -72,6 +73,17 @@ TEST(Backends, EveryCudaKernelIsOfAnOperation) {
     ASSERT_NE(op, nullptr) << each.op;
     EXPECT_EQ(find_kernel(*op, DeviceBackend::kCuda), each.kernel) << each.op;
   }
+}
+
+// Run with tests/support/broken_driver.cc in the place of NVIDIA's driver.
+TEST(WithBrokenDriver, ThereIsAWarningAndNoGpu) {
+  if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(discover_cuda().empty());
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("GPUs are not used: [cuda] the driver of NVIDIA does not work"),
+            std::string::npos)
+      << said;
 }
 
 TEST(Backends, KernelsOfNoOperationAreRefused) {

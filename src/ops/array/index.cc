@@ -7,6 +7,7 @@
 #include "op/dtype_switch.h"
 #include "op/record.h"
 #include "ops/array/array_ops.h"
+#include "ops/array/index.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
 #include "tandem/array.h"
@@ -30,24 +31,7 @@ void with_indices(const TensorView& view, const F& f) {
     f(view.as<const std::int64_t>());
 }
 
-// `shape` as [outer, axis, inner].
-struct AxisSplit {
-  AxisSplit(const Shape& shape, int at) : size(shape[at]) {
-    for (int i = 0; i < at; ++i) outer *= shape[i];
-    for (int i = at + 1; i < shape.rank(); ++i) inner *= shape[i];
-  }
-  std::int64_t outer = 1, size, inner = 1;
-};
-
 // --- GatherV2 ---
-
-struct GatherAttrs {
-  std::int64_t axis = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-  }
-};
 
 void infer_gather(InferContext& c) {
   check_indices(c, 1);
@@ -177,20 +161,6 @@ const OpDef kGather = {.name = "GatherV2",
                        .saved_inputs = 1u << 1};
 
 // --- OneHot ---
-
-struct OneHotAttrs {
-  std::int64_t depth = 0;
-  double on = 1.0;
-  double off = 0.0;
-  DType dtype = float32;
-  template <class F>
-  void fields(F&& f) const {
-    f("depth", depth);
-    f("on", on);
-    f("off", off);
-    f("dtype", dtype);
-  }
-};
 
 void infer_one_hot(InferContext& c) {
   check_indices(c, 0);

@@ -6,6 +6,7 @@
 #include "core/status.h"
 #include "op/record.h"
 #include "ops/array/array_ops.h"
+#include "ops/array/copies.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
 #include "tandem/array.h"
@@ -115,11 +116,16 @@ void infer_concat(InferContext& c) {
   c.add_output(c.dtype(0), shape);
 }
 
-void concat_kernel(KernelContext& c) {
+}  // namespace
+
+std::int64_t rows_of_join(const KernelContext& c) {
   const Shape& shape = c.outputs[0].shape;
-  join_parts(
-      c, elements_before(shape, normalize_axis(*c.op, c.attrs<JoinAttrs>().axis, shape.rank())));
+  return elements_before(shape, normalize_axis(*c.op, c.attrs<JoinAttrs>().axis, shape.rank()));
 }
+
+namespace {
+
+void concat_kernel(KernelContext& c) { join_parts(c, rows_of_join(c)); }
 
 void concat_gradient(GradContext& c) {
   const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, c.output_spec(0).shape.rank());
@@ -186,11 +192,16 @@ void infer_split(InferContext& c) {
   }
 }
 
-void split_kernel(KernelContext& c) {
+}  // namespace
+
+std::int64_t rows_of_split(const KernelContext& c) {
   const Shape& shape = c.inputs[0].shape;
-  take_parts(
-      c, elements_before(shape, normalize_axis(*c.op, c.attrs<SplitAttrs>().axis, shape.rank())));
+  return elements_before(shape, normalize_axis(*c.op, c.attrs<SplitAttrs>().axis, shape.rank()));
 }
+
+namespace {
+
+void split_kernel(KernelContext& c) { take_parts(c, rows_of_split(c)); }
 
 void split_gradient(GradContext& c) {
   c.set_grad(0, concat(output_gradients(c), c.attrs<SplitAttrs>().axis));
@@ -207,11 +218,16 @@ void infer_unpack(InferContext& c) {
   for (std::int64_t i = 0; i < shape[axis]; ++i) c.add_output(c.dtype(0), Shape(dims));
 }
 
-void unpack_kernel(KernelContext& c) {
+}  // namespace
+
+std::int64_t rows_of_unpack(const KernelContext& c) {
   const Shape& shape = c.inputs[0].shape;
-  take_parts(
-      c, elements_before(shape, normalize_axis(*c.op, c.attrs<JoinAttrs>().axis, shape.rank())));
+  return elements_before(shape, normalize_axis(*c.op, c.attrs<JoinAttrs>().axis, shape.rank()));
 }
+
+namespace {
+
+void unpack_kernel(KernelContext& c) { take_parts(c, rows_of_unpack(c)); }
 
 void unpack_gradient(GradContext& c) {
   c.set_grad(0, stack(output_gradients(c), c.attrs<JoinAttrs>().axis));

@@ -2,7 +2,7 @@
 #include "core/status.h"
 #include "op/record.h"
 #include "ops/array/array_ops.h"
-#include "ops/array/strided_copy.h"
+#include "ops/array/copies.h"
 #include "ops/math/broadcast.h"
 #include "runtime/dispatch.h"
 #include "tandem/array.h"
@@ -11,9 +11,10 @@
 namespace tandem {
 namespace {
 
-void run_copy(KernelContext& c, const StridedCopy& copy) {
+template <StridedCopy (*kCopy)(const KernelContext&)>
+void copy_kernel(KernelContext& c) {
   if (c.outputs[0].size() > 0)
-    copy.run(c.outputs[0].data, c.inputs[0].data, size_of(c.outputs[0].dtype));
+    kCopy(c).run(c.outputs[0].data, c.inputs[0].data, size_of(c.outputs[0].dtype));
 }
 
 // --- Transpose ---
@@ -54,15 +55,19 @@ void infer_transpose(InferContext& c) {
   c.add_output(c.dtype(0), Shape(dims));
 }
 
-void transpose_kernel(KernelContext& c) {
+}  // namespace
+
+StridedCopy transpose_copy(const KernelContext& c) {
   const Shape& shape = c.inputs[0].shape;
   const Dims strides = dense_strides(shape);
   StridedCopy copy;
   for (const std::int64_t axis :
        full_permutation(*c.op, c.attrs<TransposeAttrs>().permutation, shape.rank()))
     copy.add_axis(shape[static_cast<int>(axis)], strides[static_cast<int>(axis)]);
-  run_copy(c, copy);
+  return copy;
 }
+
+namespace {
 
 void transpose_gradient(GradContext& c) {
   const int rank = c.input_spec(0).shape.rank();
@@ -95,7 +100,9 @@ void infer_broadcast_to(InferContext& c) {
   c.add_output(c.dtype(0), to);
 }
 
-void broadcast_to_kernel(KernelContext& c) {
+}  // namespace
+
+StridedCopy broadcast_to_copy(const KernelContext& c) {
   const Shape& from = c.inputs[0].shape;
   const Shape& to = c.outputs[0].shape;
   const Dims strides = dense_strides(from);
@@ -103,8 +110,10 @@ void broadcast_to_kernel(KernelContext& c) {
   StridedCopy copy;
   for (int axis = 0; axis < to.rank(); ++axis)
     copy.add_axis(to[axis], axis < added || from[axis - added] == 1 ? 0 : strides[axis - added]);
-  run_copy(c, copy);
+  return copy;
 }
+
+namespace {
 
 void broadcast_to_gradient(GradContext& c) {
   c.set_grad(0, sum_to_shape(c.grad(), c.input_spec(0).shape));
@@ -133,7 +142,9 @@ void infer_tile(InferContext& c) {
   c.add_output(c.dtype(0), Shape(dims));
 }
 
-void tile_kernel(KernelContext& c) {
+}  // namespace
+
+StridedCopy tile_copy(const KernelContext& c) {
   const Shape& shape = c.inputs[0].shape;
   const Dims strides = dense_strides(shape);
   StridedCopy copy;
@@ -141,8 +152,10 @@ void tile_kernel(KernelContext& c) {
     copy.add_axis(c.attrs<TileAttrs>().multiples[axis], 0);
     copy.add_axis(shape[axis], strides[axis]);
   }
-  run_copy(c, copy);
+  return copy;
 }
+
+namespace {
 
 // Axis by axis, so that no intermediate has more than four axes.
 void tile_gradient(GradContext& c) {
@@ -180,7 +193,9 @@ void infer_reverse(InferContext& c) {
   c.add_output(c.dtype(0), c.shape(0));
 }
 
-void reverse_kernel(KernelContext& c) {
+}  // namespace
+
+StridedCopy reverse_copy(const KernelContext& c) {
   const Shape& shape = c.inputs[0].shape;
   Dims strides = dense_strides(shape);
   std::int64_t offset = 0;
@@ -192,8 +207,10 @@ void reverse_kernel(KernelContext& c) {
   StridedCopy copy;
   copy.set_offset(offset);
   for (int axis = 0; axis < shape.rank(); ++axis) copy.add_axis(shape[axis], strides[axis]);
-  run_copy(c, copy);
+  return copy;
 }
+
+namespace {
 
 void reverse_gradient(GradContext& c) {
   c.set_grad(0, reverse(c.grad(), c.attrs<ReverseAttrs>().axes));
@@ -205,22 +222,22 @@ const OpDef kTranspose = {.name = "Transpose",
                           .attrs = &attrs_type<TransposeAttrs>,
                           .infer = infer_transpose,
                           .gradient = transpose_gradient,
-                          .cpu_kernel = transpose_kernel};
+                          .cpu_kernel = copy_kernel<transpose_copy>};
 const OpDef kBroadcastTo = {.name = "BroadcastTo",
                             .attrs = &attrs_type<BroadcastToAttrs>,
                             .infer = infer_broadcast_to,
                             .gradient = broadcast_to_gradient,
-                            .cpu_kernel = broadcast_to_kernel};
+                            .cpu_kernel = copy_kernel<broadcast_to_copy>};
 const OpDef kTile = {.name = "Tile",
                      .attrs = &attrs_type<TileAttrs>,
                      .infer = infer_tile,
                      .gradient = tile_gradient,
-                     .cpu_kernel = tile_kernel};
+                     .cpu_kernel = copy_kernel<tile_copy>};
 const OpDef kReverse = {.name = "ReverseV2",
                         .attrs = &attrs_type<ReverseAttrs>,
                         .infer = infer_reverse,
                         .gradient = reverse_gradient,
-                        .cpu_kernel = reverse_kernel};
+                        .cpu_kernel = copy_kernel<reverse_copy>};
 
 Tensor transpose(const Tensor& x, const Dims& permutation) {
   return run(kTranspose, {&x}, TransposeAttrs{permutation});

@@ -2,7 +2,7 @@
 #include "core/status.h"
 #include "op/record.h"
 #include "ops/array/array_ops.h"
-#include "ops/array/strided_copy.h"
+#include "ops/array/copies.h"
 #include "runtime/dispatch.h"
 #include "tandem/array.h"
 
@@ -38,10 +38,11 @@ void infer_slice(InferContext& c) {
   c.add_output(c.dtype(0), Shape(dims));
 }
 
-void slice_kernel(KernelContext& c) {
+}  // namespace
+
+StridedCopy slice_copy(const KernelContext& c) {
   const Dims& begin = c.attrs<SliceAttrs>().begin;
   const Shape& shape = c.outputs[0].shape;
-  if (shape.num_elements() == 0) return;
   const Dims strides = dense_strides(c.inputs[0].shape);
   StridedCopy copy;
   std::int64_t offset = 0;
@@ -50,7 +51,14 @@ void slice_kernel(KernelContext& c) {
     copy.add_axis(shape[axis], strides[axis]);
   }
   copy.set_offset(offset);
-  copy.run(c.outputs[0].data, c.inputs[0].data, size_of(c.outputs[0].dtype));
+  return copy;
+}
+
+namespace {
+
+void slice_kernel(KernelContext& c) {
+  if (c.outputs[0].size() > 0)
+    slice_copy(c).run(c.outputs[0].data, c.inputs[0].data, size_of(c.outputs[0].dtype));
 }
 
 void slice_gradient(GradContext& c) {

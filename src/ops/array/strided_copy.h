@@ -19,6 +19,11 @@ class StridedCopy {
 
   void add_axis(std::int64_t size, std::int64_t stride);  // from the first axis to the last
   void set_offset(std::int64_t offset) { offset_ = offset; }
+  int rank() const { return rank_; }
+  std::int64_t size(int axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
+  std::int64_t stride(int axis) const { return strides_[static_cast<std::size_t>(axis)]; }
+  std::int64_t offset() const { return offset_; }
+
   // Writes every element of `output`, spread over the thread's team. `element_size` is 1, 2, 4 or 8
   // bytes; the memory does not overlap.
   void run(void* output, const void* input, std::size_t element_size) const;

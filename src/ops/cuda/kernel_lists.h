@@ -20,6 +20,9 @@ KernelList dense_kernels();
 KernelList activation_kernels();
 KernelList softmax_kernels();
 KernelList update_kernels();
+KernelList rearrange_kernels();
+KernelList join_kernels();
+KernelList index_kernels();
 
 // All of them.
 KernelList all_kernels();

@@ -12,7 +12,7 @@ KernelList all_kernels() {
     for (KernelList (*family)() :
          {creation_kernels, unary_kernels, arithmetic_kernels, compare_kernels, cast_kernels,
           reduce_kernels, matmul_kernels, dense_kernels, activation_kernels, softmax_kernels,
-          update_kernels}) {
+          update_kernels, rearrange_kernels, join_kernels, index_kernels}) {
       const KernelList list = family();
       all.insert(all.end(), list.begin(), list.end());
     }

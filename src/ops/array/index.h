@@ -1,0 +1,42 @@
+// What the kernels that choose elements by indices share.
+#pragma once
+
+#include <cstdint>
+
+#include "tandem/dtype.h"
+#include "tandem/shape.h"
+
+namespace tandem {
+
+// `shape` as [outer, axis, inner].
+struct AxisSplit {
+  AxisSplit(const Shape& shape, int at) : size(shape[at]) {
+    for (int i = 0; i < at; ++i) outer *= shape[i];
+    for (int i = at + 1; i < shape.rank(); ++i) inner *= shape[i];
+  }
+  std::int64_t outer = 1, size, inner = 1;
+};
+
+struct GatherAttrs {
+  std::int64_t axis = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("axis", axis);
+  }
+};
+
+struct OneHotAttrs {
+  std::int64_t depth = 0;
+  double on = 1.0;
+  double off = 0.0;
+  DType dtype = float32;
+  template <class F>
+  void fields(F&& f) const {
+    f("depth", depth);
+    f("on", on);
+    f("off", off);
+    f("dtype", dtype);
+  }
+};
+
+}  // namespace tandem
