@@ -140,8 +140,9 @@ struct MyPack {
   int count;
   __device__ __forceinline__ explicit MyPack(std::int64_t size)
       : begin((static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kCount),
-        count(static_cast<int>(begin >= size ? 0 : size - begin < kCount ? size - begin : kCount)) {
-  }
+        count(static_cast<int>(begin >= size           ? 0
+                               : size - begin < kCount ? size - begin
+                                                       : kCount)) {}
 };
 
 }  // namespace tandem::cuda

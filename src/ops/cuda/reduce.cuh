@@ -30,8 +30,7 @@ __global__ void __launch_bounds__(kThreads)
   const MyRow row(width);
   if (row.index >= pass.outer * pass.pieces) return;
   const std::int64_t begin = row.index % pass.pieces * pass.piece;
-  const std::int64_t end =
-      begin + pass.piece < pass.length ? begin + pass.piece : pass.length;
+  const std::int64_t end = begin + pass.piece < pass.length ? begin + pass.piece : pass.length;
   const In* from = x + row.index / pass.pieces * pass.length;
   C sum = op.template neutral<C>();
 #pragma unroll 4
@@ -55,8 +54,7 @@ __global__ void __launch_bounds__(kThreads)
   const int column_here = threadIdx.x % kTile, lane = threadIdx.x / kTile;
   const std::int64_t column = tile * kTile + column_here;
   const std::int64_t begin = piece * pass.piece;
-  const std::int64_t end =
-      begin + pass.piece < pass.length ? begin + pass.piece : pass.length;
+  const std::int64_t end = begin + pass.piece < pass.length ? begin + pass.piece : pass.length;
   C sum = op.template neutral<C>();
   if (column < pass.inner) {
     const In* from = x + outer * pass.length * pass.inner + column;
@@ -82,8 +80,9 @@ void launch_pass(KernelContext& c, const ReducePass& pass, const void* x, void* 
         static_cast<const In*>(x), pass, width, out, op);
   } else {
     const std::int64_t tiles = (pass.inner + kTile - 1) / kTile;
-    reduce_columns<Op, T><<<static_cast<unsigned>(tiles * pass.pieces * pass.outer), kThreads, 0,
-                            stream_of(c)>>>(static_cast<const In*>(x), pass, out, op);
+    reduce_columns<Op, T>
+        <<<static_cast<unsigned>(tiles * pass.pieces * pass.outer), kThreads, 0, stream_of(c)>>>(
+            static_cast<const In*>(x), pass, out, op);
   }
 }
 

@@ -21,8 +21,9 @@ struct MyRow {
   int lane;
   int width;
   __device__ explicit MyRow(int threads)
-      : index(threads == kWarp ? static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp
-                               : blockIdx.x),
+      : index(threads == kWarp
+                  ? static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp
+                  : blockIdx.x),
         lane(threads == kWarp ? threadIdx.x % kWarp : threadIdx.x),
         width(threads) {}
 };

@@ -96,8 +96,8 @@ void check_divisors(KernelContext& c, const TensorView& divisors) {
   const std::int64_t size = divisors.size();
   if constexpr (std::is_integral_v<T>)
     if (size > 0)
-      refuse_zeros<<<blocks_for(size), kThreads, 0, stream_of(c)>>>(
-          divisors.as<const T>(), size, Refusal(c, kZeroDivisor));
+      refuse_zeros<<<blocks_for(size), kThreads, 0, stream_of(c)>>>(divisors.as<const T>(), size,
+                                                                    Refusal(c, kZeroDivisor));
 }
 
 void div_kernel(KernelContext& c) {
@@ -187,9 +187,9 @@ void add_n_kernel(KernelContext& c) {
     using C = ComputeOf<T>;
     constexpr int kCount = kPackOf<C>;
     const int inputs = c.inputs.size();
-    C* wide = inputs > kTermsAtOnce ? static_cast<C*>(c.scratch(static_cast<std::size_t>(size) *
-                                                                sizeof(C)))
-                                    : nullptr;
+    C* wide = inputs > kTermsAtOnce
+                  ? static_cast<C*>(c.scratch(static_cast<std::size_t>(size) * sizeof(C)))
+                  : nullptr;
     for (int first = 0; first < inputs; first += kTermsAtOnce) {
       Terms<T> terms{};
       terms.count = std::min(kTermsAtOnce, inputs - first);

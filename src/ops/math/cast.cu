@@ -21,9 +21,7 @@ struct Convert {
 
 void cast_kernel(KernelContext& c) {
   switch_any(c.inputs[0].dtype, [&]<class From>(Type<From>) {
-    switch_any(c.outputs[0].dtype, [&]<class To>(Type<To>) {
-      unary_on<Convert<To>, From, To>(c);
-    });
+    switch_any(c.outputs[0].dtype, [&]<class To>(Type<To>) { unary_on<Convert<To>, From, To>(c); });
   });
 }
 

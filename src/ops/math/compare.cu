@@ -6,12 +6,12 @@
 namespace tandem::cuda {
 namespace {
 
-#define TANDEM_COMPARISON(Name, expression)       \
-  struct Name {                                   \
-    template <class C>                            \
-    __device__ bool operator()(C a, C b) const {  \
-      return expression;                          \
-    }                                             \
+#define TANDEM_COMPARISON(Name, expression)      \
+  struct Name {                                  \
+    template <class C>                           \
+    __device__ bool operator()(C a, C b) const { \
+      return expression;                         \
+    }                                            \
   }
 
 TANDEM_COMPARISON(Equal, a == b);
@@ -20,7 +20,7 @@ TANDEM_COMPARISON(Less, a < b);
 TANDEM_COMPARISON(LessEqual, a <= b);
 TANDEM_COMPARISON(Greater, a > b);
 TANDEM_COMPARISON(GreaterEqual, a >= b);
-TANDEM_COMPARISON(LogicalAnd, a && b);
+TANDEM_COMPARISON(LogicalAnd, a&& b);
 TANDEM_COMPARISON(LogicalOr, a || b);
 
 #undef TANDEM_COMPARISON

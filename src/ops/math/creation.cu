@@ -41,9 +41,8 @@ void fill_kernel(KernelContext& c) {
 
 void element_count_kernel(KernelContext& c) {
   const auto count = static_cast<double>(c.attrs<ElementCountAttrs>().sizes.num_elements());
-  switch_any(c.outputs[0].dtype, [&]<class T>(Type<T>) {
-    make<T>(c, Constant<ComputeOf<T>>{rounded_to<T>(count)});
-  });
+  switch_any(c.outputs[0].dtype,
+             [&]<class T>(Type<T>) { make<T>(c, Constant<ComputeOf<T>>{rounded_to<T>(count)}); });
 }
 
 struct IntegerSequence {

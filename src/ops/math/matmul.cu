@@ -43,8 +43,9 @@ void add_bias(KernelContext& c, const TensorView& x, const TensorView* bias,
   });
 }
 
-void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product, const TensorView& a,
-             const TensorView& b, const TensorView* bias, const TensorView& c) {
+void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product,
+                           const TensorView& a, const TensorView& b, const TensorView* bias,
+                           const TensorView& c) {
   if (c.size() == 0) return;
   BatchAxes batch(a.shape, b.shape);
   const int rank_a = a.shape.rank(), rank_c = c.shape.rank();
@@ -95,8 +96,8 @@ namespace {
 
 void matmul_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<MatMulAttrs>();
-  matrix_product_on_gpu(c, {.transpose_a = attrs.transpose_a, .transpose_b = attrs.transpose_b}, c.inputs[0],
-          c.inputs[1], nullptr, c.outputs[0]);
+  matrix_product_on_gpu(c, {.transpose_a = attrs.transpose_a, .transpose_b = attrs.transpose_b},
+                        c.inputs[0], c.inputs[1], nullptr, c.outputs[0]);
 }
 
 }  // namespace

@@ -111,10 +111,10 @@ void logical(KernelContext& c) {
 
 KernelList reduce_kernels() {
   static constexpr CudaKernel kernels[] = {
-      {"Sum", on_gpu<numeric<SumOp>>},         {"Mean", on_gpu<mean_kernel>},
-      {"Prod", on_gpu<numeric<Prod>>},         {"Max", on_gpu<numeric<Max>>},
-      {"Min", on_gpu<numeric<Min>>},           {"Any", on_gpu<logical<Any>>},
-      {"All", on_gpu<logical<All>>},           {"EuclideanNorm", on_gpu<norm_kernel>}};
+      {"Sum", on_gpu<numeric<SumOp>>}, {"Mean", on_gpu<mean_kernel>},
+      {"Prod", on_gpu<numeric<Prod>>}, {"Max", on_gpu<numeric<Max>>},
+      {"Min", on_gpu<numeric<Min>>},   {"Any", on_gpu<logical<Any>>},
+      {"All", on_gpu<logical<All>>},   {"EuclideanNorm", on_gpu<norm_kernel>}};
   return kernels;
 }
 

@@ -5,12 +5,12 @@
 namespace tandem::cuda {
 namespace {
 
-#define TANDEM_UNARY(Name, expression)         \
-  struct Name {                                \
-    template <class C>                         \
-    __device__ auto operator()(C x) const {    \
-      return expression;                       \
-    }                                          \
+#define TANDEM_UNARY(Name, expression)      \
+  struct Name {                             \
+    template <class C>                      \
+    __device__ auto operator()(C x) const { \
+      return expression;                    \
+    }                                       \
   }
 
 TANDEM_UNARY(Square, wrapping(x, x, [](auto a, auto b) { return a * b; }));
@@ -68,8 +68,7 @@ struct Sign {
 
 template <class Op, class Result = void>
 void floating(KernelContext& c) {
-  switch_floating(c.inputs[0].dtype,
-                         [&]<class T>(Type<T>) { unary_on<Op, T, Result>(c); });
+  switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) { unary_on<Op, T, Result>(c); });
 }
 template <class Op>
 void numeric(KernelContext& c) {
@@ -80,29 +79,28 @@ void logical_not(KernelContext& c) { unary_on<LogicalNot, bool>(c); }
 }  // namespace
 
 KernelList unary_kernels() {
-  static constexpr CudaKernel kernels[] = {
-      {"Neg", on_gpu<numeric<Neg>>},
-      {"Abs", on_gpu<numeric<Abs>>},
-      {"Sign", on_gpu<numeric<Sign>>},
-      {"Square", on_gpu<numeric<Square>>},
-      {"Sqrt", on_gpu<floating<Sqrt>>},
-      {"Rsqrt", on_gpu<floating<Rsqrt>>},
-      {"Reciprocal", on_gpu<floating<Reciprocal>>},
-      {"Exp", on_gpu<floating<Exp>>},
-      {"Expm1", on_gpu<floating<Expm1>>},
-      {"Log", on_gpu<floating<Log>>},
-      {"Log1p", on_gpu<floating<Log1p>>},
-      {"Sin", on_gpu<floating<Sin>>},
-      {"Cos", on_gpu<floating<Cos>>},
-      {"Tanh", on_gpu<floating<Tanh>>},
-      {"Sigmoid", on_gpu<floating<Sigmoid>>},
-      {"Erf", on_gpu<floating<Erf>>},
-      {"Floor", on_gpu<floating<Floor>>},
-      {"Ceil", on_gpu<floating<Ceil>>},
-      {"Round", on_gpu<floating<Round>>},
-      {"IsNan", on_gpu<floating<IsNan, bool>>},
-      {"IsFinite", on_gpu<floating<IsFinite, bool>>},
-      {"LogicalNot", on_gpu<logical_not>}};
+  static constexpr CudaKernel kernels[] = {{"Neg", on_gpu<numeric<Neg>>},
+                                           {"Abs", on_gpu<numeric<Abs>>},
+                                           {"Sign", on_gpu<numeric<Sign>>},
+                                           {"Square", on_gpu<numeric<Square>>},
+                                           {"Sqrt", on_gpu<floating<Sqrt>>},
+                                           {"Rsqrt", on_gpu<floating<Rsqrt>>},
+                                           {"Reciprocal", on_gpu<floating<Reciprocal>>},
+                                           {"Exp", on_gpu<floating<Exp>>},
+                                           {"Expm1", on_gpu<floating<Expm1>>},
+                                           {"Log", on_gpu<floating<Log>>},
+                                           {"Log1p", on_gpu<floating<Log1p>>},
+                                           {"Sin", on_gpu<floating<Sin>>},
+                                           {"Cos", on_gpu<floating<Cos>>},
+                                           {"Tanh", on_gpu<floating<Tanh>>},
+                                           {"Sigmoid", on_gpu<floating<Sigmoid>>},
+                                           {"Erf", on_gpu<floating<Erf>>},
+                                           {"Floor", on_gpu<floating<Floor>>},
+                                           {"Ceil", on_gpu<floating<Ceil>>},
+                                           {"Round", on_gpu<floating<Round>>},
+                                           {"IsNan", on_gpu<floating<IsNan, bool>>},
+                                           {"IsFinite", on_gpu<floating<IsFinite, bool>>},
+                                           {"LogicalNot", on_gpu<logical_not>}};
   return kernels;
 }
 

@@ -9,8 +9,9 @@ namespace tandem::cuda {
 namespace {
 
 void fused_matmul_kernel(KernelContext& c) {
-  matrix_product_on_gpu(c, {.activation = c.attrs<FusedMatMulAttrs>().activation}, as_rows(c.inputs[0]),
-          c.inputs[1], c.inputs.size() == 3 ? &c.inputs[2] : nullptr, as_rows(c.outputs[0]));
+  matrix_product_on_gpu(c, {.activation = c.attrs<FusedMatMulAttrs>().activation},
+                        as_rows(c.inputs[0]), c.inputs[1],
+                        c.inputs.size() == 3 ? &c.inputs[2] : nullptr, as_rows(c.outputs[0]));
 }
 
 void bias_add_kernel(KernelContext& c) {

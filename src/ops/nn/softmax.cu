@@ -70,8 +70,7 @@ __global__ void __launch_bounds__(kThreads)
   y += row.index * columns;
   dx += row.index * columns;
   C sum = C{0};
-  for_columns(row, dy, columns,
-              [&](std::int64_t j, C v) { sum += log ? v : v * load_as(y[j]); });
+  for_columns(row, dy, columns, [&](std::int64_t j, C v) { sum += log ? v : v * load_as(y[j]); });
   sum = over_row(row, sum, AddUp());
   for_columns(row, dy, columns, [&](std::int64_t j, C v) {
     const C of = load_as(y[j]);

@@ -128,8 +128,8 @@ __global__ void __launch_bounds__(kThreads)
     C values[kSlots + 1];
 #pragma unroll
     for (int n = 0; n < kSlots; ++n) values[n] = load_as(slots[n].at[i]);
-    variable.at[i] = store_as<T>(update.step(
-        load_as(variable.at[i]), load_as(gradient.at[i]) * update.grad_scale, values));
+    variable.at[i] = store_as<T>(
+        update.step(load_as(variable.at[i]), load_as(gradient.at[i]) * update.grad_scale, values));
 #pragma unroll
     for (int n = 0; n < kSlots; ++n) slots[n].at[i] = store_as<T>(values[n]);
   }
