@@ -235,7 +235,7 @@ TEST(EmulatedStreamDeathTest, WhatATaskUsesOutlivesTheTask) {
   EXPECT_EXIT(
       {
         static std::atomic<bool> started{false};
-        auto* stream = new EmulatedStream(1, "test");
+        static auto* stream = new EmulatedStream(1, "test");
         stream->enqueue([] {
           static UsedByATask statics;
           started = true;
