@@ -62,6 +62,8 @@ struct Operation {
 
   bool has(std::uint32_t traits) const { return (op->traits & traits) != 0; }
   bool mutates(std::size_t input) const;
+  // The same operation with equal attributes.
+  bool does_as(const Operation& other) const;
 };
 
 struct Block {

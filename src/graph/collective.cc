@@ -59,7 +59,7 @@ class Scheduler {
   }
 
   static bool same(const Operation& a, const Operation& b) {
-    return a.op == b.op && a.op->attrs().equal(a.attrs.get(), b.attrs.get()) &&
+    return a.does_as(b) &&
            std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(),
                       [](const Value* x, const Value* y) {
                         return x->spec.dtype == y->spec.dtype &&

@@ -28,6 +28,12 @@ bool Operation::mutates(std::size_t input) const {
   return input < 32 ? (op->mutated_inputs >> input & 1u) != 0 : op->mutated_inputs == kAllTensors;
 }
 
+bool Operation::does_as(const Operation& other) const {
+  if (op != other.op) return false;
+  if (!attrs || !other.attrs) return !attrs && !other.attrs;  // those without fields are not kept
+  return op->attrs().equal(attrs.get(), other.attrs.get());
+}
+
 namespace {
 
 class Lowering {

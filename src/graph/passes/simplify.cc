@@ -89,8 +89,7 @@ void merge_common_subexpressions(Block& block) {
   const auto same = [](const Operation& a, const Operation& b) {
     for (std::size_t i = 0; i < a.inputs.size(); ++i)
       if (!(a.inputs[i]->spec.shape == b.inputs[i]->spec.shape)) return false;
-    if (!a.attrs || !b.attrs) return !a.attrs && !b.attrs;
-    return a.op->attrs().equal(a.attrs.get(), b.attrs.get());
+    return a.does_as(b);
   };
   for (const auto& operation : block.operations) {
     if (is_pure(*operation) && !operation->renewal) {
