@@ -4,7 +4,7 @@
 #include "ops/array/array_ops.h"
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/faults.cuh"
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 
 namespace tandem::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // The kernels of join.cc on a GPU: copies of CUDA's own, of many runs at once.
 #include "ops/array/copies.h"
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 #include "ops/cuda/launch.h"
 
 namespace tandem::cuda {

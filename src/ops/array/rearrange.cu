@@ -1,7 +1,7 @@
 // The kernels of rearrange.cc and slice.cc on a GPU: one loop, as on the CPU.
 #include "ops/array/copies.h"
 #include "ops/cuda/elements.cuh"
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 
 namespace tandem::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // The kernels of arithmetic.cc, add_n.cc and clip.cc on a GPU.
 #include "ops/cuda/elementwise.cuh"
 #include "ops/cuda/faults.cuh"
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 #include "ops/math/scalar_attrs.h"
 
 namespace tandem::cuda {

@@ -1,6 +1,6 @@
 // The kernels of compare.cc on a GPU.
 #include "ops/cuda/elementwise.cuh"
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 #include "ops/math/scalar_attrs.h"
 
 namespace tandem::cuda {

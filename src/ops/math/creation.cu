@@ -1,6 +1,6 @@
 // The kernels of creation.cc on a GPU.
 #include "ops/cuda/elements.cuh"
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 #include "ops/math/creation.h"
 
 namespace tandem::cuda {

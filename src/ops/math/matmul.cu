@@ -4,7 +4,7 @@
 
 #include "ops/cuda/activation.cuh"
 #include "ops/cuda/blas.h"
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 
 namespace tandem::cuda {
 namespace {

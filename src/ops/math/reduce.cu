@@ -1,7 +1,7 @@
 // The kernels of reduce.cc on a GPU.
 #include <limits>
 
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 #include "ops/cuda/reduce.cuh"
 #include "ops/math/reduce.h"
 

@@ -1,6 +1,6 @@
 // The kernels of unary.cc on a GPU.
 #include "ops/cuda/elementwise.cuh"
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 
 namespace tandem::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "ops/cuda/activation.cuh"
 #include "ops/cuda/elementwise.cuh"
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 
 namespace tandem::cuda {
 namespace {

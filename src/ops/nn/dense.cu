@@ -1,7 +1,7 @@
 // The kernels of dense.cc on a GPU.
 #include "ops/nn/dense.h"
 
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 #include "ops/cuda/reduce.cuh"
 #include "ops/math/matmul_on_gpu.h"
 

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "ops/cuda/faults.cuh"
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 #include "ops/cuda/rows.cuh"
 
 namespace tandem::cuda {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "ops/cuda/elements.cuh"
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 
 namespace tandem::cuda {
 namespace {

@@ -2,17 +2,37 @@
 #include <vector>
 
 #include "device/cuda/module/cuda_gpus.h"
-#include "ops/cuda/kernel_lists.h"
+#include "ops/cuda/kernel_list.h"
 
 namespace tandem::cuda {
+
+// Each is defined by the .cu of that name.
+KernelList creation_kernels();
+KernelList unary_kernels();
+KernelList arithmetic_kernels();
+KernelList compare_kernels();
+KernelList cast_kernels();
+KernelList reduce_kernels();
+KernelList matmul_kernels();
+KernelList dense_kernels();
+KernelList activation_kernels();
+KernelList softmax_kernels();
+KernelList update_kernels();
+KernelList rearrange_kernels();
+KernelList join_kernels();
+KernelList index_kernels();
+
+namespace {
+
+constexpr KernelList (*kFamilies[])() = {
+    creation_kernels, unary_kernels,     arithmetic_kernels, compare_kernels,    cast_kernels,
+    reduce_kernels,   matmul_kernels,    dense_kernels,      activation_kernels, softmax_kernels,
+    update_kernels,   rearrange_kernels, join_kernels,       index_kernels};
 
 KernelList all_kernels() {
   static const std::vector<CudaKernel> kernels = [] {
     std::vector<CudaKernel> all;
-    for (KernelList (*family)() :
-         {creation_kernels, unary_kernels, arithmetic_kernels, compare_kernels, cast_kernels,
-          reduce_kernels, matmul_kernels, dense_kernels, activation_kernels, softmax_kernels,
-          update_kernels, rearrange_kernels, join_kernels, index_kernels}) {
+    for (KernelList (*family)() : kFamilies) {
       const KernelList list = family();
       all.insert(all.end(), list.begin(), list.end());
     }
@@ -21,6 +41,7 @@ KernelList all_kernels() {
   return kernels;
 }
 
+}  // namespace
 }  // namespace tandem::cuda
 
 // Fills in the GPUs that there are, and makes the kernels known where there are any. Throws
