@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 
+#include "core/env.h"
 #include "device/cuda/module/check.h"
 #include "device/gpu_policy.h"
 
@@ -59,6 +60,14 @@ void join_peers(int ordinal) {
   in_use->insert(ordinal);
 }
 
+// Where launches block, nothing that is queued uses what is freed. (The address sanitizer sees kernels
+// that run on the host, as in tests.)
+BfcOptions allocator_options(const LogicalGpuOptions& options) {
+  BfcOptions result = gpu_allocator_options(options);
+  result.poison_freed = env_bool("CUDA_LAUNCH_BLOCKING").value_or(false);
+  return result;
+}
+
 }  // namespace
 
 CudaDevice::CudaDevice(int ordinal, const LogicalGpuOptions& options)
@@ -66,7 +75,7 @@ CudaDevice::CudaDevice(int ordinal, const LogicalGpuOptions& options)
       ordinal_(ordinal),
       staging_(ordinal),
       stream_(ordinal, options.priority),
-      allocator_(gpu_allocator_options(options), std::make_unique<CudaMemory>(ordinal)) {
+      allocator_(allocator_options(options), std::make_unique<CudaMemory>(ordinal)) {
   check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal),
         "cudaDeviceGetAttribute");
   join_peers(ordinal);
