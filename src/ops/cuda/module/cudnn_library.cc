@@ -5,7 +5,6 @@
 #include <array>
 #include <string>
 
-#include "core/log.h"
 #include "core/status.h"
 
 namespace tandem::cuda {
@@ -29,7 +28,6 @@ CudnnLibrary load_cudnn(const char* file) {
         "folder that it is in into LD_LIBRARY_PATH",
         dlerror());
   CudnnLibrary library{};
-  find(handle, file, "cudnnGetVersion", library.version);
   find(handle, file, "cudnnGetErrorString", library.error_string);
   find(handle, file, "cudnnGetLastErrorString", library.last_error_string);
   find(handle, file, "cudnnCreate", library.create);

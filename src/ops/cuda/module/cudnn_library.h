@@ -7,7 +7,6 @@ namespace tandem::cuda {
 
 // What Tandem calls of it.
 struct CudnnLibrary {
-  decltype(&cudnnGetVersion) version;
   decltype(&cudnnGetErrorString) error_string;
   decltype(&cudnnGetLastErrorString) last_error_string;
   decltype(&cudnnCreate) create;
