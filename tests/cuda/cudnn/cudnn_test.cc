@@ -9,6 +9,7 @@
 #include "cuda/fake_cuda.h"
 #include "device/cuda/module/cuda_device.h"
 #include "device/cuda/module/cuda_gpus.h"
+#include "device/discovery.h"
 #include "ops/cuda/module/cudnn_graph.h"
 #include "ops/nn/conv_plain.h"
 #include "tandem/errors.h"
