@@ -36,8 +36,8 @@ void transpose_on(KernelContext& c, DType dtype, const void* from, std::int64_t 
                   std::int64_t columns, void* to) {
   const std::int64_t tiles = (rows + kSide - 1) / kSide * ((columns + kSide - 1) / kSide);
   switch_floating(dtype, [&]<class T>(Type<T>) {
-    transpose_matrix<<<static_cast<unsigned>(tiles), kThreads, 0, stream_of(c)>>>(
-        static_cast<const T*>(from), rows, columns, static_cast<T*>(to));
+    launch(c, {.blocks = static_cast<unsigned>(tiles)}, transpose_matrix<T>,
+           static_cast<const T*>(from), rows, columns, static_cast<T*>(to));
   });
 }
 
@@ -119,8 +119,8 @@ void conv_kernel(KernelContext& c) {
                                  bias, as_rows(y), tf32_convolutions());
   if (forward_through_cudnn(c, shape, bias, attrs.activation)) return;
   switch_floating(x.dtype, [&]<class T>(Type<T>) {
-    conv_forward_direct<T><<<blocks_for(y.size()), kThreads, 0, stream_of(c)>>>(
-        shape, x.as<const T>(), kernel.as<const T>(), y.as<T>());
+    launch(c, {.blocks = blocks_for(y.size())}, conv_forward_direct<T>, shape, x.as<const T>(),
+           kernel.as<const T>(), y.as<T>());
   });
   if (bias || attrs.activation != nn::Activation::kLinear)
     add_bias(c, y, bias, attrs.activation, y);
@@ -145,8 +145,8 @@ void backprop_input_kernel(KernelContext& c) {
     return cudnn_run(c, *plan, {.x = dx.data, .kernel = taps, .y = dy.data});
   }
   switch_floating(dy.dtype, [&]<class T>(Type<T>) {
-    conv_backward_input_direct<T><<<blocks_for(dx.size()), kThreads, 0, stream_of(c)>>>(
-        shape, dy.as<const T>(), kernel.as<const T>(), dx.as<T>());
+    launch(c, {.blocks = blocks_for(dx.size())}, conv_backward_input_direct<T>, shape,
+           dy.as<const T>(), kernel.as<const T>(), dx.as<T>());
   });
 }
 
@@ -175,11 +175,10 @@ void backprop_filter_kernel(KernelContext& c) {
   switch_floating(x.dtype, [&]<class T>(Type<T>) {
     auto* sums = static_cast<ComputeOf<T>*>(
         c.scratch(static_cast<std::size_t>(pieces * dkernel.size()) * sizeof(ComputeOf<T>)));
-    conv_backward_filter_direct<T>
-        <<<blocks_for(pieces * dkernel.size()), kThreads, 0, stream_of(c)>>>(
-            shape, pieces, piece, x.as<const T>(), dy.as<const T>(), sums);
-    add_pieces<T><<<blocks_for(dkernel.size()), kThreads, 0, stream_of(c)>>>(
-        sums, pieces, dkernel.size(), dkernel.as<T>());
+    launch(c, {.blocks = blocks_for(pieces * dkernel.size())}, conv_backward_filter_direct<T>,
+           shape, pieces, piece, x.as<const T>(), dy.as<const T>(), sums);
+    launch(c, {.blocks = blocks_for(dkernel.size())}, add_pieces<T>, sums, pieces, dkernel.size(),
+           dkernel.as<T>());
   });
 }
 
