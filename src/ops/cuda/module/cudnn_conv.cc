@@ -1,4 +1,6 @@
 // Plans of convolutions: made once a device, remembered, run.
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <limits>
 #include <map>
@@ -18,11 +20,11 @@ class CudnnOnDevice;
 
 class CudnnPlan {
  public:
-  CudnnOnDevice* device;
+  CudnnOnDevice* device = nullptr;
   std::vector<Descriptor> graph;
   std::vector<Engine> engines;  // the first runs; where there are several, they were not tried yet
-  bool bias;
-  std::size_t workspace;  // enough for each of them
+  bool bias = false;
+  std::atomic<std::size_t> workspace = 0;  // enough for each of them
 };
 
 // The library as one logical device uses it. Lives as long as the process.
@@ -80,18 +82,28 @@ class CudnnOnDevice {
 
   std::unique_ptr<CudnnPlan> make(const CudnnConv& conv, unsigned alignment) {
     const CudnnTarget target{.handle = handle_};
-    auto made = std::make_unique<CudnnPlan>(
-        CudnnPlan{.device = this,
-                  .graph = make_graph(library_, target, conv, alignment),
-                  .engines = {},
-                  .bias = conv.bias,
-                  .workspace = 0});
+    auto made = std::make_unique<CudnnPlan>();
+    made->device = this;
+    made->bias = conv.bias;
+    made->graph = make_graph(library_, target, conv, alignment);
     if (!made->graph.empty())
       made->engines = find_engines(library_, target, made->graph.back(), conv.shape.dtype, rules_);
-    if (made->engines.empty()) return nullptr;
-    for (const Engine& each : made->engines)
-      made->workspace = std::max(made->workspace, static_cast<std::size_t>(each.workspace));
+    if (made->engines.empty()) {
+      // Of one with a bias or an activation the convolution alone is asked for next.
+      if (!conv.bias && conv.activation == nn::Activation::kLinear) warn_of(conv.shape);
+      return nullptr;
+    }
+    std::int64_t most = 0;
+    for (const Engine& each : made->engines) most = std::max(most, each.workspace);
+    made->workspace = static_cast<std::size_t>(most);
     return made;
+  }
+
+  static void warn_of(const ConvShape& s) {
+    logging::warn(
+        "cuDNN has no engine for a convolution of {} pictures of {}x{}x{} to {}x{}x{} by {}x{} "
+        "windows in {}: Tandem's own kernel computes it, which is slow",
+        s.n, s.h, s.w, s.in, s.oh, s.ow, s.out, s.kh, s.kw, name_of(s.dtype));
   }
 
   cudnnStatus_t execute(const Engine& engine, const Descriptor& pack) {
