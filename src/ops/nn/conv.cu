@@ -1,5 +1,6 @@
-// The kernels of conv.cc on a GPU: windows of one pixel are matrix products, for which cuBLASLt takes
-// Tandem's order of axes; the others go through cuDNN, which wants kernels as [out, kh, kw, in].
+// The kernels of conv.cc on a GPU: windows of one pixel are matrix products, for which cuBLASLt
+// takes Tandem's order of axes; the others go through cuDNN, which wants kernels as
+// [out, kh, kw, in].
 #include "ops/nn/conv.h"
 
 #include <bit>

@@ -1,5 +1,5 @@
-// Convolutions by definition, for where cuDNN has none: any shape, and slow. Sums run in an order that
-// the shape alone decides.
+// Convolutions by definition, for where cuDNN has none: any shape, and slow. Sums run in an order
+// that the shape alone decides.
 #pragma once
 
 #include <algorithm>

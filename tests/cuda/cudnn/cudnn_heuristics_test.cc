@@ -1,5 +1,5 @@
-// The real library's heuristics and plans for a GPU that is not there: cuDNN takes the properties of
-// one instead. So it is seen that every graph is accepted, and has an engine.
+// The real library's heuristics and plans for a GPU that is not there: cuDNN takes the properties
+// of one instead. So it is seen that every graph is accepted, and has an engine.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

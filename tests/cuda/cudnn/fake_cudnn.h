@@ -1,6 +1,6 @@
 // cuDNN, as far as the backend calls it, over a fake of CUDA: it takes down what descriptors are
-// told, has the engines that a test gives it, and computes the convolutions that graphs describe, by
-// definition, on the stream. The backend's cudnn() gives this library.
+// told, has the engines that a test gives it, and computes the convolutions that graphs describe,
+// by definition, on the stream. The backend's cudnn() gives this library.
 #pragma once
 
 #include <cudnn_graph.h>
