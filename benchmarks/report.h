@@ -80,7 +80,8 @@ double time_steps(double seconds, const Steps& steps) {
 
 inline void print_line(const char* program, const Options& options, double startup_ms, double ms) {
   std::printf(
-      "{\"program\": \"%s\", \"case\": \"%s\", \"device\": \"%s\", \"threads\": %d, \"replicas\": %d, "
+      "{\"program\": \"%s\", \"case\": \"%s\", \"device\": \"%s\", \"threads\": %d, \"replicas\": "
+      "%d, "
       "\"ms\": %.5f, \"peak_mib\": %.2f, \"startup_ms\": ",
       program, options.name.c_str(), options.device.c_str(), options.threads, options.replicas, ms,
       peak_mib());
