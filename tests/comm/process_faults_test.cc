@@ -1,5 +1,5 @@
-// What goes wrong between processes, whatever connects them: ranks that die, are late, part or leave.
-// Always a typed error, in bounded time, and the same one on every rank where one can be.
+// What goes wrong between processes, whatever connects them: ranks that die, are late, part or
+// leave. Always a typed error, in bounded time, and the same one on every rank where one can be.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>

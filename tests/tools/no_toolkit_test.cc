@@ -1,5 +1,5 @@
-// Tandem where there is no CUDA toolkit: whether it was built with one, and runs on a machine without
-// one, or was built without.
+// Tandem where there is no CUDA toolkit: whether it was built with one, and runs on a machine
+// without one, or was built without.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
