@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "ops/array/copy_on_gpu.h"
 #include "ops/array/pad.h"
-#include "ops/array/transpose_planes.h"
 #include "ops/cuda/column_grid.h"
 #include "ops/nn/pool.h"
 
@@ -102,6 +102,29 @@ TEST(TransposePlanes, AreNotWhereTheLastAxisStaysOrAPlaneIsSmall) {
   backwards.add_axis(64, -1);
   backwards.set_offset(63);
   EXPECT_FALSE(TransposePlanes::of(backwards));
+}
+
+TEST(ElementsTogether, AreAsManyAsEveryRunBeginsWith) {
+  const auto together = [](const Shape& shape, const std::vector<int>& permutation,
+                           std::size_t bytes, std::uintptr_t address = 0) {
+    return elements_together(transposition(shape, permutation), bytes, address);
+  };
+  EXPECT_EQ(together({6, 5, 64}, {1, 0, 2}, 4), 4);
+  EXPECT_EQ(together({6, 5, 64}, {1, 0, 2}, 2), 8);
+  EXPECT_EQ(together({6, 5, 64}, {1, 0, 2}, 2, 4), 2);  // 4 bytes into a pack of 16
+  EXPECT_EQ(together({6, 5, 6}, {1, 0, 2}, 4), 2);
+  EXPECT_EQ(together({6, 5, 7}, {1, 0, 2}, 4), 1);
+  EXPECT_EQ(together({6, 5}, {1, 0}, 4), 1);
+  EXPECT_EQ(together({6, 5, 64}, {1, 0, 2}, 8), 2);
+  StridedCopy slice;  // columns [2, 10) of 16
+  slice.add_axis(3, 16);
+  slice.add_axis(8, 1);
+  slice.set_offset(2);
+  EXPECT_EQ(elements_together(slice, 4, 0), 2);
+  StridedCopy repeated;  // each row 3 times
+  repeated.add_axis(3, 0);
+  repeated.add_axis(8, 1);
+  EXPECT_EQ(elements_together(repeated, 4, 0), 4);
 }
 
 TEST(Pool, WindowsOverAPixelAreThoseThatCoverIt) {

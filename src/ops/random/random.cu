@@ -65,14 +65,15 @@ struct Normal {
   }
 };
 
+// Both sides' functions: the formulas that take them are.
 struct Log {
-  __device__ float operator()(float x) const { return ::log(x); }
+  __host__ __device__ float operator()(float x) const { return ::log(x); }
 };
 struct Exp {
-  __device__ double operator()(double x) const { return ::exp(x); }
+  __host__ __device__ double operator()(double x) const { return ::exp(x); }
 };
 struct Erf {
-  __device__ double operator()(double x) const { return ::erf(x); }
+  __host__ __device__ double operator()(double x) const { return ::erf(x); }
 };
 __device__ float inverse_of_erf(float y) { return erf_inverse(y, Log()); }
 __device__ double inverse_of_erf(double y) { return erf_inverse(y, Log(), Exp(), Erf()); }

@@ -1,5 +1,4 @@
-// Copies that transpose planes: what is next to each other in the output lies apart in the input,
-// and the other way round. On a GPU, such planes go through shared memory.
+// How a GPU goes over strided copies.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +9,26 @@
 
 namespace tandem {
 
+// How many neighbours may be copied as one of up to 16 bytes: all runs of them begin at multiples of
+// so many. `addresses`: of both tensors, or-ed.
+inline std::int64_t elements_together(const StridedCopy& copy, std::size_t element_size,
+                                      std::uintptr_t addresses) {
+  const int last = copy.rank() - 1;
+  if (last < 0 || copy.stride(last) != 1) return 1;
+  std::int64_t together = 16 / static_cast<std::int64_t>(element_size);
+  const auto fits = [&](std::int64_t count) {
+    if (addresses % (static_cast<std::size_t>(count) * element_size) != 0) return false;
+    if (copy.offset() % count != 0 || copy.size(last) % count != 0) return false;
+    for (int axis = 0; axis < last; ++axis)
+      if (copy.stride(axis) % count != 0) return false;
+    return true;
+  };
+  while (!fits(together)) together /= 2;
+  return together;
+}
+
+// Copies that transpose planes: what is next to each other in the output lies apart in the input,
+// and the other way round. Such planes go through shared memory.
 struct TransposePlanes {
   static constexpr std::int64_t kLeast = 8;  // rows and columns, for it to be worth while
 
