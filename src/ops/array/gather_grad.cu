@@ -1,5 +1,6 @@
 // The kernel of GatherGrad (index.cc) on a GPU. The positions of the indices are sorted by row, and
-// each row's are added up in their order: the same bits in every run, without atomics.
+// each row's are added up in their order, as on the CPU: the same bits in every run, without
+// atomics.
 #include <limits>
 
 #include "ops/array/array_ops.h"
@@ -67,74 +68,41 @@ __global__ void __launch_bounds__(kThreads)
   merged[(run < other ? run : other) + (i - run) + count_below(keys, begin, end, key)] = key;
 }
 
-// How a block goes over the keys: `across` threads with a pack of columns each, `kThreads / across`
-// below each other, which share out what is added up to a row.
-struct Segments {
-  std::int64_t count, rows, inner, outer;
-  int across;
-  std::int64_t tiles;  // of across packs
-  std::int64_t work;   // a block each: outer * count * tiles
-};
-
-// y is zeros. A block whose key is the first of its row adds up the row.
+// y is zeros. A thread for each pack of columns of each key: those whose key is the first of its row
+// add up the row.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
-    add_rows(const T* gradient, const std::int64_t* keys, T* y, Segments segments) {
+    add_rows(const T* gradient, const std::int64_t* keys, T* y, std::int64_t count,
+             std::int64_t rows, std::int64_t inner, std::int64_t size) {
   using C = ComputeOf<T>;
-  __shared__ C of_thread[kPack][kThreads];
-  const std::int64_t count = segments.count;
-  const int column_here = threadIdx.x % segments.across, lane = threadIdx.x / segments.across,
-            lanes = kThreads / segments.across;
-  for (std::int64_t item = blockIdx.x; item < segments.work; item += gridDim.x) {
-    const std::int64_t column = (item % segments.tiles * segments.across + column_here) * kPack;
-    const std::int64_t at = item / segments.tiles % count, outer = item / segments.tiles / count;
-    const std::int64_t row = keys[at] / count;
-    if (row == segments.rows || (at > 0 && keys[at - 1] >= row * count)) continue;
-    const T* from = gradient + outer * count * segments.inner + column;
-    const std::int64_t end = (row + 1) * count;  // of the row's keys
-    C sums[kPack] = {};
-    if (column < segments.inner)
-      for (std::int64_t i = at + lane; i < count && keys[i] < end; i += lanes) {
-        const auto pack = load_pack<kPack>(from, (keys[i] - row * count) * segments.inner, kPack);
+  const std::int64_t element =
+      (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kPack;
+  if (element >= size) return;
+  const std::int64_t column = element % inner, run = element / inner;
+  const std::int64_t at = run % count, outer = run / count;
+  const std::int64_t row = keys[at] / count;
+  if (row == rows || (at > 0 && keys[at - 1] >= row * count)) return;
+  const std::int64_t terms = count_below(keys, at, count, (row + 1) * count);
+  const T* from = gradient + outer * count * inner + column;
+  C sums[kPack] = {};
+#pragma unroll 8
+  for (std::int64_t i = 0; i < terms; ++i) {
+    const auto pack = load_pack<kPack>(from, (keys[at + i] - row * count) * inner, kPack);
 #pragma unroll
-        for (int n = 0; n < kPack; ++n) sums[n] += load_as(pack.at[n]);
-      }
-#pragma unroll
-    for (int n = 0; n < kPack; ++n) of_thread[n][threadIdx.x] = sums[n];
-    for (int half = lanes / 2; half > 0; half /= 2) {
-      __syncthreads();
-      if (lane >= half) continue;
-#pragma unroll
-      for (int n = 0; n < kPack; ++n)
-        of_thread[n][threadIdx.x] += of_thread[n][threadIdx.x + half * segments.across];
-    }
-    if (lane == 0 && column < segments.inner) {
-      Pack<T, kPack> result;
-#pragma unroll
-      for (int n = 0; n < kPack; ++n) result.at[n] = store_as<T>(of_thread[n][threadIdx.x]);
-      store_pack(y + (outer * segments.rows + row) * segments.inner, column, kPack, result);
-    }
-    __syncthreads();  // the next row is added up there
+    for (int n = 0; n < kPack; ++n) sums[n] += load_as(pack.at[n]);
   }
+  Pack<T, kPack> result;
+#pragma unroll
+  for (int n = 0; n < kPack; ++n) result.at[n] = store_as<T>(sums[n]);
+  store_pack(y + (outer * rows + row) * inner, column, kPack, result);
 }
 
 template <class T, int kPack>
 void add_rows_on(KernelContext& c, const AxisSplit& split, std::int64_t count,
                  const std::int64_t* keys) {
-  constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;
-  const std::int64_t packs = split.inner / kPack;
-  Segments segments = {.count = count,
-                       .rows = split.size,
-                       .inner = split.inner,
-                       .outer = split.outer,
-                       .across = 1,
-                       .tiles = 1,
-                       .work = 0};
-  while (segments.across < 64 && segments.across < packs) segments.across *= 2;
-  segments.tiles = (packs + segments.across - 1) / segments.across;
-  segments.work = split.outer * count * segments.tiles;
-  launch(c, {.blocks = static_cast<unsigned>(std::min(segments.work, kMostBlocks))},
-         add_rows<T, kPack>, c.inputs[0].as<const T>(), keys, c.outputs[0].as<T>(), segments);
+  const std::int64_t size = split.outer * count * split.inner;
+  launch(c, {.blocks = blocks_for(size / kPack)}, add_rows<T, kPack>, c.inputs[0].as<const T>(),
+         keys, c.outputs[0].as<T>(), count, split.size, split.inner, size);
 }
 
 // The keys of `count` indices, sorted.
