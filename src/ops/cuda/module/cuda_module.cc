@@ -32,6 +32,7 @@ KernelList lamb_kernels();
 KernelList pad_kernels();
 KernelList gather_grad_kernels();
 KernelList random_kernels();
+KernelList conv_kernels();
 
 namespace {
 
@@ -40,7 +41,8 @@ constexpr KernelList (*kFamilies[])() = {
     reduce_kernels,     matmul_kernels,    dense_kernels,      activation_kernels,  softmax_kernels,
     update_kernels,     rearrange_kernels, join_kernels,       index_kernels,       power_kernels,
     arg_reduce_kernels, cumsum_kernels,    batch_norm_kernels, layer_norm_kernels,  pool_kernels,
-    dropout_kernels,    lamb_kernels,      pad_kernels,        gather_grad_kernels, random_kernels};
+    dropout_kernels,    lamb_kernels,      pad_kernels,        gather_grad_kernels, random_kernels,
+    conv_kernels};
 
 KernelList all_kernels() {
   static const std::vector<CudaKernel> kernels = [] {
