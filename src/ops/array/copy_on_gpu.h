@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// How many neighbours may be copied as one of up to 16 bytes: all runs of them begin at multiples of
-// so many. `addresses`: of both tensors, or-ed.
+// How many neighbours may be copied as one of up to 16 bytes: all runs begin at multiples of so
+// many. `addresses`: of both tensors, or-ed.
 inline std::int64_t elements_together(const StridedCopy& copy, std::size_t element_size,
                                       std::uintptr_t addresses) {
   const int last = copy.rank() - 1;
@@ -32,7 +32,7 @@ inline std::int64_t elements_together(const StridedCopy& copy, std::size_t eleme
 struct TransposePlanes {
   static constexpr std::int64_t kLeast = 8;  // rows and columns, for it to be worth while
 
-  // output[row * output_stride + column] = input[column * input_stride + row], and so in each plane.
+  // output[row * output_stride + column] = input[column * input_stride + row], in each plane.
   std::int64_t rows = 1, columns = 1, input_stride = 0, output_stride = 0;
   std::int64_t planes = 1;
   // The axes that count the planes, and how far apart those of one are.

@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(kThreads)
   merged[(run < other ? run : other) + (i - run) + count_below(keys, begin, end, key)] = key;
 }
 
-// y is zeros. A thread for each pack of columns of each key: those whose key is the first of its row
-// add up the row.
+// y is zeros. A thread for each pack of columns of each key: those whose key is the first of its
+// row add up the row.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     add_rows(const T* gradient, const std::int64_t* keys, T* y, std::int64_t count,
