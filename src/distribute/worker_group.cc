@@ -119,30 +119,48 @@ Tensor WorkerGroup::broadcast(const Tensor& mine, const std::string& what) {
 }
 
 Tensor WorkerGroup::gather(const Tensor& mine, std::int64_t axis, const std::string& what) {
-  if (building)
-    fail<UnimplementedError>(
-        "[{}] under several workers values are gathered outside of traced functions", what);
-  check();
   NoGradScope no_grad;
+  if (axis < 0) axis += mine.rank();
+  if (building) {
+    if (!mine.shape().fully_defined())
+      fail<UnimplementedError>(
+          "[{}] under several workers a traced function gathers values of known sizes, got {}: "
+          "leave out input_signature",
+          what, mine.shape().to_string());
+    std::vector<std::int64_t> sizes;
+    for (const Shape& shape : exchange_shapes(mine, axis, what))
+      sizes.push_back(shape[static_cast<int>(axis)]);
+    return concat(traced().all_gather(mine, axis, std::move(sizes)), axis);
+  }
   const OnDevice on(DeviceManager::get().host());
   const Tensor local = own_on_host(mine);
-  // dtype, rank and sizes of each worker's.
+  std::vector<Tensor> all;
+  std::vector<Buffer> buffers;
+  for (const Shape& shape : exchange_shapes(local, axis, what)) {
+    all.push_back(make_tensor(DeviceManager::get().host(), shape, local.dtype()));
+    buffers.push_back(buffer_of(all.back()));
+  }
+  host_->all_gather(buffer_of(local), buffers)->wait();
+  return concat(all, axis);
+}
+
+std::vector<Shape> WorkerGroup::exchange_shapes(const Tensor& mine, std::int64_t axis,
+                                                const std::string& what) {
+  check();
   struct Header {
     std::int64_t dtype = 0, rank = 0;
     std::array<std::int64_t, kMaxRank> sizes = {};
   };
-  Header header{.dtype = static_cast<std::int64_t>(local.dtype()), .rank = local.rank()};
-  for (int i = 0; i < local.rank(); ++i) header.sizes[static_cast<std::size_t>(i)] = local.dim(i);
+  Header header{.dtype = static_cast<std::int64_t>(mine.dtype()), .rank = mine.rank()};
+  for (int i = 0; i < mine.rank(); ++i) header.sizes[static_cast<std::size_t>(i)] = mine.dim(i);
   std::vector<Header> headers(static_cast<std::size_t>(size()));
   host_->label(what, calls_++);
   host_->exchange(&header, sizeof(header), headers.data());
-  if (axis < 0) axis += local.rank();
-  std::vector<Tensor> all;
-  std::vector<Buffer> buffers;
+  std::vector<Shape> shapes;
   for (const Header& theirs : headers) {
     Dims sizes;
     bool same = theirs.dtype == header.dtype && theirs.rank == header.rank;
-    for (int i = 0; same && i < local.rank(); ++i) {
+    for (int i = 0; same && i < mine.rank(); ++i) {
       const auto at = static_cast<std::size_t>(i);
       same = i == axis || theirs.sizes[at] == header.sizes[at];
       sizes.push_back(theirs.sizes[at]);
@@ -151,12 +169,10 @@ Tensor WorkerGroup::gather(const Tensor& mine, std::int64_t axis, const std::str
       fail<InvalidArgumentError>(
           "[{}] expected values of one dtype, and of sizes that differ along axis {} alone: worker "
           "{} has others than worker {}, {} {}",
-          what, axis, all.size(), rank(), name_of(local.dtype()), local.shape().to_string());
-    all.push_back(make_tensor(DeviceManager::get().host(), Shape(sizes), local.dtype()));
-    buffers.push_back(buffer_of(all.back()));
+          what, axis, shapes.size(), rank(), name_of(mine.dtype()), mine.shape().to_string());
+    shapes.emplace_back(sizes);
   }
-  host_->all_gather(buffer_of(local), buffers)->wait();
-  return concat(all, axis);
+  return shapes;
 }
 
 std::vector<std::string> WorkerGroup::gather_bytes(const std::string& mine,

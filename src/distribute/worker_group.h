@@ -43,6 +43,9 @@ class WorkerGroup final : public Workers, public std::enable_shared_from_this<Wo
   class HostPlace;
   // On behalf of this worker, for a trace.
   TracedRank traced();
+  // Of each worker's value; InvalidArgumentError where they cannot be joined along `axis`.
+  std::vector<Shape> exchange_shapes(const Tensor& mine, std::int64_t axis,
+                                     const std::string& what);
 
   std::shared_ptr<Job> job_;
   bool owns_job_;
