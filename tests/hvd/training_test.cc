@@ -6,6 +6,7 @@
 #include <set>
 
 #include "hvd/adasum.h"
+#include "support/expects.h"
 #include "support/files.h"
 #include "support/hvd_ranks.h"
 #include "support/mpirun.h"
