@@ -190,8 +190,8 @@ class Strategy {
                 std::optional<std::int64_t> axis = std::nullopt) const;
   Tensor reduce(ReduceOp op, const Tensor& value,
                 std::optional<std::int64_t> axis = std::nullopt) const;
-  // The values of all replicas joined along `axis`. Over several processes each of them calls it; in
-  // a traced function they tell each other the sizes while they trace, which they do together.
+  // The values of all replicas joined along `axis`. Over several processes each of them calls it;
+  // in a traced function they tell each other the sizes while they trace, which they do together.
   Tensor gather(const PerReplica<Tensor>& value, std::int64_t axis) const;
 
   // `dataset`, whose batches are GLOBAL, split evenly over the replicas and copied to their
