@@ -240,7 +240,9 @@ TEST(MultiWorker, GathersThatCannotBeTracedSaySo) {
   for (const std::string& text : gathering(nullptr, 2)) EXPECT_EQ(text, "4");
   // A worker that calls with other sizes alone.
   for (const std::string& text : gathering(nullptr, 5)) {
-    EXPECT_TRUE(text.starts_with("InvalidArgumentError: ")) << text;
+    // Aborted: who comes when the other one has found out already.
+    EXPECT_TRUE(text.starts_with("InvalidArgumentError: ") || text.starts_with("AbortedError: "))
+        << text;
     EXPECT_NE(text.find("ranks parted"), std::string::npos) << text;
   }
   const InputSpec any_rows{.shape = {-1, 3}};

@@ -230,11 +230,14 @@ void Mesh::greet() {
   }
 }
 
-void Mesh::throw_broken(int peer, const std::string& what, const std::string& reason) const {
+void Mesh::check_failure() const {
   const std::string failure = find(key("failure"));
-  if (!failure.empty()) {
+  if (!failure.empty())
     throw_failure(static_cast<GroupFailure>(failure.front() - '0'), failure.substr(1));
-  }
+}
+
+void Mesh::throw_broken(int peer, const std::string& what, const std::string& reason) const {
+  check_failure();
   const Peer& other = peers_[static_cast<std::size_t>(peer)];
   if (!find(key("left", peer)).empty())
     fail<AbortedError>("rank {} (pid {} on {}) has left the group; rank {} still waits for it: {}",

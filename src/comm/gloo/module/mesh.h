@@ -40,6 +40,8 @@ class Mesh {
 
   // Tells the ranks that find connections broken why. They still stand.
   void publish_failure(GroupFailure failure, const std::string& text) const;
+  // Throws what a rank has published, as far as the store tells.
+  void check_failure() const;
   // Breaks the connections. Nothing is read from them or written to them any more.
   void close() noexcept;
 
