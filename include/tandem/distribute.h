@@ -30,6 +30,8 @@ struct BatchSplit {
   std::vector<std::int64_t> counts;
   std::int64_t total = -1;  // of all processes; -1: the step has no batch
   int leader = 0;           // the first replica with examples, of all processes
+  // Each process's part, where processes have data of their own; else empty: `total` tells.
+  std::vector<std::int64_t> of_processes = {};
 
   // Sizes that differ by at most one, the larger ones first.
   static BatchSplit even(std::int64_t examples, int replicas);
@@ -63,13 +65,15 @@ class PerReplica {
 };
 
 // Per-replica values among the arguments and results of a traced function (tandem/function.h): how
-// they share the batch is part of the signature.
+// they share the batch is part of the signature, so that the processes trace anew together.
 template <class T, class V, class K>
 void visit_tensors(PerReplica<T>& value, const V& visit, const K& key) {
   using detail::visit_tensors;
   const BatchSplit& split = value.split();
   key(static_cast<std::uint64_t>(value.size()));
   key(static_cast<std::uint64_t>(split.total));
+  key(static_cast<std::uint64_t>(split.of_processes.size()));
+  for (std::int64_t examples : split.of_processes) key(static_cast<std::uint64_t>(examples));
   for (std::size_t replica = 0; replica < value.size(); ++replica) {
     if (split.total >= 0) {
       key(static_cast<std::uint64_t>(split.offsets[replica]));
@@ -81,10 +85,12 @@ void visit_tensors(PerReplica<T>& value, const V& visit, const K& key) {
 
 // --- cross-device operations ---
 
-// How gradients are brought together inside a process. A value.
+// How gradients are brought together inside a process. A value. By itself: NcclAllReduce() where
+// each replica has a GPU of NVIDIA's to itself and there is NCCL; else every replica adds up its
+// share of all gradients.
 class CrossDeviceOps {
  public:
-  enum class Kind { kAllReduce, kReductionToOneDevice, kHierarchicalCopy };
+  enum class Kind { kAllReduce, kReductionToOneDevice, kHierarchicalCopy, kNccl };
   CrossDeviceOps() = default;
   CrossDeviceOps(Kind kind, int num_packs, std::string device)
       : kind_(kind), num_packs_(num_packs), device_(std::move(device)) {}
@@ -97,6 +103,15 @@ class CrossDeviceOps {
   int num_packs_ = 1;
   std::string device_;
 };
+
+struct NcclAllReduceOptions {
+  int num_packs = 1;  // equal packs of each bucket; 0: a call a gradient, without buckets
+};
+// NVIDIA's NCCL, on streams of its own, beside the backward pass. Where it cannot join the
+// replicas' devices, a warning tells why, and they are brought together as without it. The order of
+// sums is NCCL's: the same in every run on the same GPUs. Throws InvalidArgumentError "NCCL
+// all-reduce requires num_packs >= 0, but N is specified".
+CrossDeviceOps NcclAllReduce(const NcclAllReduceOptions& options = {});
 
 struct HierarchicalCopyOptions {
   int num_packs = 1;  // equal packs of each bucket; 0: a pack a gradient
@@ -187,7 +202,7 @@ class Strategy {
   Tensor reduce(ReduceOp op, const Tensor& value,
                 std::optional<std::int64_t> axis = std::nullopt) const;
   // The values of all replicas joined along `axis`. Over several processes each of them calls it;
-  // UnimplementedError in a traced function then.
+  // in a traced function they tell each other the sizes while they trace, which they do together.
   Tensor gather(const PerReplica<Tensor>& value, std::int64_t axis) const;
 
   // `dataset`, whose batches are GLOBAL, split evenly over the replicas and copied to their

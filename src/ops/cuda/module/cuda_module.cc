@@ -1,11 +1,14 @@
 // What libtandem loads, and what tests ask it for.
 #include <vector>
 
+#include "comm/device_arithmetic.h"
 #include "device/cuda/module/cuda_gpus.h"
 #include "ops/cuda/kernel_list.h"
 
 namespace tandem::cuda {
 
+NativeArithmetic native_arithmetic();  // combine.cu
+void register_collective_kernels();    // module/collective.cc
 // Each is defined by the .cu of that name.
 KernelList creation_kernels();
 KernelList unary_kernels();
@@ -67,6 +70,8 @@ extern "C" __attribute__((visibility("default"))) void tandem_discover_cuda(
   if (gpus->empty()) return;
   [[maybe_unused]] static const bool once = [] {
     tandem::register_cuda_kernels(tandem::cuda::all_kernels());
+    tandem::cuda::register_collective_kernels();
+    tandem::register_native_arithmetic(tandem::cuda::native_arithmetic());
     return true;
   }();
 }
