@@ -20,6 +20,7 @@ target_include_directories(fake_tandem_cuda PRIVATE cuda/on_host ${PROJECT_SOURC
 target_include_directories(fake_tandem_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS}
                            $<$<BOOL:${CUDNN_HEADERS}>:${CUDNN_HEADERS}>)
 target_link_libraries(fake_tandem_cuda PRIVATE tandem tandem_flags OpenMP::OpenMP_CXX fmt::fmt spdlog::spdlog)
+target_link_options(fake_tandem_cuda PRIVATE -Wl,-z,defs)  # what the fake lacks fails here, not to load
 set_target_properties(fake_tandem_cuda PROPERTIES OUTPUT_NAME tandem_cuda CXX_VISIBILITY_PRESET hidden
                       LIBRARY_OUTPUT_DIRECTORY ${folder})
 # libtandem looks for its modules where it was loaded from.

@@ -26,11 +26,17 @@ struct Allocation {
   std::size_t bytes;
 };
 
+using Tasks = std::vector<std::function<void()>>;
+
 struct Stream {
   int gpu;
   EmulatedStream queue{1, "fake-cuda"};
+  std::unique_ptr<Tasks> captured = nullptr;  // while it is captured
 };
 Stream& of(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
+// Both a graph and one that is ready to run are what was captured, in its order.
+Tasks& of(cudaGraph_t graph) { return *reinterpret_cast<Tasks*>(graph); }
+Tasks& of(cudaGraphExec_t graph) { return *reinterpret_cast<Tasks*>(graph); }
 
 struct State {
   std::mutex mutex;
@@ -101,6 +107,7 @@ Gpu gpu(int ordinal) {
 }
 
 void enqueue(cudaStream_t stream, std::function<void()> task) {
+  if (of(stream).captured) return of(stream).captured->push_back(std::move(task));
   EmulatedStream& queue = of(stream).queue;
   queue.enqueue(std::move(task));
   if (blocking()) queue.synchronize();
@@ -217,6 +224,9 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int pri
   *stream = reinterpret_cast<cudaStream_t>(made);
   return cudaSuccess;
 }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::lock_guard lock(state().mutex);
   std::erase(state().streams, &of(stream));
@@ -224,8 +234,34 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (of(stream).captured) return keep(cudaErrorStreamCaptureUnsupported);
   return of(stream).queue.synchronize(), sound();
 }
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (of(stream).captured) return keep(cudaErrorIllegalState);
+  return of(stream).captured = std::make_unique<Tasks>(), cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  if (!of(stream).captured) return keep(cudaErrorIllegalState);
+  *graph = reinterpret_cast<cudaGraph_t>(of(stream).captured.release());
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete &of(graph), cudaSuccess; }
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
+  return *made = reinterpret_cast<cudaGraphExec_t>(new Tasks(of(graph))), cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete &of(graph), cudaSuccess; }
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t made, cudaGraph_t graph,
+                                cudaGraphExecUpdateResultInfo*) {
+  if (of(made).size() != of(graph).size()) return keep(cudaErrorGraphExecUpdateFailure);
+  return of(made) = of(graph), cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  for (const std::function<void()>& task : of(graph)) enqueue(stream, task);
+  return sound();
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   return of(stream).queue.wait(of(event).event), cudaSuccess;
 }
@@ -239,7 +275,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   enqueue(stream, [=] { std::memcpy(to, from, bytes); });
   if (kind == cudaMemcpyDeviceToDevice) return sound();
   const void* host = kind == cudaMemcpyHostToDevice ? from : to;
-  if (kind != cudaMemcpyDefault && !is_pinned(host)) of(stream).queue.synchronize();
+  if (kind != cudaMemcpyDefault && !is_pinned(host)) return cudaStreamSynchronize(stream);
   return sound();
 }
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
@@ -267,6 +303,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &of(event), cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (of(stream).captured) return keep(cudaErrorStreamCaptureUnsupported);
   if (of(event).gpu != of(stream).gpu) return keep(cudaErrorInvalidResourceHandle);
   of(event).event = of(stream).queue.record();
   return cudaSuccess;

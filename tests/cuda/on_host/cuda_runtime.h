@@ -1,9 +1,9 @@
 // CUDA's language for a C++ compiler, in the place of the toolkit's header of this name: kernels
-// compiled with it run on the host, by cuda/executor.h. What kernels use is there, and no more; add
-// to it what a new kernel needs.
+// compiled with it run on the host, by cuda/executor.h. What kernels use is there, and no more:
+// what a new kernel needs is to be added.
 //
-// Memory of a block (`__shared__`) is static: one block runs at a time. `extern __shared__` does not
-// compile.
+// Memory of a block (`__shared__`) is static: one block runs at a time. `extern __shared__` does
+// not compile.
 #pragma once
 
 #include <cuda_runtime_api.h>
