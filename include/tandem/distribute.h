@@ -81,10 +81,12 @@ void visit_tensors(PerReplica<T>& value, const V& visit, const K& key) {
 
 // --- cross-device operations ---
 
-// How gradients are brought together inside a process. A value.
+// How gradients are brought together inside a process. A value. By itself: NcclAllReduce() where
+// each replica has a GPU of NVIDIA's to itself and there is NCCL; else every replica adds up its
+// share of all gradients.
 class CrossDeviceOps {
  public:
-  enum class Kind { kAllReduce, kReductionToOneDevice, kHierarchicalCopy };
+  enum class Kind { kAllReduce, kReductionToOneDevice, kHierarchicalCopy, kNccl };
   CrossDeviceOps() = default;
   CrossDeviceOps(Kind kind, int num_packs, std::string device)
       : kind_(kind), num_packs_(num_packs), device_(std::move(device)) {}
@@ -97,6 +99,15 @@ class CrossDeviceOps {
   int num_packs_ = 1;
   std::string device_;
 };
+
+struct NcclAllReduceOptions {
+  int num_packs = 1;  // equal packs of each bucket; 0: a call a gradient, without buckets
+};
+// NVIDIA's NCCL, on streams of its own, beside the backward pass. Where it cannot join the
+// replicas' devices, a warning tells why, and they are brought together as without it. The order of
+// sums is NCCL's: the same in every run on the same GPUs. Throws InvalidArgumentError "NCCL
+// all-reduce requires num_packs >= 0, but N is specified".
+CrossDeviceOps NcclAllReduce(const NcclAllReduceOptions& options = {});
 
 struct HierarchicalCopyOptions {
   int num_packs = 1;  // equal packs of each bucket; 0: a pack a gradient

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "comm/nccl/nccl_clique.h"
+#include "core/log.h"
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/status.h"
@@ -14,7 +16,13 @@ namespace tandem::distribute {
 LocalPlan plan_of(const CrossDeviceOps& ops, const std::vector<Device*>& devices) {
   LocalPlan plan;
   switch (ops.kind()) {
-    case CrossDeviceOps::Kind::kAllReduce: plan.kind = LocalPlan::Kind::kSliced; break;
+    case CrossDeviceOps::Kind::kAllReduce: plan.kind = LocalPlan::Kind::kNccl; break;
+    case CrossDeviceOps::Kind::kNccl:
+      plan.kind = LocalPlan::Kind::kNccl;
+      plan.num_packs = ops.num_packs();
+      if (const std::string why = why_no_nccl(devices); !why.empty())
+        logging::warn("[NcclAllReduce] NCCL is not used: {}. Every replica adds up its share", why);
+      break;
     case CrossDeviceOps::Kind::kHierarchicalCopy:
       plan.kind = LocalPlan::Kind::kHierarchical;
       plan.num_packs = ops.num_packs();

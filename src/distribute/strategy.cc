@@ -10,6 +10,13 @@ namespace tandem::distribute {
 
 // --- cross-device operations ---
 
+CrossDeviceOps NcclAllReduce(const NcclAllReduceOptions& options) {
+  if (options.num_packs < 0)
+    fail<InvalidArgumentError>("NCCL all-reduce requires num_packs >= 0, but {} is specified",
+                               options.num_packs);
+  return CrossDeviceOps(CrossDeviceOps::Kind::kNccl, options.num_packs, {});
+}
+
 CrossDeviceOps HierarchicalCopyAllReduce(const HierarchicalCopyOptions& options) {
   if (options.num_packs < 0)
     fail<InvalidArgumentError>("HierarchicalCopy requires num_packs >= 0, but {} is specified",

@@ -39,7 +39,8 @@ class WorkerReplicas {
       return;
     }
     threads_ = std::make_shared<LocalGroup>(
-        devices, LocalGroupOptions{.plan = {}, .time_limit = options.time_limit});
+        devices, LocalGroupOptions{.plan = {.kind = LocalPlan::Kind::kNccl},
+                                   .time_limit = options.time_limit});
     communicators_.resize(devices.size());
     std::vector<std::exception_ptr> errors(devices.size());
     ThreadTeam together(static_cast<int>(devices.size()));  // the ranks meet

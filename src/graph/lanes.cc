@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -14,6 +15,7 @@
 #include "core/status.h"
 #include "device/stream_span.h"
 #include "graph/collective.h"
+#include "graph/recorded_steps.h"
 #include "op/kernel_event.h"
 
 namespace tandem {
@@ -23,6 +25,13 @@ struct Lane {
   Device* device = nullptr;  // null: nothing to do
   std::vector<Step*> steps;
   std::vector<Communicator*> communicators;  // of its collectives
+  // On a real GPU: the steps that are enqueued as one, by the place of the first.
+  std::map<std::size_t, std::unique_ptr<RecordedSteps>> recorded;
+
+  RecordedSteps* recorded_from(std::size_t place) const {
+    const auto found = recorded.find(place);
+    return found == recorded.end() ? nullptr : found->second.get();
+  }
 };
 
 // The kernels of a stretch of steps as they are in this run, for a stream that runs them later.
@@ -112,6 +121,23 @@ struct Lanes::Impl {
       else
         step->behind->awaited = true;
     }
+    if (RecordedSteps::wanted())
+      for (Lane& lane : lanes) record_steps(lane);
+  }
+
+  // The stretches of a lane that nothing interrupts: another lane waits for none but the last.
+  static void record_steps(Lane& lane) {
+    NativeGpu* gpu = lane.device ? as_native(*lane.device) : nullptr;
+    if (!gpu) return;
+    std::size_t end = 0;
+    for (std::size_t begin = 0; begin < lane.steps.size(); begin = std::max(begin + 1, end)) {
+      for (end = begin; end < lane.steps.size() && RecordedSteps::takes(*lane.steps[end]);)
+        if (lane.steps[end++]->awaited) break;
+      if (end < begin + 2) continue;
+      lane.recorded[begin] = std::make_unique<RecordedSteps>(
+          *gpu, std::vector<Step*>(lane.steps.begin() + static_cast<std::ptrdiff_t>(begin),
+                                   lane.steps.begin() + static_cast<std::ptrdiff_t>(end)));
+    }
   }
 
   void join(const CollectiveMember& member, Lane& lane) {
@@ -169,10 +195,16 @@ struct Lanes::Impl {
     const auto flush = [&] {
       if (stretch) stream.enqueue([stretch = std::exchange(stretch, nullptr)] { stretch->run(); });
     };
-    for (Step* step : lane.steps) {
+    for (std::size_t place = 0; place < lane.steps.size(); ++place) {
       if (failed.load(std::memory_order_relaxed)) return;
+      RecordedSteps* const recorded = lane.recorded_from(place);
+      const bool together = recorded && recorded->run();
+      if (together) place += recorded->size() - 1;
+      Step* const step = lane.steps[place];
       if (step->behind) await(*step->behind);
-      if (step->started) {
+      if (together) {
+        // Nothing is left to be done.
+      } else if (step->started) {
         flush();
         finish_collective(*step->started);
       } else if (!step->kernel) {

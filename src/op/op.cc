@@ -6,6 +6,7 @@
 #include "device/device_manager.h"
 #include "device/memory_report.h"
 #include "op/cuda_kernels.h"
+#include "op/scratch_scope.h"
 
 namespace tandem {
 
@@ -20,6 +21,8 @@ KernelContext::KernelContext(const KernelContext& other)
 
 void* KernelContext::scratch(std::size_t bytes) {
   if (bytes == 0) return nullptr;
+  if (ScratchScope* scope = ScratchScope::current()) [[unlikely]]
+    if (void* memory = scope->take(bytes)) return memory;
   const MemoryTagScope tag(MemoryTag::kWorkspace);
   if (!workspace) workspace = &DeviceManager::get().host();
   void* memory = workspace->allocator().allocate(bytes);

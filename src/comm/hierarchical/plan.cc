@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/combine.h"
+#include "comm/device_arithmetic.h"
 #include "core/status.h"
 
 namespace tandem::hierarchical {
@@ -317,9 +317,7 @@ class Plan {
   std::function<void()> finish_mean(const Buffers& sums) {
     if (call_.op != ReduceOp::kMean) return nullptr;
     return [device = &pipeline_.inner->device(), sums, by = layout_.size()] {
-      device->stream().enqueue([sums, by] {
-        for (const Buffer& part : sums) divide(part.data, part.count, part.dtype, by);
-      });
+      divide_on(*device, sums, by);
     };
   }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/combine.h"
+#include "comm/device_arithmetic.h"
 #include "comm/device_memory.h"
 
 namespace tandem {
@@ -130,7 +130,7 @@ class Share {
       if (rank_ != (root_active ? plan.root : world_.active.front())) return {};
       return ranges(0, total());
     }
-    if (plan.kind == LocalPlan::Kind::kSliced) return slice();
+    if (plan.kind != LocalPlan::Kind::kHierarchical) return slice();
     order = CombineOrder::kHalves;
     const auto ranks = static_cast<std::int64_t>(world_.active.size());
     std::vector<Range> mine;
@@ -169,9 +169,7 @@ class Share {
     if (world_.direct) {
       for (const Place& input : inputs) from.push_back(input.data);
       for (const Place& output : outputs) to.push_back(output.data);
-      device_.stream().enqueue(
-          [from, to, count, dtype, op, order] { combine(from, to, count, dtype, op, order); });
-      return;
+      return combine_on(device_, from, to, count, dtype, op, order);
     }
     // Through this rank's own device: copied here, combined, copied to where it belongs.
     const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
@@ -184,8 +182,7 @@ class Share {
       from.push_back(staged);
     }
     to.push_back(staging.get());
-    device_.stream().enqueue(
-        [from, to, count, dtype, op, order] { combine(from, to, count, dtype, op, order); });
+    combine_on(device_, from, to, count, dtype, op, order);
     for (const Place& output : outputs)
       copy_between(device_of(output.rank), output.data, device_, staging.get(), bytes);
   }

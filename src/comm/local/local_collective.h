@@ -17,10 +17,12 @@ struct LocalPlan {
     kSliced,        // every rank its share of each collective: the fastest
     kToOneDevice,   // rank `root` everything
     kHierarchical,  // packs of the parts go round the ranks, added up by halves
+    kNccl,  // NVIDIA's NCCL; sliced where it does not join the ranks, or some sit a step out
   };
   Kind kind = Kind::kSliced;
   int root = 0;
-  int num_packs = 1;  // kHierarchical: equal packs of all elements; 0: a pack a part
+  // kHierarchical: equal packs of all elements; 0: a pack a part. kNccl: of each part.
+  int num_packs = 1;
 };
 
 // Who they are.

@@ -125,8 +125,8 @@ class LocalCommunicator final : public CheckedCommunicator {
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     return allocate_on(device(), bytes, "allocate", "a communicator's buffer");
   }
-  // The ranks reach each other's memory wherever it is.
-  bool packs() const override { return false; }
+  // The ranks reach each other's memory wherever it is; NCCL had best be called seldom.
+  bool packs() const override { return group().uses_nccl() && group().options_.plan.num_packs > 0; }
 
   void abort(GroupFailure failure, const std::string& text) noexcept override {
     group().abort(rank(), failure, text);

@@ -5,6 +5,7 @@
 
 #include "comm/local/local_communicator.h"
 #include "core/status.h"
+#include "device/native_gpu.h"
 #include "device/stream_span.h"
 
 namespace tandem {
@@ -30,6 +31,33 @@ std::string find_mismatch(const LocalCollective& collective, int rank, const Sig
       describe(collective.signature, collective.label), rank, describe(signature, label));
 }
 
+// Whether work on each of the devices may read and write the memory of all of them.
+bool reach_each_other(const std::vector<Device*>& devices) {
+  for (Device* device : devices)
+    for (Device* peer : devices) {
+      if (device->backend() != peer->backend()) return false;
+      if (NativeGpu* gpu = as_native(*device); gpu && !gpu->reaches(*as_native(*peer)))
+        return false;
+    }
+  return true;
+}
+
+// Each part in `packs` equal ones, the last of which takes what is left.
+std::vector<Buffer> cut(const std::vector<Buffer>& parts, int packs) {
+  if (packs < 2) return parts;
+  std::vector<Buffer> result;
+  for (const Buffer& part : parts) {
+    const std::int64_t each = part.count / packs;
+    for (int i = 0; i < packs; ++i) {
+      Buffer& pack = result.emplace_back(part);
+      pack.data = static_cast<std::byte*>(part.data) +
+                  static_cast<std::size_t>(i * each) * size_of(part.dtype);
+      pack.count = i + 1 < packs ? each : part.count - i * each;
+    }
+  }
+  return result;
+}
+
 // Whether the ranks expect what they are sent, once all are there.
 std::string find_wrong_counts(const LocalCollective& collective) {
   if (collective.kind() != CollectiveKind::kAllToAll) return {};
@@ -53,10 +81,9 @@ std::string find_wrong_counts(const LocalCollective& collective) {
 LocalGroup::LocalGroup(std::vector<Device*> devices, LocalGroupOptions options)
     : options_(options) {
   devices_ = std::move(devices);
+  if (uses_nccl() && !why_no_nccl(devices_).empty()) options_.plan.kind = LocalPlan::Kind::kSliced;
   world_.plan = options_.plan;
-  world_.direct = std::all_of(devices_.begin(), devices_.end(), [&](const Device* device) {
-    return device->backend() == devices_.front()->backend();
-  });
+  world_.direct = reach_each_other(devices_);
   begin(std::vector<bool>(devices_.size(), true));
 }
 
@@ -263,10 +290,17 @@ std::shared_ptr<LocalCollective> LocalGroup::join(int rank, Call call) {
   return collective;
 }
 
+bool LocalGroup::by_nccl(const LocalCollective& collective) const {
+  return uses_nccl() && !collective.on_host() && collective.members.size() == devices_.size() &&
+         collective.kind() != CollectiveKind::kSend && collective.kind() != CollectiveKind::kRecv;
+}
+
 void LocalGroup::perform(LocalCollective& collective, int rank) {
   const auto me = static_cast<std::size_t>(rank);
   if (collective.on_host()) {
     perform_share(world_, collective, rank);
+  } else if (by_nccl(collective)) {
+    if (rank == collective.members.front()) perform_by_nccl(collective);
   } else {
     Device& device = *devices_[me];
     {
@@ -284,9 +318,29 @@ void LocalGroup::perform(LocalCollective& collective, int rank) {
   wake();
 }
 
+// One thread enqueues for all: there is no moment in which some ranks have set out and others, whose
+// thread has failed, never will.
+void LocalGroup::perform_by_nccl(LocalCollective& collective) {
+  if (!nccl_ || nccl_->failed()) nccl_ = nccl_clique(devices_, options_.time_limit);
+  std::vector<std::vector<Buffer>> packs(devices_.size());
+  std::vector<NcclClique::Share> shares;
+  for (std::size_t rank = 0; rank < devices_.size(); ++rank) {
+    as_native(*devices_[rank])->communication_stream().wait(collective.ready[rank]);
+    packs[rank] = collective.kind() == CollectiveKind::kAllReduce
+                      ? cut(collective.in[rank], options_.plan.num_packs)
+                      : collective.in[rank];
+    shares.push_back({.in = packs[rank], .out = collective.out[rank]});
+  }
+  nccl_->start(collective.signature, shares);
+  for (std::size_t rank = 0; rank < devices_.size(); ++rank)
+    collective.performed[rank] = as_native(*devices_[rank])->communication_stream().record();
+}
+
 void LocalGroup::finish(LocalCollective& collective, int rank) {
   if (collective.on_host()) return;
   Stream& stream = devices_[static_cast<std::size_t>(rank)]->stream();
+  // NCCL's kernel on this GPU ends when this rank's part is there.
+  if (by_nccl(collective)) return stream.wait(collective.performed[static_cast<std::size_t>(rank)]);
   for (int peer : collective.members)
     stream.wait(collective.performed[static_cast<std::size_t>(peer)]);
 }

@@ -14,6 +14,7 @@
 #include "comm/combine.h"
 #include "comm/communicator.h"
 #include "comm/local/local_collective.h"
+#include "comm/nccl/nccl_clique.h"
 
 namespace tandem {
 
@@ -74,6 +75,11 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::shared_ptr<LocalCollective> join(int rank, Call call);
   // Does this rank's share of a collective that every rank has joined.
   void perform(LocalCollective& collective, int rank);
+  // Whether NCCL does all ranks' shares, and whether it ever does.
+  bool by_nccl(const LocalCollective& collective) const;
+  bool uses_nccl() const { return options_.plan.kind == LocalPlan::Kind::kNccl; }
+  // On the first rank's thread.
+  void perform_by_nccl(LocalCollective& collective);
   // The stream of the rank's device waits for every share. REQUIRES: all have finished.
   void finish(LocalCollective& collective, int rank);
   // Throws when a rank that `collective` waits for has left the step.
@@ -95,6 +101,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::vector<int>& active_ = world_.active;
   LocalGroupOptions options_;
   std::uint64_t step_ = 0;
+  std::shared_ptr<NcclClique> nccl_;  // null: not used yet; of the first rank's thread
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -47,21 +47,28 @@ bool Mark::passed() const {
   return true;
 }
 
-Connection::Connection(int rank, int size, const ncclUniqueId& id) {
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+Connection::Connection(int rank, int size, const ncclUniqueId& id, cudaStream_t stream)
+    : stream_(stream), owns_stream_(!stream) {
+  if (owns_stream_)
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   const ncclResult_t result = ncclCommInitRankConfig(&comm_, size, id, rank, &config);
   if (result == ncclSuccess || result == ncclInProgress) return;
-  cudaStreamDestroy(stream_);
+  if (owns_stream_) cudaStreamDestroy(stream_);
   check(result, "ncclCommInitRankConfig");
+}
+
+void Connection::part() noexcept {
+  if (comm_ && !parting_) parting_ = ncclCommFinalize(comm_);
 }
 
 // Peers may still read what this rank has sent: NCCL ends in good order where it can.
 Connection::~Connection() {
   using Clock = std::chrono::steady_clock;
+  part();
   if (comm_) {
-    ncclResult_t state = ncclCommFinalize(comm_);
+    ncclResult_t state = *parting_;
     const auto end = Clock::now() + std::chrono::seconds(5);
     while (state == ncclInProgress && Clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -72,7 +79,7 @@ Connection::~Connection() {
     else
       ncclCommAbort(comm_);
   }
-  cudaStreamDestroy(stream_);
+  if (owns_stream_) cudaStreamDestroy(stream_);
 }
 
 bool Connection::ready() {

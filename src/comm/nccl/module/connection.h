@@ -6,6 +6,7 @@
 #include <nccl.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace tandem::nccl_backend {
@@ -43,12 +44,14 @@ class Mark {
 
 class Connection {
  public:
-  // REQUIRES: the GPU is the thread's, here and everywhere below.
-  Connection(int rank, int size, const ncclUniqueId& id);
+  // On `stream`, or null: one of its own. REQUIRES: the GPU is the thread's, here and everywhere
+  // below.
+  Connection(int rank, int size, const ncclUniqueId& id, cudaStream_t stream = nullptr);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
+  ncclComm_t comm() const { return comm_; }
   cudaStream_t stream() const { return stream_; }
   // Whether NCCL is through with the last call. Throws AbortedError when a peer or the connection
   // has failed.
@@ -57,10 +60,14 @@ class Connection {
   void launch(const std::function<void(ncclComm_t, cudaStream_t)>& calls);
   // Ends what is under way, on this rank.
   void abort() noexcept;
+  // Tells the peers that this rank goes; the destructor waits for them to go too.
+  void part() noexcept;
 
  private:
   ncclComm_t comm_ = nullptr;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_;
+  const bool owns_stream_;
+  std::optional<ncclResult_t> parting_;  // what the goodbye gave
 };
 
 std::string new_id();

@@ -3,35 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/nccl/module/calls.h"
 #include "core/status.h"
 
 namespace tandem::nccl_backend {
 namespace {
-
-ncclDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32: return ncclFloat32;
-    case DType::kFloat64: return ncclFloat64;
-    case DType::kFloat16: return ncclFloat16;
-    case DType::kBFloat16: return ncclBfloat16;
-    case DType::kInt32: return ncclInt32;
-    case DType::kInt64: return ncclInt64;
-    case DType::kUInt8:
-    case DType::kBool: break;
-  }
-  return ncclUint8;
-}
-
-ncclRedOp_t op_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum: return ncclSum;
-    case ReduceOp::kMean: return ncclAvg;
-    case ReduceOp::kMin: return ncclMin;
-    case ReduceOp::kMax: return ncclMax;
-    case ReduceOp::kProduct: return ncclProd;
-  }
-  return ncclSum;
-}
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 std::size_t elements(const Buffer& buffer) { return static_cast<std::size_t>(buffer.count); }
@@ -160,70 +136,8 @@ void NcclCollective::move() {
 }
 
 void NcclCollective::move_shares(ncclComm_t comm, cudaStream_t stream) {
-  const Signature& signature = collective_.signature;
-  const ncclDataType_t type = type_of(signature.dtype);
-  const ncclRedOp_t op = op_of(signature.op);
-  const auto in = collective_.in, out = collective_.out;
-  const int me = group_.rank();
-  switch (signature.kind) {
-    case CollectiveKind::kAllReduce:
-      for (std::size_t i = 0; i < in.size(); ++i)
-        if (in[i].count > 0)
-          check(ncclAllReduce((*in_)[i], (*in_)[i], elements(in[i]), type, op, comm, stream),
-                "ncclAllReduce");
-      break;
-    case CollectiveKind::kReduce:
-      for (std::size_t i = 0; i < in.size(); ++i)
-        if (in[i].count > 0)
-          check(ncclReduce((*in_)[i], (*in_)[i], elements(in[i]), type, op, signature.root, comm,
-                           stream),
-                "ncclReduce");
-      break;
-    case CollectiveKind::kBroadcast:
-      for (std::size_t i = 0; i < in.size(); ++i)
-        if (in[i].count > 0)
-          check(ncclBroadcast((*in_)[i], (*in_)[i], elements(in[i]), type, signature.root, comm,
-                              stream),
-                "ncclBroadcast");
-      break;
-    case CollectiveKind::kAllGather:
-    case CollectiveKind::kExchange:
-      for (int rank = 0; rank < group_.size(); ++rank) {
-        const std::size_t i = index(rank);
-        if (out[i].count > 0)
-          check(ncclBroadcast(rank == me ? (*in_)[0] : (*out_)[i], (*out_)[i], elements(out[i]),
-                              type, rank, comm, stream),
-                "ncclBroadcast");
-      }
-      break;
-    case CollectiveKind::kReduceScatter:
-      for (int rank = 0; rank < group_.size(); ++rank) {
-        const std::size_t i = index(rank);
-        if (in[i].count > 0)
-          check(ncclReduce((*in_)[i], rank == me ? (*out_)[0] : nullptr, elements(in[i]), type, op,
-                           rank, comm, stream),
-                "ncclReduce");
-      }
-      break;
-    case CollectiveKind::kAllToAll:
-      for (int rank = 0; rank < group_.size(); ++rank) {
-        const std::size_t i = index(rank);
-        if (rank == me) {
-          if (out[i].count > 0 && (*in_)[i] != (*out_)[i])
-            check(cudaMemcpyAsync((*out_)[i], (*in_)[i], out[i].bytes(), cudaMemcpyDefault, stream),
-                  "cudaMemcpyAsync");
-          continue;
-        }
-        if (in[i].count > 0)
-          check(ncclSend((*in_)[i], elements(in[i]), type, rank, comm, stream), "ncclSend");
-        if (out[i].count > 0)
-          check(ncclRecv((*out_)[i], elements(out[i]), type, rank, comm, stream), "ncclRecv");
-      }
-      break;
-    case CollectiveKind::kBarrier:
-    case CollectiveKind::kSend:
-    case CollectiveKind::kRecv: break;
-  }
+  const auto in = in_->placed();
+  call_share(collective_.signature, group_.rank(), in, out_ ? out_->placed() : in, comm, stream);
 }
 
 bool NcclCollective::announced() const { return phase_ == Phase::kMove || phase_ == Phase::kEnd; }
@@ -288,8 +202,9 @@ bool NcclMessage::step() {
       way_.connection->launch([&](ncclComm_t comm, cudaStream_t stream) {
         if (buffer.count == 0) return;
         const ncclDataType_t type = type_of(buffer.dtype);
-        check(sends_ ? ncclSend((*data_)[0], elements(buffer), type, other, comm, stream)
-                     : ncclRecv((*data_)[0], elements(buffer), type, other, comm, stream),
+        check(sends_
+                  ? ncclSend(data_->placed()[0].data, elements(buffer), type, other, comm, stream)
+                  : ncclRecv(data_->placed()[0].data, elements(buffer), type, other, comm, stream),
               sends_ ? "ncclSend" : "ncclRecv");
       });
       phase_ = Phase::kEnd;

@@ -47,34 +47,34 @@ bool gpu_reaches(const void* memory) {
 
 }  // namespace
 
-Reachable::Reachable(std::span<const Buffer> buffers, PinnedPool& pool) : buffers_(buffers) {
+Reachable::Reachable(std::span<const Buffer> buffers, PinnedPool& pool)
+    : buffers_(buffers), placed_(buffers.begin(), buffers.end()) {
   constexpr std::size_t kAlignment = 256;
   std::vector<std::size_t> at;
   std::size_t bytes = 0;
-  for (const Buffer& buffer : buffers) {
-    places_.push_back(buffer.data);
+  for (Buffer& buffer : placed_) {
     at.push_back(bytes);
     if (buffer.count == 0 || gpu_reaches(buffer.data)) continue;
-    places_.back() = nullptr;
+    buffer.data = nullptr;
     bytes += (buffer.bytes() + kAlignment - 1) / kAlignment * kAlignment;
   }
   if (bytes == 0) return;
   block_ = pool.take(bytes);
-  for (std::size_t i = 0; i < places_.size(); ++i)
-    if (buffers[i].count > 0 && !places_[i])
-      places_[i] = static_cast<std::byte*>(block_.get()) + at[i];
+  for (std::size_t i = 0; i < placed_.size(); ++i)
+    if (placed_[i].count > 0 && !placed_[i].data)
+      placed_[i].data = static_cast<std::byte*>(block_.get()) + at[i];
 }
 
 void Reachable::bring() const {
-  for (std::size_t i = 0; i < places_.size(); ++i)
-    if (places_[i] != buffers_[i].data)
-      std::memcpy(places_[i], buffers_[i].data, buffers_[i].bytes());
+  for (std::size_t i = 0; i < placed_.size(); ++i)
+    if (placed_[i].data != buffers_[i].data)
+      std::memcpy(placed_[i].data, buffers_[i].data, buffers_[i].bytes());
 }
 
 void Reachable::take_back() const {
-  for (std::size_t i = 0; i < places_.size(); ++i)
-    if (places_[i] != buffers_[i].data)
-      std::memcpy(buffers_[i].data, places_[i], buffers_[i].bytes());
+  for (std::size_t i = 0; i < placed_.size(); ++i)
+    if (placed_[i].data != buffers_[i].data)
+      std::memcpy(buffers_[i].data, placed_[i].data, buffers_[i].bytes());
 }
 
 }  // namespace tandem::nccl_backend

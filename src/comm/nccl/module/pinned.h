@@ -26,14 +26,15 @@ class Reachable {
  public:
   Reachable(std::span<const Buffer> buffers, PinnedPool& pool);
 
-  void* operator[](std::size_t i) const { return places_[i]; }
+  // The same buffers, there.
+  std::span<const Buffer> placed() const { return placed_; }
   // What the buffers hold goes to where the GPU reaches it, or comes back, where they differ.
   void bring() const;
   void take_back() const;
 
  private:
   std::span<const Buffer> buffers_;
-  std::vector<void*> places_;
+  std::vector<Buffer> placed_;
   std::shared_ptr<void> block_;
 };
 

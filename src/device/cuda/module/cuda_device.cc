@@ -3,8 +3,10 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "device/cuda/module/check.h"
+#include "device/cuda/module/cuda_graph.h"
 #include "device/gpu_policy.h"
 
 namespace tandem::cuda {
@@ -34,55 +36,99 @@ class CudaMemory final : public RegionSource {
   const int ordinal_;
 };
 
-// Lets the GPUs in use read each other's memory where they can.
-void join_peers(int ordinal) {
-  static std::mutex mutex;
-  static std::set<int>* const in_use = new std::set<int>;
-  const std::lock_guard lock(mutex);
-  if (in_use->contains(ordinal)) return;
-  const auto enable = [](int gpu, int peer) {
+// The GPUs in use, and which of them read and write whose memory.
+class Peers {
+ public:
+  static Peers& get() {
+    static auto* const peers = new Peers;
+    return *peers;
+  }
+
+  // Lets a GPU and those in use reach each other's memory where they can.
+  void join(int ordinal) {
+    const std::lock_guard lock(mutex_);
+    if (in_use_.contains(ordinal)) return;
+    for (int peer : in_use_) {
+      enable(ordinal, peer);
+      enable(peer, ordinal);
+    }
+    in_use_.insert(ordinal);
+  }
+  bool reach(int ordinal, int peer) {
+    const std::lock_guard lock(mutex_);
+    return ordinal == peer || reached_.contains({ordinal, peer});
+  }
+
+ private:
+  void enable(int gpu, int peer) {
     int can = 0;
     check(cudaDeviceCanAccessPeer(&can, gpu, peer), "cudaDeviceCanAccessPeer");
     if (can == 0) return;
     make_current(gpu);
     const cudaError_t result = cudaDeviceEnablePeerAccess(peer, 0);
-    if (result == cudaErrorPeerAccessAlreadyEnabled || result == cudaErrorTooManyPeers) {
+    if (result == cudaErrorTooManyPeers) {
       cudaGetLastError();  // copies work either way
       return;
     }
-    check(result, "cudaDeviceEnablePeerAccess");
-  };
-  for (int peer : *in_use) {
-    enable(ordinal, peer);
-    enable(peer, ordinal);
+    if (result == cudaErrorPeerAccessAlreadyEnabled)
+      cudaGetLastError();  // by another library of the process
+    else
+      check(result, "cudaDeviceEnablePeerAccess");
+    reached_.insert({gpu, peer});
   }
-  in_use->insert(ordinal);
-}
+
+  std::mutex mutex_;
+  std::set<int> in_use_;
+  std::set<std::pair<int, int>> reached_;
+};
 
 }  // namespace
 
 CudaDevice::CudaDevice(int ordinal, const LogicalGpuOptions& options)
-    : Device(options.name, DeviceBackend::kCuda, options.intra_op_threads),
-      ordinal_(ordinal),
+    : NativeGpu(options.name, options.intra_op_threads, ordinal),
       staging_(ordinal),
       stream_(ordinal, options.priority),
       allocator_(gpu_allocator_options(options), std::make_unique<CudaMemory>(ordinal)) {
   check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal),
         "cudaDeviceGetAttribute");
-  join_peers(ordinal);
+  Peers::get().join(ordinal);
+}
+
+bool CudaDevice::reaches(const NativeGpu& peer) const {
+  return Peers::get().reach(ordinal(), peer.ordinal());
+}
+
+// What others wait for goes first.
+Stream& CudaDevice::communication_stream() {
+  std::call_once(communicates_, [this] {
+    communication_ = std::make_unique<CudaStream>(ordinal(), kGpuPriorities.most_urgent);
+  });
+  return *communication_;
+}
+
+std::unique_ptr<RecordedWork> CudaDevice::record_work(
+    const std::function<void(void* native_stream)>& enqueue,
+    std::unique_ptr<RecordedWork> earlier) {
+  Recording recording(ordinal());
+  enqueue(recording.stream());
+  const cudaGraph_t graph = recording.end();
+  if (earlier && static_cast<CudaGraph&>(*earlier).update(graph)) return earlier;
+  return std::make_unique<CudaGraph>(ordinal(), stream_.handle(), graph);
 }
 
 void CudaDevice::copy_from_host(void* device_memory, const void* host, std::size_t bytes) {
+  Recording::refuse("copies from the host");
   if (bytes > 0) staging_.copy_in(device_memory, host, bytes, stream_);
 }
 
 void CudaDevice::copy_to_host(void* host, const void* device_memory, std::size_t bytes) {
+  Recording::refuse("copies to the host");
   if (bytes > 0) staging_.copy_out(host, device_memory, bytes, stream_);
 }
 
 void CudaDevice::copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) {
   if (bytes == 0) return;
-  make_current(ordinal_);
+  make_current(ordinal());
   // Addresses tell CUDA which GPUs they are of.
   check(cudaMemcpyAsync(to, peer_memory, bytes, cudaMemcpyDefault, stream_.handle()),
         "cudaMemcpyAsync");

@@ -2,17 +2,20 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <mutex>
 
 #include "device/bfc_allocator.h"
 #include "device/cuda/module/cuda_stream.h"
 #include "device/cuda/module/pinned_staging.h"
+#include "device/native_gpu.h"
 #include "device/physical_gpu.h"
 
 namespace tandem::cuda {
 
 // Makes the GPU's context, for which a few hundred MiB of its memory go, unless the process has it.
 // Several logical devices may share a GPU: each has a stream and memory of its own.
-class CudaDevice final : public Device {
+class CudaDevice final : public NativeGpu {
  public:
   CudaDevice(int ordinal, const LogicalGpuOptions& options);
 
@@ -23,15 +26,20 @@ class CudaDevice final : public Device {
   // Directly where the GPUs reach each other's memory, else through the host.
   void copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) override;
 
-  int ordinal() const { return ordinal_; }  // CUDA's number of the GPU
+  // What it reaches directly: the GPU that it shares, and those that CUDA lets it.
+  bool reaches(const NativeGpu& peer) const override;
+  Stream& communication_stream() override;
+  std::unique_ptr<RecordedWork> record_work(const std::function<void(void* native_stream)>& enqueue,
+                                            std::unique_ptr<RecordedWork> earlier) override;
   int multiprocessors() const { return multiprocessors_; }
   Fault* fault() const { return stream_.fault(); }
 
  private:
-  const int ordinal_;
   int multiprocessors_ = 0;
   PinnedStaging staging_;
   CudaStream stream_;
+  std::once_flag communicates_;
+  std::unique_ptr<CudaStream> communication_;
   BfcAllocator allocator_;
 };
 

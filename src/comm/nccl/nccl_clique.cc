@@ -1,0 +1,53 @@
+#include "comm/nccl/nccl_clique.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "core/module.h"
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+constexpr Module kModule = {.backend = "nccl",
+                            .file = "libtandem_nccl.so",
+                            .factory = "tandem_make_nccl_clique",
+                            .library = "libnccl-dev, with the CUDA toolkit,",
+                            .runtime = "libnccl2"};
+
+}  // namespace
+
+std::string why_no_nccl(std::span<Device* const> devices) {
+  std::set<int> gpus;
+  for (Device* device : devices) {
+    const NativeGpu* gpu = as_native(*device);
+    if (!gpu) return fmt::format("{} is no GPU of NVIDIA's", device->full_name());
+    if (!gpus.insert(gpu->ordinal()).second)
+      return fmt::format("{} shares its GPU with another replica", device->full_name());
+  }
+  if (devices.size() < 2) return "there is one replica";
+  if (!can_load(kModule)) return "this build has no NCCL, or this machine has no libnccl";
+  return {};
+}
+
+std::shared_ptr<NcclClique> nccl_clique(const std::vector<Device*>& devices,
+                                        std::chrono::milliseconds time_limit) {
+  // Connecting takes long, and each list of GPUs is asked for again and again: by every traced
+  // function.
+  static std::mutex mutex;
+  static auto* const all = new std::map<std::vector<Device*>, std::weak_ptr<NcclClique>>;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<NcclClique>& known = (*all)[devices];
+  std::shared_ptr<NcclClique> clique = known.lock();
+  if (clique && !clique->failed()) return clique;
+  NcclCliqueOptions options{.gpus = {}, .time_limit = time_limit};
+  for (Device* device : devices) options.gpus.push_back(as_native(*device));
+  using Factory = NcclClique* (*)(NcclCliqueOptions*);
+  clique.reset(reinterpret_cast<Factory>(load_factory(kModule))(&options));
+  known = clique;
+  return clique;
+}
+
+}  // namespace tandem

@@ -1,0 +1,68 @@
+#include "device/cuda/module/cuda_graph.h"
+
+#include <string>
+
+#include "device/cuda/module/check.h"
+#include "tandem/errors.h"
+
+namespace tandem::cuda {
+namespace {
+
+thread_local bool records = false;
+
+}  // namespace
+
+CudaGraph::CudaGraph(int ordinal, cudaStream_t stream, cudaGraph_t graph)
+    : ordinal_(ordinal), stream_(stream) {
+  check(cudaGraphInstantiate(&graph_, graph, 0), "cudaGraphInstantiate");
+}
+
+// One that still runs is freed when it has ended.
+CudaGraph::~CudaGraph() { cudaGraphExecDestroy(graph_); }
+
+void CudaGraph::launch() {
+  make_current(ordinal_);
+  check(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch");
+}
+
+bool CudaGraph::update(cudaGraph_t graph) {
+  cudaGraphExecUpdateResultInfo why{};
+  const cudaError_t result = cudaGraphExecUpdate(graph_, graph, &why);
+  if (result == cudaErrorGraphExecUpdateFailure) {
+    cudaGetLastError();  // it is no error, and not to be kept for the next call
+    return false;
+  }
+  check(result, "cudaGraphExecUpdate");
+  return true;
+}
+
+// A stream of its own: what other threads enqueue on the device's meanwhile is no part of it. Of
+// this thread alone what cannot be recorded is refused.
+Recording::Recording(int ordinal) {
+  make_current(ordinal);
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  const cudaError_t result = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
+  recording_ = result == cudaSuccess;
+  if (!recording_) cudaStreamDestroy(stream_);
+  check(result, "cudaStreamBeginCapture");
+  records = true;
+}
+
+Recording::~Recording() {
+  records = false;
+  if (recording_ && cudaStreamEndCapture(stream_, &graph_) != cudaSuccess) cudaGetLastError();
+  if (graph_) cudaGraphDestroy(graph_);
+  cudaStreamDestroy(stream_);
+}
+
+void Recording::refuse(const char* what) {
+  if (records) throw UnavailableError(std::string("an operation ") + what);
+}
+
+cudaGraph_t Recording::end() {
+  records = recording_ = false;
+  check(cudaStreamEndCapture(stream_, &graph_), "cudaStreamEndCapture");
+  return graph_;
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,53 @@
+// GPUs whose kernels enqueue themselves (Stream::Execution::kNative): what they can do beside what
+// every device can, and what cannot be done on them.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "device/device.h"
+
+namespace tandem {
+
+// What was enqueued once, to be enqueued again and again as a whole.
+class RecordedWork {
+ public:
+  virtual ~RecordedWork() = default;
+  // Enqueues it on the device's stream(). The memory that it was recorded with is still there.
+  virtual void launch() = 0;
+};
+
+// No code of the host reaches its memory, nor does a task of its stream: what is to be computed
+// there takes a kernel. (An emulated GPU's tasks do.)
+class NativeGpu : public Device {
+ public:
+  // The driver's number of the GPU, which several logical devices may share.
+  int ordinal() const { return ordinal_; }
+  // Whether work on this device may read and write the memory of `peer`.
+  virtual bool reaches(const NativeGpu& peer) const = 0;
+  // Beside stream(), with no order between the two but by events: for what is to go on while the
+  // device computes.
+  virtual Stream& communication_stream() = 0;
+  // Records what `enqueue` enqueues on the stream of the driver's that it is given, which runs
+  // nothing. `earlier`: of the same work with other parameters, to be changed where that is
+  // possible, or null; of no use to the caller any more. Throws what `enqueue` throws, and an error
+  // of the driver's where it does what cannot be recorded, such as waiting for the GPU; the device
+  // is as it was.
+  virtual std::unique_ptr<RecordedWork> record_work(
+      const std::function<void(void* native_stream)>& enqueue,
+      std::unique_ptr<RecordedWork> earlier) = 0;
+
+ protected:
+  NativeGpu(DeviceName name, int intra_op_threads, int ordinal)
+      : Device(std::move(name), DeviceBackend::kCuda, intra_op_threads), ordinal_(ordinal) {}
+
+ private:
+  const int ordinal_;
+};
+
+// Null where tasks of the device's stream reach its memory.
+inline NativeGpu* as_native(Device& device) {
+  return device.backend() == DeviceBackend::kCuda ? static_cast<NativeGpu*>(&device) : nullptr;
+}
+
+}  // namespace tandem

@@ -1,0 +1,38 @@
+#include "op/scratch_scope.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+
+thread_local ScratchScope* innermost = nullptr;
+
+}  // namespace
+
+ScratchScope::ScratchScope(void* memory, std::size_t bytes, bool measures)
+    : previous_(std::exchange(innermost, this)),
+      memory_(static_cast<std::byte*>(memory)),
+      bytes_(bytes),
+      measures_(measures) {}
+
+ScratchScope::~ScratchScope() { innermost = previous_; }
+
+ScratchScope* ScratchScope::current() { return innermost; }
+
+void* ScratchScope::take(std::size_t bytes) {
+  const std::size_t at = taken_;
+  taken_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  needed_ = std::max(needed_, taken_);
+  if (measures_) return nullptr;
+  if (taken_ > bytes_)
+    fail<ResourceExhaustedError>("{} bytes of workspace were set apart for what takes {}", bytes_,
+                                 taken_);
+  return memory_ + at;
+}
+
+}  // namespace tandem

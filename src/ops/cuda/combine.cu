@@ -1,0 +1,129 @@
+// The arithmetic of collectives between GPUs of a process (comm/device_arithmetic.h): each element
+// of all ranks is read where it is, and the result written to wherever it belongs.
+#include "comm/device_arithmetic.h"
+#include "ops/cuda/elements.cuh"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr int kMostRanks = 64;
+
+template <class T>
+struct Ranks {
+  const T* in[kMostRanks];
+  T* out[kMostRanks];
+  int inputs, outputs;
+  int half;  // from this input on they have a sum of their own; `inputs`: there is one sum
+  ReduceOp op;
+};
+
+// As the host's combine() does it: std::min and std::max keep the first of two that are equal.
+template <class C>
+__device__ __forceinline__ C folded(ReduceOp op, C sum, C value) {
+  switch (op) {
+    case ReduceOp::kMin: return value < sum ? value : sum;
+    case ReduceOp::kMax: return sum < value ? value : sum;
+    case ReduceOp::kProduct: return wrapping(sum, value, [](auto x, auto y) { return x * y; });
+    default: return wrapping(sum, value, [](auto x, auto y) { return x + y; });
+  }
+}
+
+// A thread's elements of the inputs [begin, end), combined.
+template <int kCount, class T>
+struct Sum {
+  ComputeOf<T> at[kCount];
+  __device__ __forceinline__ Sum(const Ranks<T>& ranks, const MyPack<kCount>& mine, int begin,
+                                 int end) {
+    const auto first = load_pack<kCount>(ranks.in[begin], mine.begin, mine.count);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) at[i] = load_as(first.at[i]);
+    for (int rank = begin + 1; rank < end; ++rank) {
+      const auto next = load_pack<kCount>(ranks.in[rank], mine.begin, mine.count);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i)
+        at[i] = folded<ComputeOf<T>>(ranks.op, at[i], load_as(next.at[i]));
+    }
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) combine_ranks(Ranks<T> ranks, std::int64_t size) {
+  using C = ComputeOf<T>;
+  constexpr int kCount = kPackOf<T>;
+  const MyPack<kCount> mine(size);
+  if (mine.count == 0) return;
+  Sum<kCount, T> sum(ranks, mine, 0, ranks.half);
+  if (ranks.half < ranks.inputs) {
+    const Sum<kCount, T> other(ranks, mine, ranks.half, ranks.inputs);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sum.at[i] = folded<C>(ranks.op, sum.at[i], other.at[i]);
+  }
+  Pack<T, kCount> out;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    out.at[i] = store_as<T>(ranks.op == ReduceOp::kMean
+                                ? static_cast<C>(sum.at[i] / static_cast<C>(ranks.inputs))
+                                : sum.at[i]);
+  for (int n = 0; n < ranks.outputs; ++n) store_pack(ranks.out[n], mine.begin, mine.count, out);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    divide_elements(T* data, ComputeOf<T> by, std::int64_t size) {
+  constexpr int kCount = kPackOf<T>;
+  const MyPack<kCount> mine(size);
+  if (mine.count == 0) return;
+  auto pack = load_pack<kCount>(data, mine.begin, mine.count);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    pack.at[i] = store_as<T>(static_cast<ComputeOf<T>>(load_as(pack.at[i]) / by));
+  store_pack(data, mine.begin, mine.count, pack);
+}
+
+// For what is launched beside any operation.
+KernelContext context_on(NativeGpu& gpu) {
+  KernelContext c;
+  c.native_stream = gpu.stream().native_handle();
+  c.workspace = &gpu;
+  make_current(gpu.ordinal());
+  return c;
+}
+
+template <class T>
+unsigned packs_in(std::int64_t size) {
+  return blocks_for((size + kPackOf<T> - 1) / kPackOf<T>);
+}
+
+void combine(NativeGpu& gpu, std::span<const void* const> inputs, std::span<void* const> outputs,
+             std::int64_t count, DType dtype, ReduceOp op, CombineOrder order) {
+  if (inputs.size() > kMostRanks)
+    throw InvalidArgumentError("[all_reduce] expected at most 64 replicas on GPUs of a process");
+  const KernelContext c = context_on(gpu);
+  switch_numeric(dtype, [&]<class T>(Type<T>) {
+    Ranks<T> ranks{};
+    ranks.inputs = static_cast<int>(inputs.size());
+    ranks.outputs = static_cast<int>(outputs.size());
+    ranks.half =
+        order == CombineOrder::kHalves && ranks.inputs > 2 ? ranks.inputs / 2 : ranks.inputs;
+    ranks.op = op;
+    for (std::size_t i = 0; i < inputs.size(); ++i) ranks.in[i] = static_cast<const T*>(inputs[i]);
+    for (std::size_t i = 0; i < outputs.size(); ++i) ranks.out[i] = static_cast<T*>(outputs[i]);
+    combine_ranks<<<packs_in<T>(count), kThreads, 0, stream_of(c)>>>(ranks, count);
+  });
+  check(cudaGetLastError(), "a launch");
+}
+
+void divide(NativeGpu& gpu, const Buffer& part, int by) {
+  const KernelContext c = context_on(gpu);
+  switch_numeric(part.dtype, [&]<class T>(Type<T>) {
+    divide_elements<<<packs_in<T>(part.count), kThreads, 0, stream_of(c)>>>(
+        static_cast<T*>(part.data), static_cast<ComputeOf<T>>(by), part.count);
+  });
+  check(cudaGetLastError(), "a launch");
+}
+
+}  // namespace
+
+NativeArithmetic native_arithmetic() { return {.combine = combine, .divide = divide}; }
+
+}  // namespace tandem::cuda
