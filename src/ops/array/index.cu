@@ -45,9 +45,9 @@ template <class U>
 void gather_typed(KernelContext& c, const AxisSplit& split) {
   const std::int64_t size = c.outputs[0].size();
   if (size == 0) return;
-  gather_elements<<<blocks_for(size), kThreads, 0, stream_of(c)>>>(
-      c.inputs[0].as<const U>(), Indices(c.inputs[1]), c.outputs[0].as<U>(), split.size,
-      c.inputs[1].size(), split.inner, size);
+  launch(c, {.blocks = blocks_for(size)}, gather_elements<U>, c.inputs[0].as<const U>(),
+         Indices(c.inputs[1]), c.outputs[0].as<U>(), split.size, c.inputs[1].size(), split.inner,
+         size);
 }
 
 void gather_kernel(KernelContext& c) {
@@ -55,8 +55,8 @@ void gather_kernel(KernelContext& c) {
   const AxisSplit split(params, normalize_axis(*c.op, c.attrs<GatherAttrs>().axis, params.rank()));
   const std::int64_t count = c.inputs[1].size();
   if (count == 0) return;
-  refuse_indices<<<blocks_for(count), kThreads, 0, stream_of(c)>>>(
-      Indices(c.inputs[1]), count, Refusal(c, kNoIndex, split.size));
+  launch(c, {.blocks = blocks_for(count)}, refuse_indices, Indices(c.inputs[1]), count,
+         Refusal(c, kNoIndex, split.size));
   switch (size_of(c.inputs[0].dtype)) {
     case 1: return gather_typed<std::uint8_t>(c, split);
     case 2: return gather_typed<std::uint16_t>(c, split);
@@ -77,9 +77,9 @@ void one_hot_kernel(KernelContext& c) {
   const std::int64_t size = c.outputs[0].size();
   if (size == 0) return;
   switch_any(attrs.dtype, [&]<class T>(Type<T>) {
-    one_hot_elements<<<blocks_for(size), kThreads, 0, stream_of(c)>>>(
-        Indices(c.inputs[0]), c.outputs[0].as<T>(), attrs.depth, size, static_cast<T>(attrs.on),
-        static_cast<T>(attrs.off));
+    launch(c, {.blocks = blocks_for(size)}, one_hot_elements<T>, Indices(c.inputs[0]),
+           c.outputs[0].as<T>(), attrs.depth, size, static_cast<T>(attrs.on),
+           static_cast<T>(attrs.off));
   });
 }
 

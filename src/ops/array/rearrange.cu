@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class U>
 void copy_typed(KernelContext& c, const CopyAxes& axes) {
   const std::int64_t size = c.outputs[0].size();
-  copy_elements<<<blocks_for(size), kThreads, 0, stream_of(c)>>>(c.inputs[0].as<const U>(),
-                                                                 c.outputs[0].as<U>(), axes, size);
+  launch(c, {.blocks = blocks_for(size)}, copy_elements<U>, c.inputs[0].as<const U>(),
+         c.outputs[0].as<U>(), axes, size);
 }
 
 template <StridedCopy (*kCopy)(const KernelContext&)>

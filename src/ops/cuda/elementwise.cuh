@@ -27,8 +27,8 @@ template <class Out, class In, class Op>
 void run_unary(KernelContext& c, const In* x, Out* y, std::int64_t size, const Op& op) {
   if (size == 0) return;
   constexpr int kCount = kPackOf<In, Out>;
-  unary_elements<<<blocks_for((size + kCount - 1) / kCount), kThreads, 0, stream_of(c)>>>(x, y,
-                                                                                          size, op);
+  launch(c, {.blocks = blocks_for((size + kCount - 1) / kCount)}, unary_elements<In, Out, Op>, x, y,
+         size, op);
 }
 
 // Result: void for the operand's type.
@@ -72,12 +72,12 @@ void binary_on(KernelContext& c, const Op& op = {}) {
   if (size == 0) return;
   if (a.shape == b.shape) {
     constexpr int kCount = kPackOf<T, Out>;
-    binary_elements<<<blocks_for((size + kCount - 1) / kCount), kThreads, 0, stream_of(c)>>>(
-        a.as<const T>(), b.as<const T>(), y, size, op);
+    launch(c, {.blocks = blocks_for((size + kCount - 1) / kCount)}, binary_elements<T, Out, Op>,
+           a.as<const T>(), b.as<const T>(), y, size, op);
   } else {
     const Strides<2> strides(c.outputs[0].shape, {&a.shape, &b.shape});
-    binary_strided<<<blocks_for(size), kThreads, 0, stream_of(c)>>>(
-        a.as<const T>(), b.as<const T>(), y, strides, size, op);
+    launch(c, {.blocks = blocks_for(size)}, binary_strided<T, Out, Op>, a.as<const T>(),
+           b.as<const T>(), y, strides, size, op);
   }
 }
 

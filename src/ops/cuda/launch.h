@@ -1,10 +1,11 @@
 // What every kernel of the CUDA backend goes through.
 #pragma once
 
-#include <cuda_runtime_api.h>
+#include <cuda_runtime.h>
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "device/cuda/module/check.h"
 #include "device/cuda/module/cuda_device.h"
@@ -19,13 +20,11 @@ inline cudaStream_t stream_of(const KernelContext& c) {
   return static_cast<cudaStream_t>(c.native_stream);
 }
 
-// `kKernel` with its GPU made the thread's, and its launches looked after. What a list of kernels
-// holds.
+// `kKernel` with its GPU made the thread's. What a list of kernels holds.
 template <KernelFn kKernel>
 void on_gpu(KernelContext& c) {
   make_current(device_of(c).ordinal());
   kKernel(c);
-  check(cudaGetLastError(), "a launch");
 }
 
 inline constexpr int kThreads = 256;  // of a block, where nothing speaks for another number
@@ -33,6 +32,24 @@ inline constexpr int kThreads = 256;  // of a block, where nothing speaks for an
 // How many blocks of kThreads make one thread for each of `items`. REQUIRES: items > 0.
 inline unsigned blocks_for(std::int64_t items, int threads = kThreads) {
   return static_cast<unsigned>((items + threads - 1) / threads);
+}
+
+struct Grid {
+  dim3 blocks;
+  dim3 threads = kThreads;       // of a block
+  std::size_t shared_bytes = 0;  // of a block, beyond what the kernel declares
+};
+
+// Enqueues a `__global__` function on the context's stream; every launch goes through here.
+template <class... Params>
+void launch(const KernelContext& c, const Grid& grid, void (*kernel)(Params...),
+            std::type_identity_t<Params>... args) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid.blocks;
+  config.blockDim = grid.threads;
+  config.dynamicSmemBytes = grid.shared_bytes;
+  config.stream = stream_of(c);
+  check(cudaLaunchKernelEx(&config, kernel, args...), "cudaLaunchKernelEx");
 }
 
 }  // namespace tandem::cuda

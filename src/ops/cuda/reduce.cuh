@@ -76,13 +76,12 @@ template <class Op, class T, class In>
 void launch_pass(KernelContext& c, const ReducePass& pass, const void* x, void* out, const Op& op) {
   if (pass.inner == 1) {
     const int width = row_width(pass.piece);
-    reduce_rows<Op, T><<<row_blocks(pass.outer * pass.pieces, width), kThreads, 0, stream_of(c)>>>(
-        static_cast<const In*>(x), pass, width, out, op);
+    launch(c, {.blocks = row_blocks(pass.outer * pass.pieces, width)}, reduce_rows<Op, T, In>,
+           static_cast<const In*>(x), pass, width, out, op);
   } else {
     const std::int64_t tiles = (pass.inner + kTile - 1) / kTile;
-    reduce_columns<Op, T>
-        <<<static_cast<unsigned>(tiles * pass.pieces * pass.outer), kThreads, 0, stream_of(c)>>>(
-            static_cast<const In*>(x), pass, out, op);
+    launch(c, {.blocks = static_cast<unsigned>(tiles * pass.pieces * pass.outer)},
+           reduce_columns<Op, T, In>, static_cast<const In*>(x), pass, out, op);
   }
 }
 

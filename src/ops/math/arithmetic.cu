@@ -96,8 +96,8 @@ void check_divisors(KernelContext& c, const TensorView& divisors) {
   const std::int64_t size = divisors.size();
   if constexpr (std::is_integral_v<T>)
     if (size > 0)
-      refuse_zeros<<<blocks_for(size), kThreads, 0, stream_of(c)>>>(divisors.as<const T>(), size,
-                                                                    Refusal(c, kZeroDivisor));
+      launch(c, {.blocks = blocks_for(size)}, refuse_zeros<T>, divisors.as<const T>(), size,
+             Refusal(c, kZeroDivisor));
 }
 
 void div_kernel(KernelContext& c) {
@@ -196,8 +196,8 @@ void add_n_kernel(KernelContext& c) {
       for (int n = 0; n < terms.count; ++n)
         terms.of[n] = c.inputs[first + n].template as<const T>();
       const bool last = first + terms.count == inputs;
-      add_terms<T><<<blocks_for((size + kCount - 1) / kCount), kThreads, 0, stream_of(c)>>>(
-          terms, first > 0 ? wide : nullptr, last ? nullptr : wide, c.outputs[0].as<T>(), size);
+      launch(c, {.blocks = blocks_for((size + kCount - 1) / kCount)}, add_terms<T>, terms,
+             first > 0 ? wide : nullptr, last ? nullptr : wide, c.outputs[0].as<T>(), size);
     }
   });
 }

@@ -68,9 +68,8 @@ void select(KernelContext& c) {
   if (size == 0) return;
   const Strides<3> strides(c.outputs[0].shape,
                            {&c.inputs[0].shape, &c.inputs[1].shape, &c.inputs[2].shape});
-  select_elements<<<blocks_for(size), kThreads, 0, stream_of(c)>>>(
-      c.inputs[0].as<const bool>(), c.inputs[1].as<const U>(), c.inputs[2].as<const U>(),
-      c.outputs[0].as<U>(), strides, size);
+  launch(c, {.blocks = blocks_for(size)}, select_elements<U>, c.inputs[0].as<const bool>(),
+         c.inputs[1].as<const U>(), c.inputs[2].as<const U>(), c.outputs[0].as<U>(), strides, size);
 }
 
 void select_kernel(KernelContext& c) {

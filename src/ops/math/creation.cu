@@ -23,8 +23,8 @@ void make(KernelContext& c, const Value& value) {
   const std::int64_t size = c.outputs[0].size();
   if (size == 0) return;
   constexpr int kCount = kPackOf<T>;
-  make_elements<<<blocks_for((size + kCount - 1) / kCount), kThreads, 0, stream_of(c)>>>(
-      c.outputs[0].as<T>(), size, value);
+  launch(c, {.blocks = blocks_for((size + kCount - 1) / kCount)}, make_elements<T, Value>,
+         c.outputs[0].as<T>(), size, value);
 }
 
 template <class C>

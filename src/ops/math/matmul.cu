@@ -37,9 +37,9 @@ void add_bias(KernelContext& c, const TensorView& x, const TensorView* bias,
   if (size == 0) return;
   switch_floating(x.dtype, [&]<class T>(Type<T>) {
     constexpr int kCount = kPackOf<T>;
-    bias_activation<<<blocks_for((size + kCount - 1) / kCount), kThreads, 0, stream_of(c)>>>(
-        x.as<const T>(), bias ? bias->as<const T>() : nullptr, y.as<T>(), size, x.shape.dim(-1),
-        activation);
+    launch(c, {.blocks = blocks_for((size + kCount - 1) / kCount)}, bias_activation<T>,
+           x.as<const T>(), bias ? bias->as<const T>() : nullptr, y.as<T>(), size, x.shape.dim(-1),
+           activation);
   });
 }
 

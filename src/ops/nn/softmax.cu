@@ -85,8 +85,8 @@ void softmax_kernel(KernelContext& c) {
   const std::int64_t columns = y.shape.dim(-1), rows = y.size() / columns;
   const int width = row_width(columns);
   switch_floating(y.dtype, [&]<class T>(Type<T>) {
-    softmax_rows<<<row_blocks(rows, width), kThreads, 0, stream_of(c)>>>(
-        x.as<const T>(), y.as<T>(), rows, columns, width, kLog);
+    launch(c, {.blocks = row_blocks(rows, width)}, softmax_rows<T>, x.as<const T>(), y.as<T>(),
+           rows, columns, width, kLog);
   });
 }
 template <bool kLog>
@@ -96,9 +96,8 @@ void softmax_grad_kernel(KernelContext& c) {
   const std::int64_t columns = dx.shape.dim(-1), rows = dx.size() / columns;
   const int width = row_width(columns);
   switch_floating(dx.dtype, [&]<class T>(Type<T>) {
-    softmax_grad_rows<<<row_blocks(rows, width), kThreads, 0, stream_of(c)>>>(
-        c.inputs[0].as<const T>(), c.inputs[1].as<const T>(), dx.as<T>(), rows, columns, width,
-        kLog);
+    launch(c, {.blocks = row_blocks(rows, width)}, softmax_grad_rows<T>, c.inputs[0].as<const T>(),
+           c.inputs[1].as<const T>(), dx.as<T>(), rows, columns, width, kLog);
   });
 }
 
@@ -183,9 +182,9 @@ void cross_entropy_kernel(KernelContext& c) {
   if (rows == 0) return;
   const int width = row_width(columns);
   switch_floating(logits.dtype, [&]<class T>(Type<T>) {
-    cross_entropy_rows<<<row_blocks(rows, width), kThreads, 0, stream_of(c)>>>(
-        logits.as<const T>(), Labels{labels.data, labels.dtype, kClasses}, c.outputs[0].as<T>(),
-        c.outputs[1].as<ComputeOf<T>>(), rows, columns, width, Refusal(c, kNoClass, columns));
+    launch(c, {.blocks = row_blocks(rows, width)}, cross_entropy_rows<T>, logits.as<const T>(),
+           Labels{labels.data, labels.dtype, kClasses}, c.outputs[0].as<T>(),
+           c.outputs[1].as<ComputeOf<T>>(), rows, columns, width, Refusal(c, kNoClass, columns));
   });
 }
 
@@ -196,10 +195,10 @@ void cross_entropy_grad_kernel(KernelContext& c) {
   const std::int64_t columns = logits.shape.dim(-1), rows = logits.size() / columns;
   const int width = row_width(columns);
   switch_floating(logits.dtype, [&]<class T>(Type<T>) {
-    cross_entropy_grad_rows<<<row_blocks(rows, width), kThreads, 0, stream_of(c)>>>(
-        c.inputs[0].as<const T>(), logits.as<const T>(),
-        Labels{labels.data, labels.dtype, kClasses}, c.inputs[3].as<const ComputeOf<T>>(),
-        c.outputs[0].as<T>(), rows, columns, width, Refusal(c, kNoClass, columns));
+    launch(c, {.blocks = row_blocks(rows, width)}, cross_entropy_grad_rows<T>,
+           c.inputs[0].as<const T>(), logits.as<const T>(),
+           Labels{labels.data, labels.dtype, kClasses}, c.inputs[3].as<const ComputeOf<T>>(),
+           c.outputs[0].as<T>(), rows, columns, width, Refusal(c, kNoClass, columns));
   });
 }
 

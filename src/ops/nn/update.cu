@@ -152,8 +152,8 @@ void update_kernel(KernelContext& c) {
                                 .grad_scale = static_cast<ComputeOf<T>>(rule.grad_scale),
                                 .step = Step(rule)};
     for (int n = 0; n < Step::kSlots; ++n) update.slots[n] = c.inputs[n + 1].template as<T>();
-    update_elements<<<blocks_for((size + kCount - 1) / kCount), kThreads, 0, stream_of(c)>>>(update,
-                                                                                             size);
+    launch(c, {.blocks = blocks_for((size + kCount - 1) / kCount)}, update_elements<T, Step>,
+           update, size);
   });
 }
 
