@@ -108,18 +108,16 @@ void combine(NativeGpu& gpu, std::span<const void* const> inputs, std::span<void
     ranks.op = op;
     for (std::size_t i = 0; i < inputs.size(); ++i) ranks.in[i] = static_cast<const T*>(inputs[i]);
     for (std::size_t i = 0; i < outputs.size(); ++i) ranks.out[i] = static_cast<T*>(outputs[i]);
-    combine_ranks<<<packs_in<T>(count), kThreads, 0, stream_of(c)>>>(ranks, count);
+    launch(c, {.blocks = packs_in<T>(count)}, combine_ranks<T>, ranks, count);
   });
-  check(cudaGetLastError(), "a launch");
 }
 
 void divide(NativeGpu& gpu, const Buffer& part, int by) {
   const KernelContext c = context_on(gpu);
   switch_numeric(part.dtype, [&]<class T>(Type<T>) {
-    divide_elements<<<packs_in<T>(part.count), kThreads, 0, stream_of(c)>>>(
-        static_cast<T*>(part.data), static_cast<ComputeOf<T>>(by), part.count);
+    launch(c, {.blocks = packs_in<T>(part.count)}, divide_elements<T>, static_cast<T*>(part.data),
+           static_cast<ComputeOf<T>>(by), part.count);
   });
-  check(cudaGetLastError(), "a launch");
 }
 
 }  // namespace
