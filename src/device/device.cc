@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "device/copy_ahead.h"
 #include "device/stream_span.h"
 
 namespace tandem {
@@ -17,6 +18,8 @@ profile::Event copy_event(std::string name, std::size_t bytes) {
 }  // namespace
 
 void host_to_device(Device& to, void* to_memory, const void* from_memory, std::size_t bytes) {
+  if (CopyAheadScope* ahead = CopyAheadScope::current())
+    if (NativeGpu* gpu = as_native(to)) return ahead->copy(*gpu, to_memory, from_memory, bytes);
   const StreamSpan span(to, [&] { return copy_event("copy from the host", bytes); });
   to.copy_from_host(to_memory, from_memory, bytes);
 }

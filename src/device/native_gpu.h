@@ -28,6 +28,9 @@ class NativeGpu : public Device {
   // Beside stream(), with no order between the two but by events: for what is to go on while the
   // device computes.
   virtual Stream& communication_stream() = 0;
+  // As copy_from_host(), on a stream of its own, behind what is on stream() by now. What uses the
+  // memory waits for the event.
+  virtual Event copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) = 0;
   // Records what `enqueue` enqueues on the stream of the driver's that it is given, which runs
   // nothing. `earlier`: of the same work with other parameters, to be changed where that is
   // possible, or null; of no use to the caller any more. Throws what `enqueue` throws, and an error

@@ -19,9 +19,13 @@ void register_cuda_kernels(std::span<const CudaKernel> kernels) {
   for (const CudaKernel& each : kernels) {
     const OpDef* op = find_op(each.op);
     if (!op) fail<InternalError>("[cuda] a kernel for '{}', which is no operation", each.op);
-    if (!table().emplace(op, each.kernel).second)
-      fail<InternalError>("[cuda] two kernels for '{}'", each.op);
+    register_cuda_kernel(*op, each.kernel);
   }
+}
+
+void register_cuda_kernel(const OpDef& op, KernelFn kernel) {
+  if (!table().emplace(&op, kernel).second)
+    fail<InternalError>("[cuda] two kernels for '{}'", op.name);
 }
 
 KernelFn cuda_kernel_of(const OpDef& op) {

@@ -1,5 +1,7 @@
 #include "train/replica_runner.h"
 
+#include "device/native_gpu.h"
+#include "runtime/placement.h"
 #include "runtime/variable_impl.h"
 
 namespace tandem {
@@ -13,8 +15,18 @@ class SingleReplica final : public ReplicaRunner {
   bool owns(const Variable& variable) const override { return !variable.impl().distributed(); }
   BatchParts split(const data::Example& global_batch) override {
     const std::int64_t total = global_batch[0].dim(0);
-    return {
-        .examples = {global_batch}, .offsets = {0}, .counts = {total}, .total = total, .leader = 0};
+    data::Example batch = global_batch;
+    if (Device& device = place_constant("fit"); as_native(device)) {
+      const MemoryTagScope tag(MemoryTag::kOther);
+      batch = {};
+      for (const Tensor& component : global_batch)
+        batch.push_back(copy_to_device(component, device));
+    }
+    return {.examples = {std::move(batch)},
+            .offsets = {0},
+            .counts = {total},
+            .total = total,
+            .leader = 0};
   }
   std::vector<std::vector<Tensor>> run(const BatchParts& parts, const Step& step) override {
     return {step(parts.examples.front())};

@@ -10,6 +10,7 @@
 #include "tandem/device.h"
 #include "tandem/math.h"
 #include "tensor/tensor_impl.h"
+#include "train/batches_ahead.h"
 
 namespace tandem {
 namespace {
@@ -80,15 +81,15 @@ Stepper::Parts Stepper::parts_of(const data::Example& batch) const {
 
 std::unique_ptr<BatchSource> Stepper::batches(const data::Dataset& data,
                                               const data::IterateOptions& options) const {
-  return runner_->iterate(data, options, [this](const data::Example& batch) {
+  return copied_ahead(runner_->iterate(data, options, [this](const data::Example& batch) {
     check_batch(batch, model_.num_inputs + 1, model_.num_inputs + 2, what_);
-  });
+  }));
 }
 
 std::unique_ptr<BatchSource> Stepper::batches_to_predict(const data::Dataset& data) const {
-  return runner_->iterate(data, {}, [this](const data::Example& batch) {
+  return copied_ahead(runner_->iterate(data, {}, [this](const data::Example& batch) {
     check_batch(batch, model_.num_inputs, batch.size(), what_);
-  });
+  }));
 }
 
 std::int64_t Stepper::global_examples(std::int64_t here) {

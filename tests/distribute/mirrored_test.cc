@@ -124,7 +124,8 @@ TEST(Mirrored, EveryCrossDeviceOperationGivesTheSame) {
   const auto data = uneven(25, 7);
   const auto expected = train(one, data)[0];
   for (const auto& ops :
-       {distribute::CrossDeviceOps(), distribute::HierarchicalCopyAllReduce(),
+       {distribute::CrossDeviceOps(), distribute::NcclAllReduce(),
+        distribute::NcclAllReduce({.num_packs = 0}), distribute::HierarchicalCopyAllReduce(),
         distribute::HierarchicalCopyAllReduce({.num_packs = 0}),
         distribute::HierarchicalCopyAllReduce({.num_packs = 4}), distribute::ReductionToOneDevice(),
         distribute::ReductionToOneDevice({.reduce_to_device = "/cpu:2"})}) {
@@ -391,6 +392,12 @@ TEST(CrossDeviceOps, RefuseNegativePacks) {
     FAIL();
   } catch (const InvalidArgumentError& error) {
     EXPECT_STREQ(error.what(), "HierarchicalCopy requires num_packs >= 0, but -1 is specified");
+  }
+  try {
+    distribute::NcclAllReduce({.num_packs = -1});
+    FAIL();
+  } catch (const InvalidArgumentError& error) {
+    EXPECT_STREQ(error.what(), "NCCL all-reduce requires num_packs >= 0, but -1 is specified");
   }
 }
 

@@ -116,7 +116,7 @@ template <int kCount, class T>
 __device__ __forceinline__ Pack<T, kCount> load_pack(const T* from, std::int64_t begin, int count) {
   if (count == kCount && takes_packs<kCount>(from))
     return *reinterpret_cast<const Pack<T, kCount>*>(from + begin);
-  Pack<T, kCount> pack;
+  Pack<T, kCount> pack{};  // arithmetic goes over all of it
 #pragma unroll
   for (int i = 0; i < kCount; ++i)
     if (i < count) pack.at[i] = from[begin + i];

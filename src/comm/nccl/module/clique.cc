@@ -39,9 +39,11 @@ class Clique final : public NcclClique {
     try {
       wait_until_ready();
       in_group([&] {
-        for (std::size_t i = 0; i < ranks_.size(); ++i)
+        for (std::size_t i = 0; i < ranks_.size(); ++i) {
+          const OnGpu here(options_.gpus[i]->ordinal());
           call_share(signature, static_cast<int>(i), shares[i].in, shares[i].out, ranks_[i]->comm(),
                      ranks_[i]->stream());
+        }
       });
       wait_until_ready();  // only then is everything on the streams
     } catch (...) {

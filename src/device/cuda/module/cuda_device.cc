@@ -12,6 +12,9 @@
 namespace tandem::cuda {
 namespace {
 
+// A batch waits in pinned memory while the GPU is at the step before the one before: 256 MiB.
+constexpr std::size_t kPiecesAhead = 64;
+
 // cudaFree waits for the work that uses the region.
 class CudaMemory final : public RegionSource {
  public:
@@ -104,6 +107,16 @@ Stream& CudaDevice::communication_stream() {
     communication_ = std::make_unique<CudaStream>(ordinal(), kGpuPriorities.most_urgent);
   });
   return *communication_;
+}
+
+Event CudaDevice::copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) {
+  std::call_once(copies_, [this] {
+    copy_ = std::make_unique<CudaStream>(ordinal(), kGpuPriorities.least_urgent);
+    staging_ahead_ = std::make_unique<PinnedStaging>(ordinal(), kPiecesAhead);
+  });
+  copy_->wait(stream_.record());  // which may still use the memory for what it was before
+  if (bytes > 0) staging_ahead_->copy_in(device_memory, host, bytes, *copy_);
+  return copy_->record();
 }
 
 std::unique_ptr<RecordedWork> CudaDevice::record_work(

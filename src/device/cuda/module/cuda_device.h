@@ -29,6 +29,7 @@ class CudaDevice final : public NativeGpu {
   // What it reaches directly: the GPU that it shares, and those that CUDA lets it.
   bool reaches(const NativeGpu& peer) const override;
   Stream& communication_stream() override;
+  Event copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override;
   std::unique_ptr<RecordedWork> record_work(const std::function<void(void* native_stream)>& enqueue,
                                             std::unique_ptr<RecordedWork> earlier) override;
   int multiprocessors() const { return multiprocessors_; }
@@ -38,8 +39,10 @@ class CudaDevice final : public NativeGpu {
   int multiprocessors_ = 0;
   PinnedStaging staging_;
   CudaStream stream_;
-  std::once_flag communicates_;
-  std::unique_ptr<CudaStream> communication_;
+  // Made when they are first used.
+  std::once_flag communicates_, copies_;
+  std::unique_ptr<PinnedStaging> staging_ahead_;
+  std::unique_ptr<CudaStream> communication_, copy_;
   BfcAllocator allocator_;
 };
 

@@ -12,14 +12,13 @@ namespace tandem::cuda {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{4} << 20;
-constexpr std::size_t kPieces = 4;
 
 }  // namespace
 
-PinnedStaging::PinnedStaging(int ordinal)
+PinnedStaging::PinnedStaging(int ordinal, std::size_t pieces)
     : ordinal_(ordinal),
       small_{.bytes = kKeptInQueue, .limit = std::numeric_limits<std::size_t>::max()},
-      large_{.bytes = kPiece, .limit = kPieces} {}
+      large_{.bytes = kPiece, .limit = pieces} {}
 
 PinnedStaging::~PinnedStaging() {
   for (Blocks* blocks : {&small_, &large_}) {

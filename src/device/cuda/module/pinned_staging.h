@@ -14,7 +14,8 @@ namespace tandem::cuda {
 // pieces of the others. A block comes back when the GPU has passed the copy. Thread-safe.
 class PinnedStaging {
  public:
-  explicit PinnedStaging(int ordinal);
+  // `pieces`: how many pieces of 4 MiB of large copies may be on their way before the host waits.
+  explicit PinnedStaging(int ordinal, std::size_t pieces = 4);
   ~PinnedStaging();
   PinnedStaging(const PinnedStaging&) = delete;
   PinnedStaging& operator=(const PinnedStaging&) = delete;

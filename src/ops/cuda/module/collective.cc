@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "graph/collective.h"
-#include "ops/cuda/kernel_list.h"
+#include "op/cuda_kernels.h"
 #include "ops/cuda/launch.h"
 
 namespace tandem::cuda {
@@ -29,17 +29,12 @@ void nothing(KernelContext&) {}
 
 }  // namespace
 
-KernelList collective_kernels() {
-  static constexpr CudaKernel kernels[] = {{"CollectiveReduce", on_gpu<copy_inputs>},
-                                           {"CollectiveBroadcast", on_gpu<copy_inputs>},
-                                           {"CollectiveReduceTo", on_gpu<copy_inputs>},
-                                           {"CollectiveGather", on_gpu<copy_own>},
-                                           {"CollectiveReduceScatter", on_gpu<copy_inputs>},
-                                           {"CollectiveAllToAll", on_gpu<copy_inputs>},
-                                           {"CollectiveSend", on_gpu<copy_inputs>},
-                                           {"CollectiveReceive", on_gpu<nothing>},
-                                           {"CollectiveBarrier", on_gpu<nothing>}};
-  return kernels;
+void register_collective_kernels() {
+  for (const OpDef* op : collective_ops())
+    register_cuda_kernel(*op, op == &kCollectiveGather ? on_gpu<copy_own>
+                              : op == &kCollectiveReceive || op == &kCollectiveBarrier
+                                  ? on_gpu<nothing>
+                                  : on_gpu<copy_inputs>);
 }
 
 }  // namespace tandem::cuda

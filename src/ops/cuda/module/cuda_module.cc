@@ -8,7 +8,7 @@
 namespace tandem::cuda {
 
 NativeArithmetic native_arithmetic();  // combine.cu
-KernelList collective_kernels();       // module/collective.cc
+void register_collective_kernels();    // module/collective.cc
 // Each is defined by the .cu of that name.
 KernelList creation_kernels();
 KernelList unary_kernels();
@@ -27,11 +27,10 @@ KernelList index_kernels();
 
 namespace {
 
-constexpr KernelList (*kFamilies[])() = {creation_kernels, unary_kernels,  arithmetic_kernels,
-                                         compare_kernels,  cast_kernels,   reduce_kernels,
-                                         matmul_kernels,   dense_kernels,  activation_kernels,
-                                         softmax_kernels,  update_kernels, rearrange_kernels,
-                                         join_kernels,     index_kernels,  collective_kernels};
+constexpr KernelList (*kFamilies[])() = {
+    creation_kernels, unary_kernels,     arithmetic_kernels, compare_kernels,    cast_kernels,
+    reduce_kernels,   matmul_kernels,    dense_kernels,      activation_kernels, softmax_kernels,
+    update_kernels,   rearrange_kernels, join_kernels,       index_kernels};
 
 KernelList all_kernels() {
   static const std::vector<CudaKernel> kernels = [] {
@@ -56,6 +55,7 @@ extern "C" __attribute__((visibility("default"))) void tandem_discover_cuda(
   if (gpus->empty()) return;
   [[maybe_unused]] static const bool once = [] {
     tandem::register_cuda_kernels(tandem::cuda::all_kernels());
+    tandem::cuda::register_collective_kernels();
     tandem::register_native_arithmetic(tandem::cuda::native_arithmetic());
     return true;
   }();

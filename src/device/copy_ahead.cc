@@ -1,0 +1,31 @@
+#include "device/copy_ahead.h"
+
+#include <algorithm>
+
+namespace tandem {
+namespace {
+
+thread_local CopyAheadScope* innermost = nullptr;
+
+}  // namespace
+
+CopyAheadScope::CopyAheadScope(CopiesAhead& copies)
+    : previous_(std::exchange(innermost, this)), copies_(copies) {}
+
+CopyAheadScope::~CopyAheadScope() { innermost = previous_; }
+
+CopyAheadScope* CopyAheadScope::current() { return innermost; }
+
+void CopyAheadScope::copy(NativeGpu& to, void* to_memory, const void* from_memory,
+                          std::size_t bytes) {
+  Event copied = to.copy_from_host_ahead(to_memory, from_memory, bytes);
+  auto& last = copies_.last_;
+  const auto known =
+      std::find_if(last.begin(), last.end(), [&](const auto& each) { return each.first == &to; });
+  if (known == last.end())
+    last.emplace_back(&to, std::move(copied));
+  else
+    known->second = std::move(copied);
+}
+
+}  // namespace tandem

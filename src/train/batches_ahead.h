@@ -1,0 +1,14 @@
+// Batches that are made, and on their way to the GPUs, one step before they are used.
+#pragma once
+
+#include <memory>
+
+#include "train/replica_runner.h"
+
+namespace tandem {
+
+// The same batches, where there are GPUs that copy while they compute; else `batches` itself. An
+// error comes when its batch's turn does.
+std::unique_ptr<BatchSource> copied_ahead(std::unique_ptr<BatchSource> batches);
+
+}  // namespace tandem
