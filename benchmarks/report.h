@@ -17,6 +17,8 @@ struct Options {
   std::string name = "mlp64";  // the case
   int threads = 1;             // of each replica
   int replicas = 1;
+  long batch = 0;              // of a replica; 0: the case's
+  std::string device = "cpu";  // "gpu": the first one
   double seconds = 2.0;
   bool traced = false;
   std::string face;   // of many processes
@@ -31,6 +33,8 @@ inline Options parse(int argc, char** argv) {
     if (key == "--case") options.name = argv[i + 1];
     if (key == "--threads") options.threads = std::atoi(argv[i + 1]);
     if (key == "--replicas") options.replicas = std::atoi(argv[i + 1]);
+    if (key == "--batch") options.batch = std::atol(argv[i + 1]);
+    if (key == "--device") options.device = argv[i + 1];
     if (key == "--seconds") options.seconds = std::atof(argv[i + 1]);
     if (key == "--traced") options.traced = std::atoi(argv[i + 1]) != 0;
     if (key == "--face") options.face = argv[i + 1];
@@ -76,10 +80,11 @@ double time_steps(double seconds, const Steps& steps) {
 
 inline void print_line(const char* program, const Options& options, double startup_ms, double ms) {
   std::printf(
-      "{\"program\": \"%s\", \"case\": \"%s\", \"threads\": %d, \"replicas\": %d, \"ms\": %.5f, "
-      "\"peak_mib\": %.2f, "
-      "\"startup_ms\": ",
-      program, options.name.c_str(), options.threads, options.replicas, ms, peak_mib());
+      "{\"program\": \"%s\", \"case\": \"%s\", \"device\": \"%s\", \"threads\": %d, \"replicas\": "
+      "%d, "
+      "\"ms\": %.5f, \"peak_mib\": %.2f, \"startup_ms\": ",
+      program, options.name.c_str(), options.device.c_str(), options.threads, options.replicas, ms,
+      peak_mib());
   std::printf(std::isnan(startup_ms) ? "null}\n" : "%.3f}\n", startup_ms);
 }
 

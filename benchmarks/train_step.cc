@@ -1,7 +1,7 @@
 // One training step of a case in Tandem, timed; prints a JSON line. The data is random and in
 // memory, the step is forward, backward and SGD with momentum. With --replicas N, N replicas of
 // --threads threads each take the case's batch EACH, under a MirroredStrategy. With --traced 1 the
-// step is a traced function.
+// step is a traced function. With --device gpu, all of it is on the first GPU.
 #include <tandem/tandem.h>
 
 #include <vector>
@@ -73,7 +73,14 @@ void run_mirrored(const bench::Options& options, const Case& what, double startu
 
 int main(int argc, char** argv) {
   const bench::Options options = bench::parse(argc, argv);
-  const Case what = find_case(options.name);
+  Case what = find_case(options.name);
+  if (options.batch > 0) what.batch = options.batch;
+  const bool on_gpu = options.device == "gpu";
+  if (on_gpu && td::config::list_physical_devices("GPU").empty()) {
+    std::fputs("train_step: there is no GPU here\n", stderr);
+    return 1;
+  }
+  if (!on_gpu) td::config::set_visible_devices({}, "GPU");
   td::config::set_logical_cpus(options.replicas);
   td::config::set_intra_op_parallelism_threads(options.threads * options.replicas);
   (td::ones({1}) + td::ones({1})).item<float>();

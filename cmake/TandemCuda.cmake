@@ -1,6 +1,10 @@
 # The CUDA backend: a module (TandemModules.cmake) of host code under device/cuda/module and
 # ops/cuda/module, and of kernels, each .cu beside the .cc of its operation. CUDA's runtime is linked
 # in, so that only the driver and cuBLAS have to be where it runs.
+# cuDNN is loaded when it is first used: a build takes its headers, of 9 or later, which has this one.
+find_path(CUDNN_HEADERS cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR})
+
 # A sanitizer or a fuzzer sees nothing of kernels; the module's host code is in tests of its own.
 if(TANDEM_SANITIZE OR TANDEM_FUZZ)
   return()
@@ -33,8 +37,21 @@ set(CMAKE_CUDA_STANDARD 20)
 file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
 file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/module/*.cc)
 file(GLOB ops_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/ops/cuda/module/*.cc)
+if(CUDNN_HEADERS)
+  list(FILTER ops_sources EXCLUDE REGEX "/without_cudnn.cc$")
+else()
+  list(FILTER ops_sources EXCLUDE REGEX "/cudnn_[^/]*$")
+  message(STATUS "The CUDA backend is built without cuDNN, convolutions will be slow: no cuDNN 9 here")
+endif()
 tandem_module_of(cuda "${device_sources};${ops_sources};${kernels}" CUDA::cudart_static CUDA::cublasLt)
 target_include_directories(tandem_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+if(CUDNN_HEADERS)
+  target_include_directories(tandem_cuda SYSTEM PRIVATE ${CUDNN_HEADERS})
+endif()
+if(CUDNN_LIBRARY)  # what is run where it was built finds it where it is
+  get_filename_component(cudnn_folder ${CUDNN_LIBRARY} DIRECTORY)
+  set_target_properties(tandem_cuda PROPERTIES BUILD_RPATH ${cudnn_folder})
+endif()
 target_link_options(tandem_cuda PRIVATE -Wl,--as-needed)
 target_compile_options(tandem_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra>"

@@ -3,6 +3,7 @@ best settings: OpenBLAS's OpenMP flavour, tcmalloc, channels_last (docs/benchmar
 set it is one process of a DistributedDataParallel over gloo, which takes --steps steps."""
 
 import argparse
+import contextlib
 import json
 import os
 import time
@@ -100,21 +101,28 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--batch", type=int, help="the case's unless given")
+    parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="bfloat16: autocast")
     parser.add_argument("--compile", action="store_true", help="the model through torch.compile (PyTorch 2)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
     started = float(os.environ.get("TANDEM_BENCH_STARTED", "nan"))
-    torch.ones(1) + torch.ones(1)
+    device = torch.device("cuda" if options.device == "gpu" else "cpu")
+    torch.backends.cudnn.benchmark = True  # the best of its algorithms
+    torch.ones(1, device=device) + torch.ones(1, device=device)
     startup_ms = (time.clock_gettime(time.CLOCK_MONOTONIC) - started) * 1e3
 
     make, shape, batch, classes = CASES[options.case]
-    model = make()
-    pool = [(torch.randn(batch, *shape), torch.randint(classes, (batch,))) for _ in range(4)]
+    batch = options.batch or batch
+    model = make().to(device)
+    pool = [(torch.randn(batch, *shape, device=device), torch.randint(classes, (batch,), device=device))
+            for _ in range(4)]
     if len(shape) == 3:
         model = model.to(memory_format=torch.channels_last)
         pool = [(x.contiguous(memory_format=torch.channels_last), y) for x, y in pool]
-    # PyTorch 2.4 and later update all parameters of a CPU in one pass when asked to.
+    # PyTorch 2.4 and later update all parameters in one pass when asked to.
     fused = {"fused": True} if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4) else {}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **fused)
     if options.compile:
@@ -124,12 +132,16 @@ def main():
         torch.distributed.init_process_group("gloo")
         model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
+    def precision():
+        return torch.autocast(device.type, torch.bfloat16) if options.dtype == "bfloat16" else contextlib.nullcontext()
+
     def run(seconds, least=0):
         steps, begin = 0, time.perf_counter()
         while True:
             for x, y in pool:
                 optimizer.zero_grad(set_to_none=True)
-                loss = F.cross_entropy(model(x), y)
+                with precision():
+                    loss = F.cross_entropy(model(x), y)
                 loss.backward()
                 optimizer.step()
             loss.item()
@@ -146,7 +158,7 @@ def main():
         ms = run(options.seconds)
     if int(os.environ.get("RANK", "0")) == 0:
         print(json.dumps({"program": "compiled" if options.compile else "pytorch", "version": torch.__version__, "case": options.case,
-                          "threads": options.threads, "replicas": ranks, "ms": ms,
+                          "device": options.device, "dtype": options.dtype, "threads": options.threads, "replicas": ranks, "ms": ms,
                           "peak_mib": peak_mib(), "startup_ms": None if startup_ms != startup_ms else startup_ms}))
     if ranks > 1:
         torch.distributed.destroy_process_group()

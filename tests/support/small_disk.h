@@ -1,14 +1,13 @@
 // A file system of a test's own that can be filled.
 #pragma once
 
-#include <sched.h>
 #include <sys/mount.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <string>
 
 #include "support/files.h"
+#include "support/mount_namespace.h"
 
 namespace tandem::testing {
 
@@ -17,7 +16,7 @@ namespace tandem::testing {
 class SmallDisk {
  public:
   explicit SmallDisk(std::size_t bytes) {
-    if (!enter_namespace()) return;
+    if (!enter_mount_namespace()) return;
     const std::string options = "size=" + std::to_string(bytes);
     mounted_ = mount("tmpfs", directory_.path().c_str(), "tmpfs", 0, options.c_str()) == 0;
   }
@@ -38,19 +37,6 @@ class SmallDisk {
   }
 
  private:
-  static bool enter_namespace() {
-    const uid_t user = geteuid();
-    const gid_t group = getegid();
-    if (unshare(CLONE_NEWNS) != 0) {  // root may; others, as root of a namespace of users
-      if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
-      write_file("/proc/self/setgroups", "deny");
-      write_file("/proc/self/uid_map", "0 " + std::to_string(user) + " 1");
-      write_file("/proc/self/gid_map", "0 " + std::to_string(group) + " 1");
-    }
-    // Or the mount would show where this namespace came from.
-    return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
-  }
-
   TemporaryDirectory directory_;
   bool mounted_ = false;
 };

@@ -16,10 +16,10 @@ struct BlasProduct {
   std::int64_t batch = 1, stride_a = 0, stride_b = 0;
   const void* bias = nullptr;  // [n], added to each row; not of float64
   bool relu = false;           // of the result; not of float64
+  bool tf32 = false;           // float32 may be computed in it
 };
 
-// REQUIRES: m, n, k and batch above 0. float32 is computed in float32, or in TF32 where the
-// environment's TANDEM_ALLOW_TF32 says so; 16-bit types accumulate in float32.
+// REQUIRES: m, n, k and batch above 0. 16-bit types accumulate in float32.
 void blas_product(KernelContext& context, const BlasProduct& product, const void* a, const void* b,
                   void* c);
 

@@ -45,7 +45,7 @@ void add_bias(KernelContext& c, const TensorView& x, const TensorView* bias,
 
 void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product,
                            const TensorView& a, const TensorView& b, const TensorView* bias,
-                           const TensorView& c) {
+                           const TensorView& c, bool tf32) {
   if (c.size() == 0) return;
   BatchAxes batch(a.shape, b.shape);
   const int rank_a = a.shape.rank(), rank_c = c.shape.rank();
@@ -79,7 +79,8 @@ void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product,
                               .stride_a = size_a == 1 ? 0 : m * k,
                               .stride_b = size_b == 1 ? 0 : n * k,
                               .bias = in_product && bias ? bias->data : nullptr,
-                              .relu = in_product && relu};
+                              .relu = in_product && relu,
+                              .tf32 = tf32};
     const auto bytes = static_cast<std::int64_t>(size_of(c.dtype));
     for (std::int64_t i = 0; i < batch.count; i += together) {
       const auto [at_a, at_b] = batch.operands(i);

@@ -8,6 +8,7 @@
 #include "ops/math/activation_math.h"
 #include "ops/math/elementwise.h"
 #include "ops/nn/activation.h"
+#include "ops/nn/conv.h"
 #include "ops/nn/conv_plain.h"
 #include "ops/nn/dense.h"
 #include "ops/nn/window.h"
@@ -20,35 +21,9 @@
 #include "tandem/nn.h"
 
 namespace tandem {
-namespace {
 
-struct ConvAttrs {
-  std::int64_t stride_h = 1, stride_w = 1;
-  std::int64_t dilation_h = 1, dilation_w = 1;
-  std::int64_t groups = 1;
-  nn::Padding padding = nn::Padding::kValid;
-  nn::Activation activation = nn::Activation::kLinear;  // one that is_fused()
-  // Of the result of Conv2DBackpropInput (the picture) and Conv2DBackpropFilter (the kernel).
-  std::int64_t height = 0, width = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("stride_h", stride_h);
-    f("stride_w", stride_w);
-    f("dilation_h", dilation_h);
-    f("dilation_w", dilation_w);
-    f("groups", groups);
-    f("padding", padding);
-    f("activation", activation);
-    f("height", height);
-    f("width", width);
-  }
-};
-
-extern const OpDef kConv2D, kFusedConv2D, kConv2DBackpropInput, kConv2DBackpropFilter;
-
-// The geometry of a convolution of a picture by a kernel of these shapes, checked.
-onednn::Conv geometry(std::string_view op, const ConvAttrs& a, DType dtype, const Shape& x,
-                      const Shape& kernel) {
+ConvShape conv_shape(std::string_view op, const ConvAttrs& a, DType dtype, const Shape& x,
+                     const Shape& kernel) {
   if (x.rank() != 4 || kernel.rank() != 4)
     fail<InvalidArgumentError>(
         "[{}] expected pictures [n, h, w, in] and a kernel [kh, kw, in / groups, out], got shapes "
@@ -97,7 +72,11 @@ onednn::Conv geometry(std::string_view op, const ConvAttrs& a, DType dtype, cons
           .pad_right = columns.pad_end};
 }
 
-Shape result_of(const onednn::Conv& conv) { return {conv.n, conv.oh, conv.ow, conv.out}; }
+namespace {
+
+extern const OpDef kConv2D, kFusedConv2D, kConv2DBackpropInput, kConv2DBackpropFilter;
+
+Shape result_of(const ConvShape& conv) { return {conv.n, conv.oh, conv.ow, conv.out}; }
 
 void check_dtypes(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
@@ -107,7 +86,7 @@ void check_dtypes(InferContext& c) {
                                  name_of(c.dtype(0)), name_of(c.dtype(i)));
 }
 
-void check_result(std::string_view op, const onednn::Conv& conv, const Shape& dy) {
+void check_result(std::string_view op, const ConvShape& conv, const Shape& dy) {
   if (!(dy == result_of(conv)))
     fail<InvalidArgumentError>("[{}] expected a gradient of shape {}, got {}", op,
                                result_of(conv).to_string(), dy.to_string());
@@ -115,8 +94,8 @@ void check_result(std::string_view op, const onednn::Conv& conv, const Shape& dy
 
 void infer_conv(InferContext& c) {
   check_dtypes(c);
-  const onednn::Conv conv =
-      geometry(c.op().name, c.attrs<ConvAttrs>(), c.dtype(0), c.shape(0), c.shape(1));
+  const ConvShape conv =
+      conv_shape(c.op().name, c.attrs<ConvAttrs>(), c.dtype(0), c.shape(0), c.shape(1));
   if (c.num_inputs() == 3 && !(c.shape(2) == Shape{conv.out}))
     fail<InvalidArgumentError>("[{}] expected a bias of shape ({},), got {}", c.op().name, conv.out,
                                c.shape(2).to_string());
@@ -131,7 +110,7 @@ void infer_backprop_input(InferContext& c) {
     fail<InvalidArgumentError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name,
                                dy.to_string(), kernel.to_string());
   const Shape x{dy[0], attrs.height, attrs.width, kernel[2] * attrs.groups};
-  check_result(c.op().name, geometry(c.op().name, attrs, c.dtype(0), x, kernel), dy);
+  check_result(c.op().name, conv_shape(c.op().name, attrs, c.dtype(0), x, kernel), dy);
   c.add_output(c.dtype(0), x);
 }
 
@@ -144,7 +123,7 @@ void infer_backprop_filter(InferContext& c) {
                                x.to_string(), dy.to_string());
   const Shape kernel{attrs.height, attrs.width, x[3] / std::max<std::int64_t>(1, attrs.groups),
                      dy[3]};
-  check_result(c.op().name, geometry(c.op().name, attrs, c.dtype(0), x, kernel), dy);
+  check_result(c.op().name, conv_shape(c.op().name, attrs, c.dtype(0), x, kernel), dy);
   c.add_output(c.dtype(0), kernel);
 }
 
@@ -153,8 +132,8 @@ void conv_kernel(KernelContext& c) {
   if (y.size() == 0) return;
   const auto& attrs = c.attrs<ConvAttrs>();
   const bool bias = c.inputs.size() == 3;
-  const onednn::Conv conv =
-      geometry("", attrs, onednn::compute_dtype(x.dtype), x.shape, kernel.shape);
+  const ConvShape conv =
+      conv_shape("", attrs, onednn::compute_dtype(x.dtype), x.shape, kernel.shape);
   if (x.dtype == float64) {
     plain_conv_forward(conv, x.as<const double>(), kernel.as<const double>(),
                        bias ? c.inputs[2].as<const double>() : nullptr, y.as<double>());
@@ -176,8 +155,8 @@ void set_to_zero(const TensorView& view) {
 void backprop_input_kernel(KernelContext& c) {
   const TensorView &dy = c.inputs[0], &kernel = c.inputs[1], &dx = c.outputs[0];
   if (dx.size() == 0 || dy.size() == 0) return set_to_zero(dx);
-  const onednn::Conv conv =
-      geometry("", c.attrs<ConvAttrs>(), onednn::compute_dtype(dy.dtype), dx.shape, kernel.shape);
+  const ConvShape conv =
+      conv_shape("", c.attrs<ConvAttrs>(), onednn::compute_dtype(dy.dtype), dx.shape, kernel.shape);
   if (dy.dtype == float64)
     return plain_conv_backward_input(conv, dy.as<const double>(), kernel.as<const double>(),
                                      dx.as<double>());
@@ -189,8 +168,8 @@ void backprop_input_kernel(KernelContext& c) {
 void backprop_filter_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &dy = c.inputs[1], &dkernel = c.outputs[0];
   if (x.size() == 0 || dy.size() == 0) return set_to_zero(dkernel);
-  const onednn::Conv conv =
-      geometry("", c.attrs<ConvAttrs>(), onednn::compute_dtype(x.dtype), x.shape, dkernel.shape);
+  const ConvShape conv =
+      conv_shape("", c.attrs<ConvAttrs>(), onednn::compute_dtype(x.dtype), x.shape, dkernel.shape);
   if (x.dtype == float64)
     return plain_conv_backward_filter(conv, x.as<const double>(), dy.as<const double>(),
                                       dkernel.as<double>());

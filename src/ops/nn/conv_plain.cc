@@ -8,12 +8,10 @@
 namespace tandem {
 namespace {
 
-using onednn::Conv;
-
 // Calls body(pixel of x, pixel of y, tap) for the places where tap (ky, kx) of the kernel meets row
 // `oy` of picture `image`.
 template <class Body>
-[[gnu::always_inline]] inline void for_row(const Conv& c, std::int64_t image, std::int64_t oy,
+[[gnu::always_inline]] inline void for_row(const ConvShape& c, std::int64_t image, std::int64_t oy,
                                            std::int64_t ky, std::int64_t kx, const Body& body) {
   const std::int64_t iy = oy * c.stride_h - c.pad_top + ky * c.dilation_h;
   if (iy < 0 || iy >= c.h) return;
@@ -24,7 +22,7 @@ template <class Body>
   }
 }
 
-TANDEM_CLONES void forward_row(const Conv& c, std::int64_t row, const double* x,
+TANDEM_CLONES void forward_row(const ConvShape& c, std::int64_t row, const double* x,
                                const double* kernel, const double* bias, double* y) {
   const std::int64_t in = c.in / c.groups, out = c.out / c.groups;
   for (std::int64_t i = 0; i < c.ow * c.out; ++i)
@@ -42,7 +40,7 @@ TANDEM_CLONES void forward_row(const Conv& c, std::int64_t row, const double* x,
       });
 }
 
-TANDEM_CLONES void backward_input_image(const Conv& c, std::int64_t image, const double* dy,
+TANDEM_CLONES void backward_input_image(const ConvShape& c, std::int64_t image, const double* dy,
                                         const double* kernel, double* dx) {
   const std::int64_t in = c.in / c.groups, out = c.out / c.groups;
   std::fill_n(dx + image * c.h * c.w * c.in, c.h * c.w * c.in, 0.0);
@@ -62,8 +60,8 @@ TANDEM_CLONES void backward_input_image(const Conv& c, std::int64_t image, const
 }
 
 // The gradient of the kernel's tap (ky, kx).
-TANDEM_CLONES void backward_tap(const Conv& c, std::int64_t ky, std::int64_t kx, const double* x,
-                                const double* dy, double* dkernel) {
+TANDEM_CLONES void backward_tap(const ConvShape& c, std::int64_t ky, std::int64_t kx,
+                                const double* x, const double* dy, double* dkernel) {
   const std::int64_t in = c.in / c.groups, out = c.out / c.groups;
   double* tap = dkernel + (ky * c.kw + kx) * in * c.out;
   std::fill_n(tap, in * c.out, 0.0);
@@ -81,14 +79,14 @@ TANDEM_CLONES void backward_tap(const Conv& c, std::int64_t ky, std::int64_t kx,
 
 }  // namespace
 
-void plain_conv_forward(const Conv& conv, const double* x, const double* kernel, const double* bias,
-                        double* y) {
+void plain_conv_forward(const ConvShape& conv, const double* x, const double* kernel,
+                        const double* bias, double* y) {
   parallel_for(conv.n * conv.oh, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) forward_row(conv, row, x, kernel, bias, y);
   });
 }
 
-void plain_conv_backward_input(const Conv& conv, const double* dy, const double* kernel,
+void plain_conv_backward_input(const ConvShape& conv, const double* dy, const double* kernel,
                                double* dx) {
   parallel_for(conv.n, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t image = begin; image < end; ++image)
@@ -96,7 +94,7 @@ void plain_conv_backward_input(const Conv& conv, const double* dy, const double*
   });
 }
 
-void plain_conv_backward_filter(const Conv& conv, const double* x, const double* dy,
+void plain_conv_backward_filter(const ConvShape& conv, const double* x, const double* dy,
                                 double* dkernel) {
   parallel_for(conv.kh * conv.kw, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t tap = begin; tap < end; ++tap)

@@ -2,16 +2,16 @@
 // reference results. Sums run in an order that does not depend on the number of threads.
 #pragma once
 
-#include "ops/onednn/onednn.h"
+#include "ops/conv_shape.h"
 
 namespace tandem {
 
 // y = conv(x, kernel) + bias; `bias` may be null.
-void plain_conv_forward(const onednn::Conv& conv, const double* x, const double* kernel,
+void plain_conv_forward(const ConvShape& conv, const double* x, const double* kernel,
                         const double* bias, double* y);
-void plain_conv_backward_input(const onednn::Conv& conv, const double* dy, const double* kernel,
+void plain_conv_backward_input(const ConvShape& conv, const double* dy, const double* kernel,
                                double* dx);
-void plain_conv_backward_filter(const onednn::Conv& conv, const double* x, const double* dy,
+void plain_conv_backward_filter(const ConvShape& conv, const double* x, const double* dy,
                                 double* dkernel);
 
 }  // namespace tandem

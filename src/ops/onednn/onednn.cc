@@ -255,7 +255,7 @@ struct ConvDescs {
   memory::desc kernel_any;  // of a layout that the primitive chooses
   memory::dims strides, dilations, pad_begin, pad_end;
 
-  explicit ConvDescs(const Conv& c) {
+  explicit ConvDescs(const ConvShape& c) {
     const memory::data_type type = data_type(c.dtype);
     x = {{c.n, c.in, c.h, c.w}, type, Tag::nhwc};
     y = {{c.n, c.out, c.oh, c.ow}, type, Tag::nhwc};
@@ -290,7 +290,7 @@ Forward::primitive_desc describe_forward(const ConvDescs& d, bool bias) {
                                   d.dilations, d.pad_begin, d.pad_end);
 }
 
-Plan make_conv_forward(const Conv& conv, bool bias) {
+Plan make_conv_forward(const ConvShape& conv, bool bias) {
   const ConvDescs d(conv);
   const auto desc = describe_forward(d, bias);
   const memory::desc packed = desc.weights_desc();
@@ -309,7 +309,7 @@ Plan make_conv_forward(const Conv& conv, bool bias) {
   return plan;
 }
 
-Plan make_conv_backward_input(const Conv& conv) {
+Plan make_conv_backward_input(const ConvShape& conv) {
   const ConvDescs d(conv);
   const auto hint = describe_forward(d, false);
   const auto desc =
@@ -325,7 +325,7 @@ Plan make_conv_backward_input(const Conv& conv) {
   return plan;
 }
 
-Plan make_conv_backward_filter(const Conv& conv) {
+Plan make_conv_backward_filter(const ConvShape& conv) {
   const ConvDescs d(conv);
   const auto hint = describe_forward(d, false);
   const auto desc =
@@ -341,7 +341,7 @@ Plan make_conv_backward_filter(const Conv& conv) {
   return plan;
 }
 
-Key conv_key(Kind kind, const Conv& c) {
+Key conv_key(Kind kind, const ConvShape& c) {
   Key key(kind, c.dtype);
   key.add(c.n, c.h, c.w, c.in, c.kh, c.kw, c.out, c.groups, c.oh, c.ow, c.stride_h, c.stride_w,
           c.dilation_h, c.dilation_w, c.pad_top, c.pad_bottom, c.pad_left, c.pad_right);
@@ -379,7 +379,7 @@ void matmul(KernelContext& context, const MatMul& shape, const void* a, const vo
     plan.main->run(context, {a, b, c});
 }
 
-void conv_forward(KernelContext& context, const Conv& conv, const void* x, const void* kernel,
+void conv_forward(KernelContext& context, const ConvShape& conv, const void* x, const void* kernel,
                   const void* bias, void* y) {
   const auto key = [&] {
     Key key = conv_key(Kind::kConvForward, conv);
@@ -395,7 +395,7 @@ void conv_forward(KernelContext& context, const Conv& conv, const void* x, const
     plan.main->run(context, {x, packed, y});
 }
 
-void conv_backward_input(KernelContext& context, const Conv& conv, const void* dy,
+void conv_backward_input(KernelContext& context, const ConvShape& conv, const void* dy,
                          const void* kernel, void* dx) {
   const Plan& plan = plan_for(
       context, [&] { return conv_key(Kind::kConvInput, conv); },
@@ -403,8 +403,8 @@ void conv_backward_input(KernelContext& context, const Conv& conv, const void* d
   plan.main->run(context, {dy, pack(context, plan, kernel), dx});
 }
 
-void conv_backward_filter(KernelContext& context, const Conv& conv, const void* x, const void* dy,
-                          void* dkernel) {
+void conv_backward_filter(KernelContext& context, const ConvShape& conv, const void* x,
+                          const void* dy, void* dkernel) {
   const Plan& plan = plan_for(
       context, [&] { return conv_key(Kind::kConvFilter, conv); },
       [&] { return make_conv_backward_filter(conv); });

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "op/op.h"
+#include "ops/conv_shape.h"
 
 namespace tandem::onednn {
 
@@ -34,24 +35,13 @@ struct MatMul {
 void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
             const void* bias, void* c);
 
-// The geometry of a convolution: x [n, h, w, in], kernel [kh, kw, in / groups, out], y [n, oh, ow,
-// out].
-struct Conv {
-  DType dtype = float32;
-  std::int64_t n = 0, h = 0, w = 0, in = 0;
-  std::int64_t kh = 0, kw = 0, out = 0, groups = 1;
-  std::int64_t oh = 0, ow = 0;
-  std::int64_t stride_h = 1, stride_w = 1;
-  std::int64_t dilation_h = 1, dilation_w = 1;
-  std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
-};
 // REQUIRES for all three: no size is 0.
 // y = conv(x, kernel) + bias; `bias` may be null.
-void conv_forward(KernelContext& context, const Conv& conv, const void* x, const void* kernel,
+void conv_forward(KernelContext& context, const ConvShape& conv, const void* x, const void* kernel,
                   const void* bias, void* y);
-void conv_backward_input(KernelContext& context, const Conv& conv, const void* dy,
+void conv_backward_input(KernelContext& context, const ConvShape& conv, const void* dy,
                          const void* kernel, void* dx);
-void conv_backward_filter(KernelContext& context, const Conv& conv, const void* x, const void* dy,
-                          void* dkernel);
+void conv_backward_filter(KernelContext& context, const ConvShape& conv, const void* x,
+                          const void* dy, void* dkernel);
 
 }  // namespace tandem::onednn

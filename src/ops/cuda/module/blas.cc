@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 
-#include "core/env.h"
 #include "core/status.h"
 #include "ops/cuda/launch.h"
 
@@ -32,17 +31,17 @@ cudaDataType_t type_of(DType dtype) {
   }
 }
 
-cublasComputeType_t compute_type_of(DType dtype) {
-  static const bool tf32 = env_bool("TANDEM_ALLOW_TF32").value_or(false);
-  if (dtype == float64) return CUBLAS_COMPUTE_64F;
-  return dtype == float32 && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+cublasComputeType_t compute_type_of(const BlasProduct& product) {
+  if (product.dtype == float64) return CUBLAS_COMPUTE_64F;
+  return product.dtype == float32 && product.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                  : CUBLAS_COMPUTE_32F;
 }
 
 // What a choice of algorithm depends on.
 struct Problem {
   DType dtype;
   std::int64_t m, n, k, batch, stride_a, stride_b;
-  bool transpose_a, transpose_b, bias, relu;
+  bool transpose_a, transpose_b, bias, relu, tf32;
   unsigned align_a, align_b, align_c;  // in bytes
   auto operator<=>(const Problem&) const = default;
 };
@@ -97,7 +96,7 @@ struct Description {
                          : layout(of, of.k, of.m, of.stride_a)),
         c(layout(of, of.n, of.m, of.m * of.n)) {
     cublasLtMatmulDesc_t made = nullptr;
-    check_blas(cublasLtMatmulDescCreate(&made, compute_type_of(of.dtype),
+    check_blas(cublasLtMatmulDescCreate(&made, compute_type_of(of),
                                         of.dtype == float64 ? CUDA_R_64F : CUDA_R_32F),
                "cublasLtMatmulDescCreate");
     product.reset(made);
@@ -188,6 +187,7 @@ void blas_product(KernelContext& context, const BlasProduct& product, const void
                            .transpose_b = product.transpose_b,
                            .bias = product.bias != nullptr,
                            .relu = product.relu,
+                           .tf32 = product.tf32,
                            .align_a = alignment_of(a),
                            .align_b = alignment_of(b),
                            .align_c = alignment_of(c)};

@@ -24,13 +24,14 @@ KernelList update_kernels();
 KernelList rearrange_kernels();
 KernelList join_kernels();
 KernelList index_kernels();
+KernelList conv_kernels();
 
 namespace {
 
 constexpr KernelList (*kFamilies[])() = {
     creation_kernels, unary_kernels,     arithmetic_kernels, compare_kernels,    cast_kernels,
     reduce_kernels,   matmul_kernels,    dense_kernels,      activation_kernels, softmax_kernels,
-    update_kernels,   rearrange_kernels, join_kernels,       index_kernels};
+    update_kernels,   rearrange_kernels, join_kernels,       index_kernels,      conv_kernels};
 
 KernelList all_kernels() {
   static const std::vector<CudaKernel> kernels = [] {

@@ -1,0 +1,197 @@
+// The kernels of conv.cc on a GPU: windows of one pixel are matrix products, for which cuBLASLt
+// takes Tandem's order of axes; the others go through cuDNN, which wants kernels as
+// [out, kh, kw, in].
+#include "ops/nn/conv.h"
+
+#include <bit>
+
+#include "ops/cuda/cudnn.h"
+#include "ops/cuda/kernel_list.h"
+#include "ops/cuda/tf32.h"
+#include "ops/math/matmul_on_gpu.h"
+#include "ops/nn/conv_direct.cuh"
+#include "ops/nn/dense.h"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr int kSide = 32;  // of a tile
+constexpr int kTileRows = kThreads / kSide;
+
+// to [columns, rows] = from [rows, columns], tile by tile.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    transpose_matrix(const T* from, std::int64_t rows, std::int64_t columns, T* to) {
+  __shared__ T tile[kSide][kSide + 1];
+  const std::int64_t across = (columns + kSide - 1) / kSide;
+  const std::int64_t row = blockIdx.x / across * kSide, column = blockIdx.x % across * kSide;
+  const int x = threadIdx.x % kSide, y = threadIdx.x / kSide;
+  for (int i = y; i < kSide; i += kTileRows)
+    if (row + i < rows && column + x < columns) tile[i][x] = from[(row + i) * columns + column + x];
+  __syncthreads();
+  for (int i = y; i < kSide; i += kTileRows)
+    if (column + i < columns && row + x < rows) to[(column + i) * rows + row + x] = tile[x][i];
+}
+
+void transpose_on(KernelContext& c, DType dtype, const void* from, std::int64_t rows,
+                  std::int64_t columns, void* to) {
+  const std::int64_t tiles = (rows + kSide - 1) / kSide * ((columns + kSide - 1) / kSide);
+  switch_floating(dtype, [&]<class T>(Type<T>) {
+    launch(c, {.blocks = static_cast<unsigned>(tiles)}, transpose_matrix<T>,
+           static_cast<const T*>(from), rows, columns, static_cast<T*>(to));
+  });
+}
+
+// A kernel of Tandem's, [kh * kw * in / groups, out], as cuDNN takes it.
+struct KernelMatrix {
+  DType dtype;
+  std::int64_t taps, out;
+
+  explicit KernelMatrix(const ConvShape& s)
+      : dtype(s.dtype), taps(s.kh * s.kw * (s.in / s.groups)), out(s.out) {}
+  bool same_in_both() const { return taps == 1 || out == 1; }
+  void* scratch(KernelContext& c) const {
+    return c.scratch(static_cast<std::size_t>(taps * out) * size_of(dtype));
+  }
+};
+
+unsigned alignment_of(const TensorView& view) {
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+  return 1u << std::min(4, std::countr_zero(address));
+}
+template <class... Views>
+unsigned common_alignment(const Views&... views) {
+  return std::min({alignment_of(views)...});
+}
+
+// Every result is of one pixel, and every pixel has a result.
+bool is_matrix_product(const ConvShape& s) {
+  return s.kh == 1 && s.kw == 1 && s.stride_h == 1 && s.stride_w == 1 && s.groups == 1;
+}
+TensorView as_matrix(const TensorView& kernel) {
+  return {kernel.data, kernel.dtype, Shape{kernel.shape[2], kernel.shape[3]}};
+}
+
+void set_to_zero(KernelContext& c, const TensorView& view) {
+  const std::size_t bytes = static_cast<std::size_t>(view.size()) * size_of(view.dtype);
+  if (bytes > 0) check(cudaMemsetAsync(view.data, 0, bytes, stream_of(c)), "cudaMemsetAsync");
+}
+
+bool forward_through_cudnn(KernelContext& c, const ConvShape& shape, const TensorView* bias,
+                           nn::Activation activation) {
+  const TensorView &x = c.inputs[0], &kernel = c.inputs[1], &y = c.outputs[0];
+  const unsigned alignment =
+      bias ? common_alignment(x, kernel, y, *bias) : common_alignment(x, kernel, y);
+  const bool known = activation == nn::Activation::kLinear || activation == nn::Activation::kRelu ||
+                     activation == nn::Activation::kRelu6;
+  CudnnConv conv = {.shape = shape,
+                    .bias = bias != nullptr,
+                    .activation = known ? activation : nn::Activation::kLinear};
+  CudnnPlan* plan = cudnn_plan(c, conv, alignment);
+  const bool in_plan = plan != nullptr;
+  if (!plan && (conv.bias || conv.activation != nn::Activation::kLinear)) {
+    conv.bias = false;
+    conv.activation = nn::Activation::kLinear;
+    plan = cudnn_plan(c, conv, alignment);
+  }
+  if (!plan) return false;
+  const KernelMatrix matrix(shape);
+  void* taps = kernel.data;
+  if (!matrix.same_in_both()) {
+    taps = matrix.scratch(c);
+    transpose_on(c, matrix.dtype, kernel.data, matrix.taps, matrix.out, taps);
+  }
+  cudnn_run(c, *plan,
+            {.x = x.data, .kernel = taps, .y = y.data, .bias = conv.bias ? bias->data : nullptr});
+  const TensorView* left = in_plan ? nullptr : bias;
+  const nn::Activation after = in_plan && known ? nn::Activation::kLinear : activation;
+  if (left || after != nn::Activation::kLinear) add_bias(c, y, left, after, y);
+  return true;
+}
+
+void conv_kernel(KernelContext& c) {
+  const TensorView &x = c.inputs[0], &kernel = c.inputs[1], &y = c.outputs[0];
+  if (y.size() == 0) return;
+  const auto& attrs = c.attrs<ConvAttrs>();
+  const TensorView* bias = c.inputs.size() == 3 ? &c.inputs[2] : nullptr;
+  const ConvShape shape = conv_shape("", attrs, x.dtype, x.shape, kernel.shape);
+  if (is_matrix_product(shape))
+    return matrix_product_on_gpu(c, {.activation = attrs.activation}, as_rows(x), as_matrix(kernel),
+                                 bias, as_rows(y), tf32_convolutions());
+  if (forward_through_cudnn(c, shape, bias, attrs.activation)) return;
+  switch_floating(x.dtype, [&]<class T>(Type<T>) {
+    launch(c, {.blocks = blocks_for(y.size())}, conv_forward_direct<T>, shape, x.as<const T>(),
+           kernel.as<const T>(), y.as<T>());
+  });
+  if (bias || attrs.activation != nn::Activation::kLinear)
+    add_bias(c, y, bias, attrs.activation, y);
+}
+
+void backprop_input_kernel(KernelContext& c) {
+  const TensorView &dy = c.inputs[0], &kernel = c.inputs[1], &dx = c.outputs[0];
+  if (dx.size() == 0 || dy.size() == 0) return set_to_zero(c, dx);
+  const ConvShape shape = conv_shape("", c.attrs<ConvAttrs>(), dy.dtype, dx.shape, kernel.shape);
+  if (is_matrix_product(shape))
+    return matrix_product_on_gpu(c, {.transpose_b = true}, as_rows(dy), as_matrix(kernel), nullptr,
+                                 as_rows(dx), tf32_convolutions());
+  CudnnPlan* plan = cudnn_plan(c, {.pass = ConvPass::kBackwardInput, .shape = shape},
+                               common_alignment(dy, kernel, dx));
+  if (plan) {
+    const KernelMatrix matrix(shape);
+    void* taps = kernel.data;
+    if (!matrix.same_in_both()) {
+      taps = matrix.scratch(c);
+      transpose_on(c, matrix.dtype, kernel.data, matrix.taps, matrix.out, taps);
+    }
+    return cudnn_run(c, *plan, {.x = dx.data, .kernel = taps, .y = dy.data});
+  }
+  switch_floating(dy.dtype, [&]<class T>(Type<T>) {
+    launch(c, {.blocks = blocks_for(dx.size())}, conv_backward_input_direct<T>, shape,
+           dy.as<const T>(), kernel.as<const T>(), dx.as<T>());
+  });
+}
+
+void backprop_filter_kernel(KernelContext& c) {
+  const TensorView &x = c.inputs[0], &dy = c.inputs[1], &dkernel = c.outputs[0];
+  if (x.size() == 0 || dy.size() == 0) return set_to_zero(c, dkernel);
+  const ConvShape shape = conv_shape("", c.attrs<ConvAttrs>(), x.dtype, x.shape, dkernel.shape);
+  if (is_matrix_product(shape))
+    return matrix_product_on_gpu(c, {.transpose_a = true}, as_rows(x), as_rows(dy), nullptr,
+                                 as_matrix(dkernel), tf32_convolutions());
+  CudnnPlan* plan = cudnn_plan(c, {.pass = ConvPass::kBackwardFilter, .shape = shape},
+                               common_alignment(x, dy, dkernel));
+  if (plan) {
+    const KernelMatrix matrix(shape);
+    void* taps = matrix.same_in_both() ? dkernel.data : matrix.scratch(c);
+    cudnn_run(c, *plan, {.x = x.data, .kernel = taps, .y = dy.data});
+    if (taps != dkernel.data)
+      transpose_on(c, matrix.dtype, taps, matrix.out, matrix.taps, dkernel.data);
+    return;
+  }
+  constexpr std::int64_t kEnough = std::int64_t{1} << 18;  // threads for any GPU
+  const std::int64_t rows = shape.n * shape.oh;
+  std::int64_t pieces = std::clamp<std::int64_t>(kEnough / dkernel.size(), 1, rows);
+  const std::int64_t piece = (rows + pieces - 1) / pieces;
+  pieces = (rows + piece - 1) / piece;
+  switch_floating(x.dtype, [&]<class T>(Type<T>) {
+    auto* sums = static_cast<ComputeOf<T>*>(
+        c.scratch(static_cast<std::size_t>(pieces * dkernel.size()) * sizeof(ComputeOf<T>)));
+    launch(c, {.blocks = blocks_for(pieces * dkernel.size())}, conv_backward_filter_direct<T>,
+           shape, pieces, piece, x.as<const T>(), dy.as<const T>(), sums);
+    launch(c, {.blocks = blocks_for(dkernel.size())}, add_pieces<T>, sums, pieces, dkernel.size(),
+           dkernel.as<T>());
+  });
+}
+
+}  // namespace
+
+KernelList conv_kernels() {
+  static constexpr CudaKernel kernels[] = {
+      {"Conv2D", on_gpu<conv_kernel>},
+      {"FusedConv2D", on_gpu<conv_kernel>},
+      {"Conv2DBackpropInput", on_gpu<backprop_input_kernel>},
+      {"Conv2DBackpropFilter", on_gpu<backprop_filter_kernel>}};
+  return kernels;
+}
+
+}  // namespace tandem::cuda

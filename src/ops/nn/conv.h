@@ -1,0 +1,39 @@
+// The operations behind nn::conv2d and nn::depthwise_conv2d.
+#pragma once
+
+#include <string_view>
+
+#include "op/op.h"
+#include "ops/conv_shape.h"
+#include "tandem/nn.h"
+
+namespace tandem {
+
+struct ConvAttrs {
+  std::int64_t stride_h = 1, stride_w = 1;
+  std::int64_t dilation_h = 1, dilation_w = 1;
+  std::int64_t groups = 1;
+  nn::Padding padding = nn::Padding::kValid;
+  nn::Activation activation = nn::Activation::kLinear;  // one that is_fused()
+  // Of the result of Conv2DBackpropInput (the picture) and Conv2DBackpropFilter (the kernel).
+  std::int64_t height = 0, width = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("stride_h", stride_h);
+    f("stride_w", stride_w);
+    f("dilation_h", dilation_h);
+    f("dilation_w", dilation_w);
+    f("groups", groups);
+    f("padding", padding);
+    f("activation", activation);
+    f("height", height);
+    f("width", width);
+  }
+};
+
+// The convolution of a picture by a kernel of these shapes. Throws InvalidArgumentError in the name
+// of `op` where there is none.
+ConvShape conv_shape(std::string_view op, const ConvAttrs& attrs, DType dtype, const Shape& x,
+                     const Shape& kernel);
+
+}  // namespace tandem

@@ -1,0 +1,84 @@
+// Jobs of processes that tests of faults break: a communicator over a backend in each.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "comm/gloo/gloo_backend.h"
+#include "comm/process/process_communicator.h"
+#include "comm/shm/shm_backend.h"
+#include "core/parallel.h"
+#include "device/device_manager.h"
+#include "support/forked_ranks.h"
+#include "support/forked_store.h"
+
+namespace tandem::testing {
+
+struct FaultJob {
+  const char* backend = "shm";  // or "gloo"
+  std::shared_ptr<Store> store = std::make_shared<ForkedStore>();
+  int ranks = 3;
+  std::chrono::milliseconds time_limit = kFarAway;
+  std::chrono::milliseconds join_limit = kFarAway;
+  std::shared_ptr<const Membership> membership;
+  DeviceType device = DeviceType::kCpu;
+  std::string address;  // gloo's
+
+  std::unique_ptr<Communicator> join(int rank) const {
+    Device& on = *DeviceManager::get().devices(device, "test").front();
+    return make_process_communicator(make_backend(rank), on,
+                                     {.time_limit = time_limit, .membership = membership});
+  }
+
+ private:
+  std::unique_ptr<Backend> make_backend(int rank) const {
+    if (backend == std::string_view("gloo"))
+      return make_gloo_backend({.store = store,
+                                .name = "test",
+                                .rank = rank,
+                                .size = ranks,
+                                .address = address,
+                                .time_limit = join_limit,
+                                .membership = membership});
+    return make_shm_backend({.store = store,
+                             .name = "test",
+                             .rank = rank,
+                             .size = ranks,
+                             .time_limit = join_limit,
+                             .membership = membership});
+  }
+};
+
+// Runs body as each rank. Ranks in `killed` are expected to end by SIGKILL, the others well.
+inline void run_ranks(const FaultJob& job, const std::vector<int>& killed,
+                      const std::function<void(Communicator&)>& body) {
+  const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
+    const ThreadBudget one(1);
+    body(*job.join(rank));
+  });
+  ExitCodes expected(codes.size(), 0);
+  for (int rank : killed) expected[static_cast<std::size_t>(rank)] = 128 + SIGKILL;
+  EXPECT_EQ(codes, expected);
+}
+
+// Buffers that last as long as a process.
+inline Buffer floats(std::int64_t count, float value = 1.0f) {
+  auto* data = new std::vector<float>(static_cast<std::size_t>(count), value);
+  return {data->data(), count, float32};
+}
+
+inline void all_reduce(Communicator& communicator, std::int64_t count) {
+  const Buffer buffer = floats(count);
+  communicator.all_reduce({&buffer, 1}, ReduceOp::kSum)->wait();
+  const auto* data = static_cast<const float*>(buffer.data);
+  EXPECT_EQ(
+      std::vector<float>(data, data + count),
+      std::vector<float>(static_cast<std::size_t>(count), static_cast<float>(communicator.size())));
+}
+
+}  // namespace tandem::testing

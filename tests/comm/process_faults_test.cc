@@ -1,0 +1,330 @@
+// What goes wrong between processes, whatever connects them: ranks that die, are late, part or
+// leave. Always a typed error, in bounded time, and the same one on every rank where one can be.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "comm/fault_job.h"
+#include "core/status.h"
+#include "support/errors.h"
+#include "support/expects.h"
+#include "support/waiting.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::all_reduce;
+using testing::Arrivals;
+using testing::error_of;
+using testing::expect_parts;
+using testing::floats;
+
+using Job = testing::FaultJob;
+
+struct BackendFaults {
+  const char* backend;
+  const char* before_rank;  // how it tells that a rank has died: before "rank R (pid P)"
+  const char* behind_rank;
+
+  friend void PrintTo(const BackendFaults& faults, std::ostream* out) { *out << faults.backend; }
+};
+
+class ProcessFaults : public ::testing::TestWithParam<BackendFaults> {
+ protected:
+  void SetUp() override {
+    if (GetParam().backend == std::string_view("gloo")) TANDEM_REQUIRE(has_gloo(), "gloo");
+  }
+
+  void run_ranks(Job job, const std::vector<int>& killed,
+                 const std::function<void(Communicator&)>& body) const {
+    job.backend = GetParam().backend;
+    testing::run_ranks(job, killed, body);
+  }
+  void run_ranks(const Job& job, const std::function<void(Communicator&)>& body) const {
+    run_ranks(job, {}, body);
+  }
+  // Runs what the ranks call, of which every one of them is told `parts`.
+  void expect_parting(const std::function<std::shared_ptr<Work>(Communicator&)>& call,
+                      std::initializer_list<const char*> parts) const {
+    run_ranks({}, [&](Communicator& communicator) {
+      all_reduce(communicator, 10);
+      communicator.label("", 7);
+      expect_parts(error_of<InvalidArgumentError>([&] { call(communicator)->wait(); }), parts);
+    });
+  }
+  // Expects `text` to tell of a rank's death, and to contain every part.
+  static void expect_death_of(int rank, const std::string& text,
+                              std::initializer_list<const char*> parts) {
+    const std::string who = fmt::format("{}rank {} (pid ", GetParam().before_rank, rank);
+    expect_parts(text, {who.c_str(), GetParam().behind_rank});
+    expect_parts(text, parts);
+  }
+};
+
+TEST_P(ProcessFaults, ARankIsKilledBeforeACollective) {
+  run_ranks({}, {1}, [](Communicator& communicator) {
+    if (communicator.rank() == 1) kill(getpid(), SIGKILL);
+    for (std::int64_t count : {10, 1'000'000})
+      expect_death_of(1, error_of<AbortedError>([&] { all_reduce(communicator, count); }),
+                      {"; rank ",
+                       " was waiting for it: collective 0 "
+                       "(all_reduce (sum) of 10 float32 in 1 part"});
+  });
+}
+
+// In the midst of a transfer, wherever that is.
+TEST_P(ProcessFaults, ARankIsKilledInTheMidstOfACollective) {
+  run_ranks({}, {1}, [](Communicator& communicator) {
+    const Buffer buffer = floats(2'000'000);
+    const auto all_reduce_again = [&] {
+      communicator.all_reduce({&buffer, 1}, ReduceOp::kMean)->wait();
+    };
+    all_reduce_again();
+    if (communicator.rank() == 1) testing::die_soon();
+    const std::string text = error_of<AbortedError>([&] {
+      for (;;) all_reduce_again();
+    });
+    expect_death_of(1, text, {"collective "});
+    // The group stays of no use, and says why.
+    EXPECT_EQ(error_of<AbortedError>([&] { communicator.barrier(); }), text);
+  });
+}
+
+TEST_P(ProcessFaults, ARankIsKilledAfterACollective) {
+  run_ranks({}, {2}, [](Communicator& communicator) {
+    all_reduce(communicator, 300'000);
+    if (communicator.rank() == 2) kill(getpid(), SIGKILL);
+    const Buffer buffer = floats(5);
+    expect_death_of(2, error_of<AbortedError>([&] {
+                      communicator.broadcast({&buffer, 1}, 2)->wait();
+                    }),
+                    {"collective 1 (broadcast of 5 float32 in 1 part from rank 2)"});
+  });
+}
+
+// Rank 1 is slow, and waits for nobody: rank 0, which waits for rank 1 first, still finds out.
+TEST_P(ProcessFaults, ADeadRankIsSeenBehindASlowOne) {
+  const Arrivals told;
+  run_ranks({}, {2}, [&](Communicator& communicator) {
+    all_reduce(communicator, 10);
+    if (communicator.rank() == 2) kill(getpid(), SIGKILL);
+    if (communicator.rank() == 1) told.wait_for(1);
+    expect_death_of(2, error_of<AbortedError>([&] { all_reduce(communicator, 10); }), {});
+    told.arrive();
+  });
+}
+
+TEST_P(ProcessFaults, AMessageFromARankThatIsKilled) {
+  run_ranks({.ranks = 2}, {0}, [](Communicator& communicator) {
+    if (communicator.rank() == 0) kill(getpid(), SIGKILL);
+    const Buffer buffer = floats(5);
+    expect_death_of(0, error_of<AbortedError>([&] { communicator.recv(buffer, 0)->wait(); }),
+                    {"recv of 5 float32 in 1 part from rank 0"});
+  });
+}
+
+TEST_P(ProcessFaults, ARankThatIsLateIsNamedEverywhere) {
+  const Arrivals told;
+  run_ranks({.time_limit = milliseconds(3000)}, [&](Communicator& communicator) {
+    all_reduce(communicator, 100);
+    communicator.label("dense/kernel", 5);
+    if (communicator.rank() == 1) told.wait_for(2);
+    const std::string text =
+        error_of<DeadlineExceededError>([&] { all_reduce(communicator, 300'000); });
+    told.arrive();
+    EXPECT_EQ(text,
+              "[all_reduce] rank 1 did not reach collective 1 (all_reduce (sum) of 300000 float32 "
+              "in 1 part, 'dense/kernel', step 5) within 3000 ms; ranks 0 and 2 are waiting");
+  });
+}
+
+// Whoever waits for a collective behind the one that a rank is missing from names that rank too.
+TEST_P(ProcessFaults, ARankThatIsLateForAnEarlierCollective) {
+  const Arrivals told;
+  run_ranks({.time_limit = milliseconds(3000)}, [&](Communicator& communicator) {
+    all_reduce(communicator, 100);
+    if (communicator.rank() == 1) return told.wait_for(2);
+    const Buffer first = floats(10), second = floats(20);
+    const auto earlier = communicator.all_reduce({&first, 1}, ReduceOp::kSum);
+    const auto later = communicator.broadcast({&second, 1}, 0);
+    EXPECT_EQ(error_of<DeadlineExceededError>([&] { later->wait(); }),
+              "[broadcast] rank 1 did not reach collective 2 (broadcast of 20 float32 in 1 part "
+              "from rank 0) within 3000 ms; ranks 0 and 2 are waiting");
+    told.arrive();
+  });
+}
+
+TEST_P(ProcessFaults, AMessageThatNobodySends) {
+  const Arrivals told;
+  run_ranks({.ranks = 2, .time_limit = milliseconds(300)}, [&](Communicator& communicator) {
+    if (communicator.rank() == 1) return told.wait_for(1);
+    const Buffer buffer = floats(3);
+    EXPECT_EQ(error_of<DeadlineExceededError>([&] { communicator.recv(buffer, 1)->wait(); }),
+              "[recv] rank 0 waited 300 ms for rank 1: recv of 3 float32 in 1 part from rank 1");
+    told.arrive();
+  });
+}
+
+TEST_P(ProcessFaults, RanksThatPartInShape) {
+  for (std::int64_t base : {10, 200'000})
+    expect_parting(
+        [base](Communicator& communicator) {
+          const Buffer buffer = floats(communicator.rank() == 1 ? base + 1 : base);
+          return communicator.all_reduce({&buffer, 1}, ReduceOp::kSum);
+        },
+        {"[all_reduce] ranks parted at collective 1: ", "rank 1 called all_reduce (sum) of ",
+         "float32 in 1 part, step 7", "every rank must call the same collectives"});
+}
+
+TEST_P(ProcessFaults, RanksThatPartInLayout) {
+  expect_parting(
+      [](Communicator& communicator) {
+        const Buffer whole = floats(10);
+        const std::int64_t cut = communicator.rank() == 2 ? 4 : 5;
+        auto* data = static_cast<float*>(whole.data);
+        const Buffer parts[] = {{data, cut, float32}, {data + cut, 10 - cut, float32}};
+        return communicator.all_reduce(parts, ReduceOp::kSum);
+      },
+      {"ranks parted at collective 1", "all_reduce (sum) of 10 float32 in 2 parts",
+       " with other sizes"});
+}
+
+TEST_P(ProcessFaults, RanksThatPartInDtype) {
+  expect_parting(
+      [](Communicator& communicator) {
+        Buffer buffer = floats(10);
+        if (communicator.rank() == 0) buffer.dtype = int32;
+        return communicator.all_reduce({&buffer, 1}, ReduceOp::kSum);
+      },
+      {"ranks parted at collective 1", "rank 0 called all_reduce (sum) of 10 int32", "10 float32"});
+}
+
+TEST_P(ProcessFaults, RanksThatPartInOperation) {
+  expect_parting(
+      [](Communicator& communicator) {
+        const Buffer buffer = floats(10);
+        return communicator.all_reduce({&buffer, 1},
+                                       communicator.rank() == 2 ? ReduceOp::kMax : ReduceOp::kSum);
+      },
+      {"ranks parted at collective 1", "rank 2 called all_reduce (max)", "all_reduce (sum)"});
+}
+
+TEST_P(ProcessFaults, RanksThatPartInOrder) {
+  expect_parting(
+      [](Communicator& communicator) {
+        const Buffer buffer = floats(10);
+        if (communicator.rank() == 0) return communicator.broadcast({&buffer, 1}, 0);
+        return communicator.all_reduce({&buffer, 1}, ReduceOp::kSum);
+      },
+      {"ranks parted at collective 1",
+       "rank 0 called broadcast of 10 float32 in 1 part from rank 0", "called all_reduce (sum)"});
+}
+
+TEST_P(ProcessFaults, RanksThatPartInRoot) {
+  expect_parting(
+      [](Communicator& communicator) {
+        const Buffer buffer = floats(10);
+        return communicator.broadcast({&buffer, 1}, communicator.rank() == 1 ? 1 : 0);
+      },
+      {"ranks parted at collective 1",
+       "rank 1 called broadcast of 10 float32 in 1 part from rank 1", "from rank 0"});
+}
+
+TEST_P(ProcessFaults, RanksThatPartInWhatTheySendEachOther) {
+  expect_parting(
+      [](Communicator& communicator) {
+        const std::vector<Buffer> sent(3, floats(communicator.rank() == 1 ? 6 : 5));
+        const std::vector<Buffer> received = {floats(5), floats(communicator.rank() == 1 ? 6 : 5),
+                                              floats(5)};
+        return communicator.all_to_all(sent, received);
+      },
+      {"[all_to_all] ranks parted at collective 1: rank 1 sent 6 float32 to rank ",
+       "which expected 5"});
+}
+
+TEST_P(ProcessFaults, AMessageOfAnotherSize) {
+  run_ranks({.ranks = 2}, [](Communicator& communicator) {
+    const std::string text = error_of<InvalidArgumentError>([&] {
+      const Buffer buffer = floats(communicator.rank() == 0 ? 3 : 4);
+      if (communicator.rank() == 0)
+        communicator.send(buffer, 1)->wait();
+      else
+        communicator.recv(buffer, 0)->wait();
+      communicator.barrier()->wait();
+    });
+    EXPECT_EQ(text, "[recv] rank 0 sent 3 float32, rank 1 expected 4 float32");
+  });
+}
+
+TEST_P(ProcessFaults, ARankLeavesEarly) {
+  run_ranks({}, [](Communicator& communicator) {
+    all_reduce(communicator, 1000);
+    if (communicator.rank() == 2) return;
+    expect_parts(error_of<AbortedError>([&] { all_reduce(communicator, 300'000); }),
+                 {"rank 2 (pid ", ") has left the group", "collective 1 "});
+  });
+}
+
+TEST_P(ProcessFaults, ALeaverThatIsDoneIsNotMissed) {
+  run_ranks({}, [](Communicator& communicator) {
+    all_reduce(communicator, 1'000'000);
+    const Buffer buffer = floats(900'000, static_cast<float>(communicator.rank()));
+    const auto work = communicator.broadcast({&buffer, 1}, 0);
+    if (communicator.rank() == 1) std::this_thread::sleep_for(milliseconds(300));
+    work->wait();
+    EXPECT_EQ(static_cast<float*>(buffer.data)[899'999], 0.0f);
+  });
+}
+
+// A job's membership, as far as this process has been told.
+class TestMembership final : public Membership {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  bool failed() const noexcept override { return failed_->load(std::memory_order_relaxed); }
+  void throw_failure() const override { throw UnavailableError("rank 7 on host far went away"); }
+  void report(const std::string&) override { failed_->store(true); }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> failed_ = testing::shared_with_forks<std::atomic<bool>>();
+};
+
+TEST_P(ProcessFaults, AFailureThatTheMembershipKnowsEndsAWait) {
+  const auto membership = std::make_shared<TestMembership>();
+  const Arrivals told;
+  run_ranks({.ranks = 2, .membership = membership}, [&](Communicator& communicator) {
+    if (communicator.rank() == 1) {
+      std::this_thread::sleep_for(milliseconds(200));  // in most runs rank 0 is waiting by then
+      membership->report("out of memory");
+      return told.wait_for(1);
+    }
+    EXPECT_EQ(error_of<UnavailableError>([&] { all_reduce(communicator, 10); }),
+              "rank 7 on host far went away");
+    told.arrive();
+  });
+}
+
+TEST_P(ProcessFaults, TwoJobsAtOnce) {
+  // Groups of one name, found through stores of their own.
+  const Job jobs[] = {{.backend = GetParam().backend}, {.backend = GetParam().backend}};
+  const ExitCodes codes = run_processes(6, [&](int process) {
+    const ThreadBudget one(1);
+    const Job& job = jobs[process % 2];
+    const auto communicator = job.join(process / 2);
+    for (int round = 0; round < 20; ++round) {
+      const Buffer buffer = floats(1000, process % 2 == 0 ? 1.0f : 10.0f);
+      communicator->all_reduce({&buffer, 1}, ReduceOp::kSum)->wait();
+      EXPECT_EQ(static_cast<float*>(buffer.data)[round], process % 2 == 0 ? 3.0f : 30.0f);
+    }
+  });
+  EXPECT_EQ(codes, ExitCodes(6, 0));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, ProcessFaults,
+                         ::testing::Values(BackendFaults{"shm", "", ") died"},
+                                           BackendFaults{"gloo", "the connection to ", ") broke"}),
+                         [](const auto& info) { return std::string(info.param.backend); });
+
+}  // namespace
+}  // namespace tandem

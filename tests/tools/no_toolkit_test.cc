@@ -1,0 +1,84 @@
+// Tandem where there is no CUDA toolkit: whether it was built with one, and runs on a machine
+// without one, or was built without.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "support/expects.h"
+#include "support/files.h"
+#include "support/mount_namespace.h"
+#include "tools/command.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::read_file;
+using testing::Result;
+using testing::run;
+using testing::TemporaryDirectory;
+using testing::training;
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// What a short training gives that does not depend on the clock.
+nlohmann::json figures_of_training(const Environment& environment = {}) {
+  const TemporaryDirectory folder;
+  const std::string report = (folder / "report.json").string();
+  const Result result = run(training({"--report", report}), {.environment = environment});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.err.find("GPU"), std::string::npos) << result.err;
+  const auto all = nlohmann::json::parse(read_file(report), nullptr, false);
+  nlohmann::json figures;
+  for (const char* name : {"train_loss", "test_loss", "test_accuracy", "devices"})
+    figures[name] = all.value(name, nlohmann::json());
+  return figures;
+}
+
+// The toolkit's folder, empty for this process and those that it starts.
+bool hide_toolkit() {
+  std::error_code unknown;
+  const fs::path folder = fs::canonical(TANDEM_CUDA_TOOLKIT, unknown);
+  return !unknown && testing::enter_mount_namespace() &&
+         mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=4k") == 0;
+}
+
+bool there_is_cublas() {
+  for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12"})
+    if (dlopen(name, RTLD_LAZY | RTLD_LOCAL)) return true;
+  return false;
+}
+
+TEST(NoToolkit, ABuildWithTheModuleRunsWithoutTheToolkit) {
+  if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
+  const nlohmann::json with = figures_of_training();
+  TANDEM_REQUIRE(hide_toolkit(), "mount");
+  ASSERT_FALSE(there_is_cublas()) << "the toolkit is elsewhere as well";
+  EXPECT_EQ(figures_of_training(), with);
+}
+
+// A driver, but no cuBLAS beside it.
+TEST(NoToolkit, AGpuThatCannotBeUsedForWantOfALibraryIsToldOf) {
+  if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
+  TANDEM_REQUIRE(hide_toolkit(), "mount");
+  const Result result =
+      run({"devices"}, {.environment = {{"LD_LIBRARY_PATH", TANDEM_BROKEN_DRIVER}}});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.err.find("GPUs are not used: [cuda] cannot load the cuda backend"),
+            std::string::npos)
+      << result.err;
+  EXPECT_NE(result.err.find("libcublasLt.so"), std::string::npos) << result.err;
+}
+
+TEST(NoToolkit, TheLibraryWithoutTheModuleRunsAlike) {
+  const nlohmann::json with = figures_of_training();
+  const TemporaryDirectory alone;
+  fs::copy_file(fs::canonical(TANDEM_LIBRARY), alone / "libtandem.so.1");
+  EXPECT_EQ(figures_of_training({{"LD_LIBRARY_PATH", alone.path().string()}}), with);
+}
+
+}  // namespace
+}  // namespace tandem
