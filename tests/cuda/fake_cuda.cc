@@ -1,6 +1,7 @@
 #include "cuda/fake_cuda.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -9,7 +10,13 @@
 #include <mutex>
 #include <utility>
 
+#include "core/env.h"
+#include "cuda/executor.h"
 #include "device/emulated/emulated_stream.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 namespace tandem::fake_cuda {
 namespace {
@@ -32,6 +39,8 @@ struct State {
   std::vector<Stream*> streams;
   std::map<void*, Allocation> memory;
   std::map<const char*, std::size_t> pinned;
+  std::atomic<bool> broken{false};
+  std::string what_broke;  // written once, before `broken`
 };
 
 State& state() {
@@ -45,6 +54,14 @@ thread_local cudaError_t last_error = cudaSuccess;
 cudaError_t keep(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
   return error;
+}
+
+// The error of a call that waits for a GPU, or gives it work.
+cudaError_t sound() { return keep(state().broken ? cudaErrorLaunchFailure : cudaSuccess); }
+
+bool blocking() {
+  static const bool value = env_bool("CUDA_LAUNCH_BLOCKING").value_or(false);
+  return value;
 }
 
 // REQUIRES: the lock.
@@ -75,6 +92,7 @@ void set_gpus(std::vector<Gpu> gpus, cudaError_t error) {
   const std::lock_guard lock(state().mutex);
   state().gpus = std::move(gpus);
   state().error = error;
+  state().broken = false;
 }
 
 Gpu gpu(int ordinal) {
@@ -82,10 +100,37 @@ Gpu gpu(int ordinal) {
   return state().gpus.at(static_cast<std::size_t>(ordinal));
 }
 
+void enqueue(cudaStream_t stream, std::function<void()> task) {
+  EmulatedStream& queue = of(stream).queue;
+  queue.enqueue(std::move(task));
+  if (blocking()) queue.synchronize();
+}
+
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
+  if (sound() != cudaSuccess) return cudaErrorLaunchFailure;
+  const dim3 blocks = config.gridDim, threads = config.blockDim;
+  if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0 || blocks.x > INT32_MAX ||
+      std::max(blocks.y, blocks.z) > 65535 || threads.x * threads.y * threads.z == 0 ||
+      std::max(threads.x, threads.y) > 1024 || threads.z > 64 ||
+      threads.x * threads.y * threads.z > 1024 || config.dynamicSmemBytes > 48 << 10)
+    return keep(cudaErrorInvalidConfiguration);
+  if (of(config.stream).gpu != current) return keep(cudaErrorInvalidResourceHandle);
+  enqueue(config.stream, [=, thread = std::move(thread)] {
+    if (state().broken) return;
+    try {
+      executor::run_grid(blocks, threads, thread);
+    } catch (const executor::KernelError& error) {
+      const std::lock_guard lock(state().mutex);
+      state().what_broke = error.what();
+      state().broken = true;
+    }
+  });
+  return cudaSuccess;
+}
+
 }  // namespace tandem::fake_cuda
 
 using namespace tandem::fake_cuda;
-using tandem::EmulatedStream;
 
 extern "C" {
 
@@ -134,6 +179,9 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   Gpu& gpu = in_use(current);
   if (gpu.in_use + bytes > gpu.memory) return keep(cudaErrorMemoryAllocation);
   *memory = std::aligned_alloc(256, bytes);
+#if defined(__SANITIZE_ADDRESS__)
+  if (blocking()) ASAN_POISON_MEMORY_REGION(*memory, bytes);  // the allocator hands out parts of it
+#endif
   state().memory[*memory] = {current, bytes};
   gpu.in_use += bytes;
   return cudaSuccess;
@@ -176,7 +224,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return of(stream).queue.synchronize(), cudaSuccess;
+  return of(stream).queue.synchronize(), sound();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   return of(stream).queue.wait(of(event).event), cudaSuccess;
@@ -189,10 +237,29 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t task, void* dat
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   if (of(stream).gpu != current) return keep(cudaErrorInvalidResourceHandle);
-  of(stream).queue.enqueue([=] { std::memcpy(to, from, bytes); });
+  enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+  if (kind == cudaMemcpyDeviceToDevice) return sound();
   const void* host = kind == cudaMemcpyHostToDevice ? from : to;
   if (kind != cudaMemcpyDefault && !is_pinned(host)) of(stream).queue.synchronize();
-  return cudaSuccess;
+  return sound();
+}
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
+                              std::size_t from_pitch, std::size_t width, std::size_t height,
+                              cudaMemcpyKind kind, cudaStream_t stream) {
+  if (of(stream).gpu != current) return keep(cudaErrorInvalidResourceHandle);
+  if (width > to_pitch || width > from_pitch || kind != cudaMemcpyDeviceToDevice)
+    return keep(cudaErrorInvalidValue);
+  enqueue(stream, [=] {
+    for (std::size_t i = 0; i < height; ++i)
+      std::memcpy(static_cast<char*>(to) + i * to_pitch,
+                  static_cast<const char*>(from) + i * from_pitch, width);
+  });
+  return sound();
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
+  if (of(stream).gpu != current) return keep(cudaErrorInvalidResourceHandle);
+  enqueue(stream, [=] { std::memset(memory, value, bytes); });
+  return sound();
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -208,7 +275,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return keep(of(event).event.done() ? cudaSuccess : cudaErrorNotReady);
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t event) { return of(event).event.wait(), cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return of(event).event.wait(), sound(); }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int ordinal, int) {
   return *can = gpu(ordinal).reaches_peers ? 1 : 0, cudaSuccess;
@@ -221,6 +288,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
 
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 const char* cudaGetErrorString(cudaError_t error) {
+  if (error == cudaErrorLaunchFailure && state().broken) return state().what_broke.c_str();
   return error == cudaErrorMemoryAllocation ? "out of memory" : "something is wrong";
 }
 const char* cudaGetErrorName(cudaError_t error) {

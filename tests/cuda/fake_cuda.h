@@ -1,11 +1,16 @@
-// CUDA's runtime, as far as the backend's host code calls it, over the host's memory and emulated
-// streams: that code is tested where there is no GPU. It tells who made contexts, and fails as it
-// is told.
+// CUDA's runtime, as far as the backend calls it, over the host's memory and emulated streams, so
+// that the backend is tested where there is no GPU. Kernels run in stream order, by the executor. It
+// tells who made contexts, and fails as it is told.
+//
+// What a kernel does wrong (KernelError) breaks all GPUs for good, as CUDA does: from then on calls
+// give cudaErrorLaunchFailure, whose text tells what it was. With CUDA_LAUNCH_BLOCKING=1 what uses a
+// GPU's memory is done when the call returns; the address sanitizer then knows what is allocated.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,5 +31,10 @@ struct Gpu {
 // From here on these are the GPUs. `error`: what looking for them gives.
 void set_gpus(std::vector<Gpu> gpus, cudaError_t error = cudaSuccess);
 Gpu gpu(int ordinal);
+
+// Runs `task` in the order of the stream.
+void enqueue(cudaStream_t stream, std::function<void()> task);
+// A launch whose kernel and arguments `thread` holds.
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread);
 
 }  // namespace tandem::fake_cuda

@@ -13,6 +13,7 @@
 #include "core/module.h"
 #include "device/physical_gpu.h"
 #include "op/cuda_kernels.h"
+#include "support/expects.h"
 #include "tandem/errors.h"
 
 namespace tandem {
@@ -74,6 +75,9 @@ TEST(Backends, EveryCudaKernelIsOfAnOperation) {
     EXPECT_EQ(find_kernel(*op, DeviceBackend::kCuda), each.kernel) << each.op;
   }
 }
+
+// What CUDA's headers are needed for: tests/cuda, and the operations over a fake of CUDA.
+TEST(Backends, CudaKernelsAreTestedOnTheHost) { TANDEM_REQUIRE(TANDEM_FAKE_CUDA_BUILT, "cuda"); }
 
 // Run with tests/support/broken_driver.cc in the place of NVIDIA's driver.
 TEST(WithBrokenDriver, ThereIsAWarningAndNoGpu) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "core/env.h"
 #include "device/cuda/module/check.h"
 #include "device/cuda/module/cuda_graph.h"
 #include "device/gpu_policy.h"
@@ -85,13 +86,21 @@ class Peers {
   std::set<std::pair<int, int>> reached_;
 };
 
+// Where launches block, nothing that is queued uses what is freed. (The address sanitizer sees kernels
+// that run on the host, as in tests.)
+BfcOptions allocator_options(const LogicalGpuOptions& options) {
+  BfcOptions result = gpu_allocator_options(options);
+  result.poison_freed = env_bool("CUDA_LAUNCH_BLOCKING").value_or(false);
+  return result;
+}
+
 }  // namespace
 
 CudaDevice::CudaDevice(int ordinal, const LogicalGpuOptions& options)
     : NativeGpu(options.name, options.intra_op_threads, ordinal),
       staging_(ordinal),
       stream_(ordinal, options.priority),
-      allocator_(gpu_allocator_options(options), std::make_unique<CudaMemory>(ordinal)) {
+      allocator_(allocator_options(options), std::make_unique<CudaMemory>(ordinal)) {
   check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal),
         "cudaDeviceGetAttribute");
   Peers::get().join(ordinal);

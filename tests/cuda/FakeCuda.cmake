@@ -1,0 +1,29 @@
+# A folder in which libtandem finds a driver, and a libtandem_cuda.so that is the whole backend, its
+# kernels compiled for the host, over a fake of CUDA. Tests that run with it as LD_LIBRARY_PATH have two
+# GPUs by default: those of the folders below run once more so, labelled `emulated`.
+set(folder ${CMAKE_CURRENT_BINARY_DIR}/fake_cuda)
+
+file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/cuda/module/*.cc
+     ${PROJECT_SOURCE_DIR}/src/ops/cuda/module/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/cuda/module/fake_gpus.cc)
+# Less optimised than the library: their compilation takes longer than the tests.
+set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
+                            "-O1;-include;cuda_runtime.h;-Wno-unknown-pragmas;-Wno-sign-compare")
+add_library(fake_tandem_cuda MODULE ${sources} ${kernels} cuda/executor.cc cuda/fake_cuda.cc cuda/fake_cublas.cc)
+target_include_directories(fake_tandem_cuda PRIVATE cuda/on_host ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
+target_include_directories(fake_tandem_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(fake_tandem_cuda PRIVATE tandem tandem_flags OpenMP::OpenMP_CXX fmt::fmt spdlog::spdlog)
+set_target_properties(fake_tandem_cuda PROPERTIES OUTPUT_NAME tandem_cuda CXX_VISIBILITY_PRESET hidden
+                      LIBRARY_OUTPUT_DIRECTORY ${folder})
+# libtandem looks for its modules where it was loaded from.
+add_custom_command(TARGET fake_tandem_cuda POST_BUILD COMMAND ${CMAKE_COMMAND} -E create_symlink
+                   $<TARGET_FILE:tandem> ${folder}/$<TARGET_SONAME_FILE_NAME:tandem>)
+
+add_library(fake_driver SHARED cuda/module/fake_driver.cc)
+set_target_properties(fake_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY ${folder})
+
+foreach(name ops)
+  add_dependencies(${name}_test fake_tandem_cuda fake_driver)
+  gtest_discover_tests(${name}_test TEST_PREFIX fake_cuda.${name}. TEST_FILTER -*Slow.*:*Hosts* TEST_LIST fake_cuda_tests
+                       DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 LABELS emulated ENVIRONMENT LD_LIBRARY_PATH=${folder})
+endforeach()

@@ -1,0 +1,355 @@
+#include "cuda/executor.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace tandem::executor {
+namespace {
+
+constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+constexpr std::size_t kGuardBytes = std::size_t{4} << 10;
+
+// A stack that ends in a page which may not be touched.
+class Stack {
+ public:
+  Stack()
+      : memory_(mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0)) {
+    if (memory_ == MAP_FAILED || mprotect(memory_, kGuardBytes, PROT_NONE) != 0)
+      throw std::bad_alloc();
+  }
+  ~Stack() {
+    clear();
+    munmap(memory_, kStackBytes);
+  }
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+
+  void* base() const { return static_cast<char*>(memory_) + kGuardBytes; }
+  static constexpr std::size_t size() { return kStackBytes - kGuardBytes; }
+  // The sanitizer forgets the frames that have been there.
+  void clear() const {
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(base(), size());
+#endif
+  }
+
+ private:
+  void* memory_;
+};
+
+// A context of execution, and what the address sanitizer has to know of it.
+struct Context {
+  ucontext_t machine;
+  const void* stack = nullptr;
+  std::size_t stack_bytes = 0;
+};
+
+// `last`: `from` will never run again. Returns when something switches to `from`.
+void switch_context(Context& from, Context& to, bool last = false) {
+#if defined(__SANITIZE_ADDRESS__)
+  void* fake_stack = nullptr;
+  __sanitizer_start_switch_fiber(last ? nullptr : &fake_stack, to.stack, to.stack_bytes);
+#endif
+  static_cast<void>(last);
+  swapcontext(&from.machine, &to.machine);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+#endif
+}
+
+// Runs threads of the grid, one after another; a thread that waits keeps its fiber.
+struct Fiber {
+  explicit Fiber(std::unique_ptr<Stack> on) : memory(std::move(on)) {
+    context.stack = memory->base();
+    context.stack_bytes = Stack::size();
+  }
+  std::unique_ptr<Stack> memory;
+  Context context;
+  unsigned thread = 0;                // of the block
+  const char* waits_for = nullptr;    // null: does not wait
+  unsigned mask = 0;                  // of what it waits for, in a warp
+};
+
+struct Cancelled {};  // unwinds the threads that wait when another has failed
+
+struct Meeting {
+  std::string_view intrinsic;
+  unsigned mask, arrived;
+  Values values;
+  std::vector<Fiber*> waiting;
+};
+
+class Grid;
+Grid* running = nullptr;
+
+class Grid {
+ public:
+  Grid(dim3 blocks, dim3 threads, const std::function<void()>& body)
+      : blocks_(blocks), threads_(threads), body_(body), count_(threads.x * threads.y * threads.z) {
+    order_.resize(count_);
+    std::iota(order_.begin(), order_.end(), 0u);
+    std::shuffle(order_.begin(), order_.end(), std::minstd_rand(count_));
+  }
+  ~Grid() {
+    ending_ = true;
+    for (const std::unique_ptr<Fiber>& fiber : fibers_) {
+      resume(*fiber);
+      fiber->memory->clear();
+      stacks().push_back(std::move(fiber->memory));
+    }
+  }
+  Grid(const Grid&) = delete;
+  Grid& operator=(const Grid&) = delete;
+
+  void run() {
+    gridDim = blocks_;
+    blockDim = threads_;
+    for (unsigned z = blocks_.z; z-- > 0;)
+      for (unsigned y = blocks_.y; y-- > 0;)
+        for (unsigned x = blocks_.x; x-- > 0;) {
+          blockIdx = {x, y, z};
+          run_block();
+        }
+  }
+
+  void barrier() {
+    const unsigned thread = current_->thread;
+    if (returned_count_ > 0)
+      fail(fmt::format("thread {} reaches __syncthreads(), and thread {} has returned", thread,
+                       std::find(returned_.begin(), returned_.end(), true) - returned_.begin()));
+    if (at_barrier_.size() + 1 < count_) {
+      at_barrier_.push_back(current_);
+      wait("__syncthreads()", 0);
+    } else {
+      ready_.insert(ready_.end(), at_barrier_.begin(), at_barrier_.end());
+      at_barrier_.clear();
+    }
+  }
+
+  Values exchange(const char* intrinsic, unsigned mask, std::uint64_t mine) {
+    const unsigned thread = current_->thread, warp = thread / kLanes, lane = thread % kLanes;
+    if ((mask >> lane & 1u) == 0)
+      fail(fmt::format("lane {} calls {} with mask {:#x}, which it is not in", lane, intrinsic,
+                       mask));
+    for (unsigned other = 0; other < kLanes; ++other) {
+      const unsigned number = warp * kLanes + other;
+      if ((mask >> other & 1u) != 0 && (number >= count_ || returned_[number]))
+        fail(fmt::format("lane {} calls {} with mask {:#x}, and lane {} {}", lane, intrinsic, mask,
+                         other, number >= count_ ? "does not exist" : "has returned"));
+    }
+    std::vector<std::shared_ptr<Meeting>>& open = meetings_[warp];
+    const auto found = std::find_if(open.begin(), open.end(), [&](const auto& each) {
+      return each->mask == mask && each->intrinsic == intrinsic;
+    });
+    std::shared_ptr<Meeting> meeting;
+    if (found != open.end())
+      meeting = *found;
+    else
+      meeting = open.emplace_back(new Meeting{intrinsic, mask, 0, {}, {}});
+    meeting->arrived |= 1u << lane;
+    meeting->values[lane] = mine;
+    if (meeting->arrived == mask) {
+      std::erase(open, meeting);
+      ready_.insert(ready_.end(), meeting->waiting.begin(), meeting->waiting.end());
+    } else {
+      meeting->waiting.push_back(current_);
+      wait(intrinsic, mask);
+    }
+    return meeting->values;
+  }
+
+  int lane() const { return static_cast<int>(current_->thread % kLanes); }
+
+ private:
+  // Of stacks that no grid uses.
+  static std::vector<std::unique_ptr<Stack>>& stacks() {
+    static auto* const all = new std::vector<std::unique_ptr<Stack>>;
+    return *all;
+  }
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw KernelError(
+        fmt::format("block ({}, {}, {}): {}", blockIdx.x, blockIdx.y, blockIdx.z, what));
+  }
+
+  void run_block() {
+    next_ = 0;
+    returned_.assign(count_, false);
+    returned_count_ = 0;
+    meetings_.assign((count_ + kLanes - 1) / kLanes, {});
+    while (returned_count_ < count_ && !failure_) {
+      if (!ready_.empty()) {
+        Fiber* const next = ready_.front();
+        ready_.pop_front();
+        resume(*next);
+      } else if (next_ < count_) {
+        resume(idle_fiber());
+      } else {
+        failure_ = std::make_exception_ptr(KernelError(stand_still()));
+      }
+    }
+    if (!failure_) return;
+    for (const std::unique_ptr<Fiber>& fiber : fibers_)
+      if (fiber->waits_for != nullptr) resume(*fiber);  // to be cancelled
+    std::rethrow_exception(failure_);
+  }
+
+  std::string stand_still() const {
+    std::string text = fmt::format("block ({}, {}, {}): no thread can go on:", blockIdx.x,
+                                   blockIdx.y, blockIdx.z);
+    int told = 0;
+    for (const std::unique_ptr<Fiber>& fiber : fibers_)
+      if (fiber->waits_for != nullptr && ++told <= 4)
+        text += fmt::format(" thread {} waits in {}{};", fiber->thread, fiber->waits_for,
+                            fiber->mask ? fmt::format(", mask {:#x}", fiber->mask) : "");
+    return text + fmt::format(" {} of {} threads have returned", returned_count_, count_);
+  }
+
+  Fiber& idle_fiber() {
+    if (!idle_.empty()) {
+      Fiber* const fiber = idle_.back();
+      idle_.pop_back();
+      return *fiber;
+    }
+    std::unique_ptr<Stack> stack;
+    if (stacks().empty()) {
+      stack = std::make_unique<Stack>();
+    } else {
+      stack = std::move(stacks().back());
+      stacks().pop_back();
+    }
+    Fiber& fiber = *fibers_.emplace_back(std::make_unique<Fiber>(std::move(stack)));
+    prepare(fiber.context);
+    return fiber;
+  }
+
+  static void prepare(Context& context) {
+    getcontext(&context.machine);
+    context.machine.uc_stack.ss_sp = const_cast<void*>(context.stack);
+    context.machine.uc_stack.ss_size = context.stack_bytes;
+    context.machine.uc_link = nullptr;
+    makecontext(&context.machine, [] { running->run_fiber(); }, 0);
+  }
+
+  void resume(Fiber& fiber) {
+    current_ = &fiber;
+    switch_context(scheduler_, fiber.context);
+  }
+
+  void run_fiber() {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(nullptr, &scheduler_.stack, &scheduler_.stack_bytes);
+#endif
+    Fiber& me = *current_;
+    while (!ending_) {
+      while (next_ < count_ && !failure_) run_thread(me, order_[next_++]);
+      idle_.push_back(&me);
+      switch_context(me.context, scheduler_);
+    }
+    switch_context(me.context, scheduler_, /*last=*/true);
+    std::abort();
+  }
+
+  void set_thread_index(unsigned thread) const {
+    threadIdx = {thread % threads_.x, thread / threads_.x % threads_.y,
+                 thread / threads_.x / threads_.y};
+  }
+
+  void run_thread(Fiber& me, unsigned thread) {
+    me.thread = thread;
+    set_thread_index(thread);
+    try {
+      body_();
+      check_return(thread);
+    } catch (const Cancelled&) {
+    } catch (...) {
+      if (!failure_) failure_ = std::current_exception();
+    }
+    returned_[thread] = true;
+    ++returned_count_;
+  }
+
+  // Nobody may wait for a thread that returns.
+  void check_return(unsigned thread) const {
+    if (!at_barrier_.empty())
+      fail(fmt::format("thread {} returns, and thread {} waits in __syncthreads()", thread,
+                       at_barrier_.front()->thread));
+    const unsigned lane = thread % kLanes;
+    for (const std::shared_ptr<Meeting>& each : meetings_[thread / kLanes])
+      if ((each->mask >> lane & 1u) != 0)
+        fail(fmt::format("lane {} returns, and lane {} waits in {}, mask {:#x}", lane,
+                         each->waiting.front()->thread % kLanes, each->intrinsic, each->mask));
+  }
+
+  void wait(const char* what, unsigned mask) {
+    Fiber& me = *current_;
+    me.waits_for = what;
+    me.mask = mask;
+    switch_context(me.context, scheduler_);
+    me.waits_for = nullptr;
+    if (failure_) throw Cancelled();
+    set_thread_index(me.thread);
+  }
+
+  const dim3 blocks_, threads_;
+  const std::function<void()>& body_;
+  const unsigned count_;  // threads of a block
+  std::vector<unsigned> order_;
+  Context scheduler_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> idle_;
+  Fiber* current_ = nullptr;
+  bool ending_ = false;
+
+  // Of the block at hand.
+  unsigned next_ = 0;  // thread to begin, in order_
+  std::vector<bool> returned_;
+  unsigned returned_count_ = 0;
+  std::deque<Fiber*> ready_;
+  std::vector<Fiber*> at_barrier_;
+  std::vector<std::vector<std::shared_ptr<Meeting>>> meetings_;  // of each warp
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+void run_grid(dim3 blocks, dim3 threads, const std::function<void()>& thread) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  Grid grid(blocks, threads, thread);
+  running = &grid;
+  grid.run();
+}
+
+void block_barrier() { running->barrier(); }
+
+Values exchange(const char* intrinsic, unsigned mask, std::uint64_t mine) {
+  return running->exchange(intrinsic, mask, mine);
+}
+
+int my_lane() { return running->lane(); }
+
+}  // namespace tandem::executor
