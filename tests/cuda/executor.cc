@@ -88,9 +88,9 @@ struct Fiber {
   }
   std::unique_ptr<Stack> memory;
   Context context;
-  unsigned thread = 0;                // of the block
-  const char* waits_for = nullptr;    // null: does not wait
-  unsigned mask = 0;                  // of what it waits for, in a warp
+  unsigned thread = 0;              // of the block
+  const char* waits_for = nullptr;  // null: does not wait
+  unsigned mask = 0;                // of what it waits for, in a warp
 };
 
 struct Cancelled {};  // unwinds the threads that wait when another has failed
@@ -218,8 +218,8 @@ class Grid {
   }
 
   std::string stand_still() const {
-    std::string text = fmt::format("block ({}, {}, {}): no thread can go on:", blockIdx.x,
-                                   blockIdx.y, blockIdx.z);
+    std::string text =
+        fmt::format("block ({}, {}, {}): no thread can go on:", blockIdx.x, blockIdx.y, blockIdx.z);
     int told = 0;
     for (const std::unique_ptr<Fiber>& fiber : fibers_)
       if (fiber->waits_for != nullptr && ++told <= 4)
@@ -251,7 +251,8 @@ class Grid {
     context.machine.uc_stack.ss_sp = const_cast<void*>(context.stack);
     context.machine.uc_stack.ss_size = context.stack_bytes;
     context.machine.uc_link = nullptr;
-    makecontext(&context.machine, [] { running->run_fiber(); }, 0);
+    makecontext(
+        &context.machine, [] { running->run_fiber(); }, 0);
   }
 
   void resume(Fiber& fiber) {

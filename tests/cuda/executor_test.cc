@@ -46,7 +46,8 @@ TEST(Executor, SharedMemoryIsWholeAfterTheBarrier) {
   std::vector<int> x(3 * 96), y(3 * 96);
   std::iota(x.begin(), x.end(), 0);
   run_grid(3, 96, [&] { reverse(x.data(), y.data()); });
-  for (int i = 0; i < 3 * 96; ++i) EXPECT_EQ(y[static_cast<std::size_t>(i)], i / 96 * 96 + 95 - i % 96);
+  for (int i = 0; i < 3 * 96; ++i)
+    EXPECT_EQ(y[static_cast<std::size_t>(i)], i / 96 * 96 + 95 - i % 96);
 }
 
 // As `reverse`, without the barrier: the order of the threads brings it out.
@@ -130,7 +131,11 @@ TEST(Executor, AtomicsGiveWhatWasThere) {
 }
 
 TEST(Executor, ABarrierThatNotAllReachFails) {
-  EXPECT_NE(failure(64, [] { if (threadIdx.x != 5) __syncthreads(); }).find("thread 5"),
+  EXPECT_NE(failure(64,
+                    [] {
+                      if (threadIdx.x != 5) __syncthreads();
+                    })
+                .find("thread 5"),
             std::string::npos);
   const std::string apart = failure(64, [] {
     if (threadIdx.x <= 40)

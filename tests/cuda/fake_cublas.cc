@@ -89,7 +89,8 @@ cublasStatus_t examine(const Product& product, const Matrix& a, const Matrix& b,
   };
   const Matrix left = turned(a, product.transpose_a), right = turned(b, product.transpose_b);
   for (const Matrix* each : {&a, &b, &c, &d}) {
-    if (each->rows == 0 || each->columns == 0 || each->batch < 1) return CUBLAS_STATUS_INVALID_VALUE;
+    if (each->rows == 0 || each->columns == 0 || each->batch < 1)
+      return CUBLAS_STATUS_INVALID_VALUE;
     if (each->leading < static_cast<std::int64_t>(each->rows)) return CUBLAS_STATUS_INVALID_VALUE;
     if (each->batch != d.batch || each->type != d.type) return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -101,7 +102,8 @@ cublasStatus_t examine(const Product& product, const Matrix& a, const Matrix& b,
     return CUBLAS_STATUS_NOT_SUPPORTED;
   if (has_bias(product)) {
     if (product.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-    if (reinterpret_cast<std::uintptr_t>(product.bias) % 16 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (reinterpret_cast<std::uintptr_t>(product.bias) % 16 != 0)
+      return CUBLAS_STATUS_NOT_SUPPORTED;
   } else if (!has_relu(product) && product.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
@@ -152,9 +154,9 @@ struct Multiply {
             sum += rows[i * inner + k] * columns[j * inner + k];
           C value = alpha * sum;
           if (beta != C{0})
-            value += beta * static_cast<C>(
-                                from_c[n * c.stride + static_cast<std::int64_t>(j) * c.leading +
-                                       static_cast<std::int64_t>(i)]);
+            value += beta *
+                     static_cast<C>(from_c[n * c.stride + static_cast<std::int64_t>(j) * c.leading +
+                                           static_cast<std::int64_t>(i)]);
           if (has_bias(product)) value += static_cast<C>(static_cast<const T*>(product.bias)[i]);
           if (has_relu(product) && value < C{0}) value = C{0};
           to[n * d.stride + static_cast<std::int64_t>(j) * d.leading +
@@ -247,11 +249,12 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   }
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
-    cublasLtHandle_t, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a,
-    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-    cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t results[],
-    int* found) {
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int* found) {
   *found = 0;
   const Preference& mine = of(preference);
   const cublasStatus_t status = examine(of(product), of(a), of(b), of(c), of(d));

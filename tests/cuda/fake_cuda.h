@@ -32,8 +32,15 @@ struct Gpu {
 void set_gpus(std::vector<Gpu> gpus, cudaError_t error = cudaSuccess);
 Gpu gpu(int ordinal);
 
-// Runs `task` in the order of the stream.
+// Runs `task` in the order of the stream, or records it.
 void enqueue(cudaStream_t stream, std::function<void()> task);
+// What is enqueued on `stream` from now on waits for what `earlier` has now.
+void follow(cudaStream_t stream, cudaStream_t earlier);
+// How often graphs were launched, made, and changed.
+struct GraphCounts {
+  int launched = 0, made = 0, updated = 0;
+};
+GraphCounts graph_counts();
 // A launch whose kernel and arguments `thread` holds.
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread);
 

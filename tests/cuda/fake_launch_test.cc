@@ -92,12 +92,13 @@ cublasStatus_t multiply(const OneGpu& gpu, cublasComputeType_t compute, cudaData
     cublasLtMatmulPreferenceSetAttribute(preference, which, &align, sizeof(align));
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      handle, product, layout, layout, layout, layout, preference, 1, &found, &count);
+  cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, product, layout, layout, layout,
+                                                         layout, preference, 1, &found, &count);
   const float one = 1, zero = 0;
   if (status == CUBLAS_STATUS_SUCCESS)
-    status = cublasLtMatmul(handle, product, &one, a, layout, b, layout, &zero, c, layout, c, layout,
-                            &found.algo, nullptr, found.workspaceSize, gpu.grid(1, 1).stream);
+    status =
+        cublasLtMatmul(handle, product, &one, a, layout, b, layout, &zero, c, layout, c, layout,
+                       &found.algo, nullptr, found.workspaceSize, gpu.grid(1, 1).stream);
   gpu.device->stream().synchronize();
   cublasLtMatmulPreferenceDestroy(preference);
   cublasLtMatmulDescDestroy(product);
