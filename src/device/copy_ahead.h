@@ -22,9 +22,8 @@ class CopiesAhead {
   std::vector<std::pair<NativeGpu*, Event>> last_;
 };
 
-// While it lives, copies from the host to real GPUs that this thread enqueues (host_to_device) go on
-// streams of their own: behind what the GPU has been given by now, and beside what comes. To be had
-// from it, they go on after its end.
+// While it lives, copies from the host to real GPUs that this thread enqueues (host_to_device) go
+// on streams of their own: behind what the GPU has been given by now, and beside what comes.
 class CopyAheadScope {
  public:
   explicit CopyAheadScope(CopiesAhead& copies);

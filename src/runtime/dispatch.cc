@@ -91,7 +91,14 @@ class Dispatch {
     };
     for (const Tensor* input : inputs_) add(context.inputs, *input);
     for (const Tensor& output : outputs) add(context.outputs, output);
-    launch(find_kernel(op_, device_->backend()), context, *attrs_.type, *device_);
+    const KernelFn kernel = find_kernel(op_, device_->backend());
+    if (!kernel)
+        [[unlikely]]  // of a variable that the operation writes, which decides where it runs
+      fail<InvalidArgumentError>(
+          "[{}] is to write a variable on {}, and has no kernel for such devices: create the "
+          "variable on a CPU",
+          op_.name, device_->full_name());
+    launch(kernel, context, *attrs_.type, *device_);
   }
 
   const OpDef& op_;

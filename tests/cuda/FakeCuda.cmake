@@ -6,7 +6,12 @@ set(folder ${CMAKE_CURRENT_BINARY_DIR}/fake_cuda)
 file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/cuda/module/*.cc
      ${PROJECT_SOURCE_DIR}/src/ops/cuda/module/*.cc)
-list(FILTER sources EXCLUDE REGEX "/cudnn_[a-z_]*.cc$")  # as where there is no cuDNN
+if(CUDNN_HEADERS)
+  list(FILTER sources EXCLUDE REGEX "/(without_cudnn|cudnn_loaded).cc$")
+  list(APPEND sources cuda/cudnn/fake_cudnn.cc)
+else()
+  list(FILTER sources EXCLUDE REGEX "/cudnn_[^/]*$")
+endif()
 # Less optimised than the library: their compilation takes longer than the tests.
 set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
                             "-O1;-include;cuda_runtime.h;-Wno-unknown-pragmas;-Wno-sign-compare")
@@ -17,7 +22,8 @@ target_link_libraries(fake_cudart PRIVATE tandem tandem_flags OpenMP::OpenMP_CXX
 set_target_properties(fake_cudart PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${folder})
 add_library(fake_tandem_cuda MODULE ${sources} ${kernels} cuda/fake_cublas.cc)
 target_include_directories(fake_tandem_cuda PRIVATE cuda/on_host ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
-target_include_directories(fake_tandem_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_include_directories(fake_tandem_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS}
+                           $<$<BOOL:${CUDNN_HEADERS}>:${CUDNN_HEADERS}>)
 target_link_libraries(fake_tandem_cuda PRIVATE fake_cudart tandem tandem_flags OpenMP::OpenMP_CXX fmt::fmt spdlog::spdlog)
 set_target_properties(fake_tandem_cuda PROPERTIES OUTPUT_NAME tandem_cuda CXX_VISIBILITY_PRESET hidden
                       LIBRARY_OUTPUT_DIRECTORY ${folder})

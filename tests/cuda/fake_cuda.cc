@@ -258,8 +258,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t task, void* data) {
   if (spoils()) return keep(cudaErrorStreamCaptureUnsupported);
-  of(stream).queue.enqueue([task, data] { task(data); });
-  return cudaSuccess;
+  return enqueue(stream, [task, data] { task(data); }), cudaSuccess;
 }
 // Pageable memory holds the caller up, as CUDA does.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,

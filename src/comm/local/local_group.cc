@@ -318,8 +318,8 @@ void LocalGroup::perform(LocalCollective& collective, int rank) {
   wake();
 }
 
-// One thread enqueues for all: there is no moment in which some ranks have set out and others, whose
-// thread has failed, never will.
+// One thread enqueues for all: there is no moment in which some ranks have set out and others,
+// whose thread has failed, never will.
 void LocalGroup::perform_by_nccl(LocalCollective& collective) {
   if (!nccl_ || nccl_->failed()) nccl_ = nccl_clique(devices_, options_.time_limit);
   std::vector<std::vector<Buffer>> packs(devices_.size());

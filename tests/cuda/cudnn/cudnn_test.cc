@@ -117,7 +117,9 @@ TEST(CudnnErrors, HaveTypesAndExplanations) {
   expect_error<UnimplementedError>(CUDNN_STATUS_NOT_SUPPORTED_LAYOUT);
   expect_error<ResourceExhaustedError>(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
   EXPECT_TRUE(is_refusal(CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN));
+  EXPECT_TRUE(is_refusal(CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER));
   EXPECT_FALSE(is_refusal(CUDNN_STATUS_BAD_PARAM));
+  EXPECT_FALSE(is_refusal(CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED));
   EXPECT_FALSE(is_refusal(CUDNN_STATUS_SUCCESS));
 }
 
@@ -200,6 +202,7 @@ TEST_F(CudnnPlans, TakeTheFirstEngineThatMayBe) {
   fake_cudnn::set_engines(CUDNN_HEUR_MODE_A,
                           {{.notes = {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, .workspace = 1},
                            {.workspace = 2, .plan = CUDNN_STATUS_NOT_SUPPORTED_SHAPE},
+                           {.workspace = 5, .plan = CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER},
                            {.workspace = std::int64_t{2} << 30},
                            {.workspace = 3},
                            {.workspace = 4}});

@@ -141,5 +141,7 @@ T atomicCAS_system(T* at, std::type_identity_t<T> expected, std::type_identity_t
 
 inline float rsqrt(float x) { return 1.0f / ::sqrt(x); }
 inline double rsqrt(double x) { return 1.0 / ::sqrt(x); }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
 inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }

@@ -48,8 +48,7 @@ inline constexpr cudnnBackendAttributeType_t kAttributeType = [] {
   if constexpr (std::is_same_v<V, cudnnBackendHeurMode_t>) return CUDNN_TYPE_HEUR_MODE;
 }();
 
-// One of cuDNN's backend descriptors. Calls that fail throw, finalize() but for what cuDNN has no
-// way of doing.
+// One of cuDNN's backend descriptors. Calls that fail throw.
 class Descriptor {
  public:
   Descriptor(const CudnnLibrary& library, cudnnBackendDescriptorType_t type);
@@ -83,7 +82,7 @@ class Descriptor {
   std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                    std::int64_t count, void* values) const;
   void finalize(const char* what);
-  // False, with the reason in `status`, where cuDNN refuses.
+  // False where cuDNN refuses (is_refusal()).
   bool try_finalize(const char* what);
 
   cudnnBackendDescriptor_t raw() const { return raw_; }

@@ -62,8 +62,13 @@ void check_cudnn(const CudnnLibrary& library, cudnnStatus_t status, const char* 
 }
 
 bool is_refusal(cudnnStatus_t status) {
-  return CUDNN_STATUS_CATEGORY(static_cast<int>(status)) == CUDNN_STATUS_NOT_SUPPORTED ||
-         status == CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED;
+  switch (CUDNN_STATUS_CATEGORY(static_cast<int>(status))) {
+    case CUDNN_STATUS_NOT_SUPPORTED:
+    case CUDNN_STATUS_INTERNAL_ERROR:    // compilation among others
+    case CUDNN_STATUS_EXECUTION_FAILED:  // of loading what was compiled
+      return true;
+    default: return false;
+  }
 }
 
 }  // namespace tandem::cuda

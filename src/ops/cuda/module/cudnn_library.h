@@ -31,7 +31,8 @@ const CudnnLibrary* cudnn();
 // InternalError. The text names the call, cuDNN's error and its explanation.
 void check_cudnn(const CudnnLibrary& library, cudnnStatus_t status, const char* call);
 
-// Whether the call failed because cuDNN has no way of doing what was asked.
+// Whether a graph or an engine could not be prepared, and another may be tried: not where the call
+// was wrong, or cuDNN is no good at all.
 bool is_refusal(cudnnStatus_t status);
 
 }  // namespace tandem::cuda
