@@ -32,25 +32,31 @@ std::span<const CudaKernel> cuda_kernels() {
   return kernels;
 }
 
+std::set<std::string_view> on_cuda() {
+  std::set<std::string_view> names;
+  for (const CudaKernel& each : cuda_kernels()) names.insert(each.op);
+  return names;
+}
+
 std::string page() {
-  std::set<std::string_view> on_cuda;
-  for (const CudaKernel& each : cuda_kernels()) on_cuda.insert(each.op);
+  const std::set<std::string_view> cuda = on_cuda();
   int count = 0, kernels = 0;
   std::string rows;
   for (const OpDef* op : all_ops()) {
     if ((op->traits & kView) != 0) continue;  // runs nowhere
-    const bool cuda = on_cuda.contains(op->name);
+    const auto on_gpu = [op](bool there) { return there ? "yes" : op->gpu ? "" : "host"; };
     ++count;
-    kernels += cuda ? 1 : 0;
+    kernels += cuda.contains(op->name) ? 1 : 0;
     rows += fmt::format(
         "| {} | {} | {} | {} |\n", op->name, find_kernel(*op, DeviceBackend::kCpu) ? "yes" : "",
-        find_kernel(*op, DeviceBackend::kEmulatedGpu) ? "yes" : "", cuda ? "yes" : "");
+        on_gpu(find_kernel(*op, DeviceBackend::kEmulatedGpu)), on_gpu(cuda.contains(op->name)));
   }
   return fmt::format(
       "# Operations\n\n"
       "Which operations each backend has kernels for. What a GPU has none for runs on the CPU "
-      "([devices.md](devices.md)).\nMade by `tests/op/backends_test.cc`, which fails when it is "
-      "out of date. CUDA has {} of {}.\n\n"
+      "([devices.md](devices.md));\n\"host\" is what runs there by its nature, as TensorFlow's "
+      "does.\nMade by `tests/op/backends_test.cc`, which fails when it is out of date. CUDA has {} "
+      "of {}.\n\n"
       "| operation | CPU | emulated GPU | CUDA |\n| --- | --- | --- | --- |\n{}",
       kernels, count, rows);
 }
@@ -78,6 +84,17 @@ TEST(Backends, EveryCudaKernelIsOfAnOperation) {
 
 // What CUDA's headers are needed for: tests/cuda, and the operations over a fake of CUDA.
 TEST(Backends, CudaKernelsAreTestedOnTheHost) { TANDEM_REQUIRE(TANDEM_FAKE_CUDA_BUILT, "cuda"); }
+
+// So that what is placed on emulated GPUs is what would be placed on real ones.
+TEST(Backends, EmulatedGpusHaveTheOperationsThatCudaHas) {
+  if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
+  const std::set<std::string_view> cuda = on_cuda();
+  for (const OpDef* op : all_ops())
+    if ((op->traits & kView) == 0) {
+      EXPECT_EQ(find_kernel(*op, DeviceBackend::kEmulatedGpu) != nullptr, cuda.contains(op->name))
+          << op->name;
+    }
+}
 
 // Run with tests/support/broken_driver.cc in the place of NVIDIA's driver.
 TEST(WithBrokenDriver, ThereIsAWarningAndNoGpu) {

@@ -74,16 +74,6 @@ void gather_kernel(KernelContext& c) {
 
 // --- GatherGrad: rows of the gradient added up where they were taken from ---
 
-struct GatherGradAttrs {
-  std::int64_t axis = 0;
-  Shape shape;  // of params
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-    f("shape", shape);
-  }
-};
-
 void infer_gather_grad(InferContext& c) {
   check_indices(c, 1);
   c.add_output(c.dtype(0), c.attrs<GatherGradAttrs>().shape);

@@ -4,6 +4,7 @@
 #include "ops/array/array_ops.h"
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/faults.cuh"
+#include "ops/cuda/indices.cuh"
 #include "ops/cuda/kernel_list.h"
 
 namespace tandem::cuda {
@@ -11,16 +12,6 @@ namespace {
 
 constexpr const char* kNoIndex =
     "[{op}] expected indices of [0, {limit}), got {value} at position {position}";
-
-struct Indices {
-  const void* data;
-  bool wide;  // int64, else int32
-  explicit Indices(const TensorView& view) : data(view.data), wide(view.dtype == int64) {}
-  __device__ std::int64_t operator[](std::int64_t i) const {
-    return wide ? static_cast<const std::int64_t*>(data)[i]
-                : static_cast<const std::int32_t*>(data)[i];
-  }
-};
 
 __global__ void refuse_indices(Indices indices, std::int64_t count, Refusal refusal) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -38,31 +29,32 @@ __global__ void __launch_bounds__(kThreads)
   if (i >= size) return;
   const std::int64_t run = i / inner, index = indices[run % count];
   const bool there = index >= 0 && index < rows;
-  y[i] = there ? params[(run / count * rows + index) * inner + i % inner] : U{0};
-}
-
-template <class U>
-void gather_typed(KernelContext& c, const AxisSplit& split) {
-  const std::int64_t size = c.outputs[0].size();
-  if (size == 0) return;
-  launch(c, {.blocks = blocks_for(size)}, gather_elements<U>, c.inputs[0].as<const U>(),
-         Indices(c.inputs[1]), c.outputs[0].as<U>(), split.size, c.inputs[1].size(), split.inner,
-         size);
+  y[i] = there ? params[(run / count * rows + index) * inner + i % inner] : U{};
 }
 
 void gather_kernel(KernelContext& c) {
-  const Shape& params = c.inputs[0].shape;
-  const AxisSplit split(params, normalize_axis(*c.op, c.attrs<GatherAttrs>().axis, params.rank()));
-  const std::int64_t count = c.inputs[1].size();
+  const TensorView &params = c.inputs[0], &indices = c.inputs[1], &y = c.outputs[0];
+  const AxisSplit split(params.shape,
+                        normalize_axis(*c.op, c.attrs<GatherAttrs>().axis, params.shape.rank()));
+  const std::int64_t count = indices.size();
   if (count == 0) return;
-  launch(c, {.blocks = blocks_for(count)}, refuse_indices, Indices(c.inputs[1]), count,
+  launch(c, {.blocks = blocks_for(count)}, refuse_indices, Indices(indices), count,
          Refusal(c, kNoIndex, split.size));
-  switch (size_of(c.inputs[0].dtype)) {
-    case 1: return gather_typed<std::uint8_t>(c, split);
-    case 2: return gather_typed<std::uint16_t>(c, split);
-    case 4: return gather_typed<std::uint32_t>(c, split);
-    default: return gather_typed<std::uint64_t>(c, split);
-  }
+  if (y.size() == 0) return;
+  // In words as wide as all runs of elements begin with.
+  const std::size_t run = static_cast<std::size_t>(split.inner) * size_of(params.dtype);
+  std::size_t word = 16;
+  while ((run | reinterpret_cast<std::uintptr_t>(params.data) |
+          reinterpret_cast<std::uintptr_t>(y.data)) %
+             word !=
+         0)
+    word /= 2;
+  const auto inner = static_cast<std::int64_t>(run / word);
+  const std::int64_t size = split.outer * count * inner;
+  switch_bytes(word, [&]<class U>(Type<U>) {
+    launch(c, {.blocks = blocks_for(size)}, gather_elements<U>, params.as<const U>(),
+           Indices(indices), y.as<U>(), split.size, count, inner, size);
+  });
 }
 
 template <class T>

@@ -25,6 +25,16 @@ struct GatherAttrs {
   }
 };
 
+struct GatherGradAttrs {
+  std::int64_t axis = 0;
+  Shape shape;  // of params
+  template <class F>
+  void fields(F&& f) const {
+    f("axis", axis);
+    f("shape", shape);
+  }
+};
+
 struct OneHotAttrs {
   std::int64_t depth = 0;
   double on = 1.0;

@@ -1,7 +1,8 @@
 // Elements put around a tensor.
+#include "ops/array/pad.h"
+
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "core/parallel.h"
 #include "core/status.h"
@@ -13,18 +14,6 @@
 
 namespace tandem {
 namespace {
-
-struct PadAttrs {
-  Dims before;
-  Dims after;
-  double value = 0.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("before", before);
-    f("after", after);
-    f("value", value);
-  }
-};
 
 // Whether an element of `dtype` can hold `value` exactly (floating types: rounded).
 bool holds(DType dtype, double value) {
@@ -60,38 +49,19 @@ void infer_pad(InferContext& c) {
 template <class T>
 void pad_rows(KernelContext& c) {
   const PadAttrs& attrs = c.attrs<PadAttrs>();
-  const Shape& from = c.inputs[0].shape;
-  const Shape& to = c.outputs[0].shape;
+  const PadAxes axes(c.inputs[0].shape, c.outputs[0].shape, attrs.before);
   const T* input = c.inputs[0].as<T>();
   T* output = c.outputs[0].as<T>();
   const T value = static_cast<T>(attrs.value);
 
-  int split = from.rank();  // axes from here on are not padded
-  std::int64_t behind = 1;
-  while (split > 0 && from[split - 1] == to[split - 1]) behind *= from[--split];
-  if (split == 0) {
-    std::memcpy(output, input, static_cast<std::size_t>(to.num_elements()) * sizeof(T));
-    return;
-  }
-  const int row_axis = split - 1;
-  const std::int64_t lead = attrs.before[row_axis] * behind, middle = from[row_axis] * behind;
-  const std::int64_t length = to[row_axis] * behind;
-  const std::int64_t rows = to.num_elements() / length;
-  parallel_for(rows, std::max<std::int64_t>(1, 16 * 1024 / length),
+  const int last = axes.rank - 1;
+  const std::int64_t lead = axes.before[last], middle = axes.from[last], length = axes.to[last];
+  parallel_for(c.outputs[0].size() / length, std::max<std::int64_t>(1, 16 * 1024 / length),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t row = begin; row < end; ++row) {
-                   // The row's place in the input, if it has one.
-                   std::int64_t rest = row, source = 0, stride = 1;
-                   bool inside = true;
-                   for (int axis = row_axis - 1; axis >= 0; --axis) {
-                     const std::int64_t index = rest % to[axis] - attrs.before[axis];
-                     rest /= to[axis];
-                     inside = inside && index >= 0 && index < from[axis];
-                     source += index * stride;
-                     stride *= from[axis];
-                   }
+                   const std::int64_t source = axes.source_of(row, last);
                    T* target = output + row * length;
-                   if (!inside) {
+                   if (source < 0) {
                      std::fill_n(target, length, value);
                      continue;
                    }

@@ -1,5 +1,7 @@
-// The kernels of rearrange.cc and slice.cc on a GPU: one loop, as on the CPU.
+// The kernels of rearrange.cc and slice.cc on a GPU: one loop, as on the CPU, and tiles for what
+// transposes.
 #include "ops/array/copies.h"
+#include "ops/array/copy_on_gpu.h"
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/kernel_list.h"
 
@@ -36,32 +38,66 @@ __global__ void __launch_bounds__(kThreads)
   if (i < size) y[i] = x[axes.source_of(i)];
 }
 
+constexpr int kSide = 32;  // of a tile, which goes through shared memory
+
+// A tile of a plane a block; rows are next to each other in the input, columns in the output.
 template <class U>
-void copy_typed(KernelContext& c, const CopyAxes& axes) {
-  const std::int64_t size = c.outputs[0].size();
-  launch(c, {.blocks = blocks_for(size)}, copy_elements<U>, c.inputs[0].as<const U>(),
-         c.outputs[0].as<U>(), axes, size);
+__global__ void __launch_bounds__(kThreads) transpose_tiles(const U* x, U* y, TransposePlanes of) {
+  __shared__ U tile[kSide][kSide + 1];  // columns of it are read without bank conflicts
+  const std::int64_t down = (of.rows + kSide - 1) / kSide,
+                     across = (of.columns + kSide - 1) / kSide;
+  const std::int64_t row = blockIdx.x / across % down * kSide, column = blockIdx.x % across * kSide;
+  const auto at = of.plane(blockIdx.x / across / down);
+  x += at.input + column * of.input_stride + row;
+  y += at.output + row * of.output_stride + column;
+  const int here = threadIdx.x % kSide, step = kThreads / kSide;
+  for (int i = threadIdx.x / kSide; i < kSide; i += step)
+    if (column + i < of.columns && row + here < of.rows)
+      tile[i][here] = x[i * of.input_stride + here];
+  __syncthreads();
+  for (int i = threadIdx.x / kSide; i < kSide; i += step)
+    if (row + i < of.rows && column + here < of.columns)
+      y[i * of.output_stride + here] = tile[here][i];
+}
+
+void transpose(KernelContext& c, const TransposePlanes& planes, std::size_t bytes) {
+  const std::int64_t tiles =
+      (planes.rows + kSide - 1) / kSide * ((planes.columns + kSide - 1) / kSide) * planes.planes;
+  switch_bytes(bytes, [&]<class U>(Type<U>) {
+    launch(c, {.blocks = static_cast<unsigned>(tiles)}, transpose_tiles<U>,
+           c.inputs[0].as<const U>(), c.outputs[0].as<U>(), planes);
+  });
 }
 
 template <StridedCopy (*kCopy)(const KernelContext&)>
 void copy_kernel(KernelContext& c) {
   if (c.outputs[0].size() == 0) return;
   const StridedCopy copy = kCopy(c);
+  const std::size_t bytes = size_of(c.outputs[0].dtype);
+  if (const auto planes = TransposePlanes::of(copy)) return transpose(c, *planes, bytes);
+  // Neighbours that stay together are copied together.
+  const std::int64_t together =
+      elements_together(copy, bytes,
+                        reinterpret_cast<std::uintptr_t>(c.inputs[0].data) |
+                            reinterpret_cast<std::uintptr_t>(c.outputs[0].data));
+  const std::int64_t size = c.outputs[0].size() / together;
   CopyAxes axes = {.rank = copy.rank(),
-                   .small = c.outputs[0].size() <= INT32_MAX,
-                   .offset = copy.offset(),
+                   .small = size <= INT32_MAX,
+                   .offset = copy.offset() / together,
                    .size = {},
                    .stride = {}};
   for (int axis = 0; axis < axes.rank; ++axis) {
     axes.size[axis] = copy.size(axis);
-    axes.stride[axis] = copy.stride(axis);
+    axes.stride[axis] = copy.stride(axis) / together;
   }
-  switch (size_of(c.outputs[0].dtype)) {
-    case 1: return copy_typed<std::uint8_t>(c, axes);
-    case 2: return copy_typed<std::uint16_t>(c, axes);
-    case 4: return copy_typed<std::uint32_t>(c, axes);
-    default: return copy_typed<std::uint64_t>(c, axes);
+  if (together > 1) {
+    axes.size[axes.rank - 1] /= together;
+    axes.stride[axes.rank - 1] = 1;
   }
+  switch_bytes(bytes * static_cast<std::size_t>(together), [&]<class U>(Type<U>) {
+    launch(c, {.blocks = blocks_for(size)}, copy_elements<U>, c.inputs[0].as<const U>(),
+           c.outputs[0].as<U>(), axes, size);
+  });
 }
 
 }  // namespace

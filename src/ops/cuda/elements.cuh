@@ -73,6 +73,18 @@ void switch_any(DType dtype, const F& f) {
   switch_numeric(dtype, f);
 }
 
+// Call f(Type<U>()) with a type of so many bytes, 1 to 16, for what only moves elements.
+template <class F>
+void switch_bytes(std::size_t bytes, const F& f) {
+  switch (bytes) {
+    case 1: return f(Type<std::uint8_t>());
+    case 2: return f(Type<std::uint16_t>());
+    case 4: return f(Type<std::uint32_t>());
+    case 8: return f(Type<std::uint64_t>());
+    default: return f(Type<uint4>());
+  }
+}
+
 // A number beside tensors of type T, as the host's kernels take it: an element first, then in the
 // type of arithmetic. REQUIRES: the shape rule has found that T holds it.
 template <class T>

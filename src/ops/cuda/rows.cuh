@@ -28,13 +28,19 @@ struct MyRow {
         width(threads) {}
 };
 
+// The value of the thread that is `step` away in the warp. A type of several numbers has one of its
+// own.
+template <class C>
+__device__ C from_lane(const C& value, int step) {
+  return static_cast<C>(__shfl_xor_sync(0xffffffffu, value, step));
+}
+
 // The values of all threads of the row combined, in a fixed order; every thread gets it. REQUIRES:
 // all threads of the row call it.
 template <class C, class F>
 __device__ C over_row(const MyRow& row, C value, const F& combine) {
 #pragma unroll
-  for (int step = kWarp / 2; step > 0; step /= 2)
-    value = combine(value, static_cast<C>(__shfl_xor_sync(0xffffffffu, value, step)));
+  for (int step = kWarp / 2; step > 0; step /= 2) value = combine(value, from_lane(value, step));
   if (row.width == kWarp) return value;
   __shared__ C of_warp[kWarps];
   if (row.lane % kWarp == 0) of_warp[row.lane / kWarp] = value;

@@ -11,14 +11,6 @@
 namespace tandem {
 namespace {
 
-struct AxisAttrs {
-  std::int64_t axis = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-  }
-};
-
 void infer_arg_reduce(InferContext& c) {
   check_dtype(c.op().name, kNumeric, c.dtype(0));
   const Shape& shape = c.shape(0);

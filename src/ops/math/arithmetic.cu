@@ -1,7 +1,7 @@
 // The kernels of arithmetic.cc, add_n.cc and clip.cc on a GPU.
 #include "ops/cuda/elementwise.cuh"
-#include "ops/cuda/faults.cuh"
 #include "ops/cuda/kernel_list.h"
+#include "ops/cuda/refused.cuh"
 #include "ops/math/scalar_attrs.h"
 
 namespace tandem::cuda {
@@ -81,35 +81,17 @@ template <class Op>
 void numeric(KernelContext& c) {
   switch_numeric(c.inputs[0].dtype, [&]<class T>(Type<T>) { binary_on<Op, T>(c); });
 }
-constexpr const char* kZeroDivisor =
-    "[{op}] expected a non-zero divisor, got {value} at element {position}";
-
-template <class T>
-__global__ void refuse_zeros(const T* divisors, std::int64_t size, Refusal refusal) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < size && divisors[i] == T{0}) refusal.tell(0, i);
-}
-
-// Integers refuse a divisor of 0.
-template <class T>
-void check_divisors(KernelContext& c, const TensorView& divisors) {
-  const std::int64_t size = divisors.size();
-  if constexpr (std::is_integral_v<T>)
-    if (size > 0)
-      launch(c, {.blocks = blocks_for(size)}, refuse_zeros<T>, divisors.as<const T>(), size,
-             Refusal(c, kZeroDivisor));
-}
 
 void div_kernel(KernelContext& c) {
   switch_numeric(c.inputs[0].dtype, [&]<class T>(Type<T>) {
-    check_divisors<T>(c, c.inputs[1]);
+    refuse_zero_divisors<T>(c, c.inputs[1]);
     binary_on<Div, T>(c);
   });
 }
 void number_div_kernel(KernelContext& c) {
   const double number = c.attrs<ScalarAttrs>().scalar;
   switch_numeric(c.inputs[0].dtype, [&]<class T>(Type<T>) {
-    check_divisors<T>(c, c.inputs[0]);
+    refuse_zero_divisors<T>(c, c.inputs[0]);
     unary_on<WithNumber<Div, ComputeOf<T>, true>, T>(c, {rounded_to<T>(number)});
   });
 }

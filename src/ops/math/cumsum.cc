@@ -8,16 +8,6 @@
 namespace tandem {
 namespace {
 
-struct CumsumAttrs {
-  std::int64_t axis = 0;
-  bool reverse = false;  // sums from the end
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-    f("reverse", reverse);
-  }
-};
-
 void infer_cumsum(InferContext& c) {
   check_dtype("Cumsum", kNumeric, c.dtype(0));
   if (c.shape(0).known()) resolve_axis("Cumsum", c.attrs<CumsumAttrs>().axis, c.shape(0).rank());

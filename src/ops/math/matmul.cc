@@ -60,15 +60,7 @@ void plain_product(KernelContext& context, const MatrixProduct& product, const B
 void matrix_product(KernelContext& context, const MatrixProduct& product, const TensorView& a,
                     const TensorView& b, const TensorView* bias, const TensorView& c) {
   if (c.size() == 0) return;
-  BatchAxes batch(a.shape, b.shape);
-  const int rank_a = a.shape.rank(), rank_c = c.shape.rank();
-  std::int64_t m = c.shape[rank_c - 2];
-  const std::int64_t n = c.shape[rank_c - 1];
-  const std::int64_t k = a.shape[product.transpose_a ? rank_a - 2 : rank_a - 1];
-  if (batch.count_b == 1 && !product.transpose_a) {  // one b for all: the batch is more rows
-    m *= batch.count;
-    batch = BatchAxes(Shape{1, 1}, Shape{1, 1});
-  }
+  const auto [m, n, k, batch] = ProductSizes(product, a.shape, b.shape, c.shape);
   if (c.dtype == float64)
     return plain_product(context, product, batch, m, n, k, a.as<const double>(),
                          b.as<const double>(), bias ? bias->as<const double>() : nullptr,

@@ -47,15 +47,7 @@ void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product,
                            const TensorView& a, const TensorView& b, const TensorView* bias,
                            const TensorView& c, bool tf32) {
   if (c.size() == 0) return;
-  BatchAxes batch(a.shape, b.shape);
-  const int rank_a = a.shape.rank(), rank_c = c.shape.rank();
-  std::int64_t m = c.shape[rank_c - 2];
-  const std::int64_t n = c.shape[rank_c - 1];
-  const std::int64_t k = a.shape[product.transpose_a ? rank_a - 2 : rank_a - 1];
-  if (batch.count_b == 1 && !product.transpose_a) {  // one b for all: the batch is more rows
-    m *= batch.count;
-    batch = BatchAxes(Shape{1, 1}, Shape{1, 1});
-  }
+  const auto [m, n, k, batch] = ProductSizes(product, a.shape, b.shape, c.shape);
   const bool relu = product.activation == nn::Activation::kRelu;
   const bool aligned = !bias || reinterpret_cast<std::uintptr_t>(bias->data) % 16 == 0;
   const bool in_product = k > 0 && c.dtype != float64 && aligned &&

@@ -69,6 +69,19 @@ struct MatrixProduct {
   nn::Activation activation = nn::Activation::kLinear;  // one that is_fused()
 };
 
+// The sizes of a product c = a . b, with a batch that shares one b made part of the rows.
+struct ProductSizes {
+  std::int64_t m, n, k;
+  BatchAxes batch;
+
+  ProductSizes(const MatrixProduct& product, const Shape& a, const Shape& b, const Shape& c)
+      : m(c.dim(-2)), n(c.dim(-1)), k(a.dim(product.transpose_a ? -2 : -1)), batch(a, b) {
+    if (batch.count_b != 1 || product.transpose_a) return;
+    m *= batch.count;
+    batch = BatchAxes(Shape{1, 1}, Shape{1, 1});
+  }
+};
+
 // c = activation(a . b + bias) over the last two axes, leading axes broadcasting; `bias` [n] may be
 // null. REQUIRES: shapes that agree, one floating dtype.
 void matrix_product(KernelContext& context, const MatrixProduct& product, const TensorView& a,

@@ -22,6 +22,25 @@ struct ReduceAttrs {
   }
 };
 
+// ArgMax, ArgMin.
+struct AxisAttrs {
+  std::int64_t axis = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("axis", axis);
+  }
+};
+
+struct CumsumAttrs {
+  std::int64_t axis = 0;
+  bool reverse = false;  // sums from the end
+  template <class F>
+  void fields(F&& f) const {
+    f("axis", axis);
+    f("reverse", reverse);
+  }
+};
+
 // `axis` counted from the start. Throws InvalidArgumentError "[op] expected an axis in [-2, 2), got
 // 2".
 int resolve_axis(std::string_view op, std::int64_t axis, int rank);

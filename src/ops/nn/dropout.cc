@@ -1,5 +1,6 @@
 // Dropout: N. Srivastava et al., 2014, with the kept elements scaled up at once ("inverted").
-#include <cmath>
+#include "ops/nn/dropout.h"
+
 #include <cstdint>
 
 #include "core/clones.h"
@@ -18,21 +19,6 @@
 namespace tandem {
 namespace {
 
-struct DropoutAttrs {
-  double rate = 0.0;
-  std::uint64_t seed = 0, number = 0;
-  std::uint32_t stream = 0;
-  std::int64_t offset = 0;  // the position of the first element in the global batch's tensor
-  template <class F>
-  void fields(F&& f) const {
-    f("rate", rate);
-    f("seed", seed);
-    f("number", number);
-    f("stream", stream);
-    f("offset", offset);
-  }
-};
-
 void infer_dropout(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
   const double rate = c.attrs<DropoutAttrs>().rate;
@@ -41,14 +27,13 @@ void infer_dropout(InferContext& c) {
   c.add_output(c.dtype(0), c.shape(0));
 }
 
-// Elements [begin, end), counted in the global tensor; x and y point at element 0 of it. Position p
-// takes row (p % block) / 16, column p % 16 of the block of random words p / block.
+// Elements [begin, end), counted in the global tensor; x and y point at element 0 of it.
 template <class T>
 TANDEM_CLONES void dropout_range(const Draw& draw, std::uint32_t threshold, double scale,
                                  std::int64_t offset, const T* x, T* y, std::int64_t begin,
                                  std::int64_t end) {
   using C = Compute<T>;
-  constexpr std::int64_t kBlock = 4 * kColumns;
+  constexpr std::int64_t kBlock = kDropoutBlock;
   alignas(64) Words words;
   const C factor = static_cast<C>(scale);
   for (std::int64_t block = begin / kBlock; block * kBlock < end; ++block) {
@@ -65,13 +50,12 @@ TANDEM_CLONES void dropout_range(const Draw& draw, std::uint32_t threshold, doub
 
 void dropout_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<DropoutAttrs>();
-  const Draw draw{.seed = attrs.seed, .number = attrs.number, .stream = attrs.stream};
-  const auto threshold = static_cast<std::uint32_t>(std::lround(attrs.rate * 0x1p32));
+  const Draw draw = attrs.draw();
+  const std::uint32_t threshold = attrs.threshold();
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      dropout_range(draw, threshold, 1.0 / (1.0 - attrs.rate), attrs.offset,
-                    c.inputs[0].as<const T>(), c.outputs[0].as<T>(), attrs.offset + begin,
-                    attrs.offset + end);
+      dropout_range(draw, threshold, attrs.scale(), attrs.offset, c.inputs[0].as<const T>(),
+                    c.outputs[0].as<T>(), attrs.offset + begin, attrs.offset + end);
     });
   });
 }

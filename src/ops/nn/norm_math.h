@@ -4,6 +4,7 @@
 #include "core/status.h"
 #include "op/op.h"
 #include "ops/math/elementwise.h"
+#include "ops/nn/norm_attrs.h"
 
 namespace tandem {
 
@@ -30,14 +31,6 @@ inline void check_scale_and_shift(InferContext& c, std::int64_t channels) {
     fail<InvalidArgumentError>("[{}] expected gamma and beta of one dtype, got {} and {}",
                                c.op().name, name_of(c.dtype(1)), name_of(c.dtype(2)));
 }
-
-struct NormAttrs {
-  double epsilon = 1e-3;
-  template <class F>
-  void fields(F&& f) const {
-    f("epsilon", epsilon);
-  }
-};
 
 inline void check_epsilon(InferContext& c) {
   const double epsilon = c.attrs<NormAttrs>().epsilon;

@@ -1,3 +1,5 @@
+#include "ops/nn/pool.h"
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -15,37 +17,8 @@
 #include "tandem/nn.h"
 
 namespace tandem {
-namespace {
 
-struct PoolAttrs {
-  std::int64_t window_h = 1, window_w = 1;
-  std::int64_t stride_h = 1, stride_w = 1;
-  nn::Padding padding = nn::Padding::kValid;
-  std::int64_t height = 0, width = 0;  // of the pictures: for the gradient of average pooling
-  template <class F>
-  void fields(F&& f) const {
-    f("window_h", window_h);
-    f("window_w", window_w);
-    f("stride_h", stride_h);
-    f("stride_w", stride_w);
-    f("padding", padding);
-    f("height", height);
-    f("width", width);
-  }
-};
-
-struct Pool {
-  std::int64_t n, h, w, channels, oh, ow;
-  std::int64_t window_h, window_w, stride_h, stride_w, pad_top, pad_left;
-
-  // Whether every pixel belongs to exactly one window.
-  bool tiles() const {
-    return window_h == stride_h && window_w == stride_w && pad_top == 0 && pad_left == 0 &&
-           oh * stride_h == h && ow * stride_w == w;
-  }
-};
-
-Pool geometry(std::string_view op, const PoolAttrs& a, const Shape& x) {
+Pool pool_of(std::string_view op, const PoolAttrs& a, const Shape& x) {
   if (x.rank() != 4)
     fail<InvalidArgumentError>("[{}] expected pictures [n, h, w, c], got shape {}", op,
                                x.to_string());
@@ -72,18 +45,9 @@ Pool geometry(std::string_view op, const PoolAttrs& a, const Shape& x) {
           .pad_left = columns.pad_begin};
 }
 
-Shape result_of(const Pool& pool) { return {pool.n, pool.oh, pool.ow, pool.channels}; }
+namespace {
 
-// The pixels of a picture that the window at (oy, ox) covers.
-struct Window {
-  std::int64_t top, bottom, left, right;
-  Window(const Pool& p, std::int64_t oy, std::int64_t ox)
-      : top(std::max<std::int64_t>(0, oy * p.stride_h - p.pad_top)),
-        bottom(std::min(p.h, oy * p.stride_h - p.pad_top + p.window_h)),
-        left(std::max<std::int64_t>(0, ox * p.stride_w - p.pad_left)),
-        right(std::min(p.w, ox * p.stride_w - p.pad_left + p.window_w)) {}
-  std::int64_t count() const { return (bottom - top) * (right - left); }
-};
+Shape result_of(const Pool& pool) { return {pool.n, pool.oh, pool.ow, pool.channels}; }
 
 // Channels are taken in chunks that fit a kernel's buffer on the stack.
 constexpr std::int64_t kChunk = 256;
@@ -247,7 +211,7 @@ void for_image_gradients(KernelContext& context, const Pool& p, T* dx, const Bod
 
 void infer_pool(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
-  c.add_output(c.dtype(0), result_of(geometry(c.op().name, c.attrs<PoolAttrs>(), c.shape(0))));
+  c.add_output(c.dtype(0), result_of(pool_of(c.op().name, c.attrs<PoolAttrs>(), c.shape(0))));
 }
 
 void check_input(InferContext& c, int input, const Shape& shape) {
@@ -260,7 +224,7 @@ void check_input(InferContext& c, int input, const Shape& shape) {
 // Inputs x, y, dy.
 void infer_max_grad(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
-  const Shape result = result_of(geometry(c.op().name, c.attrs<PoolAttrs>(), c.shape(0)));
+  const Shape result = result_of(pool_of(c.op().name, c.attrs<PoolAttrs>(), c.shape(0)));
   check_input(c, 1, result);
   check_input(c, 2, result);
   c.add_output(c.dtype(0), c.shape(0));
@@ -269,7 +233,7 @@ void infer_max_grad(InferContext& c) {
 // Inputs x, y, and g, shaped like x.
 void infer_max_grad_grad(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
-  const Shape result = result_of(geometry(c.op().name, c.attrs<PoolAttrs>(), c.shape(0)));
+  const Shape result = result_of(pool_of(c.op().name, c.attrs<PoolAttrs>(), c.shape(0)));
   check_input(c, 1, result);
   check_input(c, 2, c.shape(0));
   c.add_output(c.dtype(0), result);
@@ -283,14 +247,14 @@ void infer_average_grad(InferContext& c) {
     fail<InvalidArgumentError>("[{}] expected a gradient of rank 4, got shape {}", c.op().name,
                                dy.to_string());
   const Shape x{dy[0], attrs.height, attrs.width, dy[3]};
-  check_input(c, 0, result_of(geometry(c.op().name, attrs, x)));
+  check_input(c, 0, result_of(pool_of(c.op().name, attrs, x)));
   c.add_output(c.dtype(0), x);
 }
 
 void max_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   if (y.size() == 0) return;
-  const Pool pool = geometry("", c.attrs<PoolAttrs>(), x.shape);
+  const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     for_rows(pool, [&](std::int64_t row) { max_row(pool, row, x.as<const T>(), y.as<T>()); });
   });
@@ -299,7 +263,7 @@ void max_kernel(KernelContext& c) {
 void max_grad_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.inputs[1], &dy = c.inputs[2], &dx = c.outputs[0];
   if (dx.size() == 0) return;
-  const Pool pool = geometry("", c.attrs<PoolAttrs>(), x.shape);
+  const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     for_image_gradients(c, pool, dx.as<T>(), [&](std::int64_t image, Compute<T>* gradient) {
       const auto work = pool.tiles() ? max_gradient_image<true, T> : max_gradient_image<false, T>;
@@ -311,7 +275,7 @@ void max_grad_kernel(KernelContext& c) {
 void max_grad_grad_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.inputs[1], &g = c.inputs[2], &out = c.outputs[0];
   if (out.size() == 0) return;
-  const Pool pool = geometry("", c.attrs<PoolAttrs>(), x.shape);
+  const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     for_rows(pool, [&](std::int64_t row) {
       gather_maxima_row(pool, row, x.as<const T>(), y.as<const T>(), g.as<const T>(), out.as<T>());
@@ -322,7 +286,7 @@ void max_grad_grad_kernel(KernelContext& c) {
 void average_kernel(KernelContext& c) {
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   if (y.size() == 0) return;
-  const Pool pool = geometry("", c.attrs<PoolAttrs>(), x.shape);
+  const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
   switch_floating(x.dtype, [&]<class T>(TypeTag<T>) {
     for_rows(pool, [&](std::int64_t row) { average_row(pool, row, x.as<const T>(), y.as<T>()); });
   });
@@ -331,7 +295,7 @@ void average_kernel(KernelContext& c) {
 void average_grad_kernel(KernelContext& c) {
   const TensorView &dy = c.inputs[0], &dx = c.outputs[0];
   if (dx.size() == 0) return;
-  const Pool pool = geometry("", c.attrs<PoolAttrs>(), dx.shape);
+  const Pool pool = pool_of("", c.attrs<PoolAttrs>(), dx.shape);
   switch_floating(dx.dtype, [&]<class T>(TypeTag<T>) {
     for_image_gradients(c, pool, dx.as<T>(), [&](std::int64_t image, Compute<T>* gradient) {
       average_gradient_image(pool, image, dy.as<const T>(), gradient);

@@ -1,5 +1,5 @@
 // The kernels of update.cc on a GPU: each one pass over a variable's memory. LAMB, which needs two
-// norms first, is not among them yet.
+// norms first, is in lamb.cu.
 #include "ops/nn/update.h"
 
 #include <cmath>

@@ -9,60 +9,18 @@
 #include <numbers>
 
 #include "core/vector_math.h"
+#include "ops/random/units.h"
 #include "ops/random/words.h"
 
 namespace tandem {
 
-// In [0, 1), on a grid of 2^-24.
-inline float unit_float(std::uint32_t word) {
-  return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f;
-}
-// In (0, 1], down to 2^-31.
-inline float positive_float(std::uint32_t word) {
-  return (static_cast<float>(static_cast<std::int32_t>(word >> 1)) + 1.0f) * 0x1p-31f;
-}
-inline double unit_double(std::uint32_t high, std::uint32_t low) {
-  return static_cast<double>((std::uint64_t{high} << 32 | low) >> 11) * 0x1p-53;
-}
-
-// The cosine and sine of a random angle.
-struct Direction {
-  float cosine, sine;
-};
-inline Direction random_direction(std::uint32_t word) {
-  // The top bits choose a quarter turn, the others an angle in [-1/2, 1/2) quarter turns around it.
-  const float x =
-      static_cast<float>(static_cast<std::int32_t>(word << 2)) * (0x1p-32f * 1.57079632679f);
-  const float z = x * x;
-  const float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * x + x;
-  const float c =
-      ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z -
-      0.5f * z + 1.0f;
-  const std::uint32_t quarter = word >> 30;
-  const bool odd = (quarter & 1u) != 0;
-  const float a = odd ? s : c, b = odd ? c : s;
-  return {quarter == 1 || quarter == 2 ? -a : a, quarter >= 2 ? -b : b};
-}
-
-// The inverse of erf for |y| < 0.996: M. Giles, "Approximating the erfinv function" (2010).
 inline float erf_inverse(float y) {
-  const float w = -vec::log((1.0f - y) * (1.0f + y)) - 2.5f;
-  float p = 2.81022636e-08f;
-  p = p * w + 3.43273939e-07f;
-  p = p * w - 3.5233877e-06f;
-  p = p * w - 4.39150654e-06f;
-  p = p * w + 0.00021858087f;
-  p = p * w - 0.00125372503f;
-  p = p * w - 0.00417768164f;
-  p = p * w + 0.246640727f;
-  p = p * w + 1.50140941f;
-  return p * y;
+  return erf_inverse(y, [](float x) { return vec::log(x); });
 }
 inline double erf_inverse(double y) {
-  double x = erf_inverse(static_cast<float>(y));
-  for (int step = 0; step < 2; ++step)  // Newton's
-    x -= (std::erf(x) - y) * std::exp(x * x) / (2.0 * std::numbers::inv_sqrtpi);
-  return x;
+  return erf_inverse(
+      y, [](float x) { return vec::log(x); }, [](double x) { return std::exp(x); },
+      [](double x) { return std::erf(x); });
 }
 
 template <class C>
@@ -118,24 +76,18 @@ struct TruncatedNormal {
   static constexpr int kElements = Uniform<C>::kElements;
 
   void operator()(const Words& words, C* out) const {
-    constexpr double kErf = 0.95449973610364158560;  // erf(sqrt(2)): the mass within two deviations
-    Uniform<C>{C(-kErf), C(2.0 * kErf), C(kErf)}(words, out);
-    for (int i = 0; i < kElements; ++i) {
-      const C z = C(std::numbers::sqrt2) * erf_inverse(out[i]);
-      out[i] = mean + stddev * (z > C(2) ? C(2) : z < C(-2) ? C(-2) : z);
-    }
+    Uniform<C>{C(-kTwoDeviations), C(2.0 * kTwoDeviations), C(kTwoDeviations)}(words, out);
+    for (int i = 0; i < kElements; ++i) out[i] = mean + stddev * truncated(erf_inverse(out[i]));
   }
 };
 
 struct Bernoulli {
-  float one;           // zero where no word gives a one
-  std::uint32_t last;  // words up to this one give a one
+  Ones ones;
   static constexpr int kElements = 4 * kColumns;
 
   void operator()(const Words& words, float* out) const {
     for (int row = 0; row < 4; ++row)
-      for (int j = 0; j < kColumns; ++j)
-        out[row * kColumns + j] = words[row][j] <= last ? one : 0.0f;
+      for (int j = 0; j < kColumns; ++j) out[row * kColumns + j] = ones.number_of(words[row][j]);
   }
 };
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "runtime/generator.h"
+#include "op/op.h"
 
 namespace tandem {
 
@@ -18,7 +18,7 @@ struct PhiloxState {
   std::uint32_t c0, c1, c2, c3;  // counter
   std::uint32_t k0, k1;          // key
 
-  PhiloxState(const Draw& draw, std::uint64_t counter)
+  constexpr PhiloxState(const Draw& draw, std::uint64_t counter)
       : c0(static_cast<std::uint32_t>(counter)),
         c1(static_cast<std::uint32_t>(counter >> 32) ^ draw.stream << 16),
         c2(static_cast<std::uint32_t>(draw.number)),
@@ -28,7 +28,7 @@ struct PhiloxState {
 };
 
 // Four random words.
-inline std::array<std::uint32_t, 4> philox(const Draw& draw, std::uint64_t counter) {
+constexpr std::array<std::uint32_t, 4> philox(const Draw& draw, std::uint64_t counter) {
   PhiloxState s(draw, counter);
   for (int round = 0; round < 10; ++round, s.k0 += kPhiloxW0, s.k1 += kPhiloxW1) {
     const std::uint64_t p0 = std::uint64_t{kPhiloxM0} * s.c0;
@@ -42,7 +42,7 @@ inline std::array<std::uint32_t, 4> philox(const Draw& draw, std::uint64_t count
 }
 
 // An index below `count` from 64 random bits, biased by less than count / 2^64.
-inline std::uint64_t random_below(std::uint64_t count, std::uint64_t bits) {
+constexpr std::uint64_t random_below(std::uint64_t count, std::uint64_t bits) {
   return static_cast<std::uint64_t>(static_cast<unsigned __int128>(bits) * count >> 64);
 }
 

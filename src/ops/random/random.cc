@@ -1,42 +1,21 @@
 // Random tensors. A draw takes its number when the operation is called; what it gives depends on
 // that number, the seed, the replica and the element's position, never on threads.
 #include "tandem/random.h"
+
 #include "core/clones.h"
 #include "core/parallel.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/number.h"
 #include "ops/op_list.h"
 #include "ops/random/distributions.h"
+#include "ops/random/random_attrs.h"
 #include "runtime/dispatch.h"
+#include "runtime/generator.h"
 #include "runtime/trace.h"
 #include "tandem/array.h"
 
 namespace tandem {
 namespace {
-
-struct RandomAttrs {
-  Shape shape;
-  DType dtype = float32;
-  double a = 0.0;                  // mean, low or probability
-  double b = 0.0;                  // stddev or high
-  std::int64_t low = 0, high = 0;  // of integers
-  std::uint64_t seed = 0, number = 0;
-  std::uint32_t stream = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("shape", shape);
-    f("dtype", dtype);
-    f("a", a);
-    f("b", b);
-    f("low", low);
-    f("high", high);
-    f("seed", seed);
-    f("number", number);
-    f("stream", stream);
-  }
-
-  Draw draw() const { return {.seed = seed, .number = number, .stream = stream}; }
-};
 
 // Attributes with the next draw of the thread's generator.
 RandomAttrs next_draw(const Shape& shape, const random::Options& options) {
@@ -106,12 +85,24 @@ Compute<T> largest_below(double low, double high) {
   }
 }
 
+}  // namespace
+
+double largest_drawn(const RandomAttrs& attrs) {
+  double largest = 0.0;
+  switch_floating(attrs.dtype, [&]<class T>(TypeTag<T>) {
+    largest = static_cast<double>(largest_below<T>(attrs.a, attrs.b));
+  });
+  return largest;
+}
+
+namespace {
+
 void uniform_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
   switch_floating(attrs.dtype, [&]<class T>(TypeTag<T>) {
     using C = Compute<T>;
     fill_random<T, C>(c, Uniform<C>{static_cast<C>(attrs.a), static_cast<C>(attrs.b - attrs.a),
-                                    largest_below<T>(attrs.a, attrs.b)});
+                                    static_cast<C>(largest_drawn(attrs))});
   });
 }
 
@@ -126,16 +117,13 @@ void normal_kernel(KernelContext& c) {
 
 void bernoulli_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
-  const double ones = std::round(attrs.a * 0x1p32);  // of all words
-  const Bernoulli distribution = {
-      ones > 0.0 ? 1.0f : 0.0f, static_cast<std::uint32_t>(static_cast<std::uint64_t>(ones) - 1u)};
+  const Bernoulli distribution = {attrs.ones()};
   switch_dtype(attrs.dtype, [&]<class T>(TypeTag<T>) { fill_random<T, float>(c, distribution); });
 }
 
 void uniform_int_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
-  const UniformInt distribution = {
-      attrs.low, static_cast<std::uint64_t>(attrs.high) - static_cast<std::uint64_t>(attrs.low)};
+  const UniformInt distribution = {attrs.low, attrs.integers()};
   switch_numeric(attrs.dtype, [&]<class T>(TypeTag<T>) {
     if constexpr (std::integral<T>) fill_random<T, std::int64_t>(c, distribution);
   });

@@ -1,0 +1,65 @@
+// What the kernels of Pad share.
+#pragma once
+
+#include <cstdint>
+
+#include "tandem/shape.h"
+
+namespace tandem {
+
+struct PadAttrs {
+  Dims before;
+  Dims after;
+  double value = 0.0;
+  template <class F>
+  void fields(F&& f) const {
+    f("before", before);
+    f("after", after);
+    f("value", value);
+  }
+};
+
+// The axes of a padded copy, with those that are not padded made part of the one before them: at
+// least one, of sizes from[axis] and to[axis].
+struct PadAxes {
+  int rank = 0;
+  std::int64_t from[kMaxRank] = {}, before[kMaxRank] = {}, to[kMaxRank] = {};
+
+  PadAxes(const Shape& input, const Shape& output, const Dims& counts_before) {
+    for (int axis = 0; axis < input.rank(); ++axis) {
+      if (rank > 0 && input[axis] == output[axis]) {
+        from[rank - 1] *= input[axis];
+        before[rank - 1] *= input[axis];
+        to[rank - 1] *= input[axis];
+        continue;
+      }
+      from[rank] = input[axis];
+      before[rank] = counts_before[axis];
+      to[rank] = output[axis];
+      ++rank;
+    }
+    if (rank == 0) {
+      from[0] = to[0] = 1;
+      rank = 1;
+    }
+  }
+
+  // Which element of the input is at `index` of the first `axes` axes of the output; -1 where there
+  // is none.
+  template <class Index>
+  constexpr std::int64_t source_of(Index index, int axes) const {
+    std::int64_t source = 0, stride = 1;
+    bool inside = true;
+    for (int axis = axes - 1; axis >= 0; --axis) {
+      const Index size = static_cast<Index>(to[axis]);
+      const std::int64_t at = static_cast<std::int64_t>(index % size) - before[axis];
+      index /= size;
+      inside = inside && at >= 0 && at < from[axis];
+      source += at * stride;
+      stride *= from[axis];
+    }
+    return inside ? source : -1;
+  }
+};
+
+}  // namespace tandem

@@ -1,0 +1,58 @@
+// Parameters beside the data, of a dtype of their own: one number a column, read or written once.
+#pragma once
+
+#include "ops/cuda/elements.cuh"
+#include "ops/cuda/elementwise.cuh"
+
+namespace tandem::cuda {
+
+// Numbers of any floating dtype.
+class Numbers {
+ public:
+  explicit Numbers(const TensorView& view) : data_(view.data), dtype_(view.dtype) {}
+  template <class C>
+  __device__ C at(std::int64_t i) const {
+    switch (dtype_) {
+      case DType::kFloat64: return static_cast<C>(static_cast<const double*>(data_)[i]);
+      case DType::kFloat16: return load_as(static_cast<const __half*>(data_)[i]);
+      case DType::kBFloat16: return load_as(static_cast<const __nv_bfloat16*>(data_)[i]);
+      default: return static_cast<const float*>(data_)[i];
+    }
+  }
+  __device__ void set(std::int64_t i, double value) const {
+    switch (dtype_) {
+      case DType::kFloat64: static_cast<double*>(data_)[i] = value; break;
+      case DType::kFloat16: static_cast<__half*>(data_)[i] = store_as<__half>(value); break;
+      case DType::kBFloat16:
+        static_cast<__nv_bfloat16*>(data_)[i] = store_as<__nv_bfloat16>(value);
+        break;
+      default: static_cast<float*>(data_)[i] = static_cast<float>(value);
+    }
+  }
+
+ private:
+  void* data_;
+  DType dtype_;
+};
+
+template <class C>
+struct Widen {
+  template <class V>
+  __device__ C operator()(V x) const {
+    return static_cast<C>(x);
+  }
+};
+
+// The elements as type C, for what reads them many times: themselves, or a copy in scratch memory.
+template <class C>
+const C* converted_on(KernelContext& c, const TensorView& view) {
+  constexpr DType kWanted = sizeof(C) == 8 ? DType::kFloat64 : DType::kFloat32;
+  if (view.dtype == kWanted) return view.as<const C>();
+  C* copy = static_cast<C*>(c.scratch(static_cast<std::size_t>(view.size()) * sizeof(C)));
+  switch_floating(view.dtype, [&]<class T>(Type<T>) {
+    run_unary(c, view.as<const T>(), copy, view.size(), Widen<C>());
+  });
+  return copy;
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,36 @@
+// What the kernels of Dropout share.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "op/op.h"
+#include "ops/random/words.h"
+
+namespace tandem {
+
+struct DropoutAttrs {
+  double rate = 0.0;
+  std::uint64_t seed = 0, number = 0;
+  std::uint32_t stream = 0;
+  std::int64_t offset = 0;  // the position of the first element in the global batch's tensor
+  template <class F>
+  void fields(F&& f) const {
+    f("rate", rate);
+    f("seed", seed);
+    f("number", number);
+    f("stream", stream);
+    f("offset", offset);
+  }
+
+  Draw draw() const { return {.seed = seed, .number = number, .stream = stream}; }
+  // Words below it drop an element; what is kept is scaled.
+  std::uint32_t threshold() const { return static_cast<std::uint32_t>(std::lround(rate * 0x1p32)); }
+  double scale() const { return 1.0 / (1.0 - rate); }
+};
+
+// The element at position p of the global tensor takes row (p % block) / kColumns, column
+// p % kColumns of the block of random words p / block.
+inline constexpr std::int64_t kDropoutBlock = 4 * kColumns;
+
+}  // namespace tandem

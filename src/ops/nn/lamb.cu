@@ -1,0 +1,136 @@
+// The update rule LAMB of update.cc on a GPU: the moments and both norms, the ratio of the norms,
+// and the step that it scales.
+#include <cmath>
+
+#include "ops/cuda/kernel_list.h"
+#include "ops/cuda/rows.cuh"
+#include "ops/nn/update.h"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr std::int64_t kMostBlocks = 1024;  // that sum up the norms
+
+template <class C>
+struct LambStep {
+  C take_1, take_2, correct_1, correct_2, epsilon, decay, grad_scale;
+
+  explicit LambStep(const update::Lamb& rule)
+      : take_1(C(1.0 - rule.beta_1)),
+        take_2(C(1.0 - rule.beta_2)),
+        correct_1(C(1.0 / (1.0 - std::pow(rule.beta_1, static_cast<double>(rule.step))))),
+        correct_2(C(1.0 / (1.0 - std::pow(rule.beta_2, static_cast<double>(rule.step))))),
+        epsilon(C(rule.epsilon)),
+        decay(C(rule.weight_decay)),
+        grad_scale(C(rule.grad_scale)) {}
+
+  __device__ C direction(C variable, C m, C v) const {
+    return m * correct_1 / (::sqrt(v * correct_2) + epsilon) + decay * variable;
+  }
+};
+
+struct AddUp {
+  __device__ double operator()(double a, double b) const { return a + b; }
+};
+
+// norms[2 block], norms[2 block + 1] = the sums of the block's squares of the variable and of the
+// direction.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    lamb_moments(const T* variable, T* m, T* v, const T* gradient, LambStep<ComputeOf<T>> step,
+                 std::int64_t size, double* norms) {
+  using C = ComputeOf<T>;
+  constexpr int kCount = kPackOf<T>;
+  C of_variable = C{0}, of_direction = C{0};
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x * kCount;
+  for (std::int64_t begin = MyPack<kCount>(size).begin; begin < size; begin += stride) {
+    const int count = static_cast<int>(size - begin < kCount ? size - begin : kCount);
+    const auto variables = load_pack<kCount>(variable, begin, count),
+               gradients = load_pack<kCount>(gradient, begin, count);
+    auto first = load_pack<kCount>(m, begin, count), second = load_pack<kCount>(v, begin, count);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (i >= count) break;
+      const C g = load_as(gradients.at[i]) * step.grad_scale, old = load_as(variables.at[i]);
+      const C old_m = load_as(first.at[i]), old_v = load_as(second.at[i]);
+      first.at[i] = store_as<T>(old_m + (g - old_m) * step.take_1);
+      second.at[i] = store_as<T>(old_v + (g * g - old_v) * step.take_2);
+      const C r = step.direction(old, load_as(first.at[i]), load_as(second.at[i]));
+      of_variable += old * old;
+      of_direction += r * r;
+    }
+    store_pack(m, begin, count, first);
+    store_pack(v, begin, count, second);
+  }
+  const MyRow row(kThreads);
+  const double variables = over_row(row, static_cast<double>(of_variable), AddUp());
+  const double directions = over_row(row, static_cast<double>(of_direction), AddUp());
+  if (row.lane != 0) return;
+  norms[2 * row.index] = variables;
+  norms[2 * row.index + 1] = directions;
+}
+
+// rate = learning_rate * |variable| / |direction|; the ratio is 1 where a norm is 0. One block.
+__global__ void __launch_bounds__(kThreads)
+    lamb_rate(const double* norms, int blocks, double learning_rate, double* rate) {
+  double of_variable = 0.0, of_direction = 0.0;
+  for (int i = threadIdx.x; i < blocks; i += kThreads) {
+    of_variable += norms[2 * i];
+    of_direction += norms[2 * i + 1];
+  }
+  const MyRow row(kThreads);
+  of_variable = over_row(row, of_variable, AddUp());
+  of_direction = over_row(row, of_direction, AddUp());
+  if (row.lane == 0)
+    *rate = learning_rate *
+            (of_variable > 0.0 && of_direction > 0.0 ? ::sqrt(of_variable / of_direction) : 1.0);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    lamb_apply(T* variable, const T* m, const T* v, LambStep<ComputeOf<T>> step, std::int64_t size,
+               const double* rate) {
+  using C = ComputeOf<T>;
+  constexpr int kCount = kPackOf<T>;
+  const MyPack<kCount> mine(size);
+  if (mine.count == 0) return;
+  const C factor = static_cast<C>(*rate);
+  auto variables = load_pack<kCount>(variable, mine.begin, mine.count);
+  const auto first = load_pack<kCount>(m, mine.begin, mine.count),
+             second = load_pack<kCount>(v, mine.begin, mine.count);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const C old = load_as(variables.at[i]);
+    variables.at[i] = store_as<T>(
+        old - factor * step.direction(old, load_as(first.at[i]), load_as(second.at[i])));
+  }
+  store_pack(variable, mine.begin, mine.count, variables);
+}
+
+void lamb_kernel(KernelContext& c) {
+  const auto& rule = c.attrs<update::Lamb>();
+  const std::int64_t size = c.inputs[0].size();
+  if (size == 0) return;
+  switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
+    constexpr int kCount = kPackOf<T>;
+    const LambStep<ComputeOf<T>> step(rule);
+    T *variable = c.inputs[0].as<T>(), *m = c.inputs[1].as<T>(), *v = c.inputs[2].as<T>();
+    const unsigned packs = blocks_for((size + kCount - 1) / kCount);
+    const unsigned blocks = std::min(packs, static_cast<unsigned>(kMostBlocks));
+    auto* norms = static_cast<double*>(c.scratch((2 * blocks + 1) * sizeof(double)));
+    double* rate = norms + 2 * blocks;
+    launch(c, {.blocks = blocks}, lamb_moments<T>, variable, m, v, c.inputs[3].as<const T>(), step,
+           size, norms);
+    launch(c, {.blocks = 1u}, lamb_rate, norms, static_cast<int>(blocks), rule.learning_rate, rate);
+    launch(c, {.blocks = packs}, lamb_apply<T>, variable, m, v, step, size, rate);
+  });
+}
+
+}  // namespace
+
+KernelList lamb_kernels() {
+  static constexpr CudaKernel kernels[] = {{"ApplyLamb", on_gpu<lamb_kernel>}};
+  return kernels;
+}
+
+}  // namespace tandem::cuda

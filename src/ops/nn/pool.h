@@ -1,0 +1,75 @@
+// The geometry of pooling, for the kernels of every device.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include "ops/nn/window.h"
+#include "tandem/nn.h"
+#include "tandem/shape.h"
+
+namespace tandem {
+
+struct PoolAttrs {
+  std::int64_t window_h = 1, window_w = 1;
+  std::int64_t stride_h = 1, stride_w = 1;
+  nn::Padding padding = nn::Padding::kValid;
+  std::int64_t height = 0, width = 0;  // of the pictures: for the gradient of average pooling
+  template <class F>
+  void fields(F&& f) const {
+    f("window_h", window_h);
+    f("window_w", window_w);
+    f("stride_h", stride_h);
+    f("stride_w", stride_w);
+    f("padding", padding);
+    f("height", height);
+    f("width", width);
+  }
+};
+
+struct Pool {
+  std::int64_t n, h, w, channels, oh, ow;
+  std::int64_t window_h, window_w, stride_h, stride_w, pad_top, pad_left;
+
+  // Whether every pixel belongs to exactly one window.
+  bool tiles() const {
+    return window_h == stride_h && window_w == stride_w && pad_top == 0 && pad_left == 0 &&
+           oh * stride_h == h && ow * stride_w == w;
+  }
+
+  // The rows of windows, [first, last), that cover row `y` of a picture, and the columns of windows
+  // that cover column `x`.
+  struct Range {
+    std::int64_t first, last;
+  };
+  constexpr Range rows_over(std::int64_t y) const {
+    return windows_over(y + pad_top, window_h, stride_h, oh);
+  }
+  constexpr Range columns_over(std::int64_t x) const {
+    return windows_over(x + pad_left, window_w, stride_w, ow);
+  }
+
+ private:
+  static constexpr Range windows_over(std::int64_t at, std::int64_t window, std::int64_t stride,
+                                      std::int64_t count) {
+    const std::int64_t first = at < window ? 0 : (at - window) / stride + 1;
+    return {first, std::min(count, at / stride + 1)};
+  }
+};
+
+// Of pictures of shape `x`. Throws InvalidArgumentError "[op] ...".
+Pool pool_of(std::string_view op, const PoolAttrs& attrs, const Shape& x);
+
+// The pixels of a picture that the window at (oy, ox) covers.
+struct Window {
+  std::int64_t top, bottom, left, right;
+  constexpr Window(const Pool& p, std::int64_t oy, std::int64_t ox)
+      : top(std::max<std::int64_t>(0, oy * p.stride_h - p.pad_top)),
+        bottom(std::min(p.h, oy * p.stride_h - p.pad_top + p.window_h)),
+        left(std::max<std::int64_t>(0, ox * p.stride_w - p.pad_left)),
+        right(std::min(p.w, ox * p.stride_w - p.pad_left + p.window_w)) {}
+  constexpr std::int64_t count() const { return (bottom - top) * (right - left); }
+};
+
+}  // namespace tandem

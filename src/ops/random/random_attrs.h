@@ -1,0 +1,44 @@
+// Attributes of the operations of random.cc.
+#pragma once
+
+#include <cmath>
+
+#include "op/op.h"
+#include "ops/random/units.h"
+
+namespace tandem {
+
+struct RandomAttrs {
+  Shape shape;
+  DType dtype = float32;
+  double a = 0.0;                  // mean, low or probability
+  double b = 0.0;                  // stddev or high
+  std::int64_t low = 0, high = 0;  // of integers
+  std::uint64_t seed = 0, number = 0;
+  std::uint32_t stream = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("shape", shape);
+    f("dtype", dtype);
+    f("a", a);
+    f("b", b);
+    f("low", low);
+    f("high", high);
+    f("seed", seed);
+    f("number", number);
+    f("stream", stream);
+  }
+
+  Draw draw() const { return {.seed = seed, .number = number, .stream = stream}; }
+  Ones ones() const { return Ones(static_cast<std::uint64_t>(std::round(a * 0x1p32))); }
+  // How many integers there are to draw from.
+  std::uint64_t integers() const {
+    return static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  }
+};
+
+// The largest element that RandomUniform of these attributes gives: the last one below `b`, or `b`
+// where the range is empty.
+double largest_drawn(const RandomAttrs& attrs);
+
+}  // namespace tandem
