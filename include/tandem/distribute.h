@@ -30,6 +30,8 @@ struct BatchSplit {
   std::vector<std::int64_t> counts;
   std::int64_t total = -1;  // of all processes; -1: the step has no batch
   int leader = 0;           // the first replica with examples, of all processes
+  // Each process's part, where processes have data of their own; else empty: `total` tells.
+  std::vector<std::int64_t> of_processes = {};
 
   // Sizes that differ by at most one, the larger ones first.
   static BatchSplit even(std::int64_t examples, int replicas);
@@ -63,13 +65,15 @@ class PerReplica {
 };
 
 // Per-replica values among the arguments and results of a traced function (tandem/function.h): how
-// they share the batch is part of the signature.
+// they share the batch is part of the signature, so that the processes trace anew together.
 template <class T, class V, class K>
 void visit_tensors(PerReplica<T>& value, const V& visit, const K& key) {
   using detail::visit_tensors;
   const BatchSplit& split = value.split();
   key(static_cast<std::uint64_t>(value.size()));
   key(static_cast<std::uint64_t>(split.total));
+  key(static_cast<std::uint64_t>(split.of_processes.size()));
+  for (std::int64_t examples : split.of_processes) key(static_cast<std::uint64_t>(examples));
   for (std::size_t replica = 0; replica < value.size(); ++replica) {
     if (split.total >= 0) {
       key(static_cast<std::uint64_t>(split.offsets[replica]));
@@ -198,7 +202,7 @@ class Strategy {
   Tensor reduce(ReduceOp op, const Tensor& value,
                 std::optional<std::int64_t> axis = std::nullopt) const;
   // The values of all replicas joined along `axis`. Over several processes each of them calls it;
-  // UnimplementedError in a traced function then.
+  // in a traced function they tell each other the sizes while they trace, which they do together.
   Tensor gather(const PerReplica<Tensor>& value, std::int64_t axis) const;
 
   // `dataset`, whose batches are GLOBAL, split evenly over the replicas and copied to their

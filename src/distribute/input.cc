@@ -97,9 +97,11 @@ std::optional<PerReplica<data::Example>> Input::join(data::NextExample batch) {
   const std::vector<std::string> all = strategy_->workers()->gather_bytes(
       {reinterpret_cast<const char*>(&mine), sizeof(mine)}, "next batch");
   std::int64_t before = 0, total = 0, leader = -1;
+  std::vector<std::int64_t> of_processes;
   for (const std::string& bytes : all) {
     Share theirs;
     std::memcpy(&theirs, bytes.data(), std::min(bytes.size(), sizeof(theirs)));
+    of_processes.push_back(std::max<std::int64_t>(theirs.examples, 0));
     if (theirs.examples <= 0) continue;
     if (theirs.first_replica < mine.first_replica) before += theirs.examples;
     if (leader < 0) leader = theirs.first_replica;
@@ -117,6 +119,7 @@ std::optional<PerReplica<data::Example>> Input::join(data::NextExample batch) {
   for (std::int64_t& offset : split.offsets) offset += before;
   split.total = total;
   split.leader = static_cast<int>(leader);
+  split.of_processes = std::move(of_processes);
   return strategy_->parts_of(stand_in_, std::move(split), before);
 }
 

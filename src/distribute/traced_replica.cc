@@ -40,6 +40,15 @@ Tensor TracedRank::broadcast(const Tensor& tensor, int root) const {
   return add(kCollectiveBroadcast, CollectiveBroadcastAttrs{root}, {&tensor, 1}).front();
 }
 
+std::vector<Tensor> TracedRank::all_gather(const Tensor& tensor, std::int64_t axis,
+                                           std::vector<std::int64_t> sizes) const {
+  const CollectiveGatherAttrs attrs{.rank = member_->rank,
+                                    .ranks = static_cast<std::int64_t>(sizes.size()),
+                                    .axis = axis,
+                                    .sizes = std::move(sizes)};
+  return add(kCollectiveGather, attrs, {&tensor, 1});
+}
+
 // The Reducer's buckets, as nodes: a bucket whose gradients are all there becomes one, so that in
 // the program it sets out while the backward pass goes on.
 class TracedRank::Reduction final : public GradientReduction {

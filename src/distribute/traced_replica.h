@@ -39,6 +39,9 @@ class TracedRank {
   std::vector<Tensor> all_reduce(std::span<const Tensor> tensors, ReduceOp op,
                                  bool stands_by = false) const;
   Tensor broadcast(const Tensor& tensor, int root) const;
+  // Every rank's tensor; `sizes` are theirs along `axis`.
+  std::vector<Tensor> all_gather(const Tensor& tensor, std::int64_t axis,
+                                 std::vector<std::int64_t> sizes) const;
   // `examples`: how many each rank has, float32 [ranks]; the gradients are then averaged by them.
   // Undefined: they are summed. REQUIRES: undefined where the host does not reach the device.
   std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>& variables,

@@ -69,7 +69,8 @@ WorkerGroup::WorkerGroup(std::shared_ptr<Job> job, bool owns_job,
 
 WorkerGroup::~WorkerGroup() {
   try {
-    if (std::uncaught_exceptions() > 0) give_up("an exception ended its strategy");
+    if (std::uncaught_exceptions() > 0)
+      give_up(cause_.empty() ? "an exception ended its strategy" : cause_);
     host_.reset();
     if (!owns_job_) return;
     // After a failure the first worker, which carries the rendezvous, stays for the others to hear
@@ -81,13 +82,15 @@ WorkerGroup::~WorkerGroup() {
   }
 }
 
+void WorkerGroup::check_own() const {
+  const std::lock_guard lock(mutex_);
+  if (!gave_up_.empty())
+    fail<AbortedError>("[MultiWorkerMirroredStrategy] the job is over: this worker has failed: {}",
+                       gave_up_);
+}
+
 void WorkerGroup::check() const {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!gave_up_.empty())
-      fail<AbortedError>(
-          "[MultiWorkerMirroredStrategy] the job is over: this worker has failed: {}", gave_up_);
-  }
+  check_own();
   if (job_->membership()->failed()) job_->membership()->throw_failure();
 }
 
@@ -98,51 +101,79 @@ void WorkerGroup::give_up(const std::string& reason) {
   if (!job_->membership()->failed()) job_->membership()->report(gave_up_);
 }
 
+template <class F>
+void WorkerGroup::attempt(const F& collective) {
+  try {
+    collective();
+  } catch (const std::exception& error) {
+    if (cause_.empty()) cause_ = error.what();
+    throw;
+  }
+}
+
 Tensor WorkerGroup::all_reduce(const Tensor& mine, ReduceOp op, const std::string& what) {
   NoGradScope no_grad;
   if (building) return traced().all_reduce({&mine, 1}, op).front();
-  check();
+  check_own();
   const Tensor sum = own_on_host(mine);
   host_->label(what, calls_++);
-  host_->all_reduce(std::array{buffer_of(sum)}, op)->wait();
+  attempt([&] { host_->all_reduce(std::array{buffer_of(sum)}, op)->wait(); });
   return copy_to_device(sum, impl_of(mine).device());
 }
 
 Tensor WorkerGroup::broadcast(const Tensor& mine, const std::string& what) {
   NoGradScope no_grad;
   if (building) return traced().broadcast(mine, 0);
-  check();
+  check_own();
   const Tensor value = own_on_host(mine);
   host_->label(what, calls_++);
-  host_->broadcast(std::array{buffer_of(value)}, 0)->wait();
+  attempt([&] { host_->broadcast(std::array{buffer_of(value)}, 0)->wait(); });
   return copy_to_device(value, impl_of(mine).device());
 }
 
 Tensor WorkerGroup::gather(const Tensor& mine, std::int64_t axis, const std::string& what) {
-  if (building)
-    fail<UnimplementedError>(
-        "[{}] under several workers values are gathered outside of traced functions", what);
-  check();
   NoGradScope no_grad;
+  if (axis < 0) axis += mine.rank();
+  if (building) {
+    if (!mine.shape().fully_defined())
+      fail<UnimplementedError>(
+          "[{}] under several workers a traced function gathers values of known sizes, got {}: "
+          "leave out input_signature",
+          what, mine.shape().to_string());
+    std::vector<std::int64_t> sizes;
+    for (const Shape& shape : exchange_shapes(mine, axis, what))
+      sizes.push_back(shape[static_cast<int>(axis)]);
+    return concat(traced().all_gather(mine, axis, std::move(sizes)), axis);
+  }
   const OnDevice on(DeviceManager::get().host());
   const Tensor local = own_on_host(mine);
-  // dtype, rank and sizes of each worker's.
+  std::vector<Tensor> all;
+  std::vector<Buffer> buffers;
+  for (const Shape& shape : exchange_shapes(local, axis, what)) {
+    all.push_back(make_tensor(DeviceManager::get().host(), shape, local.dtype()));
+    buffers.push_back(buffer_of(all.back()));
+  }
+  attempt([&] { host_->all_gather(buffer_of(local), buffers)->wait(); });
+  return concat(all, axis);
+}
+
+std::vector<Shape> WorkerGroup::exchange_shapes(const Tensor& mine, std::int64_t axis,
+                                                const std::string& what) {
+  check_own();
   struct Header {
     std::int64_t dtype = 0, rank = 0;
     std::array<std::int64_t, kMaxRank> sizes = {};
   };
-  Header header{.dtype = static_cast<std::int64_t>(local.dtype()), .rank = local.rank()};
-  for (int i = 0; i < local.rank(); ++i) header.sizes[static_cast<std::size_t>(i)] = local.dim(i);
+  Header header{.dtype = static_cast<std::int64_t>(mine.dtype()), .rank = mine.rank()};
+  for (int i = 0; i < mine.rank(); ++i) header.sizes[static_cast<std::size_t>(i)] = mine.dim(i);
   std::vector<Header> headers(static_cast<std::size_t>(size()));
   host_->label(what, calls_++);
-  host_->exchange(&header, sizeof(header), headers.data());
-  if (axis < 0) axis += local.rank();
-  std::vector<Tensor> all;
-  std::vector<Buffer> buffers;
+  attempt([&] { host_->exchange(&header, sizeof(header), headers.data()); });
+  std::vector<Shape> shapes;
   for (const Header& theirs : headers) {
     Dims sizes;
     bool same = theirs.dtype == header.dtype && theirs.rank == header.rank;
-    for (int i = 0; same && i < local.rank(); ++i) {
+    for (int i = 0; same && i < mine.rank(); ++i) {
       const auto at = static_cast<std::size_t>(i);
       same = i == axis || theirs.sizes[at] == header.sizes[at];
       sizes.push_back(theirs.sizes[at]);
@@ -151,21 +182,19 @@ Tensor WorkerGroup::gather(const Tensor& mine, std::int64_t axis, const std::str
       fail<InvalidArgumentError>(
           "[{}] expected values of one dtype, and of sizes that differ along axis {} alone: worker "
           "{} has others than worker {}, {} {}",
-          what, axis, all.size(), rank(), name_of(local.dtype()), local.shape().to_string());
-    all.push_back(make_tensor(DeviceManager::get().host(), Shape(sizes), local.dtype()));
-    buffers.push_back(buffer_of(all.back()));
+          what, axis, shapes.size(), rank(), name_of(mine.dtype()), mine.shape().to_string());
+    shapes.emplace_back(sizes);
   }
-  host_->all_gather(buffer_of(local), buffers)->wait();
-  return concat(all, axis);
+  return shapes;
 }
 
 std::vector<std::string> WorkerGroup::gather_bytes(const std::string& mine,
                                                    const std::string& what) {
-  check();
+  check_own();
   host_->label(what, calls_++);
   const std::uint64_t bytes = mine.size();
   std::vector<std::uint64_t> sizes(static_cast<std::size_t>(size()));
-  host_->exchange(&bytes, sizeof(bytes), sizes.data());
+  attempt([&] { host_->exchange(&bytes, sizeof(bytes), sizes.data()); });
   std::vector<std::string> all;
   all.reserve(sizes.size());
   std::vector<Buffer> buffers;
@@ -173,17 +202,18 @@ std::vector<std::string> WorkerGroup::gather_bytes(const std::string& mine,
     all.emplace_back(count, '\0');
     buffers.push_back(bytes_at(all.back().data(), count));
   }
-  host_->all_gather(bytes_at(const_cast<char*>(mine.data()), mine.size()), buffers)->wait();
+  const Buffer own = bytes_at(const_cast<char*>(mine.data()), mine.size());
+  attempt([&] { host_->all_gather(own, buffers)->wait(); });
   return all;
 }
 
 std::string WorkerGroup::broadcast_bytes(const std::string& mine, const std::string& what) {
-  check();
+  check_own();
   host_->label(what, calls_++);
   std::int64_t count = static_cast<std::int64_t>(mine.size());
-  host_->broadcast(std::array{Buffer{&count, 1, int64}}, 0)->wait();
+  attempt([&] { host_->broadcast(std::array{Buffer{&count, 1, int64}}, 0)->wait(); });
   std::string value = is_chief() ? mine : std::string(static_cast<std::size_t>(count), '\0');
-  host_->broadcast(std::array{bytes_at(value.data(), value.size())}, 0)->wait();
+  attempt([&] { host_->broadcast(std::array{bytes_at(value.data(), value.size())}, 0)->wait(); });
   return value;
 }
 

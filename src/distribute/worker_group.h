@@ -43,6 +43,14 @@ class WorkerGroup final : public Workers, public std::enable_shared_from_this<Wo
   class HostPlace;
   // On behalf of this worker, for a trace.
   TracedRank traced();
+  // Calls it, and remembers what it throws, for the others to be told where that ends this worker.
+  template <class F>
+  void attempt(const F& collective);
+  // Throws where this worker has given up. Collectives tell of others, and know more of why.
+  void check_own() const;
+  // Of each worker's value; InvalidArgumentError where they cannot be joined along `axis`.
+  std::vector<Shape> exchange_shapes(const Tensor& mine, std::int64_t axis,
+                                     const std::string& what);
 
   std::shared_ptr<Job> job_;
   bool owns_job_;
@@ -51,6 +59,7 @@ class WorkerGroup final : public Workers, public std::enable_shared_from_this<Wo
   int num_replicas_ = 0;
   int first_replica_ = 0;
   std::int64_t calls_ = 0;
+  std::string cause_;  // empty: every collective has ended well
   mutable std::mutex mutex_;
   std::string gave_up_;  // under mutex_; empty: it has not
 };

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "op/op.h"
@@ -67,10 +68,15 @@ struct CollectiveReduceToAttrs {
 };
 struct CollectiveGatherAttrs {
   std::int64_t rank = 0, ranks = 1;
+  // Each rank's size along `axis`; empty: they have this rank's shape.
+  std::int64_t axis = 0;
+  std::vector<std::int64_t> sizes = {};
   template <class F>
   void fields(F&& f) const {
     f("rank", rank);
     f("ranks", ranks);
+    f("axis", axis);
+    f("sizes", sizes);
   }
 };
 struct CollectiveSendAttrs {

@@ -32,8 +32,22 @@ void infer_reduce(InferContext& c) {
 }
 
 void infer_gather(InferContext& c) {
-  for (std::int64_t rank = 0; rank < c.attrs<CollectiveGatherAttrs>().ranks; ++rank)
-    c.add_output(c.dtype(0), c.shape(0));
+  const auto& attrs = c.attrs<CollectiveGatherAttrs>();
+  if (attrs.sizes.empty()) {
+    for (std::int64_t rank = 0; rank < attrs.ranks; ++rank) c.add_output(c.dtype(0), c.shape(0));
+    return;
+  }
+  const auto own = static_cast<std::size_t>(attrs.rank);
+  if (attrs.axis < 0 || attrs.axis >= c.shape(0).rank() || own >= attrs.sizes.size() ||
+      attrs.sizes[own] != c.shape(0)[static_cast<int>(attrs.axis)] ||
+      *std::min_element(attrs.sizes.begin(), attrs.sizes.end()) < 0)
+    fail<InvalidArgumentError>("[all_gather] the value has shape {}, which is not what was agreed",
+                               c.shape(0).to_string());
+  for (std::int64_t size : attrs.sizes) {
+    Shape shape = c.shape(0);
+    shape.set(static_cast<int>(attrs.axis), size);
+    c.add_output(c.dtype(0), shape);
+  }
 }
 
 void copy_own(KernelContext& c) {

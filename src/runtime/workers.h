@@ -27,7 +27,8 @@ class Workers {
   virtual Tensor all_reduce(const Tensor& mine, ReduceOp op, const std::string& what) = 0;
   // The chief's tensor; the others give one of its shape and dtype.
   virtual Tensor broadcast(const Tensor& mine, const std::string& what) = 0;
-  // The workers' tensors joined along `axis`, on the host; the other sizes are the same.
+  // The workers' tensors joined along `axis`, on the host; the other sizes are the same. While a
+  // graph is built, which all workers do together: a node of it.
   virtual Tensor gather(const Tensor& mine, std::int64_t axis, const std::string& what) = 0;
   // Each worker's bytes, in order.
   virtual std::vector<std::string> gather_bytes(const std::string& mine,

@@ -174,6 +174,66 @@ TEST_P(Conformance, AllToAll) {
   });
 }
 
+// Every collective moves every type, and those that combine know every operation.
+template <class T>
+void check_type(Communicator& communicator) {
+  constexpr std::int64_t kEach = 37;
+  const int rank = communicator.rank(), ranks = communicator.size();
+  const auto me = static_cast<std::size_t>(rank);
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), kEach);
+  const Array own(communicator, false, kEach, dtype_of<T>);
+  const Array all(communicator, true, kEach * ranks, dtype_of<T>);
+  const Array other(communicator, false, kEach * ranks, dtype_of<T>);
+  const auto parts = all.parts(counts), others = other.parts(counts);
+  fill<T>(own.all(), rank, 1);
+  communicator.all_gather(own.all(), parts)->wait();
+  for (int peer = 0; peer < ranks; ++peer)
+    expect_numbers<T>(parts[static_cast<std::size_t>(peer)], "all_gather", peer, 1);
+  for (int peer = 0; peer < ranks; ++peer)
+    fill<T>(parts[static_cast<std::size_t>(peer)], rank, peer);
+  communicator.all_to_all(parts, others)->wait();
+  for (int peer = 0; peer < ranks; ++peer)
+    expect_numbers<T>(others[static_cast<std::size_t>(peer)], "all_to_all", peer, rank);
+  fill<T>(all.all(), rank, 2);
+  communicator.broadcast({&all.all(), 1}, ranks - 1)->wait();
+  expect_numbers<T>(all.all(), "broadcast", ranks - 1, 2);
+  fill<T>(own.all(), rank, 3);
+  if (rank > 0)
+    communicator.send(own.all(), 0)->wait();
+  else
+    for (int peer = 1; peer < ranks; ++peer) {
+      const Buffer& box = others[static_cast<std::size_t>(peer)];
+      communicator.recv(box, peer)->wait();
+      expect_numbers<T>(box, "recv", peer, 3);
+    }
+  if constexpr (!std::is_same_v<T, bool>)
+    for (ReduceOp op : kOps) {
+      fill<T>(all.all(), rank, 4);
+      communicator.reduce({&all.all(), 1}, op, ranks - 1)->wait();
+      if (rank == ranks - 1)
+        expect_elements<T>(all.all(), "reduce",
+                           [&](std::int64_t i) { return combined<T>(op, ranks, i, 4); });
+      fill<T>(other.all(), rank, 5);
+      communicator.reduce_scatter(others, own.all(), op)->wait();
+      expect_elements<T>(own.all(), "reduce_scatter", [&](std::int64_t i) {
+        return combined<T>(op, ranks, static_cast<std::int64_t>(me) * kEach + i, 5);
+      });
+    }
+}
+
+TEST_P(Conformance, EveryTypeInEveryCollective) {
+  run([](Communicator& communicator) {
+    check_type<float>(communicator);
+    check_type<double>(communicator);
+    check_type<Half>(communicator);
+    check_type<BFloat16>(communicator);
+    check_type<std::int32_t>(communicator);
+    check_type<std::int64_t>(communicator);
+    check_type<std::uint8_t>(communicator);
+    check_type<bool>(communicator);
+  });
+}
+
 TEST_P(Conformance, Messages) {
   if (ranks() < 2) return;
   run([](Communicator& communicator) {

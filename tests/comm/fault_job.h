@@ -4,20 +4,37 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "comm/gloo/gloo_backend.h"
+#include "comm/membership.h"
 #include "comm/process/process_communicator.h"
 #include "comm/shm/shm_backend.h"
 #include "core/parallel.h"
 #include "device/device_manager.h"
 #include "support/forked_ranks.h"
 #include "support/forked_store.h"
+#include "support/waiting.h"
+#include "tandem/errors.h"
 
 namespace tandem::testing {
+
+// A job's membership, as far as this process has been told.
+class TestMembership final : public Membership {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  bool failed() const noexcept override { return failed_->load(std::memory_order_relaxed); }
+  void throw_failure() const override { throw UnavailableError("rank 7 on host far went away"); }
+  void report(const std::string&) override { failed_->store(true); }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> failed_ = shared_with_forks<std::atomic<bool>>();
+};
 
 struct FaultJob {
   const char* backend = "shm";  // or "gloo"

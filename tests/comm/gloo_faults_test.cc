@@ -35,6 +35,24 @@ TEST_F(GlooFaults, ARankNeverStarts) {
   EXPECT_EQ(codes, ExitCodes(3, 0));
 }
 
+// It hears of a death later than the connection tells, and knows better who went first.
+TEST_F(GlooFaults, WhoseConnectionBrokeIsForTheMembershipToSay) {
+  const auto membership = std::make_shared<testing::TestMembership>();
+  const testing::Arrivals told;
+  run_ranks({.backend = "gloo", .membership = membership}, {1}, [&](Communicator& communicator) {
+    testing::all_reduce(communicator, 10);
+    if (communicator.rank() == 1) kill(getpid(), SIGKILL);
+    if (communicator.rank() == 2) {
+      std::this_thread::sleep_for(milliseconds(200));
+      membership->report("the first to die");
+      return told.wait_for(1);
+    }
+    EXPECT_EQ(error_of<UnavailableError>([&] { testing::all_reduce(communicator, 10); }),
+              "rank 7 on host far went away");
+    told.arrive();
+  });
+}
+
 TEST_F(GlooFaults, AnAddressOrInterfaceThatIsNotHere) {
   expect_parts(error_of<InvalidArgumentError>(
                    [] { Job{.backend = "gloo", .ranks = 1, .address = "192.0.2.1"}.join(0); }),

@@ -277,21 +277,8 @@ TEST_P(ProcessFaults, ALeaverThatIsDoneIsNotMissed) {
   });
 }
 
-// A job's membership, as far as this process has been told.
-class TestMembership final : public Membership {
- public:
-  int rank() const override { return 0; }
-  int size() const override { return 2; }
-  bool failed() const noexcept override { return failed_->load(std::memory_order_relaxed); }
-  void throw_failure() const override { throw UnavailableError("rank 7 on host far went away"); }
-  void report(const std::string&) override { failed_->store(true); }
-
- private:
-  std::shared_ptr<std::atomic<bool>> failed_ = testing::shared_with_forks<std::atomic<bool>>();
-};
-
 TEST_P(ProcessFaults, AFailureThatTheMembershipKnowsEndsAWait) {
-  const auto membership = std::make_shared<TestMembership>();
+  const auto membership = std::make_shared<testing::TestMembership>();
   const Arrivals told;
   run_ranks({.ranks = 2, .membership = membership}, [&](Communicator& communicator) {
     if (communicator.rank() == 1) {

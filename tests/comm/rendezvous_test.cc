@@ -121,6 +121,31 @@ TEST_F(Rendezvous, ByTheEnvironment) {
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "012");
 }
 
+// Two steps of srun on one host, which tells a name for each and no port.
+TEST_F(Rendezvous, UnderSlurm) {
+  const auto step = [](const char* number) {
+    return start(3, [=](int rank) {
+      const std::string me = std::to_string(rank);
+      for (const auto& [name, value] : {std::pair{"SLURM_PROCID", me.c_str()},
+                                        {"SLURM_LOCALID", me.c_str()},
+                                        {"SLURM_NTASKS", "3"},
+                                        {"SLURM_JOB_ID", "77"},
+                                        {"SLURM_STEP_ID", number},
+                                        {"SLURM_NODEID", "0"},
+                                        {"SLURM_STEP_NODELIST", "gpu03"},
+                                        {"SLURM_STEP_TASKS_PER_NODE", "3"}})
+        setenv(name, value, 1);
+      const auto job = rendezvous("env://");
+      const std::string words = talk(*job);
+      job->leave();
+      return words;
+    });
+  };
+  auto first = step("0"), second = step("1");
+  for (ChildProcess& rank : first) EXPECT_EQ(rank.result(), "012");
+  for (ChildProcess& rank : second) EXPECT_EQ(rank.result(), "012");
+}
+
 TEST_F(Rendezvous, BesideTheStoreOfTorchrun) {
   // torchrun's own store has the port that it tells.
   const Socket agent = listen_on({"127.0.0.1", 0});

@@ -6,6 +6,9 @@
 #include <csignal>
 #include <stdexcept>
 
+#include "comm/gloo/gloo_backend.h"
+#include "comm/rendezvous/socket.h"
+#include "support/expects.h"
 #include "support/files.h"
 #include "support/tensors.h"
 #include "support/waiting.h"
@@ -18,6 +21,7 @@ namespace {
 using callbacks::Callback;
 using callbacks::LambdaCallback;
 using callbacks::Logs;
+using distribute::Communication;
 using distribute::MultiWorkerMirroredStrategy;
 using distribute::Strategy;
 using testing::ChildProcess;
@@ -51,8 +55,10 @@ Sequential make_model(const Strategy& strategy, bool moments) {
   return model;
 }
 
-std::string train(int epochs, const std::vector<Callback>& callbacks = {}, bool moments = true) {
-  const MultiWorkerMirroredStrategy strategy({.timeout = testing::kFarAway});
+std::string train(int epochs, const std::vector<Callback>& callbacks = {}, bool moments = true,
+                  Communication communication = Communication::kAuto) {
+  const MultiWorkerMirroredStrategy strategy(
+      {.communication = communication, .timeout = testing::kFarAway});
   Sequential model = make_model(strategy, moments);
   const History history =
       model.fit(batches(), {.epochs = epochs, .callbacks = callbacks, .verbose = 0});
@@ -93,10 +99,10 @@ void expect_failed_for(const std::string& text, int killed) {
   EXPECT_NE(text.find("rank " + std::to_string(killed)), std::string::npos) << text;
 }
 
-TEST(MultiWorkerFaults, AKilledWorkerIsNamed) {
+void expect_killed_worker_is_named(Communication communication) {
   for (int killed : {0, 1, 2}) {
     const auto results = run_workers(3, [&](int worker) {
-      return train(100'000, worker == killed ? one(after(20, die)) : none());
+      return train(100'000, worker == killed ? one(after(20, die)) : none(), true, communication);
     });
     for (int worker = 0; worker < 3; ++worker) {
       const std::string& text = results[static_cast<std::size_t>(worker)];
@@ -106,6 +112,14 @@ TEST(MultiWorkerFaults, AKilledWorkerIsNamed) {
         expect_failed_for(text, killed);
     }
   }
+}
+
+TEST(MultiWorkerFaults, AKilledWorkerIsNamed) {
+  expect_killed_worker_is_named(Communication::kShm);
+}
+TEST(MultiWorkerFaults, AKilledWorkerIsNamedOverGloo) {
+  TANDEM_REQUIRE(has_gloo(), "gloo");
+  expect_killed_worker_is_named(Communication::kGloo);
 }
 
 TEST(MultiWorkerFaults, AMissingWorkerIsNamed) {
@@ -143,6 +157,96 @@ TEST(MultiWorkerFaults, AWorkersErrorReachesTheOthers) {
   expect_names(results[0], "AbortedError", "rank 1");
   EXPECT_NE(results[0].find("no more of this"), std::string::npos) << results[0];
   EXPECT_EQ(results[1], "std::exception: no more of this");
+}
+
+// What the workers do, and what every one of them is told.
+void expect_parting(const std::function<void(const Strategy&, int worker)>& call,
+                    const std::vector<std::string>& parts) {
+  for (Communication communication : {Communication::kShm, Communication::kGloo}) {
+    if (communication == Communication::kGloo) TANDEM_REQUIRE(has_gloo(), "gloo");
+    const auto results = run_workers(3, [&](int worker) {
+      const MultiWorkerMirroredStrategy strategy(
+          {.communication = communication, .timeout = testing::kFarAway, .devices = {"/cpu:0"}});
+      call(strategy, worker);
+      return std::string("no error");
+    });
+    for (const std::string& text : results)
+      for (const std::string& part : parts) expect_names(text, "InvalidArgumentError", part);
+  }
+}
+
+TEST(MultiWorkerFaults, WorkersThatPartAreTold) {
+  expect_parting([](const Strategy& strategy,
+                    int worker) { strategy.reduce(ReduceOp::kSum, zeros({worker == 2 ? 5 : 4})); },
+                 {"ranks parted", "rank 2 called all_reduce (sum) of 5 float32", "of 4 float32"});
+  expect_parting(
+      [](const Strategy& strategy, int worker) {
+        strategy.reduce(ReduceOp::kSum, zeros({4}, {.dtype = worker == 0 ? int32 : float32}));
+      },
+      {"ranks parted", "rank 0 called all_reduce (sum) of 4 int32", "of 4 float32"});
+  expect_parting(
+      [](const Strategy& strategy, int worker) {
+        strategy.reduce(worker == 1 ? ReduceOp::kMax : ReduceOp::kSum, zeros({4}));
+      },
+      {"ranks parted", "rank 1 called all_reduce (max)", "all_reduce (sum)"});
+  expect_parting(
+      [](const Strategy& strategy, int worker) {
+        const distribute::PerReplica<Tensor> value(std::vector<Tensor>{zeros({4})});
+        if (worker == 1) strategy.gather(value, 0);
+        strategy.reduce(ReduceOp::kSum, value);
+      },
+      {"ranks parted", "rank 1 called exchange", "called all_reduce (sum)"});
+  // Another model.
+  expect_parting(
+      [](const Strategy& strategy, int worker) {
+        const auto scope = strategy.scope();
+        Sequential model({layers::Dense(worker == 1 ? 4 : 3, {.input_shape = {6}})});
+        model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1}), .loss = "mse"});
+      },
+      {"ranks parted", "rank 1 called broadcast of 24 float32", "of 18 float32"});
+}
+
+TEST(MultiWorkerFaults, AWorkerThatLeavesEarlyIsNamed) {
+  for (Communication communication : {Communication::kShm, Communication::kGloo}) {
+    if (communication == Communication::kGloo) TANDEM_REQUIRE(has_gloo(), "gloo");
+    const auto results = run_workers(3, [&](int worker) {
+      const MultiWorkerMirroredStrategy strategy(
+          {.communication = communication, .timeout = testing::kFarAway, .devices = {"/cpu:0"}});
+      for (int i = 0; i < (worker == 1 ? 3 : 10); ++i) strategy.reduce(ReduceOp::kSum, zeros({}));
+      return std::string("through");
+    });
+    EXPECT_EQ(results[1], "through");
+    for (std::size_t worker : {0u, 2u}) expect_failed_for(results[worker], 1);
+  }
+}
+
+// Somebody else listens at the first worker's address, who is no rank 0.
+TEST(MultiWorkerFaults, ATakenPortIsAClearError) {
+  const auto ports = testing::free_ports(2);
+  const Socket stranger = listen_on({"127.0.0.1", ports[0]});
+  const auto meet = [](int) {
+    MultiWorkerMirroredStrategy({.timeout = 5s});
+    return std::string("met");
+  };
+  ChildProcess first = testing::start_worker(ports, 0, meet);
+  ChildProcess second = testing::start_worker(ports, 1, meet);
+  expect_names(first.result(), "AlreadyExistsError",
+               "failed to bind to 127.0.0.1:" + std::to_string(ports[0]));
+  expect_names(second.result(), "DeadlineExceededError",
+               "not found at 127.0.0.1:" + std::to_string(ports[0]));
+}
+
+TEST(MultiWorkerFaults, AWrongTokenIsRefused) {
+  const auto ports = testing::free_ports(2);
+  const auto meet = [](int worker) {
+    setenv("TANDEM_JOB_TOKEN", worker == 0 ? "right" : "wrong", 1);
+    MultiWorkerMirroredStrategy({.timeout = 5s});
+    return std::string("met");
+  };
+  ChildProcess first = testing::start_worker(ports, 0, meet);
+  ChildProcess second = testing::start_worker(ports, 1, meet);
+  expect_names(second.result(), "InvalidArgumentError", "has another token: TANDEM_JOB_TOKEN");
+  expect_names(first.result(), "DeadlineExceededError", "rank 1 of 2 did not join");
 }
 
 TEST(MultiWorkerFaults, AfterAFailureTheJobIsOver) {

@@ -1,13 +1,6 @@
 // Training over several processes: the same as in one.
-#include <gtest/gtest.h>
-
-#include <cmath>
-
+#include "distribute/multi_worker_training.h"
 #include "support/files.h"
-#include "support/tensors.h"
-#include "support/waiting.h"
-#include "support/workers.h"
-#include "tandem/tandem.h"
 
 namespace tandem {
 namespace {
@@ -15,91 +8,19 @@ namespace {
 using distribute::MultiWorkerMirroredStrategy;
 using distribute::PerReplica;
 using distribute::Strategy;
+using testing::batches;
+using testing::Config;
+using testing::expect_near;
+using testing::kSteps;
+using testing::make_model;
 using testing::numbers_of;
 using testing::random_tensor;
 using testing::run_workers;
 using testing::text_of;
+using testing::train;
+using testing::train_alone;
+using testing::train_in;
 using testing::values_of;
-
-// Batches of 8, the last of 2: fewer than there may be replicas.
-constexpr std::int64_t kExamples = 34, kSteps = 50;
-
-data::Dataset batches() {
-  std::vector<std::int32_t> labels;
-  for (int i = 0; i < kExamples; ++i) labels.push_back(i * 7 % 3);
-  return data::Dataset::from_tensor_slices(
-             {random_tensor({kExamples, 6}, 3, -1.0, 1.0, float32), constant(labels)})
-      .shuffle(kExamples, {.seed = 2})
-      .batch(8);
-}
-
-struct Config {
-  bool run_eagerly = false;
-  bool moments = false;
-};
-
-Sequential make_model(const Strategy& strategy, const Config& config = {}) {
-  const auto scope = strategy.scope();
-  std::vector<Layer> layers = {layers::Dense(16, {.activation = "relu", .input_shape = {6}}),
-                               layers::Dropout(0.3)};
-  if (config.moments) layers.push_back(layers::BatchNormalization());
-  layers.push_back(layers::Dense(3));
-  Sequential model(layers);
-  model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}),
-                 .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
-                 .metrics = {"accuracy", "sparse_top_k_categorical_accuracy"},
-                 .run_eagerly = config.run_eagerly});
-  return model;
-}
-
-// The figures of training, evaluation and prediction, and the weights.
-std::vector<double> outcome(Model& model, std::vector<callbacks::Callback> callbacks = {}) {
-  random::set_seed(4);
-  std::vector<double> numbers;
-  const History history = model.fit(batches(), {.epochs = kSteps / 5,
-                                                .validation_data = batches(),
-                                                .callbacks = std::move(callbacks),
-                                                .verbose = 0});
-  for (const auto& [name, values] : history.history)
-    numbers.insert(numbers.end(), values.begin(), values.end());
-  for (const auto& [name, value] : model.evaluate(batches())) numbers.push_back(value);
-  const auto append = [&](const Tensor& tensor) {
-    const auto values = values_of(tensor);
-    numbers.insert(numbers.end(), values.begin(), values.end());
-  };
-  append(model.predict(random_tensor({11, 6}, 9, -1.0, 1.0, float32), {.batch_size = 3}));
-  for (const Variable& variable : model.variables()) append(variable.value());
-  return numbers;
-}
-
-std::string train(const Strategy& strategy, const Config& config) {
-  Sequential model = make_model(strategy, config);
-  return text_of(outcome(model));
-}
-
-std::vector<std::string> train_in(int workers, const Config& config) {
-  return run_workers(workers, [&](int index) {
-    random::set_seed(static_cast<std::uint64_t>(index));  // the chief's weights are everybody's
-    return train(MultiWorkerMirroredStrategy({.timeout = testing::kFarAway}), config);
-  });
-}
-
-std::vector<double> train_alone(const Config& config) {
-  testing::ChildProcess process([&] {
-    random::set_seed(0);
-    return train(distribute::DefaultStrategy(), config);
-  });
-  return numbers_of(process.result());
-}
-
-void expect_near(const std::string& text, const std::vector<double>& expected,
-                 const std::string& what) {
-  const std::vector<double> numbers = numbers_of(text);
-  ASSERT_EQ(numbers.size(), expected.size()) << what << ": " << text.substr(0, 200);
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    EXPECT_NEAR(numbers[i], expected[i], 1e-5 * std::fmax(1.0, std::abs(expected[i])))
-        << what << ", number " << i;
-}
 
 void expect_equals_one_process(const Config& config) {
   const std::vector<double> expected = train_alone(config);
@@ -223,6 +144,110 @@ TEST(MultiWorker, ReduceAndGatherCountThoseWithExamples) {
   std::vector<double> expected = four;
   expected.insert(expected.end(), one.begin(), one.end());
   expect_near(results[0], expected, "reduce and gather");
+}
+
+std::vector<double> twice(const std::vector<double>& numbers) {
+  std::vector<double> result;
+  for (double number : numbers) result.push_back(2 * number);
+  return result;
+}
+
+// The same inside traced functions, which are traced anew where anybody's part has another size.
+TEST(MultiWorker, GathersInTracedFunctions) {
+  const std::vector<double> all = {1, 2, 3, 4, 5, 6, -7, 8};
+  const auto results = run_workers(3, [](int) {
+    const MultiWorkerMirroredStrategy strategy(
+        {.timeout = testing::kFarAway, .devices = {"/cpu:0"}});
+    const Tensor rows = constant({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}, {-7.0, 8.0}});
+    int traces = 0;
+    const auto gather = function([&](const PerReplica<data::Example>& batch) {
+      ++traces;
+      const auto doubled =
+          strategy.run([](const data::Example& part) { return part[0] * 2.0; }, batch);
+      const auto columns = strategy.run(
+          [](const data::Example& part) { return cast(transpose(part[0]), int32); }, batch);
+      return std::pair(strategy.gather(doubled, 0), strategy.gather(columns, -1));
+    });
+    std::vector<double> numbers;
+    for (std::int64_t count : {4, 3, 1, 4}) {  // one: two workers stand by
+      const auto data = data::Dataset::from_tensor_slices({slice_rows(rows, 0, count)}).batch(4);
+      for (const auto& batch : strategy.experimental_distribute_dataset(data)) {
+        const auto [joined, columns] = gather(batch);
+        numbers.push_back(static_cast<double>(columns.dim(1)));
+        for (const Tensor& tensor : {joined, transpose(columns)})
+          for (double value : values_of(tensor)) numbers.push_back(value);
+      }
+    }
+    numbers.push_back(traces);
+    return text_of(numbers);
+  });
+  std::vector<double> expected;
+  for (std::ptrdiff_t count : {4, 3, 1, 4}) {
+    const std::vector<double> part(all.begin(), all.begin() + 2 * count);
+    expected.push_back(static_cast<double>(count));
+    for (double value : twice(part)) expected.push_back(value);
+    expected.insert(expected.end(), part.begin(), part.end());
+  }
+  expected.push_back(3);  // traces
+  for (const std::string& result : results) EXPECT_EQ(numbers_of(result), expected) << result;
+}
+
+// The first worker's part, and the whole, are as large in both steps: it traces anew nevertheless.
+TEST(MultiWorker, GathersDataOfTheirOwnInTracedFunctions) {
+  constexpr std::int64_t kSizes[2][3] = {{4, 2, 6}, {4, 6, 2}};
+  const auto results = run_workers(3, [&](int worker) {
+    const MultiWorkerMirroredStrategy strategy(
+        {.timeout = testing::kFarAway, .devices = {"/cpu:0"}});
+    const auto gather = function([&](const PerReplica<data::Example>& batch) {
+      return strategy.gather(
+          strategy.run([](const data::Example& part) { return part[0] + 0.0; }, batch), 0);
+    });
+    std::vector<double> numbers;
+    for (int round = 0; round < 4; ++round) {
+      const std::int64_t size = kSizes[round % 2][worker];
+      const auto data = data::Dataset::from_tensor_slices({full({size}, 10.0 * round + worker)})
+                            .batch(size)
+                            .with_auto_shard(data::AutoShardPolicy::kOff);
+      for (const auto& batch : strategy.experimental_distribute_dataset(data))
+        for (double value : values_of(gather(batch))) numbers.push_back(value);
+    }
+    return text_of(numbers);
+  });
+  std::vector<double> expected;
+  for (int round = 0; round < 4; ++round)
+    for (int worker = 0; worker < 3; ++worker)
+      expected.insert(expected.end(), static_cast<std::size_t>(kSizes[round % 2][worker]),
+                      10.0 * round + worker);
+  for (const std::string& result : results) EXPECT_EQ(numbers_of(result), expected) << result;
+}
+
+TEST(MultiWorker, GathersThatCannotBeTracedSaySo) {
+  const auto gathering = [](const InputSpec* spec, std::int64_t rows_of_second) {
+    return run_workers(2, [=](int worker) {
+      const MultiWorkerMirroredStrategy strategy(
+          {.timeout = testing::kFarAway, .devices = {"/cpu:0"}});
+      FunctionOptions options;
+      if (spec) options.input_signature = {*spec};
+      const auto gather = function(
+          [&](const Tensor& x) {
+            return strategy.gather(PerReplica<Tensor>(std::vector<Tensor>{x}), 0);
+          },
+          options);
+      gather(ones({2, 3}));
+      return std::to_string(gather(ones({worker == 1 ? rows_of_second : 2, 3})).dim(0));
+    });
+  };
+  for (const std::string& text : gathering(nullptr, 2)) EXPECT_EQ(text, "4");
+  // A worker that calls with other sizes alone.
+  for (const std::string& text : gathering(nullptr, 5)) {
+    // Aborted: who comes when the other one has found out already.
+    EXPECT_TRUE(text.starts_with("InvalidArgumentError: ") || text.starts_with("AbortedError: "))
+        << text;
+    EXPECT_NE(text.find("ranks parted"), std::string::npos) << text;
+  }
+  const InputSpec any_rows{.shape = {-1, 3}};
+  for (const std::string& text : gathering(&any_rows, 2))
+    EXPECT_TRUE(text.starts_with("UnimplementedError: [gather] under several workers")) << text;
 }
 
 TEST(MultiWorker, TwoRunsGiveTheSameBits) {

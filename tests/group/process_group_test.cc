@@ -210,6 +210,24 @@ TEST(ProcessGroupFaults, ARankIsKilled) {
   }
 }
 
+// Rank 0, which carries the job's server, ends with the error that it gets; rank 2 comes when both
+// are gone, and is still told of the first.
+TEST(ProcessGroupFaults, TheFirstToDieIsNamedBehindAnother) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
+    const auto first = testing::shared_with_forks<std::atomic<pid_t>>();
+    const auto codes = run_group({.size = 3, .backend = backend}, [&](int rank) {
+      if (rank == 0) *first = getpid();
+      comm::barrier();
+      if (rank == 1) kill(getpid(), SIGKILL);
+      if (rank == 2) testing::eventually([&] { return kill(*first, 0) != 0; });
+      expect_parts(error_of<Error>([] { comm::all_reduce(full({100'000}, 1.0)); }), {"rank 1"});
+      _exit(::testing::Test::HasFailure() ? 1 : 0);
+    });
+    EXPECT_EQ(codes, (ExitCodes{0, 128 + SIGKILL, 0})) << backend;
+  }
+}
+
 TEST(ProcessGroupFaults, RanksPart) {
   for (const std::string backend : {"shm", "gloo"}) {
     if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");

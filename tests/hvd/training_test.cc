@@ -6,8 +6,10 @@
 #include <set>
 
 #include "hvd/adasum.h"
+#include "support/expects.h"
 #include "support/files.h"
 #include "support/hvd_ranks.h"
+#include "support/mpirun.h"
 #include "support/tensors.h"
 #include "support/waiting.h"
 #include "tandem/tandem.h"
@@ -165,6 +167,23 @@ TEST(HvdTraining, WithoutCacheAndFusionTheResultIsTheSame) {
 }
 TEST(HvdTraining, OverGlooTheResultIsTheSame) {
   expect_as_one_process(Way::kMinimize, false, {2}, {{"HOROVOD_CPU_OPERATIONS", "gloo"}});
+}
+
+TEST(HvdTraining, OverMpiTheResultIsTheSame) {
+  TANDEM_REQUIRE(can_use_mpirun(), "mpi");
+  if (!started_by_mpirun()) {
+    setenv("HOROVOD_CPU_OPERATIONS", "mpi", 1);
+    for (int ranks : {2, 3}) EXPECT_EQ(run_this_test_by_mpirun(ranks), 0);
+    return;
+  }
+  hvd::init();
+  for (Way way : {Way::kMinimize, Way::kTraced})
+    expect_close(train(hvd::rank(), hvd::size(), way, false, 50,
+                       [](optimizers::Optimizer plain) {
+                         return hvd::DistributedOptimizer(plain, {.op = hvd::kSum});
+                       }),
+                 train_alone(), 1e-5);
+  hvd::shutdown();
 }
 
 TEST(HvdTraining, OnGpusTheResultIsTheSame) {

@@ -8,7 +8,10 @@
 #include "ops/random/words.h"
 #include "runtime/generator.h"
 #include "support/tensors.h"
+#include "tandem/creation.h"
+#include "tandem/device.h"
 #include "tandem/math.h"
+#include "tandem/nn.h"
 #include "tandem/random.h"
 
 namespace tandem {
@@ -88,6 +91,48 @@ TEST(Random, ElementsDependOnTheirPositionAlone) {
   random::set_seed(3);
   const auto few = random::normal(Shape({10, 7})).to_vector<float>();
   EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin()));
+}
+
+// Draws of every kind, in every dtype: exact ones, and those that the device computes from words.
+struct Drawn {
+  std::vector<std::vector<double>> exact, close;
+};
+Drawn draw_on(const char* device) {
+  random::set_seed(21);
+  const DeviceScope scope(device);
+  Drawn drawn;
+  for (const DType dtype : testing::kFloatingTypes) {
+    drawn.close.push_back(values_of(random::uniform({1'003}, -3.0, 2.0, {.dtype = dtype})));
+    drawn.exact.push_back(values_of(nn::dropout(ones({1'003}, {.dtype = dtype}), 0.3)));
+    drawn.close.push_back(values_of(random::normal({1'003}, 1.0, 2.0, {.dtype = dtype})));
+    drawn.close.push_back(values_of(random::truncated_normal({1'003}, 1.0, 2.0, {.dtype = dtype})));
+  }
+  for (const DType dtype : {int32, int64, uint8})
+    drawn.exact.push_back(values_of(random::uniform_int({1'003}, 3, 200, {.dtype = dtype})));
+  for (const DType dtype : {bool_, bfloat16, int32})
+    drawn.exact.push_back(values_of(random::bernoulli({1'003}, 0.4, {.dtype = dtype})));
+  return drawn;
+}
+
+TEST(Random, EveryDeviceDrawsTheSame) {
+  const Drawn on_cpu = draw_on("CPU:0"), on_default = draw_on("");
+  ASSERT_EQ(on_cpu.exact.size(), on_default.exact.size());
+  for (std::size_t i = 0; i < on_cpu.exact.size(); ++i) {
+    const auto& other = on_default.exact[i];
+    const auto at = std::mismatch(on_cpu.exact[i].begin(), on_cpu.exact[i].end(), other.begin());
+    EXPECT_TRUE(at.second == other.end())
+        << "draw " << i << ", element " << at.second - other.begin() << ": " << *at.first << ", "
+        << *at.second;
+  }
+  ASSERT_EQ(on_cpu.close.size(), on_default.close.size());
+  for (std::size_t i = 0; i < on_cpu.close.size(); ++i) {
+    const double unit = testing::epsilon_of(testing::kFloatingTypes[i / 3]);
+    for (std::size_t j = 0; j < on_cpu.close[i].size(); ++j) {
+      const double expected = on_cpu.close[i][j];
+      EXPECT_NEAR(on_default.close[i][j], expected, 16 * unit * std::fmax(1.0, std::fabs(expected)))
+          << i << " " << j;
+    }
+  }
 }
 
 TEST(Random, DrawsDifferAndTheStateResumesThem) {

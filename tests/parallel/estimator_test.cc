@@ -2,7 +2,10 @@
 #include "tandem/estimator.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
+
+#include <cstdlib>
 
 #include "parallel/estimator/model_directory.h"
 #include "support/files.h"
@@ -177,6 +180,7 @@ TEST(TrainAndEvaluate, AStandAloneClientStartsTheTasks) {
   for (const estimator::ClusterSpec& cluster :
        {estimator::ClusterSpec{.workers = 2, .evaluator = true},
         estimator::ClusterSpec{.workers = 2, .chief = true},
+        estimator::ClusterSpec{.workers = 3, .chief = true, .evaluator = true},
         estimator::ClusterSpec{.workers = 1, .evaluator = true}}) {
     const std::string name =
         std::to_string(cluster.workers) + (cluster.chief ? " and a chief" : "");
@@ -187,6 +191,50 @@ TEST(TrainAndEvaluate, AStandAloneClientStartsTheTasks) {
     const auto last = train_and_evaluate(Estimator(options), until(50), kEvaluate);
     ASSERT_TRUE(last);
     expect_close(*last, expected);
+  }
+}
+
+TEST(TrainAndEvaluate, TwoRunsGiveTheSameBits) {
+  const TemporaryDirectory folder;
+  std::vector<std::map<std::string, std::vector<double>>> weights;
+  for (const std::string name : {"first", "second"}) {
+    EstimatorOptions options = options_in(folder, name);
+    options.train_distribute = workers;
+    options.cluster = {.workers = 3, .evaluator = true};
+    train_and_evaluate(Estimator(options), until(10), kEvaluate);
+    weights.push_back(weights_in(folder / name / "model-10.safetensors"));
+  }
+  EXPECT_FALSE(weights[0].empty());
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
+// `data`, which kills task `killed` with its second batch. The evaluator is task 2.
+std::function<data::Dataset()> killing(int killed, data::Dataset (*data)()) {
+  return [=] {
+    const std::string config = std::getenv("TF_CONFIG");
+    const auto says = [&](const char* text) { return config.find(text) != std::string::npos; };
+    const int task = says(R"("type":"evaluator")") ? 2 : says(R"("index":1)") ? 1 : 0;
+    if (task != killed) return data();
+    return data().map([batches = std::make_shared<int>(0)](const data::Example& example) {
+      if (++*batches == 2) raise(SIGKILL);
+      return example;
+    });
+  };
+}
+
+TEST(TrainAndEvaluate, AKilledTaskIsTold) {
+  for (int killed : {0, 1, 2}) {
+    const TemporaryDirectory folder;
+    EstimatorOptions options = options_in(folder, "run");
+    options.train_distribute = workers;
+    options.cluster = {.workers = 2, .evaluator = true};
+    expect_error<parallel::ProcessExitedError>(
+        [&] {
+          train_and_evaluate(Estimator(options),
+                             {.input_fn = killing(killed, training_data), .max_steps = 1'000'000},
+                             {.input_fn = killing(killed, test_data)});
+        },
+        "process " + std::to_string(killed) + " terminated with signal SIGKILL");
   }
 }
 

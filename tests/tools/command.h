@@ -53,6 +53,7 @@ class Process {
   void kill(int signal = SIGKILL) const { ::kill(pid_, signal); }
   // What it has written so far.
   std::string out() const { return read_file(files_ / "out"); }
+  std::string err() const { return read_file(files_ / "err"); }
   Result wait() {
     int status = 0;
     waitpid(pid_, &status, 0);

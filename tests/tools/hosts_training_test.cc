@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <ostream>
 #include <thread>
+#include <tuple>
 
 #include "comm/gloo/gloo_backend.h"
 #include "core/parallel.h"
 #include "parallel/ddp_models.h"
+#include "support/errors.h"
 #include "support/expects.h"
 #include "support/hosts.h"
 #include "support/mpirun.h"
@@ -25,33 +28,112 @@ using namespace std::chrono_literals;
 
 constexpr int kSteps = 50;
 constexpr std::int64_t kBatch = 9;  // over all ranks, which it does not divide into evenly
+constexpr std::int64_t kExamples = kBatch * 3;
 
-testing::Weights train(int rank, int ranks, const std::function<void(int step)>& stepped) {
-  const testing::Examples data = testing::examples(kBatch * 3);
-  const parallel::DistributedDataParallel model(
-      testing::perceptron(static_cast<std::uint64_t>(5 + rank)));
-  auto optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}, model.parameters());
-  const auto split = distribute::BatchSplit::even(kBatch, ranks);
-  const auto me = static_cast<std::size_t>(rank);
-  for (int step = 0; step < kSteps; ++step) {
-    const std::int64_t begin = step % 3 * kBatch + split.offsets[me];
-    const testing::Examples mine = data.rows(begin, begin + split.counts[me]);
-    const Tensor loss = testing::loss_of(model(mine.x), mine.y);
-    optimizer.zero_grad();
-    loss.backward();
-    optimizer.step();
-    stepped(step);
-  }
-  return testing::weights_of(model.module());
+// A way to train on several processes.
+struct Face {
+  std::string name;
+  // Trains as one rank of a job for kSteps steps, telling each, and gives the weights.
+  testing::Weights (*train)(const std::string& backend, const std::function<void(int)>& stepped);
+};
+std::ostream& operator<<(std::ostream& out, const Face& face) { return out << face.name; }
+
+optimizers::Optimizer momentum(const Model& model) {
+  return optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}, model.trainable_variables());
 }
 
-testing::Weights train_alone() {
-  const testing::Examples data = testing::examples(kBatch * 3);
-  const Sequential model = testing::perceptron(5);
-  auto optimizer =
-      optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}, model.trainable_variables());
+// What rank `rank` has of the batch of a step.
+testing::Examples part(const testing::Examples& data, int step, int rank, int ranks) {
+  const auto split = distribute::BatchSplit::even(kBatch, ranks);
+  const auto me = static_cast<std::size_t>(rank);
+  const std::int64_t begin = step % 3 * kBatch + split.offsets[me];
+  return data.rows(begin, begin + split.counts[me]);
+}
+
+Tensor share_of_loss(const Sequential& model, const testing::Examples& mine) {
+  return nn::compute_average_loss(nn::sparse_softmax_cross_entropy(mine.y, model(mine.x)),
+                                  {.global_batch_size = kBatch});
+}
+
+testing::Weights train_by_ddp(const std::string& backend, const std::function<void(int)>& stepped) {
+  comm::init_process_group({.backend = backend, .timeout = testing::kFarAway});
+  EXPECT_EQ(comm::get_backend(), backend);
+  const int rank = comm::get_rank(), ranks = comm::get_world_size();
+  const testing::Examples data = testing::examples(kExamples);
+  testing::Weights weights;
+  {
+    const parallel::DistributedDataParallel model(
+        testing::perceptron(static_cast<std::uint64_t>(5 + rank)));
+    auto optimizer = momentum(model);
+    for (int step = 0; step < kSteps; ++step) {
+      const testing::Examples mine = part(data, step, rank, ranks);
+      const Tensor loss = testing::loss_of(model(mine.x), mine.y);
+      optimizer.zero_grad();
+      loss.backward();
+      optimizer.step();
+      stepped(step);
+    }
+    weights = testing::weights_of(model.module());
+  }
+  comm::destroy_process_group();
+  return weights;
+}
+
+testing::Weights train_by_strategy(const std::string& backend,
+                                   const std::function<void(int)>& stepped) {
+  const distribute::MultiWorkerMirroredStrategy strategy(
+      {.communication =
+           backend == "mpi" ? distribute::Communication::kMpi : distribute::Communication::kGloo,
+       .timeout = testing::kFarAway,
+       .devices = {"/cpu:0"}});
+  const testing::Examples data = testing::examples(kExamples);
+  Sequential model;
+  optimizers::Optimizer optimizer;
+  {
+    const auto scope = strategy.scope();
+    model = testing::perceptron(static_cast<std::uint64_t>(5 + strategy.worker()));
+    optimizer = momentum(model);
+  }
+  int step = 0;
+  const auto batches = data::Dataset::from_tensor_slices({data.x, data.y}).batch(kBatch).repeat();
+  for (const auto& batch : strategy.experimental_distribute_dataset(batches)) {
+    strategy.run(
+        [&](const data::Example& mine) {
+          optimizer.minimize(share_of_loss(model, {mine[0], mine[1]}), model.trainable_variables());
+          return 0;
+        },
+        batch);
+    stepped(step);
+    if (++step == kSteps) break;
+  }
+  return testing::weights_of(model);
+}
+
+testing::Weights train_by_horovod(const std::string& backend,
+                                  const std::function<void(int)>& stepped) {
+  hvd::init({.backend = backend, .timeout = testing::kFarAway});
+  const testing::Examples data = testing::examples(kExamples);
+  const Sequential model = testing::perceptron(static_cast<std::uint64_t>(5 + hvd::rank()));
+  auto optimizer = hvd::DistributedOptimizer(momentum(model), {.op = hvd::kSum});
+  hvd::broadcast_variables(model.variables());
   for (int step = 0; step < kSteps; ++step) {
-    const testing::Examples batch = data.rows(step % 3 * kBatch, (step % 3 + 1) * kBatch);
+    const testing::Examples mine = part(data, step, hvd::rank(), hvd::size());
+    optimizer.minimize(share_of_loss(model, mine), model.trainable_variables());
+    stepped(step);
+  }
+  hvd::shutdown();
+  return testing::weights_of(model);
+}
+
+const Face kFaces[] = {
+    {"Ddp", train_by_ddp}, {"MultiWorker", train_by_strategy}, {"Horovod", train_by_horovod}};
+
+testing::Weights train_alone() {
+  const testing::Examples data = testing::examples(kExamples);
+  const Sequential model = testing::perceptron(5);
+  auto optimizer = momentum(model);
+  for (int step = 0; step < kSteps; ++step) {
+    const testing::Examples batch = part(data, step, 0, 1);
     const Tensor loss = testing::loss_of(model(batch.x), batch.y);
     optimizer.zero_grad();
     loss.backward();
@@ -60,14 +142,9 @@ testing::Weights train_alone() {
   return testing::weights_of(model);
 }
 
-// What a rank does. Its folder is where it says how far it has come.
-void be_a_rank(const std::string& backend) {
+void be_a_rank(const Face& face, const std::string& backend) {
   const ThreadBudget one(1);
-  comm::init_process_group({.backend = backend, .timeout = testing::kFarAway});
-  const int rank = comm::get_rank(), ranks = comm::get_world_size();
-  EXPECT_EQ(comm::get_backend(), backend);
-  testing::expect_near(train(rank, ranks, [](int) {}), train_alone());
-  comm::destroy_process_group();
+  testing::expect_near(face.train(backend, [](int) {}), train_alone());
 }
 
 std::string this_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
@@ -89,67 +166,69 @@ testing::Process launch(const Hosts& hosts, int count, const TemporaryDirectory&
       {});
 }
 
-class HostsTraining : public ::testing::TestWithParam<int> {};
+class HostsTraining : public ::testing::TestWithParam<std::tuple<Face, int>> {
+ protected:
+  const Face& face() const { return std::get<0>(GetParam()); }
+  int count() const { return std::get<1>(GetParam()); }
+};
 
 TEST_P(HostsTraining, OverGlooEqualsOneProcess) {
   TANDEM_REQUIRE(has_gloo(), "gloo");
   if (is_a_rank()) {
-    be_a_rank("gloo");
+    be_a_rank(face(), "gloo");
     return;
   }
-  const Hosts hosts(GetParam());
+  const Hosts hosts(count());
   TANDEM_REQUIRE(hosts.connected(), "netns");
   const TemporaryDirectory folder;
-  const testing::Result result = launch(hosts, GetParam(), folder).wait();
+  const testing::Result result = launch(hosts, count(), folder).wait();
   EXPECT_EQ(result.status, 0) << result.out << result.err;
 }
 
 TEST_P(HostsTraining, OverMpiEqualsOneProcess) {
   if (started_by_mpirun()) {
-    be_a_rank("mpi");
+    be_a_rank(face(), "mpi");
     return;
   }
   TANDEM_REQUIRE(can_use_mpirun(), "mpi");
-  const Hosts hosts(GetParam());
+  const Hosts hosts(count());
   TANDEM_REQUIRE(hosts.connected(), "netns");
   const TemporaryDirectory folder;
   hosts.write_remote_shell(folder / "shell");
   std::string list;
-  for (int host = 0; host < GetParam(); ++host)
+  for (int host = 0; host < count(); ++host)
     list += fmt::format("{}{}:1", host ? "," : "", Hosts::address(host));
   EXPECT_EQ(run_this_test_by_mpirun(
-                GetParam(), {"--mca", "plm_rsh_agent", (folder / "shell").string(), "--mca", "btl",
-                             "tcp,self", "-H", list, "-x", "MASTER_ADDR=" + Hosts::address(0), "-x",
-                             "MASTER_PORT=29500", "-x", "TANDEM_JOB_TOKEN=secret"}),
+                count(), {"--mca", "plm_rsh_agent", (folder / "shell").string(), "--mca", "btl",
+                          "tcp,self", "-H", list, "-x", "MASTER_ADDR=" + Hosts::address(0), "-x",
+                          "MASTER_PORT=29500", "-x", "TANDEM_JOB_TOKEN=secret"}),
             0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HostsTraining, ::testing::Values(2, 4),
-                         [](const auto& info) { return fmt::format("On{}", info.param); });
+INSTANTIATE_TEST_SUITE_P(All, HostsTraining,
+                         ::testing::Combine(::testing::ValuesIn(kFaces), ::testing::Values(2, 4)),
+                         [](const auto& info) {
+                           return fmt::format("{}On{}", std::get<0>(info.param).name,
+                                              std::get<1>(info.param));
+                         });
+
+class HostsInTraining : public ::testing::TestWithParam<Face> {};
 
 // The second host's cable is taken out in mid-training: every rank ends with an error that names
 // one on the other side.
-TEST(HostsInTraining, ACutCableIsAnErrorOfEveryRank) {
+TEST_P(HostsInTraining, ACutCableIsAnErrorOfEveryRank) {
   TANDEM_REQUIRE(has_gloo(), "gloo");
   if (is_a_rank()) {
-    const std::string folder = std::getenv("TANDEM_TEST_FOLDER");
-    std::string text = "nothing";
-    int rank = -1;
-    try {
+    const std::string folder = std::getenv("TANDEM_TEST_FOLDER"), rank = std::getenv("RANK");
+    const std::string text = testing::any_error_of([&] {
       const ThreadBudget one(1);
-      comm::init_process_group({.backend = "gloo", .timeout = testing::kFarAway});
-      rank = comm::get_rank();
-      for (int i = 0; i < 1000; ++i)
-        train(rank, 2, [&](int step) {
-          if (step == 10) testing::write_file(folder + "busy" + std::to_string(rank), "");
-          std::this_thread::sleep_for(1ms);
-        });
-    } catch (const Error& error) {
-      text = fmt::format("{}: {}", error.kind(), error.what());
-    }
-    testing::write_file(folder + "part" + std::to_string(rank), text);
-    std::filesystem::rename(folder + "part" + std::to_string(rank),
-                            folder + "result" + std::to_string(rank));
+      GetParam().train("gloo", [&](int step) {
+        if (step == 10) testing::write_file(folder + "busy" + rank, "");
+        std::this_thread::sleep_for(step < 10 ? 1ms : 1000ms);
+      });
+    });
+    testing::write_file(folder + "part" + rank, text);
+    std::filesystem::rename(folder + "part" + rank, folder + "result" + rank);
     return;
   }
   const Hosts hosts;
@@ -171,6 +250,9 @@ TEST(HostsInTraining, ACutCableIsAnErrorOfEveryRank) {
   ASSERT_TRUE(hosts.plug_in(1));  // so that the launcher's helper there ends
   launcher.wait();
 }
+
+INSTANTIATE_TEST_SUITE_P(All, HostsInTraining, ::testing::ValuesIn(kFaces),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace tandem

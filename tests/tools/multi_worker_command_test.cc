@@ -1,9 +1,15 @@
 // `tandem train` as the ranks of a job.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
+#include <signal.h>
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "comm/rendezvous/socket.h"
 #include "support/files.h"
+#include "support/waiting.h"
 #include "tools/command.h"
 
 namespace tandem {
@@ -14,9 +20,10 @@ using testing::Result;
 using testing::run;
 using testing::TemporaryDirectory;
 
-std::vector<std::string> training(const std::string& strategy, const std::string& report) {
-  return {"train", "--model",  "mlp", "--data",     "synthetic", "--limit",  "210", "--batch",
-          "64",    "--epochs", "2",   "--strategy", strategy,    "--report", report};
+std::vector<std::string> training(const std::string& strategy, const std::string& report,
+                                  const std::string& epochs = "2") {
+  return {"train", "--model",  "mlp",  "--data",     "synthetic", "--limit",  "210", "--batch",
+          "64",    "--epochs", epochs, "--strategy", strategy,    "--report", report};
 }
 
 TEST(MultiWorkerTraining, EqualsOneProcess) {
@@ -42,6 +49,39 @@ TEST(MultiWorkerTraining, EqualsOneProcess) {
     for (const char* figure : {"test_loss", "test_accuracy"})
       EXPECT_NEAR(report[figure].get<double>(), expected[figure].get<double>(), 1e-5) << figure;
   }
+}
+
+// A rank is killed in mid-training: what the job had is gone with it.
+TEST(MultiWorkerTraining, AKilledRankLeavesNothingBehind) {
+  const TemporaryDirectory temporary, reports;
+  std::string command = "echo pid $$ of $RANK at $MASTER_PORT; exec " TANDEM_COMMAND;
+  for (const std::string& word : training("multi_worker", (reports / "report").string(), "1000000"))
+    command += " " + word;
+  testing::Process job({"run", "-n", "3", "--", "sh", "-c", command},
+                       {.environment = {{"TMPDIR", temporary.path().string()}}});
+  ASSERT_TRUE(testing::eventually([&] { return job.err().find("Epoch 3/") != std::string::npos; }));
+  const std::string out = job.out();
+  const std::regex words("pid ([0-9]+) of ([0-9]) at ([0-9]+)");
+  std::vector<int> processes(3);
+  int port = 0;
+  for (std::sregex_iterator found(out.begin(), out.end(), words), end; found != end; ++found) {
+    processes.at(std::stoul((*found)[2])) = std::stoi((*found)[1]);
+    port = std::stoi((*found)[3]);
+  }
+  ASSERT_GT(processes[1], 0);
+  kill(processes[1], SIGKILL);
+  const Result result = job.wait();
+  EXPECT_EQ(result.status, 128 + SIGKILL) << result.err;
+  EXPECT_NE(result.err.find("rank 1"), std::string::npos) << result.err;
+
+  for (int process : processes) {
+    EXPECT_NE(kill(process, 0), 0) << process;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+      EXPECT_EQ(entry.path().string().find("-" + std::to_string(process) + "-"), std::string::npos)
+          << entry.path();
+  }
+  EXPECT_EQ(temporary.count_files(), 0u);
+  EXPECT_NO_THROW(listen_on({"127.0.0.1", static_cast<std::uint16_t>(port)}));
 }
 
 }  // namespace

@@ -73,6 +73,8 @@ class Backend {
   // The group is of no use any more: tells the peers, whose advance() throws the same, where the
   // backend has a way to.
   virtual void fail_group(GroupFailure failure, const std::string& text) noexcept = 0;
+  // Throws what a peer has told so. Asked when a rank has failed: it may have ended because of it.
+  virtual void check_failure() {}
 
   // Memory that the peers reach directly, or null: then plain memory serves as well.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;

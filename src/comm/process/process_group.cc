@@ -158,8 +158,10 @@ void ProcessGroup::advance(const ProcessWork* last) {
     }
     // What the failed rank has done its share of may still complete.
     if ((last ? !last->done() : !open.empty()) && options.membership &&
-        options.membership->failed())
+        options.membership->failed()) {
+      backend->check_failure();
       options.membership->throw_failure();
+    }
   } catch (...) {
     fail_with_current();
   }

@@ -180,8 +180,8 @@ void Coordinator::announce_failure(int rank, bool gave_up, const std::string& re
                            .rank = rank,
                            .number = gave_up ? 1 : 0,
                            .value = what.substr(0, kMaxValueBytes)};
-  // The rank itself, too, if it is only cut off.
-  for (std::size_t other = 0; other < members_.size(); ++other)
+  // The rank itself, too, if it is only cut off. Rank 0, whose end is the server's, is told last.
+  for (std::size_t other = members_.size(); other-- > 0;)
     if (members_[other].state == State::kPresent || (static_cast<int>(other) == rank && !gave_up))
       send_(members_[other].connection, message);
 }

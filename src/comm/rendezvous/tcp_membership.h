@@ -56,6 +56,7 @@ class TcpMembership final : public Membership {
   void run();
   // False: nothing more is to come.
   bool handle(const Message& message);
+  void hear_last_words();
   void send_pending();
   void fail_with(bool gave_up, const std::string& reason);
   // Hands a report or a goodbye to the thread and waits until the server has heard it.

@@ -41,6 +41,7 @@ class ShmBackend final : public Backend {
   void fail_group(GroupFailure failure, const std::string& text) noexcept override {
     group_.set_failure(failure, text);
   }
+  void check_failure() override { group_.throw_if_failed(); }
 
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     auto memory = group_.arena().allocate(bytes);

@@ -1,5 +1,5 @@
-// The kernels of random.cc on a GPU: the same words of the same counters as on the CPU, and the
-// same elements where no function but the four operations is in between.
+// The kernels of random.cc on a GPU: the same words of the same counters as on the CPU, so the same
+// integers and ones. Floating numbers may differ in the last bits.
 #include <numbers>
 
 #include "ops/cuda/elements.cuh"
@@ -11,14 +11,6 @@ namespace tandem::cuda {
 namespace {
 
 using Word = std::array<std::uint32_t, 4>;  // of one counter
-
-// base + unit * range, with the product rounded, as on the CPU.
-__device__ float on_range(float base, float unit, float range) {
-  return __fadd_rn(base, __fmul_rn(unit, range));
-}
-__device__ double on_range(double base, double unit, double range) {
-  return __dadd_rn(base, __dmul_rn(unit, range));
-}
 
 // From the words of a counter to a column of a block: a distribution has kRows and
 // fill(words, elements of the rows).
@@ -35,7 +27,7 @@ struct Uniform {
         unit = unit_double(words[2 * row], words[2 * row + 1]);
       else
         unit = unit_float(words[row]);
-      const C value = on_range(low, unit, range);
+      const C value = ::fma(unit, range, low);  // as compilers for CPUs of today make of it
       rows[row] = value < top ? value : top;
     }
   }

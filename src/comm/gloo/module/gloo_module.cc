@@ -242,6 +242,8 @@ class GlooBackend final : public Backend {
     mesh_.close();
   }
 
+  void check_failure() override { mesh_.check_failure(); }
+
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
 
   std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {

@@ -25,6 +25,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kAMoment(1);
+// The membership hears of a death about when connections break; of a peer that only left this
+// group, never.
+constexpr milliseconds kWordOfMembership(1000);
 
 // One for each address, with its thread, which all groups of the process share.
 std::shared_ptr<gloo::transport::Device> device_at(const GlooOptions& options) {
@@ -227,18 +230,32 @@ void Mesh::greet() {
   }
 }
 
-void Mesh::throw_broken(int peer, const std::string& what, const std::string& reason) const {
+void Mesh::check_failure() const {
   const std::string failure = find(key("failure"));
-  if (!failure.empty()) {
+  if (!failure.empty())
     throw_failure(static_cast<GroupFailure>(failure.front() - '0'), failure.substr(1));
-  }
+}
+
+void Mesh::throw_broken(int peer, const std::string& what, const std::string& reason) const {
+  check_failure();
   const Peer& other = peers_[static_cast<std::size_t>(peer)];
   if (!find(key("left", peer)).empty())
     fail<AbortedError>("rank {} (pid {} on {}) has left the group; rank {} still waits for it: {}",
                        peer, other.pid, other.host, rank(), what);
+  throw_first_failure();
   fail<AbortedError>(
       "the connection to rank {} (pid {} on {}) broke; rank {} was waiting for it: {} ({})", peer,
       other.pid, other.host, rank(), what, reason);
+}
+
+// Who went because another one had gone is not the cause; and rank 0, which carries the job's
+// server, stays until that has told the others.
+void Mesh::throw_first_failure() const {
+  if (!options_.membership) return;
+  const auto deadline = Clock::now() + kWordOfMembership;
+  while (!options_.membership->failed() && Clock::now() < deadline)
+    std::this_thread::sleep_for(kAMoment);
+  if (options_.membership->failed()) options_.membership->throw_failure();
 }
 
 void Mesh::check_connections(int needed, const std::string& waiting_for) {

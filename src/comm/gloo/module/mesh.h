@@ -29,8 +29,9 @@ class Mesh {
   bool crowded() const { return crowded_; }
   gloo::transport::Context& context() const { return *context_; }
 
-  // Throws what the group failed with, as far as the store tells; else AbortedError, naming `peer`,
-  // whose connection broke while this rank was waiting for `what`.
+  // Throws what the group failed with, as far as the store tells; else who failed first, as the
+  // membership has it; else AbortedError, naming `peer`, whose connection broke while this rank was
+  // waiting for `what`.
   [[noreturn]] void throw_broken(int peer, const std::string& what,
                                  const std::string& reason) const;
   // Throws so when the connection to a peer is broken, unless that has left in good order and is
@@ -39,6 +40,8 @@ class Mesh {
 
   // Tells the ranks that find connections broken why. They still stand.
   void publish_failure(GroupFailure failure, const std::string& text) const;
+  // Throws what a rank has published, as far as the store tells.
+  void check_failure() const;
   // Breaks the connections. Nothing is read from them or written to them any more.
   void close() noexcept;
 
@@ -49,6 +52,8 @@ class Mesh {
     std::string addresses;  // for each rank, of one length
   };
 
+  // Throws what the membership says, within a moment, has failed. Returns where it says nothing.
+  void throw_first_failure() const;
   std::string key(std::string_view what) const;
   std::string key(std::string_view what, int rank) const;
   // What every rank has put there; waits for it.

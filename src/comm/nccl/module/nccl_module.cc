@@ -32,6 +32,7 @@ class NcclBackend final : public Backend {
     group_.publish_failure(failure, text);
     group_.abort();
   }
+  void check_failure() override { group_.check_told(); }
 
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     const OnGpu here(group_.options().gpu);
