@@ -1,10 +1,11 @@
 // CUDA's runtime, as far as the backend calls it, over the host's memory and emulated streams, so
-// that the backend is tested where there is no GPU. Kernels run in stream order, by the executor. It
-// tells who made contexts, and fails as it is told.
+// that the backend is tested where there is no GPU. Kernels run in stream order, by the executor.
+// It tells who made contexts, and fails as it is told.
 //
 // What a kernel does wrong (KernelError) breaks all GPUs for good, as CUDA does: from then on calls
-// give cudaErrorLaunchFailure, whose text tells what it was. With CUDA_LAUNCH_BLOCKING=1 what uses a
-// GPU's memory is done when the call returns; the address sanitizer then knows what is allocated.
+// give cudaErrorLaunchFailure, whose text tells what it was. With CUDA_LAUNCH_BLOCKING=1 what uses
+// a GPU's memory is done when the call returns; the address sanitizer then knows what is
+// allocated.
 #pragma once
 
 #include <cuda_runtime_api.h>

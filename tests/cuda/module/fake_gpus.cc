@@ -1,5 +1,5 @@
-// The GPUs of the module that stands in for libtandem_cuda.so where its kernels are tested without a
-// GPU: two small ones.
+// The GPUs of the module that stands in for libtandem_cuda.so where its kernels are tested without
+// a GPU: two small ones.
 #include "cuda/fake_cuda.h"
 
 namespace tandem::fake_cuda {

@@ -2,8 +2,8 @@
 // compiled with it run on the host, by cuda/executor.h. What kernels use is there, and no more; add
 // to it what a new kernel needs.
 //
-// Memory of a block (`__shared__`) is static: one block runs at a time. `extern __shared__` does not
-// compile.
+// Memory of a block (`__shared__`) is static: one block runs at a time. `extern __shared__` does
+// not compile.
 #pragma once
 
 #include <cuda_runtime_api.h>
