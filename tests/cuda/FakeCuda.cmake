@@ -5,7 +5,7 @@ set(folder ${CMAKE_CURRENT_BINARY_DIR}/fake_cuda)
 
 file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/cuda/module/*.cc
-     ${PROJECT_SOURCE_DIR}/src/ops/cuda/module/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/cuda/module/fake_gpus.cc)
+     ${PROJECT_SOURCE_DIR}/src/ops/cuda/module/*.cc)
 if(CUDNN_HEADERS)
   list(FILTER sources EXCLUDE REGEX "/(without_cudnn|cudnn_loaded).cc$")
   list(APPEND sources cuda/cudnn/fake_cudnn.cc)
@@ -15,14 +15,33 @@ endif()
 # Less optimised than the library: their compilation takes longer than the tests.
 set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
                             "-O1;-include;cuda_runtime.h;-Wno-unknown-pragmas;-Wno-sign-compare")
-add_library(fake_tandem_cuda MODULE ${sources} ${kernels} cuda/executor.cc cuda/fake_cuda.cc cuda/fake_cublas.cc)
+add_library(fake_cudart SHARED cuda/executor.cc cuda/fake_cuda.cc cuda/module/fake_gpus.cc)
+target_include_directories(fake_cudart PRIVATE cuda/on_host ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
+target_include_directories(fake_cudart SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(fake_cudart PRIVATE tandem tandem_flags OpenMP::OpenMP_CXX fmt::fmt spdlog::spdlog)
+set_target_properties(fake_cudart PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${folder})
+add_library(fake_tandem_cuda MODULE ${sources} ${kernels} cuda/fake_cublas.cc)
 target_include_directories(fake_tandem_cuda PRIVATE cuda/on_host ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
 target_include_directories(fake_tandem_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS}
                            $<$<BOOL:${CUDNN_HEADERS}>:${CUDNN_HEADERS}>)
-target_link_libraries(fake_tandem_cuda PRIVATE tandem tandem_flags OpenMP::OpenMP_CXX fmt::fmt spdlog::spdlog)
-target_link_options(fake_tandem_cuda PRIVATE -Wl,-z,defs)  # what the fake lacks fails here, not to load
+target_link_libraries(fake_tandem_cuda PRIVATE fake_cudart tandem tandem_flags OpenMP::OpenMP_CXX fmt::fmt spdlog::spdlog)
+# What the fake lacks fails here: a module that does not load would leave the tests to the CPU.
+target_link_options(fake_tandem_cuda PRIVATE -Wl,-z,defs)
 set_target_properties(fake_tandem_cuda PROPERTIES OUTPUT_NAME tandem_cuda CXX_VISIBILITY_PRESET hidden
                       LIBRARY_OUTPUT_DIRECTORY ${folder})
+
+# The same for NCCL, where its header is.
+if(NCCL_HEADERS)
+  file(GLOB nccl_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/comm/nccl/module/*.cc)
+  add_library(fake_tandem_nccl MODULE ${nccl_sources} cuda/fake_nccl.cc)
+  target_include_directories(fake_tandem_nccl PRIVATE ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
+  target_include_directories(fake_tandem_nccl SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_HEADERS})
+  target_link_libraries(fake_tandem_nccl PRIVATE fake_cudart tandem tandem_flags fmt::fmt spdlog::spdlog)
+  set_target_properties(fake_tandem_nccl PROPERTIES OUTPUT_NAME tandem_nccl CXX_VISIBILITY_PRESET hidden
+                        LIBRARY_OUTPUT_DIRECTORY ${folder})
+  add_dependencies(fake_tandem_cuda fake_tandem_nccl)
+endif()
+
 # libtandem looks for its modules where it was loaded from.
 add_custom_command(TARGET fake_tandem_cuda POST_BUILD COMMAND ${CMAKE_COMMAND} -E create_symlink
                    $<TARGET_FILE:tandem> ${folder}/$<TARGET_SONAME_FILE_NAME:tandem>)
@@ -35,3 +54,7 @@ foreach(name ops)
   gtest_discover_tests(${name}_test TEST_PREFIX fake_cuda.${name}. TEST_FILTER -*Slow.*:*Hosts* TEST_LIST fake_cuda_tests
                        DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 LABELS emulated ENVIRONMENT LD_LIBRARY_PATH=${folder})
 endforeach()
+# Between GPUs.
+add_dependencies(comm_test fake_tandem_cuda fake_driver)
+gtest_discover_tests(comm_test TEST_PREFIX fake_cuda.comm. TEST_FILTER OnGpu*Local* TEST_LIST fake_cuda_comm_tests
+                     DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 LABELS emulated ENVIRONMENT LD_LIBRARY_PATH=${folder})

@@ -24,8 +24,8 @@ class KernelError : public std::runtime_error {
 };
 
 // Calls `thread` once for each thread of the grid, with threadIdx and the like set, and returns
-// when all have returned. Throws what the first of them throws, a KernelError of the functions below
-// among others.
+// when all have returned. Throws what the first of them throws, a KernelError of the functions
+// below among others.
 void run_grid(dim3 blocks, dim3 threads, const std::function<void()>& thread);
 
 // For the threads of a grid alone.

@@ -31,12 +31,10 @@ using Tasks = std::vector<std::function<void()>>;
 struct Stream {
   int gpu;
   EmulatedStream queue{1, "fake-cuda"};
-  std::unique_ptr<Tasks> captured = nullptr;  // while it is captured
+  std::shared_ptr<Tasks> recorded{};  // null: it runs what it gets
+  bool spoilt = false;                // by what cannot be recorded
 };
 Stream& of(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
-// Both a graph and one that is ready to run are what was captured, in its order.
-Tasks& of(cudaGraph_t graph) { return *reinterpret_cast<Tasks*>(graph); }
-Tasks& of(cudaGraphExec_t graph) { return *reinterpret_cast<Tasks*>(graph); }
 
 struct State {
   std::mutex mutex;
@@ -45,6 +43,7 @@ struct State {
   std::vector<Stream*> streams;
   std::map<void*, Allocation> memory;
   std::map<const char*, std::size_t> pinned;
+  GraphCounts graphs;
   std::atomic<bool> broken{false};
   std::string what_broke;  // written once, before `broken`
 };
@@ -55,6 +54,7 @@ State& state() {
 }
 
 thread_local int current = 0;
+thread_local Stream* recording = nullptr;  // the stream on which this thread records
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t keep(cudaError_t error) {
@@ -64,6 +64,12 @@ cudaError_t keep(cudaError_t error) {
 
 // The error of a call that waits for a GPU, or gives it work.
 cudaError_t sound() { return keep(state().broken ? cudaErrorLaunchFailure : cudaSuccess); }
+
+// Of calls that a thread must not make while it records.
+bool spoils() {
+  if (!recording) return false;
+  return recording->spoilt = true;
+}
 
 bool blocking() {
   static const bool value = env_bool("CUDA_LAUNCH_BLOCKING").value_or(false);
@@ -107,10 +113,19 @@ Gpu gpu(int ordinal) {
 }
 
 void enqueue(cudaStream_t stream, std::function<void()> task) {
-  if (of(stream).captured) return of(stream).captured->push_back(std::move(task));
+  if (of(stream).recorded) return of(stream).recorded->push_back(std::move(task));
   EmulatedStream& queue = of(stream).queue;
   queue.enqueue(std::move(task));
   if (blocking()) queue.synchronize();
+}
+
+void follow(cudaStream_t stream, cudaStream_t earlier) {
+  of(stream).queue.wait(of(earlier).queue.record());
+}
+
+GraphCounts graph_counts() {
+  const std::lock_guard lock(state().mutex);
+  return state().graphs;
 }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
@@ -182,6 +197,7 @@ cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  if (spoils()) return keep(cudaErrorStreamCaptureUnsupported);
   const std::lock_guard lock(state().mutex);
   Gpu& gpu = in_use(current);
   if (gpu.in_use + bytes > gpu.memory) return keep(cudaErrorMemoryAllocation);
@@ -224,48 +240,24 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int pri
   *stream = reinterpret_cast<cudaStream_t>(made);
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  return cudaStreamCreateWithPriority(stream, flags, 0);
-}
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::lock_guard lock(state().mutex);
   std::erase(state().streams, &of(stream));
   delete &of(stream);
   return cudaSuccess;
 }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (of(stream).captured) return keep(cudaErrorStreamCaptureUnsupported);
+  if (spoils()) return keep(cudaErrorStreamCaptureUnsupported);
   return of(stream).queue.synchronize(), sound();
 }
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  if (of(stream).captured) return keep(cudaErrorIllegalState);
-  return of(stream).captured = std::make_unique<Tasks>(), cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  if (!of(stream).captured) return keep(cudaErrorIllegalState);
-  *graph = reinterpret_cast<cudaGraph_t>(of(stream).captured.release());
-  return cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete &of(graph), cudaSuccess; }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
-  return *made = reinterpret_cast<cudaGraphExec_t>(new Tasks(of(graph))), cudaSuccess;
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete &of(graph), cudaSuccess; }
-cudaError_t cudaGraphExecUpdate(cudaGraphExec_t made, cudaGraph_t graph,
-                                cudaGraphExecUpdateResultInfo*) {
-  if (of(made).size() != of(graph).size()) return keep(cudaErrorGraphExecUpdateFailure);
-  return of(made) = of(graph), cudaSuccess;
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
-  for (const std::function<void()>& task : of(graph)) enqueue(stream, task);
-  return sound();
-}
-
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   return of(stream).queue.wait(of(event).event), cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t task, void* data) {
+  if (spoils()) return keep(cudaErrorStreamCaptureUnsupported);
   return enqueue(stream, [task, data] { task(data); }), cudaSuccess;
 }
 // Pageable memory holds the caller up, as CUDA does.
@@ -275,7 +267,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   enqueue(stream, [=] { std::memcpy(to, from, bytes); });
   if (kind == cudaMemcpyDeviceToDevice) return sound();
   const void* host = kind == cudaMemcpyHostToDevice ? from : to;
-  if (kind != cudaMemcpyDefault && !is_pinned(host)) return cudaStreamSynchronize(stream);
+  if (kind != cudaMemcpyDefault && !is_pinned(host)) of(stream).queue.synchronize();
   return sound();
 }
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
@@ -297,13 +289,64 @@ cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStre
   return sound();
 }
 
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  if (recording || mode != cudaStreamCaptureModeThreadLocal)
+    return keep(cudaErrorStreamCaptureUnsupported);
+  recording = &of(stream);
+  recording->recorded = std::make_shared<Tasks>();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  if (recording != &of(stream)) return keep(cudaErrorStreamCaptureWrongThread);
+  recording = nullptr;
+  const auto tasks = std::exchange(of(stream).recorded, nullptr);
+  if (of(stream).spoilt) return keep(cudaErrorStreamCaptureInvalidated);
+  *graph = reinterpret_cast<cudaGraph_t>(new std::shared_ptr<Tasks>(tasks));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  return delete reinterpret_cast<std::shared_ptr<Tasks>*>(graph), cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
+  const std::lock_guard lock(state().mutex);
+  ++state().graphs.made;
+  *made = reinterpret_cast<cudaGraphExec_t>(
+      new std::shared_ptr<Tasks>(*reinterpret_cast<std::shared_ptr<Tasks>*>(graph)));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  return delete reinterpret_cast<std::shared_ptr<Tasks>*>(graph), cudaSuccess;
+}
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t made, cudaGraph_t graph,
+                                cudaGraphExecUpdateResultInfo* result) {
+  auto& before = *reinterpret_cast<std::shared_ptr<Tasks>*>(made);
+  const auto& after = *reinterpret_cast<std::shared_ptr<Tasks>*>(graph);
+  if (before->size() != after->size()) {
+    result->result = cudaGraphExecUpdateErrorTopologyChanged;
+    return keep(cudaErrorGraphExecUpdateFailure);
+  }
+  before = after;
+  const std::lock_guard lock(state().mutex);
+  ++state().graphs.updated;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  if (of(stream).gpu != current) return keep(cudaErrorInvalidResourceHandle);
+  enqueue(stream, [tasks = *reinterpret_cast<std::shared_ptr<Tasks>*>(graph)] {
+    for (const auto& task : *tasks) task();
+  });
+  const std::lock_guard lock(state().mutex);
+  ++state().graphs.launched;
+  return sound();
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = reinterpret_cast<cudaEvent_t>(new Recorded{.gpu = current, .event = {}});
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &of(event), cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  if (of(stream).captured) return keep(cudaErrorStreamCaptureUnsupported);
   if (of(event).gpu != of(stream).gpu) return keep(cudaErrorInvalidResourceHandle);
   of(event).event = of(stream).queue.record();
   return cudaSuccess;
@@ -319,6 +362,13 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int ordinal, int) {
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   const std::lock_guard lock(state().mutex);
   in_use(current).peers.push_back(peer);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* ordinal) { return *ordinal = current, cudaSuccess; }
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  *attributes = {};
+  if (is_pinned(memory)) attributes->type = cudaMemoryTypeHost;
   return cudaSuccess;
 }
 

@@ -1,10 +1,11 @@
 // CUDA's runtime, as far as the backend calls it, over the host's memory and emulated streams, so
-// that the backend is tested where there is no GPU. Kernels run in stream order, by the executor. It
-// tells who made contexts, and fails as it is told.
+// that the backend is tested where there is no GPU. Kernels run in stream order, by the executor.
+// It tells who made contexts, and fails as it is told.
 //
 // What a kernel does wrong (KernelError) breaks all GPUs for good, as CUDA does: from then on calls
-// give cudaErrorLaunchFailure, whose text tells what it was. With CUDA_LAUNCH_BLOCKING=1 what uses a
-// GPU's memory is done when the call returns; the address sanitizer then knows what is allocated.
+// give cudaErrorLaunchFailure, whose text tells what it was. With CUDA_LAUNCH_BLOCKING=1 what uses
+// a GPU's memory is done when the call returns; the address sanitizer then knows what is
+// allocated.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -32,8 +33,15 @@ struct Gpu {
 void set_gpus(std::vector<Gpu> gpus, cudaError_t error = cudaSuccess);
 Gpu gpu(int ordinal);
 
-// Runs `task` in the order of the stream.
+// Runs `task` in the order of the stream, or records it.
 void enqueue(cudaStream_t stream, std::function<void()> task);
+// What is enqueued on `stream` from now on waits for what `earlier` has now.
+void follow(cudaStream_t stream, cudaStream_t earlier);
+// How often graphs were launched, made, and changed.
+struct GraphCounts {
+  int launched = 0, made = 0, updated = 0;
+};
+GraphCounts graph_counts();
 // A launch whose kernel and arguments `thread` holds.
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread);
 

@@ -86,8 +86,8 @@ class Peers {
   std::set<std::pair<int, int>> reached_;
 };
 
-// Where launches block, nothing that is queued uses what is freed. (The address sanitizer sees kernels
-// that run on the host, as in tests.)
+// Where launches block, nothing that is queued uses what is freed. (The address sanitizer sees
+// kernels that run on the host, as in tests.)
 BfcOptions allocator_options(const LogicalGpuOptions& options) {
   BfcOptions result = gpu_allocator_options(options);
   result.poison_freed = env_bool("CUDA_LAUNCH_BLOCKING").value_or(false);

@@ -1,0 +1,180 @@
+// Stretches of a program as graphs, on the fake GPUs: what is recorded, when it is launched again,
+// and what is launched one by one.
+#include "graph/recorded_steps.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "cuda/fake_cuda.h"
+#include "device/cuda/module/check.h"
+#include "device/cuda/module/cuda_gpus.h"
+#include "device/device_name.h"
+#include "device/discovery.h"
+#include "tandem/errors.h"
+
+namespace tandem {
+namespace {
+
+const OpDef kOp = {.name = "Test"};
+
+cudaStream_t stream_of(const KernelContext& c) {
+  return static_cast<cudaStream_t>(c.native_stream);
+}
+
+// y = 2 x + 1, by way of scratch memory.
+void double_and_add(KernelContext& c) {
+  auto* const twice = static_cast<int*>(c.scratch(sizeof(int)));
+  const int* x = c.inputs[0].as<const int>();
+  int* y = c.outputs[0].as<int>();
+  fake_cuda::enqueue(stream_of(c), [=] { *twice = 2 * *x; });
+  fake_cuda::enqueue(stream_of(c), [=] { *y = *twice + 1; });
+}
+void waits_for_the_gpu(KernelContext& c) {
+  double_and_add(c);
+  cuda::check(cudaStreamSynchronize(stream_of(c)), "cudaStreamSynchronize");
+}
+void copies_from_the_host(KernelContext& c) {
+  const int seven = 7;
+  c.workspace->copy_from_host(c.outputs[0].data, &seven, sizeof(seven));
+}
+
+// x goes through `kernels`, one after the other, each with a place of its own.
+class Chain {
+ public:
+  explicit Chain(const std::vector<KernelFn>& kernels) {
+    fake_cuda::set_gpus({{.memory = std::size_t{1} << 30}});
+    device_ = cuda::find_gpus()[0]->make_device(
+        {.name = local_device_name("GPU", 0), .memory_limit = 64 << 20});
+    operation_.op = &kOp;
+    operation_.device = device_.get();
+    for (std::size_t i = 0; i <= kernels.size() + 16; ++i)
+      places_.push_back(device_->allocator().allocate(sizeof(int)));
+    std::vector<Step*> steps;
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      Step& step = *steps_.emplace_back(std::make_unique<Step>());
+      step.kernel = kernels[i];
+      step.operation = &operation_;
+      step.context.op = &kOp;
+      step.context.workspace = device_.get();
+      step.context.inputs.push_back({places_[i], int32, Shape::scalar()});
+      step.context.outputs.push_back({places_[i + 1], int32, Shape::scalar()});
+      steps.push_back(&step);
+    }
+    recorded_ = std::make_unique<RecordedSteps>(*as_native(*device_), steps);
+  }
+  ~Chain() {
+    recorded_.reset();
+    device_->stream().synchronize();
+    for (void* place : places_) device_->allocator().deallocate(place);
+  }
+
+  // Where x is from here on: one of 16 places.
+  void read_from(std::size_t place) {
+    steps_.front()->context.inputs[0].data = places_[steps_.size() + 1 + place];
+  }
+  // The result; -1: the kernels were not enqueued.
+  int run(int x) {
+    device_->copy_from_host(steps_.front()->context.inputs[0].data, &x, sizeof(x));
+    if (!recorded_->run()) return -1;
+    int y = 0;
+    device_->copy_to_host(&y, steps_.back()->context.outputs[0].data, sizeof(y));
+    device_->stream().synchronize();
+    return y;
+  }
+  Device& device() { return *device_; }
+  Operation& operation() { return operation_; }
+  const Step& step(std::size_t i) const { return *steps_[i]; }
+
+ private:
+  std::unique_ptr<Device> device_;
+  Operation operation_;
+  std::vector<void*> places_;
+  std::vector<std::unique_ptr<Step>> steps_;
+  std::unique_ptr<RecordedSteps> recorded_;
+};
+
+TEST(RecordedSteps, AreLaunchedAsOneFromTheSecondRunOn) {
+  Chain chain({double_and_add, double_and_add, double_and_add});
+  EXPECT_EQ(chain.run(1), 15);
+  EXPECT_EQ(fake_cuda::graph_counts().made, 0) << "the first run is for the libraries";
+  for (int x = 2; x < 6; ++x) EXPECT_EQ(chain.run(x), 8 * x + 7);
+  EXPECT_EQ(fake_cuda::graph_counts().made, 1);
+  EXPECT_EQ(fake_cuda::graph_counts().launched, 4);
+}
+
+TEST(RecordedSteps, KeepOneForEachOfAFewAddresses) {
+  Chain chain({double_and_add, double_and_add});
+  for (int i = 0; i < 20; ++i) {
+    chain.read_from(static_cast<std::size_t>(i % 3));
+    EXPECT_EQ(chain.run(i), 4 * i + 3);
+  }
+  EXPECT_EQ(fake_cuda::graph_counts().made, 3);
+  EXPECT_EQ(fake_cuda::graph_counts().updated, 0);
+  EXPECT_EQ(fake_cuda::graph_counts().launched, 19);
+}
+
+TEST(RecordedSteps, TheOldestIsChangedForOtherAddresses) {
+  Chain chain({double_and_add, double_and_add});
+  int runs = 0;
+  for (std::size_t place = 0; place < 8; ++place)
+    for (int again = 0; again < 3; ++again, ++runs) {
+      chain.read_from(place);
+      EXPECT_EQ(chain.run(runs), 4 * runs + 3);
+    }
+  EXPECT_EQ(fake_cuda::graph_counts().made, 4);
+  EXPECT_EQ(fake_cuda::graph_counts().updated, 4);
+}
+
+TEST(RecordedSteps, OfOtherMemoryInEachRunAreGivenUp) {
+  Chain chain({double_and_add, double_and_add});
+  int last = 0;
+  for (int i = 0; i < 64 && last != -1; ++i) {
+    chain.read_from(static_cast<std::size_t>(i % 16));
+    last = chain.run(i);
+    EXPECT_TRUE(last == 4 * i + 3 || last == -1) << last;
+  }
+  EXPECT_EQ(last, -1);
+}
+
+TEST(RecordedSteps, TheirWorkspaceIsNobodyElses) {
+  Chain chain({double_and_add, double_and_add});
+  for (int x = 0; x < 3; ++x) chain.run(x);
+  // What the allocator has is handed out, and written to between the runs.
+  std::vector<void*> others(48);
+  for (void*& other : others) other = chain.device().allocator().allocate(1 << 20);
+  const std::vector<int> ones((1 << 20) / sizeof(int), 1);
+  for (int x = 3; x < 6; ++x) {
+    for (void* other : others) chain.device().copy_from_host(other, ones.data(), 1 << 20);
+    EXPECT_EQ(chain.run(x), 4 * x + 3);
+  }
+  int other = 0;
+  for (void* memory : others) {
+    chain.device().copy_to_host(&other, memory, sizeof(other));
+    chain.device().stream().synchronize();
+    EXPECT_EQ(other, 1);
+    chain.device().allocator().deallocate(memory);
+  }
+}
+
+TEST(RecordedSteps, WhatCannotBeRecordedIsLaunchedOneByOne) {
+  for (KernelFn kernel : {waits_for_the_gpu, copies_from_the_host}) {
+    Chain chain({double_and_add, kernel});
+    EXPECT_EQ(chain.run(1), 7);
+    EXPECT_EQ(chain.run(1), -1);
+    EXPECT_EQ(chain.run(1), -1);
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  }
+  EXPECT_EQ(fake_cuda::graph_counts().made, 0);
+}
+
+TEST(RecordedSteps, TakeNoStepWhoseAttributesChange) {
+  Chain chain({double_and_add});
+  EXPECT_TRUE(RecordedSteps::takes(chain.step(0)));
+  chain.operation().renewal = std::make_shared<const Renewal>([](void*) {});
+  EXPECT_FALSE(RecordedSteps::takes(chain.step(0)));
+}
+
+}  // namespace
+}  // namespace tandem
