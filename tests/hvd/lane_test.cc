@@ -264,13 +264,14 @@ void shut_down_under_submitters(int rank) {
     }
     ++ended;
   };
+  // What is never answered: kept by nobody when it is over. Submitted first, as the other rank may
+  // shut down as soon as the threads of both have been through.
+  const hvd::Handle left =
+      hvd::allreduce_async(full({1000}, 1.0), {.name = "of rank " + std::to_string(rank)});
   std::thread one([&] { submit_for_ever("one", {}); });
   std::thread other([&] { submit_for_ever("other", {}); });
   std::thread third([&] { submit_for_ever("third", pair); });
   while (under_way < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  // What is never answered: kept by nobody when it is over.
-  const hvd::Handle left =
-      hvd::allreduce_async(full({1000}, 1.0), {.name = "of rank " + std::to_string(rank)});
   hvd::shutdown();
   for (std::thread* thread : {&one, &other, &third}) thread->join();
   EXPECT_EQ(ended, 3);

@@ -196,16 +196,17 @@ TEST(TrainAndEvaluate, AStandAloneClientStartsTheTasks) {
 
 TEST(TrainAndEvaluate, TwoRunsGiveTheSameBits) {
   const TemporaryDirectory folder;
-  std::vector<std::map<std::string, std::vector<double>>> weights;
+  const auto weights = [&](const std::string& name) {
+    return weights_in(folder / name / "model-10.safetensors");
+  };
   for (const std::string name : {"first", "second"}) {
     EstimatorOptions options = options_in(folder, name);
     options.train_distribute = workers;
     options.cluster = {.workers = 3, .evaluator = true};
     train_and_evaluate(Estimator(options), until(10), kEvaluate);
-    weights.push_back(weights_in(folder / name / "model-10.safetensors"));
   }
-  EXPECT_FALSE(weights[0].empty());
-  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_FALSE(weights("first").empty());
+  EXPECT_EQ(weights("first"), weights("second"));
 }
 
 // `data`, which kills task `killed` with its second batch. The evaluator is task 2.
