@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "device/device_manager.h"
+#include "runtime/dispatch.h"
+#include "support/errors.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
 namespace {
+
+using testing::error_of;
 
 constexpr const char* kCpu0 = "/job:localhost/replica:0/task:0/device:CPU:0";
 constexpr const char* kGpu0 = "/job:localhost/replica:0/task:0/device:GPU:0";
@@ -173,6 +177,22 @@ TEST(Tensor, OutOfMemoryTellsTheFigures) {
       EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
   }
   EXPECT_NO_THROW(zeros({1024, 1024}));  // the device goes on
+}
+
+// An operation that writes a variable runs where that is, kernel or not.
+TEST(Placement, WritingAVariableWhereThereIsNoKernelIsAnError) {
+  config::set_emulated_gpus(1);
+  static const OpDef host_only = {.name = "HostOnlyWrite",
+                                  .infer = [](InferContext&) {},
+                                  .cpu_kernel = [](KernelContext&) {},
+                                  .gpu = false,
+                                  .mutated_inputs = 0b1};
+  const DeviceScope on("/gpu:0");
+  const Tensor variable = ones({2});
+  const Tensor* inputs[] = {&variable};
+  EXPECT_EQ(error_of<InvalidArgumentError>([&] { run_update(host_only, inputs, NoAttrs()); }),
+            std::string("[HostOnlyWrite] is to write a variable on ") + kGpu0 +
+                ", and has no kernel for such devices: create the variable on a CPU");
 }
 
 TEST(Tensor, UndefinedTensorsAreSaidToBe) {

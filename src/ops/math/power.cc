@@ -4,6 +4,7 @@
 #include "op/record.h"
 #include "ops/math/binary.h"
 #include "ops/math/binary_kernel.h"
+#include "ops/math/whole_power.h"
 #include "runtime/dispatch.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -15,14 +16,7 @@ struct Pow {
   template <class C>
   static C apply(C base, C exponent) {
     if constexpr (std::integral<C>) {
-      using U = std::make_unsigned_t<C>;
-      auto square = static_cast<std::uint64_t>(static_cast<U>(base));
-      std::uint64_t result = 1;
-      for (auto left = static_cast<U>(exponent); left != 0; left = static_cast<U>(left >> 1)) {
-        if ((left & 1u) != 0) result *= square;
-        square *= square;
-      }
-      return static_cast<C>(result);
+      return whole_power(base, exponent);
     } else {
       return std::pow(base, exponent);
     }

@@ -3,6 +3,7 @@
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/refused.cuh"
 #include "ops/math/scalar_attrs.h"
+#include "ops/math/whole_power.h"
 
 namespace tandem::cuda {
 namespace {
@@ -18,14 +19,7 @@ struct Pow {
   template <class C>
   __device__ C operator()(C base, C exponent) const {
     if constexpr (std::is_integral_v<C>) {
-      using U = std::make_unsigned_t<C>;
-      auto square = static_cast<std::uint64_t>(static_cast<U>(base));
-      std::uint64_t result = 1;
-      for (auto left = static_cast<U>(exponent); left != 0; left = static_cast<U>(left >> 1)) {
-        if ((left & 1u) != 0) result *= square;
-        square *= square;
-      }
-      return static_cast<C>(result);
+      return whole_power(base, exponent);
     } else {
       return ::pow(base, exponent);
     }
