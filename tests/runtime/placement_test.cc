@@ -119,9 +119,9 @@ TEST(Placement, TheLogNamesOperationAndDevice) {
   config::set_emulated_gpus(0);
   debugging::set_log_device_placement(true);
   const Tensor a = matrix();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   matmul(a, a);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             std::string("Executing op MatMul in device ") + kCpu0 + "\n");
 }
 
