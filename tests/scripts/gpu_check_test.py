@@ -88,11 +88,11 @@ class GpuCheck(unittest.TestCase):
 
     def test_a_program_that_hangs_costs_its_limit(self):
         self.write("smi/nvidia-smi", SMI)
-        self.write("bin/example_01_devices", "#!/bin/sh\nexec sleep 600\n")
+        self.write("bin/example_01_devices", "#!/bin/sh\necho 'under way'\nexec sleep 600\n")
         result = self.check("--parts", "programs", "--minutes", "0.35")  # 20 s are kept for the next part
         self.assertEqual(result.returncode, 1)
         self.assertEqual(self.report()["programs"], {"example_01_devices": "failed"})
-        self.assertIn("ended after", (self.folder / "out/failures.log").read_text())
+        self.assertIn("under way\n\nended after", (self.folder / "out/failures.log").read_text())
 
     def test_training_has_to_reach_its_accuracy(self):
         self.write("smi/nvidia-smi", SMI)
