@@ -428,7 +428,7 @@ int main(int argc, char** argv) {
   else
     throw std::invalid_argument("no case " + options.name);
   const double startup_ms = bench::since_start_ms();
-  bench::measure("bound", options, startup_ms, [&](int steps) {
+  bench::measure("bound", options, {.startup_ms = startup_ms}, [&](int steps) {
     for (int i = 0; i < steps; ++i) net.step();
   });
 }

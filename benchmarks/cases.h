@@ -1,92 +1,160 @@
-// The models that are measured, and their step: forward, backward and SGD with momentum, on random
-// data in memory.
+// The models that are measured, and their step: forward, backward and SGD with momentum, on data in
+// memory. peers/torch_step.py has the same.
 #pragma once
 
 #include <tandem/tandem.h>
 
+#include <cmath>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "draws.h"
+#include "precision.h"
+
 namespace bench {
 
-namespace td = tandem;
 using td::data::Example;
 
 struct Case {
   td::Shape example;
   std::int64_t batch;
-  td::Model (*make)();
+  std::function<td::Model()> make;
   std::int64_t classes = 10;
+  std::int64_t vocabulary = 0;  // examples are text, each position of it is classified; 0: numbers
 };
 
-inline td::Model mlp() {
-  return td::Sequential({td::layers::Dense(512, {.activation = "relu", .input_shape = {784}}),
-                         td::layers::Dense(512, {.activation = "relu"}), td::layers::Dense(10)});
+inline td::Model in_order(const td::Shape& example, const std::vector<td::Layer>& layers) {
+  const td::SymbolicInput input = td::Input(example);
+  td::SymbolicInput x = input;
+  for (const td::Layer& layer : layers) x = layer(x);
+  return td::Functional(input, x);
 }
 
-inline td::Model lenet() {
-  return td::Sequential(
-      {td::layers::Conv2D(32, {3, 3}, {.activation = "relu", .input_shape = {28, 28, 1}}),
-       td::layers::Conv2D(64, {3, 3}, {.activation = "relu"}), td::layers::MaxPooling2D({2, 2}),
-       td::layers::Flatten(), td::layers::Dense(128, {.activation = "relu"}),
-       td::layers::Dense(10)});
+inline td::Model mlp(const Layers& layers, std::int64_t width) {
+  return in_order({784},
+                  {layers.dense(width, "relu"), layers.dense(width, "relu"), layers.dense(10)});
 }
 
-inline td::SymbolicInput convolve(const td::SymbolicInput& x, std::int64_t filters,
-                                  std::int64_t kernel, std::int64_t stride) {
-  const td::Layer conv = td::layers::Conv2D(
-      filters, kernel, {.strides = stride, .padding = "same", .use_bias = false});
-  return td::layers::BatchNormalization()(conv(x));
+inline td::Model lenet(const Layers& layers) {
+  return in_order({28, 28, 1},
+                  {layers.conv(32, 3, {.activation = "relu"}),
+                   layers.conv(64, 3, {.activation = "relu"}), td::layers::MaxPooling2D({2, 2}),
+                   td::layers::Flatten(), layers.dense(128, "relu"), layers.dense(10)});
 }
 
-inline td::Model resnet20() {
+inline td::SymbolicInput convolve(const Layers& layers, const td::SymbolicInput& x,
+                                  std::int64_t filters, std::int64_t kernel, std::int64_t stride) {
+  const td::Layer conv =
+      layers.conv(filters, kernel, {.strides = stride, .padding = "same", .use_bias = false});
+  return td::layers::BatchNormalization({.epsilon = 1e-5})(conv(x));
+}
+
+inline td::SymbolicInput add(const Layers& layers, const td::SymbolicInput& a,
+                             const td::SymbolicInput& b) {
+  return layers.add()(std::vector<td::SymbolicInput>{a, b});
+}
+
+inline td::Model resnet20(const Layers& layers) {
   const td::SymbolicInput input = td::Input({32, 32, 3});
-  td::SymbolicInput x = td::layers::ReLU()(convolve(input, 16, 3, 1));
+  td::SymbolicInput x = td::layers::ReLU()(convolve(layers, input, 16, 3, 1));
   for (const std::int64_t filters : {16, 32, 64})
     for (int block = 0; block < 3; ++block) {
       const std::int64_t stride = block == 0 && filters != 16 ? 2 : 1;
-      td::SymbolicInput y = td::layers::ReLU()(convolve(x, filters, 3, stride));
-      y = convolve(y, filters, 3, 1);
-      if (stride != 1) x = convolve(x, filters, 1, stride);
-      x = td::layers::ReLU()(td::layers::Add()(std::vector<td::SymbolicInput>{y, x}));
+      td::SymbolicInput y = td::layers::ReLU()(convolve(layers, x, filters, 3, stride));
+      y = convolve(layers, y, filters, 3, 1);
+      if (stride != 1) x = convolve(layers, x, filters, 1, stride);
+      x = td::layers::ReLU()(add(layers, y, x));
     }
-  return td::Functional(input, td::layers::Dense(10)(td::layers::GlobalAveragePooling2D()(x)));
+  return td::Functional(input, layers.dense(10)(td::layers::GlobalAveragePooling2D()(x)));
 }
 
 // Bottlenecks of 64, 128, 256 and 512 filters, the stride in the 3x3 convolution.
-inline td::Model resnet50() {
-  const td::SymbolicInput input = td::Input({224, 224, 3});
-  td::SymbolicInput x = td::layers::ReLU()(convolve(input, 64, 7, 2));
+inline td::Model resnet50(const Layers& layers, std::int64_t size) {
+  const td::SymbolicInput input = td::Input({size, size, 3});
+  td::SymbolicInput x = td::layers::ReLU()(convolve(layers, input, 64, 7, 2));
   x = td::layers::MaxPooling2D({2, 2})(x);
   const std::vector<std::pair<std::int64_t, int>> stages = {{64, 3}, {128, 4}, {256, 6}, {512, 3}};
   for (const auto& [filters, blocks] : stages)
     for (int block = 0; block < blocks; ++block) {
       const std::int64_t stride = block == 0 && filters != 64 ? 2 : 1;
-      td::SymbolicInput y = td::layers::ReLU()(convolve(x, filters, 1, 1));
-      y = td::layers::ReLU()(convolve(y, filters, 3, stride));
-      y = convolve(y, 4 * filters, 1, 1);
-      if (block == 0) x = convolve(x, 4 * filters, 1, stride);
-      x = td::layers::ReLU()(td::layers::Add()(std::vector<td::SymbolicInput>{y, x}));
+      td::SymbolicInput y = td::layers::ReLU()(convolve(layers, x, filters, 1, 1));
+      y = td::layers::ReLU()(convolve(layers, y, filters, 3, stride));
+      y = convolve(layers, y, 4 * filters, 1, 1);
+      if (block == 0) x = convolve(layers, x, 4 * filters, 1, stride);
+      x = td::layers::ReLU()(add(layers, y, x));
     }
-  return td::Functional(input, td::layers::Dense(1000)(td::layers::GlobalAveragePooling2D()(x)));
+  return td::Functional(input, layers.dense(1000)(td::layers::GlobalAveragePooling2D()(x)));
 }
 
-inline Case find_case(const std::string& name) {
-  if (name == "mlp64") return {{784}, 64, mlp};
-  if (name == "mlp512") return {{784}, 512, mlp};
-  if (name == "lenet64") return {{28, 28, 1}, 64, lenet};
-  if (name == "resnet20") return {{32, 32, 3}, 128, resnet20};
-  if (name == "resnet50") return {{224, 224, 3}, 8, resnet50, 1000};
+struct TransformerSizes {
+  int blocks;
+  std::int64_t width, heads, length, vocabulary;
+};
+
+// A decoder as GPT-2's: normalisation first, GELU, learned positions, a head of its own.
+inline td::Model transformer(const Layers& layers, const TransformerSizes& sizes) {
+  const auto normalise = [](const td::SymbolicInput& x) {
+    return td::layers::LayerNormalization({.epsilon = 1e-5})(x);
+  };
+  const td::SymbolicInput input = td::Input({sizes.length});
+  td::SymbolicInput x = td::layers::Embedding(sizes.vocabulary, sizes.width)(input);
+  x = add(layers, x, td::layers::PositionEmbedding(sizes.length)(x));
+  for (int block = 0; block < sizes.blocks; ++block) {
+    const td::Layer attention = layers.causal_attention(sizes.width, sizes.heads);
+    x = add(layers, x, attention(normalise(x)));
+    x = add(layers, x,
+            layers.dense(sizes.width)(layers.dense(4 * sizes.width, "gelu")(normalise(x))));
+  }
+  return td::Functional(input, layers.dense(sizes.vocabulary, "", false)(normalise(x)));
+}
+
+// `tiny`: the same model in small, to see that it trains.
+inline Case find_case(const std::string& name, td::DType compute = td::float32, bool tiny = false) {
+  const Layers layers(compute);
+  const auto decoder = [&](TransformerSizes sizes) -> Case {
+    if (tiny) sizes = {2, 32, 2, 16, 61};
+    return {{sizes.length},
+            tiny ? 4 : 16,
+            [=] { return transformer(layers, sizes); },
+            sizes.vocabulary,
+            sizes.vocabulary};
+  };
+  if (name == "mlp64" || name == "mlp512") {
+    const std::int64_t width = tiny ? 32 : 512;
+    return {{784}, name == "mlp64" ? 64 : 512, [=] { return mlp(layers, width); }};
+  }
+  if (name == "lenet64") return {{28, 28, 1}, tiny ? 8 : 64, [=] { return lenet(layers); }};
+  if (name == "resnet20") return {{32, 32, 3}, tiny ? 2 : 128, [=] { return resnet20(layers); }};
+  if (name == "resnet50") {
+    const std::int64_t size = tiny ? 64 : 224;
+    return {{size, size, 3}, tiny ? 4 : 8, [=] { return resnet50(layers, size); }, 1000};
+  }
+  if (name == "transformer4") return decoder({4, 256, 4, 128, 1000});
+  if (name == "transformer12") return decoder({12, 768, 12, 512, 50304});
   throw std::invalid_argument("no case " + name);
 }
 
+inline td::Model make_model(const Case& what) {
+  td::Model model = what.make();
+  model.build(what.example.with_leading(-1));
+  draw_weights(model.trainable_variables());
+  return model;
+}
+
+// Four batches, each drawn from two streams above those of the weights.
 inline std::vector<Example> make_pool(const Case& what, std::int64_t batch) {
   std::vector<Example> pool;
-  for (int i = 0; i < 4; ++i)
-    pool.push_back({td::random::normal(what.example.with_leading(batch)),
-                    td::random::uniform_int({batch}, 0, what.classes, {.dtype = td::int64})});
+  const td::Shape shape = what.example.with_leading(batch);
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const std::uint32_t stream = 100'000 + 2 * i;
+    pool.push_back(
+        {what.vocabulary > 0 ? draw_classes(stream, shape, what.vocabulary)
+                             : draw_uniform(stream, shape, std::sqrt(12.0)),
+         draw_classes(stream + 1, what.vocabulary > 0 ? shape : td::Shape{batch}, what.classes)});
+  }
   return pool;
 }
 
@@ -106,9 +174,11 @@ inline std::vector<td::distribute::PerReplica<Example>> make_pool(
 inline td::Tensor train_step(const td::Model& model, td::optimizers::Optimizer& optimizer,
                              const std::vector<td::Variable>& variables, const Example& batch,
                              std::int64_t global_batch) {
-  const td::Tensor logits = model(batch[0], {.training = true});
+  const td::Tensor logits = as(model(batch[0], {.training = true}), td::float32);
   const td::Tensor losses = td::nn::sparse_softmax_cross_entropy(batch[1], logits);
-  const td::Tensor loss = td::nn::compute_average_loss(losses, {.global_batch_size = global_batch});
+  const std::int64_t labels = batch[1].size() / batch[1].dim(0);  // of an example
+  const td::Tensor loss = td::nn::compute_average_loss(
+      td::reshape(losses, {-1}), {.global_batch_size = global_batch * labels});
   optimizer.minimize(loss, variables);
   return loss;
 }

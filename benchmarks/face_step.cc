@@ -38,7 +38,7 @@ void measure_steps(const Options& options, double startup_ms, int rank, const St
 void run_ddp(const Options& options, const Case& what, double startup_ms) {
   td::comm::init_process_group();
   {
-    const td::parallel::DistributedDataParallel model(what.make());
+    const td::parallel::DistributedDataParallel model(make_model(what));
     auto optimizer =
         td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9}, model.parameters());
     const auto step = [&](const Example& batch) {
@@ -60,7 +60,7 @@ void run_mwms(const Options& options, const Case& what, double startup_ms) {
   td::optimizers::Optimizer optimizer;
   {
     const auto scope = strategy.scope();
-    model = what.make();
+    model = make_model(what);
     optimizer = td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
   }
   const auto variables = model.trainable_variables();
@@ -78,7 +78,7 @@ void run_mwms(const Options& options, const Case& what, double startup_ms) {
 
 void run_hvd(const Options& options, const Case& what, double startup_ms) {
   td::hvd::init();
-  td::Model model = what.make();
+  td::Model model = make_model(what);
   const auto variables = model.trainable_variables();
   auto optimizer =
       td::hvd::DistributedOptimizer(td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9}));

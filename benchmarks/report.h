@@ -1,4 +1,4 @@
-// What whole-step programs share: their options, the clock, and the JSON line that they end with.
+// What whole-step programs share: their options, the clock, and the JSON lines that they print.
 #pragma once
 
 #include <time.h>
@@ -9,7 +9,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <iostream>
 #include <string>
+#include <vector>
 
 namespace bench {
 
@@ -17,13 +20,17 @@ struct Options {
   std::string name = "mlp64";  // the case
   int threads = 1;             // of each replica
   int replicas = 1;
-  long batch = 0;              // of a replica; 0: the case's
-  std::string device = "cpu";  // "gpu": the first one
+  long batch = 0;                 // of a replica; 0: the case's
+  std::string device = "cpu";     // "gpu": the first one
+  std::string dtype = "float32";  // "tf32": where the device has it; "bfloat16": mixed precision
+  bool tiny = false;
   double seconds = 2.0;
   bool traced = false;
-  std::string face;   // of many processes
-  int steps = 100;    // the same in every process
-  std::string trace;  // a file for a profile of some more steps; empty: none
+  int check = 0;       // steps whose losses are told, before any is timed
+  bool serve = false;  // each line of the standard input asks for a measurement
+  std::string face;    // of many processes
+  int steps = 100;     // the same in every process
+  std::string trace;   // a file for a profile of some more steps; empty: none
 };
 
 inline Options parse(int argc, char** argv) {
@@ -35,8 +42,12 @@ inline Options parse(int argc, char** argv) {
     if (key == "--replicas") options.replicas = std::atoi(argv[i + 1]);
     if (key == "--batch") options.batch = std::atol(argv[i + 1]);
     if (key == "--device") options.device = argv[i + 1];
+    if (key == "--dtype") options.dtype = argv[i + 1];
+    if (key == "--tiny") options.tiny = std::atoi(argv[i + 1]) != 0;
     if (key == "--seconds") options.seconds = std::atof(argv[i + 1]);
     if (key == "--traced") options.traced = std::atoi(argv[i + 1]) != 0;
+    if (key == "--check") options.check = std::atoi(argv[i + 1]);
+    if (key == "--serve") options.serve = std::atoi(argv[i + 1]) != 0;
     if (key == "--face") options.face = argv[i + 1];
     if (key == "--steps") options.steps = std::atoi(argv[i + 1]);
     if (key == "--trace") options.trace = argv[i + 1];
@@ -64,47 +75,90 @@ inline double peak_mib() {
   return std::nan("");
 }
 
-// Runs `steps(n)`, which makes n steps and waits for them, for about `seconds`; milliseconds a
-// step.
-template <class Steps>
-double time_steps(double seconds, const Steps& steps) {
-  using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now();
-  for (long done = 0;;) {
-    steps(4);
-    done += 4;
-    const double elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
-    if (elapsed >= seconds) return elapsed / static_cast<double>(done) * 1e3;
+// Runs blocks of `steps(count)`, which makes so many steps and waits for them, until
+// `enough(seconds, steps)` of them were taken; milliseconds a step in the middle one of these
+// blocks, so that what else the machine did in one of them does not count.
+template <class Steps, class Enough>
+double time_steps(int count, const Steps& steps, const Enough& enough) {
+  using Seconds = std::chrono::duration<double>;
+  std::vector<double> blocks;
+  const auto begin = std::chrono::steady_clock::now();
+  for (auto from = begin;;) {
+    steps(count);
+    const auto until = std::chrono::steady_clock::now();
+    blocks.push_back(Seconds(until - from).count() / count * 1e3);
+    from = until;
+    if (enough(Seconds(until - begin).count(), count * static_cast<int>(blocks.size()))) break;
   }
+  const auto middle = blocks.begin() + static_cast<std::ptrdiff_t>(blocks.size() / 2);
+  std::nth_element(blocks.begin(), middle, blocks.end());
+  return *middle;
 }
 
-inline void print_line(const char* program, const Options& options, double startup_ms, double ms) {
-  std::printf(
-      "{\"program\": \"%s\", \"case\": \"%s\", \"device\": \"%s\", \"threads\": %d, \"replicas\": "
-      "%d, "
-      "\"ms\": %.5f, \"peak_mib\": %.2f, \"startup_ms\": ",
-      program, options.name.c_str(), options.device.c_str(), options.threads, options.replicas, ms,
-      peak_mib());
-  std::printf(std::isnan(startup_ms) ? "null}\n" : "%.3f}\n", startup_ms);
-}
-
-// Warms up, measures, and prints the line.
 template <class Steps>
-void measure(const char* program, const Options& options, double startup_ms, const Steps& steps) {
-  time_steps(std::min(1.0, options.seconds / 2), steps);
-  print_line(program, options, startup_ms, time_steps(options.seconds, steps));
+double time_for(double seconds, int count, const Steps& steps) {
+  return time_steps(count, steps, [&](double taken, int) { return taken >= seconds; });
+}
+
+// What is known before anything is timed.
+struct Facts {
+  double startup_ms = std::nan("");
+  long parameters = 0;
+  std::vector<float> losses;
+  std::function<double()> device_peak_mib = [] { return std::nan(""); };
+};
+
+inline void print_field(const char* name, double value, const char* format) {
+  std::printf(", \"%s\": ", name);
+  std::printf(std::isfinite(value) ? format : "null", value);
+}
+
+inline void print_line(const char* program, const Options& options, const Facts& facts, double ms) {
+  std::printf(
+      "{\"program\": \"%s\", \"case\": \"%s\", \"device\": \"%s\", \"dtype\": \"%s\", \"threads\": "
+      "%d, \"replicas\": %d, \"parameters\": %ld, \"losses\": [",
+      program, options.name.c_str(), options.device.c_str(), options.dtype.c_str(), options.threads,
+      options.replicas, facts.parameters);
+  for (std::size_t i = 0; i < facts.losses.size(); ++i)
+    std::printf(std::isfinite(facts.losses[i]) ? "%s%.7g" : "%snull", i ? ", " : "",
+                static_cast<double>(facts.losses[i]));
+  std::printf("]");
+  print_field("ms", ms, "%.5f");
+  print_field("peak_mib", peak_mib(), "%.2f");
+  print_field("device_peak_mib", facts.device_peak_mib(), "%.2f");
+  print_field("startup_ms", facts.startup_ms, "%.3f");
+  std::printf("}\n");
+  std::fflush(stdout);
+}
+
+// Warms up, measures for about so many seconds as were asked for, and prints the line; serving,
+// prints one without a measurement when all is ready, and one for each that is asked for.
+template <class Steps>
+void measure(const char* program, const Options& options, const Facts& facts, const Steps& steps) {
+  constexpr int kBlock = 4;
+  const double ms = time_for(std::min(1.0, options.seconds / 2), kBlock, steps);
+  // A GPU gets blocks so long that waiting for it does not show in them.
+  const int blocks = options.device == "gpu" ? static_cast<int>(std::ceil(20 / (kBlock * ms))) : 1;
+  const int count = kBlock * std::clamp(blocks, 1, 1000);
+  if (!options.serve) {
+    print_line(program, options, facts, time_for(options.seconds, count, steps));
+    return;
+  }
+  print_line(program, options, facts, std::nan(""));
+  for (std::string line; std::getline(std::cin, line);)
+    print_line(program, options, facts, time_for(options.seconds, count, steps));
 }
 
 // The same for one of several processes that take the same steps; rank 0 prints.
 template <class Steps>
 void measure_together(const char* program, const Options& options, double startup_ms, int rank,
                       const Steps& steps) {
-  steps(std::max(4, options.steps / 2));
-  const auto begin = std::chrono::steady_clock::now();
-  steps(options.steps);
-  const auto elapsed = std::chrono::steady_clock::now() - begin;
-  const double ms = std::chrono::duration<double, std::milli>(elapsed).count() / options.steps;
-  if (rank == 0) print_line(program, options, startup_ms, ms);
+  const auto take = [&](int limit) {
+    return time_steps(4, steps, [&](double, int taken) { return taken >= limit; });
+  };
+  take(options.steps / 2);
+  const double ms = take(options.steps);
+  if (rank == 0) print_line(program, options, {.startup_ms = startup_ms}, ms);
 }
 
 }  // namespace bench

@@ -1,9 +1,12 @@
 // One training step of a case in Tandem, timed; prints a JSON line. The data is random and in
 // memory, the step is forward, backward and SGD with momentum. With --replicas N, N replicas of
 // --threads threads each take the case's batch EACH, under a MirroredStrategy. With --traced 1 the
-// step is a traced function. With --device gpu, all of it is on the first GPU.
+// step is a traced function. With --device gpu, all of it, data included, is on the first GPU.
+// With --check K the line tells the losses of K steps before the others. With --serve 1 the
+// program prepares itself, says so by a line, and measures when asked to.
 #include <tandem/tandem.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "cases.h"
@@ -14,7 +17,7 @@ namespace {
 using namespace bench;  // NOLINT: the program is the benchmark
 
 void run_alone(const bench::Options& options, const Case& what, double startup_ms) {
-  td::Model model = what.make();
+  td::Model model = make_model(what);
   const auto variables = model.trainable_variables();
   auto optimizer = td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
   const std::vector<Example> pool = make_pool(what, what.batch);
@@ -22,9 +25,21 @@ void run_alone(const bench::Options& options, const Case& what, double startup_m
     return train_step(model, optimizer, variables, batch, what.batch);
   };
   const auto measure = [&](const char* program, const auto& run) {
-    bench::measure(program, options, startup_ms, [&](int steps) {
+    const auto batch = [&](int i) -> const Example& {
+      return pool[static_cast<std::size_t>(i) % pool.size()];
+    };
+    Facts facts{.startup_ms = startup_ms};
+    for (const td::Variable& variable : variables)
+      facts.parameters += static_cast<long>(variable.shape().num_elements());
+    for (int i = 0; i < options.check; ++i)
+      facts.losses.push_back(run(batch(i)).template item<float>());
+    if (options.device == "gpu")
+      facts.device_peak_mib = [] {
+        return static_cast<double>(td::config::get_memory_info("GPU:0").peak) / (1 << 20);
+      };
+    bench::measure(program, options, facts, [&](int steps) {
       td::Tensor loss;
-      for (int i = 0; i < steps; ++i) loss = run(pool[static_cast<std::size_t>(i) % pool.size()]);
+      for (int i = 0; i < steps; ++i) loss = run(batch(i));
       loss.item<float>();
     });
   };
@@ -42,7 +57,7 @@ void run_mirrored(const bench::Options& options, const Case& what, double startu
   td::optimizers::Optimizer optimizer;
   {
     const auto scope = strategy.scope();
-    model = what.make();
+    model = make_model(what);
     optimizer = td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
   }
   const auto variables = model.trainable_variables();
@@ -56,7 +71,7 @@ void run_mirrored(const bench::Options& options, const Case& what, double startu
         batch);
   };
   const auto measure = [&](const char* program, const auto& run) {
-    bench::measure(program, options, startup_ms, [&](int steps) {
+    bench::measure(program, options, {.startup_ms = startup_ms}, [&](int steps) {
       for (int i = 0; i < steps; ++i) {
         const auto losses = run(pool[static_cast<std::size_t>(i) % pool.size()]);
         if (i + 1 == steps) strategy.reduce(td::ReduceOp::kSum, losses).template item<float>();
@@ -73,14 +88,20 @@ void run_mirrored(const bench::Options& options, const Case& what, double startu
 
 int main(int argc, char** argv) {
   const bench::Options options = bench::parse(argc, argv);
-  Case what = find_case(options.name);
+  Case what = find_case(options.name, options.dtype == "bfloat16" ? td::bfloat16 : td::float32,
+                        options.tiny);
   if (options.batch > 0) what.batch = options.batch;
-  const bool on_gpu = options.device == "gpu";
-  if (on_gpu && td::config::list_physical_devices("GPU").empty()) {
+  setenv("TANDEM_ALLOW_TF32", options.dtype == "tf32" ? "true" : "false", 1);
+  const auto gpus = td::config::list_physical_devices("GPU");
+  if (options.device != "gpu") {
+    td::config::set_visible_devices({}, "GPU");
+  } else if (gpus.empty()) {
     std::fputs("train_step: there is no GPU here\n", stderr);
     return 1;
+  } else {  // several programs are on the GPU at once
+    td::config::set_visible_devices({gpus[0]}, "GPU");
+    td::config::set_memory_growth(gpus[0], true);
   }
-  if (!on_gpu) td::config::set_visible_devices({}, "GPU");
   td::config::set_logical_cpus(options.replicas);
   td::config::set_intra_op_parallelism_threads(options.threads * options.replicas);
   (td::ones({1}) + td::ones({1})).item<float>();

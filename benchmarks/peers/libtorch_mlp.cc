@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 4; ++i)
     pool.emplace_back(torch::randn({batch, 784}), torch::randint(10, {batch}, torch::kInt64));
 
-  bench::measure("libtorch", options, startup_ms, [&](int steps) {
+  bench::measure("libtorch", options, {.startup_ms = startup_ms}, [&](int steps) {
     torch::Tensor loss;
     for (int i = 0; i < steps; ++i) {
       const auto& [x, y] = pool[static_cast<std::size_t>(i) % pool.size()];

@@ -1,11 +1,15 @@
 """One training step of a case in PyTorch, timed; prints a JSON line. scripts/bench runs it with PyTorch's
 best settings: OpenBLAS's OpenMP flavour, tcmalloc, channels_last (docs/benchmarks.md). With RANK and WORLD_SIZE
-set it is one process of a DistributedDataParallel over gloo, which takes --steps steps."""
+set it is one process of a DistributedDataParallel over gloo, which takes --steps steps.
+
+The twin of train_step.cc: the same models with the same weights, on the same data, by the same options."""
 
 import argparse
 import contextlib
 import json
+import math
 import os
+import sys
 import time
 
 import torch
@@ -39,14 +43,20 @@ def resnet20():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
-def mlp():
-    return nn.Sequential(nn.Linear(784, 512), nn.ReLU(inplace=True), nn.Linear(512, 512), nn.ReLU(inplace=True),
-                         nn.Linear(512, 10))
+def mlp(width):
+    return nn.Sequential(nn.Linear(784, width), nn.ReLU(inplace=True), nn.Linear(width, width), nn.ReLU(inplace=True),
+                         nn.Linear(width, 10))
+
+
+class LinearOfPictures(nn.Linear):
+    """Behind Flatten: its inputs are channels first."""
+
+    channels = 64
 
 
 def lenet():
     return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(inplace=True), nn.Conv2d(32, 64, 3), nn.ReLU(inplace=True),
-                         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(inplace=True),
+                         nn.MaxPool2d(2), nn.Flatten(), LinearOfPictures(9216, 128), nn.ReLU(inplace=True),
                          nn.Linear(128, 10))
 
 
@@ -81,13 +91,175 @@ def resnet50():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
 
 
-CASES = {  # name: (model, shape of an example, batch, classes)
-    "mlp64": (mlp, (784,), 64, 10),
-    "mlp512": (mlp, (784,), 512, 10),
-    "lenet64": (lenet, (1, 28, 28), 64, 10),
-    "resnet20": (resnet20, (3, 32, 32), 128, 10),
-    "resnet50": (resnet50, (3, 224, 224), 8, 1000),
-}
+class QueryKeyValue(nn.Linear):
+    """Three projections as one product."""
+
+    def __init__(self, width):
+        super().__init__(width, 3 * width)
+
+
+class CausalAttention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.inputs = QueryKeyValue(width)
+        self.result = nn.Linear(width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        parts = self.inputs(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(*parts, is_causal=True)
+        return self.result(mixed.transpose(1, 2).reshape(batch, length, width))
+
+
+class TransformerBlock(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.attention = CausalAttention(width, heads)
+        self.norm2 = nn.LayerNorm(width)
+        self.dense = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.dense(self.norm2(x))
+
+
+class Transformer(nn.Module):
+    def __init__(self, blocks, width, heads, length, vocabulary):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.positions = nn.Embedding(length, width)
+        self.blocks = nn.Sequential(*(TransformerBlock(width, heads) for _ in range(blocks)))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, x):
+        return self.head(self.norm(self.blocks(self.tokens(x) + self.positions.weight)))
+
+
+class Case:
+    """As in cases.h."""
+
+    def __init__(self, make, example, batch, classes=10, vocabulary=0):
+        self.make, self.example, self.batch, self.classes, self.vocabulary = make, example, batch, classes, vocabulary
+
+
+def find_case(name, tiny):
+    def decoder(*sizes):
+        blocks, width, heads, length, vocabulary = (2, 32, 2, 16, 61) if tiny else sizes
+        return Case(lambda: Transformer(blocks, width, heads, length, vocabulary), (length,), 4 if tiny else 16,
+                    vocabulary, vocabulary)
+
+    if name in ("mlp64", "mlp512"):
+        return Case(lambda: mlp(32 if tiny else 512), (784,), int(name[3:]))
+    if name == "lenet64":
+        return Case(lenet, (1, 28, 28), 8 if tiny else 64)
+    if name == "resnet20":
+        return Case(resnet20, (3, 32, 32), 2 if tiny else 128)
+    if name == "resnet50":
+        return Case(resnet50, (3, 64, 64) if tiny else (3, 224, 224), 4 if tiny else 8, 1000)
+    if name == "transformer4":
+        return decoder(4, 256, 4, 128, 1000)
+    if name == "transformer12":
+        return decoder(12, 768, 12, 512, 50304)
+    sys.exit(f"torch_step: no case {name}")
+
+
+# ---- the numbers of draws.h -----------------------------------------------------------------------------------
+
+
+def draw(stream, count):
+    """Numbers 0 .. count - 1 of a stream, 24 bits each."""
+    mask = 0xFFFFFFFF
+    x = (torch.arange(count) * 0x9E3779B9 + stream * 0x85EBCA6B) & mask
+    x ^= x >> 16
+    x = (x * 0x7FEB352D) & mask
+    x ^= x >> 15
+    x = (x * 0x846CA68B) & mask
+    return (x ^ (x >> 16)) >> 8
+
+
+def draw_uniform(stream, shape, length):
+    return ((draw(stream, math.prod(shape)).float() * 2**-24 - 0.5) * length).view(shape)
+
+
+def draw_kernel(stream, shape):
+    """`shape` is Tandem's: inputs first, outputs last."""
+    return draw_uniform(stream, shape, math.sqrt(12 / math.prod(shape[:-1])))
+
+
+def draw_weights(model):
+    """Tandem's variables in its order: kernel and bias of a layer, gamma and beta."""
+    stream = 0
+    with torch.no_grad():
+        for module in model.modules():
+            own = list(module.parameters(recurse=False))
+            if isinstance(module, QueryKeyValue):
+                width = module.in_features
+                kernels = [draw_kernel(stream + 1 + 2 * i, (width, width)) for i in range(3)]
+                module.weight.copy_(torch.cat(kernels, dim=1).t())
+                nn.init.zeros_(module.bias)
+                stream += 6
+                continue
+            if isinstance(module, nn.Linear):
+                kernel = draw_kernel(stream + 1, module.weight.t().shape)
+                if isinstance(module, LinearOfPictures):
+                    pixels = kernel.shape[0] // module.channels
+                    kernel = kernel.view(pixels, module.channels, -1).transpose(0, 1).reshape(kernel.shape)
+                module.weight.copy_(kernel.t())
+            elif isinstance(module, nn.Conv2d):
+                outputs, inputs, height, width = module.weight.shape
+                kernel = draw_kernel(stream + 1, (height, width, inputs, outputs))
+                module.weight.copy_(kernel.permute(3, 2, 0, 1))
+            elif isinstance(module, nn.Embedding):
+                module.weight.copy_(draw_uniform(stream + 1, module.weight.shape, 0.02 * math.sqrt(12)))
+            if getattr(module, "bias", None) is not None and not isinstance(module, (nn.BatchNorm2d, nn.LayerNorm)):
+                nn.init.zeros_(module.bias)
+            stream += len(own)
+
+
+def make_pool(case, batch, device):
+    """Four batches; pictures are drawn channels last, as Tandem has them, and stay so in memory."""
+    pool = []
+    for i in range(4):
+        stream = 100_000 + 2 * i
+        shape = (batch, *case.example)
+        if case.vocabulary:
+            x = (draw(stream, math.prod(shape)) % case.vocabulary).view(shape)
+        elif len(shape) == 4:
+            n, channels, height, width = shape
+            x = draw_uniform(stream, (n, height, width, channels), math.sqrt(12)).permute(0, 3, 1, 2)
+        else:
+            x = draw_uniform(stream, shape, math.sqrt(12))
+        labels = shape if case.vocabulary else (batch,)
+        y = (draw(stream + 1, math.prod(labels)) % case.classes).view(labels)
+        pool.append((x.to(device), y.to(device)))
+    return pool
+
+
+# ---- what is told beside the time -----------------------------------------------------------------------------
+
+
+def least_work(model, step, x, y):
+    """(floating-point operations, bytes) that a step has to spend: products, convolutions and attention, forward and
+    backward; and the memory that a step passes over if all that works element by element is fused: each layer's
+    result is written and read, read again and its gradient written and read on the way back, and weights, gradients
+    and momentum are passed over seven times. Nothing where PyTorch cannot count."""
+    try:
+        from torch.utils.flop_counter import FlopCounterMode
+    except ImportError:
+        return None, None
+    passed = [7 * 4 * sum(weight.numel() for weight in model.parameters())]
+    fused = (nn.ReLU, nn.GELU, nn.Flatten)
+    hooks = [module.register_forward_hook(
+        lambda module, inputs, result: passed.append(5 * result.numel() * result.element_size()))
+        for module in model.modules() if not list(module.children()) and not isinstance(module, fused)]
+    with FlopCounterMode(display=False) as counter:
+        step(x, y)
+    for hook in hooks:
+        hook.remove()
+    return counter.get_total_flops(), sum(passed)
 
 
 def peak_mib():
@@ -97,34 +269,40 @@ def peak_mib():
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--case", choices=CASES, required=True)
+    parser.add_argument("--case", required=True)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--batch", type=int, help="the case's unless given")
+    parser.add_argument("--batch", type=int, default=0, help="the case's unless given")
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="bfloat16: autocast")
+    parser.add_argument("--dtype", choices=["float32", "tf32", "bfloat16"], default="float32", help="bfloat16: autocast")
+    parser.add_argument("--tiny", type=int, default=0, help="1: the same model in small")
+    parser.add_argument("--check", type=int, default=0, help="steps whose losses are told, before any is timed")
+    parser.add_argument("--serve", type=int, default=0, help="1: each line of the standard input asks for a measurement")
     parser.add_argument("--compile", action="store_true", help="the model through torch.compile (PyTorch 2)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    torch.manual_seed(1)
     started = float(os.environ.get("TANDEM_BENCH_STARTED", "nan"))
-    device = torch.device("cuda" if options.device == "gpu" else "cpu")
+    on_gpu = options.device == "gpu"
+    device = torch.device("cuda" if on_gpu else "cpu")
     torch.backends.cudnn.benchmark = True  # the best of its algorithms
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.dtype == "tf32"
     torch.ones(1, device=device) + torch.ones(1, device=device)
     startup_ms = (time.clock_gettime(time.CLOCK_MONOTONIC) - started) * 1e3
 
-    make, shape, batch, classes = CASES[options.case]
-    batch = options.batch or batch
-    model = make().to(device)
-    pool = [(torch.randn(batch, *shape, device=device), torch.randint(classes, (batch,), device=device))
-            for _ in range(4)]
-    if len(shape) == 3:
+    case = find_case(options.case, options.tiny)
+    model = case.make()
+    draw_weights(model)
+    model = model.to(device)
+    parameters = sum(weight.numel() for weight in model.parameters())
+    pool = make_pool(case, options.batch or case.batch, device)
+    if len(case.example) == 3:
         model = model.to(memory_format=torch.channels_last)
         pool = [(x.contiguous(memory_format=torch.channels_last), y) for x, y in pool]
     # PyTorch 2.4 and later update all parameters in one pass when asked to.
     fused = {"fused": True} if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4) else {}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **fused)
+    plain = model
     if options.compile:
         model = torch.compile(model)
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
@@ -135,33 +313,59 @@ def main():
     def precision():
         return torch.autocast(device.type, torch.bfloat16) if options.dtype == "bfloat16" else contextlib.nullcontext()
 
-    def run(seconds, least=0):
-        steps, begin = 0, time.perf_counter()
-        while True:
-            for x, y in pool:
-                optimizer.zero_grad(set_to_none=True)
-                with precision():
-                    loss = F.cross_entropy(model(x), y)
-                loss.backward()
-                optimizer.step()
-            loss.item()
-            steps += len(pool)
-            elapsed = time.perf_counter() - begin
-            if elapsed >= seconds and steps >= least:
-                return elapsed / steps * 1e3
+    def step(x, y):
+        optimizer.zero_grad(set_to_none=True)
+        with precision():
+            logits = model(x)
+            loss = F.cross_entropy(logits.view(-1, case.classes), y.view(-1))
+        loss.backward()
+        optimizer.step()
+        return loss
 
+    def time_steps(count, enough):
+        """As report.h: milliseconds a step in the middle one of blocks of `count` steps."""
+        blocks, begin = [], time.perf_counter()
+        while True:
+            block = time.perf_counter()
+            for i in range(count):
+                loss = step(*pool[i % len(pool)])
+            loss.item()
+            now = time.perf_counter()
+            blocks.append((now - block) / count * 1e3)
+            if enough(now - begin, len(blocks) * count):
+                return sorted(blocks)[len(blocks) // 2]
+
+    def time_for(seconds, count):
+        return time_steps(count, lambda taken, _: taken >= seconds)
+
+    def tell(ms):
+        if int(os.environ.get("RANK", "0")) == 0:
+            print(json.dumps({
+                "program": "compiled" if options.compile else "pytorch", "version": torch.__version__,
+                "case": options.case, "device": options.device, "dtype": options.dtype, "threads": options.threads,
+                "replicas": ranks, "parameters": parameters, "losses": losses, "ms": ms, "peak_mib": peak_mib(),
+                "device_peak_mib": torch.cuda.max_memory_allocated() / 2**20 if on_gpu else None,
+                "startup_ms": None if startup_ms != startup_ms else startup_ms, **work}), flush=True)
+
+    losses = [step(*pool[i % len(pool)]).item() for i in range(options.check)]
+    work = {}
+    if options.check and not options.compile and ranks == 1:
+        flops, passed = least_work(plain, step, *pool[0])
+        work = {"flops": flops, "bytes": passed}
     if ranks > 1:  # every process takes the same steps
-        run(0, options.steps // 2)
-        ms = run(0, options.steps)
-    else:
-        run(min(1.0, options.seconds / 2))
-        ms = run(options.seconds)
-    if int(os.environ.get("RANK", "0")) == 0:
-        print(json.dumps({"program": "compiled" if options.compile else "pytorch", "version": torch.__version__, "case": options.case,
-                          "device": options.device, "dtype": options.dtype, "threads": options.threads, "replicas": ranks, "ms": ms,
-                          "peak_mib": peak_mib(), "startup_ms": None if startup_ms != startup_ms else startup_ms}))
-    if ranks > 1:
+        time_steps(4, lambda _, steps: steps >= options.steps // 2)
+        tell(time_steps(4, lambda _, steps: steps >= options.steps))
         torch.distributed.destroy_process_group()
+        return
+    ms = time_for(min(1.0, options.seconds / 2), 4)
+    # A GPU gets blocks so long that waiting for it does not show in them.
+    count = 4 * (min(max(math.ceil(20 / (4 * ms)), 1), 1000) if on_gpu else 1)
+    if not options.serve:
+        tell(time_for(options.seconds, count))
+        return
+    tell(None)
+    for _ in sys.stdin:
+        tell(time_for(options.seconds, count))
 
 
 if __name__ == "__main__":

@@ -199,6 +199,27 @@ struct LayerNormalizationOptions {
 };
 Layer LayerNormalization(const LayerNormalizationOptions& options = {});  // over the last axis
 
+struct MultiHeadAttentionOptions {
+  std::int64_t value_dim = 0;  // of a head; 0: key_dim
+  double dropout = 0.0;        // of the weights, in training
+  bool use_bias = true;
+  bool use_causal_mask = false;  // a position sees itself and those before it
+  Initializer kernel_initializer = initializers::glorot_uniform();
+  Initializer bias_initializer = initializers::zeros();
+  Shape input_shape{};
+  std::string name{};
+};
+// Keras' layer, over sequences [batch, positions, features]: query, key and value are projected to
+// `num_heads` heads of `key_dim` and `value_dim`, attended (nn::scaled_dot_product_attention), and
+// projected to as many features as the query has. Called with {query}, which then is key and value
+// too; {query, value}; {query, value, key}; or {query, value, key, attention_mask}, the mask bool
+// or 1 and 0, [batch, queries, keys] or [batch, heads, queries, keys], broadcast, true where a
+// query may see a key. Variables have Keras' names and shapes: "query/kernel" [features, num_heads,
+// key_dim], "query/bias" [num_heads, key_dim], "key/...", "value/...", "attention_output/kernel"
+// [num_heads, value_dim, features], "attention_output/bias".
+Layer MultiHeadAttention(std::int64_t num_heads, std::int64_t key_dim,
+                         const MultiHeadAttentionOptions& options = {});
+
 struct SimpleOptions {
   Shape input_shape{};
   std::string name{};
@@ -219,6 +240,14 @@ struct EmbeddingOptions {
 };
 Layer Embedding(std::int64_t input_dim, std::int64_t output_dim,
                 const EmbeddingOptions& options = {});
+struct PositionEmbeddingOptions {
+  Initializer initializer = initializers::glorot_uniform();
+  Shape input_shape{};
+  std::string name{};
+};
+// As in KerasHub: a learned vector a position, [sequence_length, features], in the shape of the
+// input [..., positions, features], to be added to it. At most `sequence_length` positions.
+Layer PositionEmbedding(std::int64_t sequence_length, const PositionEmbeddingOptions& options = {});
 // Of several inputs, in functional models.
 Layer Add(const SimpleOptions& options = {});
 Layer Multiply(const SimpleOptions& options = {});

@@ -109,6 +109,28 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doub
 // device would.
 Tensor dropout(const Tensor& x, double rate);
 
+struct AttentionOptions {
+  // Of a shape that broadcasts to [batch, heads, queries, keys]: bool, true where a query may see a
+  // key, or of the query's dtype, added to the scores (its gradient, and second derivatives, are
+  // computed with the whole matrix of scores). Undefined: none.
+  Tensor mask{};
+  // Query i sees keys 0 to i alone, besides what the mask says.
+  bool causal = false;
+  std::optional<double> scale{};  // of the scores; not given: 1 / sqrt(depth)
+  // Weights are zeroed with this probability, the others scaled by 1 / (1 - rate): those that
+  // nn::dropout would drop of a tensor [batch, heads, queries, keys].
+  double dropout_rate = 0.0;
+};
+// softmax(scale * query . key^T + mask) . value for each head: query [batch, queries, heads,
+// depth], key [batch, keys, kv_heads, depth], value [batch, keys, kv_heads, value_depth] give
+// [batch, queries, heads, value_depth], of one floating dtype. Heads come behind positions, as in
+// jax.nn.dot_product_attention: projections are reshaped, never transposed. Where kv_heads divides
+// heads, head h reads key head h / (heads / kv_heads) (J. Ainslie et al., "GQA", 2023). The scores
+// are never kept, only a number a row of them (T. Dao et al., "FlashAttention", 2022); sums of
+// float16 and bfloat16 are kept in float32. A query that sees no key gives zeros, as in PyTorch.
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const AttentionOptions& options = {});
+
 // Rows of `table` [rows, width] at `indices`.
 Tensor embedding_lookup(const Tensor& table, const Tensor& indices);
 

@@ -1,7 +1,9 @@
 // Reading a graph: everything is checked as if it came from a stranger.
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
+#include <tuple>
 
 #include "core/status.h"
 #include "graph/control_flow.h"
@@ -224,6 +226,13 @@ class Reader {
       made.initializer = &initializer;
     }
     if (!node.has_counter()) return;
+    // Those of one optimizer's step share it, as where the graph was made.
+    auto& known =
+        counted_[{made.op, node.counter(), node.has_rate(), node.rate().SerializeAsString()}];
+    if (known) {
+      made.counted = known;
+      return;
+    }
     auto counted = std::make_shared<CountedRenewal>();
     counted->counter = &earlier(node.counter());
     const Node& counter = *counted->counter;
@@ -242,7 +251,7 @@ class Reader {
       rate.reals = {(*formula)(count)};
       type->set(attrs, rate);
     };
-    made.counted = std::move(counted);
+    made.counted = known = std::move(counted);
   }
 
   RateFormula formula_of(const proto::Formula& stored) const {
@@ -387,6 +396,10 @@ class Reader {
   const proto::Graph& message_;
   RefPtr<GraphImpl> graph_;
   std::string name_;  // of the node that is read
+  // By operation, counter and rate.
+  std::map<std::tuple<const OpDef*, std::uint32_t, bool, std::string>,
+           std::shared_ptr<const CountedRenewal>>
+      counted_;
 };
 
 }  // namespace

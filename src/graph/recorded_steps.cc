@@ -42,7 +42,7 @@ struct RecordedSteps::Scratch {
 };
 
 bool RecordedSteps::takes(const Step& step) {
-  return step.kernel && !step.member && !step.started && !step.behind && !step.operation->renewal;
+  return step.kernel && !step.member && !step.started && !step.behind;
 }
 
 bool RecordedSteps::wanted() {
@@ -82,6 +82,7 @@ bool RecordedSteps::run() {
     found = recorded_.end() - 1;
   }
   found->last_run = runs_;
+  renew(found->renewals);
   found->work->launch();
   return true;
 }
@@ -94,14 +95,32 @@ void RecordedSteps::find_addresses() {
 }
 
 void RecordedSteps::measure() {
-  ScratchScope scope;
+  ScratchScope scratch;
+  RenewalScope renewals;
+  const Step* unsuited = nullptr;
   for (Step* step : steps_) {
-    scope.begin_kernel();
+    scratch.begin_kernel();
+    renewals.begin_kernel(step->operation->renewal != nullptr);
     step->context.native_stream = gpu_.stream().native_handle();
     step->kernel(step->context);
     step->context.end_call();
+    if (!renewals.complete()) unsuited = step;
   }
-  workspace_ = std::max(workspace_, scope.needed());
+  workspace_ = std::max(workspace_, scratch.needed());
+  renewed_ = std::max(renewed_, renewals.needed());
+  if (unsuited)
+    give_up(fmt::format("the kernel of '{}' keeps attributes that change in each run",
+                        unsuited->operation->op->name));
+}
+
+void RecordedSteps::renew(Renewals& renewals) {
+  if (renewals.values.empty()) return;
+  now_.assign(renewals.bytes, std::byte{0});
+  for (const RenewedValue& value : renewals.values)
+    value.compute(value.attrs, now_.data() + value.offset);
+  if (now_ == renewals.there) return;
+  gpu_.copy_from_host(renewals.memory.get(), now_.data(), now_.size());
+  std::swap(now_, renewals.there);
 }
 
 void RecordedSteps::record() {
@@ -118,11 +137,21 @@ void RecordedSteps::record() {
   another.addresses = addresses_;
   another.replayed = false;
   if (workspace_ > 0) another.scratch = Scratch::on(gpu_, workspace_);
+  Renewals& renewals = another.renewals;
+  renewals.there.clear();
+  if (renewals.bytes < renewed_) {
+    const MemoryTagScope tag(MemoryTag::kWorkspace);
+    renewals.memory =
+        allocate_on(gpu_, renewed_, "graph", "attributes of recorded operations that change");
+    renewals.bytes = renewed_;
+  }
   another.work = gpu_.record_work(
       [&](void* native_stream) {
-        ScratchScope scope(another.scratch ? another.scratch->memory.get() : nullptr, workspace_);
+        ScratchScope scratch(another.scratch ? another.scratch->memory.get() : nullptr, workspace_);
+        RenewalScope renewal(renewals.memory.get(), renewals.bytes);
         for (Step* step : steps_) {
-          scope.begin_kernel();
+          scratch.begin_kernel();
+          renewal.begin_kernel(step->operation->renewal != nullptr);
           step->context.native_stream = native_stream;
           try {
             step->kernel(step->context);
@@ -131,7 +160,9 @@ void RecordedSteps::record() {
             throw;
           }
           step->context.end_call();
+          TANDEM_ASSERT(renewal.complete());
         }
+        renewals.values = renewal.values();
       },
       std::move(another.work));
   recorded_.push_back(std::move(another));

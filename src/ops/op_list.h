@@ -26,6 +26,7 @@ OpList pool_ops();
 OpList norm_ops();
 OpList softmax_ops();
 OpList dropout_ops();
+OpList attention_ops();
 OpList update_ops();
 
 }  // namespace tandem

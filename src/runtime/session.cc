@@ -140,6 +140,8 @@ class Preparing {
   // since.
   static void renew_counts(Block& block, const GraphImpl& graph, SessionState& state) {
     std::unordered_map<const Node*, std::int64_t> raised;
+    // What is renewed alike has one renewal, by which it is known to be (group_updates()).
+    std::map<std::pair<const CountedRenewal*, std::int64_t>, std::shared_ptr<const Renewal>> made;
     for (const auto& operation : block.operations) {
       if (operation->control) {
         renew_counts(*operation->control, state);
@@ -151,10 +153,14 @@ class Preparing {
       if (node->op == &kAssignVariable) ++raised[&outermost(*node->inputs[0].node)];
       if (!node->counted) continue;
       const Node& counter = outermost(*node->counted->counter);
-      operation->renewal = std::make_shared<const Renewal>(
-          [&state, &counter, counted = node->counted, earlier = raised[&counter]](void* attrs) {
-            counted->renew(attrs, state.count(counter) + earlier);
-          });
+      const std::int64_t earlier = raised[&counter];
+      auto& renewal = made[{node->counted.get(), earlier}];
+      if (!renewal)
+        renewal = std::make_shared<const Renewal>(
+            [&state, &counter, counted = node->counted, earlier](void* attrs) {
+              counted->renew(attrs, state.count(counter) + earlier);
+            });
+      operation->renewal = renewal;
     }
   }
   static void renew_counts(Control& control, SessionState& state) {

@@ -4,6 +4,7 @@
 
 #include "runtime/gradient_place.h"
 #include "runtime/variable_impl.h"
+#include "support/gpus.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -175,7 +176,7 @@ TEST(RunBackward, MayStopAtItsSources) {
 }
 
 TEST(RunBackward, GradientsLiveWhereTheirSourcesLive) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   Variable on_cpu, on_gpu;
   {
     DeviceScope cpu("/cpu:0");

@@ -1,6 +1,5 @@
 // The conformance suite between processes with a GPU each. Buffers are in host memory, which the
 // suite reads; allocate() gives memory that is pinned for the GPU.
-#include <filesystem>
 #include <string>
 
 #include "comm/conformance.h"
@@ -10,20 +9,11 @@
 #include "device/device_manager.h"
 #include "support/forked_ranks.h"
 #include "support/forked_store.h"
+#include "support/gpus.h"
 #include "tandem/errors.h"
 
 namespace tandem {
 namespace {
-
-// As the driver tells without CUDA, which does not survive a fork.
-int gpus() {
-  std::error_code none;
-  int count = 0;
-  for ([[maybe_unused]] const auto& gpu :
-       std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none))
-    ++count;
-  return count;
-}
 
 NcclOptions options_of(std::shared_ptr<Store> store, int rank, int size) {
   return {.store = std::move(store),
@@ -39,7 +29,7 @@ TestBackend nccl() {
   return {.name = "gpu",
           .run =
               [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
-                if (ranks > gpus()) GTEST_SKIP() << "NCCL wants a GPU a rank";
+                if (ranks > testing::nvidia_gpus()) GTEST_SKIP() << "NCCL wants a GPU a rank";
                 auto store = std::make_shared<ForkedStore>();
                 const ExitCodes codes = run_processes(ranks * groups, [&](int process) {
                   const ThreadBudget one(1);
@@ -54,7 +44,7 @@ TestBackend nccl() {
                 });
                 EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
               },
-          .available = [] { return has_nccl() && gpus() > 0; },
+          .available = [] { return has_nccl() && testing::nvidia_gpus() > 0; },
           .sums_in_order = false};
 }
 
@@ -65,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(OnGpuNccl, Conformance,
 
 // Where there is the module but no GPU, it says so.
 TEST(Nccl, SaysWhatIsMissing) {
-  if (gpus() > 0) GTEST_SKIP() << "there are GPUs here";
+  if (testing::nvidia_gpus() > 0) GTEST_SKIP() << "there are GPUs here";
   std::string text = "no error";
   try {
     make_nccl_backend(options_of(std::make_shared<ForkedStore>(), 0, 1));

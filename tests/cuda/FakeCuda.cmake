@@ -52,14 +52,35 @@ set_target_properties(fake_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1 LIBRAR
 # Under a sanitizer, these take minutes each: their kernels run in the release build alone.
 set(too_long "")
 if(TANDEM_SANITIZE)
-  set(too_long ":Conv2D.HasRightGradients:Conv2D.FusesActivations:Pool.HasRightGradients:Reduce.TheSameBits*")
+  set(too_long ":Conv2D.HasRightGradients:Conv2D.FusesActivations:Pool.HasRightGradients:Reduce.TheSameBits*"
+               ":Attention.TheSameBits*:Attention.LargeGradients*")
+  string(CONCAT too_long ${too_long})
 endif()
-foreach(name ops)
+
+# The tests of a folder that `filter` lets through, with `gpus` such GPUs.
+function(tandem_test_on_fake_cuda name gpus filter)
   add_dependencies(${name}_test fake_tandem_cuda fake_driver)
-  gtest_discover_tests(${name}_test TEST_PREFIX fake_cuda.${name}. TEST_FILTER -*Slow.*:*Hosts*${too_long} TEST_LIST fake_cuda_tests
-                       DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 LABELS emulated ENVIRONMENT LD_LIBRARY_PATH=${folder})
+  gtest_discover_tests(${name}_test TEST_PREFIX fake_cuda.${name}. TEST_FILTER ${filter} TEST_LIST fake_cuda_tests_${gpus}
+                       DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 LABELS emulated
+                       ENVIRONMENT LD_LIBRARY_PATH=${folder} ENVIRONMENT_MODIFICATION FAKE_CUDA_GPUS=set:${gpus})
+endfunction()
+
+foreach(name ops autodiff graph)
+  tandem_test_on_fake_cuda(${name} 2 -*Slow.*:*Hosts*${too_long})
 endforeach()
+tandem_test_on_fake_cuda(runtime 4 -*Slow.*:*Hosts*)
+# Between processes, tensors go through the host: that is tested with emulated GPUs.
+tandem_test_on_fake_cuda(distribute 2 -*Slow.*:*Hosts*:MultiWorker*)
 # Between GPUs.
-add_dependencies(comm_test fake_tandem_cuda fake_driver)
-gtest_discover_tests(comm_test TEST_PREFIX fake_cuda.comm. TEST_FILTER OnGpu*Local* TEST_LIST fake_cuda_comm_tests
+tandem_test_on_fake_cuda(comm 2 OnGpu*Local*)
+
+# Whole programs on the fake GPUs, which look at what is asked of them.
+file(GLOB program_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/programs/*.cc)
+add_executable(fake_programs_test ${program_tests})
+target_include_directories(fake_programs_test PRIVATE ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
+target_include_directories(fake_programs_test SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(fake_programs_test PRIVATE fake_cudart tandem tandem_flags fmt::fmt spdlog::spdlog GTest::gtest
+                                                 GTest::gtest_main)
+add_dependencies(fake_programs_test fake_tandem_cuda fake_driver)
+gtest_discover_tests(fake_programs_test TEST_PREFIX fake_cuda.programs. TEST_LIST fake_cuda_programs_tests
                      DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 LABELS emulated ENVIRONMENT LD_LIBRARY_PATH=${folder})

@@ -43,7 +43,8 @@ struct State {
   std::vector<Stream*> streams;
   std::map<void*, Allocation> memory;
   std::map<const char*, std::size_t> pinned;
-  GraphCounts graphs;
+  GraphCounts graphs;  // but for how many were launched
+  std::atomic<int> graphs_launched{0}, enqueued{0}, copied{0}, waited{0};
   std::atomic<bool> broken{false};
   std::string what_broke;  // written once, before `broken`
 };
@@ -112,11 +113,21 @@ Gpu gpu(int ordinal) {
   return state().gpus.at(static_cast<std::size_t>(ordinal));
 }
 
-void enqueue(cudaStream_t stream, std::function<void()> task) {
+namespace {
+
+// `counter`: of what is not recorded.
+void enqueue(cudaStream_t stream, std::function<void()> task, std::atomic<int>& counter) {
   if (of(stream).recorded) return of(stream).recorded->push_back(std::move(task));
+  ++counter;
   EmulatedStream& queue = of(stream).queue;
   queue.enqueue(std::move(task));
   if (blocking()) queue.synchronize();
+}
+
+}  // namespace
+
+void enqueue(cudaStream_t stream, std::function<void()> task) {
+  enqueue(stream, std::move(task), state().enqueued);
 }
 
 void follow(cudaStream_t stream, cudaStream_t earlier) {
@@ -125,7 +136,13 @@ void follow(cudaStream_t stream, cudaStream_t earlier) {
 
 GraphCounts graph_counts() {
   const std::lock_guard lock(state().mutex);
-  return state().graphs;
+  GraphCounts counts = state().graphs;
+  counts.launched = state().graphs_launched;
+  return counts;
+}
+
+HostCounts host_counts() {
+  return {.enqueued = state().enqueued, .copied = state().copied, .waited = state().waited};
 }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
@@ -211,6 +228,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
 }
 cudaError_t cudaFree(void* memory) {  // waits for what is queued
   const std::lock_guard lock(state().mutex);
+  ++state().waited;
   for (Stream* stream : state().streams) stream->queue.synchronize();
   const auto found = state().memory.find(memory);
   if (found == state().memory.end()) return keep(cudaErrorInvalidValue);
@@ -251,6 +269,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (spoils()) return keep(cudaErrorStreamCaptureUnsupported);
+  ++state().waited;
   return of(stream).queue.synchronize(), sound();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -264,10 +283,13 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t task, void* dat
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   if (of(stream).gpu != current) return keep(cudaErrorInvalidResourceHandle);
-  enqueue(stream, [=] { std::memcpy(to, from, bytes); });
-  if (kind == cudaMemcpyDeviceToDevice) return sound();
-  const void* host = kind == cudaMemcpyHostToDevice ? from : to;
-  if (kind != cudaMemcpyDefault && !is_pinned(host)) of(stream).queue.synchronize();
+  const bool by_host = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToHost;
+  enqueue(
+      stream, [=] { std::memcpy(to, from, bytes); }, by_host ? state().copied : state().enqueued);
+  if (by_host && !is_pinned(kind == cudaMemcpyHostToDevice ? from : to)) {
+    ++state().waited;
+    of(stream).queue.synchronize();
+  }
   return sound();
 }
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
@@ -333,11 +355,12 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t made, cudaGraph_t graph,
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   if (of(stream).gpu != current) return keep(cudaErrorInvalidResourceHandle);
-  enqueue(stream, [tasks = *reinterpret_cast<std::shared_ptr<Tasks>*>(graph)] {
-    for (const auto& task : *tasks) task();
-  });
-  const std::lock_guard lock(state().mutex);
-  ++state().graphs.launched;
+  enqueue(
+      stream,
+      [tasks = *reinterpret_cast<std::shared_ptr<Tasks>*>(graph)] {
+        for (const auto& task : *tasks) task();
+      },
+      state().graphs_launched);
   return sound();
 }
 
@@ -354,7 +377,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return keep(of(event).event.done() ? cudaSuccess : cudaErrorNotReady);
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t event) { return of(event).event.wait(), sound(); }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  ++state().waited;
+  return of(event).event.wait(), sound();
+}
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int ordinal, int) {
   return *can = gpu(ordinal).reaches_peers ? 1 : 0, cudaSuccess;

@@ -42,6 +42,12 @@ struct GraphCounts {
   int launched = 0, made = 0, updated = 0;
 };
 GraphCounts graph_counts();
+// What the host has done otherwise: kernels and copies on GPUs that it enqueued by themselves,
+// copies to or from its memory, and calls that held it up until a GPU was there.
+struct HostCounts {
+  int enqueued = 0, copied = 0, waited = 0;
+};
+HostCounts host_counts();
 // A launch whose kernel and arguments `thread` holds.
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread);
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "cuda/fake_cuda.h"
@@ -40,6 +41,32 @@ void copies_from_the_host(KernelContext& c) {
   c.workspace->copy_from_host(c.outputs[0].data, &seven, sizeof(seven));
 }
 
+struct Added {
+  int number = 5;
+  template <class F>
+  void fields(F&& f) const {
+    f("number", number);
+  }
+};
+const OpDef kAddNumber = {.name = "AddNumber", .attrs = &attrs_type<Added>};
+
+void add_number_on(KernelContext& c, int number, const int* renewed) {
+  const int* x = c.inputs[0].as<const int>();
+  int* y = c.outputs[0].as<int>();
+  fake_cuda::enqueue(stream_of(c), [=] { *y = *x + (renewed ? *renewed : number); });
+}
+// y = x + the number of the attributes.
+void add_number(KernelContext& c) {
+  const void* renewed = RenewalScope::current()->place(
+      c.attrs_data,
+      [](const void* attrs, void* value) {
+        *static_cast<int*>(value) = static_cast<const Added*>(attrs)->number;
+      },
+      sizeof(int));
+  add_number_on(c, c.attrs<Added>().number, static_cast<const int*>(renewed));
+}
+void keeps_number(KernelContext& c) { add_number_on(c, c.attrs<Added>().number, nullptr); }
+
 // x goes through `kernels`, one after the other, each with a place of its own.
 class Chain {
  public:
@@ -47,16 +74,19 @@ class Chain {
     fake_cuda::set_gpus({{.memory = std::size_t{1} << 30}});
     device_ = cuda::find_gpus()[0]->make_device(
         {.name = local_device_name("GPU", 0), .memory_limit = 64 << 20});
-    operation_.op = &kOp;
-    operation_.device = device_.get();
     for (std::size_t i = 0; i <= kernels.size() + 16; ++i)
       places_.push_back(device_->allocator().allocate(sizeof(int)));
     std::vector<Step*> steps;
     for (std::size_t i = 0; i < kernels.size(); ++i) {
+      Operation& operation = *operations_.emplace_back(std::make_unique<Operation>());
+      operation.op = kernels[i] == double_and_add ? &kOp : &kAddNumber;
+      operation.device = device_.get();
       Step& step = *steps_.emplace_back(std::make_unique<Step>());
       step.kernel = kernels[i];
-      step.operation = &operation_;
-      step.context.op = &kOp;
+      step.operation = &operation;
+      step.attrs = std::make_shared<Added>();
+      step.context.op = operation.op;
+      step.context.attrs_data = step.attrs.get();
       step.context.workspace = device_.get();
       step.context.inputs.push_back({places_[i], int32, Shape::scalar()});
       step.context.outputs.push_back({places_[i + 1], int32, Shape::scalar()});
@@ -74,8 +104,15 @@ class Chain {
   void read_from(std::size_t place) {
     steps_.front()->context.inputs[0].data = places_[steps_.size() + 1 + place];
   }
+  // From here on the attributes of step `i` are renewed at the start of each run.
+  void renew(std::size_t i, std::shared_ptr<const Renewal> renewal) {
+    operations_[i]->renewal = std::move(renewal);
+  }
   // The result; -1: the kernels were not enqueued.
   int run(int x) {
+    for (const auto& step : steps_)
+      if (const auto& renewal = step->operation->renewal)
+        (*renewal)(const_cast<void*>(step->attrs.get()));
     device_->copy_from_host(steps_.front()->context.inputs[0].data, &x, sizeof(x));
     if (!recorded_->run()) return -1;
     int y = 0;
@@ -84,12 +121,10 @@ class Chain {
     return y;
   }
   Device& device() { return *device_; }
-  Operation& operation() { return operation_; }
-  const Step& step(std::size_t i) const { return *steps_[i]; }
 
  private:
   std::unique_ptr<Device> device_;
-  Operation operation_;
+  std::vector<std::unique_ptr<Operation>> operations_;
   std::vector<void*> places_;
   std::vector<std::unique_ptr<Step>> steps_;
   std::unique_ptr<RecordedSteps> recorded_;
@@ -169,11 +204,55 @@ TEST(RecordedSteps, WhatCannotBeRecordedIsLaunchedOneByOne) {
   EXPECT_EQ(fake_cuda::graph_counts().made, 0);
 }
 
-TEST(RecordedSteps, TakeNoStepWhoseAttributesChange) {
-  Chain chain({double_and_add});
-  EXPECT_TRUE(RecordedSteps::takes(chain.step(0)));
-  chain.operation().renewal = std::make_shared<const Renewal>([](void*) {});
-  EXPECT_FALSE(RecordedSteps::takes(chain.step(0)));
+// The renewal of a step, which has the number at `number` in each run.
+std::shared_ptr<const Renewal> renewal_from(const int& number) {
+  return std::make_shared<const Renewal>(
+      [&number](void* attrs) { static_cast<Added*>(attrs)->number = number; });
+}
+
+TEST(RecordedSteps, TakeAttributesThatChange) {
+  Chain chain({double_and_add, add_number, add_number});
+  int number = 0;
+  chain.renew(1, renewal_from(number));
+  EXPECT_EQ(chain.run(1), 3 + 0 + 5);
+  const int copied = fake_cuda::host_counts().copied;
+  for (number = 1; number < 6; ++number) EXPECT_EQ(chain.run(number), 2 * number + 1 + number + 5);
+  EXPECT_EQ(fake_cuda::graph_counts().made, 1);
+  EXPECT_EQ(fake_cuda::graph_counts().launched, 5);
+  EXPECT_EQ(fake_cuda::host_counts().copied - copied, 3 * 5) << "x, the number, and the result";
+}
+
+TEST(RecordedSteps, CopyAttributesThatHaveChangedAlone) {
+  Chain chain({double_and_add, add_number});
+  int number = 7;
+  chain.renew(1, renewal_from(number));
+  for (int x = 0; x < 3; ++x) EXPECT_EQ(chain.run(x), 2 * x + 8);
+  const int copied = fake_cuda::host_counts().copied;
+  for (int x = 0; x < 3; ++x) EXPECT_EQ(chain.run(x), 2 * x + 8);
+  EXPECT_EQ(fake_cuda::host_counts().copied - copied, 2 * 3) << "x and the result";
+  number = 9;
+  EXPECT_EQ(chain.run(1), 12);
+}
+
+TEST(RecordedSteps, EachRecordingHasItsAttributes) {
+  Chain chain({double_and_add, add_number});
+  int number = 0;
+  chain.renew(1, renewal_from(number));
+  for (number = 1; number < 20; ++number) {  // of four recordings, the oldest of which is changed
+    chain.read_from(static_cast<std::size_t>(number / 3 % 6));
+    EXPECT_EQ(chain.run(number), 3 * number + 1);
+  }
+  EXPECT_EQ(fake_cuda::graph_counts().made, 4);
+  EXPECT_GT(fake_cuda::graph_counts().updated, 0);
+}
+
+TEST(RecordedSteps, KernelsThatKeepAttributesThatChangeAreLaunchedOneByOne) {
+  Chain chain({double_and_add, keeps_number});
+  int number = 1;
+  chain.renew(1, renewal_from(number));
+  EXPECT_EQ(chain.run(1), 3 + 1);
+  EXPECT_EQ(chain.run(1), -1);
+  EXPECT_EQ(fake_cuda::graph_counts().made, 0);
 }
 
 }  // namespace

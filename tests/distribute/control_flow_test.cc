@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "support/gpus.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
@@ -207,7 +208,7 @@ TEST(ControlFlowOfReplicas, AWaitOnEachSideOfALoop) {
 }
 
 TEST(ControlFlowOfReplicas, OnEmulatedGpus) {
-  config::set_emulated_gpus(2, 256);
+  testing::use_gpus(2, 256);
   const MirroredStrategy two({.devices = {"/gpu:0", "/gpu:1"}});
   const distribute::OneDeviceStrategy one("/cpu:0");
   expect_close(steps_in_a_loop(two, true), steps_in_a_loop(one, false));

@@ -1,6 +1,7 @@
 // What replicas' memory is accounted as.
 #include <gtest/gtest.h>
 
+#include "support/gpus.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -28,12 +29,13 @@ void train(const distribute::MirroredStrategy& strategy) {
 }
 
 TEST(MirroredMemory, EachReplicaHasItsShareByTag) {
-  config::set_emulated_gpus(2);
+  TANDEM_EMULATION_ONLY("gradients that NCCL takes are packed, in memory that stays");
+  testing::use_gpus(2);
   train(distribute::MirroredStrategy());
 }
 
 TEST(MirroredMemory, WhereUnlikeDevicesMeetTheSumsAreWorkspace) {
-  config::set_emulated_gpus(1);
+  testing::use_gpus(1);
   train(distribute::MirroredStrategy({.devices = {"GPU:0", "CPU:0"}}));
   EXPECT_GT(config::get_memory_info("GPU:0").peak_by_tag.workspace, 0);
 }

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "runtime/variable_impl.h"
+#include "support/gpus.h"
 #include "support/waiting.h"
 #include "tandem/tandem.h"
 
@@ -103,7 +104,7 @@ TEST(Mirrored, TwoReplicasEqualOneDevice) {
 }
 
 TEST(Mirrored, TwoEmulatedGpusEqualOneDevice) {
-  config::set_emulated_gpus(2, 256);
+  testing::use_gpus(2, 256);
   const MirroredStrategy two({.devices = {"/gpu:0", "/gpu:1"}});
   const distribute::OneDeviceStrategy one("/cpu:0");
   const auto data = uneven(27, 8);
@@ -111,7 +112,7 @@ TEST(Mirrored, TwoEmulatedGpusEqualOneDevice) {
 }
 
 TEST(Mirrored, ACpuAndAGpuEqualOneDevice) {
-  config::set_emulated_gpus(1, 256);
+  testing::use_gpus(1, 256);
   const MirroredStrategy two({.devices = {"/cpu:0", "/gpu:0"}});
   const distribute::OneDeviceStrategy one("/cpu:0");
   const auto data = uneven(27, 8);
@@ -370,12 +371,12 @@ TEST(StrategyScope, StrategiesDoNotMix) {
 }
 
 TEST(MirroredStrategy, TakesAllGpusByDefault) {
-  config::set_emulated_gpus(3, 64);
+  testing::use_gpus(3, 64);
   EXPECT_EQ(MirroredStrategy().num_replicas_in_sync(), 3);
 }
 
 TEST(MirroredStrategy, RefusesBadDevices) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   config::set_logical_cpus(2);
   try {
     MirroredStrategy({.devices = {"/cpu:0", "/CPU:0"}});

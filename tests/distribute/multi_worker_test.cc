@@ -1,6 +1,7 @@
 // Training over several processes: the same as in one.
 #include "distribute/multi_worker_training.h"
 #include "support/files.h"
+#include "support/gpus.h"
 
 namespace tandem {
 namespace {
@@ -40,7 +41,7 @@ TEST(MultiWorker, SeveralReplicasAWorkerEqualOneProcess) {
     const Config config{.run_eagerly = eagerly};
     const std::vector<double> expected = train_alone(config);
     const auto with_two_gpus = [&](int worker) {
-      config::set_emulated_gpus(2, 256);
+      testing::use_gpus(2, 256);
       random::set_seed(static_cast<std::uint64_t>(worker));
       const MultiWorkerMirroredStrategy strategy({.timeout = testing::kFarAway});
       EXPECT_EQ(strategy.num_replicas_in_sync(), 4);

@@ -1,6 +1,7 @@
 // What a profile shows of training on several devices.
 #include <gtest/gtest.h>
 
+#include "support/gpus.h"
 #include "support/trace.h"
 #include "tandem/tandem.h"
 
@@ -85,7 +86,8 @@ TEST(Profile, ShowsReplicasOnCpus) {
 }
 
 TEST(Profile, ShowsReplicasOnGpus) {
-  config::set_emulated_gpus(2, 64);
+  TANDEM_EMULATION_ONLY("a profile does not tell of NCCL's collectives");
+  testing::use_gpus(2, 64);
   expect_replicas(profile_of_fit(MirroredStrategy(), true), "GPU", "replica step");
 }
 
@@ -96,7 +98,8 @@ TEST(Profile, ShowsReplicasOfTracedStepsOnCpus) {
 }
 
 TEST(Profile, ShowsReplicasOfTracedStepsOnGpus) {
-  config::set_emulated_gpus(2, 64);
+  TANDEM_EMULATION_ONLY("a profile does not tell of NCCL's collectives");
+  testing::use_gpus(2, 64);
   expect_replicas(profile_of_fit(MirroredStrategy(), false), "GPU", "program");
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/variable_impl.h"
+#include "support/gpus.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
@@ -109,7 +110,7 @@ TEST(TracedStrategy, AReplicaWithoutExamplesSitsTheStepOut) {
 }
 
 TEST(TracedStrategy, TwoEmulatedGpusEqualOneDevice) {
-  config::set_emulated_gpus(2, 256);
+  testing::use_gpus(2, 256);
   const MirroredStrategy two({.devices = {"/gpu:0", "/gpu:1"}});
   const distribute::OneDeviceStrategy one("/cpu:0");
   const auto data = uneven(27, 8);
@@ -117,7 +118,8 @@ TEST(TracedStrategy, TwoEmulatedGpusEqualOneDevice) {
 }
 
 TEST(TracedStrategy, ACpuAndAGpuEqualOneDevice) {
-  config::set_emulated_gpus(1, 256);
+  TANDEM_EMULATION_ONLY("the copies of a CPU and a real GPU differ in their last bits");
+  testing::use_gpus(1, 256);
   const MirroredStrategy two({.devices = {"/cpu:0", "/gpu:0"}});
   const distribute::OneDeviceStrategy one("/cpu:0");
   const auto data = uneven(27, 8);

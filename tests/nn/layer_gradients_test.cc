@@ -106,6 +106,12 @@ TEST(LayerGradients, Normalizations) {
   expect_gradients(layers::LayerNormalization(), {3, 6});
 }
 
+TEST(LayerGradients, Sequences) {
+  expect_gradients(layers::MultiHeadAttention(2, 3, {.value_dim = 2}), {2, 3, 4});
+  expect_gradients(layers::MultiHeadAttention(2, 2, {.use_bias = false, .use_causal_mask = true}),
+                   {1, 4, 3});
+}
+
 TEST(LayerGradients, WithoutVariables) {
   expect_gradients(layers::AveragePooling2D(2, {.padding = "same"}), {1, 5, 5, 2});
   expect_gradients(layers::GlobalAveragePooling2D(), {2, 3, 3, 2});
@@ -118,6 +124,16 @@ TEST(LayerGradients, AStackOfLayers) {
       layers::Stack({layers::Conv2D(2, 3, {.activation = "tanh"}), layers::BatchNormalization(),
                      layers::Flatten(), layers::Dense(3, {.activation = "softmax"})}),
       {3, 5, 5, 1});
+}
+
+TEST(LayerGradients, PositionEmbeddingSumsOverTheBatch) {
+  const Layer layer = layers::PositionEmbedding(3);
+  const Tensor x = ones({2, 2, 1});
+  layer(x);
+  GradientTape tape;
+  const Tensor y = layer(x) * constant({{{1.0}, {2.0}}, {{3.0}, {4.0}}});
+  testing::expect_tensor(tape.gradient(reduce_sum(y), layer.variables()[0]), float32, {3, 1},
+                         {4, 6, 0}, 1e-6);
 }
 
 TEST(LayerGradients, EmbeddingSumsWhatComesToARow) {

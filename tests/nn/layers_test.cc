@@ -77,6 +77,8 @@ std::vector<Case> single_input_cases() {
       {Rescaling(1.0 / 255, -1.0), {-1, 4, 4, 1}, {-1, 4, 4, 1}, 0},
       {ZeroPadding2D({1, 2}), {-1, 4, 5, 3}, {-1, 6, 9, 3}, 0},
       {Embedding(11, 4), {-1, 7}, {-1, 7, 4}, 44},
+      {PositionEmbedding(9), {-1, 7, 4}, {-1, 7, 4}, 36},
+      {MultiHeadAttention(2, 3), {-1, 7, 4}, {-1, 7, 4}, 3 * (4 * 6 + 6) + 6 * 4 + 4},
       {Lambda([](const Tensor& x) { return reduce_sum(x, {.axis = Dims{-1}}); }),
        {-1, 4, 5},
        {-1, 4},

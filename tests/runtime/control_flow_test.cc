@@ -1,6 +1,7 @@
 // Branches and loops: as host code, and in traced functions.
 #include <gtest/gtest.h>
 
+#include "support/gpus.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
@@ -249,7 +250,7 @@ TEST(ControlFlow, OneTraceServesEverySizeOfItsSignature) {
 }
 
 TEST(ControlFlow, BodiesSpreadOverDevices) {
-  config::set_emulated_gpus(2, 64);
+  testing::use_gpus(2, 64);
   Variable v;
   {
     const DeviceScope gpu("/gpu:1");

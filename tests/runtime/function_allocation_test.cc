@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "support/gpus.h"
 #include "tandem/tandem.h"
 
 namespace {
@@ -49,7 +50,7 @@ namespace tandem {
 namespace {
 
 TEST(FunctionAllocation, AReplayedCallAllocatesNothing) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   const NoGradScope no_grad;  // a record of the call is allocated
   Variable w(ones({64, 32}));
   const auto step = function([&](const Tensor& x) {
@@ -65,7 +66,7 @@ TEST(FunctionAllocation, AReplayedCallAllocatesNothing) {
 
 // Without products of matrices: oneDNN allocates in each of its calls.
 TEST(FunctionAllocation, AReplayedTrainingStepAllocatesNothing) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   random::set_seed(3);
   const Variable scale(random::normal({8})), shift(zeros({8}));
   optimizers::Optimizer optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9});
@@ -84,7 +85,7 @@ TEST(FunctionAllocation, AReplayedTrainingStepAllocatesNothing) {
 
 // Branches and loops, with their gradients: what a loop keeps for the way back stays.
 TEST(FunctionAllocation, AReplayedLoopAllocatesNothing) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   random::set_seed(3);
   Variable scale(random::normal({32})), count(zeros({}));
   optimizers::Optimizer optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9});

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "runtime/variable_impl.h"
+#include "support/gpus.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
@@ -356,7 +357,7 @@ TEST(FunctionGradient, OneTraceServesEverySize) {
 }
 
 TEST(FunctionGradient, RunsWhereTheVariablesAre) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   const DeviceScope scope("/gpu:1");
   const Variable w(constant({2.0f, 3.0f}));
   const auto f = function([&](const Tensor& x) { return reduce_sum(square(x * w)); });

@@ -1,6 +1,7 @@
 // Models whose forward pass is traced, with the loss, the gradient and the optimizer outside.
 #include <gtest/gtest.h>
 
+#include "support/gpus.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
@@ -100,7 +101,7 @@ TEST(FunctionOutsideTraining, AConvolutionalNetOfAnySize) {
 }
 
 TEST(FunctionOutsideTraining, MemoryDoesNotGrow) {
-  config::set_emulated_gpus(1, 64);
+  testing::use_gpus(1, 64);
   const DeviceScope gpu("/gpu:0");
   random::set_seed(3);
   const Sequential model({layers::Dense(64, {.activation = "tanh", .input_shape = {64}}),

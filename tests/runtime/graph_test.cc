@@ -5,6 +5,7 @@
 #include "device/device_manager.h"
 #include "graph/graph.h"
 #include "support/errors.h"
+#include "support/gpus.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -111,7 +112,7 @@ TEST(Graph, BuildingInitialisesNothing) {
     graph.initializer();
   }
   EXPECT_FALSE(DeviceManager::get().initialized());
-  config::set_emulated_gpus(2);  // not too late
+  testing::use_gpus(2);  // not too late
 }
 
 TEST(Graph, PlaceholdersNeedAGraph) {

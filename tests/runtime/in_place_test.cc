@@ -5,6 +5,7 @@
 
 #include "ops/math/binary.h"
 #include "runtime/dispatch.h"
+#include "support/gpus.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -15,7 +16,7 @@ Tensor add_over(Tensor first, const Tensor& second) {
 }
 
 TEST(InPlace, TakesTheMemoryOfAnInputThatIsGivenAway) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   Tensor x = constant({1.0f, 2.0f});
   const float* memory = x.data<float>();
   const Tensor y = add_over(std::move(x), constant({10.0f, 20.0f}));

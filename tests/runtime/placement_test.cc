@@ -5,6 +5,7 @@
 #include "device/device_manager.h"
 #include "runtime/dispatch.h"
 #include "support/errors.h"
+#include "support/gpus.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -19,17 +20,17 @@ constexpr const char* kGpu1 = "/job:localhost/replica:0/task:0/device:GPU:1";
 Tensor matrix() { return ones({2, 2}); }
 
 TEST(Placement, DefaultsToTheCpuWhereThereIsNoGpu) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   EXPECT_EQ(matmul(matrix(), matrix()).device(), kCpu0);
 }
 
 TEST(Placement, PrefersTheFirstGpu) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   EXPECT_EQ(matmul(matrix(), matrix()).device(), kGpu0);
 }
 
 TEST(Placement, ScopesNestFieldByField) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   DeviceScope outer("/gpu:1");
   EXPECT_EQ(matrix().device(), kGpu1);
   {
@@ -46,7 +47,7 @@ TEST(Placement, ScopesNestFieldByField) {
 }
 
 TEST(Placement, MovesInputsToTheOperation) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   Tensor a, b;
   {
     DeviceScope cpu("/cpu:0");
@@ -64,7 +65,7 @@ TEST(Placement, MovesInputsToTheOperation) {
 }
 
 TEST(Placement, ViewsStayWhereTheirInputIs) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   Tensor a;
   {
     DeviceScope gpu("/gpu:1");
@@ -77,7 +78,7 @@ TEST(Placement, ViewsStayWhereTheirInputIs) {
 }
 
 TEST(Placement, AMissingDeviceIsAnErrorThatNamesEverything) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   set_soft_device_placement(false);
   DeviceScope missing("/gpu:7");
   const std::string expected =
@@ -101,7 +102,7 @@ TEST(Placement, AMissingDeviceIsAnErrorThatNamesEverything) {
 }
 
 TEST(Placement, SoftPlacementTakesAnotherDevice) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   DeviceScope missing("/gpu:7");
   EXPECT_EQ(matmul(matrix(), matrix()).device(), kCpu0);
 }
@@ -116,7 +117,7 @@ TEST(Placement, ANameThatDoesNotParse) {
 }
 
 TEST(Placement, TheLogNamesOperationAndDevice) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   debugging::set_log_device_placement(true);
   const Tensor a = matrix();
   ::testing::internal::CaptureStderr();
@@ -126,7 +127,7 @@ TEST(Placement, TheLogNamesOperationAndDevice) {
 }
 
 TEST(Placement, GradientsRunWhereTheForwardRan) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   Tensor x;
   {
     DeviceScope gpu("/gpu:1");
@@ -140,7 +141,7 @@ TEST(Placement, GradientsRunWhereTheForwardRan) {
 }
 
 TEST(Tensor, ToAnotherDeviceAndBack) {
-  config::set_emulated_gpus(1);
+  testing::use_gpus(1);
   const Tensor a = constant({1.0, 2.0});
   EXPECT_EQ(a.device(), kGpu0);
   const Tensor b = a.cpu();
@@ -150,7 +151,7 @@ TEST(Tensor, ToAnotherDeviceAndBack) {
 }
 
 TEST(Tensor, MemoryOfAGpuIsNotTheHosts) {
-  config::set_emulated_gpus(1);
+  testing::use_gpus(1);
   const Tensor a = constant({1.0, 2.0});
   try {
     a.data<float>();
@@ -164,7 +165,7 @@ TEST(Tensor, MemoryOfAGpuIsNotTheHosts) {
 }
 
 TEST(Tensor, OutOfMemoryTellsTheFigures) {
-  config::set_emulated_gpus(1, 16);
+  testing::use_gpus(1, 16);
   const Tensor held = zeros({2, 1024, 1024});
   try {
     zeros({4, 1024, 1024});
@@ -181,7 +182,7 @@ TEST(Tensor, OutOfMemoryTellsTheFigures) {
 
 // An operation that writes a variable runs where that is, kernel or not.
 TEST(Placement, WritingAVariableWhereThereIsNoKernelIsAnError) {
-  config::set_emulated_gpus(1);
+  testing::use_gpus(1);
   static const OpDef host_only = {.name = "HostOnlyWrite",
                                   .infer = [](InferContext&) {},
                                   .cpu_kernel = [](KernelContext&) {},

@@ -4,6 +4,7 @@
 
 #include "device/device_manager.h"
 #include "support/errors.h"
+#include "support/gpus.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -45,19 +46,19 @@ Graph build(const Body& body) {
 }
 
 TEST(Placer, PrefersTheFirstGpu) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   const Graph graph = build([] { matmul(ones({2, 2}), ones({2, 2}), {.name = "y"}); });
   EXPECT_EQ(Placed(graph)["y"], "GPU:0");
 }
 
 TEST(Placer, TakesTheCpuWithoutGpus) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   const Graph graph = build([] { matmul(ones({2, 2}), ones({2, 2}), {.name = "y"}); });
   EXPECT_EQ(Placed(graph)["y"], "CPU:0");
 }
 
 TEST(Placer, TakesTheDefaultDeviceWhereOneIsGiven) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   const Graph graph = build([] {
     matmul(ones({2, 2}), ones({2, 2}), {.name = "y"});
     const DeviceScope on("/cpu:0");
@@ -70,7 +71,7 @@ TEST(Placer, TakesTheDefaultDeviceWhereOneIsGiven) {
 }
 
 TEST(Placer, PartialNamesTakeTheFirstThatSuits) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   const Graph graph = build([] {
     const Tensor x = ones({2, 2});
     {
@@ -91,7 +92,7 @@ TEST(Placer, PartialNamesTakeTheFirstThatSuits) {
 }
 
 TEST(Placer, AssignedNodesStay) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   Graph graph = build([] { ones({2}, {.name = "a"}); });
   std::vector<Device*> assigned = place_graph(graph.impl());
   Device* gpu1 = DeviceManager::get().find(*DeviceName::parse_full(kProcess + "/device:GPU:1"));
@@ -109,7 +110,7 @@ TEST(Placer, AssignedNodesStay) {
 
 // Heuristic A.
 TEST(Placer, GeneratorsGoWhereAllTheirConsumersAre) {
-  config::set_emulated_gpus(3);
+  testing::use_gpus(3);
   const Graph graph = build([] {
     const Tensor same = ones({2, 2}, {.name = "same"});
     const Tensor split = ones({2, 2}, {.name = "split"});
@@ -133,7 +134,7 @@ TEST(Placer, GeneratorsGoWhereAllTheirConsumersAre) {
 
 // Heuristic B.
 TEST(Placer, ViewsFollowTheirInput) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   const Graph graph = build([] {
     Tensor x;
     {
@@ -150,7 +151,7 @@ TEST(Placer, ViewsFollowTheirInput) {
 }
 
 TEST(Placer, VariablesTieWhatTouchesThem) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   Graph graph;
   {
     const GraphScope building(graph);
@@ -171,7 +172,7 @@ TEST(Placer, VariablesTieWhatTouchesThem) {
 }
 
 TEST(Placer, CapturedVariablesStayWhereTheyAre) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   const DeviceScope on("/gpu:1");
   const Variable v(ones({2}), {.name = "v"});
   const DeviceScope anywhere("");
@@ -181,7 +182,7 @@ TEST(Placer, CapturedVariablesStayWhereTheyAre) {
 }
 
 TEST(Placer, VariablesOfTwoDevicesInOneOperationAreAnError) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   Graph graph;
   {
     const GraphScope building(graph);
@@ -204,7 +205,7 @@ TEST(Placer, VariablesOfTwoDevicesInOneOperationAreAnError) {
 }
 
 TEST(Placer, VariablesOfTwoDevicesInOneUpdateAreAnError) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   static const OpDef both = {.name = "WritesBoth",
                              .infer = [](InferContext&) {},
                              .cpu_kernel = [](KernelContext&) {},
@@ -225,7 +226,7 @@ TEST(Placer, VariablesOfTwoDevicesInOneUpdateAreAnError) {
 }
 
 TEST(Placer, ColocationIsFollowedAndMerged) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   const Graph graph = build([] {
     const Tensor a = ones({2}, {.name = "a"});
     const ColocateWith with(a);
@@ -255,7 +256,7 @@ Graph contradicting_colocation() {
 }
 
 TEST(Placer, ContradictingColocationIsAnError) {
-  config::set_emulated_gpus(1);
+  testing::use_gpus(1);
   const std::string error = error_of(contradicting_colocation());
   expect_prefix(error,
                 "Cannot colocate nodes a and b: Cannot merge devices with incompatible types: "
@@ -264,7 +265,7 @@ TEST(Placer, ContradictingColocationIsAnError) {
 }
 
 TEST(Placer, SoftPlacementDropsWhatContradicts) {
-  config::set_emulated_gpus(1);
+  testing::use_gpus(1);
   const Placed placed(contradicting_colocation(), {.allow_soft_placement = true});
   // Both stay together; the type is given up, and the first device is taken.
   EXPECT_EQ(placed["a"], "GPU:0");
@@ -284,7 +285,7 @@ TEST(Placer, JobsAreNeverGivenUp) {
 }
 
 TEST(Placer, AMissingGpuIsAnErrorUnlessSoft) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   const Graph graph = build([] {
     const DeviceScope on("/gpu:9");
     constant({1.0}, {.name = "b"});
@@ -300,7 +301,7 @@ TEST(Placer, AMissingGpuIsAnErrorUnlessSoft) {
 }
 
 TEST(Placer, VariablesGiveWayLast) {
-  config::set_emulated_gpus(1);
+  testing::use_gpus(1);
   const Graph graph = build([] {
     const DeviceScope on("/gpu:7");
     const Variable v(ones({2}), {.name = "v"});
@@ -314,7 +315,7 @@ TEST(Placer, VariablesGiveWayLast) {
 }
 
 TEST(Placer, TheProcessDecidesOnSoftPlacementWhereNothingIsSaid) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   const Graph graph = build([] {
     const DeviceScope on("/gpu:9");
     constant({1.0}, {.name = "b"});
@@ -326,7 +327,7 @@ TEST(Placer, TheProcessDecidesOnSoftPlacementWhereNothingIsSaid) {
 
 // An operation without a kernel for GPUs.
 TEST(Placer, OperationsWithoutAKernel) {
-  config::set_emulated_gpus(1);
+  testing::use_gpus(1);
   static const OpDef host_only = {.name = "HostOnly",
                                   .infer = [](InferContext& c) { c.add_output(float32, {2}); },
                                   .cpu_kernel = [](KernelContext&) {},

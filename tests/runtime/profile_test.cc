@@ -1,6 +1,7 @@
 // What a profile shows of operations, traced functions and devices.
 #include <gtest/gtest.h>
 
+#include "support/gpus.h"
 #include "support/trace.h"
 #include "tandem/tandem.h"
 
@@ -15,7 +16,7 @@ const std::string kCpu = "/job:localhost/replica:0/task:0/device:CPU:0";
 const std::string kGpu = "/job:localhost/replica:0/task:0/device:GPU:0";
 
 TEST(Profile, ShowsOperationsOnTheCpuWithTheirShapes) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   const TemporaryDirectory directory;
   const Tensor a = ones({2, 3}), b = ones({3, 5});
   profiler::start({.file = directory / "t"});
@@ -39,7 +40,7 @@ TEST(Profile, ShowsOperationsOnTheCpuWithTheirShapes) {
 }
 
 TEST(Profile, ShowsStreamsOfGpusAndCopies) {
-  config::set_emulated_gpus(1, 64);
+  testing::use_gpus(1, 64);
   const TemporaryDirectory directory;
   const Tensor on_cpu = [] {
     const DeviceScope cpu("/cpu:0");
@@ -61,7 +62,7 @@ TEST(Profile, ShowsStreamsOfGpusAndCopies) {
 }
 
 TEST(Profile, ShowsProgramsWithTheNamesOfNodes) {
-  config::set_emulated_gpus(1, 64);
+  testing::use_gpus(1, 64);
   const TemporaryDirectory directory;
   const Variable weights(ones({4, 4}), {.name = "weights"});
   const auto step = function([&](const Tensor& x) {
@@ -90,7 +91,7 @@ TEST(Profile, ShowsProgramsWithTheNamesOfNodes) {
 
 // A recorded call and its gradient are a program each.
 TEST(Profile, ShowsTheWayBackThroughAFunctionAsAProgram) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   const TemporaryDirectory directory;
   const Variable weights(ones({4, 4}));
   const auto forward = function([&](const Tensor& x) { return tanh(matmul(x, weights)); });
@@ -115,7 +116,7 @@ TEST(Profile, ShowsTheWayBackThroughAFunctionAsAProgram) {
 }
 
 TEST(Profile, IsValidWhenStoppedAmidWork) {
-  config::set_emulated_gpus(1, 64);
+  testing::use_gpus(1, 64);
   const TemporaryDirectory directory;
   const DeviceScope gpu("/gpu:0");
   Tensor x = ones({64, 64});

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "support/errors.h"
+#include "support/gpus.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -233,7 +234,8 @@ TEST(Session, DrawsWhatEagerCallsWouldDraw) {
 }
 
 TEST(Session, GpuOptionsTakeEffect) {
-  config::set_emulated_gpus(3, 64);
+  TANDEM_EMULATION_ONLY("GPUs of so little memory are parts of real ones, which take no options");
+  testing::use_gpus(3, 64);
   Graph graph;
   SessionOptions options;
   options.gpu_options.allow_growth = true;
@@ -255,7 +257,7 @@ TEST(Session, GpuOptionsTakeEffect) {
 }
 
 TEST(Session, FeedsMayLiveOnAnyDevice) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   Graph graph;
   Tensor x, y;
   {
@@ -295,7 +297,7 @@ struct Towers {
 };
 
 TEST(SessionTowers, RunOnFourGpus) {
-  config::set_emulated_gpus(4);
+  testing::use_gpus(4);
   Towers towers;
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
@@ -316,7 +318,7 @@ TEST(SessionTowers, RunOnFourGpus) {
 }
 
 TEST(SessionTowers, RunOnOneGpuWithSoftPlacement) {
-  config::set_emulated_gpus(1);
+  testing::use_gpus(1);
   Towers towers;
   EXPECT_EQ(
       Session(towers.graph, {.allow_soft_placement = true}).run(towers.sum).to_vector<float>(),
@@ -324,7 +326,7 @@ TEST(SessionTowers, RunOnOneGpuWithSoftPlacement) {
 }
 
 TEST(SessionTowers, FailOnOneGpuWithoutSoftPlacement) {
-  config::set_emulated_gpus(1);
+  testing::use_gpus(1);
   Towers towers;
   EXPECT_EQ(error_of<InvalidArgumentError>([&] { Session(towers.graph).run(towers.sum); }),
             "Cannot assign a device for operation MatMul: MatMul was explicitly assigned to "

@@ -1,6 +1,7 @@
 // The same training eagerly, in a session, and traced.
 #include <gtest/gtest.h>
 
+#include "support/gpus.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -111,7 +112,7 @@ TEST(SessionTraining, AgreesWithAdam) {
 }
 
 TEST(SessionTraining, AgreesOnAnEmulatedGpu) {
-  config::set_emulated_gpus(1);
+  testing::use_gpus(1);
   expect_all_agree([] { return optimizers::Adam({.learning_rate = 1e-2}); });
 }
 

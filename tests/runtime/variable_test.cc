@@ -1,4 +1,5 @@
 #include "tandem/variable.h"
+#include "support/gpus.h"
 
 #include <gtest/gtest.h>
 
@@ -64,7 +65,7 @@ TEST(Variable, UndefinedOnesAreSaidToBe) {
 }
 
 TEST(Variable, LivesOnTheScopesDevice) {
-  config::set_emulated_gpus(2);
+  testing::use_gpus(2);
   DeviceScope gpu("/gpu:1");
   Variable v(constant(1.0));
   EXPECT_EQ(v.device(), "/job:localhost/replica:0/task:0/device:GPU:1");

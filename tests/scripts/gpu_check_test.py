@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/gpu-check"
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 
 # Googletest's command line, as far as gpu-check uses it.
 TESTS = """#!/bin/sh
@@ -25,11 +25,53 @@ import json, sys
 report = sys.argv[sys.argv.index("--report") + 1]
 json.dump({"test_accuracy": ACCURACY, "samples_per_second": 1000}, open(report, "w"))
 """
-STEP = """#!/bin/sh
-echo '{"program": "tandem", "ms": MS}'
+# Says that it is ready, then measures when asked to. Ours has the bundle's libraries, the peer does not.
+STEP = """#!/usr/bin/env python3
+import json, os, sys
+bundled = "OMP_WAIT_POLICY" in os.environ and "/lib" in os.environ.get("LD_LIBRARY_PATH", "")
+if bundled != sys.argv[0].endswith("bin/train_step"): sys.exit("another environment")
+if BROKEN: sys.exit("no compiler")
+def tell(ms): print(json.dumps({"ms": ms, "parameters": 10, "losses": LOSSES, "device_peak_mib": 100.0,
+                                "flops": 6e9, "bytes": 3e9}), flush=True)
+print("a line of something else", flush=True)
+tell(None)
+for line in sys.stdin: tell(MS)
 """
-TORCH = 'import sys\nif "--compile" in sys.argv: sys.exit("no compiler")\nprint(\'{"ms": 3.0}\')\n'
-SMI = "#!/bin/sh\necho 'GPU 0: NVIDIA H200'\n"
+CEILINGS = """#!/usr/bin/env python3
+print('{"flops": 1e13, "bytes": 4e12}')
+"""
+# Takes 512 MiB when it allocates, and writes down what the driver sees: that, and a context of 500 MiB.
+MEMORY = """#!/usr/bin/env python3
+import json, pathlib, sys
+used = pathlib.Path(__file__).parent.parent / "used"
+arguments = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+reserved, limit = {"--growth": (0, 98200), "--fraction": (25000, 25000), "--limits": (1024, 1024)}.get(sys.argv[1],
+                                                                                                  (98200, 98200))
+for state in ("started", "allocated", "trimmed"):
+    now = reserved + (512 if state == "allocated" and "--growth" in arguments else 0)
+    used.write_text(str(now + 500 + LEAK * (state == "trimmed")))
+    print(json.dumps({"state": state, "reserved": now << 20, "current": 0, "limit": limit << 20}), flush=True)
+    sys.stdin.readline()
+used.write_text("0")
+"""
+SMI = """#!/bin/sh
+case "$1" in
+  *name,driver*) echo 'NVIDIA H200, 580.1' ;;
+  *memory.used*) cat FOLDER/used ;;
+  *memory.total*) echo 100000 ;;
+  *) echo 'GPU 0: NVIDIA H200' ;;
+esac
+"""
+SANITIZER = """#!/bin/sh
+case "$*" in
+  *memcheck*lenet64*) echo 'Invalid __global__ write'; exit 9 ;;
+esac
+exit 0
+"""
+
+
+def step(ms, losses=(2.0, 1.0), broken=False):
+    return STEP.replace("MS", str(ms)).replace("LOSSES", str(list(losses))).replace("BROKEN", str(broken))
 
 
 class GpuCheck(unittest.TestCase):
@@ -38,8 +80,11 @@ class GpuCheck(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.folder = pathlib.Path(holder.name)
         (self.folder / "bin").mkdir()
-        shutil.copy(SCRIPT, self.folder)
+        shutil.copy(SCRIPTS / "gpu-check", self.folder)
+        shutil.copytree(SCRIPTS / "gpu_check", self.folder / "gpu_check")
         self.write("commit", "abc1234\n")
+        self.write("used", "0")
+        self.write("smi/nvidia-smi", SMI.replace("FOLDER", str(self.folder)))
 
     def write(self, name, text):
         path = self.folder / name
@@ -47,13 +92,16 @@ class GpuCheck(unittest.TestCase):
         path.write_text(text)
         path.chmod(0o755)
 
-    def check(self, *arguments):
+    def command(self, *arguments):
         path = f"{self.folder / 'smi'}:{os.environ['PATH']}"
-        return subprocess.run([sys.executable, self.folder / "gpu-check", "run", "--out", self.folder / "out", *arguments],
-                              capture_output=True, text=True, env={**os.environ, "PATH": path}, timeout=120)
+        return subprocess.run([sys.executable, self.folder / "gpu-check", *arguments], capture_output=True, text=True,
+                              env={**os.environ, "PATH": path}, timeout=200)
 
-    def report(self):
-        return json.loads((self.folder / "out/gpu-check.json").read_text())
+    def check(self, *arguments):
+        return self.command("run", "--out", self.folder / "out", *arguments)
+
+    def report(self, stage="all"):
+        return json.loads((self.folder / f"out/gpu-check-{stage}.json").read_text())
 
     def test_no_gpu_is_said(self):
         self.write("smi/nvidia-smi", "#!/bin/sh\necho 'No devices were found'; exit 6\n")
@@ -67,7 +115,6 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("no part 'magic'", result.stderr)
 
     def test_tests_are_counted_and_failures_kept(self):
-        self.write("smi/nvidia-smi", SMI)
         for name in ("device", "comm"):
             self.write(f"bin/{name}_test", TESTS)
         result = self.check("--parts", "conformance")
@@ -79,7 +126,6 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("conformance: 2 passed, 2 failed, 2 skipped, 0 not run", result.stdout)
 
     def test_a_program_that_does_not_start_fails(self):
-        self.write("smi/nvidia-smi", SMI)
         self.write("bin/device_test", "#!/bin/sh\necho 'libcublasLt.so.13: not found'; exit 127\n")
         self.write("bin/comm_test", TESTS)
         result = self.check("--parts", "conformance")
@@ -87,30 +133,82 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("device_test: does not start", self.report()["conformance"]["failures"])
 
     def test_a_program_that_hangs_costs_its_limit(self):
-        self.write("smi/nvidia-smi", SMI)
         self.write("bin/example_01_devices", "#!/bin/sh\necho 'under way'\nexec sleep 600\n")
-        result = self.check("--parts", "programs", "--minutes", "0.35")  # 20 s are kept for the next part
+        result = self.check("--parts", "programs,machine", "--minutes", "0.2")  # 10 s are kept for the next part
         self.assertEqual(result.returncode, 1)
         self.assertEqual(self.report()["programs"], {"example_01_devices": "failed"})
+        self.assertEqual(self.report()["left out"], ["machine"])
         self.assertIn("under way\n\nended after", (self.folder / "out/failures.log").read_text())
 
+    def test_a_part_that_breaks_does_not_stop_the_others(self):
+        self.write("bin/example_01_devices", "no program at all")
+        result = self.check("--parts", "programs,machine")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("failed: OSError", self.report()["programs"]["outcome"])
+        self.assertEqual(self.report()["machine"]["gpus"], ["NVIDIA H200, 580.1"])
+
     def test_training_has_to_reach_its_accuracy(self):
-        self.write("smi/nvidia-smi", SMI)
         for accuracy, status in (("0.99", 0), ("0.985", 1)):
             self.write("bin/tandem", TANDEM.replace("ACCURACY", accuracy))
             self.assertEqual(self.check("--parts", "training").returncode, status)
 
+    def test_memory_is_what_the_driver_says(self):
+        self.write("bin/memory_options", MEMORY.replace("LEAK", "0"))
+        result = self.check("--parts", "memory")
+        self.assertEqual((result.returncode, self.report()["memory"]["outcome"]), (0, "passed"), result.stdout)
+        self.assertEqual(self.report()["memory"]["contexts"], [500, 500])
+        self.write("bin/memory_options", MEMORY.replace("LEAK", "300"))
+        self.assertEqual(self.check("--parts", "memory").returncode, 1)
+        self.assertEqual(self.report()["memory"]["outcome"], "the driver counts otherwise")
+
+    def test_what_the_sanitizer_finds_fails(self):
+        self.write("smi/compute-sanitizer", SANITIZER)
+        for name in ("device", "comm", "ops"):
+            self.write(f"bin/{name}_test", TESTS.replace("exit 1", "exit 0"))
+        result = self.check("--stage", "safety")
+        self.assertEqual(result.returncode, 1)
+        figures = self.report("safety")["sanitizer"]
+        self.assertEqual({name for name, outcome in figures["trainings"].items() if outcome == "failed"},
+                         {"memcheck lenet64 float32", "memcheck lenet64 bfloat16"})
+        self.assertIn("Invalid __global__ write", (self.folder / "out/failures.log").read_text())
+        self.assertEqual((figures["failed"], figures["racecheck"]["failed"]), (0, 0))
+
     def test_benchmarks_are_medians_beside_their_peer(self):
-        self.write("smi/nvidia-smi", SMI)
-        self.write("bin/train_step", STEP.replace("MS", "1.5"))
-        self.write("torch_step.py", TORCH)
-        result = self.check("--parts", "machine,benchmarks", "--rounds", "2")
+        self.write("bin/train_step", step(1.5))
+        self.write("bin/ceilings", CEILINGS)
+        self.write("torch_ceilings.py", CEILINGS)
+        self.write("torch_step.py", step(3.0, broken='"--compile" in sys.argv'))
+        result = self.check("--stage", "speed", "--rounds", "2")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        row = self.report("speed")["benchmarks"]["rows"]["lenet64"]["bfloat16"]
+        self.assertEqual((row["eager"]["ms"], row["pytorch"]["rounds"], "compiled" in row), (1.5, [3.0, 3.0], False))
+        self.assertIn("no compiler", (self.folder / "out/failures.log").read_text())
+        line = next(line.split() for line in result.stdout.splitlines() if line.startswith("lenet64"))
+        # 6e9 operations in 1.5 ms of 1e13 a second; 3e9 bytes of 4e12.
+        self.assertEqual(line, ["lenet64", "float32", "1.500", "1.500", "3.000", "-", "2.00", "2.00", "-", "40%", "50%",
+                                "1.00"])
+
+    def test_programs_that_do_not_train_the_same_fail(self):
+        self.write("bin/train_step", step(1.5, losses=(2.0, 1.2)))
+        self.write("torch_step.py", step(3.0))
+        result = self.check("--parts", "benchmarks", "--rounds", "1")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("mlp64 float32 eager: a loss of 1.2 where PyTorch has 1", result.stdout)
+
+    def test_stages_are_reported_together(self):
+        self.write("bin/example_01_devices", "#!/bin/sh\nexit 0\n")
+        self.write("bin/tandem", TANDEM.replace("ACCURACY", "0.99"))
+        self.check("--stage", "works")
+        self.check("--stage", "safety")
+        files = [self.folder / f"out/gpu-check-{stage}.json" for stage in ("works", "safety")]
+        result = self.command("report", *files, "--keep", self.folder / "kept.json")
         self.assertEqual(result.returncode, 0, result.stderr)
-        figures = self.report()["benchmarks"]["lenet64"]
-        self.assertEqual((figures["eager"], figures["pytorch"], figures["compiled"]), (1.5, 3.0, None))
-        row = next(line.split() for line in result.stdout.splitlines() if line.startswith("lenet64"))
-        self.assertEqual(row, ["lenet64", "1.500", "1.500", "3.000", "-", "2.00", "2.00", "-"])
-        self.assertEqual(self.report()["machine"]["gpus"], ["GPU 0: NVIDIA H200"])
+        self.assertIn("example_01_devices: passed", result.stdout)
+        self.assertIn("LeNet on MNIST: 0.99", result.stdout)
+        self.assertIn("sanitizer: no compute-sanitizer here", result.stdout)
+        kept = json.loads((self.folder / "kept.json").read_text())
+        self.assertEqual(len(kept["commands"]), 2)
+        self.assertIn("ended", kept)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include "tandem/array.h"
 #include "tandem/checkpoint.h"
 #include "tandem/math.h"
+#include "tandem/random.h"
 
 namespace tandem {
 namespace {
@@ -160,6 +161,40 @@ TEST(Model, SummaryListsLayersShapesAndParameters) {
   std::ostringstream functional;
   Functional(x, layers::Dense(2)(layers::Dense(4)(x))).summary(functional);
   EXPECT_NE(functional.str().find("(None, 4)"), std::string::npos) << functional.str();
+}
+
+// A transformer's block: attention and a network a position, each behind a normalisation and beside
+// what it is added to.
+TEST(Model, ATransformerIsFittedSavedAndLoaded) {
+  const auto make = [] {
+    const SymbolicInput tokens = Input({6});
+    SymbolicInput x = layers::Embedding(11, 8)(tokens);
+    x = layers::Add()(std::vector<SymbolicInput>{x, layers::PositionEmbedding(6)(x)});
+    SymbolicInput y = layers::LayerNormalization()(x);
+    y = layers::MultiHeadAttention(
+        2, 4, {.dropout = 0.1, .use_causal_mask = true})(std::vector<SymbolicInput>{y, y});
+    x = layers::Add()(std::vector<SymbolicInput>{x, y});
+    y = layers::Dense(16, {.activation = "gelu"})(layers::LayerNormalization()(x));
+    x = layers::Add()(std::vector<SymbolicInput>{x, layers::Dense(8)(y)});
+    return Functional(tokens, layers::Dense(3)(layers::Flatten()(x)));
+  };
+  random::set_seed(1);
+  Functional first = make();
+  const Tensor tokens = random::uniform_int({40, 6}, 0, 11, {.dtype = int64});
+  // What is to be learnt: which third of the numbers the last token is of.
+  const Tensor labels = cast(reshape(slice(tokens, {0, 5}, {-1, 1}), {40}), float32) / 4.0;
+  first.compile({.optimizer = optimizers::Adam({.learning_rate = 0.01}),
+                 .loss = losses::SparseCategoricalCrossentropy({.from_logits = true})});
+  const auto dataset = data::Dataset::from_tensor_slices({tokens, cast(labels, int64)}).batch(16);
+  const History history = first.fit(dataset, {.epochs = 30, .verbose = 0});
+  EXPECT_LT(history.at("loss").back(), 0.5 * history.at("loss").front());
+
+  const TemporaryDirectory directory;
+  save_weights(first, directory / "w");
+  Functional second = make();
+  ASSERT_NE(values_of(first(tokens)), values_of(second(tokens)));
+  second.load_weights(directory / "w");
+  EXPECT_EQ(values_of(first(tokens)), values_of(second(tokens)));
 }
 
 TEST(Model, WeightsComeBackFromTheirFile) {

@@ -1,5 +1,6 @@
 #include "comm/shm/arena.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "comm/shm/layout.h"
@@ -18,16 +19,18 @@ std::shared_ptr<void> Arena::allocate(std::size_t bytes) {
     while (found != free_.end() && found->second < rounded) ++found;
     if (found == free_.end()) return nullptr;
     at = found->first;
+    if (!reserve(at, rounded)) return nullptr;
     const std::size_t rest = found->second - rounded;
     free_.erase(found);
     if (rest > 0) free_.emplace(at + rounded, rest);
   }
-  if (!segment_->reserve(at, rounded)) {
-    deallocate(at, rounded);  // a part of it may have been reserved
-    return nullptr;
-  }
   return {segment_->data() + at,
           [self = shared_from_this(), at, rounded](void*) { self->deallocate(at, rounded); }};
+}
+
+bool Arena::reserve(std::size_t at, std::size_t bytes) const {
+  const std::size_t first = huge_pages_before(at);
+  return segment_->reserve(first, huge_pages(at + bytes) - first) || segment_->reserve(at, bytes);
 }
 
 std::int64_t Arena::offset_of(const void* data, std::size_t bytes) const {
@@ -38,7 +41,6 @@ std::int64_t Arena::offset_of(const void* data, std::size_t bytes) const {
 }
 
 void Arena::deallocate(std::size_t at, std::size_t bytes) noexcept {
-  segment_->release(at, bytes);
   std::lock_guard lock(mutex_);
   auto item = free_.emplace(at, bytes).first;
   if (const auto after = std::next(item); after != free_.end() && at + bytes == after->first) {
@@ -50,8 +52,14 @@ void Arena::deallocate(std::size_t at, std::size_t bytes) noexcept {
     if (before->first + before->second == at) {
       before->second += item->second;
       free_.erase(item);
+      item = before;
     }
   }
+  // Those that nothing lies in any more; what is free beyond them has been given back before.
+  const std::size_t first = std::max(huge_pages(item->first), huge_pages_before(at));
+  const std::size_t last =
+      std::min(huge_pages_before(item->first + item->second), huge_pages(at + bytes));
+  if (first < last) segment_->release(first, last - first);
 }
 
 }  // namespace tandem::shm

@@ -9,8 +9,9 @@
 
 namespace tandem::shm {
 
-// First fit, in whole pages. What is not handed out takes no memory. Thread-safe. Memory keeps its
-// arena, and the arena the mapping.
+// First fit, in whole pages. Memory is taken and given back in whole huge pages, in small ones only
+// where the machine has no room for that. Thread-safe. Memory keeps its arena, and the arena the
+// mapping.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   Arena(std::shared_ptr<const Segment> segment, std::size_t begin, std::size_t bytes);
@@ -22,9 +23,10 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
  private:
   void deallocate(std::size_t at, std::size_t bytes) noexcept;
+  bool reserve(std::size_t at, std::size_t bytes) const;
 
   std::shared_ptr<const Segment> segment_;
-  std::size_t begin_, bytes_;
+  std::size_t begin_, bytes_;  // in whole huge pages
   std::mutex mutex_;
   std::map<std::size_t, std::size_t> free_;  // begin -> bytes; neighbours are joined
 };

@@ -35,10 +35,11 @@ Group::Group(ShmOptions options) : options_(std::move(options)) {
   mine_ = &state(rank());
   // Memory that is not reserved is taken at the first touch, which kills the process where there
   // is none left.
-  if (!segment_->reserve(0, layout_.ring(0)) ||
+  if (!segment_->reserve(0, layout_.state_bytes()) ||
       !segment_->reserve(layout_.ring(index(rank())), Layout::kRingBytes))
     fail<ResourceExhaustedError>("[shm] /dev/shm has no room for the {} KiB that group '{}' needs",
-                                 (layout_.channel(0, 0) >> 10), options_.name);
+                                 (layout_.state_bytes() + layout_.ranks * Layout::kRingBytes) >> 10,
+                                 options_.name);
   arena_ = std::make_shared<Arena>(segment_, layout_.arena(index(rank())), layout_.arena_bytes);
 
   mine_->process = ProcessIdentity::self();
@@ -52,8 +53,8 @@ Group::~Group() { mine_->left.store(1, std::memory_order_release); }
 // Rank 0 makes it and tells the others its name.
 std::shared_ptr<Segment> Group::find_segment() {
   if (rank() == 0) {
-    layout_.arena_bytes = pages(static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
-                                static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
+    layout_.arena_bytes = huge_pages(static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+                                     static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
     auto segment = std::make_shared<Segment>(Segment::create(layout_.total()));
     options_.store->set(key_of(options_),
                         fmt::format("{} {}", layout_.arena_bytes, segment->name()));

@@ -74,16 +74,24 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // Rounded up to whole pages.
 constexpr std::size_t pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+constexpr std::size_t huge_pages(std::size_t bytes) {
+  return (bytes + Segment::kHugePage - 1) / Segment::kHugePage * Segment::kHugePage;
+}
+// Rounded down.
+constexpr std::size_t huge_pages_before(std::size_t bytes) {
+  return bytes / Segment::kHugePage * Segment::kHugePage;
+}
 
 // The group's state, then a state a rank, then a channel's state for each pair, then the rings,
-// then the channels' pieces, then the arenas.
+// then the channels' pieces, then the arenas. Rings and arenas begin with a huge page.
 struct Layout {
   std::size_t ranks = 0;
-  std::size_t arena_bytes = 0;  // of each rank; a multiple of the page
+  std::size_t arena_bytes = 0;  // of each rank, in whole huge pages
 
   static constexpr std::size_t kChannelBytes =
       pages(kChannelPieces * (sizeof(PieceHeader) + kChannelPieceBytes));
   static constexpr std::size_t kRingBytes = kRingPieces * kPieceBytes;
+  static_assert(kRingBytes % Segment::kHugePage == 0);
 
   std::size_t rank_state(std::size_t rank) const {
     return sizeof(GroupState) + rank * sizeof(RankState);
@@ -91,13 +99,14 @@ struct Layout {
   std::size_t channel_state(std::size_t from, std::size_t to) const {
     return rank_state(ranks) + (from * ranks + to) * sizeof(ChannelState);
   }
-  std::size_t ring(std::size_t rank) const {
-    return pages(channel_state(ranks, 0)) + rank * kRingBytes;
-  }
+  std::size_t state_bytes() const { return pages(channel_state(ranks, 0)); }
+  std::size_t ring(std::size_t rank) const { return huge_pages(state_bytes()) + rank * kRingBytes; }
   std::size_t channel(std::size_t from, std::size_t to) const {
     return ring(ranks) + (from * ranks + to) * kChannelBytes;
   }
-  std::size_t arena(std::size_t rank) const { return channel(ranks, 0) + rank * arena_bytes; }
+  std::size_t arena(std::size_t rank) const {
+    return huge_pages(channel(ranks, 0)) + rank * arena_bytes;
+  }
   std::size_t total() const { return arena(ranks); }
 };
 

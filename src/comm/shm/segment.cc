@@ -45,6 +45,34 @@ std::optional<ProcessState> read_state(std::int32_t pid) {
 // Names: tandem-NAMESPACE-PID-START-NUMBER.
 constexpr const char* kPrefix = "tandem-";
 
+#ifdef MADV_COLLAPSE
+constexpr int kMadviseCollapse = MADV_COLLAPSE;
+#else
+constexpr int kMadviseCollapse = 25;  // of Linux; C libraries older than the kernel lack the name
+#endif
+
+// From the begin of a huge page on; null with errno when that cannot be had.
+std::byte* map_file(int file, std::size_t bytes) {
+  constexpr std::size_t kHuge = Segment::kHugePage;
+  void* const place =
+      mmap(nullptr, bytes + kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (place == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(place);
+  const std::size_t before = (kHuge - reinterpret_cast<std::uintptr_t>(begin) % kHuge) % kHuge;
+  const int how = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
+  if (mmap(begin + before, bytes, PROT_READ | PROT_WRITE, how, file, 0) == MAP_FAILED) {
+    const int error = errno;
+    munmap(place, bytes + kHuge);
+    errno = error;
+    return nullptr;
+  }
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t end = before + (bytes + page - 1) / page * page;
+  if (before > 0) munmap(begin, before);
+  if (end < bytes + kHuge) munmap(begin + end, bytes + kHuge - end);
+  return begin + before;
+}
+
 std::uint64_t process_namespace() {
   struct stat info {};
   return ::stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
@@ -109,18 +137,19 @@ Segment Segment::open(const std::string& name, std::size_t bytes) {
 }
 
 Segment::Segment(std::string name, int file, std::size_t bytes, bool owner)
-    : name_(std::move(name)), file_(file), bytes_(bytes), linked_(owner) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-  if (memory == MAP_FAILED) {
+    : name_(std::move(name)),
+      file_(file),
+      data_(map_file(file, bytes)),
+      bytes_(bytes),
+      linked_(owner) {
+  if (!data_) {
     const int error = errno;
     close(file_);
     unlink();
     fail<ResourceExhaustedError>("[shm] could not map {} bytes of shared memory: {}", bytes,
                                  std::strerror(error));
   }
-  data_ = static_cast<std::byte*>(memory);
-  madvise(memory, bytes, MADV_DONTDUMP);
-  madvise(memory, bytes, MADV_HUGEPAGE);  // where the machine allows it for shared memory
+  madvise(data_, bytes, MADV_DONTDUMP);
 }
 
 Segment::Segment(Segment&& other) noexcept
@@ -145,7 +174,13 @@ bool Segment::reserve(std::size_t begin, std::size_t bytes) const {
   do {
     result = fallocate(file_, 0, static_cast<off_t>(begin), static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);
-  return result == 0;
+  if (result != 0) return false;
+  const std::size_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
+  const std::size_t last = (begin + bytes) / kHugePage * kHugePage;
+  // Unlike MADV_HUGEPAGE it does not ask how /dev/shm was mounted. Where the kernel is older than
+  // 6.1 or has no huge page left, small pages do.
+  if (first < last) madvise(data_ + first, last - first, kMadviseCollapse);
+  return true;
 }
 
 void Segment::release(std::size_t begin, std::size_t bytes) const noexcept {

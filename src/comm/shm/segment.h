@@ -21,9 +21,11 @@ struct ProcessIdentity {
 };
 
 // A mapping of shared memory. Memory is taken when it is first reserved, not when the segment is
-// made, so that a segment may be much larger than what is used of it.
+// made, so that a segment may be much larger than what is used of it. It begins with a huge page.
 class Segment {
  public:
+  static constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
   // Makes one under a name that no other process uses, and removes what crashed processes have
   // left. Throws ResourceExhaustedError.
   static Segment create(std::size_t bytes);
@@ -39,6 +41,8 @@ class Segment {
   // Takes the name away; the memory lives as long as it is mapped. Does nothing the second time.
   void unlink() noexcept;
   // Takes memory for a range, in whole pages, or gives it back. reserve: false when there is none.
+  // The whole huge pages of a range that is reserved become such where the machine can, so that
+  // ranks look up fewer addresses in each other's memory.
   bool reserve(std::size_t begin, std::size_t bytes) const;
   void release(std::size_t begin, std::size_t bytes) const noexcept;
 

@@ -48,7 +48,7 @@ struct Normalise {
   using C = ComputeOf<T>;
   const T* x;
   T* y;
-  Numbers gamma, beta, mean, variance;
+  const C *gamma, *beta, *mean, *variance;
   C epsilon;
   struct Columns {
     C mean[kPack], scale[kPack], shift[kPack];
@@ -57,9 +57,9 @@ struct Normalise {
     Columns own;
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {
-      own.mean[i] = mean.at<C>(column + i);
-      own.scale[i] = gamma.at<C>(column + i) / ::sqrt(variance.at<C>(column + i) + epsilon);
-      own.shift[i] = beta.at<C>(column + i);
+      own.mean[i] = mean[column + i];
+      own.scale[i] = gamma[column + i] / ::sqrt(variance[column + i] + epsilon);
+      own.shift[i] = beta[column + i];
     }
     return own;
   }
@@ -77,11 +77,13 @@ void normalise(KernelContext& c, const TensorView& mean, const TensorView& varia
   const TensorView &x = c.inputs[0], &y = c.outputs[0];
   const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
   switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
+    using C = ComputeOf<T>;
     for_columns_on<Pack::value>(
         c, rows, columns,
-        Normalise<T, Pack::value>{x.as<const T>(), y.as<T>(), Numbers(c.inputs[1]),
-                                  Numbers(c.inputs[2]), Numbers(mean), Numbers(variance),
-                                  static_cast<ComputeOf<T>>(c.attrs<NormAttrs>().epsilon)});
+        Normalise<T, Pack::value>{x.as<const T>(), y.as<T>(), converted_on<C>(c, c.inputs[1]),
+                                  converted_on<C>(c, c.inputs[2]), converted_on<C>(c, mean),
+                                  converted_on<C>(c, variance),
+                                  static_cast<C>(c.attrs<NormAttrs>().epsilon)});
   });
 }
 
@@ -106,14 +108,14 @@ template <class T, int kPack>
 struct GradientSums {
   using C = ComputeOf<T>;
   const T *dy, *x;
-  Numbers mean;
+  const C* mean;
   struct Columns {
     C mean[kPack];
   };
   __device__ Columns of_columns(std::int64_t column) const {
     Columns own;
 #pragma unroll
-    for (int i = 0; i < kPack; ++i) own.mean[i] = mean.at<C>(column + i);
+    for (int i = 0; i < kPack; ++i) own.mean[i] = mean[column + i];
     return own;
   }
   __device__ void add(const Columns& own, std::int64_t, std::int64_t at, TwoSums<C>* sums) const {
@@ -154,7 +156,7 @@ struct DataGradient {
   using C = ComputeOf<T>;
   const T *dy, *x;
   T* dx;
-  Numbers mean;
+  const C* mean;
   GradientOfColumns<C> of;
   struct Columns {
     C mean[kPack], scale[kPack], slope[kPack], shift[kPack];
@@ -163,7 +165,7 @@ struct DataGradient {
     Columns own;
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {
-      own.mean[i] = mean.at<C>(column + i);
+      own.mean[i] = mean[column + i];
       own.scale[i] = of.scale[column + i];
       own.slope[i] = of.slope[column + i];
       own.shift[i] = of.shift[column + i];
@@ -190,7 +192,7 @@ void training_grad_kernel(KernelContext& c) {
     using C = ComputeOf<T>;
     C* numbers = static_cast<C*>(c.scratch(static_cast<std::size_t>(3 * columns) * sizeof(C)));
     const GradientOfColumns<C> of = {numbers, numbers + columns, numbers + 2 * columns};
-    const Numbers mean(c.inputs[3]);
+    const C* mean = converted_on<C>(c, c.inputs[3]);
     reduce_columns_on<TwoSums<C>, Pack::value>(
         c, rows, columns, GradientSums<T, Pack::value>{dy.as<const T>(), x.as<const T>(), mean},
         StoreGradients<C>{of, Numbers(c.inputs[2]), Numbers(c.inputs[4]), Numbers(c.outputs[1]),

@@ -3,12 +3,11 @@
 
 #include <cstdint>
 
-#include "core/clones.h"
 #include "core/parallel.h"
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"
-#include "ops/math/elementwise.h"
+#include "ops/nn/dropout_range.h"
 #include "ops/op_list.h"
 #include "ops/random/distributions.h"
 #include "runtime/dispatch.h"
@@ -27,45 +26,24 @@ void infer_dropout(InferContext& c) {
   c.add_output(c.dtype(0), c.shape(0));
 }
 
-// Elements [begin, end), counted in the global tensor; x and y point at element 0 of it.
-template <class T>
-TANDEM_CLONES void dropout_range(const Draw& draw, std::uint32_t threshold, double scale,
-                                 std::int64_t offset, const T* x, T* y, std::int64_t begin,
-                                 std::int64_t end) {
-  using C = Compute<T>;
-  constexpr std::int64_t kBlock = kDropoutBlock;
-  alignas(64) Words words;
-  const C factor = static_cast<C>(scale);
-  for (std::int64_t block = begin / kBlock; block * kBlock < end; ++block) {
-    fill_words(draw, block, words);
-    const std::int64_t first = block * kBlock;
-    const std::int64_t from = std::max(begin, first), to = std::min(end, first + kBlock);
-    const std::uint32_t* word = &words[0][0] + (from - first);
-    const T* in = x + (from - offset);
-    T* out = y + (from - offset);
-    for (std::int64_t i = 0; i < to - from; ++i)
-      out[i] = store_as<T>(word[i] >= threshold ? static_cast<C>(in[i]) * factor : C(0));
-  }
-}
-
 void dropout_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<DropoutAttrs>();
   const Draw draw = attrs.draw();
   const std::uint32_t threshold = attrs.threshold();
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      dropout_range(draw, threshold, attrs.scale(), attrs.offset, c.inputs[0].as<const T>(),
-                    c.outputs[0].as<T>(), attrs.offset + begin, attrs.offset + end);
+      dropout_range(draw, threshold, attrs.scale(), c.inputs[0].as<const T>() + begin,
+                    c.outputs[0].as<T>() + begin, attrs.offset + begin, attrs.offset + end);
     });
   });
 }
-
-extern const OpDef kDropout;
 
 // The mask is drawn again: the attributes identify it.
 void dropout_gradient(GradContext& c) {
   c.set_grad(0, run(kDropout, {&c.grad()}, c.attrs<DropoutAttrs>()));
 }
+
+}  // namespace
 
 const OpDef kDropout = {.name = "Dropout",
                         .attrs = &attrs_type<DropoutAttrs>,
@@ -75,22 +53,24 @@ const OpDef kDropout = {.name = "Dropout",
                         .traits = kStateful | kInPlace,
                         .exchange_draw = exchange_draw<DropoutAttrs>};
 
-}  // namespace
-
 OpList dropout_ops() {
   static const OpDef* const ops[] = {&kDropout};
   return ops;
 }
 
-Tensor nn::dropout(const Tensor& x, double rate) {
+DropoutAttrs next_dropout(double rate, const Shape& shape) {
   const Draw draw = Generator::current().next();
   DropoutAttrs attrs{.rate = rate, .seed = draw.seed, .number = draw.number, .stream = draw.stream};
   const ReplicaContext* replica = ReplicaContext::current();
-  if (replica && replica->example_offset() >= 0 && x.rank() > 0) {
+  if (replica && replica->example_offset() >= 0 && shape.rank() > 0) {
     attrs.stream = 0;  // the position alone tells the replicas' elements apart
-    attrs.offset = replica->example_offset() * x.shape().without_leading(1).num_elements();
+    attrs.offset = replica->example_offset() * shape.without_leading(1).num_elements();
   }
-  return run(kDropout, {&x}, attrs);
+  return attrs;
+}
+
+Tensor nn::dropout(const Tensor& x, double rate) {
+  return run(kDropout, {&x}, next_dropout(rate, x.shape()));
 }
 
 }  // namespace tandem

@@ -33,4 +33,8 @@ struct DropoutAttrs {
 // p % kColumns of the block of random words p / block.
 inline constexpr std::int64_t kDropoutBlock = 4 * kColumns;
 
+extern const OpDef kDropout;
+// Takes the next draw, for a tensor of this shape whose first axis is the batch.
+DropoutAttrs next_dropout(double rate, const Shape& shape);
+
 }  // namespace tandem

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ops/cuda/kernel_list.h"
+#include "ops/cuda/renewed.cuh"
 #include "ops/cuda/rows.cuh"
 #include "ops/nn/update.h"
 
@@ -37,9 +38,10 @@ struct AddUp {
 // direction.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    lamb_moments(const T* variable, T* m, T* v, const T* gradient, LambStep<ComputeOf<T>> step,
-                 std::int64_t size, double* norms) {
+    lamb_moments(const T* variable, T* m, T* v, const T* gradient,
+                 Renewed<LambStep<ComputeOf<T>>> renewed, std::int64_t size, double* norms) {
   using C = ComputeOf<T>;
+  const LambStep<C> step = renewed();
   constexpr int kCount = kPackOf<T>;
   C of_variable = C{0}, of_direction = C{0};
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x * kCount;
@@ -72,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // rate = learning_rate * |variable| / |direction|; the ratio is 1 where a norm is 0. One block.
 __global__ void __launch_bounds__(kThreads)
-    lamb_rate(const double* norms, int blocks, double learning_rate, double* rate) {
+    lamb_rate(const double* norms, int blocks, Renewed<double> learning_rate, double* rate) {
   double of_variable = 0.0, of_direction = 0.0;
   for (int i = threadIdx.x; i < blocks; i += kThreads) {
     of_variable += norms[2 * i];
@@ -82,15 +84,16 @@ __global__ void __launch_bounds__(kThreads)
   of_variable = over_row(row, of_variable, AddUp());
   of_direction = over_row(row, of_direction, AddUp());
   if (row.lane == 0)
-    *rate = learning_rate *
+    *rate = learning_rate() *
             (of_variable > 0.0 && of_direction > 0.0 ? ::sqrt(of_variable / of_direction) : 1.0);
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    lamb_apply(T* variable, const T* m, const T* v, LambStep<ComputeOf<T>> step, std::int64_t size,
-               const double* rate) {
+    lamb_apply(T* variable, const T* m, const T* v, Renewed<LambStep<ComputeOf<T>>> renewed,
+               std::int64_t size, const double* rate) {
   using C = ComputeOf<T>;
+  const LambStep<C> step = renewed();
   constexpr int kCount = kPackOf<T>;
   const MyPack<kCount> mine(size);
   if (mine.count == 0) return;
@@ -108,12 +111,14 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 void lamb_kernel(KernelContext& c) {
-  const auto& rule = c.attrs<update::Lamb>();
+  using update::Lamb;
+  const auto learning_rate = renewed<Lamb>(c, [](const Lamb& rule) { return rule.learning_rate; });
   const std::int64_t size = c.inputs[0].size();
   if (size == 0) return;
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
     constexpr int kCount = kPackOf<T>;
-    const LambStep<ComputeOf<T>> step(rule);
+    const auto step =
+        renewed<Lamb>(c, [](const Lamb& rule) { return LambStep<ComputeOf<T>>(rule); });
     T *variable = c.inputs[0].as<T>(), *m = c.inputs[1].as<T>(), *v = c.inputs[2].as<T>();
     const unsigned packs = blocks_for((size + kCount - 1) / kCount);
     const unsigned blocks = std::min(packs, static_cast<unsigned>(kMostBlocks));
@@ -121,7 +126,7 @@ void lamb_kernel(KernelContext& c) {
     double* rate = norms + 2 * blocks;
     launch(c, {.blocks = blocks}, lamb_moments<T>, variable, m, v, c.inputs[3].as<const T>(), step,
            size, norms);
-    launch(c, {.blocks = 1u}, lamb_rate, norms, static_cast<int>(blocks), rule.learning_rate, rate);
+    launch(c, {.blocks = 1u}, lamb_rate, norms, static_cast<int>(blocks), learning_rate, rate);
     launch(c, {.blocks = packs}, lamb_apply<T>, variable, m, v, step, size, rate);
   });
 }

@@ -1,11 +1,15 @@
-// The kernels of update.cc on a GPU: each one pass over a variable's memory. LAMB, which needs two
-// norms first, is in lamb.cu.
+// The kernels of update.cc on a GPU: each one pass over the memory of a variable, or of all those
+// that a program updates by one rule. LAMB, which needs two norms first, is in lamb.cu.
 #include "ops/nn/update.h"
 
+#include <array>
 #include <cmath>
+#include <string>
 
+#include "graph/passes/grouped_update.h"
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/kernel_list.h"
+#include "ops/cuda/renewed.cuh"
 
 namespace tandem::cuda {
 namespace {
@@ -27,17 +31,16 @@ struct DescentStep {
 template <class C>
 struct MomentumStep {
   static constexpr int kSlots = 1;
-  C rate, momentum, keep;
-  bool nesterov;
+  C rate, momentum, keep, nesterov;
   explicit MomentumStep(const update::Momentum& rule)
       : rate(C(rule.learning_rate)),
         momentum(C(rule.momentum)),
         keep(C(1.0 - rule.learning_rate * rule.weight_decay)),
-        nesterov(rule.nesterov) {}
+        nesterov(rule.nesterov ? C(1) : C(0)) {}
   __device__ C operator()(C variable, C gradient, C* slots) const {
     const C drop = rate * gradient;
     slots[0] = momentum * slots[0] - drop;
-    return variable * keep + (nesterov ? momentum * slots[0] - drop : slots[0]);
+    return variable * keep + (nesterov != C(0) ? momentum * slots[0] - drop : slots[0]);
   }
 };
 
@@ -100,60 +103,117 @@ struct RmsPropStep {
   }
 };
 
-template <class T, class Step>
-struct UpdateOf {
-  T* variable;
-  T* slots[3];
-  const T* gradient;
-  ComputeOf<T> grad_scale;
+template <class C, class Step>
+struct ScaledStep {
   Step step;
+  C grad_scale;
+
+  template <class Rule>
+  explicit ScaledStep(const Rule& rule) : step(rule), grad_scale(C(rule.grad_scale)) {}
+};
+
+// Variables that one launch updates. A block takes a chunk of one of them, a pack a thread; which,
+// it finds in the table, which goes with the launch.
+template <class T, int kSlots>
+struct Variables {
+  // Of the 4096 bytes that the arguments of a launch may take.
+  static constexpr int kMost =
+      3584 / ((kSlots + 2) * sizeof(void*) + sizeof(std::int64_t) + sizeof(unsigned));
+  T* memory[kSlots + 1][kMost];  // of the variable, then of its slots
+  const T* gradient[kMost];
+  std::int64_t size[kMost];
+  unsigned end_block[kMost];  // behind its last one
+  int count;
 };
 
 template <class T, class Step>
 __global__ void __launch_bounds__(kThreads)
-    update_elements(UpdateOf<T, Step> update, std::int64_t size) {
+    update_variables(Variables<T, Step::kSlots> all,
+                     Renewed<ScaledStep<ComputeOf<T>, Step>> renewed) {
   using C = ComputeOf<T>;
   constexpr int kCount = kPackOf<T>;
   constexpr int kSlots = Step::kSlots;
-  const MyPack<kCount> mine(size);
-  if (mine.count == 0) return;
-  auto variable = load_pack<kCount>(update.variable, mine.begin, mine.count);
-  const auto gradient = load_pack<kCount>(update.gradient, mine.begin, mine.count);
+  int mine = 0;
+  for (int end = all.count - 1; mine < end;) {
+    const int middle = (mine + end) / 2;
+    if (blockIdx.x < all.end_block[middle])
+      end = middle;
+    else
+      mine = middle + 1;
+  }
+  const unsigned chunk = blockIdx.x - (mine == 0 ? 0u : all.end_block[mine - 1]);
+  const std::int64_t begin = (std::int64_t{chunk} * kThreads + threadIdx.x) * kCount;
+  const std::int64_t left = all.size[mine] - begin;
+  if (left <= 0) return;
+  const int count = static_cast<int>(left < kCount ? left : kCount);
+
+  const auto rule = renewed();
+  auto variable = load_pack<kCount>(all.memory[0][mine], begin, count);
+  const auto gradient = load_pack<kCount>(all.gradient[mine], begin, count);
   Pack<T, kCount> slots[kSlots + 1];  // none is no array
 #pragma unroll
   for (int n = 0; n < kSlots; ++n)
-    slots[n] = load_pack<kCount>(update.slots[n], mine.begin, mine.count);
+    slots[n] = load_pack<kCount>(all.memory[n + 1][mine], begin, count);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     C values[kSlots + 1];
 #pragma unroll
     for (int n = 0; n < kSlots; ++n) values[n] = load_as(slots[n].at[i]);
     variable.at[i] = store_as<T>(
-        update.step(load_as(variable.at[i]), load_as(gradient.at[i]) * update.grad_scale, values));
+        rule.step(load_as(variable.at[i]), load_as(gradient.at[i]) * rule.grad_scale, values));
 #pragma unroll
     for (int n = 0; n < kSlots; ++n) slots[n].at[i] = store_as<T>(values[n]);
   }
-  store_pack(update.variable, mine.begin, mine.count, variable);
+  store_pack(all.memory[0][mine], begin, count, variable);
 #pragma unroll
-  for (int n = 0; n < kSlots; ++n) store_pack(update.slots[n], mine.begin, mine.count, slots[n]);
+  for (int n = 0; n < kSlots; ++n) store_pack(all.memory[n + 1][mine], begin, count, slots[n]);
 }
 
-template <class Rule, template <class> class StepOf>
+// Whose attributes are the rule's, and whose hold it.
+template <class Rule>
+struct OneVariable {
+  using Attrs = Rule;
+  static const Rule& rule_of(const Attrs& attrs) { return attrs; }
+};
+template <class Rule>
+struct ManyVariables {
+  using Attrs = GroupedUpdateAttrs;
+  static const Rule& rule_of(const Attrs& attrs) {
+    return *static_cast<const Rule*>(attrs.rule.attrs.get());
+  }
+};
+
+// Of each variable the inputs are itself, its slots and its gradient; all have one dtype.
+template <class Of, template <class> class StepOf>
 void update_kernel(KernelContext& c) {
-  const auto& rule = c.attrs<Rule>();
-  const std::int64_t size = c.inputs[0].size();
-  if (size == 0) return;
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
-    using Step = StepOf<ComputeOf<T>>;
-    constexpr int kCount = kPackOf<T>;
-    UpdateOf<T, Step> update = {.variable = c.inputs[0].template as<T>(),
-                                .slots = {},
-                                .gradient = c.inputs[Step::kSlots + 1].template as<const T>(),
-                                .grad_scale = static_cast<ComputeOf<T>>(rule.grad_scale),
-                                .step = Step(rule)};
-    for (int n = 0; n < Step::kSlots; ++n) update.slots[n] = c.inputs[n + 1].template as<T>();
-    launch(c, {.blocks = blocks_for((size + kCount - 1) / kCount)}, update_elements<T, Step>,
-           update, size);
+    using C = ComputeOf<T>;
+    using Step = StepOf<C>;
+    using Attrs = typename Of::Attrs;
+    constexpr int kEach = Step::kSlots + 2;
+    const auto rule = renewed<Attrs>(
+        c, [](const Attrs& attrs) { return ScaledStep<C, Step>(Of::rule_of(attrs)); });
+    Variables<T, Step::kSlots> some{};
+    static_assert(sizeof(some) + sizeof(rule) <= 4096);
+    unsigned blocks = 0;
+    const auto launch_some = [&] {
+      if (some.count > 0) launch(c, {.blocks = blocks}, update_variables<T, Step>, some, rule);
+      some.count = 0;
+      blocks = 0;
+    };
+    for (int first = 0; first < c.inputs.size(); first += kEach) {
+      const std::int64_t size = c.inputs[first].size();
+      if (size == 0) continue;
+      const int at = some.count++;
+      for (int n = 0; n <= Step::kSlots; ++n)
+        some.memory[n][at] = c.inputs[first + n].template as<T>();
+      some.gradient[at] = c.inputs[first + kEach - 1].template as<const T>();
+      some.size[at] = size;
+      blocks += blocks_for((size + kPackOf<T> - 1) / kPackOf<T>);
+      some.end_block[at] = blocks;
+      if (some.count == some.kMost) launch_some();
+    }
+    launch_some();
   });
 }
 
@@ -166,20 +226,45 @@ using CentredRms = RmsPropStep<C, true, false>;
 template <class C>
 using CentredMomentumRms = RmsPropStep<C, true, true>;
 
+// The same rule for one variable, and for many.
+struct UpdateKernel {
+  CudaKernel one;
+  KernelFn many;
+};
+template <class Rule, template <class> class StepOf>
+constexpr UpdateKernel update_by(std::string_view op) {
+  return {{op, on_gpu<update_kernel<OneVariable<Rule>, StepOf>>},
+          update_kernel<ManyVariables<Rule>, StepOf>};
+}
+
+constexpr UpdateKernel kUpdates[] = {
+    update_by<update::GradientDescent, DescentStep>("ApplyGradientDescent"),
+    update_by<update::Momentum, MomentumStep>("ApplyKerasMomentum"),
+    update_by<update::Adam, AdamStep>("ApplyAdam"),
+    update_by<update::Adagrad, AdagradStep>("ApplyAdagradV2"),
+    update_by<update::RmsProp, PlainRms>("ApplyRMSProp"),
+    update_by<update::RmsProp, MomentumRms>("ApplyRMSPropMomentum"),
+    update_by<update::RmsProp, CentredRms>("ApplyCenteredRMSProp"),
+    update_by<update::RmsProp, CentredMomentumRms>("ApplyCenteredRMSPropMomentum")};
+
+void grouped_update(KernelContext& c) {
+  const std::string_view op = c.attrs<GroupedUpdateAttrs>().rule.op->name;
+  for (const UpdateKernel& update : kUpdates)
+    if (update.one.op == op) return update.many(c);
+  throw InternalError("[cuda] no kernel for many variables at once: " + std::string(op));
+}
+
 }  // namespace
 
 KernelList update_kernels() {
-  using namespace update;  // NOLINT: the rules, in the file that runs them
-  static constexpr CudaKernel kernels[] = {
-      {"ApplyGradientDescent", on_gpu<update_kernel<GradientDescent, DescentStep>>},
-      {"ApplyKerasMomentum", on_gpu<update_kernel<Momentum, MomentumStep>>},
-      {"ApplyAdam", on_gpu<update_kernel<Adam, AdamStep>>},
-      {"ApplyAdagradV2", on_gpu<update_kernel<Adagrad, AdagradStep>>},
-      {"ApplyRMSProp", on_gpu<update_kernel<RmsProp, PlainRms>>},
-      {"ApplyRMSPropMomentum", on_gpu<update_kernel<RmsProp, MomentumRms>>},
-      {"ApplyCenteredRMSProp", on_gpu<update_kernel<RmsProp, CentredRms>>},
-      {"ApplyCenteredRMSPropMomentum", on_gpu<update_kernel<RmsProp, CentredMomentumRms>>}};
+  static constexpr auto kernels = [] {
+    std::array<CudaKernel, std::size(kUpdates)> list{};
+    for (std::size_t i = 0; i < list.size(); ++i) list[i] = kUpdates[i].one;
+    return list;
+  }();
   return kernels;
 }
+
+void register_grouped_update() { register_cuda_kernel(kGroupedUpdate, on_gpu<grouped_update>); }
 
 }  // namespace tandem::cuda

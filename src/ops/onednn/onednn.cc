@@ -379,6 +379,16 @@ void matmul(KernelContext& context, const MatMul& shape, const void* a, const vo
     plan.main->run(context, {a, b, c});
 }
 
+void gemm(const Gemm& shape, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
+          float* c, std::int64_t ldc) {
+  const dnnl_status_t status =
+      dnnl_sgemm(shape.transpose_a ? 'T' : 'N', shape.transpose_b ? 'T' : 'N', shape.m, shape.n,
+                 shape.k, 1.0f, a, lda, b, ldb, shape.accumulate ? 1.0f : 0.0f, c, ldc);
+  if (status != dnnl_success) [[unlikely]]
+    fail<InternalError>("[oneDNN] a matrix product failed with status {}",
+                        static_cast<int>(status));
+}
+
 void conv_forward(KernelContext& context, const ConvShape& conv, const void* x, const void* kernel,
                   const void* bias, void* y) {
   const auto key = [&] {

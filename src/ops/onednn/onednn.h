@@ -35,6 +35,19 @@ struct MatMul {
 void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
             const void* bias, void* c);
 
+// c[m, n] = a[m, k] . b[k, n], added to what is there or not. Rows lie as many elements
+// apart as `lda`, `ldb`, `ldc` say, those of what is stored where an operand is transposed.
+struct Gemm {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;
+};
+// On the calling thread and its team; a kernel that shares out its tiles gives each thread a team
+// of one. REQUIRES: no size is 0.
+void gemm(const Gemm& shape, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
+          float* c, std::int64_t ldc);
+
 // REQUIRES for all three: no size is 0.
 // y = conv(x, kernel) + bias; `bias` may be null.
 void conv_forward(KernelContext& context, const ConvShape& conv, const void* x, const void* kernel,

@@ -4,6 +4,7 @@
 
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/kernel_list.h"
+#include "ops/cuda/renewed.cuh"
 #include "ops/random/random_attrs.h"
 #include "ops/random/words.h"
 
@@ -108,13 +109,13 @@ struct UniformInt {
 // A counter a thread: column `counter % kColumns` of a block of kRows rows.
 template <class T, class C, class Distribution>
 __global__ void __launch_bounds__(kThreads)
-    draw_elements(Draw draw, Distribution distribution, T* y, std::int64_t size) {
+    draw_elements(Renewed<Draw> draw, Distribution distribution, T* y, std::int64_t size) {
   constexpr int kRows = Distribution::kRows;
   const std::int64_t counter = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const std::int64_t first = counter / kColumns * (kRows * kColumns) + counter % kColumns;
   if (first >= size) return;
   C rows[kRows];
-  distribution.fill(philox(draw, static_cast<std::uint64_t>(counter)), rows);
+  distribution.fill(philox(draw(), static_cast<std::uint64_t>(counter)), rows);
 #pragma unroll
   for (int row = 0; row < kRows; ++row)
     if (const std::int64_t at = first + row * kColumns; at < size) y[at] = store_as<T>(rows[row]);
@@ -122,12 +123,13 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, class C, class Distribution>
 void draw_on(KernelContext& c, const Distribution& distribution) {
+  const auto draw = renewed<RandomAttrs>(c, [](const RandomAttrs& a) { return a.draw(); });
   const std::int64_t size = c.outputs[0].size();
   if (size == 0) return;
   constexpr std::int64_t kBlock = Distribution::kRows * kColumns;
   const std::int64_t counters = (size + kBlock - 1) / kBlock * kColumns;
-  launch(c, {.blocks = blocks_for(counters)}, draw_elements<T, C, Distribution>,
-         c.attrs<RandomAttrs>().draw(), distribution, c.outputs[0].as<T>(), size);
+  launch(c, {.blocks = blocks_for(counters)}, draw_elements<T, C, Distribution>, draw, distribution,
+         c.outputs[0].as<T>(), size);
 }
 
 void uniform_kernel(KernelContext& c) {

@@ -1,12 +1,14 @@
 // The GPUs of the module that stands in for libtandem_cuda.so where its kernels are tested without
-// a GPU: two small ones.
+// a GPU: FAKE_CUDA_GPUS (2) small ones.
+#include "core/env.h"
 #include "cuda/fake_cuda.h"
 
 namespace tandem::fake_cuda {
 namespace {
 
 [[maybe_unused]] const bool kSet = [] {
-  set_gpus({{.memory = std::size_t{1} << 30}, {.memory = std::size_t{1} << 30}});
+  const auto count = static_cast<std::size_t>(env_int("FAKE_CUDA_GPUS", 0, 64).value_or(2));
+  set_gpus(std::vector(count, Gpu{.memory = std::size_t{1} << 30}));
   return true;
 }();
 

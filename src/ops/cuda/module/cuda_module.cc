@@ -8,7 +8,8 @@
 namespace tandem::cuda {
 
 NativeArithmetic native_arithmetic();  // combine.cu
-void register_collective_kernels();    // module/collective.cc
+void register_graph_kernels();         // module/graph_kernels.cc
+void register_grouped_update();        // update.cu
 // Each is defined by the .cu of that name.
 KernelList creation_kernels();
 KernelList unary_kernels();
@@ -36,6 +37,7 @@ KernelList pad_kernels();
 KernelList gather_grad_kernels();
 KernelList random_kernels();
 KernelList conv_kernels();
+KernelList attention_kernels();
 
 namespace {
 
@@ -45,7 +47,7 @@ constexpr KernelList (*kFamilies[])() = {
     update_kernels,     rearrange_kernels, join_kernels,       index_kernels,       power_kernels,
     arg_reduce_kernels, cumsum_kernels,    batch_norm_kernels, layer_norm_kernels,  pool_kernels,
     dropout_kernels,    lamb_kernels,      pad_kernels,        gather_grad_kernels, random_kernels,
-    conv_kernels};
+    conv_kernels,       attention_kernels};
 
 KernelList all_kernels() {
   static const std::vector<CudaKernel> kernels = [] {
@@ -70,7 +72,8 @@ extern "C" __attribute__((visibility("default"))) void tandem_discover_cuda(
   if (gpus->empty()) return;
   [[maybe_unused]] static const bool once = [] {
     tandem::register_cuda_kernels(tandem::cuda::all_kernels());
-    tandem::cuda::register_collective_kernels();
+    tandem::cuda::register_graph_kernels();
+    tandem::cuda::register_grouped_update();
     tandem::register_native_arithmetic(tandem::cuda::native_arithmetic());
     return true;
   }();

@@ -1,8 +1,9 @@
-// What the collectives of a graph do before they set out (graph/collective_ops.cc): inputs go to
-// where the outputs are, by copies alone.
+// What graphs alone have, by copies alone: assignments, and what collectives do before they set out
+// (graph/collective_ops.cc), where inputs go to where the outputs are.
 #include <algorithm>
 
 #include "graph/collective.h"
+#include "graph/structural_ops.h"
 #include "op/cuda_kernels.h"
 #include "ops/cuda/launch.h"
 
@@ -25,11 +26,14 @@ void copy_own(KernelContext& c) {
   copy_view(c, c.inputs[0], c.outputs[static_cast<int>(c.attrs<CollectiveGatherAttrs>().rank)]);
 }
 
+void assign(KernelContext& c) { copy_view(c, c.inputs[1], c.inputs[0]); }
+
 void nothing(KernelContext&) {}
 
 }  // namespace
 
-void register_collective_kernels() {
+void register_graph_kernels() {
+  register_cuda_kernel(kAssignVariable, on_gpu<assign>);
   for (const OpDef* op : collective_ops())
     register_cuda_kernel(*op, op == &kCollectiveGather ? on_gpu<copy_own>
                               : op == &kCollectiveReceive || op == &kCollectiveBarrier

@@ -1,0 +1,100 @@
+"""Training steps of Tandem against PyTorch's, eager and compiled, on the same weights and batches.
+
+What is compared is started together and prepares itself side by side (which takes torch.compile the longest); then the
+programs take turns, round after round, while the others wait."""
+
+import concurrent.futures
+import math
+import statistics
+import sys
+
+from gpu_check.check import HERE, Served
+
+DTYPES = ["float32", "tf32", "bfloat16"]
+# Those of large models are not all in a GPU's memory at once. (case, batch, dtypes), the most telling first.
+GROUPS = [("transformer12", 16, ["bfloat16", "float32"]), ("resnet50", 128, ["bfloat16", "float32"]),
+          ("mlp64", 64, DTYPES), ("lenet64", 64, DTYPES), ("resnet50", 128, ["tf32"]),
+          ("transformer12", 16, ["tf32"]), ("mlp512", 512, DTYPES)]
+PROGRAMS = ["eager", "traced", "pytorch", "compiled"]
+STEPS_CHECKED = 8
+PREPARED_WITHIN = 200  # seconds
+# How far losses after STEPS_CHECKED steps may be apart, relative to PyTorch's: other orders of sums, other roundings.
+LOSS_APART = {"float32": 0.01, "tf32": 0.02, "bfloat16": 0.03}
+# ResNets pad pictures at the other end where a stride is 2, and their first steps carry that far: the first loss.
+FIRST_LOSS_APART = 0.1
+
+
+def command_of(check, program, case, batch, dtype):
+    options = check.options
+    words = ["--case", case, "--dtype", dtype, "--check", STEPS_CHECKED, "--serve", 1, "--seconds", options.seconds]
+    words += ["--device", "cpu", "--tiny", 1] if options.tiny else ["--device", "gpu", "--batch", batch, "--threads", 4]
+    if program in ("eager", "traced"):
+        return [HERE / "bin/train_step", *words, "--traced", int(program == "traced")]
+    return [sys.executable, HERE / "torch_step.py", *words, *(["--compile"] if program == "compiled" else [])]
+
+
+def measure_group(check, case, batch, dtypes):
+    """{dtype: {program: figures}}"""
+    limit = min(PREPARED_WITHIN, check.left() - 10)
+    started = {(dtype, program): Served(check, f"{case} {dtype} {program}", command_of(check, program, case, batch, dtype))
+               for dtype in dtypes for program in PROGRAMS}
+    times = {}
+    try:
+        with concurrent.futures.ThreadPoolExecutor(len(started)) as pool:
+            ready = dict(zip(started, pool.map(lambda program: program.ready(limit), started.values())))
+        times.update({key: [] for key, good in ready.items() if good})
+        for _ in range(check.options.rounds):
+            for key in times:
+                said = started[key].ask(max(1, min(60, check.left())))
+                times[key].append(said["ms"] if said else None)
+                if said:
+                    started[key].facts.update({name: said.get(name) for name in ("peak_mib", "device_peak_mib")})
+    finally:
+        for key, program in started.items():
+            program.end(failed=not times.get(key) or None in times[key])
+    rows = {dtype: {} for dtype in dtypes}
+    for (dtype, program), figures in times.items():
+        good = [ms for ms in figures if ms is not None]
+        facts = started[dtype, program].facts
+        rows[dtype][program] = {"ms": statistics.median(good) if good else None, "rounds": figures,
+                                **{name: facts.get(name) for name in ("version", "parameters", "losses", "peak_mib",
+                                                                      "device_peak_mib", "flops", "bytes")}}
+    return rows
+
+
+def disagreements(case, dtype, row):
+    """What says that two programs did not train the same."""
+    wrong = []
+    parameters = {figures["parameters"] for figures in row.values()}
+    if len(parameters) > 1:
+        wrong.append(f"{case} {dtype}: other numbers of parameters: {sorted(parameters)}")
+    which, apart = (0, FIRST_LOSS_APART) if case.startswith("resnet") else (-1, LOSS_APART[dtype])
+    reference = (row.get("pytorch") or row.get("traced") or {}).get("losses")
+    for program, figures in row.items():
+        if not figures["losses"] or not all(loss is not None and math.isfinite(loss) for loss in figures["losses"]):
+            wrong.append(f"{case} {dtype} {program}: its loss is no number")
+            continue
+        mine, theirs = figures["losses"][which], reference[which]
+        if theirs and abs(mine / theirs - 1) > apart:
+            wrong.append(f"{case} {dtype} {program}: a loss of {mine:.4g} where PyTorch has {theirs:.4g}")
+    return wrong
+
+
+def benchmarks(check):
+    found = {"rows": {}, "wrong": [], "left out": []}
+    for case, batch, dtypes in GROUPS:
+        if check.options.cases and case not in check.options.cases:
+            continue
+        name = f"{case} {', '.join(dtypes)}"
+        if check.left() < 60 and not check.options.tiny:
+            found["left out"].append(name)
+            continue
+        print(f"    {name}", flush=True)
+        for dtype, row in measure_group(check, case, batch, dtypes).items():
+            found["rows"].setdefault(case, {})[dtype] = row
+            found["wrong"] += disagreements(case, dtype, row)
+            missing = [program for program in ("eager", "traced") if not row.get(program, {}).get("ms")]
+            found["wrong"] += [f"{case} {dtype} {program}: no figure" for program in missing]
+            check.save("benchmarks", found)
+    check.failed |= bool(found["wrong"])
+    return found

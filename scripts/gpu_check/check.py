@@ -1,0 +1,148 @@
+"""What the parts of a check share: the time there is, programs that are run or served by, the report."""
+
+import datetime
+import glob
+import json
+import os
+import pathlib
+import select
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import traceback
+
+HERE = pathlib.Path(__file__).resolve().parent.parent  # where the bundle was unpacked
+
+
+def cuda_folders():
+    """Where CUDA's libraries are, of a toolkit or of Python's packages."""
+    packages = pathlib.Path(sysconfig.get_paths()["purelib"]) / "nvidia"
+    found = glob.glob("/usr/local/cuda/lib64") + glob.glob("/usr/local/cuda/lib") + glob.glob(f"{packages}/*/lib")
+    return sorted(found)
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
+def last_json(text):
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1]) if lines else None
+
+
+class Check:
+    def __init__(self, options):
+        self.out = pathlib.Path(options.out)
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.options = options
+        self.end = time.monotonic() + options.minutes * 60
+        self.part_end = self.end
+        libraries = [str(HERE / "lib"), *cuda_folders(), *os.environ.get("LD_LIBRARY_PATH", "").split(":")]
+        self.ours = {"OMP_WAIT_POLICY": "passive", "TANDEM_DATA": str(HERE / "data"),
+                     "LD_LIBRARY_PATH": ":".join(filter(None, libraries))}
+        if options.tiny:
+            self.ours["TANDEM_EMULATED_GPUS"] = "2:1024"
+        self.report = {"date": now(), "commit": (HERE / "commit").read_text().strip(), "command": " ".join(sys.argv)}
+        self.file = self.out / f"gpu-check-{options.stage or 'all'}.json"
+        self.failed = False
+
+    def left(self):
+        """Seconds of the part that is under way."""
+        return self.part_end - time.monotonic()
+
+    def place(self, command):
+        """The command's words and where it runs. What is of the machine (PyTorch, nvidia-smi) finds its own libraries, as
+        ever."""
+        words = [str(word) for word in command]
+        of_the_bundle = any(word.startswith(f"{HERE}/bin/") for word in words)
+        return {"args": words, "cwd": HERE, "env": {**os.environ, **(self.ours if of_the_bundle else {})}}
+
+    def run(self, command, seconds):
+        """(whether it ended well, what it printed). Never waits beyond the end of the time there is."""
+        try:
+            result = subprocess.run(**self.place(command), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    timeout=max(1, min(seconds, self.left())))
+        except subprocess.TimeoutExpired as error:
+            printed = (error.stdout or b"").decode(errors="replace")  # bytes, whatever the mode
+            return False, f"{printed}\nended after {error.timeout:.0f} s"
+        return result.returncode == 0, result.stdout
+
+    def keep_log(self, name, text):
+        with (self.out / "failures.log").open("a") as log:
+            log.write(f"==== {name}\n{text[-4000:]}\n")
+
+    def save(self, part, figures):
+        """Also what a part has found so far: whatever happens then, it is kept."""
+        self.report[part] = figures
+        self.file.write_text(json.dumps(self.report, indent=1) + "\n")
+
+    def do(self, name, part, seconds):
+        """One part, within its time. What goes wrong in it is its outcome."""
+        self.part_end = min(self.end, time.monotonic() + seconds)
+        print(f"==> {name}", flush=True)
+        begin = time.monotonic()
+        try:
+            figures = part(self)
+        except Exception:  # the others go on
+            self.keep_log(name, traceback.format_exc())
+            self.failed = True
+            figures = {**self.report.get(name, {}), "outcome": "failed: " + traceback.format_exc().splitlines()[-1]}
+        self.part_end = self.end
+        self.report.setdefault("seconds", {})[name] = round(time.monotonic() - begin, 1)
+        self.save(name, figures)
+
+
+class Served:
+    """A program that prints a JSON line when it is ready, and one for each line that it is sent."""
+
+    def __init__(self, check, name, command):
+        self.check, self.name, self.rest, self.facts = check, name, b"", None
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(**check.place(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.log)
+
+    def line(self, seconds):
+        """The next JSON line; None when there was none in time, or no more."""
+        end = time.monotonic() + seconds
+        stream = self.process.stdout.fileno()
+        while True:
+            while b"\n" in self.rest:
+                line, self.rest = self.rest.split(b"\n", 1)
+                if line.startswith(b"{"):
+                    return json.loads(line)
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([stream], [], [], left)[0]:
+                return None
+            data = os.read(stream, 65536)
+            if not data:
+                return None
+            self.rest += data
+
+    def ready(self, seconds):
+        self.facts = self.line(seconds)
+        return self.facts is not None
+
+    def ask(self, seconds):
+        try:
+            self.process.stdin.write(b"\n")
+            self.process.stdin.flush()
+        except OSError:
+            return None
+        return self.line(seconds)
+
+    def end(self, failed=False):
+        """Ends it, and keeps what it wrote to stderr when it failed."""
+        try:
+            self.process.stdin.close()
+            self.process.wait(0 if failed else 10)
+        except (OSError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        if failed:
+            self.log.seek(0)
+            text = self.log.read().decode(errors="replace")
+            self.check.keep_log(self.name, f"{text}\nstatus {self.process.returncode}")
+        self.log.close()

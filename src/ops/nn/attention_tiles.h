@@ -1,0 +1,181 @@
+// Tiles of the scores, and the products that make them and that they take part in, on the CPU. How
+// the work is cut depends on the shapes alone, and each tile is one thread's: the same bits for any
+// number of threads.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "core/clones.h"
+#include "core/parallel.h"
+#include "core/vector_math.h"
+#include "ops/math/gemm.h"
+#include "ops/nn/attention.h"
+#include "ops/nn/dropout_range.h"
+#include "ops/nn/norm_math.h"
+#include "ops/nn/rows.h"
+#include "ops/onednn/onednn.h"
+
+namespace tandem {
+
+// Rows [begin, begin + count) of a head of a tensor [batch, positions, heads, depth].
+template <class T>
+struct HeadRows {
+  T* data;
+  std::int64_t stride, depth, count;
+
+  HeadRows(const TensorView& view, std::int64_t batch, std::int64_t head, std::int64_t begin,
+           std::int64_t rows)
+      : data(view.as<T>() +
+             ((batch * view.shape[1] + begin) * view.shape[2] + head) * view.shape[3]),
+        stride(view.shape[2] * view.shape[3]),
+        depth(view.shape[3]),
+        count(rows) {}
+};
+
+// A matrix in the type of sums.
+template <class C>
+struct Tile {
+  C* data;
+  std::int64_t stride;
+};
+
+template <class T>
+TANDEM_CLONES void widen_rows(HeadRows<const T> rows, Compute<T>* to) {
+  for (std::int64_t i = 0; i < rows.count; ++i)
+    for (std::int64_t j = 0; j < rows.depth; ++j)
+      to[i * rows.depth + j] = static_cast<Compute<T>>(rows.data[i * rows.stride + j]);
+}
+
+// The rows in the type of sums: where they are, or widened into `buffer`.
+template <class T>
+Tile<const Compute<T>> as_tile(const HeadRows<const T>& rows, Compute<T>* buffer) {
+  if constexpr (std::is_same_v<T, Compute<T>>) {
+    return {rows.data, rows.stride};
+  } else {
+    widen_rows(rows, buffer);
+    return {buffer, rows.depth};
+  }
+}
+
+// Elements that as_tile() writes.
+template <class T>
+constexpr std::int64_t tile_buffer(std::int64_t elements) {
+  return std::is_same_v<T, Compute<T>> ? 0 : elements;
+}
+
+template <class T>
+TANDEM_CLONES void store_rows(const Compute<T>* from, Compute<T> factor, HeadRows<T> rows) {
+  for (std::int64_t i = 0; i < rows.count; ++i)
+    for (std::int64_t j = 0; j < rows.depth; ++j)
+      rows.data[i * rows.stride + j] = store_as<T>(from[i * rows.depth + j] * factor);
+}
+
+// c = a . b, or added to c. `spare` has room for c where the elements are doubles.
+inline void tile_product(const onednn::Gemm& shape, Tile<const float> a, Tile<const float> b,
+                         Tile<float> c, float*) {
+  onednn::gemm(shape, a.data, a.stride, b.data, b.stride, c.data, c.stride);
+}
+inline void tile_product(const onednn::Gemm& shape, Tile<const double> a, Tile<const double> b,
+                         Tile<double> c, double* spare) {
+  const auto oriented = [](Tile<const double> tile, bool transposed) {
+    return transposed ? MatrixRef<const double>{tile.data, 1, tile.stride}
+                      : MatrixRef<const double>{tile.data, tile.stride, 1};
+  };
+  gemm_rows<double>(0, shape.m, shape.n, shape.k, oriented(a, shape.transpose_a),
+                    oriented(b, shape.transpose_b), spare);
+  for (std::int64_t i = 0; i < shape.m; ++i)
+    for (std::int64_t j = 0; j < shape.n; ++j) {
+      double& to = c.data[i * c.stride + j];
+      to = (shape.accumulate ? to : 0.0) + spare[i * shape.n + j];
+    }
+}
+template <class C>
+constexpr std::int64_t spare_elements(std::int64_t elements) {
+  return std::is_same_v<C, double> ? elements : 0;
+}
+
+// Where a tile of the scores is: queries [row, row + rows) and keys [column, column + columns) of a
+// head.
+struct TilePlace {
+  std::int64_t batch, head, row, rows, column, columns;
+};
+
+// Scales the scores and adds the mask to them; minus infinity where a query may not see a key.
+template <class T>
+TANDEM_CLONES void mask_scores(const AttentionAttrs& attrs, const AttentionMask& mask,
+                               const TilePlace& at, Compute<T>* scores) {
+  using C = Compute<T>;
+  constexpr C kNever = -std::numeric_limits<C>::infinity();
+  const C scale = static_cast<C>(attrs.softmax_scale);
+  for (std::int64_t i = 0; i < at.rows; ++i) {
+    C* row = scores + i * at.columns;
+    for (std::int64_t j = 0; j < at.columns; ++j) row[j] *= scale;
+    const std::int64_t first = at.batch * mask.batch + at.head * mask.head +
+                               (at.row + i) * mask.query + at.column * mask.key;
+    // A mask of one column is that of every key.
+    const auto for_columns = [&](const auto* elements, const auto& use) {
+      if (mask.key == 1)
+        for (std::int64_t j = 0; j < at.columns; ++j) use(row[j], elements[first + j]);
+      else
+        for (std::int64_t j = 0; j < at.columns; ++j) use(row[j], elements[first]);
+    };
+    if (mask.data && mask.allows)
+      for_columns(static_cast<const bool*>(mask.data),
+                  [](C& score, bool allowed) { score = allowed ? score : kNever; });
+    else if (mask.data)
+      for_columns(static_cast<const T*>(mask.data),
+                  [](C& score, T added) { score += static_cast<C>(added); });
+    if (attrs.causal)
+      for (std::int64_t j = std::max<std::int64_t>(0, at.row + i + 1 - at.column); j < at.columns;
+           ++j)
+        row[j] = kNever;
+  }
+}
+
+// Where a row of the tile begins in the global batch's weights.
+inline std::int64_t position_of(const AttentionAttrs& attrs, const AttentionSizes& s,
+                                const TilePlace& at, std::int64_t row) {
+  return attrs.offset + ((at.batch * s.heads + at.head) * s.queries + at.row + row) * s.keys +
+         at.column;
+}
+
+// Calls body(task, memory) for each task, where `memory` is `elements` numbers that the task may
+// write. Threads take tasks as they come to them.
+template <class C, class Body>
+void for_tasks(KernelContext& c, std::int64_t tasks, std::int64_t elements, const Body& body) {
+  const std::int64_t threads = std::min<std::int64_t>(intra_op_threads(), tasks);
+  if (threads == 0) return;
+  C* const memory = take<C>(c, threads * elements);
+  std::atomic<std::int64_t> next = 0;
+  parallel_for(threads, 1, [&](std::int64_t begin, std::int64_t end) {
+    const ThreadBudget alone(1);
+    for (std::int64_t thread = begin; thread < end; ++thread)
+      for (std::int64_t task = next++; task < tasks; task = next++)
+        body(task, memory + thread * elements);
+  });
+}
+
+// Hands out a task's memory piece by piece.
+template <class C>
+class Pieces {
+ public:
+  explicit Pieces(C* memory) : at_(memory) {}
+  C* take(std::int64_t elements) {
+    C* const piece = at_;
+    at_ += elements;
+    return piece;
+  }
+
+ private:
+  C* at_;
+};
+
+inline std::int64_t blocks_of(std::int64_t count, std::int64_t block) {
+  return (count + block - 1) / block;
+}
+
+}  // namespace tandem

@@ -1,0 +1,79 @@
+// What a rank gives its peers: memory in whole huge pages, handed out in small ones.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "comm/shm/arena.h"
+#include "comm/shm/layout.h"
+#include "comm/shm/segment.h"
+
+namespace tandem::shm {
+namespace {
+
+constexpr std::size_t kHuge = Segment::kHugePage;
+
+struct ArenaOf {
+  explicit ArenaOf(std::size_t pages)
+      : segment(std::make_shared<Segment>(Segment::create(pages * kHuge))),
+        arena(std::make_shared<Arena>(segment, 0, pages * kHuge)) {
+    segment->unlink();
+  }
+  std::shared_ptr<Segment> segment;
+  std::shared_ptr<Arena> arena;
+};
+
+bool holds(const std::shared_ptr<void>& memory, std::size_t bytes, unsigned char value) {
+  const auto* data = static_cast<const unsigned char*>(memory.get());
+  return std::all_of(data, data + bytes, [value](unsigned char byte) { return byte == value; });
+}
+
+TEST(ShmArena, BeginsWithAHugePage) {
+  const ArenaOf of(3);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(of.segment->data()) % kHuge, 0u);
+  const Layout layout = {.ranks = 3, .arena_bytes = 5 * kHuge};
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(layout.ring(rank) % kHuge, 0u);
+    EXPECT_EQ(layout.arena(rank) % kHuge, 0u);
+  }
+}
+
+TEST(ShmArena, WhatNothingLiesInIsGivenBack) {
+  const ArenaOf of(3);
+  constexpr std::size_t kBytes = kHuge / 2;
+  auto first = of.arena->allocate(kBytes);
+  auto second = of.arena->allocate(kBytes * 2);  // ends in the next huge page
+  auto third = of.arena->allocate(kBytes);
+  ASSERT_TRUE(first && second && third);
+  for (const auto& memory : {first, third}) std::memset(memory.get(), 7, kBytes);
+  std::memset(second.get(), 8, 2 * kBytes);
+
+  second.reset();
+  EXPECT_TRUE(holds(first, kBytes, 7));
+  EXPECT_TRUE(holds(third, kBytes, 7));
+  second = of.arena->allocate(kBytes * 2);
+  EXPECT_TRUE(holds(second, 2 * kBytes, 8)) << "its neighbours keep these pages";
+
+  first.reset();
+  second.reset();
+  EXPECT_TRUE(holds(third, kBytes, 7));
+  first = of.arena->allocate(kHuge);
+  EXPECT_TRUE(holds(first, kHuge, 0)) << "the first page was free as a whole";
+  second = of.arena->allocate(kBytes);
+  EXPECT_TRUE(holds(second, kBytes, 8));
+}
+
+TEST(ShmArena, IsWhatItHas) {
+  const ArenaOf of(2);
+  EXPECT_EQ(of.arena->allocate(2 * kHuge + 1), nullptr);
+  auto all = of.arena->allocate(2 * kHuge);
+  ASSERT_TRUE(all);
+  EXPECT_EQ(of.arena->allocate(1), nullptr);
+  all.reset();
+  EXPECT_TRUE(of.arena->allocate(2 * kHuge));
+}
+
+}  // namespace
+}  // namespace tandem::shm

@@ -1,0 +1,60 @@
+// The GPUs that tests run on: NVIDIA's, those of the fake of CUDA (tests/cuda), or emulated ones.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/config.h"
+
+namespace tandem::testing {
+
+// Whether CUDA is the fake, which fails as it is told. tests/cuda/FakeCuda.cmake sets the variable.
+inline bool cuda_is_fake() { return std::getenv("FAKE_CUDA_GPUS") != nullptr; }
+
+// How many of NVIDIA's GPUs there are, without a word to CUDA, which does not survive a fork.
+inline int nvidia_gpus() {
+  if (cuda_is_fake()) return std::atoi(std::getenv("FAKE_CUDA_GPUS"));
+  std::error_code none;
+  int count = 0;
+  for ([[maybe_unused]] const auto& gpu :
+       std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none))
+    ++count;
+  return count;
+}
+
+// Whether the machine has GPUs that are not emulated.
+inline bool has_real_gpus() {
+  const auto gpus = config::list_physical_devices("GPU");
+  return !gpus.empty() && !config::get_device_details(gpus.front()).emulated;
+}
+
+// The process's GPUs from here on: `count` logical ones of `mib` MiB each. Emulated ones, unless
+// the machine has real ones: then the first of those, or parts of the first where they are too few.
+inline void use_gpus(int count, std::optional<std::int64_t> mib = {}) {
+  if (!has_real_gpus()) return config::set_emulated_gpus(count, mib.value_or(1024));
+  const auto all = config::list_physical_devices("GPU");
+  const std::vector first(all.begin(),
+                          all.begin() + std::min<std::ptrdiff_t>(count, std::ssize(all)));
+  config::set_visible_devices(first, "GPU");
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const std::size_t parts = i == 0 ? static_cast<std::size_t>(count) - first.size() + 1 : 1;
+    config::set_logical_device_configuration(
+        first[i],
+        std::vector(parts, config::LogicalDeviceConfiguration{.memory_limit = mib.value_or(128)}));
+  }
+}
+
+}  // namespace tandem::testing
+
+// Leaves the test, as skipped, where GPUs are real: `why` says what holds of emulated ones alone.
+#define TANDEM_EMULATION_ONLY(why)                               \
+  do {                                                           \
+    if (::tandem::testing::has_real_gpus()) GTEST_SKIP() << why; \
+  } while (false)
