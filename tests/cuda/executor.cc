@@ -62,7 +62,7 @@ class Stack {
 
 // A context of execution, and what the address sanitizer has to know of it.
 struct Context {
-  ucontext_t machine;
+  ucontext_t machine{};  // the sanitizer looks at its stack's size before there is one
   const void* stack = nullptr;
   std::size_t stack_bytes = 0;
 };
