@@ -29,7 +29,8 @@ def command_of(check, program, case, batch, dtype):
     words = ["--case", case, "--dtype", dtype, "--check", STEPS_CHECKED, "--serve", 1, "--seconds", options.seconds]
     words += ["--device", "cpu", "--tiny", 1] if options.tiny else ["--device", "gpu", "--batch", batch, "--threads", 4]
     if program in ("eager", "traced"):
-        return [HERE / "bin/train_step", *words, "--traced", int(program == "traced")]
+        return ["env", "TANDEM_LOG_LEVEL=debug", HERE / "bin/train_step", *words, "--traced",
+                int(program == "traced")]
     return [sys.executable, HERE / "torch_step.py", *words, *(["--compile"] if program == "compiled" else [])]
 
 
@@ -57,6 +58,7 @@ def measure_group(check, case, batch, dtypes):
         good = [ms for ms in figures if ms is not None]
         facts = started[dtype, program].facts
         rows[dtype][program] = {"ms": statistics.median(good) if good else None, "rounds": figures,
+                                "cudnn": started[dtype, program].cudnn,
                                 **{name: facts.get(name) for name in ("version", "parameters", "losses", "peak_mib",
                                                                       "device_peak_mib", "flops", "bytes")}}
     return rows

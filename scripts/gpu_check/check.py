@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import pathlib
+import re
 import select
 import subprocess
 import sys
@@ -30,6 +31,11 @@ def now():
 def last_json(text):
     lines = [line for line in text.splitlines() if line.startswith("{")]
     return json.loads(lines[-1]) if lines else None
+
+
+def told_of_cudnn(text):
+    """What a log at level debug says of who computes: "cuDNN computes ...", "cuDNN has no engine for ..."."""
+    return sorted(set(re.findall(r"cuDNN (?:computes|has no engine for) .*", text)))
 
 
 class Check:
@@ -98,7 +104,7 @@ class Served:
     """A program that prints a JSON line when it is ready, and one for each line that it is sent."""
 
     def __init__(self, check, name, command):
-        self.check, self.name, self.rest, self.facts = check, name, b"", None
+        self.check, self.name, self.rest, self.facts, self.cudnn = check, name, b"", None, []
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(**check.place(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.log)
@@ -141,8 +147,9 @@ class Served:
             self.process.kill()
             self.process.wait()
         self.process.stdout.close()
+        self.log.seek(0)
+        text = self.log.read().decode(errors="replace")
+        self.cudnn = told_of_cudnn(text)
         if failed:
-            self.log.seek(0)
-            text = self.log.read().decode(errors="replace")
             self.check.keep_log(self.name, f"{text}\nstatus {self.process.returncode}")
         self.log.close()

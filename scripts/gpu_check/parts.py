@@ -8,7 +8,7 @@ import shutil
 import sys
 
 from gpu_check.bundle import CONFORMANCE, ON_GPU
-from gpu_check.check import HERE, Served, cuda_folders, last_json
+from gpu_check.check import HERE, Served, cuda_folders, last_json, told_of_cudnn
 
 
 def tests_of(check, program, pattern):
@@ -27,7 +27,7 @@ def tests_of(check, program, pattern):
 def run_tests(check, programs, pattern, seconds, prefix=()):
     """Each in a process of its own, as ctest runs them. The programs take turns, so that what the time allows is of
     all of them."""
-    lists, failures = [], []
+    lists, failures, cudnn = [], [], set()
     counts = {"passed": 0, "failed": 0, "skipped": 0, "not run": 0}
     for program in programs:
         names = tests_of(check, program, pattern)
@@ -43,19 +43,21 @@ def run_tests(check, programs, pattern, seconds, prefix=()):
         if check.left() < 5:
             return item, "not run", ""
         # The tests' tolerances are those of float32; convolutions would be of TF32.
-        good, text = check.run(["env", "TANDEM_ALLOW_TF32=false", *prefix, HERE / "bin" / program,
-                                f"--gtest_filter={name}"], seconds)
+        level = "debug" if "Attention" in name else "info"  # which says who computes it
+        good, text = check.run(["env", "TANDEM_ALLOW_TF32=false", f"TANDEM_LOG_LEVEL={level}", *prefix,
+                                HERE / "bin" / program, f"--gtest_filter={name}"], seconds)
         skipped = good and "[  SKIPPED ]" in text
         return item, "skipped" if skipped else "passed" if good else "failed", text
 
     with concurrent.futures.ThreadPoolExecutor(check.options.jobs) as pool:
         for (program, name), outcome, text in pool.map(one, work):
             counts[outcome] += 1
+            cudnn.update(told_of_cudnn(text))
             if outcome == "failed":
                 failures.append(f"{program}: {name}")
                 check.keep_log(f"{program} {name}", text)
     check.failed |= counts["failed"] > 0
-    return {**counts, "failures": failures}
+    return {**counts, "failures": failures, "cudnn": sorted(cudnn)}
 
 
 def machine(check):

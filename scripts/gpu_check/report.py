@@ -22,8 +22,8 @@ def ratio(a, b, format_=".2f"):
 
 def print_tests(name, counts):
     print(f"{name}: " + ", ".join(f"{counts[key]} {key}" for key in ("passed", "failed", "skipped", "not run")))
-    for failure in counts["failures"][:40]:
-        print(f"  {failure}")
+    for line in [*counts["failures"][:40], *counts.get("cudnn", [])]:
+        print(f"  {line}")
 
 
 def print_benchmarks(found, ceilings):
@@ -50,7 +50,9 @@ def print_benchmarks(found, ceilings):
                "peak/pytorch"], rows)
         print()
         table(["loss", "", "parameters", "first", *PROGRAMS], losses)
-    for line in [*found["wrong"], *(f"left out: {name}" for name in found["left out"])]:
+    told = [f"{case} {dtype}: {line}" for case, by_dtype in found["rows"].items() for dtype, row in by_dtype.items()
+            for line in row.get("traced", {}).get("cudnn", [])]
+    for line in [*told, *found["wrong"], *(f"left out: {name}" for name in found["left out"])]:
         print(line)
 
 

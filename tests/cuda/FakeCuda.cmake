@@ -8,7 +8,7 @@ file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/cuda/module
      ${PROJECT_SOURCE_DIR}/src/ops/cuda/module/*.cc)
 if(CUDNN_HEADERS)
   list(FILTER sources EXCLUDE REGEX "/(without_cudnn|cudnn_loaded).cc$")
-  list(APPEND sources cuda/cudnn/fake_cudnn.cc)
+  list(APPEND sources cuda/cudnn/fake_cudnn.cc cuda/cudnn/fake_graph.cc)
 else()
   list(FILTER sources EXCLUDE REGEX "/cudnn_[^/]*$")
 endif()

@@ -44,7 +44,7 @@ struct State {
   std::map<void*, Allocation> memory;
   std::map<const char*, std::size_t> pinned;
   GraphCounts graphs;  // but for how many were launched
-  std::atomic<int> graphs_launched{0}, enqueued{0}, copied{0}, waited{0};
+  std::atomic<int> graphs_launched{0}, enqueued{0}, copied{0}, waited{0}, cudnn{0};
   std::atomic<bool> broken{false};
   std::string what_broke;  // written once, before `broken`
 };
@@ -142,8 +142,13 @@ GraphCounts graph_counts() {
 }
 
 HostCounts host_counts() {
-  return {.enqueued = state().enqueued, .copied = state().copied, .waited = state().waited};
+  return {.enqueued = state().enqueued,
+          .copied = state().copied,
+          .waited = state().waited,
+          .cudnn = state().cudnn};
 }
+
+void count_cudnn_run() { ++state().cudnn; }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
   if (sound() != cudaSuccess) return cudaErrorLaunchFailure;

@@ -43,11 +43,13 @@ struct GraphCounts {
 };
 GraphCounts graph_counts();
 // What the host has done otherwise: kernels and copies on GPUs that it enqueued by themselves,
-// copies to or from its memory, and calls that held it up until a GPU was there.
+// copies to or from its memory, and calls that held it up until a GPU was there; and the graphs
+// that it asked cuDNN to run, whether recorded or not.
 struct HostCounts {
-  int enqueued = 0, copied = 0, waited = 0;
+  int enqueued = 0, copied = 0, waited = 0, cudnn = 0;
 };
 HostCounts host_counts();
+void count_cudnn_run();
 // A launch whose kernel and arguments `thread` holds.
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread);
 

@@ -20,6 +20,12 @@ case "$1 $2" in
   *) echo '[       OK ] OnGpuSuite.Good' ;;
 esac
 """
+ATTENTION_TESTS = """#!/bin/sh
+case "$1" in
+  --gtest_list_tests*) printf 'OnGpuAttention.\\n  IsFast\\n' ;;
+  *) [ "$TANDEM_LOG_LEVEL" = debug ] && echo '12:00:00 debug cuDNN computes attention in bfloat16' ;;
+esac
+"""
 TANDEM = """#!/usr/bin/env python3
 import json, sys
 report = sys.argv[sys.argv.index("--report") + 1]
@@ -31,6 +37,7 @@ import json, os, sys
 bundled = "OMP_WAIT_POLICY" in os.environ and "/lib" in os.environ.get("LD_LIBRARY_PATH", "")
 if bundled != sys.argv[0].endswith("bin/train_step"): sys.exit("another environment")
 if BROKEN: sys.exit("no compiler")
+if os.environ.get("TANDEM_LOG_LEVEL") == "debug": print("debug cuDNN computes attention", file=sys.stderr)
 def tell(ms): print(json.dumps({"ms": ms, "parameters": 10, "losses": LOSSES, "device_peak_mib": 100.0,
                                 "flops": 6e9, "bytes": 3e9}), flush=True)
 print("a line of something else", flush=True)
@@ -125,6 +132,14 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("expected 1, got 2", (self.folder / "out/failures.log").read_text())
         self.assertIn("conformance: 2 passed, 2 failed, 2 skipped, 0 not run", result.stdout)
 
+    def test_who_computes_attention_is_told(self):
+        for name in ("device", "comm"):
+            self.write(f"bin/{name}_test", ATTENTION_TESTS)
+        result = self.check("--parts", "conformance")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertEqual(self.report()["conformance"]["cudnn"], ["cuDNN computes attention in bfloat16"])
+        self.assertIn("\n  cuDNN computes attention in bfloat16\n", result.stdout)
+
     def test_a_program_that_does_not_start_fails(self):
         self.write("bin/device_test", "#!/bin/sh\necho 'libcublasLt.so.13: not found'; exit 127\n")
         self.write("bin/comm_test", TESTS)
@@ -187,6 +202,7 @@ class GpuCheck(unittest.TestCase):
         # 6e9 operations in 1.5 ms of 1e13 a second; 3e9 bytes of 4e12.
         self.assertEqual(line, ["lenet64", "float32", "1.500", "1.500", "3.000", "-", "2.00", "2.00", "-", "40%", "50%",
                                 "1.00"])
+        self.assertIn("lenet64 float32: cuDNN computes attention\n", result.stdout)
 
     def test_programs_that_do_not_train_the_same_fail(self):
         self.write("bin/train_step", step(1.5, losses=(2.0, 1.2)))

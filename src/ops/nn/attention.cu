@@ -1,9 +1,12 @@
-// The kernels of attention.cc on a GPU, for any dtype and mask: a block of threads goes through the
-// tiles of scores of 32 queries, or of 32 keys, as the CPU's kernels do.
+// The kernels of attention.cc on a GPU. What cuDNN takes goes through it; the others, for any dtype
+// and mask, go through the tiles of scores of 32 queries, or of 32 keys, a block of threads each,
+// as the CPU's kernels do.
 #include "ops/nn/attention.h"
 
 #include <limits>
+#include <optional>
 
+#include "ops/cuda/cudnn.h"
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/renewed.cuh"
 #include "ops/cuda/rows.cuh"
@@ -370,10 +373,47 @@ Renewed<Draw> drawn_by(const KernelContext& c) {
   return renewed<AttentionAttrs>(c, [](const AttentionAttrs& attrs) { return attrs.draw(); });
 }
 
+// What cuDNN is told; nothing where there is a mask, or something is dropped. Query, key and value
+// are inputs `first` and the two behind it, a mask would be input `mask`.
+std::optional<CudnnAttention> for_cudnn(const KernelContext& c, AttentionPass pass, int first,
+                                        int mask) {
+  const auto& attrs = c.attrs<AttentionAttrs>();
+  if (c.inputs.size() > mask || attrs.rate > 0.0) return std::nullopt;
+  return CudnnAttention{
+      .pass = pass,
+      .dtype = c.inputs[first].dtype,
+      .sizes = {c.inputs[first].shape, c.inputs[first + 1].shape, c.inputs[first + 2].shape},
+      .causal = attrs.causal};
+}
+
+bool through_cudnn(KernelContext& c) {
+  const auto told = for_cudnn(c, AttentionPass::kForward, 0, 3);
+  return told && cudnn_attention(c, *told, c.attrs<AttentionAttrs>().softmax_scale,
+                                 {.query = c.inputs[0].data,
+                                  .key = c.inputs[1].data,
+                                  .value = c.inputs[2].data,
+                                  .result = c.outputs[0].data,
+                                  .log_sums = c.outputs[1].data});
+}
+
+bool grad_through_cudnn(KernelContext& c) {
+  const auto told = for_cudnn(c, AttentionPass::kBackward, 1, 6);
+  return told && cudnn_attention(c, *told, c.attrs<AttentionAttrs>().softmax_scale,
+                                 {.query = c.inputs[1].data,
+                                  .key = c.inputs[2].data,
+                                  .value = c.inputs[3].data,
+                                  .result = c.inputs[4].data,
+                                  .log_sums = c.inputs[5].data,
+                                  .dresult = c.inputs[0].data,
+                                  .dquery = c.outputs[0].data,
+                                  .dkey = c.outputs[1].data,
+                                  .dvalue = c.outputs[2].data});
+}
+
 void attention_on(KernelContext& c) {
   const Renewed<Draw> draw = drawn_by(c);
   const AttentionSizes s(c.inputs[0].shape, c.inputs[1].shape, c.inputs[2].shape);
-  if (c.outputs[0].size() == 0) return;
+  if (c.outputs[0].size() == 0 || through_cudnn(c)) return;
   const Attention a(c.attrs<AttentionAttrs>(), draw, s,
                     c.inputs.size() == 4 ? &c.inputs[3] : nullptr);
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
@@ -395,6 +435,7 @@ void attention_grad_on(KernelContext& c) {
     }
     return;
   }
+  if (grad_through_cudnn(c)) return;
   const Attention a(c.attrs<AttentionAttrs>(), draw, s,
                     c.inputs.size() == 7 ? &c.inputs[6] : nullptr);
   switch_floating(c.inputs[1].dtype, [&]<class T>(Type<T>) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "op/op.h"
+#include "ops/attention_sizes.h"
 #include "ops/nn/dropout.h"
 
 namespace tandem {
@@ -17,25 +18,6 @@ struct AttentionAttrs : DropoutAttrs {
     f("causal", causal);
     f("scale", softmax_scale);
   }
-};
-
-struct AttentionSizes {
-  std::int64_t batch, queries, keys, heads, kv_heads, depth, value_depth;
-
-  // query [batch, queries, heads, depth], key [batch, keys, kv_heads, depth], value [batch, keys,
-  // kv_heads, value_depth].
-  AttentionSizes(const Shape& query, const Shape& key, const Shape& value)
-      : batch(query[0]),
-        queries(query[1]),
-        keys(key[1]),
-        heads(query[2]),
-        kv_heads(key[2]),
-        depth(query[3]),
-        value_depth(value[3]) {}
-
-  constexpr std::int64_t group() const {
-    return heads / kv_heads;
-  }  // heads that share keys and values
 };
 
 // A mask as it is read: element [b, h, i, j] stands at the sum of each index times its stride,

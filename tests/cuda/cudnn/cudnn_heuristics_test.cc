@@ -1,29 +1,17 @@
-// The real library's heuristics and plans for a GPU that is not there: cuDNN takes the properties
-// of one instead. So it is seen that every graph is accepted, and has an engine.
+// The real library's heuristics and plans of convolutions for a GPU that is not there. So it is
+// seen that every graph is accepted, and has an engine.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
-#include "ops/cuda/module/cudnn_graph.h"
+#include "cuda/cudnn/described_gpu.h"
+#include "ops/cuda/module/cudnn_conv_graph.h"
 #include "ops/nn/window.h"
-#include "support/expects.h"
 
 namespace tandem::cuda {
 namespace {
-
-// An H200, in the words in which cuDNN 9.19 writes a device's properties down.
-constexpr char kH200[] = R"({
-  "cudaDeviceId": 0, "deviceName": "NVIDIA H200", "deviceVer": 900, "driverVer": 13000,
-  "multiProcessorCount": 132, "warpSize": 32, "totalGlobalMem": 150000000000,
-  "l2CacheSize": 62914560, "smClockRateKHz": 1980000, "memClockRateKHz": 3201000,
-  "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
-  "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "maxCtasPerSM": 32,
-  "regsPerBlock": 65536, "maxRegistersPerSM": 65536, "maxSharedMemoryPerBlock": 49152,
-  "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024,
-  "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1})";
 
 struct Window {
   std::int64_t size, stride = 1, dilation = 1;
@@ -68,34 +56,13 @@ const std::vector<ConvShape>& shapes() {
   return all;
 }
 
-class CudnnHeuristicsSlow : public ::testing::Test {
+class CudnnHeuristicsSlow : public DescribedGpu {
  protected:
-  void SetUp() override {
-    TANDEM_REQUIRE(std::filesystem::exists(TANDEM_CUDNN_LIBRARY), "cudnn");
-    library_ = load_cudnn(TANDEM_CUDNN_LIBRARY);
-    cudnnBackendDescriptor_t probe = nullptr;
-    if (library_.create_descriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &probe) !=
-        CUDNN_STATUS_SUCCESS)
-      GTEST_SKIP() << "a cuDNN that wants a GPU";
-    library_.destroy_descriptor(probe);
-    gpu_.emplace_back(library_, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    gpu_[0].set_all(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, sizeof(kH200),
-                    kH200);
-    gpu_[0].finalize("the properties of a GPU");
-  }
-
   std::vector<Engine> engines(const CudnnConv& conv, const EngineRules& rules,
                               unsigned alignment = 16) {
-    const CudnnTarget target{.properties = &gpu_[0]};
-    graphs_.push_back(make_graph(library_, target, conv, alignment));
-    if (graphs_.back().empty()) return {};
-    return find_engines(library_, target, graphs_.back().back(), conv.shape.dtype, rules);
+    return DescribedGpu::engines(make_graph(library_, target(), conv, alignment), conv.shape.dtype,
+                                 rules);
   }
-
-  static constexpr std::int64_t kWorkspace = std::int64_t{1} << 30;
-  CudnnLibrary library_{};
-  std::vector<Descriptor> gpu_;
-  std::vector<std::vector<Descriptor>> graphs_;
 };
 
 TEST_F(CudnnHeuristicsSlow, FindEnginesForEveryConvolution) {

@@ -10,7 +10,8 @@
 #include "device/cuda/module/cuda_device.h"
 #include "device/cuda/module/cuda_gpus.h"
 #include "device/discovery.h"
-#include "ops/cuda/module/cudnn_graph.h"
+#include "ops/cuda/module/cudnn_conv_graph.h"
+#include "ops/cuda/module/cudnn_engines.h"
 #include "ops/nn/conv_plain.h"
 #include "tandem/errors.h"
 

@@ -1,10 +1,10 @@
-// Which of cuDNN's engines computes a graph.
+#include "ops/cuda/module/cudnn_engines.h"
+
 #include <algorithm>
 #include <array>
 #include <optional>
 
 #include "core/env.h"
-#include "ops/cuda/module/cudnn_graph.h"
 #include "ops/cuda/tf32.h"
 
 namespace tandem::cuda {

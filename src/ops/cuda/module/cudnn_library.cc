@@ -28,6 +28,7 @@ CudnnLibrary load_cudnn(const char* file) {
         "folder that it is in into LD_LIBRARY_PATH",
         dlerror());
   CudnnLibrary library{};
+  find(handle, file, "cudnnGetVersion", library.version);
   find(handle, file, "cudnnGetErrorString", library.error_string);
   find(handle, file, "cudnnGetLastErrorString", library.last_error_string);
   find(handle, file, "cudnnCreate", library.create);

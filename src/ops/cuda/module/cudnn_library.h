@@ -1,4 +1,4 @@
-// cuDNN's library, which is looked for when the first convolution runs: who has none needs none.
+// cuDNN's library, which is looked for when the first operation wants it: who has none needs none.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -7,6 +7,7 @@ namespace tandem::cuda {
 
 // What Tandem calls of it.
 struct CudnnLibrary {
+  decltype(&cudnnGetVersion) version;
   decltype(&cudnnGetErrorString) error_string;
   decltype(&cudnnGetLastErrorString) last_error_string;
   decltype(&cudnnCreate) create;

@@ -9,8 +9,10 @@ const CudnnLibrary* cudnn() {
     try {
       return new CudnnLibrary(load_cudnn("libcudnn.so.9"));
     } catch (const UnavailableError& error) {
-      logging::warn("Convolutions on GPUs are computed by Tandem's own kernels, which are slow: {}",
-                    error.what());
+      logging::warn(
+          "Convolutions and attention on GPUs are computed by Tandem's own kernels, which are "
+          "slow: {}",
+          error.what());
       return nullptr;
     }
   }();

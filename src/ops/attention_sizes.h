@@ -1,0 +1,31 @@
+// The sizes of an attention, whichever library computes it.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+#include "tandem/shape.h"
+
+namespace tandem {
+
+struct AttentionSizes {
+  std::int64_t batch, queries, keys, heads, kv_heads, depth, value_depth;
+
+  // query [batch, queries, heads, depth], key [batch, keys, kv_heads, depth], value [batch, keys,
+  // kv_heads, value_depth].
+  AttentionSizes(const Shape& query, const Shape& key, const Shape& value)
+      : batch(query[0]),
+        queries(query[1]),
+        keys(key[1]),
+        heads(query[2]),
+        kv_heads(key[2]),
+        depth(query[3]),
+        value_depth(value[3]) {}
+
+  constexpr std::int64_t group() const {
+    return heads / kv_heads;
+  }  // heads that share keys and values
+  auto operator<=>(const AttentionSizes&) const = default;
+};
+
+}  // namespace tandem
