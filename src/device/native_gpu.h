@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "device/device.h"
+#include "device/shared_failure.h"
 
 namespace tandem {
 
@@ -28,6 +29,9 @@ class NativeGpu : public Device {
   // Beside stream(), with no order between the two but by events: for what is to go on while the
   // device computes.
   virtual Stream& communication_stream() = 0;
+  // What stream() works on is not what it should be: whoever waits for it, now or next, gets the
+  // error. Thread-safe, also while the GPU hangs.
+  virtual void fail_stream(std::shared_ptr<SharedFailure> failure) = 0;
   // As copy_from_host(), on a stream of its own, behind what is on stream() by now. What uses the
   // memory waits for the event.
   virtual Event copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) = 0;

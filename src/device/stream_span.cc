@@ -2,8 +2,8 @@
 
 namespace tandem {
 
-void StreamSpan::begin(Device& device, profile::Event event) {
-  stream_ = &device.stream();
+void StreamSpan::begin(Device& device, Stream& stream, profile::Event event) {
+  stream_ = &stream;
   event.device = &device.full_name();
   event_ = std::make_shared<profile::Event>(std::move(event));
   stream_->enqueue([event = event_] { event->begin = profile::now(); });

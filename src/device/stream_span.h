@@ -8,15 +8,17 @@
 
 namespace tandem {
 
-// An event on `device` that lasts from when its stream comes to this place until it has done what
-// is enqueued before the span ends.
+// An event on `device` that lasts from when its stream, or another one of its own, comes to this
+// place until it has done what is enqueued before the span ends.
 class StreamSpan {
  public:
   // Nothing unless a profile runs; only then is `make` called, for the Event.
   template <class Make>
-  StreamSpan(Device& device, const Make& make) {
+  StreamSpan(Device& device, const Make& make) : StreamSpan(device, device.stream(), make) {}
+  template <class Make>
+  StreamSpan(Device& device, Stream& stream, const Make& make) {
     if (profile::on()) [[unlikely]]
-      begin(device, make());
+      begin(device, stream, make());
   }
   ~StreamSpan() {
     if (event_) [[unlikely]]
@@ -26,7 +28,7 @@ class StreamSpan {
   StreamSpan& operator=(const StreamSpan&) = delete;
 
  private:
-  void begin(Device& device, profile::Event event);
+  void begin(Device& device, Stream& stream, profile::Event event);
   void end() noexcept;
 
   Stream* stream_ = nullptr;

@@ -53,6 +53,35 @@ INSTANTIATE_TEST_SUITE_P(OnGpuNccl, Conformance,
                                             ::testing::Values(1, 2, 4, 8)),
                          name_of_ranks);
 
+// In the memory of a rank's GPU, in the order of its stream.
+TEST(OnGpuNcclMemory, IsCombinedWhereItIs) {
+  if (testing::nvidia_gpus() < 2) GTEST_SKIP() << "NCCL wants a GPU a rank";
+  auto store = std::make_shared<ForkedStore>();
+  const ExitCodes codes = run_processes(2, [&](int rank) {
+    Device& gpu =
+        *DeviceManager::get().devices(DeviceType::kGpu, "test")[static_cast<std::size_t>(rank)];
+    NcclOptions options = options_of(store, rank, 2);
+    options.device = &gpu;
+    const auto communicator = make_process_communicator(make_nccl_backend(std::move(options)), gpu,
+                                                        {.time_limit = std::chrono::minutes(5)});
+    constexpr std::size_t kCount = 100'000;
+    std::vector<float> values(kCount, static_cast<float>(rank + 1));
+    const auto memory = communicator->allocate(kCount * sizeof(float));
+    const Buffer all = {memory.get(), kCount, float32};
+    for (float expected : {3.0f, 6.0f}) {
+      gpu.copy_from_host(all.data, values.data(), all.bytes());
+      communicator->all_reduce({&all, 1}, ReduceOp::kSum)->wait();
+      gpu.copy_to_host(values.data(), all.data, all.bytes());
+      gpu.stream().synchronize();
+      EXPECT_EQ(values, std::vector<float>(kCount, expected));
+    }
+    const Buffer half = {all.data, kCount / 2, float32};
+    const auto work = rank == 0 ? communicator->send(half, 1) : communicator->recv(half, 0);
+    work->wait();
+  });
+  EXPECT_EQ(codes, ExitCodes(2, 0));
+}
+
 // Where there is the module but no GPU, it says so.
 TEST(Nccl, SaysWhatIsMissing) {
   if (testing::nvidia_gpus() > 0) GTEST_SKIP() << "there are GPUs here";

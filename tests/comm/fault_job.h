@@ -12,6 +12,7 @@
 
 #include "comm/gloo/gloo_backend.h"
 #include "comm/membership.h"
+#include "comm/nccl/nccl_backend.h"
 #include "comm/process/process_communicator.h"
 #include "comm/shm/shm_backend.h"
 #include "core/parallel.h"
@@ -37,7 +38,7 @@ class TestMembership final : public Membership {
 };
 
 struct FaultJob {
-  const char* backend = "shm";  // or "gloo"
+  const char* backend = "shm";  // or "gloo", "nccl"
   std::shared_ptr<Store> store = std::make_shared<ForkedStore>();
   int ranks = 3;
   std::chrono::milliseconds time_limit = kFarAway;
@@ -47,12 +48,12 @@ struct FaultJob {
   std::string address;  // gloo's
 
   std::unique_ptr<Communicator> join(int rank) const {
-    Device& on = *DeviceManager::get().devices(device, "test").front();
-    return make_process_communicator(make_backend(rank), on,
+    return make_process_communicator(make_backend(rank), device_of(),
                                      {.time_limit = time_limit, .membership = membership});
   }
 
  private:
+  Device& device_of() const { return *DeviceManager::get().devices(device, "test").front(); }
   std::unique_ptr<Backend> make_backend(int rank) const {
     if (backend == std::string_view("gloo"))
       return make_gloo_backend({.store = store,
@@ -60,6 +61,15 @@ struct FaultJob {
                                 .rank = rank,
                                 .size = ranks,
                                 .address = address,
+                                .time_limit = join_limit,
+                                .membership = membership});
+    if (backend == std::string_view("nccl"))
+      return make_nccl_backend({.store = store,
+                                .name = "test",
+                                .rank = rank,
+                                .size = ranks,
+                                .device = &device_of(),
+                                .gpu = rank,
                                 .time_limit = join_limit,
                                 .membership = membership});
     return make_shm_backend({.store = store,

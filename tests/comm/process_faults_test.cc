@@ -8,6 +8,7 @@
 #include "core/status.h"
 #include "support/errors.h"
 #include "support/expects.h"
+#include "support/gpus.h"
 #include "support/waiting.h"
 
 namespace tandem {
@@ -24,8 +25,10 @@ using Job = testing::FaultJob;
 
 struct BackendFaults {
   const char* backend;
-  const char* before_rank;  // how it tells that a rank has died: before "rank R (pid P)"
-  const char* behind_rank;
+  // How it tells that a rank has died: before "rank R (pid P)", and behind it. Empty: by itself it
+  // does not know.
+  const char* before_rank = "";
+  const char* behind_rank = "";
 
   friend void PrintTo(const BackendFaults& faults, std::ostream* out) { *out << faults.backend; }
 };
@@ -34,6 +37,8 @@ class ProcessFaults : public ::testing::TestWithParam<BackendFaults> {
  protected:
   void SetUp() override {
     if (GetParam().backend == std::string_view("gloo")) TANDEM_REQUIRE(has_gloo(), "gloo");
+    if (GetParam().backend == std::string_view("nccl") && testing::nvidia_gpus() < 3)
+      GTEST_SKIP() << "NCCL wants a GPU a rank";
   }
 
   void run_ranks(Job job, const std::vector<int>& killed,
@@ -62,7 +67,10 @@ class ProcessFaults : public ::testing::TestWithParam<BackendFaults> {
   }
 };
 
-TEST_P(ProcessFaults, ARankIsKilledBeforeACollective) {
+// Of backends that see whether a rank lives.
+class ProcessDeaths : public ProcessFaults {};
+
+TEST_P(ProcessDeaths, ARankIsKilledBeforeACollective) {
   run_ranks({}, {1}, [](Communicator& communicator) {
     if (communicator.rank() == 1) kill(getpid(), SIGKILL);
     for (std::int64_t count : {10, 1'000'000})
@@ -74,7 +82,7 @@ TEST_P(ProcessFaults, ARankIsKilledBeforeACollective) {
 }
 
 // In the midst of a transfer, wherever that is.
-TEST_P(ProcessFaults, ARankIsKilledInTheMidstOfACollective) {
+TEST_P(ProcessDeaths, ARankIsKilledInTheMidstOfACollective) {
   run_ranks({}, {1}, [](Communicator& communicator) {
     const Buffer buffer = floats(2'000'000);
     const auto all_reduce_again = [&] {
@@ -91,7 +99,7 @@ TEST_P(ProcessFaults, ARankIsKilledInTheMidstOfACollective) {
   });
 }
 
-TEST_P(ProcessFaults, ARankIsKilledAfterACollective) {
+TEST_P(ProcessDeaths, ARankIsKilledAfterACollective) {
   run_ranks({}, {2}, [](Communicator& communicator) {
     all_reduce(communicator, 300'000);
     if (communicator.rank() == 2) kill(getpid(), SIGKILL);
@@ -104,7 +112,7 @@ TEST_P(ProcessFaults, ARankIsKilledAfterACollective) {
 }
 
 // Rank 1 is slow, and waits for nobody: rank 0, which waits for rank 1 first, still finds out.
-TEST_P(ProcessFaults, ADeadRankIsSeenBehindASlowOne) {
+TEST_P(ProcessDeaths, ADeadRankIsSeenBehindASlowOne) {
   const Arrivals told;
   run_ranks({}, {2}, [&](Communicator& communicator) {
     all_reduce(communicator, 10);
@@ -115,7 +123,7 @@ TEST_P(ProcessFaults, ADeadRankIsSeenBehindASlowOne) {
   });
 }
 
-TEST_P(ProcessFaults, AMessageFromARankThatIsKilled) {
+TEST_P(ProcessDeaths, AMessageFromARankThatIsKilled) {
   run_ranks({.ranks = 2}, {0}, [](Communicator& communicator) {
     if (communicator.rank() == 0) kill(getpid(), SIGKILL);
     const Buffer buffer = floats(5);
@@ -262,7 +270,8 @@ TEST_P(ProcessFaults, ARankLeavesEarly) {
     all_reduce(communicator, 1000);
     if (communicator.rank() == 2) return;
     expect_parts(error_of<AbortedError>([&] { all_reduce(communicator, 300'000); }),
-                 {"rank 2 (pid ", ") has left the group", "collective 1 "});
+                 {*GetParam().behind_rank ? "rank 2 (pid " : "rank 2 has", " has left the group",
+                  "collective 1 "});
   });
 }
 
@@ -308,10 +317,15 @@ TEST_P(ProcessFaults, TwoJobsAtOnce) {
   EXPECT_EQ(codes, ExitCodes(6, 0));
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, ProcessFaults,
-                         ::testing::Values(BackendFaults{"shm", "", ") died"},
-                                           BackendFaults{"gloo", "the connection to ", ") broke"}),
-                         [](const auto& info) { return std::string(info.param.backend); });
+std::string backend_of(const ::testing::TestParamInfo<BackendFaults>& info) {
+  return info.param.backend;
+}
+const auto kOnHosts = ::testing::Values(BackendFaults{"shm", "", ") died"},
+                                        BackendFaults{"gloo", "the connection to ", ") broke"});
+INSTANTIATE_TEST_SUITE_P(Backends, ProcessDeaths, kOnHosts, backend_of);
+INSTANTIATE_TEST_SUITE_P(Backends, ProcessFaults, kOnHosts, backend_of);
+INSTANTIATE_TEST_SUITE_P(OnGpuNccl, ProcessFaults, ::testing::Values(BackendFaults{"nccl"}),
+                         backend_of);
 
 }  // namespace
 }  // namespace tandem

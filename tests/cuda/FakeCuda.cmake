@@ -33,7 +33,7 @@ set_target_properties(fake_tandem_cuda PROPERTIES OUTPUT_NAME tandem_cuda CXX_VI
 # The same for NCCL, where its header is.
 if(NCCL_HEADERS)
   file(GLOB nccl_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/comm/nccl/module/*.cc)
-  add_library(fake_tandem_nccl MODULE ${nccl_sources} cuda/fake_nccl.cc)
+  add_library(fake_tandem_nccl MODULE ${nccl_sources} cuda/nccl/fake_nccl.cc cuda/nccl/segment.cc)
   target_include_directories(fake_tandem_nccl PRIVATE ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
   target_include_directories(fake_tandem_nccl SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_HEADERS})
   target_link_libraries(fake_tandem_nccl PRIVATE fake_cudart tandem tandem_flags fmt::fmt spdlog::spdlog)
@@ -71,8 +71,9 @@ endforeach()
 tandem_test_on_fake_cuda(runtime 4 -*Slow.*:*Hosts*)
 # Between processes, tensors go through the host: that is tested with emulated GPUs.
 tandem_test_on_fake_cuda(distribute 2 -*Slow.*:*Hosts*:MultiWorker*)
-# Between GPUs.
+# Between GPUs: of one process, and with a process each.
 tandem_test_on_fake_cuda(comm 2 OnGpu*Local*)
+tandem_test_on_fake_cuda(comm 8 OnGpuNccl*)
 
 # Whole programs on the fake GPUs, which look at what is asked of them.
 file(GLOB program_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/programs/*.cc)

@@ -84,6 +84,14 @@ Gpu& in_use(int ordinal) {
   return gpu;
 }
 
+bool is_of_a_gpu(const void* memory) {
+  const std::lock_guard lock(state().mutex);
+  const auto after = state().memory.upper_bound(const_cast<void*>(memory));
+  if (after == state().memory.begin()) return false;
+  const auto& [start, allocation] = *std::prev(after);
+  return memory < static_cast<char*>(start) + allocation.bytes;
+}
+
 bool is_pinned(const void* memory) {
   const std::lock_guard lock(state().mutex);
   const auto* address = static_cast<const char*>(memory);
@@ -400,6 +408,7 @@ cudaError_t cudaGetDevice(int* ordinal) { return *ordinal = current, cudaSuccess
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
   *attributes = {};
   if (is_pinned(memory)) attributes->type = cudaMemoryTypeHost;
+  if (is_of_a_gpu(memory)) attributes->type = cudaMemoryTypeDevice;
   return cudaSuccess;
 }
 

@@ -1,7 +1,9 @@
 // What a profile shows of training on several devices.
 #include <gtest/gtest.h>
 
+#include "comm/bucket.h"
 #include "support/gpus.h"
+#include "support/nccl.h"
 #include "support/trace.h"
 #include "tandem/tandem.h"
 
@@ -14,7 +16,15 @@ using testing::select;
 using testing::TemporaryDirectory;
 using testing::TraceEvent;
 
-constexpr std::int64_t kParameters = 6 * 8 + 8 + 8 * 3 + 3;
+constexpr std::int64_t kParameters[] = {6 * 8, 8, 8 * 3, 3};
+
+// Of a step's gradients, by themselves or in a bucket.
+std::int64_t gradient_bytes(bool packed) {
+  std::int64_t bytes = 0;
+  for (std::int64_t count : kParameters)
+    bytes += packed ? static_cast<std::int64_t>(Bucket::array_bytes(count, float32)) : count * 4;
+  return bytes;
+}
 
 std::vector<TraceEvent> profile_of_fit(const MirroredStrategy& strategy, bool eagerly) {
   const TemporaryDirectory directory;
@@ -37,9 +47,9 @@ std::vector<TraceEvent> profile_of_fit(const MirroredStrategy& strategy, bool ea
   return read_trace(directory / "t");
 }
 
-// `step`: what a replica's step is called.
+// `step`: what a replica's step is called. `packed`: gradients travel in buckets.
 void expect_replicas(const std::vector<TraceEvent>& events, const std::string& type,
-                     const std::string& step) {
+                     const std::string& step, bool packed = false) {
   const std::string device = "/job:localhost/replica:0/task:0/device:" + type + ":";
   EXPECT_EQ(select(events, "train step", "host", "steps").size(), 3u);
   EXPECT_EQ(select(events, "wait for data", "host", "data").size(), 4u);  // the last finds the end
@@ -64,7 +74,7 @@ void expect_replicas(const std::vector<TraceEvent>& events, const std::string& t
       EXPECT_EQ(reduction.category, "collective");
       bytes += reduction.args["bytes"].get<std::int64_t>();
     }
-    EXPECT_EQ(bytes, 3 * kParameters * 4);
+    EXPECT_EQ(bytes, 3 * gradient_bytes(packed));
     EXPECT_GE(select(events, "wait for all_reduce", "host", "host" + suffix).size(), 3u);
   }
   // The replicas run side by side: the steps of both overlap, a pair for each step of training.
@@ -86,9 +96,9 @@ TEST(Profile, ShowsReplicasOnCpus) {
 }
 
 TEST(Profile, ShowsReplicasOnGpus) {
-  TANDEM_EMULATION_ONLY("a profile does not tell of NCCL's collectives");
   testing::use_gpus(2, 64);
-  expect_replicas(profile_of_fit(MirroredStrategy(), true), "GPU", "replica step");
+  expect_replicas(profile_of_fit(MirroredStrategy(), true), "GPU", "replica step",
+                  testing::nccl_joins_gpus());
 }
 
 TEST(Profile, ShowsReplicasOfTracedStepsOnCpus) {
@@ -98,9 +108,9 @@ TEST(Profile, ShowsReplicasOfTracedStepsOnCpus) {
 }
 
 TEST(Profile, ShowsReplicasOfTracedStepsOnGpus) {
-  TANDEM_EMULATION_ONLY("a profile does not tell of NCCL's collectives");
   testing::use_gpus(2, 64);
-  expect_replicas(profile_of_fit(MirroredStrategy(), false), "GPU", "program");
+  expect_replicas(profile_of_fit(MirroredStrategy(), false), "GPU", "program",
+                  testing::nccl_joins_gpus());
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "comm/local/local_group.h"
 
 #include <algorithm>
+#include <deque>
 #include <thread>
+#include <utility>
 
 #include "comm/local/local_communicator.h"
 #include "core/status.h"
@@ -56,6 +58,11 @@ std::vector<Buffer> cut(const std::vector<Buffer>& parts, int packs) {
     }
   }
   return result;
+}
+
+profile::Event profile_of(const LocalCollective& collective, int rank) {
+  return collective.event(rank, std::string(name_of(collective.kind())),
+                          profile::Lane::kCollectives);
 }
 
 // Whether the ranks expect what they are sent, once all are there.
@@ -304,10 +311,7 @@ void LocalGroup::perform(LocalCollective& collective, int rank) {
   } else {
     Device& device = *devices_[me];
     {
-      const StreamSpan span(device, [&] {
-        return collective.event(rank, std::string(name_of(collective.kind())),
-                                profile::Lane::kCollectives);
-      });
+      const StreamSpan span(device, [&] { return profile_of(collective, rank); });
       for (int peer : collective.members)
         device.stream().wait(collective.ready[static_cast<std::size_t>(peer)]);
       perform_share(world_, collective, rank);
@@ -321,17 +325,24 @@ void LocalGroup::perform(LocalCollective& collective, int rank) {
 // One thread enqueues for all: there is no moment in which some ranks have set out and others,
 // whose thread has failed, never will.
 void LocalGroup::perform_by_nccl(LocalCollective& collective) {
-  if (!nccl_ || nccl_->failed()) nccl_ = nccl_clique(devices_, options_.time_limit);
+  if (nccl_ && nccl_->failed()) std::exchange(nccl_, nullptr)->check_untold();
+  if (!nccl_) nccl_ = nccl_clique(devices_, options_.time_limit);
   std::vector<std::vector<Buffer>> packs(devices_.size());
   std::vector<NcclClique::Share> shares;
+  std::deque<StreamSpan> spans;
   for (std::size_t rank = 0; rank < devices_.size(); ++rank) {
-    as_native(*devices_[rank])->communication_stream().wait(collective.ready[rank]);
+    Stream& stream = as_native(*devices_[rank])->communication_stream();
+    stream.wait(collective.ready[rank]);
+    spans.emplace_back(*devices_[rank], stream,
+                       [&] { return profile_of(collective, static_cast<int>(rank)); });
     packs[rank] = collective.kind() == CollectiveKind::kAllReduce
                       ? cut(collective.in[rank], options_.plan.num_packs)
                       : collective.in[rank];
-    shares.push_back({.in = packs[rank], .out = collective.out[rank]});
+    shares.push_back(
+        {.in = packs[rank], .out = collective.out[rank], .ready = collective.ready[rank]});
   }
-  nccl_->start(collective.signature, shares);
+  nccl_->start(collective.signature, collective.label, shares);
+  spans.clear();
   for (std::size_t rank = 0; rank < devices_.size(); ++rank)
     collective.performed[rank] = as_native(*devices_[rank])->communication_stream().record();
 }

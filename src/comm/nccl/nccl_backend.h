@@ -20,8 +20,9 @@ struct NcclOptions {
   // host accessible, go through memory that is pinned for the GPU.
   Device* device = nullptr;
   int gpu = 0;  // CUDA's number of this rank's GPU; every rank has one to itself
-  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // for all ranks to be there
-  std::shared_ptr<const Membership> membership = nullptr;           // null: none is asked
+  // For all ranks to be there; and for what GPUs are at while nobody waits for it.
+  std::chrono::milliseconds time_limit = std::chrono::minutes(30);
+  std::shared_ptr<const Membership> membership = nullptr;  // null: none is asked
 };
 
 // Whether this build has the backend, and this machine the libraries.

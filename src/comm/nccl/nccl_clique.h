@@ -13,20 +13,29 @@
 
 namespace tandem {
 
-// Thread-safe. One that has thrown is of no use any more.
+// Thread-safe. One that has failed is of no use any more.
 class NcclClique {
  public:
   virtual ~NcclClique() = default;
 
-  // What a rank gives and gets, as Collective has it.
+  // What a rank gives and gets, as Collective has it, and when its device has computed that.
   struct Share {
     std::span<const Buffer> in, out;
+    Event ready;
   };
   // Enqueues a collective, every rank's share on the communication stream of its device, all of
-  // them or none: whoever has enqueued it waits for nobody. Throws AbortedError when NCCL has
-  // failed, DeadlineExceededError when the GPUs are not connected within the time limit.
-  virtual void start(const Signature& signature, std::span<const Share> shares) = 0;
+  // them or none: whoever has enqueued it waits for nobody. REQUIRES: those streams wait for what
+  // is ready. Throws AbortedError when NCCL has failed, DeadlineExceededError when the GPUs are not
+  // connected within the time limit.
+  //
+  // A collective that NCCL reports an error of later, or that has not ended within the time limit
+  // of all GPUs' reaching it, is stopped. Whoever waits for one of the devices' stream() first gets
+  // an AbortedError or DeadlineExceededError then: their memory holds anything.
+  virtual void start(const Signature& signature, const Label& label,
+                     std::span<const Share> shares) = 0;
   virtual bool failed() const = 0;
+  // Throws such an error, if nobody has got it yet.
+  virtual void check_untold() = 0;
 };
 
 // Why NCCL cannot join these devices: it wants several, each of them a GPU by itself. Empty: it

@@ -41,6 +41,7 @@ ProcessWork::~ProcessWork() {
 bool ProcessWork::start() {
   if (operation_) return true;
   if (!ready_.done()) return false;
+  ready_.wait();  // throws what went wrong on the device: peers are not to go on with it
   operation_ = group_->backend->start(collective_);
   return true;
 }

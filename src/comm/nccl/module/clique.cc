@@ -1,21 +1,61 @@
 // The ranks of one process, which one thread speaks for.
-#include "comm/nccl/module/calls.h"
-#include "comm/nccl/module/connection.h"
-#include "comm/nccl/nccl_clique.h"
-#include "core/status.h"
-
-#include <atomic>
+#include <algorithm>
 #include <mutex>
 #include <thread>
+
+#include "comm/nccl/module/calls.h"
+#include "comm/nccl/module/connections.h"
+#include "comm/nccl/nccl_clique.h"
+#include "core/status.h"
 
 namespace tandem::nccl_backend {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// A collective of all the GPUs.
+class CliqueLaunch final : public Launch {
+ public:
+  CliqueLaunch(cudaStream_t stream, const Signature& signature, Label label)
+      : Launch(stream), signature_(signature), label_(std::move(label)) {}
+
+  // A rank's: the GPU comes to it, and is through with it.
+  void add(Event reached, Event ended) {
+    reached_.push_back(std::move(reached));
+    ended_.push_back(std::move(ended));
+  }
+
+  bool reached() const override { return all_done(reached_); }
+  bool ended() override { return all_done(ended_); }
+  std::string describe() const override { return tandem::describe(signature_, label_); }
+
+ private:
+  static bool all_done(const std::vector<Event>& events) {
+    return std::all_of(events.begin(), events.end(),
+                       [](const Event& event) { return event.done(); });
+  }
+
+  const Signature signature_;
+  const Label label_;
+  std::vector<Event> reached_, ended_;
+};
+
+std::string list_names(const std::vector<NativeGpu*>& gpus) {
+  std::string names;
+  for (const NativeGpu* gpu : gpus)
+    names += (names.empty() ? "" : gpu == gpus.back() ? " and " : ", ") + gpu->full_name();
+  return names;
+}
+
 class Clique final : public NcclClique {
  public:
-  explicit Clique(NcclCliqueOptions options) : options_(std::move(options)) {
+  explicit Clique(NcclCliqueOptions options)
+      : options_(std::move(options)),
+        connections_({.name = list_names(options_.gpus),
+                      .time_limit = options_.time_limit,
+                      .on_failure = [this](const std::shared_ptr<SharedFailure>& failure) {
+                        for (NativeGpu* gpu : options_.gpus) gpu->fail_stream(failure);
+                      }}) {
     const ncclUniqueId id = id_of(new_id());
     const int size = static_cast<int>(options_.gpus.size());
     in_group([&] {
@@ -23,22 +63,18 @@ class Clique final : public NcclClique {
         const OnGpu here(gpu->ordinal());
         auto* const stream = static_cast<cudaStream_t>(gpu->communication_stream().native_handle());
         const int rank = static_cast<int>(ranks_.size());
-        ranks_.push_back(std::make_unique<Connection>(rank, size, id, stream));
+        ranks_.push_back(&connections_.add(rank, size, id, stream));
       }
     });
     wait_until_ready();
   }
 
-  ~Clique() override {
-    for (const auto& rank : ranks_) rank->part();
-  }
-
-  void start(const Signature& signature, std::span<const Share> shares) override {
+  void start(const Signature& signature, const Label& label,
+             std::span<const Share> shares) override {
     const std::lock_guard lock(mutex_);
-    if (failed_) fail<AbortedError>("[nccl] the GPUs' connection was ended by an earlier failure");
     try {
       wait_until_ready();
-      in_group([&] {
+      connections_.call([&] {
         for (std::size_t i = 0; i < ranks_.size(); ++i) {
           const OnGpu here(options_.gpus[i]->ordinal());
           call_share(signature, static_cast<int>(i), shares[i].in, shares[i].out, ranks_[i]->comm(),
@@ -46,43 +82,33 @@ class Clique final : public NcclClique {
         }
       });
       wait_until_ready();  // only then is everything on the streams
+      auto launch = std::make_shared<CliqueLaunch>(ranks_[0]->stream(), signature, label);
+      for (std::size_t i = 0; i < ranks_.size(); ++i)
+        launch->add(shares[i].ready, options_.gpus[i]->communication_stream().record());
+      connections_.watch(std::move(launch));
     } catch (...) {
-      failed_ = true;
-      for (const auto& rank : ranks_) rank->abort();
+      connections_.end(std::current_exception());
       throw;
     }
   }
 
-  bool failed() const override { return failed_; }
+  bool failed() const override { return connections_.failed(); }
+  void check_untold() override { connections_.check_untold(); }
 
  private:
-  template <class Calls>
-  static void in_group(const Calls& calls) {
-    check(ncclGroupStart(), "ncclGroupStart");
-    try {
-      calls();
-    } catch (...) {
-      ncclGroupEnd();
-      throw;
-    }
-    check(ncclGroupEnd(), "ncclGroupEnd");
-  }
-
   void wait_until_ready() {
-    const auto end = Clock::now() + options_.time_limit;
-    for (const auto& rank : ranks_)
-      while (!rank->ready()) {
-        if (Clock::now() > end)
-          fail<DeadlineExceededError>("[nccl] {} GPUs were not connected within {} ms",
-                                      ranks_.size(), options_.time_limit.count());
-        std::this_thread::sleep_for(std::chrono::microseconds(20));
-      }
+    for (const auto end = Clock::now() + options_.time_limit; !connections_.ready();) {
+      if (Clock::now() > end)
+        fail<DeadlineExceededError>("[nccl] {} GPUs were not connected within {} ms", ranks_.size(),
+                                    options_.time_limit.count());
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
   }
 
   const NcclCliqueOptions options_;
-  std::mutex mutex_;
-  std::atomic<bool> failed_{false};
-  std::vector<std::unique_ptr<Connection>> ranks_;
+  std::mutex mutex_;  // one collective after the other
+  Connections connections_;
+  std::vector<const Connection*> ranks_;
 };
 
 }  // namespace

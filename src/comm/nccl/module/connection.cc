@@ -1,8 +1,6 @@
 #include "comm/nccl/module/connection.h"
 
-#include <chrono>
 #include <cstring>
-#include <thread>
 
 #include "core/status.h"
 
@@ -42,13 +40,17 @@ void Mark::hold(cudaStream_t stream) const {
 
 bool Mark::passed() const {
   const cudaError_t result = cudaEventQuery(event_);
-  if (result == cudaErrorNotReady) return false;
+  if (result == cudaErrorNotReady) {
+    cudaGetLastError();  // it is no error, and not to be kept for the next call
+    return false;
+  }
   check(result, "cudaEventQuery");
   return true;
 }
 
 Connection::Connection(int rank, int size, const ncclUniqueId& id, cudaStream_t stream)
     : stream_(stream), owns_stream_(!stream) {
+  check(cudaGetDevice(&gpu_), "cudaGetDevice");
   if (owns_stream_)
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -59,52 +61,16 @@ Connection::Connection(int rank, int size, const ncclUniqueId& id, cudaStream_t 
   check(result, "ncclCommInitRankConfig");
 }
 
-void Connection::part() noexcept {
-  if (comm_ && !parting_) parting_ = ncclCommFinalize(comm_);
-}
-
-// Peers may still read what this rank has sent: NCCL ends in good order where it can.
 Connection::~Connection() {
-  using Clock = std::chrono::steady_clock;
-  part();
-  if (comm_) {
-    ncclResult_t state = *parting_;
-    const auto end = Clock::now() + std::chrono::seconds(5);
-    while (state == ncclInProgress && Clock::now() < end) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) break;
-    }
-    if (state == ncclSuccess)
-      ncclCommDestroy(comm_);
-    else
-      ncclCommAbort(comm_);
-  }
   if (owns_stream_) cudaStreamDestroy(stream_);
 }
 
-bool Connection::ready() {
-  if (!comm_) fail<AbortedError>("[nccl] the connection was ended");
+bool Connection::ready() const {
   ncclResult_t state = ncclSuccess;
   check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
   if (state != ncclSuccess && state != ncclInProgress)
     fail<AbortedError>("[nccl] {} ({})", ncclGetErrorString(state), ncclGetLastError(comm_));
   return state == ncclSuccess;
-}
-
-void Connection::launch(const std::function<void(ncclComm_t, cudaStream_t)>& calls) {
-  check(ncclGroupStart(), "ncclGroupStart");
-  try {
-    calls(comm_, stream_);
-  } catch (...) {
-    ncclGroupEnd();
-    throw;
-  }
-  check(ncclGroupEnd(), "ncclGroupEnd");
-}
-
-void Connection::abort() noexcept {
-  if (comm_) ncclCommAbort(comm_);
-  comm_ = nullptr;
 }
 
 std::string new_id() {

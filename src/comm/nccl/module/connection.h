@@ -1,13 +1,11 @@
-// Ranks that NCCL joins, and what of CUDA goes with it. NCCL's calls do not wait: whether the last
-// one is through is asked before the next.
+// A rank that NCCL joins with others, and what of CUDA goes with it.
 #pragma once
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#include <functional>
-#include <optional>
 #include <string>
+#include <utility>
 
 namespace tandem::nccl_backend {
 
@@ -42,32 +40,43 @@ class Mark {
   cudaEvent_t event_ = nullptr;
 };
 
+// What `calls` calls of NCCL, as one.
+template <class Calls>
+void in_group(const Calls& calls) {
+  check(ncclGroupStart(), "ncclGroupStart");
+  try {
+    calls();
+  } catch (...) {
+    ncclGroupEnd();
+    throw;
+  }
+  check(ncclGroupEnd(), "ncclGroupEnd");
+}
+
+// A communicator whose calls do not wait, and the stream that it works on. Connections
+// (connections.h) owns it and makes it safe for threads.
 class Connection {
  public:
-  // On `stream`, or null: one of its own. REQUIRES: the GPU is the thread's, here and everywhere
-  // below.
-  Connection(int rank, int size, const ncclUniqueId& id, cudaStream_t stream = nullptr);
-  ~Connection();
+  // On `stream`, or null: one of its own. REQUIRES: the GPU is the thread's.
+  Connection(int rank, int size, const ncclUniqueId& id, cudaStream_t stream);
+  ~Connection();  // the communicator stays
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  ncclComm_t comm() const { return comm_; }
+  int gpu() const { return gpu_; }
   cudaStream_t stream() const { return stream_; }
+  ncclComm_t comm() const { return comm_; }
+  // For whoever ends it; there is none from here on.
+  ncclComm_t take_comm() { return std::exchange(comm_, nullptr); }
   // Whether NCCL is through with the last call. Throws AbortedError when a peer or the connection
   // has failed.
-  bool ready();
-  // Calls of NCCL, as one. REQUIRES: ready().
-  void launch(const std::function<void(ncclComm_t, cudaStream_t)>& calls);
-  // Ends what is under way, on this rank.
-  void abort() noexcept;
-  // Tells the peers that this rank goes; the destructor waits for them to go too.
-  void part() noexcept;
+  bool ready() const;
 
  private:
+  int gpu_ = 0;
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_;
   const bool owns_stream_;
-  std::optional<ncclResult_t> parting_;  // what the goodbye gave
 };
 
 std::string new_id();

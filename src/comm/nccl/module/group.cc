@@ -25,6 +25,13 @@ void require_gpu(int gpu) {
 
 Group::Group(NcclOptions options)
     : options_(std::move(options)),
+      connections_({.name = fmt::format("rank {} of {} of group '{}'", options_.rank, options_.size,
+                                        options_.name),
+                    .time_limit = options_.time_limit,
+                    .check_peers =
+                        [membership = options_.membership] {
+                          if (membership && membership->failed()) membership->throw_failure();
+                        }}),
       out_(static_cast<std::size_t>(options_.size)),
       in_(static_cast<std::size_t>(options_.size)) {
   require_gpu(options_.gpu);
@@ -39,22 +46,18 @@ Group::Group(NcclOptions options)
     fail<DeadlineExceededError>("[nccl] rank 0 did not join group '{}' within {} ms", options_.name,
                                 options_.time_limit.count());
   }
-  connection_ = std::make_unique<Connection>(rank(), size(), id_of(id));
+  connection_ = &connections_.add(rank(), size(), id_of(id));
   wait_for_connection();
 }
 
 void Group::wait_for_connection() {
   const auto end = Clock::now() + options_.time_limit;
-  while (!connection_->ready()) {
-    if (options_.membership && options_.membership->failed()) {
-      connection_->abort();
-      options_.membership->throw_failure();
-    }
+  while (!connections_.ready()) {
+    if (options_.membership && options_.membership->failed()) options_.membership->throw_failure();
     if (Clock::now() > end) {
       std::vector<int> absent;
       for (int peer = 0; peer < size(); ++peer)
         if (find(key(fmt::format("here/{}", peer))).empty()) absent.push_back(peer);
-      connection_->abort();
       if (absent.empty())
         fail<DeadlineExceededError>(
             "[nccl] the ranks of group '{}' were not connected within {} ms", options_.name,
@@ -68,12 +71,8 @@ void Group::wait_for_connection() {
 
 Group::~Group() {
   try {
-    const OnGpu here(options_.gpu);
     if (turn > 0) publish_reached(turn - 1);
     options_.store->set(key(fmt::format("left/{}", rank())), "1");
-    in_.clear();
-    out_.clear();
-    connection_.reset();
   } catch (const Error& error) {
     logging::debug("[nccl] no goodbye from group '{}': {}", options_.name, error.what());
   }
@@ -102,8 +101,8 @@ bool Group::connect(Way& way, int peer, bool out) {
     if (out) options_.store->set(name, id);
     way.id = id_of(id);
   }
-  if (!way.connection) way.connection = std::make_unique<Connection>(out ? 0 : 1, 2, *way.id);
-  return way.connection->ready();
+  if (!way.connection) way.connection = &connections_.add(out ? 0 : 1, 2, *way.id);
+  return connections_.ready(*way.connection);
 }
 
 void Group::publish_reached(std::uint64_t sequence) {
@@ -146,11 +145,12 @@ void Group::check_left(std::uint64_t sequence, const std::string& waiting_for) c
                          waiting_for);
 }
 
-void Group::abort() noexcept {
-  if (connection_) connection_->abort();
-  for (auto* ways : {&out_, &in_})
-    for (Way& way : *ways)
-      if (way.connection) way.connection->abort();
+void Group::abort(GroupFailure failure, const std::string& text) noexcept {
+  try {
+    throw_failure(failure, text);
+  } catch (...) {
+    connections_.end(std::current_exception());
+  }
 }
 
 }  // namespace tandem::nccl_backend

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/nccl/module/connection.h"
+#include "comm/nccl/module/connections.h"
 #include "comm/nccl/module/pinned.h"
 #include "comm/nccl/nccl_backend.h"
 
@@ -18,7 +18,7 @@ namespace tandem::nccl_backend {
 // peer holds up nothing else; made with the first of them.
 struct Way {
   std::optional<ncclUniqueId> id;
-  std::unique_ptr<Connection> connection;
+  const Connection* connection = nullptr;
   std::deque<const void*> queue;  // messages, in order
 };
 
@@ -34,7 +34,8 @@ class Group {
   const NcclOptions& options() const { return options_; }
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
-  Connection& connection() { return *connection_; }
+  Connections& connections() { return connections_; }
+  const Connection& connection() const { return *connection_; }
   PinnedPool& pool() { return pool_; }
   bool on_cuda() const { return options_.device->backend() == DeviceBackend::kCuda; }
   cudaStream_t device_stream() const {
@@ -58,7 +59,8 @@ class Group {
   void check_told() const;
   // Throws AbortedError when a rank has left without collective `sequence`.
   void check_left(std::uint64_t sequence, const std::string& waiting_for) const;
-  void abort() noexcept;
+  // Ends what is under way with that error.
+  void abort(GroupFailure failure, const std::string& text) noexcept;
 
  private:
   std::string key(std::string_view what) const;
@@ -67,7 +69,8 @@ class Group {
 
   NcclOptions options_;
   PinnedPool pool_;
-  std::unique_ptr<Connection> connection_;
+  Connections connections_;
+  const Connection* connection_ = nullptr;
   std::vector<Way> out_, in_;
   std::uint64_t reached_ = 0;
 };

@@ -30,7 +30,7 @@ class NcclBackend final : public Backend {
 
   void fail_group(GroupFailure failure, const std::string& text) noexcept override {
     group_.publish_failure(failure, text);
-    group_.abort();
+    group_.abort(failure, text);
   }
   void check_failure() override { group_.check_told(); }
 

@@ -24,6 +24,33 @@ struct Header {
 
 }  // namespace
 
+// Its end is marked once NCCL has put all of it on the stream, by whoever looks first.
+class NcclOperation::GroupLaunch final : public Launch {
+ public:
+  GroupLaunch(const Connection& connection, std::string description)
+      : Launch(connection.stream()),
+        connection_(connection),
+        description_(std::move(description)) {}
+
+  bool ended() override {
+    const bool ready = connection_.ready();  // throws when a peer has failed
+    if (!marked_) {
+      if (!ready) return false;
+      const OnGpu here(connection_.gpu());
+      mark_.record(connection_.stream());
+      marked_ = true;
+    }
+    return mark_.passed();
+  }
+  std::string describe() const override { return description_; }
+
+ private:
+  const Connection& connection_;
+  const std::string description_;
+  Mark mark_;
+  bool marked_ = false;
+};
+
 NcclOperation::NcclOperation(Group& group, const Collective& collective, std::string description)
     : group_(group), collective_(collective), description_(std::move(description)) {
   if (group_.on_cuda()) enqueued_.record(group_.device_stream());
@@ -38,19 +65,14 @@ bool NcclOperation::advance() {
   return true;
 }
 
-bool NcclOperation::through(Connection& connection) {
-  if (!marked_) {
-    if (!connection.ready()) return false;
-    mark_.record(connection.stream());
-    marked_ = true;
-  }
-  if (!mark_.passed()) {
-    connection.ready();  // throws when a peer has failed
-    return false;
-  }
-  marked_ = false;
-  return true;
+void NcclOperation::launch(const Connection& connection,
+                           const std::function<void(ncclComm_t, cudaStream_t)>& calls) {
+  group_.connections().call([&] { calls(connection.comm(), connection.stream()); });
+  launch_ = std::make_shared<GroupLaunch>(connection, description_);
+  group_.connections().watch(launch_);
 }
+
+bool NcclOperation::through() { return group_.connections().ended(*launch_); }
 
 NcclCollective::NcclCollective(Group& group, const Collective& collective, std::uint64_t turn)
     : NcclOperation(group, collective,
@@ -71,20 +93,20 @@ NcclCollective::NcclCollective(Group& group, const Collective& collective, std::
 }
 
 bool NcclCollective::step() {
-  Connection& connection = group_.connection();
+  const Connection& connection = group_.connection();
   switch (phase_) {
     case Phase::kAnnounce: {
-      if (group_.turn != turn_ || !connection.ready()) return false;
+      if (group_.turn != turn_ || !group_.connections().ready(connection)) return false;
       const std::size_t bytes = announcement_bytes(group_.size());
       auto* mine = static_cast<std::byte*>(announcements_.get());
-      connection.launch([&](ncclComm_t comm, cudaStream_t stream) {
+      launch(connection, [&](ncclComm_t comm, cudaStream_t stream) {
         check(ncclAllGather(mine, mine + bytes, bytes, ncclUint8, comm, stream), "ncclAllGather");
       });
       phase_ = Phase::kCompare;
       return true;
     }
     case Phase::kCompare:
-      if (!through(connection)) return false;
+      if (!through()) return false;
       compare();
       if (collective_.signature.kind == CollectiveKind::kBarrier) {
         ++group_.turn;
@@ -98,8 +120,8 @@ bool NcclCollective::step() {
       return true;
     case Phase::kEnd:
       // The next may be announced once NCCL has this one.
-      if (group_.turn == turn_ && connection.ready()) ++group_.turn;
-      if (!through(connection)) return false;
+      if (group_.turn == turn_ && group_.connections().ready(connection)) ++group_.turn;
+      if (!through()) return false;
       out_->take_back();
       finish();
       return true;
@@ -129,9 +151,11 @@ void NcclCollective::move() {
   const bool in_place = collective_.in.data() == collective_.out.data();
   if (!in_place) out_ = std::make_unique<Reachable>(collective_.out, group_.pool());
   in_->bring();
-  Connection& connection = group_.connection();
-  if (group_.on_cuda()) enqueued_.hold(connection.stream());
-  connection.launch([this](ncclComm_t comm, cudaStream_t stream) { move_shares(comm, stream); });
+  const Connection& connection = group_.connection();
+  launch(connection, [this](ncclComm_t comm, cudaStream_t stream) {
+    if (group_.on_cuda()) enqueued_.hold(stream);
+    move_shares(comm, stream);
+  });
   if (in_place) out_ = std::move(in_);
 }
 
@@ -173,7 +197,7 @@ bool NcclMessage::step() {
   switch (phase_) {
     case Phase::kConnect:
       if (way_.queue.front() != this || !group_.connect(way_, peer_, sends_)) return false;
-      way_.connection->launch([&](ncclComm_t comm, cudaStream_t stream) {
+      launch(*way_.connection, [&](ncclComm_t comm, cudaStream_t stream) {
         check(sends_ ? ncclSend(header_.get(), sizeof(Header), ncclUint8, other, comm, stream)
                      : ncclRecv(header_.get(), sizeof(Header), ncclUint8, other, comm, stream),
               sends_ ? "ncclSend" : "ncclRecv");
@@ -181,7 +205,7 @@ bool NcclMessage::step() {
       phase_ = Phase::kHeader;
       return true;
     case Phase::kHeader:
-      if (sends_ ? !way_.connection->ready() : !through(*way_.connection)) return false;
+      if (sends_ ? !group_.connections().ready(*way_.connection) : !through()) return false;
       phase_ = Phase::kCompare;
       return true;
     case Phase::kCompare: {
@@ -198,8 +222,8 @@ bool NcclMessage::step() {
     case Phase::kData:
       data_ = std::make_unique<Reachable>(one, group_.pool());
       if (sends_) data_->bring();
-      if (group_.on_cuda()) enqueued_.hold(way_.connection->stream());
-      way_.connection->launch([&](ncclComm_t comm, cudaStream_t stream) {
+      launch(*way_.connection, [&](ncclComm_t comm, cudaStream_t stream) {
+        if (group_.on_cuda()) enqueued_.hold(stream);
         if (buffer.count == 0) return;
         const ncclDataType_t type = type_of(buffer.dtype);
         check(sends_
@@ -210,7 +234,7 @@ bool NcclMessage::step() {
       phase_ = Phase::kEnd;
       return true;
     case Phase::kEnd:
-      if (!through(*way_.connection)) return false;
+      if (!through()) return false;
       way_.queue.pop_front();
       if (!sends_) data_->take_back();
       finish();

@@ -2,6 +2,7 @@
 // call, then the data move.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,8 +25,11 @@ class NcclOperation : public BackendOperation {
   // One step; false when it has to be tried again later. REQUIRES: !done().
   virtual bool step() = 0;
   void finish() { done_ = true; }
-  // Whether what was launched last is through, on the GPU too.
-  bool through(Connection& connection);
+  // Calls of NCCL on the connection, as one.
+  void launch(const Connection& connection,
+              const std::function<void(ncclComm_t, cudaStream_t)>& calls);
+  // Whether they are through, on the GPU too.
+  bool through();
 
   Group& group_;
   const Collective& collective_;
@@ -33,8 +37,9 @@ class NcclOperation : public BackendOperation {
   Mark enqueued_;  // on a CUDA device: what was to be computed before
 
  private:
-  Mark mark_;
-  bool marked_ = false;
+  class GroupLaunch;
+
+  std::shared_ptr<GroupLaunch> launch_;  // the last
   bool done_ = false;
   std::uint64_t steps_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "device/bfc_allocator.h"
 #include "device/cuda/module/cuda_stream.h"
@@ -29,6 +30,9 @@ class CudaDevice final : public NativeGpu {
   // What it reaches directly: the GPU that it shares, and those that CUDA lets it.
   bool reaches(const NativeGpu& peer) const override;
   Stream& communication_stream() override;
+  void fail_stream(std::shared_ptr<SharedFailure> failure) override {
+    stream_.fail(std::move(failure));
+  }
   Event copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override;
   std::unique_ptr<RecordedWork> record_work(const std::function<void(void* native_stream)>& enqueue,
                                             std::unique_ptr<RecordedWork> earlier) override;

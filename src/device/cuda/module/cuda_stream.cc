@@ -12,7 +12,7 @@
 namespace tandem::cuda {
 
 // The host's tasks of a stream, numbered from 1 as they are queued, and the first failure that
-// nobody has seen: of a task, or of a kernel.
+// nobody has seen: of a task, of a kernel, or one that several streams share.
 class CudaStream::Tasks {
  public:
   Tasks() {
@@ -36,17 +36,22 @@ class CudaStream::Tasks {
     failed_.store(true);
   }
 
-  // Throws what a task up to `number`, or any kernel, has left.
+  void share(std::shared_ptr<SharedFailure> failure) {
+    const std::lock_guard lock(mutex_);
+    if (!shared_ || shared_->taken()) shared_ = std::move(failure);
+    failed_.store(true);
+  }
+
+  // Throws what a task up to `number`, any kernel, or another stream has left.
   void rethrow(std::uint64_t number) {
     throw_told();
     if (!failed_.load()) return;
     std::exception_ptr thrown;
     {
       const std::lock_guard lock(mutex_);
-      if (error_ && error_number_ <= number) {
-        thrown = std::exchange(error_, nullptr);
-        failed_.store(false);
-      }
+      if (shared_) thrown = std::exchange(shared_, nullptr)->take();
+      if (!thrown && error_ && error_number_ <= number) thrown = std::exchange(error_, nullptr);
+      failed_.store(error_ != nullptr);
     }
     if (thrown) std::rethrow_exception(thrown);
   }
@@ -64,6 +69,7 @@ class CudaStream::Tasks {
   std::mutex mutex_;
   std::exception_ptr error_;
   std::uint64_t error_number_ = 0;
+  std::shared_ptr<SharedFailure> shared_;
 };
 
 class CudaStream::RecordedEvent final : public Event::State {
@@ -135,6 +141,8 @@ void CudaStream::enqueue(std::function<void()> task) {
         "cudaLaunchHostFunc");
   static_cast<void>(queued.release());
 }
+
+void CudaStream::fail(std::shared_ptr<SharedFailure> failure) { tasks_->share(std::move(failure)); }
 
 Event CudaStream::record() {
   make_current(ordinal_);

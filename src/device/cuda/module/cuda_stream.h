@@ -8,6 +8,7 @@
 
 #include "device/cuda/module/event_pool.h"
 #include "device/cuda/module/fault.h"
+#include "device/shared_failure.h"
 #include "device/stream.h"
 
 namespace tandem::cuda {
@@ -28,6 +29,10 @@ class CudaStream final : public Stream {
   Event record() override;
   void wait(const Event& event) override;
   void synchronize() override;
+
+  // What waits for the stream or one of its events, now or next, throws this, unless something else
+  // has by then.
+  void fail(std::shared_ptr<SharedFailure> failure);
 
   cudaStream_t handle() const { return stream_; }
   // Where kernels on this stream tell of values that they refuse.

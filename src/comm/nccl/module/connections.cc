@@ -1,0 +1,214 @@
+#include "comm/nccl/module/connections.h"
+
+#include <algorithm>
+#include <future>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "comm/nccl/module/watch.h"
+#include "core/log.h"
+#include "core/status.h"
+
+namespace tandem::nccl_backend {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr const char* kLeft = "it was stopped, and its buffers hold anything";
+constexpr seconds kGoodbye{5}, kAbort{10};
+constexpr seconds kUnheeded{1};  // behind which nobody waits for a launch, and hears of a dead peer
+
+// NCCL frees memory, for which CUDA waits for whatever runs on the GPU, hung kernels of other
+// communicators among it: all are ended as one, and not on a thread that must get on.
+void abort_all(std::vector<ncclComm_t> comms) noexcept {
+  if (comms.empty()) return;
+  try {
+    std::promise<void> promise;
+    const std::future<void> ended = promise.get_future();
+    std::thread([comms = std::move(comms), promise = std::move(promise)]() mutable {
+      ncclGroupStart();
+      for (ncclComm_t comm : comms) ncclCommAbort(comm);
+      ncclGroupEnd();
+      promise.set_value();
+    }).detach();
+    if (ended.wait_for(kAbort) != std::future_status::ready)
+      logging::error("[nccl] ncclCommAbort has not returned within {} s", kAbort.count());
+  } catch (const std::exception& error) {
+    logging::error("[nccl] what is under way was not ended: {}", error.what());
+  }
+}
+
+bool all_through(const std::vector<ncclComm_t>& comms) {
+  return std::all_of(comms.begin(), comms.end(), [](ncclComm_t comm) {
+    ncclResult_t state = ncclSuccess;
+    check(ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError");
+    check(state, "ncclCommGetAsyncError");
+    return state == ncclSuccess;
+  });
+}
+
+// Peers may still read what this process has sent: NCCL ends in good order where it can. Ranks of a
+// process may wait for each other, and do so as one.
+bool leave_in_order(const std::vector<ncclComm_t>& comms) noexcept {
+  try {
+    if (!all_through(comms)) return false;
+    in_group([&] {
+      for (ncclComm_t comm : comms) check(ncclCommFinalize(comm), "ncclCommFinalize");
+    });
+    for (const auto end = Connections::Clock::now() + kGoodbye; !all_through(comms);) {
+      if (Connections::Clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    in_group([&] {
+      for (ncclComm_t comm : comms) check(ncclCommDestroy(comm), "ncclCommDestroy");
+    });
+    return true;
+  } catch (const std::exception& error) {
+    logging::debug("[nccl] no goodbye: {}", error.what());
+    return false;
+  }
+}
+
+}  // namespace
+
+Connections::Connections(Options options) : options_(std::move(options)) {
+  Watch::get().add(*this);
+}
+
+Connections::~Connections() {
+  Watch::get().remove(*this);
+  std::vector<ncclComm_t> comms = take_comms();
+  if (!comms.empty() && !leave_in_order(comms)) abort_all(std::move(comms));
+}
+
+const Connection& Connections::add(int rank, int size, const ncclUniqueId& id,
+                                   cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  check_sound();
+  return *all_.emplace_back(std::make_unique<Connection>(rank, size, id, stream));
+}
+
+bool Connections::ready() {
+  const std::lock_guard lock(mutex_);
+  check_sound();
+  return std::all_of(all_.begin(), all_.end(), [](const auto& one) { return one->ready(); });
+}
+
+bool Connections::ready(const Connection& connection) {
+  const std::lock_guard lock(mutex_);
+  check_sound();
+  return connection.ready();
+}
+
+void Connections::call(const std::function<void()>& calls) {
+  const std::lock_guard lock(mutex_);
+  check_sound();
+  for (const auto& launch : under_way_) launch->ended();  // marks it, while nothing is behind it
+  in_group(calls);
+}
+
+void Connections::watch(std::shared_ptr<Launch> launch) {
+  const std::lock_guard lock(mutex_);
+  check_sound();
+  under_way_.push_back(std::move(launch));
+}
+
+bool Connections::ended(Launch& launch) {
+  const std::lock_guard lock(mutex_);
+  check_sound();
+  for (const auto& one : under_way_)
+    if (one->stream_ == launch.stream_) one->since_ = Clock::now();
+  try {
+    if (!launch.ended()) return false;
+  } catch (const Error& error) {
+    throw in_midst_of(launch, error);
+  }
+  under_way_.remove_if([&](const auto& one) { return one.get() == &launch; });
+  return true;
+}
+
+bool Connections::failed() const {
+  const std::lock_guard lock(mutex_);
+  return failure_ != nullptr;
+}
+
+void Connections::check_untold() {
+  const std::lock_guard lock(mutex_);
+  if (const auto error = untold_ ? untold_->take() : nullptr) std::rethrow_exception(error);
+}
+
+void Connections::end(std::exception_ptr error) noexcept {
+  std::vector<ncclComm_t> comms;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    failure_ = std::move(error);
+    comms = take_comms();
+  }
+  abort_all(std::move(comms));
+}
+
+void Connections::look(Clock::time_point now) noexcept {
+  std::vector<ncclComm_t> comms;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    failure_ = find_failure(now);
+    if (!failure_) return;
+    untold_ = std::make_shared<SharedFailure>(failure_);
+    comms = take_comms();
+  }
+  if (options_.on_failure) options_.on_failure(untold_);
+  abort_all(std::move(comms));
+}
+
+// Whoever gets this need not be told again.
+void Connections::check_sound() const {
+  if (!failure_) return;
+  if (untold_) untold_->take();
+  std::rethrow_exception(failure_);
+}
+
+AbortedError Connections::in_midst_of(const Launch& launch, const Error& error) const {
+  return AbortedError(
+      fmt::format("{}, in {} on {}; {}", error.what(), launch.describe(), options_.name, kLeft));
+}
+
+std::exception_ptr Connections::find_failure(Clock::time_point now) {
+  if (under_way_.empty()) return nullptr;
+  try {
+    under_way_.remove_if([](const auto& launch) { return launch->ended(); });
+    if (under_way_.empty()) return nullptr;
+    for (const auto& connection : all_) connection->ready();
+  } catch (const Error& error) {
+    return std::make_exception_ptr(in_midst_of(*under_way_.front(), error));
+  }
+  std::set<cudaStream_t> busy;  // with an earlier launch
+  for (const auto& launch : under_way_) {
+    if (!busy.insert(launch->stream_).second || !launch->reached()) continue;
+    if (!launch->since_) launch->since_ = now;
+    const auto patience = now - *launch->since_;
+    if (patience >= options_.time_limit)
+      return std::make_exception_ptr(DeadlineExceededError(
+          fmt::format("[nccl] {} did not end within {} ms on {}; {}", launch->describe(),
+                      options_.time_limit.count(), options_.name, kLeft)));
+    if (!options_.check_peers || patience < kUnheeded) continue;
+    try {
+      options_.check_peers();
+    } catch (...) {
+      return std::current_exception();
+    }
+  }
+  return nullptr;
+}
+
+std::vector<ncclComm_t> Connections::take_comms() {
+  under_way_.clear();
+  std::vector<ncclComm_t> comms;
+  for (const auto& connection : all_)
+    if (ncclComm_t comm = connection->take_comm()) comms.push_back(comm);
+  return comms;
+}
+
+}  // namespace tandem::nccl_backend

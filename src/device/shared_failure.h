@@ -1,0 +1,24 @@
+// An error of several streams at once.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <utility>
+
+namespace tandem {
+
+// Thrown once, by what waits for one of them first. Thread-safe.
+class SharedFailure {
+ public:
+  explicit SharedFailure(std::exception_ptr error) : error_(std::move(error)) {}
+
+  bool taken() const { return taken_.load(); }
+  // Null: it has been taken before.
+  std::exception_ptr take() { return taken_.exchange(true) ? nullptr : error_; }
+
+ private:
+  const std::exception_ptr error_;
+  std::atomic<bool> taken_{false};
+};
+
+}  // namespace tandem

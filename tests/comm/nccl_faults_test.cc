@@ -1,0 +1,134 @@
+// What is NCCL's own of what goes wrong between processes (process_faults_test.cc has the rest):
+// GPUs that hang in what they were given, of which nothing but a limit or the job tells.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "comm/fault_job.h"
+#include "support/errors.h"
+#include "support/gpus.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::all_reduce;
+using testing::any_error_of;
+using testing::error_of;
+using testing::expect_parts;
+using testing::floats;
+using testing::run_ranks;
+
+using Job = testing::FaultJob;
+
+class OnGpuNcclFaults : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (testing::nvidia_gpus() < 3) GTEST_SKIP() << "NCCL wants a GPU a rank";
+  }
+};
+
+// Those that the fake of NCCL is told to make.
+class OnGpuNcclFakeFaults : public OnGpuNcclFaults {
+ protected:
+  void SetUp() override {
+    if (!testing::cuda_is_fake()) GTEST_SKIP() << "a real NCCL does not fail when it is told";
+  }
+  // What its n-th calls do. A collective makes two: it is announced, then the data move.
+  static void tell(const char* what, int n) { setenv(what, std::to_string(n).c_str(), 1); }
+};
+
+TEST_F(OnGpuNcclFaults, ARankIsKilledAndTheJobTells) {
+  const auto membership = std::make_shared<testing::TestMembership>();
+  const testing::Arrivals told;
+  run_ranks({.backend = "nccl", .membership = membership}, {1}, [&](Communicator& communicator) {
+    all_reduce(communicator, 1000);
+    if (communicator.rank() == 1) kill(getpid(), SIGKILL);
+    if (communicator.rank() == 2) {
+      std::this_thread::sleep_for(milliseconds(200));  // in most runs rank 0 waits by then
+      membership->report("killed");
+      return told.wait_for(1);
+    }
+    EXPECT_EQ(error_of<UnavailableError>([&] { all_reduce(communicator, 1000); }),
+              "rank 7 on host far went away");
+    // The group stays of no use, and says why.
+    EXPECT_EQ(error_of<UnavailableError>([&] { communicator.barrier(); }),
+              "rank 7 on host far went away");
+    told.arrive();
+  });
+}
+
+// Whether NCCL tells of it or not.
+TEST_F(OnGpuNcclFaults, ARankIsKilledInTheMidstOfACollective) {
+  run_ranks({.backend = "nccl", .time_limit = milliseconds(3000)}, {1},
+            [](Communicator& communicator) {
+              const Buffer buffer = floats(2'000'000);
+              if (communicator.rank() == 1) testing::die_soon();
+              const std::string text = any_error_of([&] {
+                for (;;) communicator.all_reduce({&buffer, 1}, ReduceOp::kMean)->wait();
+              });
+              EXPECT_TRUE(text.starts_with("DeadlineExceededError: [all_reduce] ") ||
+                          text.starts_with("AbortedError: "))
+                  << text;
+            });
+}
+
+TEST_F(OnGpuNcclFakeFaults, NcclTellsThatARankWasKilled) {
+  setenv("FAKE_NCCL_TELLS_OF_DEATHS", "1", 1);
+  run_ranks({.backend = "nccl"}, {1}, [](Communicator& communicator) {
+    all_reduce(communicator, 1000);
+    if (communicator.rank() == 1) kill(getpid(), SIGKILL);
+    expect_parts(error_of<AbortedError>([&] { all_reduce(communicator, 20); }),
+                 {"[nccl] remote process exited or there was a network error",
+                  "in collective 1 (all_reduce (sum) of 20 float32 in 1 part) on rank ",
+                  " of 3 of group 'test'; it was stopped"});
+  });
+}
+
+TEST_F(OnGpuNcclFakeFaults, GpusThatHangAreStopped) {
+  tell("FAKE_NCCL_HANGS", 4);
+  run_ranks({.backend = "nccl", .time_limit = milliseconds(1000)}, {},
+            [](Communicator& communicator) {
+              all_reduce(communicator, 10);
+              EXPECT_EQ(error_of<DeadlineExceededError>([&] { all_reduce(communicator, 20); }),
+                        "[all_reduce] collective 1 (all_reduce (sum) of 20 float32 in 1 part) did "
+                        "not end within 1000 ms, though every rank has reached it");
+            });
+}
+
+// Ranks that stay away, be it that they are held up by what hangs.
+TEST_F(OnGpuNcclFakeFaults, GpusThatHangAreStoppedThoughNobodyWaits) {
+  tell("FAKE_NCCL_HANGS", 1);
+  run_ranks({.backend = "nccl", .ranks = 2, .join_limit = milliseconds(3000)}, {},
+            [](Communicator& communicator) {
+              const Buffer buffer = floats(20);
+              const auto work = communicator.all_reduce({&buffer, 1}, ReduceOp::kSum);
+              const std::string text = error_of<DeadlineExceededError>([&] {
+                do std::this_thread::sleep_for(milliseconds(4000));
+                while (!work->test());  // each look gives it 3000 ms more
+              });
+              expect_parts(text, {"[nccl] collective 0 (all_reduce (sum) of 20 float32 in 1 part) "
+                                  "did not end within 3000 ms on rank ",
+                                  " of 2 of group 'test'; it was stopped"});
+            });
+}
+
+// Messages have connections of their own.
+TEST_F(OnGpuNcclFakeFaults, AMessageThatHangsIsStopped) {
+  tell("FAKE_NCCL_HANGS", 2);
+  run_ranks({.backend = "nccl", .ranks = 2, .time_limit = milliseconds(1000)}, {},
+            [](Communicator& communicator) {
+              const Buffer buffer = floats(20);
+              const std::string text = error_of<DeadlineExceededError>([&] {
+                if (communicator.rank() == 0)
+                  communicator.send(buffer, 1)->wait();
+                else
+                  communicator.recv(buffer, 0)->wait();
+              });
+              expect_parts(text, {" waited 1000 ms for rank ", " of 20 float32 in 1 part "});
+            });
+}
+
+}  // namespace
+}  // namespace tandem

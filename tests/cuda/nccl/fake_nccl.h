@@ -1,0 +1,107 @@
+// What the parts of the fake of NCCL share.
+#pragma once
+
+#include <nccl.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tandem/dtype.h"
+#include "tandem/reduce_op.h"
+
+namespace tandem::fake_nccl {
+
+enum class Kind { kAllReduce, kReduce, kBroadcast, kAllGather, kSend, kReceive };
+
+struct Rank;
+
+struct Call {
+  std::shared_ptr<Rank> rank;
+  Kind kind;
+  const void* from;
+  void* to;
+  std::size_t count;
+  DType dtype;
+  ReduceOp op;
+  int root;  // the peer of a message
+  cudaStream_t stream;
+};
+
+class Segment;
+
+// A communicator, which its work on streams outlives.
+struct Rank {
+  int rank = 0, size = 1;
+  std::shared_ptr<std::vector<std::weak_ptr<Rank>>> clique;  // null: a process a rank
+  std::unique_ptr<Segment> segment;                          // null: all are in this process
+  std::atomic<ncclResult_t> state{ncclSuccess};
+  std::atomic<bool> leaves{false};   // has said goodbye
+  std::atomic<bool> aborted{false};  // what runs ends without another look at the program's memory
+  std::atomic<int> running{0};
+
+  // For a task of a stream: calls body() unless this is aborted.
+  template <class F>
+  void run(const F& body) {
+    ++running;
+    if (!aborted) body();
+    --running;
+  }
+  // Until done(), as a kernel would; false when this was aborted before.
+  template <class F>
+  bool wait(const F& done) const {
+    for (int round = 0; !done(); ++round) {
+      if (aborted) return false;
+      if (round < 200)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return true;
+  }
+};
+
+// How ranks of one communicator reach each other: memory that their processes share, found by the
+// communicator's id. A rank that dies leaves the others waiting, as over NVLink; with
+// FAKE_NCCL_TELLS_OF_DEATHS=1 their communicators fail, as over a network.
+class Segment {
+ public:
+  Segment(const ncclUniqueId& id, int rank, int size);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  bool complete() const;  // every rank has come
+  bool deserted() const;  // every rank has left
+  void leave();
+  // Does the calls of a group, on the stream.
+  void run(Rank& mine, std::span<const Call> calls);
+
+ private:
+  struct Header;
+  struct Place;
+  struct Channel;
+  class Message;
+
+  Place& place(int rank) const;
+  std::byte* slot(int rank) const;
+  Channel& channel(int from, int to) const;
+  bool peer_is_dead() const;
+  template <class F>
+  bool wait(Rank& mine, const F& done) const;
+  template <class F>
+  bool wait_for_all(Rank& mine, const F& reached) const;
+  bool collective(Rank& mine, const Call& call);
+
+  const int rank_, size_;
+  std::string name_;
+  std::size_t bytes_ = 0;
+  Header* memory_ = nullptr;
+  std::uint64_t round_ = 0;  // of the stream's thread
+};
+
+}  // namespace tandem::fake_nccl

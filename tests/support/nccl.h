@@ -1,0 +1,17 @@
+// Whether NCCL joins the GPUs that a test trains on.
+#pragma once
+
+#include <vector>
+
+#include "comm/nccl/nccl_clique.h"
+#include "device/device_manager.h"
+
+namespace tandem::testing {
+
+// All the process's GPUs. Gradients then lie in buckets, which stay from step to step.
+inline bool nccl_joins_gpus() {
+  const auto gpus = DeviceManager::get().devices(DeviceType::kGpu, "test");
+  return why_no_nccl(std::vector<Device*>(gpus.begin(), gpus.end())).empty();
+}
+
+}  // namespace tandem::testing
