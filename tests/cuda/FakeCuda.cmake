@@ -69,6 +69,7 @@ endfunction()
 foreach(name ops autodiff graph)
   tandem_test_on_fake_cuda(${name} 2 -*Slow.*:*Hosts*${too_long})
 endforeach()
+tandem_test_on_fake_cuda(data 2 PrefetchToDevice*:-*.RefusesWhat*:*.IsAPrefetchOnACpu)
 tandem_test_on_fake_cuda(runtime 4 -*Slow.*:*Hosts*)
 # Between processes, tensors go through the host: that is tested with emulated GPUs.
 tandem_test_on_fake_cuda(distribute 2 -*Slow.*:*Hosts*:MultiWorker*)

@@ -48,6 +48,8 @@ struct HostCounts {
   int enqueued = 0, copied = 0, waited = 0;
 };
 HostCounts host_counts();
+// Of the copies to or from the host's memory, those on this stream.
+int copied_on(cudaStream_t stream);
 // A launch whose kernel and arguments `thread` holds.
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread);
 

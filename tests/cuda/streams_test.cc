@@ -86,6 +86,18 @@ TEST_F(Streams, ReadingThrowsWhatHasFailedBefore) {
   gpu().read(&seen, memory_, 1, device_->stream().record());  // it was told
 }
 
+TEST_F(Streams, CopiesAheadThatNobodyJoinsAreWaitedForOnTheGpu) {
+  {
+    CopiesAhead copies;
+    const CopyAheadScope scope(copies);
+    host_to_device(*device_, memory_, values_.data(), kBytes);
+  }
+  std::vector<char> seen(kBytes);
+  device_->copy_to_host(seen.data(), memory_, kBytes);
+  device_->stream().synchronize();
+  EXPECT_TRUE(seen == values_);
+}
+
 TEST_F(Streams, CommunicationGoesBesideBoth) {
   compute();
   gpu().communication_stream().synchronize();
