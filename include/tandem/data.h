@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tandem/tensor.h"
@@ -220,6 +221,16 @@ class Dataset {
   Dataset cache() const;
   // Up to `buffer_size` elements made ahead by a thread of its own.
   Dataset prefetch(std::int64_t buffer_size) const;
+  // Up to `buffer_size` elements made and copied to `device` ahead by a thread of its own, after
+  // tf.data.experimental.prefetch_to_device: copies to a GPU go through pinned memory, on a stream
+  // of their own, while the GPU computes; what is enqueued behind next() waits for the element's
+  // copies on the GPU, the host does not. The last step of a pipeline: those behind it would bring
+  // the elements back to the CPU. fit() and the datasets of strategies copy ahead by themselves.
+  // Throws InvalidArgumentError for a device that is not there, or a buffer of less than one
+  // element.
+  //
+  //   for (const Example& batch : batches.prefetch_to_device("/gpu:0")) step(batch[0], batch[1]);
+  Dataset prefetch_to_device(std::string_view device, std::int64_t buffer_size = 2) const;
 
   // The same elements; strategies share them out so. Without it, kAuto.
   Dataset with_auto_shard(AutoShardPolicy policy) const;

@@ -337,7 +337,7 @@ class DistributedDataset {
    private:
     friend class DistributedDataset;
     void load();
-    std::shared_ptr<class Input> input_;
+    std::shared_ptr<class InputAhead> input_;
     value_type current_;
     bool done_ = true;
   };

@@ -1,12 +1,7 @@
-// Steps that keep elements: cache, prefetch; and zip, which joins pipelines.
-#include <condition_variable>
-#include <deque>
-#include <exception>
+// Cache, which keeps elements; and zip, which joins pipelines.
+#include <algorithm>
 #include <mutex>
-#include <thread>
 
-#include "core/parallel.h"
-#include "core/profile.h"
 #include "core/status.h"
 #include "data/node.h"
 
@@ -82,101 +77,6 @@ class CacheNode final : public InputNode {
   }
 
   mutable Cache cache_;
-};
-
-// --- prefetch ---
-
-class PrefetchStream final : public Stream<Example> {
- public:
-  PrefetchStream(StreamPtr<Example> input, std::int64_t buffer_size)
-      : input_(std::move(input)), capacity_(static_cast<std::size_t>(buffer_size)) {}
-
-  ~PrefetchStream() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    cancelled_ = true;
-    space_.notify_one();
-    if (producer_.joinable()) producer_.join();
-  }
-
-  bool next(Example& item) override {
-    if (!producer_.joinable()) producer_ = std::thread([this] { produce(); });
-    std::unique_lock lock(mutex_);
-    wait_for(filled_, lock, [&] { return !buffer_.empty() || ended_; });
-    if (buffer_.empty()) {
-      if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-      return false;
-    }
-    item = std::move(buffer_.front());
-    buffer_.pop_front();
-    lock.unlock();
-    space_.notify_one();
-    return true;
-  }
-
-  std::int64_t skip(std::int64_t count) override {
-    return producer_.joinable() ? Stream::skip(count) : input_->skip(count);
-  }
-
- private:
-  void produce() {
-    const PipelineScope scope;
-    cancel_flag = &cancelled_;
-    const ThreadBudget one_thread(1);  // the cores belong to the training step
-    for (;;) {
-      Example example;
-      bool more = false;
-      std::exception_ptr error;
-      try {
-        const profile::Span span(
-            [] { return profile::Event{.name = "prefetch", .lane = profile::Lane::kData}; });
-        more = input_->next(example);
-      } catch (...) {
-        error = std::current_exception();
-      }
-      std::unique_lock lock(mutex_);
-      if (more) {
-        space_.wait(lock, [&] { return stop_ || buffer_.size() < capacity_; });
-        if (stop_) return;
-        buffer_.push_back(std::move(example));
-      } else {
-        error_ = error;
-        ended_ = true;
-      }
-      lock.unlock();
-      filled_.notify_one();
-      if (!more) return;
-    }
-  }
-
-  StreamPtr<Example> input_;  // the producer's, once it runs
-  std::size_t capacity_;
-  std::thread producer_;
-  std::atomic<bool> cancelled_{false};
-
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable space_, filled_;
-  std::deque<Example> buffer_;
-  std::exception_ptr error_;
-  bool ended_ = false, stop_ = false;
-};
-
-class PrefetchNode final : public InputNode {
- public:
-  PrefetchNode(NodePtr input, std::int64_t buffer_size)
-      : InputNode(std::move(input)), buffer_size_(buffer_size) {}
-  StreamPtr<Example> elements(std::uint64_t epoch) const override {
-    return std::make_unique<PrefetchStream>(input().elements(epoch), buffer_size_);
-  }
-
- private:
-  NodePtr over(NodePtr input, const FileShard&) const override {
-    return std::make_shared<PrefetchNode>(std::move(input), buffer_size_);
-  }
-
-  std::int64_t buffer_size_;
 };
 
 // --- zip ---
@@ -262,13 +162,6 @@ class ZipNode final : public DatasetNode {
 }  // namespace
 
 NodePtr cache_node(NodePtr input) { return std::make_shared<CacheNode>(std::move(input)); }
-
-NodePtr prefetch_node(NodePtr input, std::int64_t buffer_size) {
-  if (buffer_size < 1)
-    fail<InvalidArgumentError>("[prefetch] expected a buffer of at least 1 element, got {}",
-                               buffer_size);
-  return std::make_shared<PrefetchNode>(std::move(input), buffer_size);
-}
 
 NodePtr zip_node(const std::vector<Dataset>& datasets) {
   if (datasets.empty()) fail<InvalidArgumentError>("[zip] expected at least one dataset, got none");

@@ -106,6 +106,9 @@ Dataset Dataset::cache() const { return Dataset(cache_node(node())); }
 Dataset Dataset::prefetch(std::int64_t buffer_size) const {
   return Dataset(prefetch_node(node(), buffer_size));
 }
+Dataset Dataset::prefetch_to_device(std::string_view device, std::int64_t buffer_size) const {
+  return Dataset(prefetch_to_device_node(node(), device, buffer_size));
+}
 
 Dataset Dataset::with_auto_shard(AutoShardPolicy policy) const {
   return Dataset(auto_shard_node(node(), policy));

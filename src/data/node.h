@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "data/stream.h"
@@ -129,6 +130,7 @@ NodePtr skip_node(NodePtr input, std::int64_t count);
 NodePtr shard_node(NodePtr input, std::int64_t num_shards, std::int64_t index);
 NodePtr cache_node(NodePtr input);
 NodePtr prefetch_node(NodePtr input, std::int64_t buffer_size);
+NodePtr prefetch_to_device_node(NodePtr input, std::string_view device, std::int64_t buffer_size);
 NodePtr auto_shard_node(NodePtr input, AutoShardPolicy policy);
 
 }  // namespace tandem::data

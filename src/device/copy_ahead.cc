@@ -9,6 +9,13 @@ thread_local CopyAheadScope* innermost = nullptr;
 
 }  // namespace
 
+void CopiesAhead::abandon() noexcept {
+  try {
+    join();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): who uses the device gets the error
+  }
+}
+
 CopyAheadScope::CopyAheadScope(CopiesAhead& copies)
     : previous_(std::exchange(innermost, this)), copies_(copies) {}
 

@@ -1,6 +1,8 @@
 // Copies from the host that go on while a GPU computes.
 #pragma once
 
+#include <exception>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,13 +14,25 @@ namespace tandem {
 // join().
 class CopiesAhead {
  public:
-  // What is enqueued on the devices' streams from now on sees them.
+  CopiesAhead() = default;
+  CopiesAhead(CopiesAhead&&) = default;
+  CopiesAhead& operator=(CopiesAhead&& other) noexcept {
+    abandon();
+    last_ = std::move(other.last_);
+    return *this;
+  }
+  ~CopiesAhead() { abandon(); }
+
+  // What is enqueued on the devices' streams from now on sees them. The host does not wait.
   void join() {
     for (const auto& [gpu, copied] : std::exchange(last_, {})) gpu->stream().wait(copied);
   }
 
  private:
   friend class CopyAheadScope;
+  // join() where nothing can be thrown: a device that fails uses no memory any more.
+  void abandon() noexcept;
+
   std::vector<std::pair<NativeGpu*, Event>> last_;
 };
 
@@ -38,6 +52,42 @@ class CopyAheadScope {
  private:
   CopyAheadScope* const previous_;
   CopiesAhead& copies_;
+};
+
+// Items that are made, and their copies on the way, one turn before they are used: before the work
+// on the one before is enqueued, which is what the copies go beside. Of one thread.
+template <class Item>
+class FetchedAhead {
+ public:
+  // `fetch` makes the next item, or nothing at the end. What it throws comes when its item's turn
+  // does.
+  template <class Fetch>
+  std::optional<Item> next(const Fetch& fetch) {
+    if (!begun_) fetch_one(fetch);
+    begun_ = true;
+    copies_.join();
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    std::optional<Item> now = std::exchange(ahead_, std::nullopt);
+    if (now) fetch_one(fetch);
+    return now;
+  }
+
+ private:
+  template <class Fetch>
+  void fetch_one(const Fetch& fetch) {
+    try {
+      const CopyAheadScope scope(copies_);
+      ahead_ = fetch();
+    } catch (...) {
+      error_ = std::current_exception();
+      copies_ = {};  // their memory has been given back
+    }
+  }
+
+  bool begun_ = false;
+  std::optional<Item> ahead_;
+  std::exception_ptr error_;
+  CopiesAhead copies_;  // of `ahead_`
 };
 
 }  // namespace tandem

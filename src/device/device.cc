@@ -1,9 +1,12 @@
 #include "device/device.h"
 
+#include <cstring>
 #include <utility>
 
 #include "core/status.h"
 #include "device/copy_ahead.h"
+#include "device/native_gpu.h"
+#include "device/read.h"
 #include "device/stream_span.h"
 
 namespace tandem {
@@ -29,6 +32,21 @@ void device_to_host(void* to_memory, Device& from, const void* from_memory, std:
   from.copy_to_host(to_memory, from_memory, bytes);
 }
 
+void read_from(Device& from, void* to_memory, const void* from_memory, std::size_t bytes,
+               const Event& written) {
+  if (bytes == 0) return;
+  if (profile::on()) [[unlikely]]
+    written.wait();  // which is no part of the copy
+  const profile::Span span([&] {
+    profile::Event event = copy_event("copy to the host", bytes);
+    event.device = &from.full_name();
+    return event;
+  });
+  if (NativeGpu* gpu = as_native(from)) return gpu->read(to_memory, from_memory, bytes, written);
+  written.wait();
+  std::memcpy(to_memory, from_memory, bytes);
+}
+
 void copy_between(Device& to, void* to_memory, Device& from, const void* from_memory,
                   std::size_t bytes) {
   if (bytes == 0) return;
@@ -37,8 +55,7 @@ void copy_between(Device& to, void* to_memory, Device& from, const void* from_me
     return;
   }
   if (to.host_accessible()) {
-    device_to_host(to_memory, from, from_memory, bytes);
-    from.stream().record().wait();
+    read_from(from, to_memory, from_memory, bytes, from.stream().record());
     return;
   }
   TANDEM_ASSERT(to.backend() == from.backend());

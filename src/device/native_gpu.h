@@ -35,6 +35,10 @@ class NativeGpu : public Device {
   // As copy_from_host(), on a stream of its own, behind what is on stream() by now. What uses the
   // memory waits for the event.
   virtual Event copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) = 0;
+  // Copies to host memory on a stream of its own: behind `written`, an event of this device, and
+  // beside what is enqueued later. Complete on return; throws what failed before.
+  virtual void read(void* host, const void* device_memory, std::size_t bytes,
+                    const Event& written) = 0;
   // Records what `enqueue` enqueues on the stream of the driver's that it is given, which runs
   // nothing. `earlier`: of the same work with other parameters, to be changed where that is
   // possible, or null; of no use to the caller any more. Throws what `enqueue` throws, and an error

@@ -22,8 +22,8 @@ DistributedDataset::Iterator& DistributedDataset::Iterator::operator++() {
 DistributedDataset::Iterator DistributedDataset::begin() const {
   Iterator iterator;
   const data::IterateOptions epoch{.epoch = dataset_.node()->next_epoch()};
-  iterator.input_ =
-      std::make_shared<Input>(strategy_, dataset_, epoch, [](const data::Example&) {});
+  iterator.input_ = std::make_shared<InputAhead>(
+      Input(strategy_, dataset_, epoch, [](const data::Example&) {}), strategy_->devices());
   iterator.load();
   return iterator;
 }

@@ -123,4 +123,13 @@ std::optional<PerReplica<data::Example>> Input::join(data::NextExample batch) {
   return strategy_->parts_of(stand_in_, std::move(split), before);
 }
 
+InputAhead::InputAhead(Input input, const std::vector<Device*>& devices)
+    : input_(std::move(input)),
+      copies_(std::any_of(devices.begin(), devices.end(),
+                          [](Device* device) { return as_native(*device) != nullptr; })) {}
+
+std::optional<PerReplica<data::Example>> InputAhead::next() {
+  return copies_ ? ahead_.next([this] { return input_.next(); }) : input_.next();
+}
+
 }  // namespace tandem::distribute

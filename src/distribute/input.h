@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "device/copy_ahead.h"
 #include "distribute/strategy_impl.h"
 
 namespace tandem::distribute {
@@ -31,6 +32,18 @@ class Input {
   std::function<void(const data::Example&)> check_;
   bool begun_ = false;
   data::Example stand_in_;  // `own_`: the batch before, for steps in which others alone have one
+};
+
+// The same one step ahead, its copies on their way, where there are replicas on GPUs.
+class InputAhead {
+ public:
+  InputAhead(Input input, const std::vector<Device*>& devices);
+  std::optional<PerReplica<data::Example>> next();
+
+ private:
+  Input input_;
+  bool copies_;
+  FetchedAhead<PerReplica<data::Example>> ahead_;
 };
 
 }  // namespace tandem::distribute

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/status.h"
+#include "device/read.h"
 #include "graph/graph.h"
 #include "graph/program.h"
 
@@ -32,8 +33,7 @@ class DrawScope {
 bool read_flag(const std::byte* memory, Device& device) {
   bool flag = false;
   static_assert(sizeof(flag) == 1);
-  device_to_host(&flag, device, memory, 1);
-  device.stream().synchronize();
+  read_from(device, &flag, memory, 1, device.stream().record());
   return flag;
 }
 

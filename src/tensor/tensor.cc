@@ -4,6 +4,7 @@
 
 #include "core/status.h"
 #include "device/device_manager.h"
+#include "device/read.h"
 #include "tensor/symbolic_advice.h"
 #include "tensor/tensor_impl.h"
 
@@ -67,8 +68,7 @@ Tensor from_host(Device& device, const Shape& shape, DType dtype, const void* ho
 void to_host(const Tensor& tensor, void* host) {
   const TensorImpl& impl = impl_of(tensor);
   if (impl.bytes() == 0) return;
-  device_to_host(host, impl.device(), impl.data(), impl.bytes());
-  impl.device().stream().synchronize();
+  read_from(impl.device(), host, impl.data(), impl.bytes(), impl.device().stream().record());
 }
 
 Tensor copy_to_device(const Tensor& tensor, Device& device) {

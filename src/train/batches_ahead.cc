@@ -1,6 +1,5 @@
 #include "train/batches_ahead.h"
 
-#include <exception>
 #include <utility>
 
 #include "device/copy_ahead.h"
@@ -12,34 +11,14 @@ namespace {
 class BatchesAhead final : public BatchSource {
  public:
   explicit BatchesAhead(std::unique_ptr<BatchSource> batches) : batches_(std::move(batches)) {}
-  ~BatchesAhead() override { copies_.join(); }
 
   std::optional<BatchParts> next() override {
-    if (!begun_) fetch();
-    begun_ = true;
-    copies_.join();
-    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-    std::optional<BatchParts> now = std::exchange(ahead_, std::nullopt);
-    // Before the step of this one is enqueued: that is what the copies of the next go beside.
-    if (now) fetch();
-    return now;
+    return ahead_.next([this] { return batches_->next(); });
   }
 
  private:
-  void fetch() {
-    const CopyAheadScope scope(copies_);
-    try {
-      ahead_ = batches_->next();
-    } catch (...) {
-      error_ = std::current_exception();
-    }
-  }
-
   std::unique_ptr<BatchSource> batches_;
-  bool begun_ = false;
-  std::optional<BatchParts> ahead_;
-  std::exception_ptr error_;
-  CopiesAhead copies_;  // of `ahead_`
+  FetchedAhead<BatchParts> ahead_;
 };
 
 }  // namespace

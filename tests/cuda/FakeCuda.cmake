@@ -15,7 +15,7 @@ endif()
 # Less optimised than the library: their compilation takes longer than the tests.
 set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
                             "-O1;-include;cuda_runtime.h;-Wno-unknown-pragmas;-Wno-sign-compare")
-add_library(fake_cudart SHARED cuda/executor.cc cuda/fake_cuda.cc cuda/module/fake_gpus.cc)
+add_library(fake_cudart SHARED cuda/executor.cc cuda/shared_memory.cc cuda/fake_cuda.cc cuda/module/fake_gpus.cc)
 target_include_directories(fake_cudart PRIVATE cuda/on_host ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
 target_include_directories(fake_cudart SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(fake_cudart PRIVATE tandem tandem_flags OpenMP::OpenMP_CXX fmt::fmt spdlog::spdlog)
@@ -26,6 +26,7 @@ target_include_directories(fake_tandem_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE
                            $<$<BOOL:${CUDNN_HEADERS}>:${CUDNN_HEADERS}>)
 target_link_libraries(fake_tandem_cuda PRIVATE fake_cudart tandem tandem_flags OpenMP::OpenMP_CXX fmt::fmt spdlog::spdlog)
 # What the fake lacks fails here: a module that does not load would leave the tests to the CPU.
+target_link_options(fake_cudart PRIVATE -Wl,-z,defs)
 target_link_options(fake_tandem_cuda PRIVATE -Wl,-z,defs)
 set_target_properties(fake_tandem_cuda PROPERTIES OUTPUT_NAME tandem_cuda CXX_VISIBILITY_PRESET hidden
                       LIBRARY_OUTPUT_DIRECTORY ${folder})
@@ -68,6 +69,7 @@ endfunction()
 foreach(name ops autodiff graph)
   tandem_test_on_fake_cuda(${name} 2 -*Slow.*:*Hosts*${too_long})
 endforeach()
+tandem_test_on_fake_cuda(data 2 PrefetchToDevice*:-*.RefusesWhat*:*.IsAPrefetchOnACpu)
 tandem_test_on_fake_cuda(runtime 4 -*Slow.*:*Hosts*)
 # Between processes, tensors go through the host: that is tested with emulated GPUs.
 tandem_test_on_fake_cuda(distribute 2 -*Slow.*:*Hosts*:MultiWorker*)

@@ -23,6 +23,10 @@ class KernelError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The program or library in which `inside` lies has kernels. As on a GPU, nothing is in their
+// shared memory when a block begins: it is filled with bytes that are NaN, -1 and no address.
+bool add_kernels(const void* inside);
+
 // Calls `thread` once for each thread of the grid, with threadIdx and the like set, and returns
 // when all have returned. Throws what the first of them throws, a KernelError of the functions
 // below among others.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -48,6 +49,30 @@ TEST(Executor, SharedMemoryIsWholeAfterTheBarrier) {
   run_grid(3, 96, [&] { reverse(x.data(), y.data()); });
   for (int i = 0; i < 3 * 96; ++i)
     EXPECT_EQ(y[static_cast<std::size_t>(i)], i / 96 * 96 + 95 - i % 96);
+}
+
+template <class T>
+__global__ void give_what_is_there(T* found) {
+  __shared__ T memory[40], single;
+  found[2 * blockIdx.x] = memory[39];
+  found[2 * blockIdx.x + 1] = single;
+  memory[39] = single = T(1);
+}
+
+// A kernel that reads what it has not written would find what another block has left.
+template <class T>
+void expect_spoilt(const std::function<bool(T)>& spoilt) {
+  for (int launch = 0; launch < 2; ++launch) {
+    std::vector<T> found(6, T(0));
+    run_grid(3, 1, [&] { give_what_is_there(found.data()); });
+    for (const T each : found) EXPECT_TRUE(spoilt(each)) << each;
+  }
+}
+
+TEST(Executor, NothingIsInSharedMemoryWhenABlockBegins) {
+  expect_spoilt<float>([](float x) { return std::isnan(x); });
+  expect_spoilt<double>([](double x) { return std::isnan(x); });
+  expect_spoilt<int>([](int x) { return x == -1; });
 }
 
 // As `reverse`, without the barrier: the order of the threads brings it out.

@@ -33,6 +33,7 @@ struct Stream {
   EmulatedStream queue{1, "fake-cuda"};
   std::shared_ptr<Tasks> recorded{};  // null: it runs what it gets
   bool spoilt = false;                // by what cannot be recorded
+  std::atomic<int> copied{0};         // to or from the host's memory
 };
 Stream& of(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
 
@@ -157,6 +158,8 @@ HostCounts host_counts() {
 }
 
 void count_cudnn_run() { ++state().cudnn; }
+
+int copied_on(cudaStream_t stream) { return of(stream).copied; }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
   if (sound() != cudaSuccess) return cudaErrorLaunchFailure;
@@ -297,6 +300,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                             cudaStream_t stream) {
   if (of(stream).gpu != current) return keep(cudaErrorInvalidResourceHandle);
   const bool by_host = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToHost;
+  if (by_host) ++of(stream).copied;
   enqueue(
       stream, [=] { std::memcpy(to, from, bytes); }, by_host ? state().copied : state().enqueued);
   if (by_host && !is_pinned(kind == cudaMemcpyHostToDevice ? from : to)) {

@@ -50,6 +50,8 @@ struct HostCounts {
 };
 HostCounts host_counts();
 void count_cudnn_run();
+// Of the copies to or from the host's memory, those on this stream.
+int copied_on(cudaStream_t stream);
 // A launch whose kernel and arguments `thread` holds.
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread);
 

@@ -1,6 +1,7 @@
 // The streams of a device beside the one that it computes on, over the fake of CUDA.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
 #include <vector>
 
@@ -8,6 +9,9 @@
 #include "device/copy_ahead.h"
 #include "device/cuda/module/cuda_gpus.h"
 #include "device/discovery.h"
+#include "device/gpu_policy.h"
+#include "support/waiting.h"
+#include "tandem/errors.h"
 
 namespace tandem {
 namespace {
@@ -35,7 +39,7 @@ class Streams : public ::testing::Test {
   const std::vector<char> values_ = std::vector<char>(kBytes, 7);
   std::unique_ptr<Device> device_;
   void* memory_ = nullptr;
-  std::promise<void> open_;
+  std::promise<void> open_, write_;
 };
 
 TEST_F(Streams, ACopyAheadGoesBesideWhatComesLater) {
@@ -48,6 +52,50 @@ TEST_F(Streams, ACopyAheadGoesBehindWhatUsesTheMemoryBefore) {
   compute();
   const Event copied = gpu().copy_from_host_ahead(memory_, values_.data(), kBytes);
   EXPECT_FALSE(copied.done());
+}
+
+TEST_F(Streams, ReadingDoesNotWaitForWhatComesLater) {
+  device_->copy_from_host(memory_, values_.data(), kBytes);
+  const Event written = device_->stream().record();
+  compute();
+  for (const std::size_t bytes : {std::size_t{1}, kKeptInQueue, kKeptInQueue + 1, kBytes}) {
+    std::vector<char> seen(bytes);
+    gpu().read(seen.data(), memory_, bytes, written);
+    EXPECT_TRUE(std::equal(seen.begin(), seen.end(), values_.begin())) << bytes;
+  }
+}
+
+TEST_F(Streams, ReadingWaitsForWhatWritesTheMemory) {
+  device_->stream().enqueue([held = write_.get_future().share()] { held.wait(); });
+  device_->copy_from_host(memory_, values_.data(), kKeptInQueue);
+  const Event written = device_->stream().record();
+  const int waits = fake_cuda::host_counts().waited;
+  std::vector<char> seen(kKeptInQueue);
+  const auto read = std::async(std::launch::async,
+                               [&] { gpu().read(seen.data(), memory_, seen.size(), written); });
+  EXPECT_TRUE(testing::eventually([&] { return fake_cuda::host_counts().waited > waits; }));
+  write_.set_value();
+  read.wait();
+  EXPECT_TRUE(std::equal(seen.begin(), seen.end(), values_.begin()));
+}
+
+TEST_F(Streams, ReadingThrowsWhatHasFailedBefore) {
+  device_->stream().enqueue([] { throw NotFoundError("before"); });
+  char seen = 0;
+  EXPECT_THROW(gpu().read(&seen, memory_, 1, device_->stream().record()), NotFoundError);
+  gpu().read(&seen, memory_, 1, device_->stream().record());  // it was told
+}
+
+TEST_F(Streams, CopiesAheadThatNobodyJoinsAreWaitedForOnTheGpu) {
+  {
+    CopiesAhead copies;
+    const CopyAheadScope scope(copies);
+    host_to_device(*device_, memory_, values_.data(), kBytes);
+  }
+  std::vector<char> seen(kBytes);
+  device_->copy_to_host(seen.data(), memory_, kBytes);
+  device_->stream().synchronize();
+  EXPECT_TRUE(seen == values_);
 }
 
 TEST_F(Streams, CommunicationGoesBesideBoth) {

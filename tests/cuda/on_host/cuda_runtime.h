@@ -2,8 +2,8 @@
 // compiled with it run on the host, by cuda/executor.h. What kernels use is there, and no more:
 // what a new kernel needs is to be added.
 //
-// Memory of a block (`__shared__`) is static: one block runs at a time. `extern __shared__` does
-// not compile.
+// Memory of a block (`__shared__`) is static: one block runs at a time. A constant beside it tells
+// cuda/shared_memory.h in which functions it is. `extern __shared__` does not compile.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,12 +21,20 @@
 
 // The toolkit's header gives the other qualifiers empty definitions where its compiler is another.
 #undef __shared__
-#define __shared__ static
+#define TANDEM_JOIN_NAMES(a, b) a##b
+#define TANDEM_SHARED_MARKER(number) TANDEM_JOIN_NAMES(tandem_shared_memory_, number)
+#define __shared__                                                       \
+  [[gnu::used]] static const char TANDEM_SHARED_MARKER(__COUNTER__) = 0; \
+  static
 #define __launch_bounds__(...)
 
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 inline constexpr int warpSize = tandem::executor::kLanes;
+
+namespace {
+[[maybe_unused]] const bool kHasKernels = tandem::executor::add_kernels(&kHasKernels);
+}  // namespace
 
 template <class... Params, class... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),

@@ -119,13 +119,26 @@ Stream& CudaDevice::communication_stream() {
 }
 
 Event CudaDevice::copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) {
-  std::call_once(copies_, [this] {
-    copy_ = std::make_unique<CudaStream>(ordinal(), kGpuPriorities.least_urgent);
+  Recording::refuse("copies from the host");
+  std::call_once(copies_ahead_, [this] {
+    copy_in_ = std::make_unique<CudaStream>(ordinal(), kGpuPriorities.least_urgent);
     staging_ahead_ = std::make_unique<PinnedStaging>(ordinal(), kPiecesAhead);
   });
-  copy_->wait(stream_.record());  // which may still use the memory for what it was before
-  if (bytes > 0) staging_ahead_->copy_in(device_memory, host, bytes, *copy_);
-  return copy_->record();
+  copy_in_->wait(stream_.record());  // which may still use the memory for what it was before
+  if (bytes > 0) staging_ahead_->copy_in(device_memory, host, bytes, *copy_in_);
+  return copy_in_->record();
+}
+
+void CudaDevice::read(void* host, const void* device_memory, std::size_t bytes,
+                      const Event& written) {
+  Recording::refuse("copies to the host");
+  std::call_once(reads_, [this] {
+    copy_out_ = std::make_unique<CudaStream>(ordinal(), kGpuPriorities.most_urgent);
+    staging_read_ = std::make_unique<PinnedStaging>(ordinal());
+  });
+  copy_out_->wait(written);
+  if (bytes > 0) staging_read_->read(host, device_memory, bytes, *copy_out_);
+  written.wait();  // which it has passed: throws what failed before
 }
 
 std::unique_ptr<RecordedWork> CudaDevice::record_work(

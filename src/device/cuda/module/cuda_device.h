@@ -24,6 +24,9 @@ class CudaDevice final : public NativeGpu {
   Stream& stream() override { return stream_; }
   void copy_from_host(void* device_memory, const void* host, std::size_t bytes) override;
   void copy_to_host(void* host, const void* device_memory, std::size_t bytes) override;
+  Event copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override;
+  void read(void* host, const void* device_memory, std::size_t bytes,
+            const Event& written) override;
   // Directly where the GPUs reach each other's memory, else through the host.
   void copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) override;
 
@@ -33,7 +36,6 @@ class CudaDevice final : public NativeGpu {
   void fail_stream(std::shared_ptr<SharedFailure> failure) override {
     stream_.fail(std::move(failure));
   }
-  Event copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override;
   std::unique_ptr<RecordedWork> record_work(const std::function<void(void* native_stream)>& enqueue,
                                             std::unique_ptr<RecordedWork> earlier) override;
   int multiprocessors() const { return multiprocessors_; }
@@ -44,9 +46,9 @@ class CudaDevice final : public NativeGpu {
   PinnedStaging staging_;
   CudaStream stream_;
   // Made when they are first used.
-  std::once_flag communicates_, copies_;
-  std::unique_ptr<PinnedStaging> staging_ahead_;
-  std::unique_ptr<CudaStream> communication_, copy_;
+  std::once_flag communicates_, copies_ahead_, reads_;
+  std::unique_ptr<PinnedStaging> staging_ahead_, staging_read_;
+  std::unique_ptr<CudaStream> communication_, copy_in_, copy_out_;
   BfcAllocator allocator_;
 };
 

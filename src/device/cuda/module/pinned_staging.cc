@@ -1,8 +1,10 @@
 #include "device/cuda/module/pinned_staging.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "device/cuda/module/check.h"
@@ -92,6 +94,53 @@ void PinnedStaging::copy_out(void* host, const void* device_memory, std::size_t 
     std::memcpy(host, block, bytes);
     give_back(small_, block, Event());
   });
+}
+
+// A block that is lent; it comes back when the copy is done.
+class PinnedStaging::Piece {
+ public:
+  Piece(PinnedStaging& staging, Blocks& blocks)
+      : staging_(staging), blocks_(blocks), block_(staging.take(blocks)) {}
+  ~Piece() { staging_.give_back(blocks_, block_, std::move(copied_)); }
+  Piece(const Piece&) = delete;
+  Piece& operator=(const Piece&) = delete;
+
+  void fill(const void* device_memory, std::size_t bytes, CudaStream& stream) {
+    make_current(staging_.ordinal_);
+    check(cudaMemcpyAsync(block_, device_memory, bytes, cudaMemcpyDeviceToHost, stream.handle()),
+          "cudaMemcpyAsync");
+    copied_ = stream.record();
+  }
+  void take_out(void* host, std::size_t bytes) const {
+    copied_.wait();
+    std::memcpy(host, block_, bytes);
+  }
+
+ private:
+  PinnedStaging& staging_;
+  Blocks& blocks_;
+  void* block_;
+  Event copied_;
+};
+
+void PinnedStaging::read(void* host, const void* device_memory, std::size_t bytes,
+                         CudaStream& stream) {
+  Blocks& blocks = bytes <= kKeptInQueue ? small_ : large_;
+  const std::size_t pieces = (bytes + blocks.bytes - 1) / blocks.bytes;
+  const auto bytes_of = [&](std::size_t i) {
+    return std::min(blocks.bytes, bytes - i * blocks.bytes);
+  };
+  std::array<std::optional<Piece>, 2> on_their_way;
+  for (std::size_t i = 0; i <= pieces; ++i) {
+    if (i < pieces)
+      on_their_way[i % 2]
+          .emplace(*this, blocks)
+          .fill(static_cast<const std::byte*>(device_memory) + i * blocks.bytes, bytes_of(i),
+                stream);
+    if (i > 0)
+      on_their_way[(i - 1) % 2]->take_out(static_cast<std::byte*>(host) + (i - 1) * blocks.bytes,
+                                          bytes_of(i - 1));
+  }
 }
 
 }  // namespace tandem::cuda

@@ -24,6 +24,9 @@ class PinnedStaging {
   void copy_in(void* device_memory, const void* host, std::size_t bytes, CudaStream& stream);
   // A small copy (kKeptInQueue) is complete when the stream has passed it; a larger one on return.
   void copy_out(void* host, const void* device_memory, std::size_t bytes, CudaStream& stream);
+  // Behind what is on `stream` by now; complete on return. Pieces are on their way while the one
+  // before is taken out of pinned memory.
+  void read(void* host, const void* device_memory, std::size_t bytes, CudaStream& stream);
 
  private:
   struct Busy {
@@ -37,6 +40,7 @@ class PinnedStaging {
     std::vector<void*> free;
     std::deque<Busy> busy;  // in the order of the stream
   };
+  class Piece;
 
   void* take(Blocks& blocks);
   void give_back(Blocks& blocks, void* block, Event event);

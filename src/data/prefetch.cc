@@ -1,0 +1,155 @@
+// Elements made ahead by a thread of their own, and copied ahead to a device.
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "core/parallel.h"
+#include "core/profile.h"
+#include "core/status.h"
+#include "data/node.h"
+#include "device/copy_ahead.h"
+#include "tensor/tensor_impl.h"
+
+namespace tandem::data {
+namespace {
+
+class PrefetchStream final : public Stream<Example> {
+ public:
+  // `device`: where elements go; null: they stay where they are.
+  PrefetchStream(StreamPtr<Example> input, std::int64_t buffer_size, Device* device)
+      : input_(std::move(input)),
+        capacity_(static_cast<std::size_t>(buffer_size)),
+        device_(device) {}
+
+  ~PrefetchStream() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    cancelled_ = true;
+    space_.notify_one();
+    if (producer_.joinable()) producer_.join();
+  }
+
+  bool next(Example& item) override {
+    if (!producer_.joinable()) producer_ = std::thread([this] { produce(); });
+    std::unique_lock lock(mutex_);
+    wait_for(filled_, lock, [&] { return !buffer_.empty() || ended_; });
+    if (buffer_.empty()) {
+      if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+      return false;
+    }
+    Made made = std::move(buffer_.front());
+    buffer_.pop_front();
+    lock.unlock();
+    space_.notify_one();
+    made.copies.join();
+    item = std::move(made.example);
+    return true;
+  }
+
+  std::int64_t skip(std::int64_t count) override {
+    return producer_.joinable() ? Stream::skip(count) : input_->skip(count);
+  }
+
+ private:
+  struct Made {
+    Example example;
+    CopiesAhead copies;  // goes first: the example's memory is given back behind them
+  };
+
+  void produce() {
+    const PipelineScope scope;
+    cancel_flag = &cancelled_;
+    const ThreadBudget one_thread(1);  // the cores belong to the training step
+    for (;;) {
+      Made made;
+      bool more = false;
+      std::exception_ptr error;
+      try {
+        more = make(made);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      std::unique_lock lock(mutex_);
+      if (more) {
+        space_.wait(lock, [&] { return stop_ || buffer_.size() < capacity_; });
+        if (stop_) return;
+        buffer_.push_back(std::move(made));
+      } else {
+        error_ = error;
+        ended_ = true;
+      }
+      lock.unlock();
+      filled_.notify_one();
+      if (!more) return;
+    }
+  }
+
+  bool make(Made& made) {
+    const profile::Span span(
+        [] { return profile::Event{.name = "prefetch", .lane = profile::Lane::kData}; });
+    Example element;
+    if (!input_->next(element)) return false;
+    if (!device_) {
+      made.example = std::move(element);
+      return true;
+    }
+    const CopyAheadScope ahead(made.copies);
+    for (const Tensor& component : element)
+      made.example.push_back(copy_to_device(component, *device_));
+    return true;
+  }
+
+  StreamPtr<Example> input_;  // the producer's, once it runs
+  std::size_t capacity_;
+  Device* device_;
+  std::thread producer_;
+  std::atomic<bool> cancelled_{false};
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable space_, filled_;
+  std::deque<Made> buffer_;
+  std::exception_ptr error_;
+  bool ended_ = false, stop_ = false;
+};
+
+class PrefetchNode final : public InputNode {
+ public:
+  PrefetchNode(NodePtr input, std::int64_t buffer_size, Device* device)
+      : InputNode(std::move(input)), buffer_size_(buffer_size), device_(device) {}
+  StreamPtr<Example> elements(std::uint64_t epoch) const override {
+    return std::make_unique<PrefetchStream>(input().elements(epoch), buffer_size_, device_);
+  }
+
+ private:
+  NodePtr over(NodePtr input, const FileShard&) const override {
+    return std::make_shared<PrefetchNode>(std::move(input), buffer_size_, device_);
+  }
+
+  std::int64_t buffer_size_;
+  Device* device_;
+};
+
+void check_buffer(const char* what, std::int64_t elements) {
+  if (elements < 1)
+    fail<InvalidArgumentError>("[{}] expected a buffer of at least 1 element, got {}", what,
+                               elements);
+}
+
+}  // namespace
+
+NodePtr prefetch_node(NodePtr input, std::int64_t buffer_size) {
+  check_buffer("prefetch", buffer_size);
+  return std::make_shared<PrefetchNode>(std::move(input), buffer_size, nullptr);
+}
+
+NodePtr prefetch_to_device_node(NodePtr input, std::string_view device, std::int64_t buffer_size) {
+  check_buffer("prefetch_to_device", buffer_size);
+  return std::make_shared<PrefetchNode>(std::move(input), buffer_size,
+                                        &resolve_device(device, "prefetch_to_device"));
+}
+
+}  // namespace tandem::data
