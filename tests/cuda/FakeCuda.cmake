@@ -69,6 +69,13 @@ endfunction()
 foreach(name ops autodiff graph)
   tandem_test_on_fake_cuda(${name} 2 -*Slow.*:*Hosts*${too_long})
 endforeach()
+# What makes models and batches, but for tests that look at files, texts and the host alone, and
+# two that take half a minute and more.
+tandem_test_on_fake_cuda(nn 2 -*Slow.*:Schedules*:*Refused:*Refuse*)
+string(CONCAT left_out "Resume.GoesOnFromEveryStep:Resume.KeepsWhatOther*:"
+              "Safetensors*:Crc32c*:ProgressBar*:CSVLogger*:ModelCheckpoint.Fills*:*Refuses*:"
+              "Explain.Lists*:Explain.BodiesOf*:Explain.CollectivesMove*:MemoryTags.*Cpu:MemoryTags.Gradients*:MemoryTags.Data*")
+tandem_test_on_fake_cuda(train 2 -*Slow.*:${left_out})
 tandem_test_on_fake_cuda(data 2 PrefetchToDevice*:-*.RefusesWhat*:*.IsAPrefetchOnACpu)
 tandem_test_on_fake_cuda(runtime 4 -*Slow.*:*Hosts*)
 # Between processes, tensors go through the host: that is tested with emulated GPUs.

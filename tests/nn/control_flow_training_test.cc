@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "support/gpus.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
@@ -140,7 +141,7 @@ TEST(ControlFlowTraining, EachRunIsAnEpochOfItsOwn) {
 }
 
 TEST(ControlFlowTraining, BodiesInsideALoopOverADatasetSpreadOverDevices) {
-  config::set_emulated_gpus(2, 64);
+  testing::use_gpus(2, 64);
   Variable sum;
   {
     const DeviceScope gpu("/gpu:1");

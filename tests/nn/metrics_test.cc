@@ -8,6 +8,7 @@
 #include <limits>
 #include <thread>
 
+#include "support/gpus.h"
 #include "support/tensors.h"
 #include "support/waiting.h"
 #include "tandem/array.h"
@@ -237,7 +238,7 @@ TEST(Metrics, ThreadsMayShareOne) {
 }
 
 TEST(Metrics, UpdatesDoNotWaitForTheDevice) {
-  config::set_emulated_gpus(1, 64);
+  testing::use_gpus(1, 64);
   Metric metric = metrics::SparseCategoricalAccuracy();
   const Tensor y_true = constant({1, 1}).to("/gpu:0"),
                y_pred = constant({{0.1, 0.9}, {0.9, 0.1}}).to("/gpu:0");

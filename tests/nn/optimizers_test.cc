@@ -8,9 +8,9 @@
 #include <functional>
 
 #include "device/device_manager.h"
+#include "support/gpus.h"
 #include "support/tensors.h"
 #include "tandem/autodiff.h"
-#include "tandem/config.h"
 #include "tandem/device.h"
 #include "tandem/math.h"
 #include "tensor/tensor_impl.h"
@@ -390,7 +390,7 @@ TEST(Optimizers, ARateSetReplacesTheSchedule) {
 }
 
 TEST(Optimizers, SlotsLiveBesideTheirVariable) {
-  config::set_emulated_gpus(1, 64);
+  testing::use_gpus(1, 64);
   DeviceScope gpu("/gpu:0");
   const Variable w(ones({100'000}), {.name = "w"});
   Optimizer optimizer = Adam();

@@ -10,6 +10,7 @@
 #include "op/op.h"
 #include "runtime/dispatch.h"
 #include "runtime/placement.h"
+#include "support/gpus.h"
 #include "support/trace.h"
 #include "tandem/tandem.h"
 
@@ -57,7 +58,7 @@ void expect_measured(std::int64_t measured, std::int64_t told, std::int64_t allo
 }
 
 TEST(Explain, VariablesTakeWhatIsMeasured) {
-  config::set_emulated_gpus(1, 64);
+  testing::use_gpus(1, 64);
   Model model = small_model(optimizers::Adam());
   const Explanation told = explain(model, batch_of(32));
   EXPECT_EQ(told.batch, 32);
@@ -79,7 +80,7 @@ TEST(Explain, VariablesTakeWhatIsMeasured) {
 // What fit()'s program keeps is the memory plan's arena, the loss that it gives, and up to
 // three small constants that the passes have computed beforehand.
 TEST(Explain, TheArenaTakesWhatIsMeasured) {
-  config::set_emulated_gpus(1, 64);
+  testing::use_gpus(1, 64);
   const distribute::OneDeviceStrategy strategy("/gpu:0");
   Model model;
   {
@@ -99,7 +100,7 @@ TEST(Explain, TheArenaTakesWhatIsMeasured) {
 }
 
 TEST(Explain, ListsVariablesAndOperations) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   const Explanation told = explain(small_model(optimizers::SGD({.momentum = 0.9})), batch_of(4));
   ASSERT_EQ(told.devices.size(), 1u);
   std::int64_t weights = 0, optimizer = 0;
@@ -187,12 +188,13 @@ TEST(Explain, CollectivesMoveWhatIsCounted) {
 }
 
 TEST(Explain, CollectivesOfGpusMoveWhatIsCounted) {
-  config::set_emulated_gpus(2, 64);
+  TANDEM_EMULATION_ONLY("a profile does not tell of NCCL's collectives");
+  testing::use_gpus(2, 64);
   expect_collectives(8, "GPU");
 }
 
 TEST(Explain, TellsWhatDoesNotFit) {
-  config::set_emulated_gpus(1, 1);
+  testing::use_gpus(1, 1);
   const Explanation told = explain(small_model(optimizers::SGD()), batch_of(4000));
   EXPECT_FALSE(entry(told, "GPU:0").fits());
   EXPECT_GT(entry(told, "GPU:0").total(), 1 << 20);
@@ -210,7 +212,7 @@ const OpDef kHostOnly = {.name = "HostOnly",
                          .gpu = false};
 
 TEST(Explain, TellsWhyOperationsFellBackToTheCpu) {
-  config::set_emulated_gpus(1, 64);
+  testing::use_gpus(1, 64);
   Model model = Sequential({layers::Dense(4, {.input_shape = {50}}),
                             layers::Lambda([](const Tensor& x) { return run(kHostOnly, {&x}); })});
   model.compile({.optimizer = optimizers::SGD(), .loss = losses::MeanSquaredError()});
@@ -252,7 +254,7 @@ class Choosing final : public LayerBase {
 };
 
 TEST(Explain, BodiesOfControlFlowCount) {
-  config::set_emulated_gpus(0);
+  testing::use_gpus(0);
   const auto explained = [](const Layer& first) {
     Model model = Sequential({layers::Dense(50, {.input_shape = {50}}), first, layers::Dense(7)});
     model.compile({.optimizer = optimizers::SGD(),

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/gpus.h"
 #include "support/tensors.h"
 #include "tandem/array.h"
-#include "tandem/config.h"
 #include "tandem/device.h"
 #include "tandem/math.h"
 #include "tandem/model.h"
@@ -345,7 +345,7 @@ TEST(Fit, ALabelOutOfRangeLeavesTheModelAsItWas) {
 }
 
 TEST(Fit, ALabelOutOfRangeOnAGpuIsAnErrorToo) {
-  config::set_emulated_gpus(1);
+  testing::use_gpus(1);
   Sequential model({layers::Dense(3, {.input_shape = {4}})});
   model.compile({.optimizer = "sgd",
                  .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
