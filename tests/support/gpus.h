@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,11 @@ inline bool has_real_gpus() {
 // The process's GPUs from here on: `count` logical ones of `mib` MiB each. Emulated ones, unless
 // the machine has real ones: then the first of those, or parts of the first where they are too few.
 inline void use_gpus(int count, std::optional<std::int64_t> mib = {}) {
-  if (!has_real_gpus()) return config::set_emulated_gpus(count, mib.value_or(1024));
+  if (!has_real_gpus()) {
+    if (cuda_is_fake() && nvidia_gpus() > 0)
+      throw std::runtime_error("the fake of CUDA was not loaded, and emulated GPUs are not meant");
+    return config::set_emulated_gpus(count, mib.value_or(1024));
+  }
   const auto all = config::list_physical_devices("GPU");
   const std::vector first(all.begin(),
                           all.begin() + std::min<std::ptrdiff_t>(count, std::ssize(all)));

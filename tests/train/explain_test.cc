@@ -188,7 +188,6 @@ TEST(Explain, CollectivesMoveWhatIsCounted) {
 }
 
 TEST(Explain, CollectivesOfGpusMoveWhatIsCounted) {
-  TANDEM_EMULATION_ONLY("a profile does not tell of NCCL's collectives");
   testing::use_gpus(2, 64);
   expect_collectives(8, "GPU");
 }
