@@ -54,7 +54,8 @@ set_target_properties(fake_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1 LIBRAR
 set(too_long "")
 if(TANDEM_SANITIZE)
   set(too_long ":Conv2D.HasRightGradients:Conv2D.FusesActivations:Pool.HasRightGradients:Reduce.TheSameBits*"
-               ":Reduce.Gradients:Attention.TheSameBits*:Attention.LargeGradients*:Backward.ChainsAreAsLong*")
+               ":Reduce.Gradients:Attention.TheSameBits*:Attention.LargeGradients*:Backward.ChainsAreAsLong*"
+               ":LayerGradients.Sequences:*BenchmarkCases*")
   string(CONCAT too_long ${too_long})
 endif()
 
@@ -70,12 +71,13 @@ foreach(name ops autodiff graph)
   tandem_test_on_fake_cuda(${name} 2 -*Slow.*:*Hosts*${too_long})
 endforeach()
 # What makes models and batches, but for tests that look at files, texts and the host alone, and
-# two that take half a minute and more.
-tandem_test_on_fake_cuda(nn 2 -*Slow.*:Schedules*:*Refused:*Refuse*)
-string(CONCAT left_out "Resume.GoesOnFromEveryStep:Resume.KeepsWhatOther*:"
+# those that take half a minute and more (of the benchmarks' cases, LeNet and ResNet-20).
+tandem_test_on_fake_cuda(nn 2 -*Slow.*:Schedules*:*Refused:*Refuse*${too_long})
+string(CONCAT left_out "Resume.GoesOnFromEveryStep:Resume.KeepsWhatOther*:Model.ATransformer*:"
+              "*BenchmarkCases.*/1:*BenchmarkCases.*/2:"
               "Safetensors*:Crc32c*:ProgressBar*:CSVLogger*:ModelCheckpoint.Fills*:*Refuses*:"
               "Explain.Lists*:Explain.BodiesOf*:Explain.CollectivesMove*:MemoryTags.*Cpu:MemoryTags.Gradients*:MemoryTags.Data*")
-tandem_test_on_fake_cuda(train 2 -*Slow.*:${left_out})
+tandem_test_on_fake_cuda(train 2 -*Slow.*:${left_out}${too_long})
 tandem_test_on_fake_cuda(data 2 PrefetchToDevice*:-*.RefusesWhat*:*.IsAPrefetchOnACpu)
 tandem_test_on_fake_cuda(runtime 4 -*Slow.*:*Hosts*)
 # Between processes, tensors go through the host: that is tested with emulated GPUs.
