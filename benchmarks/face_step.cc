@@ -1,10 +1,12 @@
 // One training step of a case in one of several processes, timed; rank 0 prints a JSON line. Each
 // process takes the case's batch, with --threads threads. --face is ddp (DistributedDataParallel),
-// mwms (MultiWorkerMirroredStrategy) or hvd (the Horovod-like face); with --traced 1 the step is a
-// traced function, and --trace FILE adds a profile of rank 0's next steps. scripts/bench starts it
-// through `tandem run`.
+// mwms (MultiWorkerMirroredStrategy), hvd (the Horovod-like face), or barrier: each process trains
+// for itself and waits for the others after each step, which is what being in step costs before a
+// gradient is exchanged. With --traced 1 the step is a traced function, and --trace FILE adds a
+// profile of rank 0's next steps. scripts/bench starts it through `tandem run`.
 #include <tandem/tandem.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -15,13 +17,17 @@ namespace {
 
 using namespace bench;  // NOLINT: the program is the benchmark
 
-// Steps of `step`, traced if asked for.
+// Steps of `step`, traced if asked for, with `after` behind each.
 template <class Step, class Batches>
-void measure_steps(const Options& options, double startup_ms, int rank, const Step& step,
-                   const Batches& pool) {
+void measure_steps(
+    const Options& options, double startup_ms, int rank, const Step& step, const Batches& pool,
+    const std::function<void()>& after = [] {}) {
   const auto take = [&](const auto& run) {
     const auto steps = [&](int count) {
-      for (int i = 0; i < count; ++i) run(pool[static_cast<std::size_t>(i) % pool.size()]);
+      for (int i = 0; i < count; ++i) {
+        run(pool[static_cast<std::size_t>(i) % pool.size()]);
+        after();
+      }
     };
     measure_together(options.face.c_str(), options, startup_ms, rank, steps);
     if (options.trace.empty()) return;
@@ -90,6 +96,21 @@ void run_hvd(const Options& options, const Case& what, double startup_ms) {
   td::hvd::shutdown();
 }
 
+void run_barrier(const Options& options, const Case& what, double startup_ms) {
+  td::comm::init_process_group();
+  {
+    td::Model model = make_model(what);
+    auto optimizer = td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
+    const auto variables = model.trainable_variables();
+    const auto step = [&](const Example& batch) {
+      return train_step(model, optimizer, variables, batch, what.batch).detach();
+    };
+    measure_steps(options, startup_ms, td::comm::get_rank(), step, make_pool(what, what.batch),
+                  [] { td::comm::barrier(); });
+  }
+  td::comm::destroy_process_group();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -103,6 +124,8 @@ int main(int argc, char** argv) {
     run_mwms(options, what, startup_ms);
   else if (options.face == "hvd")
     run_hvd(options, what, startup_ms);
+  else if (options.face == "barrier")
+    run_barrier(options, what, startup_ms);
   else
     throw std::invalid_argument("no face " + options.face);
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <queue>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/status.h"
 #include "graph/block.h"
@@ -25,6 +26,7 @@ class Scheduler {
     if (starts_.empty()) return;
     for (const auto& [group, ranks] : members_) check(*group, ranks);
     for (std::size_t i = 0; i < count_; ++i) index_[block_.operations[i].get()] = i;
+    find_updates();
     after_.resize(count_ + starts_.size());
     before_.resize(after_.size(), 0);
     priority_.resize(after_.size());
@@ -55,6 +57,23 @@ class Scheduler {
       members_[operation.member->group.get()][operation.member->rank].push_back(i);
       wait_of_[&operation] = count_ + starts_.size();
       starts_.push_back(i);
+    }
+  }
+
+  // What only updates variables, or is computed for nothing else. Nothing of this run is behind it,
+  // so that it is no reason to wait for a collective: other updates go first, whose gradients are
+  // there.
+  void find_updates() {
+    updates_.resize(count_);
+    std::unordered_set<const Value*> wanted;
+    for (const Value* fetch : block_.fetches) wanted.insert(&fetch->root());
+    for (std::size_t i = count_; i-- > 0;) {
+      const Operation& operation = *block_.operations[i];
+      updates_[i] = !operation.control && !operation.member &&
+                    std::none_of(operation.outputs.begin(), operation.outputs.end(),
+                                 [&](const Value* output) { return wanted.contains(output); });
+      if (updates_[i]) continue;
+      for (const Value* input : operation.inputs) wanted.insert(&input->root());
     }
   }
 
@@ -146,7 +165,7 @@ class Scheduler {
   void read(const Operation& producer, std::size_t reader) {
     const auto wait = wait_of_.find(&producer);
     edge(wait == wait_of_.end() ? index_.at(&producer) : wait->second, reader);
-    if (wait != wait_of_.end()) {
+    if (wait != wait_of_.end() && !updates_[reader]) {
       std::size_t& priority = priority_[wait->second];
       priority = priority == 0 ? 2 * reader : std::min(priority, 2 * reader);
     }
@@ -261,6 +280,7 @@ class Scheduler {
   std::vector<std::vector<std::size_t>> after_;
   std::vector<int> before_;  // how many are not done yet
   std::vector<std::size_t> priority_;
+  std::vector<bool> updates_;
 };
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include "graph/collective.h"
 #include "graph/graph_support.h"
 #include "graph/memory_plan.h"
+#include "graph/passes/grouped_update.h"
+#include "graph/passes/passes.h"
 #include "support/forked_store.h"
 
 namespace tandem {
@@ -84,6 +86,46 @@ TEST(PackedCollective, WhatIsAveragedByExamplesIsComputedThereToo) {
   Program program(block_of({x}, traced));
   EXPECT_EQ(program.run(std::span(&x, 1)).front().to_vector<float>(),
             reduce_sum(tanh(matmul(x, x))).to_vector<float>());
+}
+
+// The updates of the first gradients go on while the last are summed, also where the program has them
+// in another order.
+TEST(PackedCollective, UpdatesWaitForTheirOwnGradientsAlone) {
+  const std::vector<Variable> variables{Variable(zeros({8, 8})), Variable(zeros({8})),
+                                        Variable(zeros({16, 8})), Variable(zeros({16}))};
+  optimizers::Optimizer sgd = optimizers::SGD({.learning_rate = 0.5});
+  const Tensor x = ones({8, 8});
+  Device& device = impl_of(x).device();
+  const distribute::TracedRank rank({std::make_shared<OneRank>(device), 0}, device, nullptr);
+  const auto traced = [&](const Tensors& in) -> Tensors {
+    const Tensor late = add(in[0], 1.0);
+    const Tensors first =
+        rank.all_reduce(Tensors{concat({late, late}, 0), full({16}, 4.0)}, ReduceOp::kSum);
+    const Tensors last =
+        rank.all_reduce(Tensors{matmul(late, late), full({8}, 6.0)}, ReduceOp::kSum);
+    sgd.apply_gradients({last[0], last[1], first[0], first[1]}, variables);
+    return {};
+  };
+  Block block = block_of({x}, traced);
+  optimize(block);
+  schedule_collectives(block);
+  std::vector<std::string> names;
+  for (const auto& operation : block.operations)
+    if (operation->member || operation->op == &kCollectiveWait || operation->op == &kGroupedUpdate)
+      names.emplace_back(operation->op->name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"CollectiveReduce", "CollectiveReduce", "_CollectiveWait",
+                                      "_GroupedUpdate", "_CollectiveWait", "_GroupedUpdate"}));
+  const auto updates = [&](const auto& operation) { return operation->op == &kGroupedUpdate; };
+  const auto earlier = std::find_if(block.operations.begin(), block.operations.end(), updates);
+  EXPECT_EQ((*earlier)->inputs[0]->spec.shape, (Shape{16, 8}));
+
+  Program program(block_of({x}, traced));
+  program.run(std::span(&x, 1));
+  EXPECT_EQ(variables[0].value().to_vector<float>(), std::vector<float>(64, -16.0f));
+  EXPECT_EQ(variables[1].value().to_vector<float>(), std::vector<float>(8, -3.0f));
+  EXPECT_EQ(variables[2].value().to_vector<float>(), std::vector<float>(128, -1.0f));
+  EXPECT_EQ(variables[3].value().to_vector<float>(), std::vector<float>(16, -2.0f));
 }
 
 }  // namespace

@@ -65,6 +65,22 @@ struct Memory {
   }
 };
 
+// For each operation, the number of the last collective that it is, or that its inputs come from;
+// 0: none.
+std::unordered_map<const Operation*, std::size_t> last_collectives(const Block& block) {
+  std::unordered_map<const Operation*, std::size_t> last;
+  std::size_t collectives = 0;
+  for (const auto& operation : block.operations) {
+    std::size_t& number = last[operation.get()];
+    if (operation->member) number = ++collectives;
+    if (number > 0) continue;
+    for (const Value* input : operation->inputs)
+      if (const Value& root = input->root(); root.kind == Value::Kind::kComputed)
+        number = std::max(number, last.at(root.producer));
+  }
+  return last;
+}
+
 // REQUIRES: `first` and those after it update by one rule.
 void group(std::vector<std::unique_ptr<Operation>>& operations, std::size_t first,
            std::size_t count) {
@@ -96,13 +112,16 @@ const OpDef kGroupedUpdate = {.name = "_GroupedUpdate",
 
 void group_updates(Block& block) {
   std::unordered_set<const Operation*> gone;
+  const auto collective = last_collectives(block);
   auto& operations = block.operations;
   for (std::size_t i = 0; i < operations.size();) {
     std::size_t count = 1;
     Memory memory;
     if (suits(*operations[i]) && memory.add(*operations[i]))
       while (i + count < operations.size() && suits(*operations[i + count]) &&
-             one_rule(*operations[i], *operations[i + count]) && memory.add(*operations[i + count]))
+             one_rule(*operations[i], *operations[i + count]) &&
+             collective.at(operations[i].get()) == collective.at(operations[i + count].get()) &&
+             memory.add(*operations[i + count]))
         ++count;
     if (count > 1) {
       group(operations, i, count);

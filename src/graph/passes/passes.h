@@ -23,7 +23,8 @@ void fuse_elementwise(Block& block);
 // their first output (residual, activation), while the range is in the cache.
 void fuse_tiled(Block& block);
 // Updates of many variables by one rule become one operation that shares their elements out among
-// the threads as if they were one buffer.
+// the threads as if they were one buffer. Those whose gradients are of different collectives stay
+// apart: the first go on while the last are waited for.
 void group_updates(Block& block);
 
 }  // namespace tandem
