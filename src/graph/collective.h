@@ -133,11 +133,11 @@ extern const OpDef kCollectiveWait;
 // be combined.
 ReduceOp weigh(const KernelContext& context, int rank);
 
-// Gives each collective of `block` its wait, as late as the first use of a result allows (updates of
-// variables come last, in the order in which their gradients are there), lets it set out as soon as
-// its inputs are there, and puts the operations in an order in which every rank meets the others:
-// each lane goes as far as it can before it waits. Throws InvalidArgumentError when the ranks' collectives do not suit each other
-// or wait for each other.
+// Gives each collective of `block` its wait, as late as the first use of a result allows (updates
+// of variables come last, in the order in which their gradients are there), lets it set out as soon
+// as its inputs are there, and puts the operations in an order in which every rank meets the
+// others: each lane goes as far as it can before it waits. Throws InvalidArgumentError when the
+// ranks' collectives do not suit each other or wait for each other.
 void schedule_collectives(Block& block);
 
 }  // namespace tandem

@@ -88,8 +88,8 @@ TEST(PackedCollective, WhatIsAveragedByExamplesIsComputedThereToo) {
             reduce_sum(tanh(matmul(x, x))).to_vector<float>());
 }
 
-// The updates of the first gradients go on while the last are summed, also where the program has them
-// in another order.
+// The updates of the first gradients go on while the last are summed, also where the program has
+// them in another order.
 TEST(PackedCollective, UpdatesWaitForTheirOwnGradientsAlone) {
   const std::vector<Variable> variables{Variable(zeros({8, 8})), Variable(zeros({8})),
                                         Variable(zeros({16, 8})), Variable(zeros({16}))};
