@@ -1,6 +1,7 @@
 #include "graph/passes/element_chain.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/parallel.h"
 #include "core/status.h"
@@ -19,7 +20,15 @@ void fused_kernel(KernelContext& c) {
   });
 }
 
+std::optional<CudaChains>& registered() {
+  static std::optional<CudaChains> chains;
+  return chains;
+}
+
 }  // namespace
+
+void register_cuda_chains(const CudaChains& chains) { registered() = chains; }
+const CudaChains* cuda_chains() { return registered() ? &*registered() : nullptr; }
 
 const OpDef kFusedElementwise = {.name = "_FusedElementwise",
                                  .attrs = &attrs_type<FusedElementwiseAttrs>,
@@ -28,8 +37,10 @@ const OpDef kFusedElementwise = {.name = "_FusedElementwise",
 
 bool is_chain(const Operation& operation) {
   if (!operation.has(kElementwise) || !is_pure(operation) || operation.renewal ||
-      operation.outputs.size() != 1 || !operation.op->cpu_kernel || operation.inputs.empty() ||
-      operation.device->backend() == DeviceBackend::kCuda)
+      operation.outputs.size() != 1 || !operation.op->cpu_kernel || operation.inputs.empty())
+    return false;
+  if (operation.device->backend() == DeviceBackend::kCuda && operation.op != &kFusedElementwise &&
+      !(cuda_chains() && cuda_chains()->takes(operation)))
     return false;
   const std::int64_t size = operation.outputs[0]->spec.shape.num_elements();
   return std::all_of(operation.inputs.begin(), operation.inputs.end(), [&](const Value* input) {

@@ -13,6 +13,19 @@ struct Group {
   std::size_t position = 0;  // of the last member in the block
 };
 
+struct Joined {
+  ElementChain chain;
+  std::vector<Value*> externals;
+
+  explicit Joined(const std::vector<Operation*>& operations) {
+    std::vector<const Operation*> members;
+    for (const Operation* operation : operations) {
+      chain.append(*operation, members, externals);
+      members.push_back(operation);
+    }
+  }
+};
+
 class Fusion {
  public:
   explicit Fusion(Block& block) : block_(block), uses_(count_uses(block)) {}
@@ -38,7 +51,10 @@ class Fusion {
       if (input->kind != Value::Kind::kComputed || at == group_of_.end()) continue;
       std::unique_ptr<Group>& joined = groups_[at->second];
       if (!joined || !may_join(*joined, *input, operation)) continue;
-      group->members.insert(group->members.end(), joined->members.begin(), joined->members.end());
+      std::vector<Operation*> members = group->members;
+      members.insert(members.end(), joined->members.begin(), joined->members.end());
+      if (!fits(members, operation)) continue;
+      group->members = std::move(members);
       joined.reset();
     }
     // Groups that were joined are each in order, and what one hands to another it hands through
@@ -62,19 +78,20 @@ class Fusion {
           return false;
     return true;
   }
+  // Whether the device has a kernel for these and `operation` behind them.
+  static bool fits(std::vector<Operation*> members, Operation& operation) {
+    if (operation.device->backend() != DeviceBackend::kCuda) return true;
+    members.push_back(&operation);
+    const Joined joined(members);
+    return cuda_chains()->fits(joined.chain, joined.externals.size(), false);
+  }
   void note_writes(const Operation& operation, std::size_t position) {
     for (std::size_t i = 0; i < operation.inputs.size(); ++i)
       if (operation.mutates(i)) written_[&operation.inputs[i]->root()] = position;
   }
 
   void fuse(const Group& group) {
-    ElementChain chain;
-    std::vector<Value*> externals;
-    std::vector<const Operation*> members;
-    for (const Operation* operation : group.members) {
-      chain.append(*operation, members, externals);
-      members.push_back(operation);
-    }
+    auto [chain, externals] = Joined(group.members);
     Operation& fused = *group.members.back();
     put_shareable_first(chain, externals, *fused.outputs[0]);
     fused.op = &kFusedElementwise;

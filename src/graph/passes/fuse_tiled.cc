@@ -1,25 +1,9 @@
-#include "graph/passes/element_chain.h"
+#include "graph/passes/fused_tiled.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 
 namespace tandem {
 namespace {
-
-// A kernel that goes range by range, with what is done to its first input before it and to its
-// first output behind it. The inputs of the whole are those of the chain before it, its own, and
-// those of the chain behind it.
-struct TiledAttrs {
-  MemberAttrs inner;
-  // Writes the inner operation's input 0 where its output 0 will be: that input is then not among
-  // the inputs of the whole.
-  ElementChain before;
-  ElementChain after;  // external 0: the inner operation's output 0
-  int before_inputs = 0;
-  int after_inputs = 0;  // without that output
-
-  template <class F>
-  void fields(F&&) const {}
-};
 
 class Chains final : public TileHooks {
  public:
@@ -59,13 +43,16 @@ void tiled_kernel(KernelContext& c) {
   attrs.inner.op->tiled_kernel(inner, Chains(attrs, c));
 }
 
-const OpDef kFusedTiled = {
-    .name = "_FusedTiled", .attrs = &attrs_type<TiledAttrs>, .cpu_kernel = tiled_kernel};
-// Where the inner operation may work in place.
-const OpDef kFusedTiledInPlace = {.name = "_FusedTiled",
-                                  .attrs = &attrs_type<TiledAttrs>,
-                                  .cpu_kernel = tiled_kernel,
-                                  .traits = kInPlace};
+// What CUDA has no kernel for stays apart there.
+bool takes_chains(const Operation& operation) {
+  if (!operation.op->tiled_kernel || !is_pure(operation) || operation.renewal) return false;
+  return operation.device->backend() != DeviceBackend::kCuda ||
+         (cuda_chains() && cuda_chains()->tiles(operation));
+}
+bool fits(const Operation& chain) {
+  return chain.device->backend() != DeviceBackend::kCuda ||
+         cuda_chains()->fits(ElementChain::of(chain), chain.inputs.size(), true);
+}
 
 class Fusion {
  public:
@@ -83,9 +70,7 @@ class Fusion {
 
   void run() {
     for (const auto& operation : block_.operations)
-      if (operation->op->tiled_kernel && is_pure(*operation) && !operation->renewal &&
-          operation->device->backend() != DeviceBackend::kCuda)
-        fuse(*operation);
+      if (takes_chains(*operation)) fuse(*operation);
     erase_operations(block_, gone_);
   }
 
@@ -106,7 +91,7 @@ class Fusion {
         made.spec.dtype != output.dtype || !(made.spec.shape == output.shape))
       return nullptr;
     const Operation& maker = *made.producer;
-    if (!is_chain(maker) || maker.device != operation.device) return nullptr;
+    if (!is_chain(maker) || maker.device != operation.device || !fits(maker)) return nullptr;
     for (const Value* input : maker.inputs)
       if (written_between(*input, position_.at(&maker), position_.at(&operation))) return nullptr;
     return &maker;
@@ -121,7 +106,7 @@ class Fusion {
     const TensorSpec& result = taker.outputs[0]->spec;
     if (!is_chain(taker) || taker.device != operation.device ||
         taker.inputs.size() > kMaxInlineTensors || result.dtype != output.spec.dtype ||
-        !(result.shape == output.spec.shape))
+        !(result.shape == output.spec.shape) || !fits(taker))
       return nullptr;
     const std::size_t here = position_.at(&operation);
     for (const Value* input : taker.inputs) {
@@ -182,6 +167,13 @@ class Fusion {
 };
 
 }  // namespace
+
+const OpDef kFusedTiled = {
+    .name = "_FusedTiled", .attrs = &attrs_type<TiledAttrs>, .cpu_kernel = tiled_kernel};
+const OpDef kFusedTiledInPlace = {.name = "_FusedTiled",
+                                  .attrs = &attrs_type<TiledAttrs>,
+                                  .cpu_kernel = tiled_kernel,
+                                  .traits = kInPlace};
 
 void fuse_tiled(Block& block) { Fusion(block).run(); }
 

@@ -1,75 +1,12 @@
 // The kernels of arithmetic.cc, add_n.cc and clip.cc on a GPU.
 #include "ops/cuda/elementwise.cuh"
+#include "ops/cuda/functions.cuh"
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/refused.cuh"
 #include "ops/math/scalar_attrs.h"
 
 namespace tandem::cuda {
 namespace {
-
-struct Add {
-  template <class C>
-  __device__ C operator()(C a, C b) const {
-    return wrapping(a, b, [](auto x, auto y) { return x + y; });
-  }
-};
-struct Sub {
-  template <class C>
-  __device__ C operator()(C a, C b) const {
-    return wrapping(a, b, [](auto x, auto y) { return x - y; });
-  }
-};
-struct Mul {
-  template <class C>
-  __device__ C operator()(C a, C b) const {
-    return wrapping(a, b, [](auto x, auto y) { return x * y; });
-  }
-};
-// A quotient that overflows wraps. Of a divisor of 0 the kernel tells itself.
-struct Div {
-  template <class C>
-  __device__ C operator()(C a, C b) const {
-    if constexpr (std::is_integral_v<C>) {
-      if (b == C{0}) return C{0};
-      if constexpr (std::is_signed_v<C>)
-        if (b == C{-1}) return Sub()(C{0}, a);
-    }
-    return a / b;
-  }
-};
-// NaN wins on either side.
-struct Maximum {
-  template <class C>
-  __device__ C operator()(C a, C b) const {
-    return a > b || a != a ? a : b;
-  }
-};
-struct Minimum {
-  template <class C>
-  __device__ C operator()(C a, C b) const {
-    return a < b || a != a ? a : b;
-  }
-};
-struct SquaredDifference {
-  template <class C>
-  __device__ C operator()(C a, C b) const {
-    const C d = Sub()(a, b);
-    return Mul()(d, d);
-  }
-};
-// Of the results y and the gradient g that arrives.
-struct TanhGrad {
-  template <class C>
-  __device__ C operator()(C y, C g) const {
-    return g * (C{1} - y * y);
-  }
-};
-struct SigmoidGrad {
-  template <class C>
-  __device__ C operator()(C y, C g) const {
-    return g * (y * (C{1} - y));
-  }
-};
 
 template <class Op, class C, bool kLeft>
 struct WithNumber {
@@ -112,10 +49,7 @@ void with_number(KernelContext& c) {
 template <class C>
 struct Clip {
   C low, high;
-  __device__ C operator()(C x) const {
-    const C above = x < low ? low : x;  // NaN stays
-    return above > high ? high : above;
-  }
+  __device__ C operator()(C x) const { return AtMost()(AtLeast()(x, low), high); }
 };
 
 void clip_kernel(KernelContext& c) {

@@ -1,29 +1,11 @@
 // The kernels of compare.cc on a GPU.
 #include "ops/cuda/elementwise.cuh"
+#include "ops/cuda/functions.cuh"
 #include "ops/cuda/kernel_list.h"
 #include "ops/math/scalar_attrs.h"
 
 namespace tandem::cuda {
 namespace {
-
-#define TANDEM_COMPARISON(Name, expression)      \
-  struct Name {                                  \
-    template <class C>                           \
-    __device__ bool operator()(C a, C b) const { \
-      return expression;                         \
-    }                                            \
-  }
-
-TANDEM_COMPARISON(Equal, a == b);
-TANDEM_COMPARISON(NotEqual, a != b);
-TANDEM_COMPARISON(Less, a < b);
-TANDEM_COMPARISON(LessEqual, a <= b);
-TANDEM_COMPARISON(Greater, a > b);
-TANDEM_COMPARISON(GreaterEqual, a >= b);
-TANDEM_COMPARISON(LogicalAnd, a&& b);
-TANDEM_COMPARISON(LogicalOr, a || b);
-
-#undef TANDEM_COMPARISON
 
 template <class Op, class C>
 struct WithNumber {

@@ -1,4 +1,9 @@
 // The kernels of batch_norm.cc on a GPU.
+#include <string_view>
+
+#include "graph/passes/fused_tiled.h"
+#include "op/cuda_kernels.h"
+#include "ops/cuda/chain.cuh"
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/numbers.cuh"
@@ -17,6 +22,49 @@ void switch_packs(DType dtype, std::int64_t columns, const F& f) {
       f(type, std::integral_constant<int, 1>());
   });
 }
+
+// What is done to the elements of input 0 before, and to those of output 0 behind: nothing, or what
+// a chain does, of which these are input 0.
+template <class T, int kPack>
+struct Plain {
+  using C = ComputeOf<T>;
+  const T* x;
+  __device__ void load(std::int64_t at, C (&values)[kPack]) const {
+    const auto pack = load_pack<kPack>(x, at, kPack);
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) values[i] = load_as(pack.at[i]);
+  }
+};
+template <class T, int kPack>
+struct PlainResult {
+  T* y;
+  __device__ void store(std::int64_t at, const Pack<T, kPack>& pack) const {
+    store_pack(y, at, kPack, pack);
+  }
+};
+
+template <class T, int kPack>
+struct Chained {
+  Chain chain;
+  __device__ void load(std::int64_t at, float (&values)[kPack]) const {
+    float inputs[kTileInputs][kPack];
+    run_chain<false>(chain, at, kPack, inputs, 0, values);
+  }
+};
+template <class T, int kPack>
+struct ChainedResult {
+  Chain chain;
+  T* y;
+  __device__ void store(std::int64_t at, Pack<T, kPack> pack) const {
+    float inputs[kTileInputs][kPack], x[kPack];
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) inputs[0][i] = load_as(pack.at[i]);
+    run_chain<false>(chain, at, kPack, inputs, 1, x);
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) pack.at[i] = store_as<T>(x[i]);
+    store_pack(y, at, kPack, pack);
+  }
+};
 
 template <class T, int kPack>
 struct MomentsOf {
@@ -43,11 +91,11 @@ struct StoreMoments {
 };
 
 // y = (x - mean) * gamma / sqrt(variance + epsilon) + beta.
-template <class T, int kPack>
+template <class T, int kPack, class To>
 struct Normalise {
   using C = ComputeOf<T>;
   const T* x;
-  T* y;
+  To to;
   const C *gamma, *beta, *mean, *variance;
   C epsilon;
   struct Columns {
@@ -68,27 +116,92 @@ struct Normalise {
 #pragma unroll
     for (int i = 0; i < kPack; ++i)
       pack.at[i] = store_as<T>((load_as(pack.at[i]) - own.mean[i]) * own.scale[i] + own.shift[i]);
-    store_pack(y, at, kPack, pack);
+    to.store(at, pack);
   }
 };
 
-// Input 0 by the moments given, into output 0.
-void normalise(KernelContext& c, const TensorView& mean, const TensorView& variance) {
-  const TensorView &x = c.inputs[0], &y = c.outputs[0];
+// The operations, of one context and what their input 0 comes from and output 0 goes to.
+// PlainEnds: memory. ChainedEnds: what else became part of them (graph/passes/fused_tiled.h).
+struct PlainEnds {
+  KernelContext& c;
+  const NormAttrs& attrs() const { return c.attrs<NormAttrs>(); }
+  const TensorView& input(int i) const { return c.inputs[i]; }
+  template <class F>
+  void switch_packs(DType dtype, std::int64_t columns, const F& f) const {
+    cuda::switch_packs(dtype, columns, f);
+  }
+  template <class T, int kPack>
+  Plain<T, kPack> from() const {
+    return {c.inputs[0].as<const T>()};
+  }
+  template <class T, int kPack>
+  PlainResult<T, kPack> to() const {
+    return {c.outputs[0].as<T>()};
+  }
+};
+
+class ChainedEnds {
+ public:
+  KernelContext& c;
+
+  explicit ChainedEnds(KernelContext& whole)
+      : c(whole), fused_(whole.attrs<TiledAttrs>()), own_(std::max(fused_.before_inputs, 1)) {}
+  const NormAttrs& attrs() const {
+    return *static_cast<const NormAttrs*>(fused_.inner.attrs.get());
+  }
+  // REQUIRES: i > 0.
+  const TensorView& input(int i) const { return c.inputs[own_ + i - 1]; }
+  // What takes_chains() lets through.
+  template <class F>
+  void switch_packs(DType dtype, std::int64_t, const F& f) const {
+    const auto in_packs = [&]<class T>(Type<T> type) {
+      f(type, std::integral_constant<int, kPackOf<T>>());
+    };
+    switch (dtype) {
+      case DType::kFloat16: return in_packs(Type<__half>());
+      case DType::kBFloat16: return in_packs(Type<__nv_bfloat16>());
+      default: return in_packs(Type<float>());
+    }
+  }
+  template <class T, int kPack>
+  Chained<T, kPack> from() const {
+    return {
+        chain_of(fused_.before, nullptr, {c.inputs.begin(), static_cast<std::size_t>(own_)}, true)};
+  }
+  template <class T, int kPack>
+  ChainedResult<T, kPack> to() const {
+    const auto behind = static_cast<std::size_t>(fused_.after_inputs);
+    return {chain_of(fused_.after, &c.outputs[0], {c.inputs.end() - behind, behind}, true),
+            c.outputs[0].as<T>()};
+  }
+
+ private:
+  const TiledAttrs& fused_;
+  int own_;  // the first input of the operation's own behind its input 0
+};
+
+// `x` by the moments given, into output 0.
+template <class Ends>
+void normalise(const Ends& ends, const TensorView& x, const TensorView& mean,
+               const TensorView& variance) {
+  KernelContext& c = ends.c;
   const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
-  switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
+  ends.switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     using C = ComputeOf<T>;
+    const auto to = ends.template to<T, Pack::value>();
     for_columns_on<Pack::value>(
         c, rows, columns,
-        Normalise<T, Pack::value>{x.as<const T>(), y.as<T>(), converted_on<C>(c, c.inputs[1]),
-                                  converted_on<C>(c, c.inputs[2]), converted_on<C>(c, mean),
-                                  converted_on<C>(c, variance),
-                                  static_cast<C>(c.attrs<NormAttrs>().epsilon)});
+        Normalise<T, Pack::value, std::remove_const_t<decltype(to)>>{
+            x.as<const T>(), to, converted_on<C>(c, ends.input(1)),
+            converted_on<C>(c, ends.input(2)), converted_on<C>(c, mean),
+            converted_on<C>(c, variance), static_cast<C>(ends.attrs().epsilon)});
   });
 }
 
-void training_kernel(KernelContext& c) {
-  const TensorView& x = c.inputs[0];
+template <class Ends>
+void train(const Ends& ends) {
+  KernelContext& c = ends.c;
+  const TensorView& x = c.inputs[0];  // no chain is before it: the gradient reads it
   const std::int64_t columns = x.shape.dim(-1), rows = x.size() / columns;
   switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     using C = ComputeOf<T>;
@@ -96,18 +209,20 @@ void training_kernel(KernelContext& c) {
         c, rows, columns, MomentsOf<T, Pack::value>{x.as<const T>()},
         StoreMoments<C>{c.outputs[1].as<C>(), c.outputs[2].as<C>()});
   });
-  normalise(c, c.outputs[1], c.outputs[2]);
+  normalise(ends, x, c.outputs[1], c.outputs[2]);
 }
 
-void inference_kernel(KernelContext& c) {
-  if (c.inputs[0].size() > 0) normalise(c, c.inputs[3], c.inputs[4]);
+template <class Ends>
+void infer(const Ends& ends) {
+  if (ends.c.inputs[0].size() > 0) normalise(ends, ends.c.inputs[0], ends.input(3), ends.input(4));
 }
 
 // Sums of dy and of dy * (x - mean).
-template <class T, int kPack>
+template <class T, int kPack, class From>
 struct GradientSums {
   using C = ComputeOf<T>;
-  const T *dy, *x;
+  From dy;
+  const T* x;
   const C* mean;
   struct Columns {
     C mean[kPack];
@@ -119,12 +234,12 @@ struct GradientSums {
     return own;
   }
   __device__ void add(const Columns& own, std::int64_t, std::int64_t at, TwoSums<C>* sums) const {
-    const auto slopes = load_pack<kPack>(dy, at, kPack), values = load_pack<kPack>(x, at, kPack);
+    const auto values = load_pack<kPack>(x, at, kPack);
+    C slopes[kPack];
+    dy.load(at, slopes);
 #pragma unroll
-    for (int i = 0; i < kPack; ++i) {
-      const C slope = load_as(slopes.at[i]);
-      sums[i].join({slope, slope * (load_as(values.at[i]) - own.mean[i])});
-    }
+    for (int i = 0; i < kPack; ++i)
+      sums[i].join({slopes[i], slopes[i] * (load_as(values.at[i]) - own.mean[i])});
   }
 };
 
@@ -150,12 +265,13 @@ struct StoreGradients {
   }
 };
 
-// dx may be dy.
-template <class T, int kPack>
+// dx may be where dy is.
+template <class T, int kPack, class From, class To>
 struct DataGradient {
   using C = ComputeOf<T>;
-  const T *dy, *x;
-  T* dx;
+  From dy;
+  const T* x;
+  To dx;
   const C* mean;
   GradientOfColumns<C> of;
   struct Columns {
@@ -173,35 +289,63 @@ struct DataGradient {
     return own;
   }
   __device__ void run(const Columns& own, std::int64_t at) const {
-    auto pack = load_pack<kPack>(dy, at, kPack);
-    const auto values = load_pack<kPack>(x, at, kPack);
+    auto pack = load_pack<kPack>(x, at, kPack);
+    C slopes[kPack];
+    dy.load(at, slopes);
 #pragma unroll
     for (int i = 0; i < kPack; ++i)
-      pack.at[i] = store_as<T>(load_as(pack.at[i]) * own.scale[i] +
-                               (load_as(values.at[i]) - own.mean[i]) * own.slope[i] + own.shift[i]);
-    store_pack(dx, at, kPack, pack);
+      pack.at[i] = store_as<T>(slopes[i] * own.scale[i] +
+                               (load_as(pack.at[i]) - own.mean[i]) * own.slope[i] + own.shift[i]);
+    dx.store(at, pack);
   }
 };
 
-void training_grad_kernel(KernelContext& c) {
-  const TensorView &dy = c.inputs[0], &x = c.inputs[1], &dx = c.outputs[0];
+template <class Ends>
+void train_backward(const Ends& ends) {
+  KernelContext& c = ends.c;
+  const TensorView& x = ends.input(1);
   const std::int64_t columns = x.shape.dim(-1);
   if (columns == 0) return;
   const std::int64_t rows = x.size() / columns;
-  switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
+  ends.switch_packs(x.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     using C = ComputeOf<T>;
+    constexpr int kPack = Pack::value;
     C* numbers = static_cast<C*>(c.scratch(static_cast<std::size_t>(3 * columns) * sizeof(C)));
     const GradientOfColumns<C> of = {numbers, numbers + columns, numbers + 2 * columns};
-    const C* mean = converted_on<C>(c, c.inputs[3]);
-    reduce_columns_on<TwoSums<C>, Pack::value>(
-        c, rows, columns, GradientSums<T, Pack::value>{dy.as<const T>(), x.as<const T>(), mean},
-        StoreGradients<C>{of, Numbers(c.inputs[2]), Numbers(c.inputs[4]), Numbers(c.outputs[1]),
-                          Numbers(c.outputs[2]), static_cast<double>(rows),
-                          c.attrs<NormAttrs>().epsilon});
-    for_columns_on<Pack::value>(
-        c, rows, columns,
-        DataGradient<T, Pack::value>{dy.as<const T>(), x.as<const T>(), dx.as<T>(), mean, of});
+    const C* mean = converted_on<C>(c, ends.input(3));
+    const auto dy = ends.template from<T, kPack>();
+    const auto dx = ends.template to<T, kPack>();
+    using From = std::remove_const_t<decltype(dy)>;
+    using To = std::remove_const_t<decltype(dx)>;
+    reduce_columns_on<TwoSums<C>, kPack>(
+        c, rows, columns, GradientSums<T, kPack, From>{dy, x.as<const T>(), mean},
+        StoreGradients<C>{of, Numbers(ends.input(2)), Numbers(ends.input(4)), Numbers(c.outputs[1]),
+                          Numbers(c.outputs[2]), static_cast<double>(rows), ends.attrs().epsilon});
+    for_columns_on<kPack>(c, rows, columns,
+                          DataGradient<T, kPack, From, To>{dy, x.as<const T>(), dx, mean, of});
   });
+}
+
+void training_kernel(KernelContext& c) { train(PlainEnds{c}); }
+void training_grad_kernel(KernelContext& c) { train_backward(PlainEnds{c}); }
+void inference_kernel(KernelContext& c) { infer(PlainEnds{c}); }
+
+struct Fused {
+  std::string_view op;
+  void (*run)(const ChainedEnds&);
+};
+constexpr Fused kFused[] = {{"FusedBatchNormV3", train<ChainedEnds>},
+                            {"FusedBatchNormGradV3", train_backward<ChainedEnds>},
+                            {"BatchNormInference", infer<ChainedEnds>}};
+
+const Fused* fused_of(const OpDef& op) {
+  for (const Fused& each : kFused)
+    if (each.op == op.name) return &each;
+  return nullptr;
+}
+
+void fused_kernel(KernelContext& c) {
+  fused_of(*c.attrs<TiledAttrs>().inner.op)->run(ChainedEnds(c));
 }
 
 }  // namespace
@@ -211,6 +355,19 @@ KernelList batch_norm_kernels() {
                                            {"FusedBatchNormGradV3", on_gpu<training_grad_kernel>},
                                            {"BatchNormInference", on_gpu<inference_kernel>}};
   return kernels;
+}
+
+// Whether chains may become part of it: its elements are taken in packs.
+bool takes_chains(const Operation& operation) {
+  const TensorSpec& y = operation.outputs[0]->spec;
+  const std::int64_t columns = y.shape.dim(-1);
+  return fused_of(*operation.op) && in_chains(y.dtype) &&
+         columns % (16 / static_cast<std::int64_t>(size_of(y.dtype))) == 0;
+}
+
+void register_fused_tiled() {
+  register_cuda_kernel(kFusedTiled, on_gpu<fused_kernel>);
+  register_cuda_kernel(kFusedTiledInPlace, on_gpu<fused_kernel>);
 }
 
 }  // namespace tandem::cuda

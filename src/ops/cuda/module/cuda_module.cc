@@ -10,6 +10,8 @@ namespace tandem::cuda {
 NativeArithmetic native_arithmetic();  // combine.cu
 void register_graph_kernels();         // module/graph_kernels.cc
 void register_grouped_update();        // update.cu
+void register_chains();                // chain.cu
+void register_fused_tiled();           // batch_norm.cu
 // Each is defined by the .cu of that name.
 KernelList creation_kernels();
 KernelList unary_kernels();
@@ -74,6 +76,8 @@ extern "C" __attribute__((visibility("default"))) void tandem_discover_cuda(
     tandem::register_cuda_kernels(tandem::cuda::all_kernels());
     tandem::cuda::register_graph_kernels();
     tandem::cuda::register_grouped_update();
+    tandem::cuda::register_chains();
+    tandem::cuda::register_fused_tiled();
     tandem::register_native_arithmetic(tandem::cuda::native_arithmetic());
     return true;
   }();
