@@ -66,6 +66,7 @@ bool RecordedSteps::run() {
                             [&](const Recorded& each) { return each.addresses == addresses_; });
   if (found != recorded_.end()) {
     found->replayed = true;
+    wasted_ = 0;
   } else {
     try {
       record();

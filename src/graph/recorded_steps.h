@@ -75,7 +75,7 @@ class RecordedSteps {
   std::size_t renewed_ = 0;     // bytes of attributes that change
   std::vector<std::byte> now_;  // those of this run
   std::uint64_t runs_ = 0;
-  int wasted_ = 0;  // recordings that were never replayed
+  int wasted_ = 0;  // recordings that were never replayed, since one last was
   bool given_up_ = false;
 };
 
