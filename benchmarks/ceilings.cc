@@ -1,4 +1,5 @@
-// What matrix products and memory reach on the first GPU, or on the CPU; prints a JSON line.
+// What matrix products, memory and a chain of element-wise operations reach on the first GPU, or on
+// the CPU; prints a JSON line.
 //   --size N (8192)  products of N x N matrices     --elements N (2^29)  what passes through memory
 #include <tandem/tandem.h>
 
@@ -42,7 +43,7 @@ int main(int argc, char** argv) {
     return td::cast(bench::draw_uniform(stream, {rows, columns}, 2.0), dtype);
   };
 
-  double product = 0, pass = 0;
+  double product = 0, pass = 0, chain = 0;
   {
     const td::Tensor a = drawn(1, size, size), b = drawn(2, size, size);
     product = time_operation(options.seconds, [&] { return td::matmul(a, b); });
@@ -50,10 +51,16 @@ int main(int argc, char** argv) {
   {
     const td::Tensor x = td::broadcast_to(drawn(3, 1, 1 << 20), {elements >> 20, 1 << 20});
     pass = time_operation(options.seconds, [&] { return td::nn::relu(x); });
+    // A program runs it as one pass.
+    const auto chained = td::function(
+        [](const td::Tensor& value) { return td::nn::gelu(value * 0.5 + 1.0) * value; });
+    chain = time_operation(options.seconds, [&] { return chained(x); });
   }
   const double flops =
       2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
   const double bytes = 2.0 * static_cast<double>(elements) * static_cast<double>(size_of(dtype));
-  std::printf("{\"program\": \"tandem\", \"dtype\": \"%s\", \"flops\": %.6g, \"bytes\": %.6g}\n",
-              options.dtype.c_str(), flops / product * 1e3, bytes / pass * 1e3);
+  std::printf(
+      "{\"program\": \"tandem\", \"dtype\": \"%s\", \"flops\": %.6g, \"bytes\": %.6g, "
+      "\"chain_bytes\": %.6g}\n",
+      options.dtype.c_str(), flops / product * 1e3, bytes / pass * 1e3, bytes / chain * 1e3);
 }

@@ -1,4 +1,4 @@
-"""What matrix products and memory reach through PyTorch: the twin of ceilings.cc; prints a JSON line."""
+"""What products, memory and a chain reach through PyTorch, eager: the twin of ceilings.cc; prints a JSON line."""
 
 import argparse
 import json
@@ -38,9 +38,11 @@ def main():
     product = ms(lambda: a @ b)
     x = torch.rand(options.elements >> 20, 1 << 20, device=device).sub_(0.5).to(dtype)
     passed = ms(lambda: torch.relu(x))
+    chained = ms(lambda: torch.nn.functional.gelu(x * 0.5 + 1.0) * x)
     print(json.dumps({"program": "pytorch", "version": torch.__version__, "dtype": options.dtype,
                       "flops": 2 * options.size**3 / product * 1e3,
-                      "bytes": 2 * x.numel() * x.element_size() / passed * 1e3}))
+                      "bytes": 2 * x.numel() * x.element_size() / passed * 1e3,
+                      "chain_bytes": 2 * x.numel() * x.element_size() / chained * 1e3}))
 
 
 if __name__ == "__main__":

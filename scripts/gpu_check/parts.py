@@ -172,7 +172,8 @@ def memory(check):
 
 
 def ceilings(check):
-    """Products and passes over memory, of Tandem and of PyTorch in turn: operations and bytes a second."""
+    """Products, passes over memory and a chain of four element-wise operations, of Tandem and of PyTorch in turn:
+    operations and bytes a second, a chain's as if it were one pass."""
     size = ["--size", "64", "--elements", str(2**20)] if check.options.tiny else []
     device = "cpu" if check.options.tiny else "gpu"
     contenders = {"tandem": [HERE / "bin/ceilings"], "pytorch": [sys.executable, HERE / "torch_ceilings.py"]}
@@ -186,7 +187,7 @@ def ceilings(check):
                 check.failed |= name == "tandem"
                 check.keep_log(f"ceilings {name} {dtype}", text)
                 continue
-            found.setdefault(dtype, {})[name] = {"flops": figures["flops"], "bytes": figures["bytes"]}
+            found.setdefault(dtype, {})[name] = {key: figures[key] for key in ("flops", "bytes", "chain_bytes")}
             check.save("ceilings", found)
     return found
 

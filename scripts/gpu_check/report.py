@@ -57,11 +57,12 @@ def print_benchmarks(found, ceilings):
 
 
 def print_ceilings(ceilings):
-    rows = [[dtype, name, f"{figures['flops'] / 1e12:.1f}", f"{figures['bytes'] / 1e9:.0f}"]
+    rows = [[dtype, name, f"{figures['flops'] / 1e12:.1f}", f"{figures['bytes'] / 1e9:.0f}",
+             f"{figures['chain_bytes'] / 1e9:.0f}"]
             for dtype, programs in ceilings.items() for name, figures in programs.items()]
     if rows:
         print()
-        table(["ceilings", "", "TFLOP/s", "GB/s"], rows)
+        table(["ceilings", "", "TFLOP/s", "GB/s", "chain GB/s"], rows)
 
 
 def print_report(report):

@@ -45,7 +45,7 @@ tell(None)
 for line in sys.stdin: tell(MS)
 """
 CEILINGS = """#!/usr/bin/env python3
-print('{"flops": 1e13, "bytes": 4e12}')
+print('{"flops": 1e13, "bytes": 4e12, "chain_bytes": 3e12}')
 """
 # Takes 512 MiB when it allocates, and writes down what the driver sees: that, and a context of 500 MiB.
 MEMORY = """#!/usr/bin/env python3
