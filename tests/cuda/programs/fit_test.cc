@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-constexpr int kEpochs = 6, kSteps = 40, kBatch = 8;
+constexpr int kEpochs = 5, kSteps = 20, kBatch = 8;
 
 Sequential make_model() {
   Sequential model({layers::Dense(16, {.activation = "relu", .input_shape = {6}}),

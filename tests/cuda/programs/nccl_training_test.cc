@@ -47,7 +47,7 @@ std::vector<std::vector<float>> train(const std::filesystem::path& backup) {
 // backup, and training that goes on from it ends with the bits of one that was never disturbed.
 TEST(NcclTraining, GoesOnFromItsBackupAfterACollectiveFailed) {
   const testing::TemporaryDirectory folder;
-  setenv("FAKE_NCCL_FAILS_LATER", "7", 1);  // in the second epoch or later
+  setenv("FAKE_NCCL_FAILS_LATER", "7", 1);  // of this process: in the second epoch, or later
   const std::string text = error_of<AbortedError>([&] { train(folder.path() / "broken"); });
   EXPECT_NE(text.find("[nccl]"), std::string::npos) << text;
   const auto resumed = train(folder.path() / "broken");
