@@ -6,7 +6,6 @@
 namespace tandem::cuda {
 
 bool takes_chains(const Operation& operation);  // batch_norm.cu
-void register_chains();
 
 namespace {
 

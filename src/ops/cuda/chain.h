@@ -1,8 +1,8 @@
 // Chains of element-wise operations (graph/passes/element_chain.h) as code that a kernel follows
 // step by step, with a few elements a thread in registers: what the operations hand to each other
-// never reaches memory. Interpreted, not compiled: no compiler is needed where a program runs, the
-// first step is as fast as the next, and the tests run the kernel as they run others. The price is
-// a branch a step, which all threads take alike, for eight elements each.
+// never reaches memory. Interpreted, not compiled: no compiler is needed where a program runs, and
+// the tests run the kernel as they run others. The price is a branch a step, which all threads take
+// alike, for eight elements each.
 #pragma once
 
 #include <cstdint>
