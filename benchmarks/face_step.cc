@@ -1,7 +1,8 @@
-// One training step of a case in one of several processes, timed; rank 0 prints a JSON line. Each
-// process takes the case's batch, with --threads threads. --face is ddp (DistributedDataParallel),
-// mwms (MultiWorkerMirroredStrategy), hvd (the Horovod-like face), or barrier: each process trains
-// for itself and waits for the others after each step, which is what being in step costs before a
+// One training step of a case in one of several processes, timed: alone, at once with the others,
+// and in step with them under a face. Each process takes the case's batch, with --threads threads,
+// and prints a JSON line. --face is ddp (DistributedDataParallel), mwms
+// (MultiWorkerMirroredStrategy), hvd (the Horovod-like face), or barrier: each process trains for
+// itself and waits for the others after each step, which is what being in step costs before a
 // gradient is exchanged. With --traced 1 the step is a traced function, and --trace FILE adds a
 // profile of rank 0's next steps. scripts/bench starts it through `tandem run`.
 #include <tandem/tandem.h>
@@ -17,31 +18,46 @@ namespace {
 
 using namespace bench;  // NOLINT: the program is the benchmark
 
-// Steps of `step`, traced if asked for, with `after` behind each.
+// So many steps over a pool of batches, with `after` behind each.
+using Steps = std::function<void(int count)>;
+
 template <class Step, class Batches>
-void measure_steps(
-    const Options& options, double startup_ms, int rank, const Step& step, const Batches& pool,
+Steps steps_of(
+    const Options& options, const Step& step, const Batches& pool,
     const std::function<void()>& after = [] {}) {
-  const auto take = [&](const auto& run) {
-    const auto steps = [&](int count) {
+  const auto over = [&](auto run) -> Steps {
+    return [run, pool, after](int count) mutable {
       for (int i = 0; i < count; ++i) {
         run(pool[static_cast<std::size_t>(i) % pool.size()]);
         after();
       }
     };
-    measure_together(options.face.c_str(), options, startup_ms, rank, steps);
-    if (options.trace.empty()) return;
-    if (rank == 0) td::profiler::start({.file = options.trace});
-    steps(8);
-    if (rank == 0) td::profiler::stop();
   };
-  if (options.traced)
-    take(td::function(step));
-  else
-    take(step);
+  if (options.traced) return over(td::function(step));
+  return over(step);
 }
 
-void run_ddp(const Options& options, const Case& what, double startup_ms) {
+// Those of a process that trains for itself.
+Steps local_steps(
+    const Options& options, const Case& what, const std::function<void()>& after = [] {}) {
+  td::Model model = make_model(what);
+  auto optimizer = td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
+  const auto step = [model, optimizer, variables = model.trainable_variables(),
+                     batch = what.batch](const Example& inputs) mutable {
+    return train_step(model, optimizer, variables, inputs, batch).detach();
+  };
+  return steps_of(options, step, make_pool(what, what.batch), after);
+}
+
+void measure(const Options& options, const Case& what, int rank, int ranks, const Steps& together) {
+  take_turns(options, rank, ranks, local_steps(options, what), together);
+  if (options.trace.empty()) return;
+  if (rank == 0) td::profiler::start({.file = options.trace});
+  together(8);
+  if (rank == 0) td::profiler::stop();
+}
+
+void run_ddp(const Options& options, const Case& what) {
   td::comm::init_process_group();
   {
     const td::parallel::DistributedDataParallel model(make_model(what));
@@ -55,12 +71,13 @@ void run_ddp(const Options& options, const Case& what, double startup_ms) {
       optimizer.step();
       return loss.detach();
     };
-    measure_steps(options, startup_ms, td::comm::get_rank(), step, make_pool(what, what.batch));
+    measure(options, what, td::comm::get_rank(), td::comm::get_world_size(),
+            steps_of(options, step, make_pool(what, what.batch)));
   }
   td::comm::destroy_process_group();
 }
 
-void run_mwms(const Options& options, const Case& what, double startup_ms) {
+void run_mwms(const Options& options, const Case& what) {
   const td::distribute::MultiWorkerMirroredStrategy strategy;
   td::Model model;
   td::optimizers::Optimizer optimizer;
@@ -71,7 +88,6 @@ void run_mwms(const Options& options, const Case& what, double startup_ms) {
   }
   const auto variables = model.trainable_variables();
   const std::int64_t global_batch = what.batch * strategy.num_replicas_in_sync();
-  const auto pool = make_pool(what, global_batch, strategy);
   const auto step = [&](const td::distribute::PerReplica<Example>& batch) {
     return strategy.run(
         [&](const Example& inputs) {
@@ -79,10 +95,11 @@ void run_mwms(const Options& options, const Case& what, double startup_ms) {
         },
         batch);
   };
-  measure_steps(options, startup_ms, strategy.worker(), step, pool);
+  measure(options, what, strategy.worker(), strategy.num_replicas_in_sync(),
+          steps_of(options, step, make_pool(what, global_batch, strategy)));
 }
 
-void run_hvd(const Options& options, const Case& what, double startup_ms) {
+void run_hvd(const Options& options, const Case& what) {
   td::hvd::init();
   td::Model model = make_model(what);
   const auto variables = model.trainable_variables();
@@ -92,22 +109,15 @@ void run_hvd(const Options& options, const Case& what, double startup_ms) {
   const auto step = [&](const Example& batch) {
     return train_step(model, optimizer, variables, batch, what.batch).detach();
   };
-  measure_steps(options, startup_ms, td::hvd::rank(), step, make_pool(what, what.batch));
+  measure(options, what, td::hvd::rank(), td::hvd::size(),
+          steps_of(options, step, make_pool(what, what.batch)));
   td::hvd::shutdown();
 }
 
-void run_barrier(const Options& options, const Case& what, double startup_ms) {
+void run_barrier(const Options& options, const Case& what) {
   td::comm::init_process_group();
-  {
-    td::Model model = make_model(what);
-    auto optimizer = td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
-    const auto variables = model.trainable_variables();
-    const auto step = [&](const Example& batch) {
-      return train_step(model, optimizer, variables, batch, what.batch).detach();
-    };
-    measure_steps(options, startup_ms, td::comm::get_rank(), step, make_pool(what, what.batch),
-                  [] { td::comm::barrier(); });
-  }
+  measure(options, what, td::comm::get_rank(), td::comm::get_world_size(),
+          local_steps(options, what, [] { td::comm::barrier(); }));
   td::comm::destroy_process_group();
 }
 
@@ -117,15 +127,14 @@ int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   const Case what = find_case(options.name);
   td::config::set_intra_op_parallelism_threads(options.threads);
-  const double startup_ms = since_start_ms();
   if (options.face == "ddp")
-    run_ddp(options, what, startup_ms);
+    run_ddp(options, what);
   else if (options.face == "mwms")
-    run_mwms(options, what, startup_ms);
+    run_mwms(options, what);
   else if (options.face == "hvd")
-    run_hvd(options, what, startup_ms);
+    run_hvd(options, what);
   else if (options.face == "barrier")
-    run_barrier(options, what, startup_ms);
+    run_barrier(options, what);
   else
     throw std::invalid_argument("no face " + options.face);
 }

@@ -29,7 +29,8 @@ struct Options {
   int check = 0;       // steps whose losses are told, before any is timed
   bool serve = false;  // each line of the standard input asks for a measurement
   std::string face;    // of many processes
-  int steps = 100;     // the same in every process
+  int steps = 100;     // of a measurement; the same in every process
+  int cycles = 5;      // of measurements
   std::string trace;   // a file for a profile of some more steps; empty: none
 };
 
@@ -50,6 +51,7 @@ inline Options parse(int argc, char** argv) {
     if (key == "--serve") options.serve = std::atoi(argv[i + 1]) != 0;
     if (key == "--face") options.face = argv[i + 1];
     if (key == "--steps") options.steps = std::atoi(argv[i + 1]);
+    if (key == "--cycles") options.cycles = std::atoi(argv[i + 1]);
     if (key == "--trace") options.trace = argv[i + 1];
   }
   return options;
@@ -113,6 +115,12 @@ inline void print_field(const char* name, double value, const char* format) {
   std::printf(std::isfinite(value) ? format : "null", value);
 }
 
+inline void print_list(const char* name, const std::vector<double>& values) {
+  std::printf(", \"%s\": [", name);
+  for (std::size_t i = 0; i < values.size(); ++i) std::printf("%s%.5f", i ? ", " : "", values[i]);
+  std::printf("]");
+}
+
 inline void print_line(const char* program, const Options& options, const Facts& facts, double ms) {
   std::printf(
       "{\"program\": \"%s\", \"case\": \"%s\", \"device\": \"%s\", \"dtype\": \"%s\", \"threads\": "
@@ -149,16 +157,42 @@ void measure(const char* program, const Options& options, const Facts& facts, co
     print_line(program, options, facts, time_for(options.seconds, count, steps));
 }
 
-// The same for one of several processes that take the same steps; rank 0 prints.
-template <class Steps>
-void measure_together(const char* program, const Options& options, double startup_ms, int rank,
-                      const Steps& steps) {
-  const auto take = [&](int limit) {
-    return time_steps(4, steps, [&](double, int taken) { return taken >= limit; });
+// Of one of several processes: milliseconds of a step, once a cycle.
+struct Turns {
+  std::vector<double> alone;     // while the other processes sleep
+  std::vector<double> apart;     // while each goes on for itself
+  std::vector<double> together;  // in step
+};
+
+// Prints a line a process. In each cycle the processes take `local` steps one after the other, then
+// all at once, then `together` ones, in which they wait for each other: side by side, so that all
+// three meet the same machine. Whoever has to wait does so in a step together.
+template <class Local, class Together>
+void take_turns(const Options& options, int rank, int ranks, const Local& local,
+                const Together& together) {
+  const int block = std::clamp(options.steps / 4, 1, 4);
+  const auto take = [&](const auto& steps) {
+    steps(block);  // brings its memory into the caches, and the processes together
+    return time_steps(block, steps, [&](double, int taken) { return taken >= options.steps; });
   };
-  take(options.steps / 2);
-  const double ms = take(options.steps);
-  if (rank == 0) print_line(program, options, {.startup_ms = startup_ms}, ms);
+  Turns turns;
+  take(local);
+  take(together);
+  for (int cycle = 0; cycle < options.cycles; ++cycle) {
+    for (int turn = 0; turn < ranks; ++turn) {
+      if (turn == rank) turns.alone.push_back(take(local));
+      together(1);
+    }
+    turns.apart.push_back(take(local));
+    turns.together.push_back(take(together));
+  }
+  std::printf("{\"program\": \"%s\", \"case\": \"%s\", \"threads\": %d, \"rank\": %d",
+              options.face.c_str(), options.name.c_str(), options.threads, rank);
+  print_list("alone_ms", turns.alone);
+  print_list("apart_ms", turns.apart);
+  print_list("together_ms", turns.together);
+  std::printf("}\n");
+  std::fflush(stdout);
 }
 
 }  // namespace bench

@@ -1,11 +1,12 @@
 """One training step of a case in PyTorch, timed; prints a JSON line. scripts/bench runs it with PyTorch's
 best settings: OpenBLAS's OpenMP flavour, tcmalloc, channels_last (docs/benchmarks.md). With RANK and WORLD_SIZE
-set it is one process of a DistributedDataParallel over gloo, which takes --steps steps.
+set it is one process of a DistributedDataParallel over gloo, and takes turns as face_step.cc does.
 
 The twin of train_step.cc: the same models with the same weights, on the same data, by the same options."""
 
 import argparse
 import contextlib
+import copy
 import json
 import math
 import os
@@ -272,7 +273,8 @@ def main():
     parser.add_argument("--case", required=True)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=100, help="of a measurement in many processes")
+    parser.add_argument("--cycles", type=int, default=5, help="of such measurements")
     parser.add_argument("--batch", type=int, default=0, help="the case's unless given")
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--dtype", choices=["float32", "tf32", "bfloat16"], default="float32", help="bfloat16: autocast")
@@ -301,19 +303,25 @@ def main():
         pool = [(x.contiguous(memory_format=torch.channels_last), y) for x, y in pool]
     # PyTorch 2.4 and later update all parameters in one pass when asked to.
     fused = {"fused": True} if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4) else {}
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **fused)
+
+    def sgd(model):
+        return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **fused)
+
+    optimizer = sgd(model)
     plain = model
     if options.compile:
         model = torch.compile(model)
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks > 1:
+        apart = copy.deepcopy(model)
+        optimizer_apart = sgd(apart)
         torch.distributed.init_process_group("gloo")
         model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
     def precision():
         return torch.autocast(device.type, torch.bfloat16) if options.dtype == "bfloat16" else contextlib.nullcontext()
 
-    def step(x, y):
+    def step(x, y, model=model, optimizer=optimizer):
         optimizer.zero_grad(set_to_none=True)
         with precision():
             logits = model(x)
@@ -322,7 +330,7 @@ def main():
         optimizer.step()
         return loss
 
-    def time_steps(count, enough):
+    def time_steps(count, enough, step=step):
         """As report.h: milliseconds a step in the middle one of blocks of `count` steps."""
         blocks, begin = [], time.perf_counter()
         while True:
@@ -338,25 +346,45 @@ def main():
     def time_for(seconds, count):
         return time_steps(count, lambda taken, _: taken >= seconds)
 
-    def tell(ms):
-        if int(os.environ.get("RANK", "0")) == 0:
-            print(json.dumps({
-                "program": "compiled" if options.compile else "pytorch", "version": torch.__version__,
-                "case": options.case, "device": options.device, "dtype": options.dtype, "threads": options.threads,
-                "replicas": ranks, "parameters": parameters, "losses": losses, "ms": ms, "peak_mib": peak_mib(),
-                "device_peak_mib": torch.cuda.max_memory_allocated() / 2**20 if on_gpu else None,
-                "startup_ms": None if startup_ms != startup_ms else startup_ms, **work}), flush=True)
+    def take_turns(local, together):
+        """As report.h."""
+        rank = torch.distributed.get_rank()
+        block = min(max(options.steps // 4, 1), 4)
 
-    losses = [step(*pool[i % len(pool)]).item() for i in range(options.check)]
-    work = {}
-    if options.check and not options.compile and ranks == 1:
-        flops, passed = least_work(plain, step, *pool[0])
-        work = {"flops": flops, "bytes": passed}
-    if ranks > 1:  # every process takes the same steps
-        time_steps(4, lambda _, steps: steps >= options.steps // 2)
-        tell(time_steps(4, lambda _, steps: steps >= options.steps))
+        def take(step):
+            time_steps(block, lambda *_: True, step)
+            return time_steps(block, lambda _, steps: steps >= options.steps, step)
+
+        turns = {"alone_ms": [], "apart_ms": [], "together_ms": []}
+        take(local)
+        take(together)
+        for _ in range(options.cycles):
+            for turn in range(ranks):
+                if turn == rank:
+                    turns["alone_ms"].append(take(local))
+                time_steps(1, lambda *_: True, together)
+            turns["apart_ms"].append(take(local))
+            turns["together_ms"].append(take(together))
+        print(json.dumps({"program": "pytorch", "version": torch.__version__, "case": options.case,
+                          "threads": options.threads, "rank": rank, **turns}), flush=True)
+
+    def tell(ms):
+        print(json.dumps({
+            "program": "compiled" if options.compile else "pytorch", "version": torch.__version__,
+            "case": options.case, "device": options.device, "dtype": options.dtype, "threads": options.threads,
+            "replicas": 1, "parameters": parameters, "losses": losses, "ms": ms, "peak_mib": peak_mib(),
+            "device_peak_mib": torch.cuda.max_memory_allocated() / 2**20 if on_gpu else None,
+            "startup_ms": None if startup_ms != startup_ms else startup_ms, **work}), flush=True)
+
+    if ranks > 1:
+        take_turns(lambda x, y: step(x, y, apart, optimizer_apart), step)
         torch.distributed.destroy_process_group()
         return
+    losses = [step(*pool[i % len(pool)]).item() for i in range(options.check)]
+    work = {}
+    if options.check and not options.compile:
+        flops, passed = least_work(plain, step, *pool[0])
+        work = {"flops": flops, "bytes": passed}
     ms = time_for(min(1.0, options.seconds / 2), 4)
     # A GPU gets blocks so long that waiting for it does not show in them.
     count = 4 * (min(max(math.ceil(20 / (4 * ms)), 1), 1000) if on_gpu else 1)

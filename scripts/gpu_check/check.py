@@ -58,17 +58,17 @@ class Check:
         """Seconds of the part that is under way."""
         return self.part_end - time.monotonic()
 
-    def place(self, command):
+    def place(self, command, cwd=HERE):
         """The command's words and where it runs. What is of the machine (PyTorch, nvidia-smi) finds its own libraries, as
         ever."""
         words = [str(word) for word in command]
         of_the_bundle = any(word.startswith(f"{HERE}/bin/") for word in words)
-        return {"args": words, "cwd": HERE, "env": {**os.environ, **(self.ours if of_the_bundle else {})}}
+        return {"args": words, "cwd": cwd, "env": {**os.environ, **(self.ours if of_the_bundle else {})}}
 
-    def run(self, command, seconds):
+    def run(self, command, seconds, cwd=HERE):
         """(whether it ended well, what it printed). Never waits beyond the end of the time there is."""
         try:
-            result = subprocess.run(**self.place(command), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            result = subprocess.run(**self.place(command, cwd), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                     timeout=max(1, min(seconds, self.left())))
         except subprocess.TimeoutExpired as error:
             printed = (error.stdout or b"").decode(errors="replace")  # bytes, whatever the mode
