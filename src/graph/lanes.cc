@@ -308,4 +308,11 @@ Lanes::~Lanes() = default;
 
 void Lanes::run() { impl_->run(); }
 
+bool Lanes::records_in_vain() const {
+  for (const Lane& lane : impl_->lanes)
+    for (const auto& [place, recorded] : lane.recorded)
+      if (recorded->wasted()) return true;
+  return false;
+}
+
 }  // namespace tandem

@@ -64,6 +64,9 @@ class Lanes {
   // Runs every lane to its end. When a step throws, the others stop at their next step or in the
   // collective that they wait in, and the first error is thrown.
   void run();
+  // Whether GPUs get their kernels in recordings that are of no use a second time, for the
+  // addresses in them change from run to run.
+  bool records_in_vain() const;
 
  private:
   struct Impl;

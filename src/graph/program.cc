@@ -7,6 +7,7 @@
 
 #include "core/parallel.h"
 #include "core/status.h"
+#include "device/native_gpu.h"
 #include "graph/collective.h"
 #include "graph/control_step.h"
 #include "graph/lanes.h"
@@ -16,6 +17,9 @@
 
 namespace tandem {
 namespace {
+
+// Of a value that gets a place of its own: copying more takes longer than what it saves.
+constexpr std::size_t kMostFixedBytes = std::size_t{256} << 20;
 
 // The attributes of a step: the program's own copy where each run changes them.
 std::shared_ptr<const void> own_attrs(const Operation& operation) {
@@ -56,10 +60,25 @@ struct Program::Impl {
   struct External {
     std::vector<Binding> bindings;
     std::byte* bound = nullptr;
+    bool moves = false;  // it has been bound to other memory before
+    Tensor fixed;        // where it is in every run, copied in or out; undefined: where it is given
+
     void bind(std::byte* memory) {
+      if (fixed.defined()) memory = impl_of(fixed).data();
       if (memory == bound) return;
+      moves = bound != nullptr;
       bound = memory;
       for (const Binding& binding : bindings) binding.set(memory);
+    }
+    void copy_in(const std::byte* from) const {
+      if (fixed.defined()) copy(impl_of(fixed).data(), from);
+    }
+    void copy_out(std::byte* to) const {
+      if (fixed.defined()) copy(to, impl_of(fixed).data());
+    }
+    void copy(std::byte* to, const std::byte* from) const {
+      Device& device = impl_of(fixed).device();
+      copy_between(device, to, device, from, impl_of(fixed).bytes());
     }
   };
   struct VariableUse {
@@ -98,6 +117,7 @@ struct Program::Impl {
   std::vector<External*> feed_of;  // null: not used
   std::unordered_map<const Value*, std::unique_ptr<VariableUse>> variables;
   std::unordered_map<const Value*, std::unique_ptr<Result>> results;
+  bool fixed = false;  // what moves has a place of its own
 
   // `team`: null: one of its own.
   Impl(Block source, LaneTeam* team) : block(std::move(source)) {
@@ -254,7 +274,33 @@ struct Program::Impl {
   }
 
   void bind_feed(std::size_t feed, std::byte* memory) {
-    if (feed < feed_of.size() && feed_of[feed]) feed_of[feed]->bind(memory);
+    External* const external = feed < feed_of.size() ? feed_of[feed] : nullptr;
+    if (!external) return;
+    external->bind(memory);
+    external->copy_in(memory);
+  }
+
+  // GPUs launch recordings, which hold addresses. Where these never come back, the feeds and results
+  // that move get a place of their own from here on: a copy for each in place of a launch for every
+  // kernel.
+  void fix_what_moves() {
+    if (fixed || std::none_of(sections.begin(), sections.end(), [](const Section& section) {
+          return section.lanes && section.lanes->records_in_vain();
+        }))
+      return;
+    fixed = true;
+    for (auto& [value, external] : feeds) fix(external, *value);
+    for (auto& [value, result] : results) fix(result->external, *value);
+  }
+
+  static void fix(External& external, const Value& value) {
+    if (!external.moves || !as_native(*value.device) || value.bytes() > kMostFixedBytes) return;
+    const MemoryTagScope tag(MemoryTag::kActivations);
+    try {
+      external.fixed = make_tensor(*value.device, value.spec.shape, value.spec.dtype);
+    } catch (const ResourceExhaustedError&) {
+      // It goes on as before.
+    }
   }
 
   // REQUIRES: the feeds are bound.
@@ -299,8 +345,11 @@ struct Program::Impl {
   }
 
   void run(std::span<const Tensor> given, std::vector<Tensor>& fetches) {
+    fix_what_moves();
     for (std::size_t i = 0; i < given.size(); ++i) bind_feed(i, impl_of(given[i]).data());
     run_sections();
+    for (const auto& [value, result] : results)
+      result->external.copy_out(impl_of(result->tensor).data());
     fetches.clear();
     fetches.reserve(block.fetches.size());
     for (const Value* fetch : block.fetches) fetches.push_back(fetched(*fetch, given));
@@ -317,6 +366,7 @@ struct Program::Impl {
   }
 
   void run_at(std::span<std::byte* const> given, std::span<const Place> places) {
+    fix_what_moves();
     for (std::size_t i = 0; i < given.size(); ++i) bind_feed(i, given[i]);
     for (auto& [value, result] : results) result->given = nullptr;
     for (std::size_t i = 0; i < places.size(); ++i) {

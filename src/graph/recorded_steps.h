@@ -40,6 +40,8 @@ class RecordedSteps {
   RecordedSteps& operator=(const RecordedSteps&) = delete;
 
   std::size_t size() const { return steps_.size(); }
+  // Whether the last recordings were made in vain: addresses do not come back.
+  bool wasted() const { return wasted_ > 0; }
   // Enqueues the kernels; false, and nothing is done, where they are to be launched one by one.
   bool run();
 

@@ -1,0 +1,87 @@
+// Traced functions whose inputs and results are in other memory in every call are launched as
+// recordings all the same.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "cuda/fake_cuda.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kRows = 32, kWarmUp = 12;
+
+// Row i is i, i + 1, i + 2, i + 3.
+Tensor make_rows() {
+  std::vector<Tensor> rows;
+  for (int i = 0; i < kRows; ++i) rows.push_back(cast(range(i, i + 4), float32));
+  return stack(rows);
+}
+
+using Call = std::function<Tensor(const Tensor&)>;
+
+Tensor weigh(const Tensor& x) { return reduce_sum(x * x) * reduce_max(x); }
+
+// What `call` makes of each row, all held until the end; and how many recordings the calls behind
+// the first few launched.
+struct Results {
+  std::vector<float> values;
+  int launched = 0;
+
+  explicit Results(const Call& call) {
+    const Tensor rows = make_rows();
+    std::vector<Tensor> results;
+    for (int i = 0; i < kRows; ++i) {
+      if (i == kWarmUp) launched = -fake_cuda::graph_counts().launched;
+      results.push_back(call(rows[i]));
+    }
+    launched += fake_cuda::graph_counts().launched;
+    for (const Tensor& result : results) values.push_back(result.item<float>());
+  }
+};
+
+TEST(MovingMemory, OfInputsAndResultsIsNoneOfARecording) {
+  const Results eager(weigh), traced(function(weigh));
+  EXPECT_EQ(traced.values, eager.values);
+  EXPECT_EQ(eager.launched, 0);
+  EXPECT_EQ(traced.launched, kRows - kWarmUp);
+}
+
+TEST(MovingMemory, OfABranchIsNoneEither) {
+  const Tensor yes = [] {
+    const DeviceScope host("/cpu:0");
+    return constant(true);
+  }();
+  const auto branch = function([](const Tensor& which, const Tensor& x) {
+    return cond(
+        which, [&] { return weigh(x); }, [&] { return -x[0]; });
+  });
+  const Results eager(weigh), traced([&](const Tensor&x) { return branch(yes, x); });
+  EXPECT_EQ(traced.values, eager.values);
+  EXPECT_EQ(traced.launched, kRows - kWarmUp);
+}
+
+// What is fed may also be given back, and what is computed from one call may be the next one's.
+TEST(MovingMemory, ResultsAreTheNextInputs) {
+  const auto step = function([](const Tensor& x) {
+    return std::vector<Tensor>{x * 0.5 + reduce_max(x), x};
+  });
+  Tensor x = make_rows()[1];
+  std::vector<Tensor> all;
+  std::vector<float> expected = x.to_vector<float>();
+  for (int i = 0; i < kRows; ++i) {
+    const std::vector<Tensor> results = step(x);
+    EXPECT_EQ(results[1].to_vector<float>(), expected) << i;
+    const float most = *std::max_element(expected.begin(), expected.end());
+    for (float& value : expected) value = value * 0.5f + most;
+    x = results[0];
+    all.push_back(x);
+  }
+  EXPECT_EQ(x.to_vector<float>(), expected);
+}
+
+}  // namespace
+}  // namespace tandem
