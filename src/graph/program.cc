@@ -18,7 +18,8 @@
 namespace tandem {
 namespace {
 
-// Of a value that gets a place of its own: copying more takes longer than what it saves.
+// What all that moves may have together to get places of its own. More is mostly what is kept for a
+// gradient, which would take its memory twice.
 constexpr std::size_t kMostFixedBytes = std::size_t{256} << 20;
 
 // The attributes of a step: the program's own copy where each run changes them.
@@ -289,17 +290,22 @@ struct Program::Impl {
         }))
       return;
     fixed = true;
-    for (auto& [value, external] : feeds) fix(external, *value);
-    for (auto& [value, result] : results) fix(result->external, *value);
-  }
-
-  static void fix(External& external, const Value& value) {
-    if (!external.moves || !as_native(*value.device) || value.bytes() > kMostFixedBytes) return;
+    std::vector<std::pair<const Value*, External*>> moving;
+    std::size_t bytes = 0;
+    const auto add = [&](const Value& value, External& external) {
+      if (!external.moves || !as_native(*value.device)) return;
+      moving.emplace_back(&value, &external);
+      bytes += value.bytes();
+    };
+    for (auto& [value, external] : feeds) add(*value, external);
+    for (auto& [value, result] : results) add(*value, result->external);
+    if (bytes > kMostFixedBytes) return;
     const MemoryTagScope tag(MemoryTag::kActivations);
     try {
-      external.fixed = make_tensor(*value.device, value.spec.shape, value.spec.dtype);
+      for (auto [value, external] : moving)
+        external->fixed = make_tensor(*value->device, value->spec.shape, value->spec.dtype);
     } catch (const ResourceExhaustedError&) {
-      // It goes on as before.
+      for (auto [value, external] : moving) external->fixed = {};
     }
   }
 

@@ -76,8 +76,10 @@ TEST_F(OnGpuNcclFaults, ARankIsKilledInTheMidstOfACollective) {
 
 TEST_F(OnGpuNcclFakeFaults, NcclTellsThatARankWasKilled) {
   setenv("FAKE_NCCL_TELLS_OF_DEATHS", "1", 1);
-  run_ranks({.backend = "nccl"}, {1}, [](Communicator& communicator) {
+  const testing::Arrivals done;
+  run_ranks({.backend = "nccl"}, {1}, [&](Communicator& communicator) {
     all_reduce(communicator, 1000);
+    done.meet(communicator.size());
     if (communicator.rank() == 1) kill(getpid(), SIGKILL);
     expect_parts(error_of<AbortedError>([&] { all_reduce(communicator, 20); }),
                  {"[nccl] remote process exited or there was a network error",

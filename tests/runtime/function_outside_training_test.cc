@@ -119,13 +119,20 @@ TEST(FunctionOutsideTraining, MemoryDoesNotGrow) {
     if (i == 2) settled = in_use();
   }
   EXPECT_EQ(in_use(), settled);
-  std::vector<Tensor> waiting;
-  for (int i = 0; i < 8; ++i) waiting.push_back(forward(x));
-  held = in_use();
-  EXPECT_GT(held, settled + 8 * 256 * 64 * 4);
-  waiting.clear();
-  static_cast<void>(forward(x));
-  EXPECT_LE(in_use(), settled + 2 * 256 * 64 * 4);
+  // Many calls wait for their gradients at once. Results may have got places of their own by that,
+  // once.
+  std::int64_t after = 0;
+  for (int again = 0; again < 3; ++again) {
+    std::vector<Tensor> waiting;
+    for (int i = 0; i < 8; ++i) waiting.push_back(forward(x));
+    held = in_use();
+    EXPECT_GT(held, settled + 8 * 256 * 64 * 4);
+    waiting.clear();
+    static_cast<void>(forward(x));
+    if (again == 0) after = in_use();
+    EXPECT_LE(in_use(), settled + 5 * 256 * 64 * 4);
+    EXPECT_LE(in_use(), after);
+  }
 }
 
 }  // namespace
