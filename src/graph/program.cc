@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "comm/device_memory.h"
 #include "core/parallel.h"
 #include "core/status.h"
 #include "device/native_gpu.h"
@@ -59,27 +60,21 @@ struct Program::Impl {
     }
   };
   struct External {
+    const Value* value = nullptr;  // a feed or a result
     std::vector<Binding> bindings;
     std::byte* bound = nullptr;
-    bool moves = false;  // it has been bound to other memory before
-    Tensor fixed;        // where it is in every run, copied in or out; undefined: where it is given
+    bool moves = false;           // it has been bound to other memory before
+    std::shared_ptr<void> fixed;  // where it is in every run, copied in or out; null: as given
 
     void bind(std::byte* memory) {
-      if (fixed.defined()) memory = impl_of(fixed).data();
+      if (fixed) memory = static_cast<std::byte*>(fixed.get());
       if (memory == bound) return;
       moves = bound != nullptr;
       bound = memory;
       for (const Binding& binding : bindings) binding.set(memory);
     }
-    void copy_in(const std::byte* from) const {
-      if (fixed.defined()) copy(impl_of(fixed).data(), from);
-    }
-    void copy_out(std::byte* to) const {
-      if (fixed.defined()) copy(to, impl_of(fixed).data());
-    }
-    void copy(std::byte* to, const std::byte* from) const {
-      Device& device = impl_of(fixed).device();
-      copy_between(device, to, device, from, impl_of(fixed).bytes());
+    void copy(void* to, const void* from) const {
+      copy_between(*value->device, to, *value->device, from, value->bytes());
     }
   };
   struct VariableUse {
@@ -90,8 +85,6 @@ struct Program::Impl {
   };
   // A value that leaves the program. Its memory is kept from run to run while nobody else holds it.
   struct Result {
-    TensorSpec spec;
-    Device* device;
     External external;
     Tensor tensor;
     std::byte* given = nullptr;  // during a run: where it goes
@@ -130,9 +123,7 @@ struct Program::Impl {
     for (const Value* fetch : block.fetches)
       if (fetch->root().kind == Value::Kind::kComputed) {
         auto& result = results[&fetch->root()];
-        if (!result)
-          result = std::make_unique<Result>(
-              Result{.spec = fetch->root().spec, .device = fetch->root().device});
+        if (!result) result = std::make_unique<Result>(Result{.external = {&fetch->root()}});
       }
     if (!team) {
       std::vector<const Device*> devices;
@@ -242,7 +233,12 @@ struct Program::Impl {
           binding.set(arena_of.at(root.device) + plan.places.at(&root).offset);
         break;
       case Value::Kind::kConstant: binding.set(impl_of(root.constant).data()); break;
-      case Value::Kind::kFeed: feeds[&root].bindings.push_back(binding); break;
+      case Value::Kind::kFeed: {
+        External& feed = feeds[&root];
+        feed.value = &root;
+        feed.bindings.push_back(binding);
+        break;
+      }
       case Value::Kind::kVariable: {
         auto& use = variables[&root];
         if (!use) use = std::make_unique<VariableUse>();
@@ -265,12 +261,13 @@ struct Program::Impl {
       result.external.bind(result.given);
       return;
     }
+    const Value& value = *result.external.value;
     const bool reusable = result.tensor.defined() && impl_of(result.tensor).unique() &&
                           impl_of(result.tensor).storage->unique();
     if (reusable)
       impl_of(result.tensor).grad = {};  // whoever held it may have watched it
     else
-      result.tensor = make_tensor(*result.device, result.spec.shape, result.spec.dtype);
+      result.tensor = make_tensor(*value.device, value.spec.shape, value.spec.dtype);
     result.external.bind(impl_of(result.tensor).data());
   }
 
@@ -278,7 +275,7 @@ struct Program::Impl {
     External* const external = feed < feed_of.size() ? feed_of[feed] : nullptr;
     if (!external) return;
     external->bind(memory);
-    external->copy_in(memory);
+    if (external->fixed) external->copy(external->fixed.get(), memory);
   }
 
   // GPUs launch recordings, which hold addresses. Where these never come back, the feeds and results
@@ -290,22 +287,22 @@ struct Program::Impl {
         }))
       return;
     fixed = true;
-    std::vector<std::pair<const Value*, External*>> moving;
+    std::vector<External*> moving;
     std::size_t bytes = 0;
-    const auto add = [&](const Value& value, External& external) {
-      if (!external.moves || !as_native(*value.device)) return;
-      moving.emplace_back(&value, &external);
-      bytes += value.bytes();
+    const auto add = [&](External& external) {
+      if (!external.moves || !as_native(*external.value->device)) return;
+      moving.push_back(&external);
+      bytes += external.value->bytes();
     };
-    for (auto& [value, external] : feeds) add(*value, external);
-    for (auto& [value, result] : results) add(*value, result->external);
+    for (auto& [value, external] : feeds) add(external);
+    for (auto& [value, result] : results) add(result->external);
     if (bytes > kMostFixedBytes) return;
     const MemoryTagScope tag(MemoryTag::kActivations);
-    try {
-      for (auto [value, external] : moving)
-        external->fixed = make_tensor(*value->device, value->spec.shape, value->spec.dtype);
-    } catch (const ResourceExhaustedError&) {
-      for (auto [value, external] : moving) external->fixed = {};
+    for (External* external : moving) {
+      external->fixed = try_allocate_on(*external->value->device, external->value->bytes());
+      if (external->fixed) continue;
+      for (External* with_a_place : moving) with_a_place->fixed = nullptr;
+      return;
     }
   }
 
@@ -355,7 +352,8 @@ struct Program::Impl {
     for (std::size_t i = 0; i < given.size(); ++i) bind_feed(i, impl_of(given[i]).data());
     run_sections();
     for (const auto& [value, result] : results)
-      result->external.copy_out(impl_of(result->tensor).data());
+      if (const External& external = result->external; external.fixed)
+        external.copy(impl_of(result->tensor).data(), external.fixed.get());
     fetches.clear();
     fetches.reserve(block.fetches.size());
     for (const Value* fetch : block.fetches) fetches.push_back(fetched(*fetch, given));
