@@ -1,7 +1,7 @@
 // What it costs at least to bring two processes' gradients together and to update their parameters
 // (SGD with momentum): the memory traffic alone, in shared memory, by three ways. Between the
-// rounds each process writes its gradients and reads its parameters, as a training step does. Prints
-// a JSON line: medians in microseconds, until both have read their parameters again.
+// rounds each process writes its gradients and reads its parameters, as a training step does.
+// Prints a JSON line: medians in microseconds, until both have read their parameters again.
 //
 //     exchange_bound [--parameters 669706] [--rounds 2000]
 //

@@ -278,9 +278,9 @@ struct Program::Impl {
     if (external->fixed) external->copy(external->fixed.get(), memory);
   }
 
-  // GPUs launch recordings, which hold addresses. Where these never come back, the feeds and results
-  // that move get a place of their own from here on: a copy for each in place of a launch for every
-  // kernel.
+  // GPUs launch recordings, which hold addresses. Where these never come back, the feeds and
+  // results that move get a place of their own from here on: a copy for each in place of a launch
+  // for every kernel.
   void fix_what_moves() {
     if (fixed || std::none_of(sections.begin(), sections.end(), [](const Section& section) {
           return section.lanes && section.lanes->records_in_vain();
