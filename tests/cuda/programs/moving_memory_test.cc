@@ -60,7 +60,8 @@ TEST(MovingMemory, OfABranchIsNoneEither) {
     return cond(
         which, [&] { return weigh(x); }, [&] { return -x[0]; });
   });
-  const Results eager(weigh), traced([&](const Tensor&x) { return branch(yes, x); });
+  const Call call = [&](const Tensor& x) { return branch(yes, x); };
+  const Results eager(weigh), traced(call);
   EXPECT_EQ(traced.values, eager.values);
   EXPECT_EQ(traced.launched, kRows - kWarmUp);
 }
