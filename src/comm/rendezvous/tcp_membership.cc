@@ -55,8 +55,10 @@ void TcpMembership::join(const TimeLimit& limit) {
     verdict = await_verdict(limit.end, taken_in);
     if (!verdict) verdict = give_up_joining(limit);
   } catch (const UnavailableError& error) {
-    if (!taken_in) throw NotTakenInError(error.what());
-    fail<UnavailableError>("[rendezvous] rank 0, which hosts the job, is gone: {}", error.what());
+    verdict = last_verdict();
+    if (!verdict && !taken_in) throw NotTakenInError(error.what());
+    if (!verdict)
+      fail<UnavailableError>("[rendezvous] rank 0, which hosts the job, is gone: {}", error.what());
   }
   if (verdict->type == MessageType::kRefused)
     fail<InvalidArgumentError>("[rendezvous] {}", verdict->value);
@@ -82,25 +84,34 @@ std::optional<Message> TcpMembership::await_verdict(Clock::time_point deadline, 
 }
 
 Message TcpMembership::give_up_joining(const TimeLimit& limit) {
-  try {
-    connection_.send(heartbeat(), Clock::now() + kReportLimit);
-  } catch (const UnavailableError&) {
-    // Rank 0 may have given up at the same time, and said so before it went.
-    if (const auto message = connection_.receive(Clock::time_point())) return *message;
-    throw;
-  }
-  std::string missing = "rank 0, which hosts the job, does not answer";
   const Clock::time_point end = Clock::now() + kReportLimit;
+  std::string missing = "rank 0, which hosts the job, does not answer";
+  connection_.send(heartbeat(), end);
   if (const auto message = connection_.receive(end)) {
     if (message->type != MessageType::kAlive) return *message;
     missing = fmt::format("{} {} of {} did not join", message->number == 1 ? "rank" : "ranks",
                           message->value, options_.size);
   }
   const std::string what = fmt::format("{} within {} ms", missing, limit.length.count());
-  connection_.send({.type = MessageType::kReport, .value = what}, Clock::now() + kReportLimit);
-  for (auto heard = connection_.receive(end); heard && heard->type != MessageType::kReported;)
-    heard = connection_.receive(end);
+  try {
+    connection_.send({.type = MessageType::kReport, .value = what}, end);
+    for (auto heard = connection_.receive(end); heard && heard->type != MessageType::kReported;)
+      heard = connection_.receive(end);
+  } catch (const UnavailableError&) {
+    // Rank 0 has given up at the same moment, and gone; the reason is the same.
+  }
   fail<DeadlineExceededError>("[rendezvous] {}", what);
+}
+
+// Rank 0 may have given up, and said so before it went.
+std::optional<Message> TcpMembership::last_verdict() {
+  try {
+    while (auto message = connection_.receive(Clock::time_point()))
+      if (message->type != MessageType::kAlive) return message;
+  } catch (const UnavailableError&) {
+    // It said nothing.
+  }
+  return std::nullopt;
 }
 
 void TcpMembership::throw_failure() const {

@@ -53,6 +53,8 @@ class TcpMembership final : public Membership {
   std::optional<Message> await_verdict(Clock::time_point deadline, bool& taken_in);
   // At the deadline: throws, unless the word comes at the last moment.
   Message give_up_joining(const TimeLimit& limit);
+  // Of a server that has gone: what it said and has not been read.
+  std::optional<Message> last_verdict();
   void run();
   // False: nothing more is to come.
   bool handle(const Message& message);
