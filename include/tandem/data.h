@@ -277,8 +277,9 @@ namespace tandem {
 //   });
 //
 // It is traced for what Dataset::element_spec() says; where that says nothing, for elements like
-// the first of epoch 0, with any size of their first axes. An element of other dtypes or shapes is
-// an InvalidArgumentError of the run. Throws what the pipeline throws.
+// the first of epoch 0, with any size of their first axes. Elements stay where the dataset has them
+// (prefetch_to_device()) until the body needs them elsewhere. An element of other dtypes or shapes
+// is an InvalidArgumentError of the run. Throws what the pipeline throws.
 void for_each(const data::Dataset& dataset,
               const std::function<void(const data::Example& element)>& body);
 

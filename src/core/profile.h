@@ -26,7 +26,15 @@ class ReplicaScope {
 };
 
 // Rows of one thread or stream. Events of a row nest; what would cross has another row.
-enum class Lane : std::uint8_t { kSteps, kData, kHost, kKernels, kCopies, kCollectives };
+enum class Lane : std::uint8_t {
+  kSteps,
+  kData,
+  kHost,
+  kKernels,
+  kCopies,
+  kCopiesAhead,
+  kCollectives
+};
 
 struct Event {
   std::string name;

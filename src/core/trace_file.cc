@@ -17,9 +17,13 @@ struct LaneName {
   const char* row;
 };
 // In the order of Lane.
-constexpr LaneName kLanes[] = {{"step", "steps"},  {"data", "data"},
-                               {"host", "host"},   {"kernel", "stream"},
-                               {"copy", "copies"}, {"collective", "collectives"}};
+constexpr LaneName kLanes[] = {{"step", "steps"},
+                               {"data", "data"},
+                               {"host", "host"},
+                               {"kernel", "stream"},
+                               {"copy", "copies"},
+                               {"copy", "copies ahead"},
+                               {"collective", "collectives"}};
 
 LaneName name_of(Lane lane) { return kLanes[static_cast<int>(lane)]; }
 

@@ -26,7 +26,7 @@ class DatasetSource final : public ElementSource {
     bool next(std::vector<Tensor>& element) override {
       const data::NextExample example = iterator_.next();
       if (!example) return false;
-      element = data::on_host(*example).components();
+      element = example->components();
       return true;
     }
 

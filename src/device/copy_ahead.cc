@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "device/stream_span.h"
+
 namespace tandem {
 namespace {
 
@@ -23,9 +25,17 @@ CopyAheadScope::~CopyAheadScope() { innermost = previous_; }
 
 CopyAheadScope* CopyAheadScope::current() { return innermost; }
 
-void CopyAheadScope::copy(NativeGpu& to, void* to_memory, const void* from_memory,
-                          std::size_t bytes) {
-  Event copied = to.copy_from_host_ahead(to_memory, from_memory, bytes);
+void CopyAheadScope::copy(Device& to, void* to_memory, const void* from_memory, std::size_t bytes) {
+  Stream& stream = to.start_copy_ahead();  // behind what the memory was used for before
+  {
+    const StreamSpan span(to, stream, [&] {
+      return profile::Event{.name = "copy from the host",
+                            .lane = profile::Lane::kCopiesAhead,
+                            .bytes = static_cast<std::int64_t>(bytes)};
+    });
+    to.copy_from_host_ahead(to_memory, from_memory, bytes);
+  }
+  Event copied = stream.record();
   auto& last = copies_.last_;
   const auto known =
       std::find_if(last.begin(), last.end(), [&](const auto& each) { return each.first == &to; });

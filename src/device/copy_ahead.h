@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/native_gpu.h"
+#include "device/device.h"
 
 namespace tandem {
 
@@ -25,7 +25,7 @@ class CopiesAhead {
 
   // What is enqueued on the devices' streams from now on sees them. The host does not wait.
   void join() {
-    for (const auto& [gpu, copied] : std::exchange(last_, {})) gpu->stream().wait(copied);
+    for (const auto& [device, copied] : std::exchange(last_, {})) device->stream().wait(copied);
   }
 
  private:
@@ -33,11 +33,11 @@ class CopiesAhead {
   // join() where nothing can be thrown: a device that fails uses no memory any more.
   void abandon() noexcept;
 
-  std::vector<std::pair<NativeGpu*, Event>> last_;
+  std::vector<std::pair<Device*, Event>> last_;
 };
 
-// While it lives, copies from the host to real GPUs that this thread enqueues (host_to_device) go
-// on streams of their own: behind what the GPU has been given by now, and beside what comes.
+// While it lives, copies from the host to GPUs that this thread enqueues (host_to_device) go on
+// streams of their own: behind what the GPU has been given by now, and beside what comes.
 class CopyAheadScope {
  public:
   explicit CopyAheadScope(CopiesAhead& copies);
@@ -47,7 +47,7 @@ class CopyAheadScope {
 
   // The thread's innermost; null: none.
   static CopyAheadScope* current();
-  void copy(NativeGpu& to, void* to_memory, const void* from_memory, std::size_t bytes);
+  void copy(Device& to, void* to_memory, const void* from_memory, std::size_t bytes);
 
  private:
   CopyAheadScope* const previous_;

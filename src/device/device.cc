@@ -21,8 +21,8 @@ profile::Event copy_event(std::string name, std::size_t bytes) {
 }  // namespace
 
 void host_to_device(Device& to, void* to_memory, const void* from_memory, std::size_t bytes) {
-  if (CopyAheadScope* ahead = CopyAheadScope::current())
-    if (NativeGpu* gpu = as_native(to)) return ahead->copy(*gpu, to_memory, from_memory, bytes);
+  if (CopyAheadScope* ahead = CopyAheadScope::current(); ahead && !to.host_accessible())
+    return ahead->copy(to, to_memory, from_memory, bytes);
   const StreamSpan span(to, [&] { return copy_event("copy from the host", bytes); });
   to.copy_from_host(to_memory, from_memory, bytes);
 }

@@ -40,6 +40,11 @@ class Device {
   // given to copy_to_host is complete once stream() has passed the copy.
   virtual void copy_from_host(void* device_memory, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device_memory, std::size_t bytes) = 0;
+  // Puts another stream, for copies from the host that go on beside what stream() does, behind what
+  // stream() has been given by now; returns it.
+  virtual Stream& start_copy_ahead() = 0;
+  // As copy_from_host(), on that stream.
+  virtual void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) = 0;
   // Enqueue on stream() a copy between memory of this device and of a peer of the same backend.
   virtual void copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) = 0;
 

@@ -32,9 +32,6 @@ class NativeGpu : public Device {
   // What stream() works on is not what it should be: whoever waits for it, now or next, gets the
   // error. Thread-safe, also while the GPU hangs.
   virtual void fail_stream(std::shared_ptr<SharedFailure> failure) = 0;
-  // As copy_from_host(), on a stream of its own, behind what is on stream() by now. What uses the
-  // memory waits for the event.
-  virtual Event copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) = 0;
   // Copies to host memory on a stream of its own: behind `written`, an event of this device, and
   // beside what is enqueued later. Complete on return; throws what failed before.
   virtual void read(void* host, const void* device_memory, std::size_t bytes,

@@ -126,7 +126,7 @@ std::optional<PerReplica<data::Example>> Input::join(data::NextExample batch) {
 InputAhead::InputAhead(Input input, const std::vector<Device*>& devices)
     : input_(std::move(input)),
       copies_(std::any_of(devices.begin(), devices.end(),
-                          [](Device* device) { return as_native(*device) != nullptr; })) {}
+                          [](Device* device) { return !device->host_accessible(); })) {}
 
 std::optional<PerReplica<data::Example>> InputAhead::next() {
   return copies_ ? ahead_.next([this] { return input_.next(); }) : input_.next();

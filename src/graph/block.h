@@ -88,13 +88,20 @@ struct ControlRecord {
   std::size_t iterations = 0;
 };
 
+// What a frame holds (graph/control_flow.h), before a run.
+struct FrameEntry {
+  TensorSpec spec;
+  Device* device = nullptr;
+};
+using Frame = std::vector<FrameEntry>;
+
 // Control flow in a block. The inputs of the operation are those of the node; its outputs are
 // followed, for a loop, by as many that hold what is carried while an iteration is computed.
 struct Control {
   std::shared_ptr<const ControlFlow> flow;
   std::vector<BodyBlock> bodies;  // of a loop over elements: none, see body_for
-  // The body for elements of certain sizes, on the host.
-  std::function<BodyBlock(const std::vector<TensorSpec>& elements)> body_for;
+  // The body for elements of certain sizes, on certain devices.
+  std::function<BodyBlock(const Frame& elements)> body_for;
   std::vector<Device*> devices;           // that bodies may use
   std::shared_ptr<ControlRecord> record;  // null: nobody goes back
   std::uint64_t draws_before = 0;

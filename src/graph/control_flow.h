@@ -20,7 +20,7 @@ class ElementSource {
   class Pass {
    public:
     virtual ~Pass() = default;
-    // The next element's tensors, on the host; false at the end.
+    // The next element's tensors, on whatever devices; false at the end.
     virtual bool next(std::vector<Tensor>& element) = 0;
   };
   virtual ~ElementSource() = default;

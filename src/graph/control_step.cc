@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// Programs of one loop over elements, one for each set of sizes: what came first goes.
+// Programs of one loop over elements, one for each set of sizes and devices: what came first goes.
 constexpr std::size_t kMaxPrograms = 64;
 
 class DrawScope {
@@ -46,8 +46,8 @@ struct ControlStep::Impl {
     std::vector<std::size_t> feeds;  // of the frame
     std::vector<std::byte*> given;   // in a run
   };
-  struct ForSizes {
-    std::vector<TensorSpec> elements;
+  struct ForElements {
+    Frame elements;
     BodyProgram body;
   };
 
@@ -57,7 +57,7 @@ struct ControlStep::Impl {
   Control& control;
   const ControlFlow& flow;
   std::vector<BodyProgram> bodies;
-  std::vector<std::unique_ptr<ForSizes>> for_sizes;
+  std::vector<std::unique_ptr<ForElements>> for_elements;
   Tensor flag;  // of a loop's condition
   std::vector<std::byte*> frame;
   std::vector<Program::Place> places;
@@ -219,18 +219,22 @@ struct ControlStep::Impl {
   BodyProgram& body_for_element() {
     check_element();
     for (std::size_t i = 0; i < element.size(); ++i) frame[i] = impl_of(element[i]).data();
-    const auto same = [&](const std::unique_ptr<ForSizes>& known) {
-      for (std::size_t i = 0; i < element.size(); ++i)
-        if (!(known->elements[i].shape == impl_of(element[i]).shape)) return false;
+    const auto same = [&](const std::unique_ptr<ForElements>& known) {
+      for (std::size_t i = 0; i < element.size(); ++i) {
+        const TensorImpl& component = impl_of(element[i]);
+        if (known->elements[i].device != &component.device()) return false;
+        if (!(known->elements[i].spec.shape == component.shape)) return false;
+      }
       return true;
     };
-    const auto found = std::find_if(for_sizes.begin(), for_sizes.end(), same);
-    if (found != for_sizes.end()) return (*found)->body;
-    if (for_sizes.size() == kMaxPrograms) for_sizes.erase(for_sizes.begin());
-    auto made = std::make_unique<ForSizes>();
-    for (const Tensor& component : element) made->elements.push_back(impl_of(component));
+    const auto found = std::find_if(for_elements.begin(), for_elements.end(), same);
+    if (found != for_elements.end()) return (*found)->body;
+    if (for_elements.size() == kMaxPrograms) for_elements.erase(for_elements.begin());
+    auto made = std::make_unique<ForElements>();
+    for (const Tensor& component : element)
+      made->elements.push_back({impl_of(component), &impl_of(component).device()});
     made->body = program_of(control.body_for(made->elements));
-    return for_sizes.emplace_back(std::move(made))->body;
+    return for_elements.emplace_back(std::move(made))->body;
   }
 
   void check_element() const {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/status.h"
-#include "device/device_manager.h"
 #include "graph/block.h"
 #include "graph/graph.h"
 #include "graph/lower_body.h"
@@ -241,12 +240,11 @@ class Lowering {
     std::vector<FrameEntry> outputs;
     if (flow.source) {
       control->devices = bodies.devices();
-      control->body_for =
-          [bodies, last, sizes = sizes_, frame = frame_of(flow, inputs),
-           host = &DeviceManager::get().host()](const std::vector<TensorSpec>& elements) mutable {
-            for (std::size_t i = 0; i < elements.size(); ++i) frame[i] = {elements[i], host};
-            return bodies.lower(last, sizes, frame);
-          };
+      control->body_for = [bodies, last, sizes = sizes_,
+                           frame = frame_of(flow, inputs)](const Frame& elements) mutable {
+        std::copy(elements.begin(), elements.end(), frame.begin());
+        return bodies.lower(last, sizes, frame);
+      };
     } else {
       Frame frame = frame_of(flow, inputs);
       BodyBlock body = bodies.lower(last, sizes_, frame);

@@ -8,15 +8,8 @@
 
 namespace tandem {
 
-// What a frame holds, before a run.
-struct FrameEntry {
-  TensorSpec spec;
-  Device* device = nullptr;
-};
-using Frame = std::vector<FrameEntry>;
-
 // The bodies of one node, each placed once. A value, good for as long as the node's graph: loops
-// over elements lower their body when elements of new sizes come.
+// over elements lower their body when elements of new sizes come, or on other devices.
 class BodyLowering {
  public:
   // `around`: as the graph of the node is lowered.

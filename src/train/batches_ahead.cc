@@ -24,9 +24,8 @@ class BatchesAhead final : public BatchSource {
 }  // namespace
 
 std::unique_ptr<BatchSource> copied_ahead(std::unique_ptr<BatchSource> batches) {
-  for (Device* device : DeviceManager::get().devices(DeviceType::kGpu, "fit"))
-    if (as_native(*device)) return std::make_unique<BatchesAhead>(std::move(batches));
-  return batches;
+  if (DeviceManager::get().devices(DeviceType::kGpu, "fit").empty()) return batches;
+  return std::make_unique<BatchesAhead>(std::move(batches));
 }
 
 }  // namespace tandem

@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// The same batches, where there are GPUs that copy while they compute; else `batches` itself. An
-// error comes when its batch's turn does.
+// The same batches; `batches` itself where there are no GPUs. An error comes when its batch's turn
+// does.
 std::unique_ptr<BatchSource> copied_ahead(std::unique_ptr<BatchSource> batches);
 
 }  // namespace tandem

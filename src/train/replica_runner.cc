@@ -1,6 +1,6 @@
 #include "train/replica_runner.h"
 
-#include "device/native_gpu.h"
+#include "device/device.h"
 #include "runtime/placement.h"
 #include "runtime/variable_impl.h"
 
@@ -16,7 +16,7 @@ class SingleReplica final : public ReplicaRunner {
   BatchParts split(const data::Example& global_batch) override {
     const std::int64_t total = global_batch[0].dim(0);
     data::Example batch = global_batch;
-    if (Device& device = place_constant("fit"); as_native(device)) {
+    if (Device& device = place_constant("fit"); !device.host_accessible()) {
       const MemoryTagScope tag(MemoryTag::kOther);
       batch = {};
       for (const Tensor& component : global_batch)

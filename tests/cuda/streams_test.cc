@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "cuda/fake_cuda.h"
-#include "device/copy_ahead.h"
 #include "device/cuda/module/cuda_gpus.h"
 #include "device/discovery.h"
 #include "device/gpu_policy.h"
+#include "device/native_gpu.h"
 #include "support/waiting.h"
 #include "tandem/errors.h"
 
@@ -41,18 +41,6 @@ class Streams : public ::testing::Test {
   void* memory_ = nullptr;
   std::promise<void> open_, write_;
 };
-
-TEST_F(Streams, ACopyAheadGoesBesideWhatComesLater) {
-  const Event copied = gpu().copy_from_host_ahead(memory_, values_.data(), kBytes);
-  compute();
-  copied.wait();
-}
-
-TEST_F(Streams, ACopyAheadGoesBehindWhatUsesTheMemoryBefore) {
-  compute();
-  const Event copied = gpu().copy_from_host_ahead(memory_, values_.data(), kBytes);
-  EXPECT_FALSE(copied.done());
-}
 
 TEST_F(Streams, ReadingDoesNotWaitForWhatComesLater) {
   device_->copy_from_host(memory_, values_.data(), kBytes);
@@ -86,34 +74,9 @@ TEST_F(Streams, ReadingThrowsWhatHasFailedBefore) {
   gpu().read(&seen, memory_, 1, device_->stream().record());  // it was told
 }
 
-TEST_F(Streams, CopiesAheadThatNobodyJoinsAreWaitedForOnTheGpu) {
-  {
-    CopiesAhead copies;
-    const CopyAheadScope scope(copies);
-    host_to_device(*device_, memory_, values_.data(), kBytes);
-  }
-  std::vector<char> seen(kBytes);
-  device_->copy_to_host(seen.data(), memory_, kBytes);
-  device_->stream().synchronize();
-  EXPECT_TRUE(seen == values_);
-}
-
 TEST_F(Streams, CommunicationGoesBesideBoth) {
   compute();
   gpu().communication_stream().synchronize();
-}
-
-TEST_F(Streams, WhatIsEnqueuedBehindJoinSeesTheCopies) {
-  CopiesAhead copies;
-  {
-    const CopyAheadScope scope(copies);
-    host_to_device(*device_, memory_, values_.data(), kBytes);
-  }
-  copies.join();
-  std::vector<char> seen(kBytes);
-  device_->copy_to_host(seen.data(), memory_, kBytes);
-  device_->stream().synchronize();
-  EXPECT_TRUE(seen == values_);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/copy_ahead.h"
 #include "device/cpu/cpu_device.h"
 #include "device/discovery.h"
 #include "tandem/errors.h"
@@ -144,6 +145,67 @@ TEST_P(GpuConformance, SmallCopiesDoNotWaitForTheStream) {
   open = true;
   gpu->stream().synchronize();
   EXPECT_EQ(out, numbers(1000));
+}
+
+// As what fetches batches does.
+CopiesAhead copy_ahead(Block& block, const std::vector<int>& values) {
+  CopiesAhead copies;
+  const CopyAheadScope scope(copies);
+  host_to_device(block.device, block.data, values.data(), block.bytes);
+  return copies;
+}
+
+TEST_P(GpuConformance, CopiesAheadGoBesideWhatComesLater) {
+  const auto gpu = make(0);
+  std::atomic<bool> open{false};
+  for (const std::size_t count : {1000u, 1'000'000u}) {
+    Block block(*gpu, count);
+    std::vector<int> host = numbers(count), seen(count);
+    open = false;
+    Stream& stream = gpu->start_copy_ahead();
+    gpu->copy_from_host_ahead(block.data, host.data(), block.bytes);
+    std::fill(host.begin(), host.end(), -1);  // the host may reuse its memory at once
+    const Event copied = stream.record();
+    hold_up(*gpu, open);
+    copied.wait();
+    open = true;
+    EXPECT_TRUE(block.read() == numbers(count)) << count;
+  }
+  gpu->copy_from_host_ahead(nullptr, nullptr, 0);
+}
+
+TEST_P(GpuConformance, CopiesAheadGoBehindWhatUsesTheMemoryBefore) {
+  const auto gpu = make(0);
+  std::atomic<bool> open{false};
+  Block block(*gpu, 1'000'000);
+  gpu->copy_from_host(block.data, numbers(1'000'000, 1).data(), block.bytes);
+  std::vector<int> before(1000);
+  hold_up(*gpu, open);
+  gpu->copy_to_host(before.data(), block.data, 1000 * sizeof(int));
+  CopiesAhead copies = copy_ahead(block, numbers(1'000'000));
+  open = true;
+  copies.join();
+  EXPECT_TRUE(block.read() == numbers(1'000'000));
+  EXPECT_EQ(before, numbers(1000, 1));
+}
+
+TEST_P(GpuConformance, CopiesAheadThatNobodyJoinsAreWaitedForAllTheSame) {
+  const auto gpu = make(0);
+  Block block(*gpu, 1'000'000);
+  copy_ahead(block, numbers(1'000'000));
+  EXPECT_TRUE(block.read() == numbers(1'000'000));
+}
+
+TEST_P(GpuConformance, AFailureBeforeACopyAheadIsThrownByWhatWaitsForTheFailed) {
+  const auto gpu = make(0);
+  Block block(*gpu, 1000);
+  gpu->stream().enqueue([] { throw NotFoundError("a kernel"); });
+  const Event failed = gpu->stream().record();
+  Stream& stream = gpu->start_copy_ahead();
+  gpu->copy_from_host_ahead(block.data, numbers(1000).data(), block.bytes);
+  stream.synchronize();
+  EXPECT_THROW(failed.wait(), NotFoundError);
+  EXPECT_TRUE(block.read() == numbers(1000));
 }
 
 TEST_P(GpuConformance, CopyBetweenEveryPairOfDevices) {

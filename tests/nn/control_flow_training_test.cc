@@ -162,6 +162,37 @@ TEST(ControlFlowTraining, BodiesInsideALoopOverADatasetSpreadOverDevices) {
   EXPECT_NEAR(sum.value().item<float>(), 2 * once, 1e-6f);
 }
 
+TEST(ControlFlowTraining, ElementsComeFromWhateverDevice) {
+  testing::use_gpus(2, 64);
+  constexpr int kElements = 7;
+  int made = 0;
+  const auto data = data::Dataset::from_generator([&] {
+    return [&, i = 0]() mutable -> std::optional<data::Example> {
+      if (++i > kElements) return std::nullopt;
+      ++made;
+      const std::string device = std::vector<std::string>{"/cpu:0", "/gpu:0", "/gpu:1"}[i % 3];
+      const auto there = [&](const char* name, double value) {
+        const DeviceScope scope(name);
+        return full({4}, value);
+      };
+      return data::Example({there(device.c_str(), i), there("/gpu:1", 10 * i)});
+    };
+  });
+  const DeviceScope gpu("/gpu:0");
+  Variable sum(zeros({4}));
+  const auto run = function([&] {
+    for_each(data, [&](const data::Example& e) { sum.assign(sum * 2.0 + e[0] + e[1]); });
+  });
+  run();
+  made = 0;
+  run();
+  EXPECT_EQ(made, kElements);
+  double expected = 0.0;
+  for (int again = 0; again < 2; ++again)
+    for (int i = 1; i <= kElements; ++i) expected = expected * 2 + 11 * i;
+  EXPECT_EQ(testing::values_of(sum.value()), std::vector<double>(4, expected));
+}
+
 TEST(ControlFlowTraining, SessionsLoopOverDatasets) {
   const auto data = make_data(20, 8);
   const auto train = [&](const Variable& w, optimizers::Optimizer& optimizer) {

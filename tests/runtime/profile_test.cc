@@ -65,6 +65,26 @@ TEST(Profile, ShowsStreamsOfGpusAndCopies) {
   EXPECT_LE(uploads[0].end, select(events, "AddV2", kGpu)[0].begin);
 }
 
+TEST(Profile, ShowsCopiesThatGoAheadInARowOfTheirOwn) {
+  testing::use_gpus(1, 64);
+  const TemporaryDirectory directory;
+  const auto data = [] {
+    const DeviceScope cpu("/cpu:0");
+    return data::Dataset::from_tensor_slices({ones({12, 4})}).batch(6);
+  }();
+  profiler::start({.file = directory / "t"});
+  for (const data::Example& batch : data.prefetch_to_device("/gpu:0"))
+    EXPECT_EQ(reduce_sum(batch[0]).item<float>(), 24.0f);
+  profiler::stop();
+  const auto uploads =
+      select(read_trace(directory / "t"), "copy from the host", kGpu, "copies ahead");
+  ASSERT_EQ(uploads.size(), 2u);
+  for (const auto& upload : uploads) {
+    EXPECT_EQ(upload.args["bytes"], 6 * 4 * 4);
+    EXPECT_EQ(upload.category, "copy");
+  }
+}
+
 TEST(Profile, ShowsProgramsWithTheNamesOfNodes) {
   testing::use_gpus(1, 64);
   const TemporaryDirectory directory;

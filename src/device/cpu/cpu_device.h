@@ -26,6 +26,10 @@ class CpuDevice final : public Device {
   Stream& stream() override { return stream_; }
   void copy_from_host(void* device_memory, const void* host, std::size_t bytes) override;
   void copy_to_host(void* host, const void* device_memory, std::size_t bytes) override;
+  Stream& start_copy_ahead() override { return stream_; }
+  void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override {
+    copy_from_host(device_memory, host, bytes);
+  }
   void copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) override;
 
  private:

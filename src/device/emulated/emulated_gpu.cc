@@ -23,6 +23,13 @@ class EmulatedMemory final : public RegionSource {
   Stream& stream_;
 };
 
+// Writes what the host has now.
+std::function<void()> kept_copy(void* to, const void* from, std::size_t bytes) {
+  const std::shared_ptr<std::byte[]> kept(new std::byte[bytes]);
+  std::memcpy(kept.get(), from, bytes);
+  return [=] { std::memcpy(to, kept.get(), bytes); };
+}
+
 class PhysicalEmulatedGpu final : public PhysicalGpu {
  public:
   explicit PhysicalEmulatedGpu(std::int64_t memory) : memory_(memory) {}
@@ -53,6 +60,11 @@ EmulatedGpu::EmulatedGpu(const LogicalGpuOptions& options)
                      options, [this] { stream_.drain(); }, stream_.thread_id()),
                  std::make_unique<EmulatedMemory>(stream_)) {}
 
+EmulatedGpu::~EmulatedGpu() {
+  if (copy_in_) copy_in_->drain();
+  stream_.drain();  // the work at hand may free memory
+}
+
 void EmulatedGpu::copy_from_host(void* device_memory, const void* host, std::size_t bytes) {
   if (bytes == 0) return;
   if (bytes > kKeptInQueue) {
@@ -60,9 +72,19 @@ void EmulatedGpu::copy_from_host(void* device_memory, const void* host, std::siz
     stream_.record().wait();
     return;
   }
-  const std::shared_ptr<std::byte[]> kept(new std::byte[bytes]);
-  std::memcpy(kept.get(), host, bytes);
-  stream_.enqueue([=] { std::memcpy(device_memory, kept.get(), bytes); });
+  stream_.enqueue(kept_copy(device_memory, host, bytes));
+}
+
+Stream& EmulatedGpu::start_copy_ahead() {
+  std::call_once(copies_ahead_, [this] {
+    copy_in_ = std::make_unique<EmulatedStream>(1, "tandem-copy" + std::to_string(index() % 1000));
+  });
+  copy_in_->follow(stream_);
+  return *copy_in_;
+}
+
+void EmulatedGpu::copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) {
+  if (bytes > 0) copy_in_->enqueue(kept_copy(device_memory, host, bytes));
 }
 
 void EmulatedGpu::copy_to_host(void* host, const void* device_memory, std::size_t bytes) {

@@ -255,6 +255,11 @@ void EmulatedStream::wait(const Event& event) {
   queue_->push([event] { event.wait(); });
 }
 
+void EmulatedStream::follow(const EmulatedStream& other) {
+  queue_->push(
+      [queue = other.queue_, number = other.queue_->queued()] { queue->wait_done(number); });
+}
+
 void EmulatedStream::synchronize() { queue_->wait(queue_->queued()); }
 
 void EmulatedStream::drain() {

@@ -23,6 +23,9 @@ class EmulatedStream final : public Stream {
   // The failure of a task before `event` becomes a failure of this stream.
   void wait(const Event& event) override;
   void synchronize() override;
+  // What is enqueued afterwards waits for what `other` has been given by now. A failure in it stays
+  // with `other`.
+  void follow(const EmulatedStream& other);
 
   // As synchronize(), but leaves a kept exception where it is. On the stream's own thread, or while
   // the process exits: does nothing.

@@ -60,6 +60,24 @@ TEST(CopiesAhead, OfADatasetGoOnTheirOwnStreamAndHoldNobodyUp) {
   EXPECT_EQ(copied_in_order(), after.in_order) << "reading has a stream of its own, too";
 }
 
+TEST(CopiesAhead, OfALoopInATracedFunctionGoOnTheirOwnStreamAndStayOnTheDevice) {
+  const DeviceScope gpu("/gpu:0");
+  Variable most(zeros({}));
+  const auto data = batches().prefetch_to_device("/gpu:0");
+  const auto epoch = function([&] {
+    for_each(data, [&](const data::Example& batch) { most.assign(maximum(most, miss(batch))); });
+  });
+  for (int i = 0; i < 2; ++i) {
+    const Counts before;
+    epoch();
+    const Counts after;
+    EXPECT_EQ(after.host.copied - before.host.copied, 2 * kBatches) << "run " << i;
+    EXPECT_EQ(after.in_order - before.in_order, 0) << "run " << i;
+    EXPECT_EQ(after.host.waited - before.host.waited, 0) << "run " << i;
+  }
+  EXPECT_EQ(most.value().item<float>(), 0.0f);
+}
+
 TEST(CopiesAhead, OfAStrategysDatasetGoOnTheirOwnStreams) {
   const distribute::MirroredStrategy strategy({.devices = {"/gpu:0", "/gpu:1"}});
   const auto data = strategy.experimental_distribute_dataset(batches());

@@ -118,15 +118,18 @@ Stream& CudaDevice::communication_stream() {
   return *communication_;
 }
 
-Event CudaDevice::copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) {
+Stream& CudaDevice::start_copy_ahead() {
   Recording::refuse("copies from the host");
   std::call_once(copies_ahead_, [this] {
     copy_in_ = std::make_unique<CudaStream>(ordinal(), kGpuPriorities.least_urgent);
     staging_ahead_ = std::make_unique<PinnedStaging>(ordinal(), kPiecesAhead);
   });
-  copy_in_->wait(stream_.record());  // which may still use the memory for what it was before
+  copy_in_->wait(stream_.record());
+  return *copy_in_;
+}
+
+void CudaDevice::copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) {
   if (bytes > 0) staging_ahead_->copy_in(device_memory, host, bytes, *copy_in_);
-  return copy_in_->record();
 }
 
 void CudaDevice::read(void* host, const void* device_memory, std::size_t bytes,

@@ -24,7 +24,8 @@ class CudaDevice final : public NativeGpu {
   Stream& stream() override { return stream_; }
   void copy_from_host(void* device_memory, const void* host, std::size_t bytes) override;
   void copy_to_host(void* host, const void* device_memory, std::size_t bytes) override;
-  Event copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override;
+  Stream& start_copy_ahead() override;
+  void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override;
   void read(void* host, const void* device_memory, std::size_t bytes,
             const Event& written) override;
   // Directly where the GPUs reach each other's memory, else through the host.
