@@ -1,5 +1,6 @@
 """What the parts of a check share: the time there is, programs that are run or served by, the report."""
 
+import contextlib
 import datetime
 import glob
 import json
@@ -7,6 +8,7 @@ import os
 import pathlib
 import re
 import select
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -33,14 +35,16 @@ def last_json(text):
     return json.loads(lines[-1]) if lines else None
 
 
-def told_of_cudnn(text):
-    """What a log at level debug says of who computes: "cuDNN computes ...", "cuDNN has no engine for ..."."""
-    return sorted(set(re.findall(r"cuDNN (?:computes|has no engine for) .*", text)))
+def told(text):
+    """What a log at level debug says of who computes, and of what is slow: "cuDNN computes ...", "cuDNN has no engine
+    for ...", "... which are slow", "... are launched one by one: ..."."""
+    lines = re.findall(r"cuDNN computes .*|.*\b(?:is|are) slow\b.*|.*\blaunched one by one: .*", text)
+    return sorted({re.sub(r"^.*?\b(?:debug|info|warning|warn)\b\W*", "", line) for line in lines})
 
 
 class Check:
     def __init__(self, options):
-        self.out = pathlib.Path(options.out)
+        self.out = pathlib.Path(options.out).resolve()  # programs run elsewhere
         self.out.mkdir(parents=True, exist_ok=True)
         self.options = options
         self.end = time.monotonic() + options.minutes * 60
@@ -66,18 +70,25 @@ class Check:
         return {"args": words, "cwd": cwd, "env": {**os.environ, **(self.ours if of_the_bundle else {})}}
 
     def run(self, command, seconds, cwd=HERE):
-        """(whether it ended well, what it printed). Never waits beyond the end of the time there is."""
+        """(whether it ended well, what it printed). Never waits beyond the end of the time there is; then all that it
+        has started ends with it."""
+        limit = max(1, min(seconds, self.left()))
+        process = subprocess.Popen(**self.place(command, cwd), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
         try:
-            result = subprocess.run(**self.place(command, cwd), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                    timeout=max(1, min(seconds, self.left())))
-        except subprocess.TimeoutExpired as error:
-            printed = (error.stdout or b"").decode(errors="replace")  # bytes, whatever the mode
-            return False, f"{printed}\nended after {error.timeout:.0f} s"
-        return result.returncode == 0, result.stdout
+            printed, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            printed, _ = process.communicate()
+            return False, f"{printed.decode(errors='replace')}\nended after {limit:.0f} s"
+        return process.returncode == 0, printed.decode(errors="replace")
 
     def keep_log(self, name, text):
+        """Its beginning and its end, where it is long."""
+        if len(text) > 8000:
+            text = f"{text[:4000]}\n[...]\n{text[-4000:]}"
         with (self.out / "failures.log").open("a") as log:
-            log.write(f"==== {name}\n{text[-4000:]}\n")
+            log.write(f"==== {name}\n{text}\n")
 
     def save(self, part, figures):
         """Also what a part has found so far: whatever happens then, it is kept."""
@@ -104,7 +115,7 @@ class Served:
     """A program that prints a JSON line when it is ready, and one for each line that it is sent."""
 
     def __init__(self, check, name, command):
-        self.check, self.name, self.rest, self.facts, self.cudnn = check, name, b"", None, []
+        self.check, self.name, self.rest, self.facts, self.told = check, name, b"", None, []
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(**check.place(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.log)
@@ -138,18 +149,23 @@ class Served:
             return None
         return self.line(seconds)
 
+    def close(self):
+        """Lets it end by itself."""
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+
     def end(self, failed=False):
         """Ends it, and keeps what it wrote to stderr when it failed."""
+        self.close()
         try:
-            self.process.stdin.close()
-            self.process.wait(0 if failed else 10)
-        except (OSError, subprocess.TimeoutExpired):
+            self.process.wait(0 if failed else max(1, min(10, self.check.left())))
+        except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
         self.process.stdout.close()
         self.log.seek(0)
         text = self.log.read().decode(errors="replace")
-        self.cudnn = told_of_cudnn(text)
+        self.told = told(text)
         if failed:
             self.check.keep_log(self.name, f"{text}\nstatus {self.process.returncode}")
         self.log.close()

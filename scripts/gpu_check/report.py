@@ -22,7 +22,7 @@ def ratio(a, b, format_=".2f"):
 
 def print_tests(name, counts):
     print(f"{name}: " + ", ".join(f"{counts[key]} {key}" for key in ("passed", "failed", "skipped", "not run")))
-    for line in [*counts["failures"][:40], *counts.get("cudnn", [])]:
+    for line in [*counts["failures"][:40], *counts.get("told", [])]:
         print(f"  {line}")
 
 
@@ -38,6 +38,7 @@ def print_benchmarks(found, ceilings):
             share = {key: work[key] / ms["traced"] * 1e3 if work.get(key) and ms["traced"] else None for key in ceiling}
             rows.append([case, dtype, *(number(ms[name], ".3f") for name in PROGRAMS), ratio(ms["pytorch"], ms["eager"]),
                          ratio(ms["pytorch"], ms["traced"]), ratio(ms["compiled"], ms["traced"]),
+                         ratio(ms["compiled"], ms["tuned"]),
                          ratio(share["flops"], ceiling["flops"], ".0%"), ratio(share["bytes"], ceiling["bytes"], ".0%"),
                          ratio(memory["traced"], memory["pytorch"])])
             first = next((figures["losses"] for figures in row.values() if figures["losses"]), [None])[0]
@@ -46,12 +47,13 @@ def print_benchmarks(found, ceilings):
                            *(number((row.get(name, {}).get("losses") or [None])[-1], ".4f") for name in PROGRAMS)])
     if rows:
         print()
-        table(["ms a step", "", *PROGRAMS, "pytorch/eager", "pytorch/traced", "compiled/traced", "of matmul", "of memory",
+        table(["ms a step", "", *PROGRAMS, "pytorch/eager", "pytorch/traced", "compiled/traced", "compiled/tuned",
+               "of matmul", "of memory",
                "peak/pytorch"], rows)
         print()
         table(["loss", "", "parameters", "first", *PROGRAMS], losses)
     told = [f"{case} {dtype}: {line}" for case, by_dtype in found["rows"].items() for dtype, row in by_dtype.items()
-            for line in row.get("traced", {}).get("cudnn", [])]
+            for line in row.get("traced", {}).get("told", [])]
     for line in [*told, *found["wrong"], *(f"left out: {name}" for name in found["left out"])]:
         print(line)
 
@@ -67,16 +69,18 @@ def print_ceilings(ceilings):
 
 def print_report(report):
     print(f"\nTandem {report['commit']}, {report['date']}")
-    for line in report.get("machine", {}).get("gpus", []):
+    machine = report.get("machine", {})
+    for line in [*machine.get("gpus", []), *([f"PyTorch: {machine['pytorch']}"] if "pytorch" in machine else [])]:
         print(f"  {line}")
-    for name in ("conformance", "operations", "sanitizer"):
+    for name in ("conformance", "operations"):
         if "passed" in report.get(name, {}):
             print_tests(name, report[name])
     sanitized = report.get("sanitizer", {})
+    for name in ("memcheck", "racecheck"):
+        if name in sanitized:
+            print_tests(name, sanitized[name])
     for name, outcome in sanitized.get("trainings", {}).items():
         print(f"  {name}: {outcome}")
-    if "racecheck" in sanitized:
-        print_tests("racecheck", sanitized["racecheck"])
     for name, outcome in report.get("programs", {}).items():
         print(f"{name}: {outcome}")
     if "accuracy" in report.get("training", {}):

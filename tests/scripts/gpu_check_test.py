@@ -28,8 +28,11 @@ esac
 """
 TANDEM = """#!/usr/bin/env python3
 import json, sys
-report = sys.argv[sys.argv.index("--report") + 1]
-json.dump({"test_accuracy": ACCURACY, "samples_per_second": 1000}, open(report, "w"))
+if sys.argv[1] == "devices":
+    print("a warning", json.dumps({"physical_devices": [{"type": "GPU", "emulated": EMULATED}]}))
+else:
+    report = sys.argv[sys.argv.index("--report") + 1]
+    json.dump({"test_accuracy": ACCURACY, "samples_per_second": 1000}, open(report, "w"))
 """
 # Says that it is ready, then measures when asked to. Ours has the bundle's libraries, the peer does not.
 STEP = """#!/usr/bin/env python3
@@ -65,12 +68,15 @@ SMI = """#!/bin/sh
 case "$1" in
   *name,driver*) echo 'NVIDIA H200, 580.1' ;;
   *memory.used*) cat FOLDER/used ;;
+  *memory.free*) echo $((100000 - $(cat FOLDER/used))) ;;
   *memory.total*) echo 100000 ;;
   *) echo 'GPU 0: NVIDIA H200' ;;
 esac
 """
 SANITIZER = """#!/bin/sh
 case "$*" in
+  --help) echo '  --require-cuda-init arg  --kernel-name arg' ;;
+  *report-api-errors*) echo 'unrecognised option'; exit 1 ;;
   *memcheck*lenet64*) echo 'Invalid __global__ write'; exit 9 ;;
 esac
 exit 0
@@ -92,12 +98,16 @@ class GpuCheck(unittest.TestCase):
         self.write("commit", "abc1234\n")
         self.write("used", "0")
         self.write("smi/nvidia-smi", SMI.replace("FOLDER", str(self.folder)))
+        self.write_tandem()
 
     def write(self, name, text):
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         path.chmod(0o755)
+
+    def write_tandem(self, accuracy="0.99", emulated=False):
+        self.write("bin/tandem", TANDEM.replace("ACCURACY", accuracy).replace("EMULATED", str(emulated)))
 
     def command(self, *arguments):
         path = f"{self.folder / 'smi'}:{os.environ['PATH']}"
@@ -115,6 +125,12 @@ class GpuCheck(unittest.TestCase):
         result = self.check()
         self.assertEqual(result.returncode, 2)
         self.assertIn("no GPU here: No devices were found", result.stderr)
+
+    def test_a_gpu_that_tandem_does_not_see_is_none(self):
+        self.write_tandem(emulated=True)
+        result = self.check()
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("Tandem sees none:\na warning", result.stderr)
 
     def test_unknown_parts_are_refused(self):
         result = self.check("--parts", "conformance,magic")
@@ -137,7 +153,7 @@ class GpuCheck(unittest.TestCase):
             self.write(f"bin/{name}_test", ATTENTION_TESTS)
         result = self.check("--parts", "conformance")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        self.assertEqual(self.report()["conformance"]["cudnn"], ["cuDNN computes attention in bfloat16"])
+        self.assertEqual(self.report()["conformance"]["told"], ["cuDNN computes attention in bfloat16"])
         self.assertIn("\n  cuDNN computes attention in bfloat16\n", result.stdout)
 
     def test_a_program_that_does_not_start_fails(self):
@@ -146,9 +162,35 @@ class GpuCheck(unittest.TestCase):
         result = self.check("--parts", "conformance")
         self.assertEqual(result.returncode, 1)
         self.assertIn("device_test: does not start", self.report()["conformance"]["failures"])
+        self.assertIn("libcublasLt.so.13: not found", (self.folder / "out/failures.log").read_text())
+
+    def test_tests_that_are_all_skipped_fail(self):
+        for name in ("device", "comm"):
+            self.write(f"bin/{name}_test", TESTS.replace("Good\\n  Bad\\n  ", ""))
+        result = self.check("--parts", "conformance")
+        self.assertEqual((result.returncode, self.report()["conformance"]["skipped"]), (1, 2))
+        self.assertEqual(self.report()["conformance"]["failures"], ["no test passed"])
+
+    def test_no_test_takes_all_of_the_memory(self):
+        for name in ("device", "comm"):
+            self.write(f"bin/{name}_test", TESTS.replace("Bad) echo", "Bad) [ $TANDEM_FORCE_GPU_ALLOW_GROWTH = true ] || echo")
+                       .replace("; exit 1", ""))
+        self.assertEqual(self.check("--parts", "conformance").returncode, 0)
+
+    def test_what_is_no_text_is_kept(self):
+        self.write("bin/example_01_devices", "#!/bin/sh\nprintf 'a byte: \\377'; exit 1\n")
+        self.assertEqual(self.check("--parts", "programs").returncode, 1)
+        self.assertIn("a byte: \N{REPLACEMENT CHARACTER}", (self.folder / "out/failures.log").read_text())
+
+    def test_a_program_that_does_not_run_on_the_gpu_fails(self):
+        for device, outcome in (("CPU", "failed"), ("GPU", "passed")):
+            self.write("bin/example_01_devices", f"#!/bin/sh\necho /job:localhost/replica:0/task:0/device:{device}:0\n")
+            self.check("--parts", "programs")
+            self.assertEqual(self.report()["programs"], {"example_01_devices": outcome})
 
     def test_a_program_that_hangs_costs_its_limit(self):
-        self.write("bin/example_01_devices", "#!/bin/sh\necho 'under way'\nexec sleep 600\n")
+        # Its child holds the output open.
+        self.write("bin/example_01_devices", "#!/bin/sh\necho 'under way'\nsleep 600\n")
         result = self.check("--parts", "programs,machine", "--minutes", "0.2")  # 10 s are kept for the next part
         self.assertEqual(result.returncode, 1)
         self.assertEqual(self.report()["programs"], {"example_01_devices": "failed"})
@@ -164,7 +206,7 @@ class GpuCheck(unittest.TestCase):
 
     def test_training_has_to_reach_its_accuracy(self):
         for accuracy, status in (("0.99", 0), ("0.985", 1)):
-            self.write("bin/tandem", TANDEM.replace("ACCURACY", accuracy))
+            self.write_tandem(accuracy)
             self.assertEqual(self.check("--parts", "training").returncode, status)
 
     def test_memory_is_what_the_driver_says(self):
@@ -178,6 +220,7 @@ class GpuCheck(unittest.TestCase):
 
     def test_what_the_sanitizer_finds_fails(self):
         self.write("smi/compute-sanitizer", SANITIZER)
+        self.write("bin/ceilings", CEILINGS)
         for name in ("device", "comm", "ops"):
             self.write(f"bin/{name}_test", TESTS.replace("exit 1", "exit 0"))
         result = self.check("--stage", "safety")
@@ -186,7 +229,15 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual({name for name, outcome in figures["trainings"].items() if outcome == "failed"},
                          {"memcheck lenet64 float32", "memcheck lenet64 bfloat16"})
         self.assertIn("Invalid __global__ write", (self.folder / "out/failures.log").read_text())
-        self.assertEqual((figures["failed"], figures["racecheck"]["failed"]), (0, 0))
+        self.assertEqual((figures["memcheck"]["failed"], figures["racecheck"]["failed"]), (0, 0))
+        self.assertEqual(figures["options"][-2:], ["--require-cuda-init=no", "--kernel-name=kns=tandem"])
+
+    def test_a_sanitizer_that_does_not_work_fails(self):
+        self.write("smi/compute-sanitizer", "#!/bin/sh\necho 'Device not supported'; exit 1\n")
+        result = self.check("--parts", "sanitizer")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(self.report()["sanitizer"]["outcome"], "compute-sanitizer does not work here")
+        self.assertIn("Device not supported", (self.folder / "out/failures.log").read_text())
 
     def test_benchmarks_are_medians_beside_their_peer(self):
         self.write("bin/train_step", step(1.5))
@@ -200,9 +251,25 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("no compiler", (self.folder / "out/failures.log").read_text())
         line = next(line.split() for line in result.stdout.splitlines() if line.startswith("lenet64"))
         # 6e9 operations in 1.5 ms of 1e13 a second; 3e9 bytes of 4e12.
-        self.assertEqual(line, ["lenet64", "float32", "1.500", "1.500", "3.000", "-", "2.00", "2.00", "-", "40%", "50%",
-                                "1.00"])
+        self.assertEqual(line, ["lenet64", "float32", "1.500", "1.500", "-", "3.000", "-", "2.00", "2.00", "-", "-", "40%",
+                                "50%", "1.00"])
+        large = self.report("speed")["benchmarks"]["rows"]["resnet50"]["float32"]
+        self.assertEqual(sorted(large), ["pytorch", "traced", "tuned"])
         self.assertIn("lenet64 float32: cuDNN computes attention\n", result.stdout)
+
+    def test_a_peer_that_does_not_run_fails(self):
+        self.write("bin/train_step", step(1.5))
+        self.write("torch_step.py", step(3.0, broken=True))
+        result = self.check("--parts", "benchmarks", "--rounds", "1", "--cases", "mlp64")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("mlp64 float32 pytorch: no figure", result.stdout)
+
+    def test_losses_of_eager_alone_have_nothing_to_be_compared_with(self):
+        self.write("bin/train_step", step(1.5, broken='"--traced 1" in " ".join(sys.argv)'))
+        self.write("torch_step.py", step(3.0, broken=True))
+        result = self.check("--parts", "benchmarks", "--rounds", "1", "--cases", "mlp64,mlp512")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("mlp512 float32: no losses to compare with", result.stdout)
 
     def test_programs_that_do_not_train_the_same_fail(self):
         self.write("bin/train_step", step(1.5, losses=(2.0, 1.2)))
@@ -212,14 +279,13 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("mlp64 float32 eager: a loss of 1.2 where PyTorch has 1", result.stdout)
 
     def test_stages_are_reported_together(self):
-        self.write("bin/example_01_devices", "#!/bin/sh\nexit 0\n")
-        self.write("bin/tandem", TANDEM.replace("ACCURACY", "0.99"))
+        self.write("bin/example_03_memory", "#!/bin/sh\nexit 0\n")
         self.check("--stage", "works")
         self.check("--stage", "safety")
         files = [self.folder / f"out/gpu-check-{stage}.json" for stage in ("works", "safety")]
         result = self.command("report", *files, "--keep", self.folder / "kept.json")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("example_01_devices: passed", result.stdout)
+        self.assertIn("example_03_memory: passed", result.stdout)
         self.assertIn("LeNet on MNIST: 0.99", result.stdout)
         self.assertIn("sanitizer: no compute-sanitizer here", result.stdout)
         kept = json.loads((self.folder / "kept.json").read_text())

@@ -24,9 +24,12 @@ inline int nvidia_gpus() {
   if (cuda_is_fake()) return std::atoi(std::getenv("FAKE_CUDA_GPUS"));
   std::error_code none;
   int count = 0;
-  for ([[maybe_unused]] const auto& gpu :
-       std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none))
-    ++count;
+  for (const auto& file : std::filesystem::directory_iterator("/dev", none)) {
+    const std::string name = file.path().filename();  // "nvidia0"; "nvidiactl" is none
+    if (name.starts_with("nvidia") && name.size() > 6 &&
+        name.find_first_not_of("0123456789", 6) == std::string::npos)
+      ++count;
+  }
   return count;
 }
 
