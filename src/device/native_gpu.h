@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include "device/device.h"
 #include "device/shared_failure.h"
@@ -22,6 +23,11 @@ class RecordedWork {
 // there takes a kernel. (An emulated GPU's tasks do.)
 class NativeGpu : public Device {
  public:
+  // Held where work is given to several GPUs whose parts wait for each other (a collective of
+  // NCCL's): in one order on all of them, and with no call between that would wait for a GPU which
+  // has its part already, as those that take memory of the driver may.
+  static std::mutex& giving_to_several();
+
   // The driver's number of the GPU, which several logical devices may share.
   int ordinal() const { return ordinal_; }
   // Whether work on this device may read and write the memory of `peer`.

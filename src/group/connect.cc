@@ -15,6 +15,7 @@
 #include "comm/signature.h"
 #include "core/env.h"
 #include "core/status.h"
+#include "device/native_gpu.h"
 
 namespace tandem {
 namespace {
@@ -153,10 +154,12 @@ std::unique_ptr<Communicator> connect_gpus(Job& job, Device& device,
                       .rank = job.rank(),
                       .size = job.size(),
                       .device = &device,
-                      .gpu = device.index(),
+                      .gpu = 0,
                       .time_limit = limit,
                       .membership = job.membership()};
-  if (device.backend() != DeviceBackend::kCuda)
+  if (const NativeGpu* gpu = as_native(device))
+    options.gpu = gpu->ordinal();
+  else
     for (const std::vector<int>& ranks : ranks_by_host(exchange_seats(job, limit)))
       if (const auto found = std::find(ranks.begin(), ranks.end(), job.rank());
           found != ranks.end())

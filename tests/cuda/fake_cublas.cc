@@ -33,6 +33,7 @@ struct Product {
 struct Preference {
   std::uint64_t workspace = 0;
   std::uint32_t align_a = 256, align_b = 256, align_c = 256, align_d = 256;
+  std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;  // all
 };
 // What an algorithm is, for the fake.
 struct Algorithm {
@@ -241,6 +242,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   Preference& mine = of(preference);
   switch (which) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return take(mine.workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return take(mine.reductions, value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return take(mine.align_a, value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return take(mine.align_b, value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return take(mine.align_c, value, bytes);
@@ -262,6 +264,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const std::size_t element = size_of(of(d).type);
   if (wanted < 1 || std::min({mine.align_a, mine.align_b, mine.align_c, mine.align_d}) < element)
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  // It would be free to add parts of sums up in 16 bits.
+  const bool narrow = of(d).type == CUDA_R_16F || of(d).type == CUDA_R_16BF;
+  if (narrow && mine.reductions != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  // Such sizes as the real one may have no epilogue for.
+  if (of(product).epilogue != CUBLASLT_EPILOGUE_DEFAULT && narrow && of(d).rows % 2 != 0)
+    return CUBLAS_STATUS_SUCCESS;
   const Algorithm algorithm = {std::min(mine.workspace, kWorkspace), mine.align_a, mine.align_b,
                                mine.align_c, mine.align_d};
   results[0] = {};

@@ -67,12 +67,6 @@ cudaError_t keep(cudaError_t error) {
 // The error of a call that waits for a GPU, or gives it work.
 cudaError_t sound() { return keep(state().broken ? cudaErrorLaunchFailure : cudaSuccess); }
 
-// Of calls that a thread must not make while it records.
-bool spoils() {
-  if (!recording) return false;
-  return recording->spoilt = true;
-}
-
 bool blocking() {
   static const bool value = env_bool("CUDA_LAUNCH_BLOCKING").value_or(false);
   return value;
@@ -115,6 +109,17 @@ void set_gpus(std::vector<Gpu> gpus, cudaError_t error) {
   state().gpus = std::move(gpus);
   state().error = error;
   state().broken = false;
+}
+
+void break_gpus(const std::string& why) {
+  const std::lock_guard lock(state().mutex);
+  state().what_broke = why;
+  state().broken = true;
+}
+
+bool spoil_recording() {
+  if (!recording) return false;
+  return recording->spoilt = true;
 }
 
 Gpu gpu(int ordinal) {
@@ -175,9 +180,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> threa
     try {
       executor::run_grid(blocks, threads, thread);
     } catch (const executor::KernelError& error) {
-      const std::lock_guard lock(state().mutex);
-      state().what_broke = error.what();
-      state().broken = true;
+      break_gpus(error.what());
     }
   });
   return cudaSuccess;
@@ -230,9 +233,10 @@ cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
-  if (spoils()) return keep(cudaErrorStreamCaptureUnsupported);
+  if (spoil_recording()) return keep(cudaErrorStreamCaptureUnsupported);
   const std::lock_guard lock(state().mutex);
   Gpu& gpu = in_use(current);
+  if (sound() != cudaSuccess) return cudaErrorLaunchFailure;
   if (gpu.in_use + bytes > gpu.memory) return keep(cudaErrorMemoryAllocation);
   *memory = std::aligned_alloc(256, bytes);
 #if defined(__SANITIZE_ADDRESS__)
@@ -254,6 +258,7 @@ cudaError_t cudaFree(void* memory) {  // waits for what is queued
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  if (spoil_recording()) return keep(cudaErrorStreamCaptureUnsupported);
   const std::lock_guard lock(state().mutex);
   in_use(current);
   *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -284,15 +289,17 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cudaStreamCreateWithPriority(stream, flags, 0);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (spoils()) return keep(cudaErrorStreamCaptureUnsupported);
+  if (spoil_recording()) return keep(cudaErrorStreamCaptureUnsupported);
   ++state().waited;
   return of(stream).queue.synchronize(), sound();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (sound() != cudaSuccess) return cudaErrorLaunchFailure;
   return of(stream).queue.wait(of(event).event), cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t task, void* data) {
-  if (spoils()) return keep(cudaErrorStreamCaptureUnsupported);
+  if (spoil_recording()) return keep(cudaErrorStreamCaptureUnsupported);
+  if (sound() != cudaSuccess) return cudaErrorLaunchFailure;
   return enqueue(stream, [task, data] { task(data); }), cudaSuccess;
 }
 // Pageable memory holds the caller up, as CUDA does.
@@ -313,6 +320,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
                               std::size_t from_pitch, std::size_t width, std::size_t height,
                               cudaMemcpyKind kind, cudaStream_t stream) {
   if (of(stream).gpu != current) return keep(cudaErrorInvalidResourceHandle);
+  if (std::max(to_pitch, from_pitch) > INT32_MAX) return keep(cudaErrorInvalidPitchValue);
   if (width > to_pitch || width > from_pitch || kind != cudaMemcpyDeviceToDevice)
     return keep(cudaErrorInvalidValue);
   enqueue(stream, [=] {
@@ -388,11 +396,13 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &of(event), cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (of(event).gpu != of(stream).gpu) return keep(cudaErrorInvalidResourceHandle);
+  if (sound() != cudaSuccess) return cudaErrorLaunchFailure;
   of(event).event = of(stream).queue.record();
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return keep(of(event).event.done() ? cudaSuccess : cudaErrorNotReady);
+  if (recording) return spoil_recording(), keep(cudaErrorStreamCaptureUnsupported);
+  return of(event).event.done() ? sound() : keep(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ++state().waited;

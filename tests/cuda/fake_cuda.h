@@ -32,6 +32,10 @@ struct Gpu {
 // From here on these are the GPUs. `error`: what looking for them gives.
 void set_gpus(std::vector<Gpu> gpus, cudaError_t error = cudaSuccess);
 Gpu gpu(int ordinal);
+// As a kernel would that does something wrong.
+void break_gpus(const std::string& why);
+// Where this thread records, what cannot be recorded; false elsewhere.
+bool spoil_recording();
 
 // Runs `task` in the order of the stream, or records it.
 void enqueue(cudaStream_t stream, std::function<void()> task);

@@ -325,6 +325,7 @@ void LocalGroup::perform(LocalCollective& collective, int rank) {
 // One thread enqueues for all: there is no moment in which some ranks have set out and others,
 // whose thread has failed, never will.
 void LocalGroup::perform_by_nccl(LocalCollective& collective) {
+  const std::lock_guard one_after_the_other(NativeGpu::giving_to_several());
   if (nccl_ && nccl_->failed()) std::exchange(nccl_, nullptr)->check_untold();
   if (!nccl_) nccl_ = nccl_clique(devices_, options_.time_limit);
   std::vector<std::vector<Buffer>> packs(devices_.size());

@@ -19,7 +19,9 @@ struct NcclOptions {
   // Whose buffers are moved, in the order of its stream: a CUDA device; another one's, when it is
   // host accessible, go through memory that is pinned for the GPU.
   Device* device = nullptr;
-  int gpu = 0;  // CUDA's number of this rank's GPU; every rank has one to itself
+  // CUDA's number of this rank's GPU; every rank has one to itself. Without a CUDA device it may be
+  // a rank's number on its host: GPUs are counted around.
+  int gpu = 0;
   // For all ranks to be there; and for what GPUs are at while nobody waits for it.
   std::chrono::milliseconds time_limit = std::chrono::minutes(30);
   std::shared_ptr<const Membership> membership = nullptr;  // null: none is asked

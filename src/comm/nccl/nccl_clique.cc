@@ -1,6 +1,7 @@
 #include "comm/nccl/nccl_clique.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <set>
@@ -28,6 +29,8 @@ std::string why_no_nccl(std::span<Device* const> devices) {
       return fmt::format("{} shares its GPU with another replica", device->full_name());
   }
   if (devices.size() < 2) return "there is one replica";
+  if (const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING"); blocking && *blocking == '1')
+    return "CUDA_LAUNCH_BLOCKING=1 has a GPU wait for the others before they have got their part";
   if (!can_load(kModule)) return "this build has no NCCL, or this machine has no libnccl";
   return {};
 }

@@ -25,8 +25,9 @@ class NcclClique {
   };
   // Enqueues a collective, every rank's share on the communication stream of its device, all of
   // them or none: whoever has enqueued it waits for nobody. REQUIRES: those streams wait for what
-  // is ready. Throws AbortedError when NCCL has failed, DeadlineExceededError when the GPUs are not
-  // connected within the time limit.
+  // is ready; NativeGpu::giving_to_several() is held since they do, and until what comes behind the
+  // collective is recorded. Throws AbortedError when NCCL has failed, DeadlineExceededError when
+  // the GPUs are not connected within the time limit.
   //
   // A collective that NCCL reports an error of later, or that has not ended within the time limit
   // of all GPUs' reaching it, is stopped. Whoever waits for one of the devices' stream() first gets

@@ -35,7 +35,10 @@ ProcessWork::ProcessWork(std::shared_ptr<ProcessGroup> group, const CheckedCall&
 // Where the group has failed, the device may still be on its way to the staging memory. Not
 // Event::wait(): what the device's work threw is for the program to hear.
 ProcessWork::~ProcessWork() {
-  while (staging_ && !ready_.done()) std::this_thread::yield();
+  try {
+    while (staging_ && !ready_.done()) std::this_thread::yield();
+  } catch (const Error&) {  // a device that is broken is on its way nowhere
+  }
 }
 
 bool ProcessWork::start() {

@@ -1,4 +1,7 @@
 // The kernels of join.cc on a GPU: copies of CUDA's own, of many runs at once.
+#include <algorithm>
+#include <cstdint>
+
 #include "ops/array/copies.h"
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/launch.h"
@@ -10,13 +13,15 @@ namespace {
 void copy_runs(KernelContext& c, std::byte* to, std::size_t to_stride, const std::byte* from,
                std::size_t from_stride, std::int64_t rows, std::size_t bytes) {
   if (bytes == 0) return;
-  if (rows == 1)
+  // CUDA takes distances of up to 2 GiB; there are few rows that are further apart.
+  if (rows > 1 && std::max(to_stride, from_stride) <= INT32_MAX)
+    return check(
+        cudaMemcpy2DAsync(to, to_stride, from, from_stride, bytes, static_cast<std::size_t>(rows),
+                          cudaMemcpyDeviceToDevice, stream_of(c)),
+        "cudaMemcpy2DAsync");
+  for (; rows > 0; --rows, to += to_stride, from += from_stride)
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_of(c)),
           "cudaMemcpyAsync");
-  else
-    check(cudaMemcpy2DAsync(to, to_stride, from, from_stride, bytes, static_cast<std::size_t>(rows),
-                            cudaMemcpyDeviceToDevice, stream_of(c)),
-          "cudaMemcpy2DAsync");
 }
 
 std::size_t bytes_of_row(const TensorView& tensor, std::int64_t rows) {

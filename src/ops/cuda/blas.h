@@ -19,8 +19,9 @@ struct BlasProduct {
   bool tf32 = false;           // float32 may be computed in it
 };
 
-// REQUIRES: m, n, k and batch above 0. 16-bit types accumulate in float32.
-void blas_product(KernelContext& context, const BlasProduct& product, const void* a, const void* b,
-                  void* c);
+// REQUIRES: m, n, k and batch above 0. 16-bit types accumulate in float32. False, and nothing is
+// done, where cuBLAS has the product without its bias or ReLU alone.
+[[nodiscard]] bool blas_product(KernelContext& context, const BlasProduct& product, const void* a,
+                                const void* b, void* c);
 
 }  // namespace tandem::cuda

@@ -31,8 +31,10 @@ __global__ void __launch_bounds__(kThreads)
     chain_elements(Chain chain, void* result, DType dtype, std::int64_t size) {
   const MyPack<kPack> mine(size);
   if (mine.count == 0) return;
-  float inputs[kInputs][kPack], x[kPack];
-  run_chain<true>(chain, mine.begin, mine.count, inputs, 0, x);
+  RawPack<kPack> inputs[kInputs];
+  load_inputs(chain, 0, mine.begin, mine.count, inputs);
+  float x[kPack];
+  run_chain<true>(chain, inputs, nullptr, x);
   switch (dtype) {
     case DType::kFloat16: return store_result<__half>(result, mine, x);
     case DType::kBFloat16: return store_result<__nv_bfloat16>(result, mine, x);

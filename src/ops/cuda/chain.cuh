@@ -6,39 +6,71 @@
 
 namespace tandem::cuda {
 
-template <class T, int kPack>
-__device__ __forceinline__ void load_input_as(const ChainInput& input, std::int64_t begin,
-                                              int count, float (&to)[kPack]) {
-  const T* const from = static_cast<const T*>(input.data);
-  if (input.repeats) {
-    const auto value = static_cast<float>(load_as(*from));
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) to[i] = value;
-    return;
+// Elements of an input as they are in memory: to make numbers of them is to wait for them.
+template <int kPack>
+struct RawPack {
+  std::uint32_t words[kPack];
+};
+
+template <class U, int kPack>
+__device__ __forceinline__ void load_raw_as(const ChainInput& input, std::int64_t begin, int count,
+                                            RawPack<kPack>& to) {
+  const U* const from = static_cast<const U*>(input.data);
+  Pack<U, kPack> pack{};
+  if (input.repeats)
+    pack.at[0] = *from;
+  else
+    pack = load_pack<kPack>(from, begin, count);
+  std::memcpy(&to, &pack, sizeof(pack));
+}
+template <int kPack>
+__device__ __forceinline__ void load_raw(const ChainInput& input, std::int64_t begin, int count,
+                                         RawPack<kPack>& to) {
+  switch (input.dtype) {
+    case DType::kFloat16:
+    case DType::kBFloat16: return load_raw_as<std::uint16_t>(input, begin, count, to);
+    case DType::kBool: return load_raw_as<std::uint8_t>(input, begin, count, to);
+    default: return load_raw_as<std::uint32_t>(input, begin, count, to);
   }
-  const auto pack = load_pack<kPack>(from, begin, count);
+}
+// Elements [begin, begin + count) of the inputs of a chain, but the first `given`.
+template <int kPack, int kInputs>
+__device__ __forceinline__ void load_inputs(const Chain& chain, int given, std::int64_t begin,
+                                            int count, RawPack<kPack> (&inputs)[kInputs]) {
+#pragma unroll
+  for (int n = 0; n < kInputs; ++n)
+    if (n >= given && n < chain.inputs) load_raw(chain.input[n], begin, count, inputs[n]);
+}
+
+template <class T, int kPack>
+__device__ __forceinline__ void numbers_as(const RawPack<kPack>& raw, float (&to)[kPack]) {
+  Pack<T, kPack> pack;
+  std::memcpy(&pack, &raw, sizeof(pack));
 #pragma unroll
   for (int i = 0; i < kPack; ++i) to[i] = static_cast<float>(load_as(pack.at[i]));
 }
-
-// Elements [begin, begin + count) of an input.
 template <int kPack>
-__device__ __forceinline__ void load_input(const ChainInput& input, std::int64_t begin, int count,
+__device__ __forceinline__ void numbers_of(const ChainInput& input, const RawPack<kPack>& raw,
                                            float (&to)[kPack]) {
   switch (input.dtype) {
-    case DType::kFloat16: return load_input_as<__half>(input, begin, count, to);
-    case DType::kBFloat16: return load_input_as<__nv_bfloat16>(input, begin, count, to);
-    case DType::kBool: return load_input_as<bool>(input, begin, count, to);
-    default: return load_input_as<float>(input, begin, count, to);
+    case DType::kFloat16: numbers_as<__half>(raw, to); break;
+    case DType::kBFloat16: numbers_as<__nv_bfloat16>(raw, to); break;
+    case DType::kBool: numbers_as<bool>(raw, to); break;
+    default: numbers_as<float>(raw, to);
   }
+  if (!input.repeats) return;
+#pragma unroll
+  for (int i = 1; i < kPack; ++i) to[i] = to[0];
 }
 
 template <int kPack>
 __device__ __forceinline__ void round_to(DType dtype, float (&x)[kPack]) {
+  if (dtype == DType::kFloat16) {
 #pragma unroll
-  for (int i = 0; i < kPack; ++i) {
-    if (dtype == DType::kFloat16) x[i] = load_as(store_as<__half>(x[i]));
-    if (dtype == DType::kBFloat16) x[i] = load_as(store_as<__nv_bfloat16>(x[i]));
+    for (int i = 0; i < kPack; ++i) x[i] = load_as(store_as<__half>(x[i]));
+  } else if (dtype == DType::kBFloat16) {
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) x[i] = load_as(store_as<__nv_bfloat16>(x[i]));
   }
 }
 
@@ -84,23 +116,24 @@ __device__ __forceinline__ void compute(const ChainStep& step, const float (&a)[
 #undef TANDEM_ACTIVATION_CASES
 }
 
-// x = the result for elements [begin, begin + count). The first `given` inputs are in `inputs`.
+// x = the result, of inputs that were loaded. `given`: the numbers of input 0 instead, or null.
 template <bool kAll, int kPack, int kInputs>
-__device__ __forceinline__ void run_chain(const Chain& chain, std::int64_t begin, int count,
-                                          float (&inputs)[kInputs][kPack], int given,
+__device__ __forceinline__ void run_chain(const Chain& chain,
+                                          const RawPack<kPack> (&inputs)[kInputs],
+                                          const std::type_identity_t<float[kPack]>* given,
                                           float (&x)[kPack]) {
-#pragma unroll
-  for (int n = 0; n < kInputs; ++n)
-    if (n >= given && n < chain.inputs) load_input(chain.input[n], begin, count, inputs[n]);
   float kept[kChainSlots][kPack];
   const auto fetch = [&](std::uint8_t place, float number, float(&to)[kPack]) {
-    if (place >= kInput) {
+    if (place == kInput && given) {
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) to[i] = (*given)[i];
+    } else if (place >= kInput) {
+      RawPack<kPack> raw;
       // Registers have no index: each input is asked for by name.
 #pragma unroll
       for (int n = 0; n < kInputs; ++n)
-        if (place == kInput + n)
-#pragma unroll
-          for (int i = 0; i < kPack; ++i) to[i] = inputs[n][i];
+        if (place == kInput + n) raw = inputs[n];
+      numbers_of(chain.input[place - kInput], raw, to);
     } else if (place == kLast) {
 #pragma unroll
       for (int i = 0; i < kPack; ++i) to[i] = x[i];
@@ -112,8 +145,7 @@ __device__ __forceinline__ void run_chain(const Chain& chain, std::int64_t begin
       for (int i = 0; i < kPack; ++i) to[i] = kept[place - kSlot][i];
     }
   };
-#pragma unroll
-  for (int i = 0; i < kPack; ++i) x[i] = inputs[0][i];
+  if (chain.steps == 0) fetch(kInput, 0.0f, x);
 #pragma unroll 1
   for (int s = 0; s < chain.steps; ++s) {
     const ChainStep& step = chain.step[s];

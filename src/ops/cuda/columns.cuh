@@ -8,6 +8,8 @@
 // Rows are joined in pieces and orders that the shape alone decides: the same bits in every run.
 #pragma once
 
+#include <utility>
+
 #include "ops/cuda/column_grid.h"
 #include "ops/cuda/elements.cuh"
 
@@ -30,9 +32,50 @@ struct MyColumns {
   }
 };
 
+// Rows first, first + step, ... of the columns that a thread has.
+template <int kCount>
+struct SomeRows {
+  std::int64_t first, step, place, apart;
+  __device__ std::int64_t row(int i) const { return first + i * step; }
+  // Where its elements begin.
+  __device__ std::int64_t at(int i) const { return place + i * apart; }
+  template <int kPack, class T>
+  __device__ void load(const T* from, Pack<T, kPack> (&packs)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) packs[i] = load_pack<kPack>(from, at(i), kPack);
+  }
+  // What from.load(at) gives of each row.
+  template <class From>
+  __device__ auto loaded(const From& from) const {
+    return loaded(from, std::make_integer_sequence<int, kCount>());
+  }
+
+ private:
+  template <class From, int... kAll>
+  __device__ auto loaded(const From& from, std::integer_sequence<int, kAll...>) const {
+    struct {
+      typename From::Loaded of[kCount];
+    } all{{from.load(at(kAll))...}};
+    return all;
+  }
+};
+
+// f(some rows) for all of the calling thread: kCount at a time, whose loads are under way at once,
+// and one by one in the end.
+template <int kCount, class F>
+__device__ __forceinline__ void over_rows(const MyColumns& mine, std::int64_t columns, const F& f) {
+  const std::int64_t step = mine.step, apart = step * columns;
+  std::int64_t row = mine.begin, place = row * columns + mine.column;
+  if constexpr (kCount > 1)
+    for (; row + (kCount - 1) * step < mine.end; row += kCount * step, place += kCount * apart)
+      f(SomeRows<kCount>{row, step, place, apart});
+  for (; row < mine.end; row += step, place += apart) f(SomeRows<1>{row, step, place, apart});
+}
+
 // partial[piece][column] = what `terms` says of the piece's rows: terms.of_columns(column) is what
-// it needs to know of kPack columns, terms.add(that, row, place of the first of its elements, sums)
-// adds a row's elements to as many sums.
+// it needs to know of kPack columns, terms.add(that, some rows, sums) adds the elements of
+// Terms::kRows rows, or of one, to as many sums. terms.memory(f) calls f with what it reads in
+// packs.
 template <class Sums, int kPack, class Terms>
 __global__ void __launch_bounds__(kThreads)
     gather_columns(ColumnGrid grid, Sums* partial, Terms terms) {
@@ -42,9 +85,12 @@ __global__ void __launch_bounds__(kThreads)
   for (Sums& each : sums) each = Sums::none();
   if (mine.begin < mine.end) {
     const auto own = terms.of_columns(mine.column);
-#pragma unroll 4
-    for (std::int64_t row = mine.begin; row < mine.end; row += mine.step)
-      terms.add(own, row, row * grid.columns + mine.column, sums);
+    in_packs<kPack>([&](const auto& f) { terms.memory(f); },
+                    [&] {
+                      over_rows<Terms::kRows>(mine, grid.columns, [&](const auto& rows) {
+                        terms.add(own, rows, sums);
+                      });
+                    });
   }
   __shared__ Sums joined[kPack][kThreads];
 #pragma unroll
@@ -63,7 +109,8 @@ __global__ void __launch_bounds__(kThreads)
       partial[mine.piece * grid.columns + mine.column + i] = joined[i][threadIdx.x];
 }
 
-inline constexpr int kColumnsAtEnd = 32;  // of a block that joins pieces
+// Of a block that joins pieces: few, for there are many pieces and not many columns.
+inline constexpr int kColumnsAtEnd = 8;
 
 // finish(column, of all pieces).
 template <class Sums, class Finish>
@@ -74,22 +121,23 @@ __global__ void __launch_bounds__(kThreads)
   const int here = threadIdx.x % kColumnsAtEnd, lane = threadIdx.x / kColumnsAtEnd;
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kColumnsAtEnd + here;
   Wide sums = Wide::none();
-  if (column < columns)
-    for (std::int64_t piece = lane; piece < pieces; piece += kDown)
-      sums.join(Wide(partial[piece * columns + column]));
+  constexpr int kAtOnce = 4;
+  for (std::int64_t piece = lane; column < columns && piece < pieces; piece += kAtOnce * kDown) {
+    Sums some[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (piece + i * kDown < pieces) some[i] = partial[(piece + i * kDown) * columns + column];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (piece + i * kDown < pieces) sums.join(Wide(some[i]));
+  }
   __shared__ Wide joined[kDown][kColumnsAtEnd];
   joined[lane][here] = sums;
-  __syncthreads();
-  if (lane != 0 || column >= columns) return;
-#pragma unroll
-  for (int i = 1; i < kDown; ++i) sums.join(joined[i][here]);
-  finish(column, sums);
-}
-
-// Elements of a row that a thread takes at a time: packs where they divide it.
-template <class T>
-bool in_packs(std::int64_t columns) {
-  return columns % kPackOf<T> == 0;
+  for (int half = kDown / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (lane < half) joined[lane][here].join(joined[lane + half][here]);
+  }
+  if (lane == 0 && column < columns) finish(column, joined[0][here]);
 }
 
 // Gathers and finishes.
@@ -104,15 +152,18 @@ void reduce_columns_on(KernelContext& c, std::int64_t rows, std::int64_t columns
          grid.pieces, columns, finish);
 }
 
-// body.run(of columns, place) for all packs of elements; body.of_columns(column) as above.
+// body.run(of columns, some rows) for all of them; body.of_columns(column) and body.memory(f) as
+// above.
 template <int kPack, class Body>
 __global__ void __launch_bounds__(kThreads) for_columns(ColumnGrid grid, Body body) {
   const MyColumns mine(grid, kPack);
   if (mine.begin >= mine.end) return;
   const auto own = body.of_columns(mine.column);
-#pragma unroll 2
-  for (std::int64_t row = mine.begin; row < mine.end; row += mine.step)
-    body.run(own, row * grid.columns + mine.column);
+  in_packs<kPack>([&](const auto& f) { body.memory(f); },
+                  [&] {
+                    over_rows<Body::kRows>(mine, grid.columns,
+                                           [&](const auto& rows) { body.run(own, rows); });
+                  });
 }
 
 template <int kPack, class Body>
@@ -137,8 +188,8 @@ struct TwoSums {
   }
 };
 
-// A count of rows, their mean and the sum of their squared distances from it, gathered one by one
-// (B. P. Welford, 1962) and joined (T. F. Chan, G. H. Golub and R. J. LeVeque, 1979).
+// A count of rows, their mean and the sum of their squared distances from it; those of two parts
+// are joined (T. F. Chan, G. H. Golub and R. J. LeVeque, 1979).
 template <class C>
 struct Moments {
   using Wide = Moments<double>;
@@ -149,20 +200,16 @@ struct Moments {
   __device__ explicit Moments(const Moments<From>& from)
       : count(from.count), mean(from.mean), squares(from.squares) {}
   static __device__ Moments none() { return {C{0}, C{0}, C{0}}; }
-  // `share`: 1 / the count with it.
-  __device__ void add(C x, C share) {
-    count += C{1};
-    const C distance = x - mean;
+  // `share`: the other's, of the count of both.
+  __device__ void join(const Moments& other, C share) {
+    const C distance = other.mean - mean;
     mean += distance * share;
-    squares += distance * (x - mean);
+    squares += other.squares + distance * distance * (count * share);
+    count += other.count;
   }
   __device__ void join(const Moments& other) {
     const C all = count + other.count;
-    if (!(all > C{0})) return;
-    const C distance = other.mean - mean, share = other.count / all;
-    mean += distance * share;
-    squares += other.squares + distance * distance * (count * share);
-    count = all;
+    if (all > C{0}) join(other, other.count / all);
   }
 };
 

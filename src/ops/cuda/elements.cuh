@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "ops/cuda/launch.h"
@@ -112,6 +113,18 @@ __device__ __forceinline__ T wrapping(T a, T b, F f) {
 template <class... T>
 inline constexpr int kPackOf = 16 / static_cast<int>(std::max({sizeof(T)...}));
 
+// f(Type<T>, a constant with the elements that a thread takes at a time): one where packs do not
+// make up the columns.
+template <class F>
+void switch_packs(DType dtype, std::int64_t columns, const F& f) {
+  switch_floating(dtype, [&]<class T>(Type<T> type) {
+    if (columns % kPackOf<T> == 0)
+      f(type, std::integral_constant<int, kPackOf<T>>());
+    else
+      f(type, std::integral_constant<int, 1>());
+  });
+}
+
 template <class T, int kCount>
 struct alignas(sizeof(T) * kCount) Pack {
   T at[kCount];
@@ -120,6 +133,7 @@ struct alignas(sizeof(T) * kCount) Pack {
 // Whether packs may be read from, or written to, `memory`: slices begin anywhere.
 template <int kCount, class T>
 __device__ __forceinline__ bool takes_packs(const T* memory) {
+  if constexpr (kCount == 1) return true;
   return reinterpret_cast<std::uintptr_t>(memory) % (sizeof(T) * kCount) == 0;
 }
 
@@ -134,16 +148,59 @@ __device__ __forceinline__ Pack<T, kCount> load_pack(const T* from, std::int64_t
     if (i < count) pack.at[i] = from[begin + i];
   return pack;
 }
+template <class P>
+__device__ __forceinline__ void store_whole(P* to, const P& pack) {
+#ifdef __CUDA_ARCH__
+  // Said outright: of a plain store nvcc makes one for each element where it knows `count`, for
+  // then both arms below store the same.
+  if constexpr (sizeof(P) == sizeof(uint4)) {
+    uint4 words;
+    std::memcpy(&words, &pack, sizeof(words));
+    __stwb(reinterpret_cast<uint4*>(to), words);
+    return;
+  }
+#endif
+  *to = pack;
+}
 template <int kCount, class T>
 __device__ __forceinline__ void store_pack(T* to, std::int64_t begin, int count,
                                            const Pack<T, kCount>& pack) {
   if (count == kCount && takes_packs<kCount>(to)) {
-    *reinterpret_cast<Pack<T, kCount>*>(to + begin) = pack;
+    store_whole(reinterpret_cast<Pack<T, kCount>*>(to + begin), pack);
     return;
   }
 #pragma unroll
   for (int i = 0; i < kCount; ++i)
     if (i < count) to[begin + i] = pack.at[i];
+}
+
+// f(i) for i = begin, begin + step, ... below `end`. With the number of steps known and of 32 bits,
+// nvcc lets the loads of several steps be under way at once.
+template <int kUnroll, class F>
+__device__ __forceinline__ void for_steps(std::int64_t begin, std::int64_t end, std::int64_t step,
+                                          const F& f) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  for (std::int64_t left = end - begin; left > 0; left = end - begin) {
+    const int steps = left <= kMost ? (static_cast<int>(left) - 1) / static_cast<int>(step) + 1
+                                    : static_cast<int>(kMost) / static_cast<int>(step);
+#pragma unroll kUnroll
+    for (int n = 0; n < steps; ++n, begin += step) f(begin);
+  }
+}
+
+// loop(), twice in the code: once for when all the memory that it reads and writes takes packs, so
+// that its loads have no branch between them that keeps them from being under way at once.
+// each(f) calls f with all that memory.
+template <int kPack, class Each, class F>
+__device__ __forceinline__ void in_packs(const Each& each, const F& loop) {
+  bool packs = true;
+  each([&](const auto* memory) { packs = packs && takes_packs<kPack>(memory); });
+  if (!packs) return loop();
+#ifdef __CUDA_ARCH__
+  // By itself nvcc knows of all together, but not of each.
+  each([](const auto* memory) { __builtin_assume(takes_packs<kPack>(memory)); });
+#endif
+  loop();
 }
 
 // The pack of the calling thread: where it begins and how many elements it has; 0 past the end.

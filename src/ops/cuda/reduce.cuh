@@ -22,8 +22,8 @@ __device__ void store_reduced(const Op& op, const ReducePass& pass, void* out, s
     static_cast<ComputeOf<T>*>(out)[at] = value;
 }
 
-// Of inner size 1.
-template <class Op, class T, class In>
+// Of inner size 1; kPack elements at a time, of which pieces and rows are made.
+template <class Op, class T, class In, int kPack>
 __global__ void __launch_bounds__(kThreads)
     reduce_rows(const In* x, ReducePass pass, int width, void* out, Op op) {
   using C = ComputeOf<T>;
@@ -31,13 +31,19 @@ __global__ void __launch_bounds__(kThreads)
   if (row.index >= pass.outer * pass.pieces) return;
   const std::int64_t begin = row.index % pass.pieces * pass.piece;
   const std::int64_t end = begin + pass.piece < pass.length ? begin + pass.piece : pass.length;
-  const In* from = x + row.index / pass.pieces * pass.length;
+  const In* from = x + row.index / pass.pieces * pass.length + begin;
   C sum = op.template neutral<C>();
-#pragma unroll 4
-  for (std::int64_t i = begin + row.lane; i < end; i += row.width) {
-    const C value = static_cast<C>(load_as(from[i]));
-    sum = op.combine(sum, pass.first ? op.load(value) : value);
-  }
+  in_packs<kPack>([&](const auto& f) { f(from); },
+                  [&] {
+                    for_packs<kPack>(row, end - begin, [&](std::int64_t i) {
+                      const auto pack = load_pack<kPack>(from, i, kPack);
+#pragma unroll
+                      for (int n = 0; n < kPack; ++n) {
+                        const C value = static_cast<C>(load_as(pack.at[n]));
+                        sum = op.combine(sum, pass.first ? op.load(value) : value);
+                      }
+                    });
+                  });
   sum = over_row(row, sum, [op](C a, C b) { return op.combine(a, b); });
   if (row.lane == 0) store_reduced<Op, T>(op, pass, out, row.index, sum);
 }
@@ -58,11 +64,10 @@ __global__ void __launch_bounds__(kThreads)
   C sum = op.template neutral<C>();
   if (column < pass.inner) {
     const In* from = x + outer * pass.length * pass.inner + column;
-#pragma unroll 4
-    for (std::int64_t i = begin + lane; i < end; i += kLanes) {
+    for_steps<4>(begin + lane, end, kLanes, [&](std::int64_t i) {
       const C value = static_cast<C>(load_as(from[i * pass.inner]));
       sum = op.combine(sum, pass.first ? op.load(value) : value);
-    }
+    });
   }
   partial[lane][column_here] = sum;
   __syncthreads();
@@ -75,8 +80,11 @@ __global__ void __launch_bounds__(kThreads)
 template <class Op, class T, class In>
 void launch_pass(KernelContext& c, const ReducePass& pass, const void* x, void* out, const Op& op) {
   if (pass.inner == 1) {
+    constexpr int kPack = kPackOf<In>;
     const int width = row_width(pass.piece);
-    launch(c, {.blocks = row_blocks(pass.outer * pass.pieces, width)}, reduce_rows<Op, T, In>,
+    const bool packs = pass.length % kPack == 0 && pass.piece % kPack == 0;
+    launch(c, {.blocks = row_blocks(pass.outer * pass.pieces, width)},
+           packs ? reduce_rows<Op, T, In, kPack> : reduce_rows<Op, T, In, 1>,
            static_cast<const In*>(x), pass, width, out, op);
   } else {
     const std::int64_t tiles = (pass.inner + kTile - 1) / kTile;

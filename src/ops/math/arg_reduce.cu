@@ -63,9 +63,9 @@ __device__ Place<ComputeOf<T>> best_of(const T* x, std::int64_t first, std::int6
                                        std::int64_t length, std::int64_t stride) {
   using C = ComputeOf<T>;
   Place<C> best = {Op::template beaten_by_all<C>(), std::numeric_limits<std::int64_t>::max()};
-#pragma unroll 4
-  for (std::int64_t i = first; i < length; i += step)
+  for_steps<4>(first, length, step, [&](std::int64_t i) {
     best = Better<Op>()(best, Place<C>{load_as(x[i * stride]), i});
+  });
   return best;
 }
 

@@ -81,7 +81,10 @@ __global__ void __launch_bounds__(kThreads)
     sum = load_pack<kCount>(before, mine.begin, mine.count);
   else
     for (C& each : sum.at) each = C{0};
-  for (int n = 0; n < terms.count; ++n) {
+      // Unrolled: parameters have no index.
+#pragma unroll
+  for (int n = 0; n < kTermsAtOnce; ++n) {
+    if (n >= terms.count) break;
     const auto term = load_pack<kCount>(terms.of[n], mine.begin, mine.count);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) sum.at[i] = Add()(sum.at[i], load_as(term.at[i]));

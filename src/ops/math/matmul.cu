@@ -50,8 +50,8 @@ void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product,
   const auto [m, n, k, batch] = ProductSizes(product, a.shape, b.shape, c.shape);
   const bool relu = product.activation == nn::Activation::kRelu;
   const bool aligned = !bias || reinterpret_cast<std::uintptr_t>(bias->data) % 16 == 0;
-  const bool in_product = k > 0 && c.dtype != float64 && aligned &&
-                          (relu || product.activation == nn::Activation::kLinear);
+  bool in_product = k > 0 && c.dtype != float64 && aligned &&
+                    (relu || product.activation == nn::Activation::kLinear);
   if (k == 0) {
     check(cudaMemsetAsync(c.data, 0, static_cast<std::size_t>(c.size()) * size_of(c.dtype),
                           stream_of(context)),
@@ -61,24 +61,31 @@ void matrix_product_on_gpu(KernelContext& context, const MatrixProduct& product,
     const int last = batch.a.size() - 1;
     const std::int64_t size_a = last < 0 ? 1 : batch.a[last], size_b = last < 0 ? 1 : batch.b[last];
     const std::int64_t together = std::max(size_a, size_b);
-    const BlasProduct each = {.dtype = c.dtype,
-                              .m = m,
-                              .n = n,
-                              .k = k,
-                              .transpose_a = product.transpose_a,
-                              .transpose_b = product.transpose_b,
-                              .batch = together,
-                              .stride_a = size_a == 1 ? 0 : m * k,
-                              .stride_b = size_b == 1 ? 0 : n * k,
-                              .bias = in_product && bias ? bias->data : nullptr,
-                              .relu = in_product && relu,
-                              .tf32 = tf32};
+    BlasProduct each = {.dtype = c.dtype,
+                        .m = m,
+                        .n = n,
+                        .k = k,
+                        .transpose_a = product.transpose_a,
+                        .transpose_b = product.transpose_b,
+                        .batch = together,
+                        .stride_a = size_a == 1 ? 0 : m * k,
+                        .stride_b = size_b == 1 ? 0 : n * k,
+                        .bias = in_product && bias ? bias->data : nullptr,
+                        .relu = in_product && relu,
+                        .tf32 = tf32};
     const auto bytes = static_cast<std::int64_t>(size_of(c.dtype));
     for (std::int64_t i = 0; i < batch.count; i += together) {
       const auto [at_a, at_b] = batch.operands(i);
-      blas_product(context, each, a.as<const std::byte>() + at_a * m * k * bytes,
-                   b.as<const std::byte>() + at_b * n * k * bytes,
-                   c.as<std::byte>() + i * m * n * bytes);
+      const auto run = [&, at_a = at_a, at_b = at_b] {
+        return blas_product(context, each, a.as<const std::byte>() + at_a * m * k * bytes,
+                            b.as<const std::byte>() + at_b * n * k * bytes,
+                            c.as<std::byte>() + i * m * n * bytes);
+      };
+      while (!run()) {  // of a layer, whose products are one
+        in_product = false;
+        each.bias = nullptr;
+        each.relu = false;
+      }
     }
   }
   if (!in_product && (bias || product.activation != nn::Activation::kLinear))

@@ -12,25 +12,20 @@
 namespace tandem::cuda {
 namespace {
 
-// f(Type<T>, a constant with the elements that a thread takes at a time).
-template <class F>
-void switch_packs(DType dtype, std::int64_t columns, const F& f) {
-  switch_floating(dtype, [&]<class T>(Type<T> type) {
-    if (in_packs<T>(columns))
-      f(type, std::integral_constant<int, kPackOf<T>>());
-    else
-      f(type, std::integral_constant<int, 1>());
-  });
-}
-
 // What is done to the elements of input 0 before, and to those of output 0 behind: nothing, or what
 // a chain does, of which these are input 0.
 template <class T, int kPack>
 struct Plain {
   using C = ComputeOf<T>;
   const T* x;
-  __device__ void load(std::int64_t at, C (&values)[kPack]) const {
-    const auto pack = load_pack<kPack>(x, at, kPack);
+  static constexpr int kRows = 4;  // at once
+  template <class F>
+  __device__ void memory(const F& f) const {
+    f(x);
+  }
+  using Loaded = Pack<T, kPack>;
+  __device__ Loaded load(std::int64_t at) const { return load_pack<kPack>(x, at, kPack); }
+  __device__ void numbers(const Loaded& pack, C (&values)[kPack]) const {
 #pragma unroll
     for (int i = 0; i < kPack; ++i) values[i] = load_as(pack.at[i]);
   }
@@ -38,28 +33,55 @@ struct Plain {
 template <class T, int kPack>
 struct PlainResult {
   T* y;
-  __device__ void store(std::int64_t at, const Pack<T, kPack>& pack) const {
+  static constexpr int kRows = 4;  // at once
+  template <class F>
+  __device__ void memory(const F& f) const {
+    f(y);
+  }
+  struct Loaded {};
+  __device__ Loaded load(std::int64_t) const { return {}; }
+  __device__ void store(std::int64_t at, Loaded, const Pack<T, kPack>& pack) const {
     store_pack(y, at, kPack, pack);
+  }
+};
+
+// Inputs of a chain, but the first `given`.
+template <int kPack>
+struct TileInputs {
+  RawPack<kPack> inputs[kTileInputs];
+  __device__ TileInputs(const Chain& chain, int given, std::int64_t at) {
+    load_inputs(chain, given, at, kPack, inputs);
   }
 };
 
 template <class T, int kPack>
 struct Chained {
   Chain chain;
-  __device__ void load(std::int64_t at, float (&values)[kPack]) const {
-    float inputs[kTileInputs][kPack];
-    run_chain<false>(chain, at, kPack, inputs, 0, values);
+  static constexpr int kRows = 1;
+  template <class F>
+  __device__ void memory(const F&) const {}  // it looks at each input itself
+  using Loaded = TileInputs<kPack>;
+  __device__ Loaded load(std::int64_t at) const { return {chain, 0, at}; }
+  __device__ void numbers(const Loaded& loaded, float (&values)[kPack]) const {
+    run_chain<false>(chain, loaded.inputs, nullptr, values);
   }
 };
 template <class T, int kPack>
 struct ChainedResult {
   Chain chain;
   T* y;
-  __device__ void store(std::int64_t at, Pack<T, kPack> pack) const {
-    float inputs[kTileInputs][kPack], x[kPack];
+  static constexpr int kRows = 1;
+  template <class F>
+  __device__ void memory(const F& f) const {
+    f(y);
+  }
+  using Loaded = TileInputs<kPack>;
+  __device__ Loaded load(std::int64_t at) const { return {chain, 1, at}; }
+  __device__ void store(std::int64_t at, const Loaded& loaded, Pack<T, kPack> pack) const {
+    float given[kPack], x[kPack];
 #pragma unroll
-    for (int i = 0; i < kPack; ++i) inputs[0][i] = load_as(pack.at[i]);
-    run_chain<false>(chain, at, kPack, inputs, 1, x);
+    for (int i = 0; i < kPack; ++i) given[i] = load_as(pack.at[i]);
+    run_chain<false>(chain, loaded.inputs, &given, x);
 #pragma unroll
     for (int i = 0; i < kPack; ++i) pack.at[i] = store_as<T>(x[i]);
     store_pack(y, at, kPack, pack);
@@ -70,13 +92,32 @@ template <class T, int kPack>
 struct MomentsOf {
   using C = ComputeOf<T>;
   const T* x;
+  static constexpr int kRows = 4;
   struct Columns {};
+  template <class F>
+  __device__ void memory(const F& f) const {
+    f(x);
+  }
   __device__ Columns of_columns(std::int64_t) const { return {}; }
-  __device__ void add(Columns, std::int64_t, std::int64_t at, Moments<C>* sums) const {
-    const auto pack = load_pack<kPack>(x, at, kPack);
-    const C share = C{1} / (sums[0].count + C{1});
+  template <int kCount>
+  __device__ void add(Columns, const SomeRows<kCount>& rows, Moments<C>* sums) const {
+    Pack<T, kPack> packs[kCount];
+    rows.load(x, packs);
+    constexpr C kNumber = kCount;
+    const C share = kNumber / (sums[0].count + kNumber);
 #pragma unroll
-    for (int i = 0; i < kPack; ++i) sums[i].add(load_as(pack.at[i]), share);
+    for (int i = 0; i < kPack; ++i) {
+      C mean = C{0}, squares = C{0};
+#pragma unroll
+      for (const Pack<T, kPack>& pack : packs) mean += load_as(pack.at[i]);
+      mean /= kNumber;
+#pragma unroll
+      for (const Pack<T, kPack>& pack : packs) {
+        const C distance = load_as(pack.at[i]) - mean;
+        squares += distance * distance;
+      }
+      sums[i].join({kNumber, mean, squares}, share);
+    }
   }
 };
 
@@ -98,25 +139,42 @@ struct Normalise {
   To to;
   const C *gamma, *beta, *mean, *variance;
   C epsilon;
+  static constexpr int kRows = To::kRows;
   struct Columns {
     C mean[kPack], scale[kPack], shift[kPack];
   };
+  template <class F>
+  __device__ void memory(const F& f) const {
+    f(x);
+    to.memory(f);
+  }
   __device__ Columns of_columns(std::int64_t column) const {
     Columns own;
+    C variances[kPack];
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {
       own.mean[i] = mean[column + i];
-      own.scale[i] = gamma[column + i] / ::sqrt(variance[column + i] + epsilon);
+      own.scale[i] = gamma[column + i];
       own.shift[i] = beta[column + i];
+      variances[i] = variance[column + i];
     }
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) own.scale[i] *= ::rsqrt(variances[i] + epsilon);
     return own;
   }
-  __device__ void run(const Columns& own, std::int64_t at) const {
-    auto pack = load_pack<kPack>(x, at, kPack);
+  template <int kCount>
+  __device__ void run(const Columns& own, const SomeRows<kCount>& rows) const {
+    Pack<T, kPack> packs[kCount];
+    rows.load(x, packs);
+    const auto loaded = rows.loaded(to);
 #pragma unroll
-    for (int i = 0; i < kPack; ++i)
-      pack.at[i] = store_as<T>((load_as(pack.at[i]) - own.mean[i]) * own.scale[i] + own.shift[i]);
-    to.store(at, pack);
+    for (int n = 0; n < kCount; ++n) {
+      auto& element = packs[n].at;
+#pragma unroll
+      for (int i = 0; i < kPack; ++i)
+        element[i] = store_as<T>((load_as(element[i]) - own.mean[i]) * own.scale[i] + own.shift[i]);
+      to.store(rows.at(n), loaded.of[n], packs[n]);
+    }
   }
 };
 
@@ -224,22 +282,34 @@ struct GradientSums {
   From dy;
   const T* x;
   const C* mean;
+  static constexpr int kRows = From::kRows;
   struct Columns {
     C mean[kPack];
   };
+  template <class F>
+  __device__ void memory(const F& f) const {
+    f(x);
+    dy.memory(f);
+  }
   __device__ Columns of_columns(std::int64_t column) const {
     Columns own;
 #pragma unroll
     for (int i = 0; i < kPack; ++i) own.mean[i] = mean[column + i];
     return own;
   }
-  __device__ void add(const Columns& own, std::int64_t, std::int64_t at, TwoSums<C>* sums) const {
-    const auto values = load_pack<kPack>(x, at, kPack);
-    C slopes[kPack];
-    dy.load(at, slopes);
+  template <int kCount>
+  __device__ void add(const Columns& own, const SomeRows<kCount>& rows, TwoSums<C>* sums) const {
+    Pack<T, kPack> values[kCount];
+    rows.load(x, values);
+    const auto loaded = rows.loaded(dy);
 #pragma unroll
-    for (int i = 0; i < kPack; ++i)
-      sums[i].join({slopes[i], slopes[i] * (load_as(values.at[i]) - own.mean[i])});
+    for (int n = 0; n < kCount; ++n) {
+      C slopes[kPack];
+      dy.numbers(loaded.of[n], slopes);
+#pragma unroll
+      for (int i = 0; i < kPack; ++i)
+        sums[i].join({slopes[i], slopes[i] * (load_as(values[n].at[i]) - own.mean[i])});
+    }
   }
 };
 
@@ -274,9 +344,16 @@ struct DataGradient {
   To dx;
   const C* mean;
   GradientOfColumns<C> of;
+  static constexpr int kRows = From::kRows < To::kRows ? From::kRows : To::kRows;
   struct Columns {
     C mean[kPack], scale[kPack], slope[kPack], shift[kPack];
   };
+  template <class F>
+  __device__ void memory(const F& f) const {
+    f(x);
+    dy.memory(f);
+    dx.memory(f);
+  }
   __device__ Columns of_columns(std::int64_t column) const {
     Columns own;
 #pragma unroll
@@ -288,15 +365,23 @@ struct DataGradient {
     }
     return own;
   }
-  __device__ void run(const Columns& own, std::int64_t at) const {
-    auto pack = load_pack<kPack>(x, at, kPack);
-    C slopes[kPack];
-    dy.load(at, slopes);
+  template <int kCount>
+  __device__ void run(const Columns& own, const SomeRows<kCount>& rows) const {
+    Pack<T, kPack> packs[kCount];
+    rows.load(x, packs);
+    const auto before = rows.loaded(dy);
+    const auto behind = rows.loaded(dx);
 #pragma unroll
-    for (int i = 0; i < kPack; ++i)
-      pack.at[i] = store_as<T>(slopes[i] * own.scale[i] +
-                               (load_as(pack.at[i]) - own.mean[i]) * own.slope[i] + own.shift[i]);
-    dx.store(at, pack);
+    for (int n = 0; n < kCount; ++n) {
+      C slopes[kPack];
+      dy.numbers(before.of[n], slopes);
+      auto& element = packs[n].at;
+#pragma unroll
+      for (int i = 0; i < kPack; ++i)
+        element[i] = store_as<T>(slopes[i] * own.scale[i] +
+                                 (load_as(element[i]) - own.mean[i]) * own.slope[i] + own.shift[i]);
+      dx.store(rows.at(n), behind.of[n], packs[n]);
+    }
   }
 };
 

@@ -1,4 +1,5 @@
-// The kernels of softmax.cc and cross_entropy.cc on a GPU, along the last axis.
+// The kernels of softmax.cc and cross_entropy.cc on a GPU, along the last axis. Rows are of whole
+// packs, or taken element by element.
 #include <limits>
 
 #include "ops/cuda/faults.cuh"
@@ -8,12 +9,6 @@
 namespace tandem::cuda {
 namespace {
 
-struct AddUp {
-  template <class C>
-  __device__ C operator()(C a, C b) const {
-    return a + b;
-  }
-};
 struct Larger {
   template <class C>
   __device__ C operator()(C a, C b) const {
@@ -21,28 +16,56 @@ struct Larger {
   }
 };
 
-// f(j, x[j]) for the columns of the calling thread.
-template <class T, class F>
-__device__ void for_columns(const MyRow& row, const T* x, std::int64_t columns, const F& f) {
-  for (std::int64_t j = row.lane; j < columns; j += row.width) f(j, load_as(x[j]));
+// f(j, x[j] of each x) for the columns of the calling thread, kPack at a time.
+template <int kPack, class F, class... X>
+__device__ __forceinline__ void for_columns(const MyRow& row, std::int64_t columns, const F& f,
+                                            const X*... x) {
+  in_packs<kPack>([&](const auto& g) { (g(x), ...); },
+                  [&] {
+                    for_packs<kPack>(row, columns, [&](std::int64_t j) {
+                      [&](const auto&... packs) {
+#pragma unroll
+                        for (int i = 0; i < kPack; ++i) f(j + i, load_as(packs.at[i])...);
+                      }(load_pack<kPack>(x, j, kPack)...);
+                    });
+                  });
+}
+// y[j] = f(j, x[j] of each x).
+template <int kPack, class T, class F, class... X>
+__device__ __forceinline__ void set_columns(const MyRow& row, std::int64_t columns, T* y,
+                                            const F& f, const X*... x) {
+  in_packs<kPack>([&](const auto& g) { (g(x), ...), g(y); },
+                  [&] {
+                    for_packs<kPack>(row, columns, [&](std::int64_t j) {
+                      Pack<T, kPack> result;
+                      [&](const auto&... packs) {
+#pragma unroll
+                        for (int i = 0; i < kPack; ++i)
+                          result.at[i] = store_as<T>(f(j + i, load_as(packs.at[i])...));
+                      }(load_pack<kPack>(x, j, kPack)...);
+                      store_pack(y, j, kPack, result);
+                    });
+                  });
 }
 
 template <class C>
 struct ExpSum {
   C largest, sum;  // of exp(x - largest)
 };
-template <class T>
+template <int kPack, class T>
 __device__ ExpSum<ComputeOf<T>> exp_sum(const MyRow& row, const T* x, std::int64_t columns) {
   using C = ComputeOf<T>;
   C largest = -std::numeric_limits<C>::infinity();
-  for_columns(row, x, columns, [&](std::int64_t, C v) { largest = Larger()(largest, v); });
+  for_columns<kPack>(
+      row, columns, [&](std::int64_t, C v) { largest = Larger()(largest, v); }, x);
   largest = over_row(row, largest, Larger());
   C sum = C{0};
-  for_columns(row, x, columns, [&](std::int64_t, C v) { sum += ::exp(v - largest); });
+  for_columns<kPack>(
+      row, columns, [&](std::int64_t, C v) { sum += ::exp(v - largest); }, x);
   return {largest, over_row(row, sum, AddUp())};
 }
 
-template <class T>
+template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     softmax_rows(const T* x, T* y, std::int64_t rows, std::int64_t columns, int width, bool log) {
   using C = ComputeOf<T>;
@@ -50,16 +73,16 @@ __global__ void __launch_bounds__(kThreads)
   if (row.index >= rows) return;
   x += row.index * columns;
   y += row.index * columns;
-  const auto [largest, sum] = exp_sum(row, x, columns);
+  const auto [largest, sum] = exp_sum<kPack>(row, x, columns);
   const C scale = log ? ::log(sum) : C{1} / sum;
   const C shift = largest;
-  for_columns(row, x, columns, [&](std::int64_t j, C v) {
-    y[j] = store_as<T>(log ? (v - shift) - scale : ::exp(v - shift) * scale);
-  });
+  set_columns<kPack>(
+      row, columns, y,
+      [&](std::int64_t, C v) { return log ? (v - shift) - scale : ::exp(v - shift) * scale; }, x);
 }
 
 // dx = (dy - sum(dy y)) y, or of the logarithm dy - exp(y) sum(dy).
-template <class T>
+template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     softmax_grad_rows(const T* dy, const T* y, T* dx, std::int64_t rows, std::int64_t columns,
                       int width, bool log) {
@@ -70,12 +93,12 @@ __global__ void __launch_bounds__(kThreads)
   y += row.index * columns;
   dx += row.index * columns;
   C sum = C{0};
-  for_columns(row, dy, columns, [&](std::int64_t j, C v) { sum += log ? v : v * load_as(y[j]); });
+  for_columns<kPack>(
+      row, columns, [&](std::int64_t, C v, C of) { sum += log ? v : v * of; }, dy, y);
   sum = over_row(row, sum, AddUp());
-  for_columns(row, dy, columns, [&](std::int64_t j, C v) {
-    const C of = load_as(y[j]);
-    dx[j] = store_as<T>(log ? v - ::exp(of) * sum : (v - sum) * of);
-  });
+  set_columns<kPack>(
+      row, columns, dx,
+      [&](std::int64_t, C v, C of) { return log ? v - ::exp(of) * sum : (v - sum) * of; }, dy, y);
 }
 
 template <bool kLog>
@@ -84,9 +107,9 @@ void softmax_kernel(KernelContext& c) {
   if (y.size() == 0) return;
   const std::int64_t columns = y.shape.dim(-1), rows = y.size() / columns;
   const int width = row_width(columns);
-  switch_floating(y.dtype, [&]<class T>(Type<T>) {
-    launch(c, {.blocks = row_blocks(rows, width)}, softmax_rows<T>, x.as<const T>(), y.as<T>(),
-           rows, columns, width, kLog);
+  switch_packs(y.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
+    launch(c, {.blocks = row_blocks(rows, width)}, softmax_rows<T, Pack::value>, x.as<const T>(),
+           y.as<T>(), rows, columns, width, kLog);
   });
 }
 template <bool kLog>
@@ -95,9 +118,10 @@ void softmax_grad_kernel(KernelContext& c) {
   if (dx.size() == 0) return;
   const std::int64_t columns = dx.shape.dim(-1), rows = dx.size() / columns;
   const int width = row_width(columns);
-  switch_floating(dx.dtype, [&]<class T>(Type<T>) {
-    launch(c, {.blocks = row_blocks(rows, width)}, softmax_grad_rows<T>, c.inputs[0].as<const T>(),
-           c.inputs[1].as<const T>(), dx.as<T>(), rows, columns, width, kLog);
+  switch_packs(dx.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
+    launch(c, {.blocks = row_blocks(rows, width)}, softmax_grad_rows<T, Pack::value>,
+           c.inputs[0].as<const T>(), c.inputs[1].as<const T>(), dx.as<T>(), rows, columns, width,
+           kLog);
   });
 }
 
@@ -118,7 +142,7 @@ struct Labels {
 constexpr const char* kNoClass =
     "[{op}] label {value} at position {position} is outside the valid range [0, {limit})";
 
-template <class T>
+template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     cross_entropy_rows(const T* x, Labels labels, T* loss, ComputeOf<T>* logs, std::int64_t rows,
                        std::int64_t columns, int width, Refusal refusal) {
@@ -126,7 +150,7 @@ __global__ void __launch_bounds__(kThreads)
   const MyRow row(width);
   if (row.index >= rows) return;
   x += row.index * columns;
-  const auto [largest, sum] = exp_sum(row, x, columns);
+  const auto [largest, sum] = exp_sum<kPack>(row, x, columns);
   const C log_sum = largest + ::log(sum);
   C value = C{0};
   if (labels.classes) {
@@ -137,8 +161,8 @@ __global__ void __launch_bounds__(kThreads)
       refusal.tell(label, row.index);
   } else {
     const T* wanted = static_cast<const T*>(labels.data) + row.index * columns;
-    for_columns(row, x, columns,
-                [&](std::int64_t j, C v) { value += load_as(wanted[j]) * (log_sum - v); });
+    for_columns<kPack>(
+        row, columns, [&](std::int64_t, C v, C want) { value += want * (log_sum - v); }, x, wanted);
     value = over_row(row, value, AddUp());
   }
   if (row.lane != 0) return;
@@ -147,7 +171,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // dlogits = dloss (softmax(logits) sum(labels) - labels); of classes, the sum is 1.
-template <class T>
+template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     cross_entropy_grad_rows(const T* dloss, const T* x, Labels labels, const ComputeOf<T>* logs,
                             T* dx, std::int64_t rows, std::int64_t columns, int width,
@@ -161,18 +185,23 @@ __global__ void __launch_bounds__(kThreads)
   if (labels.classes) {
     const std::int64_t label = labels.class_of(row.index);
     if ((label < 0 || label >= columns) && row.lane == 0) refusal.tell(label, row.index);
-    for_columns(row, x, columns, [&](std::int64_t j, C v) {
-      dx[j] = store_as<T>(slope * (::exp(v - log_sum) - (j == label ? C{1} : C{0})));
-    });
+    set_columns<kPack>(
+        row, columns, dx,
+        [&](std::int64_t j, C v) {
+          return slope * (::exp(v - log_sum) - (j == label ? C{1} : C{0}));
+        },
+        x);
     return;
   }
   const T* wanted = static_cast<const T*>(labels.data) + row.index * columns;
   C total = C{0};
-  for_columns(row, wanted, columns, [&](std::int64_t, C v) { total += v; });
+  for_columns<kPack>(
+      row, columns, [&](std::int64_t, C v) { total += v; }, wanted);
   total = over_row(row, total, AddUp());
-  for_columns(row, x, columns, [&](std::int64_t j, C v) {
-    dx[j] = store_as<T>(slope * (::exp(v - log_sum) * total - load_as(wanted[j])));
-  });
+  set_columns<kPack>(
+      row, columns, dx,
+      [&](std::int64_t, C v, C want) { return slope * (::exp(v - log_sum) * total - want); }, x,
+      wanted);
 }
 
 template <bool kClasses>
@@ -181,9 +210,9 @@ void cross_entropy_kernel(KernelContext& c) {
   const std::int64_t columns = logits.shape.dim(-1), rows = c.outputs[0].size();
   if (rows == 0) return;
   const int width = row_width(columns);
-  switch_floating(logits.dtype, [&]<class T>(Type<T>) {
-    launch(c, {.blocks = row_blocks(rows, width)}, cross_entropy_rows<T>, logits.as<const T>(),
-           Labels{labels.data, labels.dtype, kClasses}, c.outputs[0].as<T>(),
+  switch_packs(logits.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
+    launch(c, {.blocks = row_blocks(rows, width)}, cross_entropy_rows<T, Pack::value>,
+           logits.as<const T>(), Labels{labels.data, labels.dtype, kClasses}, c.outputs[0].as<T>(),
            c.outputs[1].as<ComputeOf<T>>(), rows, columns, width, Refusal(c, kNoClass, columns));
   });
 }
@@ -194,8 +223,8 @@ void cross_entropy_grad_kernel(KernelContext& c) {
   if (logits.size() == 0) return;
   const std::int64_t columns = logits.shape.dim(-1), rows = logits.size() / columns;
   const int width = row_width(columns);
-  switch_floating(logits.dtype, [&]<class T>(Type<T>) {
-    launch(c, {.blocks = row_blocks(rows, width)}, cross_entropy_grad_rows<T>,
+  switch_packs(logits.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
+    launch(c, {.blocks = row_blocks(rows, width)}, cross_entropy_grad_rows<T, Pack::value>,
            c.inputs[0].as<const T>(), logits.as<const T>(),
            Labels{labels.data, labels.dtype, kClasses}, c.inputs[3].as<const ComputeOf<T>>(),
            c.outputs[0].as<T>(), rows, columns, width, Refusal(c, kNoClass, columns));

@@ -119,7 +119,8 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t descriptor) {
       state().calls.heuristics.push_back(
           node.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE));
       return CUDNN_STATUS_SUCCESS;
-    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
+    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:  // which compiles and loads kernels
+      if (fake_cuda::spoil_recording()) return CUDNN_STATUS_EXECUTION_FAILED;
       return node.node(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).engine->plan;
     default: return CUDNN_STATUS_SUCCESS;
   }

@@ -51,6 +51,26 @@ TEST(MovingMemory, OfInputsAndResultsIsNoneOfARecording) {
   EXPECT_EQ(traced.launched, kRows - kWarmUp);
 }
 
+// A slice that begins elsewhere takes another plan of cuDNN's, which is no part of a recording.
+TEST(MovingMemory, OfConvolutionsThatAreLessAligned) {
+  const Tensor kernel = reshape(cast(range(0, 18), float32), {3, 3, 1, 2});
+  const Tensor pictures = reshape(cast(range(0, 5 * 25), float32), {5, 5, 5, 1});
+  const auto weighed = [](const Tensor& x, const Tensor& by) {
+    const Tensor y = nn::conv2d(x, by);
+    return y * reduce_max(y);
+  };
+  const auto traced = function(weighed);
+  const auto expect_right = [&](std::int64_t begin) {
+    const Tensor x = slice(pictures, {begin, 0, 0, 0}, {1, 5, 5, 1});
+    EXPECT_EQ(traced(x, kernel).to_vector<float>(),
+              weighed(x.cpu(), kernel.cpu()).to_vector<float>());
+  };
+  const int before = fake_cuda::graph_counts().launched;
+  for (const std::int64_t begin : {0, 0, 1, 1, 1, 2, 2}) expect_right(begin);
+  // The first call with each plan is launched kernel by kernel.
+  EXPECT_EQ(fake_cuda::graph_counts().launched - before, 5);
+}
+
 TEST(MovingMemory, OfABranchIsNoneEither) {
   const Tensor yes = [] {
     const DeviceScope host("/cpu:0");

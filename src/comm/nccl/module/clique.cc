@@ -1,6 +1,5 @@
 // The ranks of one process, which one thread speaks for.
 #include <algorithm>
-#include <mutex>
 #include <thread>
 
 #include "comm/nccl/module/calls.h"
@@ -60,7 +59,7 @@ class Clique final : public NcclClique {
     const int size = static_cast<int>(options_.gpus.size());
     in_group([&] {
       for (NativeGpu* gpu : options_.gpus) {
-        const OnGpu here(gpu->ordinal());
+        use_gpu(gpu->ordinal());
         auto* const stream = static_cast<cudaStream_t>(gpu->communication_stream().native_handle());
         const int rank = static_cast<int>(ranks_.size());
         ranks_.push_back(&connections_.add(rank, size, id, stream));
@@ -71,12 +70,11 @@ class Clique final : public NcclClique {
 
   void start(const Signature& signature, const Label& label,
              std::span<const Share> shares) override {
-    const std::lock_guard lock(mutex_);
     try {
       wait_until_ready();
       connections_.call([&] {
         for (std::size_t i = 0; i < ranks_.size(); ++i) {
-          const OnGpu here(options_.gpus[i]->ordinal());
+          use_gpu(options_.gpus[i]->ordinal());
           call_share(signature, static_cast<int>(i), shares[i].in, shares[i].out, ranks_[i]->comm(),
                      ranks_[i]->stream());
         }
@@ -106,7 +104,6 @@ class Clique final : public NcclClique {
   }
 
   const NcclCliqueOptions options_;
-  std::mutex mutex_;  // one collective after the other
   Connections connections_;
   std::vector<const Connection*> ranks_;
 };

@@ -17,12 +17,7 @@ void check(ncclResult_t result, const char* call) {
                            ncclGetLastError(nullptr));
 }
 
-OnGpu::OnGpu(int gpu) {
-  check(cudaGetDevice(&before_), "cudaGetDevice");
-  check(cudaSetDevice(gpu), "cudaSetDevice");
-}
-
-OnGpu::~OnGpu() { cudaSetDevice(before_); }
+void use_gpu(int gpu) { check(cudaSetDevice(gpu), "cudaSetDevice"); }
 
 Mark::Mark() {
   check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");

@@ -13,17 +13,9 @@ namespace tandem::nccl_backend {
 void check(cudaError_t result, const char* call);
 void check(ncclResult_t result, const char* call);
 
-// Makes the GPU the thread's for a while.
-class OnGpu {
- public:
-  explicit OnGpu(int gpu);
-  ~OnGpu();
-  OnGpu(const OnGpu&) = delete;
-  OnGpu& operator=(const OnGpu&) = delete;
-
- private:
-  int before_ = 0;
-};
+// Makes the GPU the thread's. It stays so: to go back to a GPU that the thread never used, 0 until
+// it says otherwise, would make a context there.
+void use_gpu(int gpu);
 
 // A point of a stream's work.
 class Mark {

@@ -186,7 +186,11 @@ std::exception_ptr Connections::find_failure(Clock::time_point now) {
   }
   std::set<cudaStream_t> busy;  // with an earlier launch
   for (const auto& launch : under_way_) {
-    if (!busy.insert(launch->stream_).second || !launch->reached()) continue;
+    try {
+      if (!busy.insert(launch->stream_).second || !launch->reached()) continue;
+    } catch (const Error& error) {  // a GPU is broken
+      return std::make_exception_ptr(in_midst_of(*launch, error));
+    }
     if (!launch->since_) launch->since_ = now;
     const auto patience = now - *launch->since_;
     if (patience >= options_.time_limit)

@@ -11,20 +11,24 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void require_gpu(int gpu) {
+// With a GPU that there is. Where each process of a host sees its own alone, that is every rank's
+// GPU 0; ranks that would share one are refused by NCCL. CUDA is initialised by this, so that it is
+// there for as long as what the group starts.
+NcclOptions on_a_gpu(NcclOptions options) {
   int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);
   if (result != cudaSuccess)
     fail<UnavailableError>("[nccl] there is no GPU that CUDA can use: {}",
                            cudaGetErrorString(result));
-  if (gpu < 0 || gpu >= count)
-    fail<UnavailableError>("[nccl] expected a GPU of 0 to {}, got {}", count - 1, gpu);
+  if (count == 0) fail<UnavailableError>("[nccl] there is no GPU that CUDA can use");
+  if (options.device->backend() != DeviceBackend::kCuda) options.gpu %= count;
+  return options;
 }
 
 }  // namespace
 
 Group::Group(NcclOptions options)
-    : options_(std::move(options)),
+    : options_(on_a_gpu(std::move(options))),
       connections_({.name = fmt::format("rank {} of {} of group '{}'", options_.rank, options_.size,
                                         options_.name),
                     .time_limit = options_.time_limit,
@@ -34,8 +38,7 @@ Group::Group(NcclOptions options)
                         }}),
       out_(static_cast<std::size_t>(options_.size)),
       in_(static_cast<std::size_t>(options_.size)) {
-  require_gpu(options_.gpu);
-  const OnGpu here(options_.gpu);
+  use_gpu(options_.gpu);
   Store& store = *options_.store;
   store.set(key(fmt::format("here/{}", rank())), "1");
   if (rank() == 0) store.set(key("id"), new_id());

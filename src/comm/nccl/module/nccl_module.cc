@@ -16,7 +16,7 @@ class NcclBackend final : public Backend {
   bool crowded() const override { return false; }
 
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {
-    const OnGpu here(group_.options().gpu);
+    use_gpu(group_.options().gpu);
     const CollectiveKind kind = collective.signature.kind;
     if (kind == CollectiveKind::kSend || kind == CollectiveKind::kRecv)
       return std::make_unique<NcclMessage>(group_, collective);
@@ -35,7 +35,7 @@ class NcclBackend final : public Backend {
   void check_failure() override { group_.check_told(); }
 
   std::shared_ptr<void> allocate(std::size_t bytes) override {
-    const OnGpu here(group_.options().gpu);
+    use_gpu(group_.options().gpu);
     return group_.pool().take(bytes);
   }
 

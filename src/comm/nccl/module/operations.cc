@@ -33,10 +33,10 @@ class NcclOperation::GroupLaunch final : public Launch {
         description_(std::move(description)) {}
 
   bool ended() override {
+    use_gpu(connection_.gpu());
     const bool ready = connection_.ready();  // throws when a peer has failed
     if (!marked_) {
       if (!ready) return false;
-      const OnGpu here(connection_.gpu());
       mark_.record(connection_.stream());
       marked_ = true;
     }
@@ -57,7 +57,7 @@ NcclOperation::NcclOperation(Group& group, const Collective& collective, std::st
 }
 
 bool NcclOperation::advance() {
-  const OnGpu here(group_.options().gpu);
+  use_gpu(group_.options().gpu);
   while (!done_) {
     if (!step()) return false;
     ++steps_;

@@ -21,6 +21,7 @@ class CudaMemory final : public RegionSource {
  public:
   explicit CudaMemory(int ordinal) : ordinal_(ordinal) {}
   void* take(std::size_t bytes) override {
+    const std::lock_guard lock(NativeGpu::giving_to_several());
     make_current(ordinal_);
     void* region = nullptr;
     const cudaError_t result = cudaMalloc(&region, bytes);
@@ -32,6 +33,7 @@ class CudaMemory final : public RegionSource {
     return region;
   }
   void give_back(void* region, std::size_t) noexcept override {
+    const std::lock_guard lock(NativeGpu::giving_to_several());
     cudaSetDevice(ordinal_);
     cudaFree(region);
   }

@@ -59,6 +59,8 @@ void Recording::refuse(const char* what) {
   if (records) throw UnavailableError(std::string("an operation ") + what);
 }
 
+bool Recording::active() { return records; }
+
 cudaGraph_t Recording::end() {
   records = recording_ = false;
   check(cudaStreamEndCapture(stream_, &graph_), "cudaStreamEndCapture");

@@ -42,6 +42,8 @@ class Recording {
   // Throws, naming `what`, where this thread records: work that goes elsewhere than to the
   // recording's stream would be done once, and be missing ever after.
   static void refuse(const char* what);
+  // Whether this thread records.
+  static bool active();
 
  private:
   cudaStream_t stream_ = nullptr;

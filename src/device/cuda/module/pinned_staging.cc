@@ -9,6 +9,7 @@
 
 #include "device/cuda/module/check.h"
 #include "device/gpu_policy.h"
+#include "device/native_gpu.h"
 
 namespace tandem::cuda {
 namespace {
@@ -49,6 +50,7 @@ void* PinnedStaging::take(Blocks& blocks) {
   }
   ++blocks.made;
   lock.unlock();
+  const std::lock_guard alone(NativeGpu::giving_to_several());
   make_current(ordinal_);
   void* block = nullptr;
   check(cudaHostAlloc(&block, blocks.bytes, cudaHostAllocPortable), "cudaHostAlloc");

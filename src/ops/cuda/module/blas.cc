@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "core/status.h"
 #include "ops/cuda/launch.h"
@@ -42,7 +43,7 @@ struct Problem {
   DType dtype;
   std::int64_t m, n, k, batch, stride_a, stride_b;
   bool transpose_a, transpose_b, bias, relu, tf32;
-  unsigned align_a, align_b, align_c;  // in bytes
+  unsigned align_a, align_b, align_c, align_bias;  // in bytes
   auto operator<=>(const Problem&) const = default;
 };
 
@@ -131,7 +132,8 @@ class Blas {
 
   cublasLtHandle_t handle() const { return handle_; }
 
-  Choice choose(const Problem& problem, const Description& description) {
+  // Nothing where there is no such product, but may be one without an epilogue.
+  std::optional<Choice> choose(const Problem& problem, const Description& description) {
     const std::lock_guard lock(mutex_);
     const auto found = choices_.find(problem);
     if (found != choices_.end()) return found->second;
@@ -141,7 +143,7 @@ class Blas {
  private:
   Blas() { check_blas(cublasLtCreate(&handle_), "cublasLtCreate"); }
 
-  Choice ask(const Problem& problem, const Description& description) const {
+  std::optional<Choice> ask(const Problem& problem, const Description& description) const {
     cublasLtMatmulPreference_t made = nullptr;
     check_blas(cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
     const Owned<cublasLtMatmulPreference_t> preference(made);
@@ -150,6 +152,9 @@ class Blas {
                  "cublasLtMatmulPreferenceSetAttribute");
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
+    // Parts of sums are of the type that sums are computed in, never of 16 bits.
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{problem.align_b});
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t{problem.align_a});
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t{problem.align_c});
@@ -159,21 +164,23 @@ class Blas {
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         handle_, description.product.get(), description.b.get(), description.a.get(),
         description.c.get(), description.c.get(), made, 1, &result, &found);
-    if (status != CUBLAS_STATUS_SUCCESS || found == 0)
+    if (status == CUBLAS_STATUS_SUCCESS && found > 0)
+      return Choice{result.algo, result.workspaceSize};
+    if (!problem.bias && !problem.relu)
       fail<InternalError>("[cuda] cuBLAS has no product of {} x {} by {} x {} of {}: {}", problem.m,
                           problem.k, problem.k, problem.n, name_of(problem.dtype),
                           cublasLtGetStatusName(status));
-    return {result.algo, result.workspaceSize};
+    return std::nullopt;
   }
 
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
-  std::map<Problem, Choice> choices_;
+  std::map<Problem, std::optional<Choice>> choices_;
 };
 
 }  // namespace
 
-void blas_product(KernelContext& context, const BlasProduct& product, const void* a, const void* b,
+bool blas_product(KernelContext& context, const BlasProduct& product, const void* a, const void* b,
                   void* c) {
   const Description description(product);
   const Problem problem = {.dtype = product.dtype,
@@ -190,10 +197,12 @@ void blas_product(KernelContext& context, const BlasProduct& product, const void
                            .tf32 = product.tf32,
                            .align_a = alignment_of(a),
                            .align_b = alignment_of(b),
-                           .align_c = alignment_of(c)};
+                           .align_c = alignment_of(c),
+                           .align_bias = alignment_of(product.bias)};
   Blas& blas = Blas::on(device_of(context).ordinal());
-  const Choice choice = blas.choose(problem, description);
-  void* workspace = context.scratch(choice.workspace);
+  const std::optional<Choice> choice = blas.choose(problem, description);
+  if (!choice) return false;
+  void* workspace = context.scratch(choice->workspace);
   const float one = 1.0f, zero = 0.0f;
   const double wide_one = 1.0, wide_zero = 0.0;
   const bool wide = product.dtype == float64;
@@ -201,9 +210,10 @@ void blas_product(KernelContext& context, const BlasProduct& product, const void
       cublasLtMatmul(blas.handle(), description.product.get(),
                      wide ? static_cast<const void*>(&wide_one) : &one, b, description.b.get(), a,
                      description.a.get(), wide ? static_cast<const void*>(&wide_zero) : &zero, c,
-                     description.c.get(), c, description.c.get(), &choice.algorithm, workspace,
-                     choice.workspace, stream_of(context)),
+                     description.c.get(), c, description.c.get(), &choice->algorithm, workspace,
+                     choice->workspace, stream_of(context)),
       "cublasLtMatmul");
+  return true;
 }
 
 }  // namespace tandem::cuda

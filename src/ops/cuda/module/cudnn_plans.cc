@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "core/log.h"
+#include "core/status.h"
+#include "device/cuda/module/cuda_graph.h"
 #include "ops/cuda/module/cudnn_attention_graph.h"
 #include "ops/cuda/module/cudnn_conv_graph.h"
 
@@ -50,6 +52,11 @@ CudnnPlan* CudnnOnDevice::remembered(Plans<Key>& plans, const Key& key, const Ma
   const std::lock_guard lock(mutex_);
   const auto [at, is_new] = plans.try_emplace(key);
   if (!is_new) return at->second.get();
+  // To make one may compile and load kernels, which a recording does not survive.
+  if (Recording::active()) {
+    plans.erase(at);
+    fail<ResourceExhaustedError>("cuDNN has no plan yet for what they read or write now");
+  }
   try {
     at->second = make();
   } catch (...) {

@@ -1,0 +1,28 @@
+// Processes that each have one of a host's GPUs, as their launcher or the program says.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "cuda/fake_cuda.h"
+#include "support/processes.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+TEST(OneGpuOfTwo, IsTheOneThatNcclUses) {
+  const auto gpus = config::list_physical_devices("GPU");
+  ASSERT_EQ(gpus.size(), 2u);
+  config::set_visible_devices({gpus[1]}, "GPU");
+  comm::init_process_group({.backend = "nccl",
+                            .init_method = fmt::format("tcp://127.0.0.1:{}", testing::free_port()),
+                            .rank = 0,
+                            .world_size = 1});
+  const Tensor sum = comm::all_reduce(constant({1.0, 2.0}));
+  EXPECT_EQ(sum.device(), "/job:localhost/replica:0/task:0/device:GPU:0");
+  EXPECT_EQ(sum.to_vector<float>(), (std::vector<float>{1, 2}));
+  comm::destroy_process_group();
+  EXPECT_FALSE(fake_cuda::gpu(0).has_context);
+}
+
+}  // namespace
+}  // namespace tandem
