@@ -47,6 +47,9 @@ inline void use_gpus(int count, std::optional<std::int64_t> mib = {}) {
       throw std::runtime_error("the fake of CUDA was not loaded, and emulated GPUs are not meant");
     return config::set_emulated_gpus(count, mib.value_or(1024));
   }
+  // Their memory is bounded, and tests look at how it lies: whoever runs many tests on one GPU
+  // (scripts/gpu-check) need not have it grow.
+  unsetenv("TANDEM_FORCE_GPU_ALLOW_GROWTH");
   const auto all = config::list_physical_devices("GPU");
   const std::vector first(all.begin(),
                           all.begin() + std::min<std::ptrdiff_t>(count, std::ssize(all)));
