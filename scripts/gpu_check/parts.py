@@ -100,7 +100,8 @@ def operations(check):
 
 
 # What a program says where it is on a GPU.
-ON_THE_GPU = {"example_01_devices": "device:GPU:0", "example_02_session_towers": "pci bus id"}
+ON_THE_GPU = {"example_01_devices": "device:GPU:0", "example_02_session_towers": "(MatMul): /job:localhost/replica:0/"
+              "task:0/device:GPU:0"}
 
 
 def programs(check):
