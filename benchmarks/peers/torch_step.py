@@ -245,9 +245,10 @@ def make_pool(case, batch, device):
 
 def least_work(model, step, x, y):
     """(floating-point operations, bytes) that a step has to spend: products, convolutions and attention, forward and
-    backward (PyTorch counts causal attention as if all scores were needed); and the memory that a step passes over if all that works element by element is fused: each layer's
-    result is written and read, read again and its gradient written and read on the way back, and weights, gradients
-    and momentum are passed over seven times. Nothing where PyTorch cannot count."""
+    backward (PyTorch counts causal attention as if all scores were needed); and the memory that a step passes over if
+    all that works element by element is fused: each layer's result is written and read, read again and its gradient
+    written and read on the way back, and weights, gradients and momentum are passed over seven times. Nothing where
+    PyTorch cannot count."""
     try:
         from torch.utils.flop_counter import FlopCounterMode
     except ImportError:

@@ -273,11 +273,12 @@ def sanitizer(check):
     conformance_tests = {f"{name}_test": "OnGpu*" for name in CONFORMANCE}
     over_tests("memcheck", {**conformance_tests, "ops_test": "*Conformance*:*Gradient*"}, 0.5)
     over_tests("racecheck", {"ops_test": SHARE_WITHIN_BLOCKS}, 0.4)
-    found["trainings"] = over_trainings(check, prefix, lambda: check.save("sanitizer", found))
+    found["trainings"] = {}
+    over_trainings(check, prefix, found["trainings"], lambda: check.save("sanitizer", found))
     return found
 
 
-def over_trainings(check, prefix, save):
+def over_trainings(check, prefix, outcomes, save):
     def train(item):
         kind, case, traced, dtype = item
         if check.left() < 5:
@@ -287,7 +288,6 @@ def over_trainings(check, prefix, save):
         return item, "passed" if good else "failed" if check.left() > 0 else "not run", text
 
     work = [(kind, case, traced, dtype) for kind in prefix for case, traced in TRAININGS for dtype in ("float32", "bfloat16")]
-    outcomes = {}
     with concurrent.futures.ThreadPoolExecutor(check.options.jobs) as pool:
         for (kind, case, traced, dtype), outcome, text in pool.map(train, work):
             name = f"{kind} {case} {dtype}"
@@ -296,4 +296,3 @@ def over_trainings(check, prefix, save):
             if outcome == "failed":
                 check.failed = True
                 check.keep_log(name, text)
-    return outcomes

@@ -48,8 +48,7 @@ def print_benchmarks(found, ceilings):
     if rows:
         print()
         table(["ms a step", "", *PROGRAMS, "pytorch/eager", "pytorch/traced", "compiled/traced", "compiled/tuned",
-               "of matmul", "of memory",
-               "peak/pytorch"], rows)
+               "of matmul", "of memory", "peak/pytorch"], rows)
         print()
         table(["loss", "", "parameters", "first", *PROGRAMS], losses)
     told = [f"{case} {dtype}: {line}" for case, by_dtype in found["rows"].items() for dtype, row in by_dtype.items()

@@ -81,9 +81,8 @@ __global__ void __launch_bounds__(kThreads)
     sum = load_pack<kCount>(before, mine.begin, mine.count);
   else
     for (C& each : sum.at) each = C{0};
-      // Unrolled: parameters have no index.
 #pragma unroll
-  for (int n = 0; n < kTermsAtOnce; ++n) {
+  for (int n = 0; n < kTermsAtOnce; ++n) {  // by name: a parameter has no index
     if (n >= terms.count) break;
     const auto term = load_pack<kCount>(terms.of[n], mine.begin, mine.count);
 #pragma unroll

@@ -35,12 +35,6 @@ __device__ __forceinline__ int tile_row(int mine) {
 }
 __device__ __forceinline__ int tile_column() { return static_cast<int>(threadIdx.x) % kSide; }
 
-struct AddUp {
-  template <class C>
-  __device__ C operator()(C a, C b) const {
-    return a + b;
-  }
-};
 struct Larger {
   template <class C>
   __device__ C operator()(C a, C b) const {

@@ -30,10 +30,6 @@ struct LambStep {
   }
 };
 
-struct AddUp {
-  __device__ double operator()(double a, double b) const { return a + b; }
-};
-
 // norms[2 block], norms[2 block + 1] = the sums of the block's squares of the variable and of the
 // direction.
 template <class T>
