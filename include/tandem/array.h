@@ -12,6 +12,14 @@ namespace tandem {
 
 // The same elements in another shape, sharing storage; one size may be -1.
 Tensor reshape(const Tensor& x, const Shape& shape);
+/// x itself, checked to have the shape; sizes of -1 may be any. After TensorFlow's tf.ensure_shape.
+/// Shares storage. A shape that cannot be x's is an InvalidArgumentError.
+///
+/// Where a function is traced or a graph is built, sizes that are not known yet are checked when it
+/// runs, and the result has the shape from now on. So it says that two unknown sizes are one, which
+/// an input_signature and placeholders cannot:
+///   y = td::ensure_shape(y, {x.dim(0), 3});  // as many rows as x
+Tensor ensure_shape(const Tensor& x, const Shape& shape);
 // A new axis of size 1 before `axis` (negative: from the end of the result). Shares storage.
 Tensor expand_dims(const Tensor& x, std::int64_t axis);
 // Without the axes of size 1: those given, or all. Shares storage.
@@ -24,14 +32,8 @@ Tensor identity(const Tensor& x);
 Tensor stop_gradient(const Tensor& x);
 
 // Tensors joined along an axis that they have / along a new axis.
-Tensor concat(std::span<const Tensor> tensors, std::int64_t axis);
-Tensor stack(std::span<const Tensor> tensors, std::int64_t axis = 0);
-inline Tensor concat(const std::vector<Tensor>& tensors, std::int64_t axis) {
-  return concat(std::span<const Tensor>(tensors), axis);
-}
-inline Tensor stack(const std::vector<Tensor>& tensors, std::int64_t axis = 0) {
-  return stack(std::span<const Tensor>(tensors), axis);
-}
+Tensor concat(TensorList tensors, std::int64_t axis);
+Tensor stack(TensorList tensors, std::int64_t axis = 0);
 // The inverse of concat: `parts` equal parts, or parts of the sizes given.
 std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis = 0);
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes,
@@ -58,6 +60,7 @@ Tensor reverse(const Tensor& x, const Dims& axes);
 Tensor gather(const Tensor& params, const Tensor& indices, std::int64_t axis = 0);
 // A new last axis of size `depth`: `on` at the index, `off` elsewhere; indices outside give all
 // off.
+// The dtype must hold both numbers: InvalidArgumentError.
 struct OneHotOptions {
   double on = 1.0;
   double off = 0.0;

@@ -1,9 +1,9 @@
 // Devices and their memory: what there is, and how the process uses it.
 //
-// Everything that sets something must come before the runtime is initialised, which the first
-// operation and anything that lists LOGICAL devices do. Later it is a RuntimeError that names the
-// call which initialised the runtime; setting the same value again is allowed. Asking for PHYSICAL
-// devices initialises nothing. After TensorFlow's tf.config.
+// Everything that sets something, but soft placement, must come before the runtime is initialised,
+// which the first operation and anything that lists LOGICAL devices do. Later it is a RuntimeError
+// that names the call which initialised the runtime; setting the same value again is allowed.
+// Asking for PHYSICAL devices initialises nothing. After TensorFlow's tf.config.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,28 @@
 namespace tandem::config {
 
 struct PhysicalDevice {
-  std::string name;         // "/physical_device:GPU:0"
-  std::string device_type;  // "GPU"
+  std::string name{};         // "/physical_device:GPU:0"
+  std::string device_type{};  // "GPU"
   friend bool operator==(const PhysicalDevice&, const PhysicalDevice&) = default;
 };
 
 struct LogicalDevice {
-  std::string name;  // "/job:localhost/replica:0/task:0/device:GPU:0"
-  std::string device_type;
+  std::string name{};  // "/job:localhost/replica:0/task:0/device:GPU:0"
+  std::string device_type{};
   friend bool operator==(const LogicalDevice&, const LogicalDevice&) = default;
 };
 
 struct DeviceDetails {
-  std::string device_name;  // "AMD EPYC", "NVIDIA H200", "Emulated GPU"
+  std::string device_name{};  // "AMD EPYC", "NVIDIA H200", "Emulated GPU"
   std::int64_t memory_bytes = 0;
-  std::optional<std::string> pci_bus_id;                  // real GPUs only
-  std::optional<std::pair<int, int>> compute_capability;  // real GPUs only
+  std::optional<std::string> pci_bus_id{};                  // real GPUs only
+  std::optional<std::pair<int, int>> compute_capability{};  // real GPUs only
   bool emulated = false;
 };
 
 struct LogicalDeviceConfiguration {
-  std::optional<std::int64_t> memory_limit;  // MiB; required on a GPU, refused on a CPU
-  std::optional<int> experimental_priority;
+  std::optional<std::int64_t> memory_limit{};  // MiB; required on a GPU, refused on a CPU
+  std::optional<int> experimental_priority{};
 };
 
 // All devices of `device_type` ("CPU", "GPU"; empty: every type). Order: CPUs, then GPUs.
@@ -64,8 +64,8 @@ void set_per_process_gpu_memory_fraction(double fraction);
 // The options of a TensorFlow session's configuration (ConfigProto) that speak of devices. What is
 // not given stays as it is.
 struct GPUOptions {
-  std::optional<bool> allow_growth;  // of every GPU
-  std::optional<double> per_process_gpu_memory_fraction;
+  std::optional<bool> allow_growth{};  // of every GPU
+  std::optional<double> per_process_gpu_memory_fraction{};
   // Physical GPUs in the order of the logical ones: with "5,3" GPU:0 is the physical GPU 5.
   std::string visible_device_list = {};
 };
@@ -85,7 +85,12 @@ void set_logical_cpus(int count);
 // TANDEM_EMULATED_GPUS=N or N:MiB does the same; the call wins over it. Emulated GPUs appear only
 // where there is no real one, and CUDA_VISIBLE_DEVICES hides them as it would real ones. Nothing of
 // their memory is reserved; it takes up the host's as it is used.
-void set_emulated_gpus(int count, std::int64_t memory_mib = 1024);
+void set_emulated_gpus(int count, std::int64_t memory_mib = 4096);
+
+// Whether an operation asked onto a device that does not exist, or that has no kernel for it, runs
+// on another one instead (on by default). May change at any time.
+void set_soft_device_placement(bool enabled);
+bool get_soft_device_placement();
 
 // Cores that operations may use in all; 0: every core of the process. Logical CPUs share them.
 void set_intra_op_parallelism_threads(int threads);
@@ -108,15 +113,21 @@ struct MemoryInfo {
   std::int64_t reserved = 0;            // bytes taken from the device
   std::int64_t largest_free_block = 0;  // bytes
   double fragmentation = 0.0;           // (free - largest free block) / free
-  MemoryByTag by_tag;                   // their sum is `current`
-  MemoryByTag peak_by_tag;              // the most of each; they need not have come together
+  MemoryByTag by_tag{};                 // their sum is `current`
+  MemoryByTag peak_by_tag{};            // the most of each; they need not have come together
 };
 // Statistics of a logical device ("GPU:0", "/gpu:1", a full name), once the work enqueued on it is
 // done. The workspace of an emulated GPU's kernels is the host's. Initialises the runtime.
 MemoryInfo get_memory_info(std::string_view device);
 // Makes the peaks what is in use now.
 void reset_memory_stats(std::string_view device);
-// Gives memory that is wholly free back to the device; returns the bytes.
+// Frees what traced functions, sessions and models keep between their runs, and gives memory that
+// is wholly free back to the device; returns the bytes given back.
 std::int64_t trim_memory(std::string_view device);
 
 }  // namespace tandem::config
+
+namespace tandem {
+using config::get_soft_device_placement;
+using config::set_soft_device_placement;
+}  // namespace tandem

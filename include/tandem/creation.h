@@ -42,10 +42,10 @@ class Literal {
 };
 
 struct ConstantOptions {
-  std::optional<DType> dtype;
+  std::optional<DType> dtype{};
   // The same elements in another shape. A single element fills any shape.
-  Shape shape;
-  std::string_view name;
+  Shape shape{};
+  std::string_view name{};
 };
 
 // A tensor of the literal's elements, on the present device. Throws InvalidArgumentError for ragged
@@ -59,7 +59,7 @@ requires std::is_arithmetic_v<T> Tensor constant(const std::vector<T>& values,
 
 struct CreationOptions {
   DType dtype = float32;
-  std::string_view name;
+  std::string_view name{};
 };
 // An unset shape makes a scalar.
 Tensor zeros(const Shape& shape, const CreationOptions& options = {});

@@ -1,5 +1,9 @@
-// Random numbers: counter-based (Philox 4x32-10), so that a draw depends on the seed, the number of
-// the draw and the element's position alone, never on threads or devices.
+// Random numbers: counter-based (Philox 4x32-10). A random number depends on the seed, the number
+// of the call, the replica and the element's position alone, never on threads or devices.
+//
+// Each replica of a strategy has a stream of its own, so a step that makes noise with these
+// functions gets other noise with two replicas than with one. nn::dropout, whose first axis is the
+// batch, does not; nor does noise that is made in Dataset::map or before Strategy::run.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +27,7 @@ void set_state(const GeneratorState& state);
 
 struct Options {
   DType dtype = float32;
-  std::string_view name;
+  std::string_view name{};
 };
 Tensor normal(const Shape& shape, double mean = 0.0, double stddev = 1.0,
               const Options& options = {});

@@ -11,6 +11,9 @@
 namespace tandem {
 
 inline constexpr int kMaxRank = 8;
+/// The most elements that a tensor may have. The bytes of as many still fit in 63 bits, whatever
+/// the dtype.
+inline constexpr std::int64_t kMaxElements = (std::int64_t{1} << 60) - 1;
 
 // A short list of integers without allocation: axes, permutations, strides. At most kMaxRank.
 class Dims {
@@ -63,16 +66,19 @@ class Shape {
   void set(int axis, std::int64_t size) { dims_[axis] = size; }
   // The size of `axis`, negative ones counting from the end. Throws InvalidArgumentError if absent.
   std::int64_t dim(std::int64_t axis) const;
-  // The product of all sizes; 1 for a scalar. Throws InvalidArgumentError when one is not known.
+  // The product of all sizes; 1 for a scalar. Throws InvalidArgumentError when one is not known,
+  // and when the shape is too large.
   std::int64_t num_elements() const {
-    std::int64_t count = 1;
-    for (std::int64_t size : dims_) {
-      if (size < 0) [[unlikely]]
-        unknown_size();
-      count *= size;
-    }
-    return count;
+    const Count count = multiply();
+    if (count.too_large) [[unlikely]]
+      refuse_size();
+    if (count.unknown) [[unlikely]]
+      unknown_size();
+    return count.empty ? 0 : count.product;
   }
+  /// Whether no tensor can have this shape: the product of its known sizes, those of 0 left out, is
+  /// larger than kMaxElements. (Zeros do not count, so that strides fit, too; NumPy does the same.)
+  bool too_large() const { return multiply().too_large; }
   const Dims& dims() const { return dims_; }
   const std::int64_t* begin() const { return dims_.begin(); }
   const std::int64_t* end() const { return dims_.end(); }
@@ -92,6 +98,21 @@ class Shape {
   }
 
  private:
+  struct Count {
+    std::int64_t product = 1;  // of the sizes above 0
+    bool unknown = false, empty = false, too_large = false;
+  };
+  Count multiply() const {
+    Count count;
+    for (std::int64_t size : dims_) {
+      count.unknown |= size < 0;
+      count.empty |= size == 0;
+      count.too_large |= __builtin_mul_overflow(count.product, size > 0 ? size : 1, &count.product);
+    }
+    count.too_large |= count.product > kMaxElements;
+    return count;
+  }
+  [[noreturn]] void refuse_size() const;
   [[noreturn]] void unknown_size() const;
 
   Dims dims_;
@@ -99,5 +120,12 @@ class Shape {
 };
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+/// Whether two sizes of axes can be the same: they are equal, or one of them is not known
+/// (negative). Where a function is traced or a graph is built, each unknown size is a negative
+/// number of its own, so that == says no for two that may well agree when the graph runs.
+constexpr bool may_agree(std::int64_t a, std::int64_t b) { return a == b || a < 0 || b < 0; }
+/// Whether two shapes can be the same. One of unknown rank may agree with all.
+bool may_agree(const Shape& a, const Shape& b);
 
 }  // namespace tandem

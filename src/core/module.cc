@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 
 #include <filesystem>
+#include <string>
+#include <string_view>
 
 #include "core/status.h"
 
@@ -17,22 +19,44 @@ std::filesystem::path folder_of_library() {
   return std::filesystem::path(info.dli_fname).parent_path();
 }
 
-std::filesystem::path path_of(const Module& module) { return folder_of_library() / module.file; }
-
-}  // namespace
-
-bool is_built(const Module& module) {
-  std::error_code unreadable;
-  return std::filesystem::exists(path_of(module), unreadable);
+// Whether the build was configured to have it.
+bool configured(const std::string& target) {
+  constexpr std::string_view kTargets = "," TANDEM_CONFIGURED_MODULES ",";
+  return kTargets.find("," + target + ",") != std::string_view::npos;
 }
 
-void* load_factory(const Module& module) {
-  const std::filesystem::path path = path_of(module);
-  if (!is_built(module))
+// The build folder that a library in `folder` belongs to; empty where it is installed.
+std::filesystem::path build_folder(std::filesystem::path folder) {
+  std::error_code unreadable;
+  for (; !folder.empty(); folder = folder.parent_path()) {
+    if (std::filesystem::exists(folder / "CMakeCache.txt", unreadable)) return folder;
+    if (folder == folder.root_path()) break;
+  }
+  return {};
+}
+
+[[noreturn]] void fail_not_there(const Module& module, const std::filesystem::path& path) {
+  const std::string target = fmt::format("tandem_{}", module.backend);
+  if (!configured(target))
     fail<UnavailableError>(
         "[{}] this build of Tandem has no {} backend ('{}' is not there): install the Debian "
         "package {} and build Tandem again",
         module.backend, module.backend, path.string(), module.library);
+  if (const std::filesystem::path folder = build_folder(path.parent_path()); !folder.empty())
+    fail<UnavailableError>("[{}] the {} backend is not built yet: cmake --build {} --target {}",
+                           module.backend, module.backend, folder.string(), target);
+  fail<UnavailableError>(
+      "[{}] this build of Tandem has a {} backend, but '{}' is not there: build the target {} and "
+      "install Tandem again",
+      module.backend, module.backend, path.string(), target);
+}
+
+}  // namespace
+
+void* load_factory(const Module& module) {
+  const std::filesystem::path path = folder_of_library() / module.file;
+  std::error_code unreadable;
+  if (!std::filesystem::exists(path, unreadable)) fail_not_there(module, path);
   // The loader counts: asking again is cheap.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)

@@ -5,7 +5,7 @@
 namespace tandem {
 
 struct Module {
-  const char* backend;  // "gloo"
+  const char* backend;  // "gloo"; the target that builds it is tandem_gloo
   const char* file;     // "libtandem_gloo.so"
   const char* factory;  // a function of C's linkage in it
   const char* library;  // Debian's package to build the module with, "libgloo-dev"
@@ -13,11 +13,9 @@ struct Module {
 };
 
 // The module's factory. Loads the module at the first call, for as long as the process lives.
-// Throws UnavailableError, naming the package to install, when the module or its library is not
-// there.
+// Throws UnavailableError when the module or its library is not there, naming what is missing: the
+// target to build where the build was configured with the module, else the package to install.
 void* load_factory(const Module& module);
 bool can_load(const Module& module);
-// Whether this build of Tandem has the module, whatever the machine has.
-bool is_built(const Module& module);
 
 }  // namespace tandem

@@ -31,6 +31,13 @@ void limit_available_cores(int cores) { core_limit = std::max(1, cores); }
 
 int intra_op_threads() { return team_size > 0 ? team_size : available_cores(); }
 
+void LoopError::keep(std::int64_t begin) {
+  const std::lock_guard lock(mutex_);
+  if (error_ && begin_ <= begin) return;
+  error_ = std::current_exception();
+  begin_ = begin;
+}
+
 ThreadBudget::ThreadBudget(int threads) : previous_(team_size) {
   team_size = std::max(1, threads);
   omp_set_num_threads(team_size);

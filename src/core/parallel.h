@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 
 #if defined(__SANITIZE_THREAD__)
 #include <thread>
@@ -35,9 +37,28 @@ class ThreadBudget {
   int previous_;
 };
 
+// What the threads of a loop throw. An exception must not leave an OpenMP region.
+class LoopError {
+ public:
+  // In a catch block of the thread whose range begins there.
+  void keep(std::int64_t begin);
+  // Throws what was kept of the lowest range, if anything was.
+  void rethrow() const {
+    if (error_) [[unlikely]]
+      std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr error_;
+  std::int64_t begin_ = 0;
+};
+
 // Calls body(begin, end) over disjoint ranges that cover [0, count), side by side when there are at
 // least `grain` elements for each thread. The ranges depend on `count`, `grain` and the team's size
-// alone. The body must not throw.
+// alone. When the body throws, the other ranges are done nevertheless, and the exception of the
+// lowest range that threw one comes out: a body that goes through its range in order thus tells of
+// the first place that is wrong, however many threads there are.
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   if (count <= 0) return;
@@ -47,23 +68,32 @@ void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
     body(std::int64_t{0}, count);
     return;
   }
+  LoopError error;
+  const auto guarded = [&](std::int64_t begin, std::int64_t end) {
+    try {
+      body(begin, end);
+    } catch (...) {
+      error.keep(begin);
+    }
+  };
 #if defined(__SANITIZE_THREAD__)
   // The sanitizer sees neither the forks and joins of the OpenMP runtime, which is not
   // instrumented, nor how the compiler hands variables to its threads: threads of our own, so that
   // it sees races.
   std::vector<std::thread> team;
   for (std::int64_t me = 1; me < threads; ++me)
-    team.emplace_back([&, me] { body(count * me / threads, count * (me + 1) / threads); });
-  body(std::int64_t{0}, count / threads);
+    team.emplace_back([&, me] { guarded(count * me / threads, count * (me + 1) / threads); });
+  guarded(std::int64_t{0}, count / threads);
   for (std::thread& thread : team) thread.join();
 #else
 #pragma omp parallel num_threads(static_cast <int>(threads))
   {
     const std::int64_t team = omp_get_num_threads(), me = omp_get_thread_num();
     const std::int64_t begin = count * me / team, end = count * (me + 1) / team;
-    if (begin < end) body(begin, end);
+    if (begin < end) guarded(begin, end);
   }
 #endif
+  error.rethrow();
 }
 
 }  // namespace tandem

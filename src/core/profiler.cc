@@ -1,17 +1,16 @@
 #include "tandem/profiler.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "core/atomic_file.h"
 #include "core/log.h"
 #include "core/profile.h"
+#include "core/profile_totals.h"
 #include "core/status.h"
 #include "core/trace_file.h"
 
@@ -39,7 +38,6 @@ struct Chunk {
 // The profile that runs.
 struct Session {
   std::filesystem::path path;
-  std::ofstream file;
   std::int64_t start = 0;
   std::int64_t room = 0;  // for events that no chunk has yet
   int threads = 0;
@@ -129,6 +127,11 @@ void Span::end() noexcept {
 }  // namespace profile
 
 namespace profiler {
+namespace {
+
+constexpr const char* kWhat = "profiler";
+
+}  // namespace
 
 void start(const ProfilerOptions& options) {
   profile::State& state = profile::state();
@@ -141,11 +144,8 @@ void start(const ProfilerOptions& options) {
                                options.max_events);
   auto session = std::make_unique<profile::Session>();
   session->path = options.file;
-  errno = 0;
-  session->file.open(options.file, std::ios::trunc);
-  if (!session->file)
-    fail<NotFoundError>("[profiler] cannot make the file '{}' for the trace: {}",
-                        options.file.string(), std::strerror(errno));
+  // That it cannot be written is told now; it is written when the profile ends.
+  if (!options.file.empty()) const AtomicFile writable(options.file, kWhat);
   session->room = options.max_events;
   session->start = profile::now();
   state.full = false;
@@ -175,13 +175,15 @@ Summary stop() {
     contents.threads.push_back({chunk->thread, chunk->events.get(), count});
     summary.events += static_cast<std::int64_t>(count);
   }
-  profile::write_trace(session->file, contents);
-  session->file.close();
-  if (!session->file)
-    fail<ResourceExhaustedError>("[profiler] cannot write the trace '{}'", session->path.string());
   if (summary.dropped > 0)
-    logging::warn("[profiler] the trace '{}' has {} events; {} more were dropped",
-                  session->path.string(), summary.events, summary.dropped);
+    logging::warn("[profiler] the profile has {} events; {} more were dropped", summary.events,
+                  summary.dropped);
+  summary.totals = profile::totals_of(contents);
+  if (!session->path.empty()) {
+    AtomicFile file(session->path, kWhat);
+    profile::write_trace(file, contents);
+    file.commit();
+  }
   return summary;
 }
 

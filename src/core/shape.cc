@@ -34,6 +34,11 @@ std::int64_t Shape::dim(std::int64_t axis) const {
   return dims_[static_cast<int>(axis < 0 ? axis + rank() : axis)];
 }
 
+void Shape::refuse_size() const {
+  fail<InvalidArgumentError>("[Shape] expected at most {} elements, got shape {}", kMaxElements,
+                             to_string());
+}
+
 void Shape::unknown_size() const {
   fail<InvalidArgumentError>(
       "[Shape] the number of elements of shape {} is asked for, which is not known before the "
@@ -59,6 +64,12 @@ bool Shape::matches(const Shape& concrete) const {
   return std::equal(begin(), end(), concrete.begin(), [](std::int64_t mine, std::int64_t theirs) {
     return mine < 0 || mine == theirs;
   });
+}
+
+bool may_agree(const Shape& a, const Shape& b) {
+  if (!a.known() || !b.known()) return true;
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](std::int64_t m, std::int64_t n) { return may_agree(m, n); });
 }
 
 std::string Shape::to_string() const {

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <string>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 namespace tandem::profile {
 namespace {
@@ -27,38 +30,87 @@ constexpr LaneName kLanes[] = {{"step", "steps"},
 
 LaneName name_of(Lane lane) { return kLanes[static_cast<int>(lane)]; }
 
-// In the order in which they are shown.
-struct RowKey {
-  std::string device;  // empty: the host
+// What rows show, in their order.
+struct Role {
+  std::string_view device;  // empty: the host
   Lane lane;
   int replica;
-  int thread;
-  friend bool operator<(const RowKey& a, const RowKey& b) {
-    return std::tie(a.device, a.lane, a.replica, a.thread) <
-           std::tie(b.device, b.lane, b.replica, b.thread);
+  friend bool operator<(const Role& a, const Role& b) {
+    return std::tie(a.device, a.lane, a.replica) < std::tie(b.device, b.lane, b.replica);
   }
 };
+
+Role role_of(const Event& event) {
+  return {event.device ? std::string_view(*event.device) : std::string_view(), event.lane,
+          event.replica};
+}
+
+// When a thread had a role: from its first event's begin to its last one's end.
+struct Period {
+  std::int64_t begin = INT64_MAX, end = INT64_MIN;
+  int place = 0;  // among the rows of the role
+};
+
+// By role and thread.
+using Periods = std::map<Role, std::map<int, Period>>;
+
+Periods periods_of(const TraceContents& contents) {
+  Periods periods;
+  for (const ThreadEvents& thread : contents.threads)
+    for (std::size_t i = 0; i < thread.count; ++i) {
+      const Event& event = thread.events[i];
+      Period& period = periods[role_of(event)][thread.thread];
+      period.begin = std::min(period.begin, event.begin);
+      period.end = std::max(period.end, event.end);
+    }
+  return periods;
+}
+
+// Gives each thread the first place that is free while it has the role. Returns how many there are.
+int assign_places(std::map<int, Period>& threads) {
+  std::vector<Period*> in_order;
+  for (auto& [thread, period] : threads) in_order.push_back(&period);
+  std::stable_sort(in_order.begin(), in_order.end(),
+                   [](const Period* a, const Period* b) { return a->begin < b->begin; });
+  std::vector<std::int64_t> taken_until;
+  for (Period* period : in_order) {
+    const auto free = std::find_if(taken_until.begin(), taken_until.end(),
+                                   [&](std::int64_t until) { return until <= period->begin; });
+    period->place = static_cast<int>(free - taken_until.begin());
+    if (free == taken_until.end()) taken_until.emplace_back();
+    taken_until[static_cast<std::size_t>(period->place)] = period->end;
+  }
+  return static_cast<int>(taken_until.size());
+}
 
 struct Row {
   int process = 0;
   int number = 0;
 };
 
-RowKey key_of(const Event& event, int thread) {
-  return {event.device ? *event.device : std::string(), event.lane, event.replica, thread};
+std::string label_of(const Role& role, int place) {
+  std::string label = name_of(role.lane).row;
+  if (role.replica >= 0) label += fmt::format(", replica {}", role.replica);
+  if (place > 0) label += fmt::format(" ({})", place + 1);
+  return label;
 }
 
-std::string label_of(const RowKey& key) {
-  return key.replica < 0 ? std::string(name_of(key.lane).row)
-                         : fmt::format("{}, replica {}", name_of(key.lane).row, key.replica);
-}
-
-// The file's events, one a line.
+// The file's text, with its events one a line.
 class Lines {
  public:
-  explicit Lines(std::ostream& out) : out_(out) {}
+  explicit Lines(AtomicFile& out) : out_(out) {}
+  void text(const std::string& text) {
+    constexpr std::size_t kMost = 64 * 1024;
+    text_ += text;
+    if (text_.size() > kMost) flush();
+  }
+  void flush() {
+    out_.write(text_.data(), text_.size());
+    text_.clear();
+  }
   void add(const json& event) {
-    out_ << (first_ ? "\n" : ",\n") << event.dump(-1, ' ', false, json::error_handler_t::replace);
+    text(first_ ? "\n" : ",\n");
+    text(event.dump(-1, ' ', false, json::error_handler_t::replace));
     first_ = false;
   }
   void name(const char* what, const Row& row, const std::string& name) {
@@ -77,7 +129,8 @@ class Lines {
   }
 
  private:
-  std::ostream& out_;
+  AtomicFile& out_;
+  std::string text_;
   bool first_ = true;
 };
 
@@ -98,40 +151,47 @@ void write_event(Lines& lines, const Event& event, const Row& row, std::int64_t 
              {"args", std::move(args)}});
 }
 
+// The rows of each role, which are named here.
+std::map<Role, std::vector<Row>> write_rows(Lines& lines, Periods& periods) {
+  std::map<Role, std::vector<Row>> rows;
+  std::map<std::string_view, int> processes;
+  int number = 0;
+  for (auto& [role, threads] : periods) {
+    const auto [process, added] =
+        processes.try_emplace(role.device, static_cast<int>(processes.size()) + 1);
+    const int places = assign_places(threads);
+    for (int place = 0; place < places; ++place) {
+      const Row row = {process->second, ++number};
+      if (added && place == 0) {
+        lines.name("process_name", row, role.device.empty() ? "host" : std::string(role.device));
+        lines.sort("process_sort_index", row, row.process);
+      }
+      lines.name("thread_name", row, label_of(role, place));
+      lines.sort("thread_sort_index", row, row.number);
+      rows[role].push_back(row);
+    }
+  }
+  return rows;
+}
+
 }  // namespace
 
-void write_trace(std::ostream& out, const TraceContents& contents) {
-  std::map<RowKey, Row> rows;
-  for (const ThreadEvents& thread : contents.threads)
-    for (std::size_t i = 0; i < thread.count; ++i)
-      rows.try_emplace(key_of(thread.events[i], thread.thread));
-
-  out << R"({"displayTimeUnit":"ms","otherData":{"dropped_events":)" << contents.dropped
-      << R"(},"traceEvents":[)";
+void write_trace(AtomicFile& out, const TraceContents& contents) {
+  Periods periods = periods_of(contents);
   Lines lines(out);
-  std::map<std::string, int> processes;
-  std::set<std::pair<int, std::string>> labels;
-  int number = 0;
-  for (auto& [key, row] : rows) {
-    const auto [process, added] =
-        processes.try_emplace(key.device, static_cast<int>(processes.size()) + 1);
-    row = {process->second, ++number};
-    if (added) {
-      lines.name("process_name", row, key.device.empty() ? "host" : key.device);
-      lines.sort("process_sort_index", row, row.process);
-    }
-    std::string label = label_of(key);
-    for (int next = 2; !labels.emplace(row.process, label).second; ++next)
-      label = fmt::format("{} ({})", label_of(key), next);
-    lines.name("thread_name", row, label);
-    lines.sort("thread_sort_index", row, row.number);
-  }
+  lines.text(
+      fmt::format(R"({{"displayTimeUnit":"ms","otherData":{{"dropped_events":{}}},"traceEvents":[)",
+                  contents.dropped));
+  const auto rows = write_rows(lines, periods);
   for (const ThreadEvents& thread : contents.threads)
     for (std::size_t i = 0; i < thread.count; ++i) {
       const Event& event = thread.events[i];
-      write_event(lines, event, rows.at(key_of(event, thread.thread)), contents.start);
+      const Role role = role_of(event);
+      const int place = periods.at(role).at(thread.thread).place;
+      write_event(lines, event, rows.at(role)[static_cast<std::size_t>(place)], contents.start);
     }
-  out << "\n]}\n";
+  lines.text("\n]}\n");
+  lines.flush();
 }
 
 }  // namespace tandem::profile

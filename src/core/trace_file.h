@@ -2,30 +2,14 @@
 // defines: "Trace Event Format", Google, 2016.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <ostream>
-#include <string>
-#include <vector>
-
-#include "core/profile.h"
+#include "core/atomic_file.h"
+#include "core/profile_contents.h"
 
 namespace tandem::profile {
 
-// Some events of one thread, in the order of their ends.
-struct ThreadEvents {
-  int thread = 0;  // in the order of the threads' first events
-  const Event* events = nullptr;
-  std::size_t count = 0;
-};
-
-struct TraceContents {
-  std::vector<ThreadEvents> threads;
-  std::int64_t start = 0;  // of the profile: time 0 of the file
-  std::int64_t dropped = 0;
-};
-
-// Writes a process a device, the host first, with a row for each lane, thread and replica.
-void write_trace(std::ostream& out, const TraceContents& contents);
+// Writes a process per device, the host first, with a row for each lane and replica: threads that
+// do the same one after the other share a row, those that overlap have several. Throws what
+// AtomicFile::write() does.
+void write_trace(AtomicFile& out, const TraceContents& contents);
 
 }  // namespace tandem::profile

@@ -7,6 +7,9 @@ namespace tandem {
 
 RefPtr<Storage> Storage::allocate(Device& device, const Shape& shape, DType dtype,
                                   std::string_view op) {
+  if (shape.too_large()) [[unlikely]]
+    fail<InvalidArgumentError>("[{}] expected a tensor of at most {} elements, got shape {}",
+                               op.empty() ? "Tensor" : op, kMaxElements, shape.to_string());
   const std::size_t bytes = static_cast<std::size_t>(shape.num_elements()) * size_of(dtype);
   void* memory = device.allocator().allocate(bytes);
   if (!memory && bytes > 0) [[unlikely]]

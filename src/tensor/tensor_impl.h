@@ -19,6 +19,7 @@ class GradNodeBase : public RefCounted {};
 struct GradEdge {
   RefPtr<GradNodeBase> node;
   std::int32_t index = 0;
+  bool of_variable = false;  // the tensor is a variable's value: its users must not change the edge
   explicit operator bool() const { return static_cast<bool>(node); }
 };
 

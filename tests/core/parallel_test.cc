@@ -3,10 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <string>
 #include <vector>
+
+#include "support/errors.h"
 
 namespace tandem {
 namespace {
+
+using testing::error_of;
 
 TEST(Parallel, EveryElementOnce) {
   ThreadBudget budget(4);
@@ -28,6 +33,25 @@ TEST(Parallel, SmallLoopsStayOnTheCallingThread) {
     EXPECT_EQ(end, 100);
   });
   EXPECT_EQ(calls, 1);
+}
+
+// The first place that is wrong, whatever the number of threads and their order.
+TEST(Parallel, ErrorsOfTheLowestRangeComeOut) {
+  for (const int threads : {1, 2, 4}) {
+    ThreadBudget budget(threads);
+    std::atomic<std::int64_t> done{0};
+    const auto check = [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        if (i % 30 == 29) throw InvalidArgumentError(std::to_string(i));
+        ++done;
+      }
+    };
+    for (int again = 0; again < 20; ++again)
+      EXPECT_EQ(error_of<InvalidArgumentError>([&] { parallel_for(100, 1, check); }), "29");
+    done = 0;
+    parallel_for(20, 1, check);
+    EXPECT_EQ(done.load(), 20);
+  }
 }
 
 TEST(Parallel, BudgetsNest) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <thread>
 
@@ -26,8 +28,8 @@ TEST(Profiler, ScopesNestInTheRowsOfTheirThreads) {
   {
     const profiler::Scope outer("outer \"quoted\"");
     const profiler::Scope inner("inner");
+    std::thread([] { const profiler::Scope scope("other"); }).join();
   }
-  std::thread([] { const profiler::Scope scope("other"); }).join();
   const profiler::Summary summary = profiler::stop();
   EXPECT_FALSE(profiler::running());
   { const profiler::Scope after("after"); }
@@ -44,6 +46,90 @@ TEST(Profiler, ScopesNestInTheRowsOfTheirThreads) {
   EXPECT_LE(inner[0].end, outer[0].end);
   EXPECT_GE(outer[0].begin, 0.0);
   EXPECT_EQ(select(events, "other", "host", "host (2)").size(), 1u);
+}
+
+// As prefetching has a thread of its own in each epoch.
+TEST(Profiler, ThreadsOneAfterTheOtherShareARow) {
+  const TemporaryDirectory directory;
+  profiler::start({.file = directory / "t"});
+  for (int epoch = 0; epoch < 12; ++epoch)
+    std::thread([] {
+      const profiler::Scope scope("prefetch");
+      std::thread([] { const profiler::Scope within("beside"); }).join();
+    }).join();
+  profiler::stop();
+  const auto events = read_trace(directory / "t");
+  EXPECT_EQ(select(events, "prefetch", "host", "host").size(), 12u);
+  EXPECT_EQ(select(events, "beside", "host", "host (2)").size(), 12u);
+}
+
+// The file is there whole or not at all.
+TEST(Profiler, WritesTheFileWhenItEnds) {
+  const TemporaryDirectory directory;
+  profiler::start({.file = directory / "t"});
+  EXPECT_EQ(directory.count_files(), 0u);
+  profiler::stop();
+  EXPECT_EQ(directory.count_files(), 1u);
+  EXPECT_EQ(read_trace(directory / "t").size(), 0u);
+}
+
+// An event of a thread that lives for it alone.
+void record_on_a_thread(std::vector<profile::Event> events) {
+  std::thread([&] {
+    for (profile::Event& event : events) profile::record(std::move(event));
+  }).join();
+}
+
+TEST(Profiler, AddsUpTheEventsOfANameAndDevice) {
+  static const std::string cpu = "/device:CPU:0", gpu = "/device:GPU:0";
+  const auto event = [](const char* name, const std::string* device, std::int64_t begin,
+                        std::int64_t end) {
+    profile::Event made{.name = name};
+    made.device = device;
+    made.begin = begin * 1'000'000;
+    made.end = end * 1'000'000;
+    return made;
+  };
+  profiler::start({});
+  record_on_a_thread({event("inner", nullptr, 2, 5), event("MatMul", &cpu, 2, 5),
+                      event("inner", nullptr, 6, 7), event("step", nullptr, 0, 10)});
+  record_on_a_thread({event("MatMul", &cpu, 3, 4), event("Add", &gpu, 0, 1)});
+  record_on_a_thread({event("Relu", &gpu, 0, 1), event("Relu", &gpu, 1, 3)});
+  const profiler::Summary summary = profiler::stop();
+  EXPECT_EQ(summary.events, 8);
+  struct Expected {
+    std::string name, device;
+    std::int64_t calls;
+    double ms, self_ms, share;
+  };
+  const std::vector<Expected> expected = {{"step", "", 1, 10, 6, 0.6},
+                                          {"inner", "", 2, 4, 4, 0.4},
+                                          {"MatMul", cpu, 2, 4, 4, 1.0},
+                                          {"Relu", gpu, 2, 3, 3, 0.75},
+                                          {"Add", gpu, 1, 1, 1, 0.25}};
+  ASSERT_EQ(summary.totals.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const profiler::OperationTotal& total = summary.totals[i];
+    EXPECT_EQ(total.name, expected[i].name);
+    EXPECT_EQ(total.device, expected[i].device);
+    EXPECT_EQ(total.calls, expected[i].calls);
+    EXPECT_NEAR(total.seconds * 1e3, expected[i].ms, 1e-9);
+    EXPECT_NEAR(total.self_seconds * 1e3, expected[i].self_ms, 1e-9);
+    EXPECT_NEAR(total.share, expected[i].share, 1e-9);
+  }
+  EXPECT_NEAR(summary.totals[1].mean_seconds() * 1e3, 2.0, 1e-9);
+
+  const std::string table = summary.to_string(1);
+  const auto line = [&](const std::string& start) {
+    const std::size_t at = table.find(start);
+    return at == std::string::npos ? start + " is not there:\n" + table
+                                   : table.substr(at, table.find('\n', at) - at);
+  };
+  EXPECT_EQ(line("step"), fmt::format("{:<44}{:>10}{:>14}{:>14}{:>14}{:>9}", "step", 1, "10.000",
+                                      "10.0000", "6.000", "60.0%"));
+  EXPECT_EQ(line("1 others"), fmt::format("{:<44}{:>10}{:>14}{:>14}{:>14}{:>9}", "1 others", 2,
+                                          "4.000", "2.0000", "4.000", "40.0%"));
+  EXPECT_EQ(line(gpu).substr(0, 54), fmt::format("{:<44}{:>10}", gpu, "calls"));
 }
 
 TEST(Profiler, EventsTellWhatTheyAreGiven) {
@@ -123,7 +209,8 @@ TEST(Profiler, RefusesWhatCannotBe) {
   const TemporaryDirectory directory;
   expect_error<NotFoundError>([] { profiler::start({.file = "/no/such/directory/t"}); },
                               "'/no/such/directory/t'");
-  expect_error<NotFoundError>([&] { profiler::start({.file = directory.path()}); }, "directory");
+  expect_error<FailedPreconditionError>([&] { profiler::start({.file = directory.path()}); },
+                                        "it is a directory");
   expect_error<InvalidArgumentError>(
       [&] { profiler::start({.file = directory / "t", .max_events = 0}); }, "max_events");
   expect_error<FailedPreconditionError>([] { profiler::stop(); }, "without a profile");
@@ -138,7 +225,8 @@ TEST(Profiler, TellsWhenTheFileCannotBeWritten) {
   TANDEM_REQUIRE(std::filesystem::exists("/dev/full"), "full");
   profiler::start({.file = "/dev/full"});
   { const profiler::Scope scope("work"); }
-  expect_error<ResourceExhaustedError>([] { profiler::stop(); }, "/dev/full");
+  expect_error<ResourceExhaustedError>([] { profiler::stop(); },
+                                       "[profiler] cannot write '/dev/full': No space left");
   EXPECT_FALSE(profiler::running());
 }
 

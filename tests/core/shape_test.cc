@@ -69,6 +69,32 @@ TEST(Shape, Matches) {
   EXPECT_FALSE(Shape({-1}).matches(Shape()));
 }
 
+TEST(Shape, MayAgree) {
+  EXPECT_TRUE(may_agree(Shape({-1, 3}), Shape({-7, 3})));
+  EXPECT_TRUE(may_agree(Shape({-1, 3}), Shape({2, -1})));
+  EXPECT_TRUE(may_agree(Shape({2, 3}), Shape()));
+  EXPECT_TRUE(may_agree(Shape(), Shape({2, 3})));
+  EXPECT_FALSE(may_agree(Shape({-1, 3}), Shape({2, 4})));
+  EXPECT_FALSE(may_agree(Shape({-1}), Shape({-1, -1})));
+  EXPECT_FALSE(may_agree(Shape({-1}), Shape::scalar()));
+}
+
+TEST(Shape, CountsElementsWithoutOverflow) {
+  const std::int64_t large = std::int64_t{1} << 32;
+  EXPECT_EQ(Shape({large, large >> 5}).num_elements(), large * (large >> 5));
+  EXPECT_EQ(Shape({kMaxElements}).num_elements(), kMaxElements);
+  for (const Shape& shape : {Shape{kMaxElements + 1}, Shape{large, large}, Shape{large, large, 0},
+                             Shape{0, large, large}, Shape{large, large, -1}}) {
+    EXPECT_TRUE(shape.too_large());
+    EXPECT_EQ(
+        error_of<InvalidArgumentError>([&] { shape.num_elements(); }),
+        "[Shape] expected at most 1152921504606846975 elements, got shape " + shape.to_string());
+  }
+  EXPECT_FALSE(Shape({-1, large}).too_large());
+  EXPECT_FALSE(Shape().too_large());
+  EXPECT_EQ(Shape({large, 0}).num_elements(), 0);
+}
+
 TEST(Dims, HoldAtMostEight) {
   Dims dims{1, 2, 3};
   for (int i = 4; i <= kMaxRank; ++i) dims.push_back(i);

@@ -1,10 +1,19 @@
-// Giving the core away while waiting.
+// What a thread does with its core while it waits.
 #pragma once
 
 #include <chrono>
 #include <thread>
 
 namespace tandem {
+
+// For a round of a loop that spins: leaves the core's units to its other thread, where it has one.
+inline void pause_core() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 // A thread that yields forfeits its share of the core: on a busy machine the next program has it
 // for milliseconds. One that sleeps keeps its claim. So where a yield has taken long, this refuses
