@@ -24,7 +24,7 @@ struct GradientTapeOptions {
 enum class UnconnectedGradients { kNone, kZero };
 
 struct GradientOptions {
-  Tensor output_gradient;  // of the final value with respect to the target; ones when undefined
+  Tensor output_gradient{};  // of the final value with respect to the target; ones when undefined
   // What a source that the target does not depend on gets: an undefined tensor, or zeros.
   UnconnectedGradients unconnected_gradients = UnconnectedGradients::kNone;
 };
@@ -45,12 +45,8 @@ class GradientTape {
   // The gradient of `target` (summed over its elements) with respect to each source, shaped like
   // the source. A tape that is not persistent can do this once (RuntimeError afterwards).
   Tensor gradient(const Tensor& target, const Tensor& source, const GradientOptions& options = {});
-  std::vector<Tensor> gradient(const Tensor& target, std::span<const Tensor> sources,
+  std::vector<Tensor> gradient(const Tensor& target, TensorList sources,
                                const GradientOptions& options = {});
-  std::vector<Tensor> gradient(const Tensor& target, const std::vector<Tensor>& sources,
-                               const GradientOptions& options = {}) {
-    return gradient(target, std::span<const Tensor>(sources), options);
-  }
   std::vector<Tensor> gradient(const Tensor& target, const std::vector<Variable>& sources,
                                const GradientOptions& options = {});
   Tensor gradient(const Tensor& target, const Variable& source,

@@ -32,7 +32,7 @@ namespace tandem {
 
 struct WhileOptions {
   // Stops after so many iterations even where the condition still holds.
-  std::optional<std::int64_t> maximum_iterations;
+  std::optional<std::int64_t> maximum_iterations{};
 };
 
 namespace detail {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -56,13 +57,19 @@ struct Explanation {
 
   std::int64_t batch = 0;  // global
   int num_replicas = 1;
-  std::vector<std::string> replica_devices;
-  std::vector<VariableEntry> variables;
-  std::vector<OperationEntry> operations;  // in the order of the program
-  std::vector<DeviceEntry> devices;        // those that the step uses
-  std::vector<CollectiveEntry> collectives;
-  std::vector<FallbackEntry> fallbacks;  // operations on the CPU though the replicas have GPUs
+  std::vector<std::string> replica_devices{};
+  std::vector<VariableEntry> variables{};
+  std::vector<OperationEntry> operations{};  // in the order of the program
+  std::vector<DeviceEntry> devices{};        // those that the step uses
+  std::vector<CollectiveEntry> collectives{};
+  std::vector<FallbackEntry> fallbacks{};  // operations on the CPU though the replicas have GPUs
+
+  /// The same as tables: devices, variables, the operations of the first replica, collectives, and
+  /// what runs on the CPU though there are GPUs.
+  std::string to_string() const;
 };
+/// Writes to_string().
+std::ostream& operator<<(std::ostream& out, const Explanation& explanation);
 
 // Traces the training step of a compiled model on `batch` (inputs, targets and perhaps sample
 // weights, of the global size; the elements do not matter), makes it ready as td::function would,

@@ -23,21 +23,20 @@ Tensor multiply(const Tensor& a, const Tensor& b);
 // Floating types: true division. Integers: rounds toward zero, division by zero is
 // InvalidArgumentError.
 Tensor divide(const Tensor& a, const Tensor& b);
-// Rounds toward negative infinity (no gradient flows back); and the remainder that goes with it.
+// Rounds toward negative infinity (no gradient flows back); and the remainder that goes with it:
+// a = floor_divide(a, b) * b + floor_mod(a, b), as in Python. So floor_divide(1, 0.1) is 9, with a
+// remainder of 0.0999..., though 1 / 0.1 rounds to 10.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_mod(const Tensor& a, const Tensor& b);
 // Integers: an exponent below 0 is InvalidArgumentError. The gradient with respect to b is zero
-// where a is not positive.
+// where a is not positive, and that with respect to a where both are zero.
 Tensor pow(const Tensor& a, const Tensor& b);
 // NaN on either side gives NaN. Where both are equal, the gradient goes to a.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor squared_difference(const Tensor& a, const Tensor& b);
 // The sum of tensors of one shape and dtype, in the order given.
-Tensor add_n(std::span<const Tensor> tensors);
-inline Tensor add_n(const std::vector<Tensor>& tensors) {
-  return add_n(std::span<const Tensor>(tensors));
-}
+Tensor add_n(TensorList tensors);
 
 Tensor add(const Tensor& a, double b);
 Tensor subtract(const Tensor& a, double b);
@@ -61,6 +60,16 @@ inline Tensor operator*(const Tensor& a, double b) { return multiply(a, b); }
 inline Tensor operator*(double a, const Tensor& b) { return multiply(b, a); }
 inline Tensor operator/(const Tensor& a, double b) { return divide(a, b); }
 inline Tensor operator/(double a, const Tensor& b) { return divide(a, b); }
+
+/// `a` becomes a handle on the result; other handles keep the old elements.
+inline Tensor& operator+=(Tensor& a, const Tensor& b) { return a = add(a, b); }
+inline Tensor& operator-=(Tensor& a, const Tensor& b) { return a = subtract(a, b); }
+inline Tensor& operator*=(Tensor& a, const Tensor& b) { return a = multiply(a, b); }
+inline Tensor& operator/=(Tensor& a, const Tensor& b) { return a = divide(a, b); }
+inline Tensor& operator+=(Tensor& a, double b) { return a = add(a, b); }
+inline Tensor& operator-=(Tensor& a, double b) { return a = subtract(a, b); }
+inline Tensor& operator*=(Tensor& a, double b) { return a = multiply(a, b); }
+inline Tensor& operator/=(Tensor& a, double b) { return a = divide(a, b); }
 
 // --- element by element ---
 Tensor negative(const Tensor& x);
@@ -98,10 +107,31 @@ Tensor less_equal(const Tensor& a, const Tensor& b);
 Tensor greater(const Tensor& a, const Tensor& b);
 Tensor greater_equal(const Tensor& a, const Tensor& b);
 Tensor equal(const Tensor& a, double b);
+Tensor not_equal(const Tensor& a, double b);
 Tensor less(const Tensor& a, double b);
 Tensor less_equal(const Tensor& a, double b);
 Tensor greater(const Tensor& a, double b);
 Tensor greater_equal(const Tensor& a, double b);
+/// Element by element, as in PyTorch and TensorFlow. Whether two handles are one tensor,
+/// Tensor::same_as() tells. (Variables compare as handles.)
+inline Tensor operator==(const Tensor& a, const Tensor& b) { return equal(a, b); }
+inline Tensor operator!=(const Tensor& a, const Tensor& b) { return not_equal(a, b); }
+inline Tensor operator<(const Tensor& a, const Tensor& b) { return less(a, b); }
+inline Tensor operator<=(const Tensor& a, const Tensor& b) { return less_equal(a, b); }
+inline Tensor operator>(const Tensor& a, const Tensor& b) { return greater(a, b); }
+inline Tensor operator>=(const Tensor& a, const Tensor& b) { return greater_equal(a, b); }
+inline Tensor operator==(const Tensor& a, double b) { return equal(a, b); }
+inline Tensor operator!=(const Tensor& a, double b) { return not_equal(a, b); }
+inline Tensor operator<(const Tensor& a, double b) { return less(a, b); }
+inline Tensor operator<=(const Tensor& a, double b) { return less_equal(a, b); }
+inline Tensor operator>(const Tensor& a, double b) { return greater(a, b); }
+inline Tensor operator>=(const Tensor& a, double b) { return greater_equal(a, b); }
+inline Tensor operator==(double a, const Tensor& b) { return equal(b, a); }
+inline Tensor operator!=(double a, const Tensor& b) { return not_equal(b, a); }
+inline Tensor operator<(double a, const Tensor& b) { return greater(b, a); }
+inline Tensor operator<=(double a, const Tensor& b) { return greater_equal(b, a); }
+inline Tensor operator>(double a, const Tensor& b) { return less(b, a); }
+inline Tensor operator>=(double a, const Tensor& b) { return less_equal(b, a); }
 Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_not(const Tensor& x);
@@ -120,10 +150,12 @@ class Axes : public std::optional<Dims> {
 
 struct ReduceOptions {
   // Axes to reduce, negative ones counting from the end; not given: all.
-  Axes axis;
+  Axes axis{};
   bool keepdims = false;
-  std::string_view name;
+  std::string_view name{};
 };
+// Results have the dtype of `x`. Sums of integers wrap around in that dtype, as in TensorFlow: 300
+// ones of uint8 are 44. (PyTorch sums integers in int64: cast first to have that.)
 // Sums of float16 and bfloat16 are kept in float32. The order depends on the shape alone: the same
 // bits for any number of threads. No elements at all give 0 (product: 1; maximum: the lowest value;
 // mean: NaN).
@@ -136,7 +168,8 @@ Tensor reduce_max(const Tensor& x, const ReduceOptions& options = {});
 Tensor reduce_min(const Tensor& x, const ReduceOptions& options = {});
 Tensor reduce_any(const Tensor& x, const ReduceOptions& options = {});  // bool
 Tensor reduce_all(const Tensor& x, const ReduceOptions& options = {});  // bool
-// Population variance and standard deviation.
+// Population variance and standard deviation; of float16 and bfloat16 computed in float32. No
+// gradient flows back from a deviation of 0.
 Tensor reduce_variance(const Tensor& x, const ReduceOptions& options = {});
 Tensor reduce_std(const Tensor& x, const ReduceOptions& options = {});
 // log(sum(exp(x))), without overflow.
@@ -152,7 +185,7 @@ Tensor cumsum(const Tensor& x, std::int64_t axis = 0);
 struct MatMulOptions {
   bool transpose_a = false;
   bool transpose_b = false;
-  std::string_view name;
+  std::string_view name{};
 };
 // The product of [..., m, k] and [..., k, n]; leading axes broadcast. Floating types; sums of
 // float16 and bfloat16 products are kept in float32.
@@ -161,16 +194,17 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatMulOptions& options = {
 // --- norms and clipping ---
 // The Euclidean norm over all elements or the axes given. Its gradient at zero is zero.
 Tensor norm(const Tensor& x, const ReduceOptions& options = {});
-// The Euclidean norm of all elements of all tensors, undefined ones left out. A scalar.
-Tensor global_norm(std::span<const Tensor> tensors);
+// The Euclidean norm of all elements of all tensors, undefined ones left out. A scalar of float32;
+// of float64 where a tensor is.
+Tensor global_norm(TensorList tensors);
 Tensor clip_by_value(const Tensor& x, double low, double high);
 // x scaled down so that its norm is at most `clip_norm`.
 Tensor clip_by_norm(const Tensor& x, double clip_norm);
 struct ClippedTensors {
-  std::vector<Tensor> tensors;
-  Tensor norm;  // before clipping
+  std::vector<Tensor> tensors{};
+  Tensor norm{};  // before clipping
 };
 // All scaled by clip_norm / max(global_norm, clip_norm). Undefined tensors pass through.
-ClippedTensors clip_by_global_norm(std::span<const Tensor> tensors, double clip_norm);
+ClippedTensors clip_by_global_norm(TensorList tensors, double clip_norm);
 
 }  // namespace tandem

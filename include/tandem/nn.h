@@ -80,7 +80,7 @@ Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bia
 
 struct Pool2DOptions {
   Pair window = 2;
-  std::optional<Pair> strides;  // not given: the window
+  std::optional<Pair> strides{};  // not given: the window
   Padding padding = Padding::kValid;
 };
 Tensor max_pool2d(const Tensor& x, const Pool2DOptions& options = {});
@@ -90,9 +90,9 @@ Tensor global_avg_pool2d(const Tensor& x, bool keepdims = false);
 Tensor global_max_pool2d(const Tensor& x, bool keepdims = false);
 
 struct BatchNormResult {
-  Tensor y;
-  Tensor mean;      // of the batch, over all axes but the last
-  Tensor variance;  // population
+  Tensor y{};
+  Tensor mean{};      // of the batch, over all axes but the last
+  Tensor variance{};  // population
 };
 // Normalises over all axes but the last by the batch's own moments. gamma, beta, mean, variance:
 // [c].
@@ -146,8 +146,8 @@ Tensor sigmoid_cross_entropy(const Tensor& labels, const Tensor& logits);
 struct AverageLossOptions {
   // The number of examples in the global batch. Not given: the replica context's, else the replicas
   // in sync times the examples here.
-  std::optional<std::int64_t> global_batch_size;
-  Tensor sample_weight;  // undefined, or broadcastable to the loss
+  std::optional<std::int64_t> global_batch_size{};
+  Tensor sample_weight{};  // undefined, or broadcastable to the loss
 };
 // sum(per_example_loss) / global batch size: summing it over the replicas gives the batch's mean.
 Tensor compute_average_loss(const Tensor& per_example_loss, const AverageLossOptions& options = {});

@@ -1,10 +1,27 @@
 // Tensor::backward: gradients accumulated in the leaves.
+#include <mutex>
+
 #include "autodiff/engine.h"
+#include "core/log.h"
 #include "core/status.h"
+#include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/tensor.h"
 
 namespace tandem {
+namespace {
+
+void warn_of_cycle() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    logging::warn(
+        "[backward] with create_graph a leaf's grad() holds what it was computed from, the leaf "
+        "itself included, which is a reference cycle: call zero_grad() when done, or the memory is "
+        "never given back. GradientTape::gradient() makes no such cycle.");
+  });
+}
+
+}  // namespace
 
 void Tensor::backward(BackwardOptions options) const {
   if (size() != 1)
@@ -22,12 +39,13 @@ void Tensor::backward(const Tensor& gradient, BackwardOptions options) const {
         "[backward] the tensor depends on nothing that requires a gradient (no trainable variable, "
         "no tensor marked with "
         "set_requires_grad(), or recorded under NoGradScope)");
-  if (!(gradient.shape() == impl.shape) || gradient.dtype() != impl.dtype)
+  if (!may_agree(gradient.shape(), impl.shape) || gradient.dtype() != impl.dtype)
     fail<InvalidArgumentError>(
         "[backward] expected a gradient of shape {} and dtype {}, got {} and {}",
         impl.shape.to_string(), name_of(impl.dtype), gradient.shape().to_string(),
         name_of(gradient.dtype()));
-  run_backward({.roots = {{impl.grad, gradient}},
+  if (options.create_graph) warn_of_cycle();
+  run_backward({.roots = {{impl.grad, ensure_shape(gradient, impl.shape)}},
                 .sources = {},
                 .retain_graph = options.retain_graph,
                 .create_graph = options.create_graph,

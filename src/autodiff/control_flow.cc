@@ -38,14 +38,6 @@ std::vector<TensorSpec> specs_of(const std::vector<Tensor>& tensors) {
   return specs;
 }
 
-// Sizes that are not known may turn out the same.
-bool may_agree(const Shape& a, const Shape& b) {
-  if (a.rank() != b.rank()) return false;
-  for (int axis = 0; axis < a.rank(); ++axis)
-    if (a[axis] >= 0 && b[axis] >= 0 && a[axis] != b[axis]) return false;
-  return true;
-}
-
 // What both branches return; sizes in which they may differ are not known.
 std::vector<TensorSpec> common_specs(const std::vector<Tensor>& then_results,
                                      const std::vector<Tensor>& else_results) {

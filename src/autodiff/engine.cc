@@ -7,10 +7,12 @@
 
 #include "core/status.h"
 #include "graph/graph.h"
+#include "op/numerics.h"
 #include "ops/math/binary.h"
 #include "runtime/dispatch.h"
 #include "runtime/gradient_place.h"
 #include "runtime/placement.h"
+#include "tandem/array.h"
 #include "tandem/autodiff.h"
 
 namespace tandem {
@@ -212,6 +214,7 @@ class Engine {
     input_grads_.assign(node.inputs.size(), Tensor());
     if (any && wanted(&node)) {
       OnDeviceOf on(node);
+      const PointerScope<OpNode> of(differentiated, &node);
       GradContext context(node, input_grads_);
       node.op->gradient(context);
     }
@@ -220,7 +223,7 @@ class Engine {
       const GradEdge& edge = node.inputs[i].edge;
       if (!edge) continue;
       if (input_grads_[i].defined() && wanted(node_of(edge))) {
-        check(node, i);
+        fit(node, i);
         deliver(edge, input_grads_[i]);
       }
       input_grads_[i] = {};
@@ -229,10 +232,17 @@ class Engine {
     if (!pass_.retain_graph && !pass_.create_graph) node.free_saved();
   }
 
-  void check(const OpNode& node, std::size_t i) const {
+  // The gradient is of the input's dtype and shape. Where sizes are not known, that is checked when
+  // the graph runs.
+  void fit(const OpNode& node, std::size_t i) {
     const TensorSpec& spec = node.inputs[i].spec;
     const TensorImpl& gradient = impl_of(input_grads_[i]);
     if (gradient.shape == spec.shape && gradient.dtype == spec.dtype) return;
+    if (gradient.dtype == spec.dtype && may_agree(gradient.shape, spec.shape)) {
+      const OnDeviceOf on(node);
+      input_grads_[i] = ensure_shape(input_grads_[i], spec.shape);
+      return;
+    }
     fail<InternalError>(
         "[{}] the gradient of input {} has shape {} and dtype {}, expected {} and {}",
         node.op->name, i, gradient.shape.to_string(), name_of(gradient.dtype),

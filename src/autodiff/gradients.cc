@@ -7,6 +7,7 @@
 #include "graph/graph.h"
 #include "graph/structural_ops.h"
 #include "runtime/variable_impl.h"
+#include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/graph.h"
 
@@ -78,11 +79,12 @@ std::vector<Tensor> gradients_of(const Tensor& target, const std::vector<Node::I
                                  const GradientOptions& options) {
   const TensorImpl& from = impl_of(target);
   Tensor seed = options.output_gradient.defined() ? options.output_gradient : ones_like(target);
-  if (!(seed.shape() == from.shape) || seed.dtype() != from.dtype)
+  if (!may_agree(seed.shape(), from.shape) || seed.dtype() != from.dtype)
     fail<InvalidArgumentError>(
         "[gradients] expected an output gradient of shape {} and dtype {}, got {} and {}",
         from.shape.to_string(), name_of(from.dtype), seed.shape().to_string(),
         name_of(seed.dtype()));
+  seed = ensure_shape(seed, from.shape);
   const Node::Input root = building->input_of(target);
   const Replay replay(*building, root, sources);
   BackwardPass pass;

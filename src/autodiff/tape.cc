@@ -3,7 +3,9 @@
 #include "autodiff/engine.h"
 #include "core/status.h"
 #include "op/live_tapes.h"
+#include "op/record.h"
 #include "runtime/variable_impl.h"
+#include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 
@@ -38,7 +40,7 @@ GradientTape::~GradientTape() {
 }
 
 void GradientTape::reset() {
-  for (Tensor& tensor : impl_->marked) tensor.set_requires_grad(false);
+  for (const Tensor& tensor : impl_->marked) impl_of(tensor).grad.node = {};
   impl_->marked.clear();
   impl_->watched.clear();
   impl_->used = false;
@@ -48,13 +50,13 @@ void GradientTape::watch(const Tensor& tensor) {
   if (!is_floating(tensor.dtype()))
     fail<InvalidArgumentError>("[GradientTape] only floating tensors can be watched, got {}",
                                name_of(tensor.dtype()));
-  if (!tensor.requires_grad()) impl_->marked.emplace_back(tensor).set_requires_grad();
+  if (!is_tracked(tensor)) make_leaf(impl_->marked.emplace_back(tensor));
   impl_->watched.push_back(impl_of(tensor).grad.node);
 }
 
 void GradientTape::watch(const Variable& variable) { watch(variable.value()); }
 
-std::vector<Tensor> GradientTape::gradient(const Tensor& target, std::span<const Tensor> sources,
+std::vector<Tensor> GradientTape::gradient(const Tensor& target, TensorList sources,
                                            const GradientOptions& options) {
   if (impl_->used && !impl_->options.persistent)
     throw RuntimeError(
@@ -69,12 +71,13 @@ std::vector<Tensor> GradientTape::gradient(const Tensor& target, std::span<const
   Tensor seed = options.output_gradient;
   if (!seed.defined()) {
     seed = ones_like(target.detach());
-  } else if (!(seed.shape() == from.shape) || seed.dtype() != from.dtype) {
+  } else if (!may_agree(seed.shape(), from.shape) || seed.dtype() != from.dtype) {
     fail<InvalidArgumentError>(
         "[GradientTape] expected an output gradient of shape {} and dtype {}, got {} and {}",
         from.shape.to_string(), name_of(from.dtype), seed.shape().to_string(),
         name_of(seed.dtype()));
   }
+  seed = ensure_shape(seed, from.shape);
 
   BackwardPass pass;
   pass.roots.push_back({from.grad, seed});

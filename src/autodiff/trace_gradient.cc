@@ -47,7 +47,8 @@ class Recorded final : public TraceGradient, public std::enable_shared_from_this
   }
 
   const std::vector<Node::Input>& fetches() const override { return record_.fetches(); }
-  std::shared_ptr<ProgramGradient> for_program(const KnownSizes& sizes) override;
+  std::shared_ptr<ProgramGradient> for_program(const KnownSizes& sizes,
+                                               ProgramOptions options) override;
 
   const TraceRecord& record() const { return record_; }
 
@@ -56,7 +57,8 @@ class Recorded final : public TraceGradient, public std::enable_shared_from_this
   // to; the program fetches their gradients. Null where gradients are computed with sizes that are
   // not known when the graph is made.
   std::unique_ptr<Program> program(const std::vector<bool>& given, std::span<const Tensor> feeds,
-                                   KnownSizes sizes, std::vector<std::size_t>& connected) {
+                                   KnownSizes sizes, const ProgramOptions& program_options,
+                                   std::vector<std::size_t>& connected) {
     const std::lock_guard lock(graph_mutex());
     const std::vector<Tensor>* gradients = gradients_for(given);
     if (!gradients) return nullptr;
@@ -75,7 +77,7 @@ class Recorded final : public TraceGradient, public std::enable_shared_from_this
     }
     options.devices = place_graph(*graph_);
     try {
-      return std::make_unique<Program>(lower(*graph_, options));
+      return std::make_unique<Program>(lower(*graph_, options), program_options);
     } catch (const InvalidArgumentError&) {
       connected.clear();
       return nullptr;
@@ -117,8 +119,8 @@ class Recorded final : public TraceGradient, public std::enable_shared_from_this
 class RunOfProgram final : public ProgramGradient,
                            public std::enable_shared_from_this<RunOfProgram> {
  public:
-  RunOfProgram(std::shared_ptr<Recorded> trace, const KnownSizes& sizes)
-      : trace_(std::move(trace)), sizes_(sizes) {}
+  RunOfProgram(std::shared_ptr<Recorded> trace, const KnownSizes& sizes, ProgramOptions options)
+      : trace_(std::move(trace)), sizes_(sizes), options_(std::move(options)) {}
 
   void record(std::span<const Tensor> arguments, std::span<Tensor> outputs,
               std::span<const Tensor> kept, const random::GeneratorState& draws) override {
@@ -167,7 +169,8 @@ class RunOfProgram final : public ProgramGradient,
     const std::lock_guard lock(running_);
     const auto [at, added] = programs_.try_emplace(given);
     Backward& backward = at->second;
-    if (added) backward.program = trace_->program(given, feeds, sizes_, backward.connected);
+    if (added)
+      backward.program = trace_->program(given, feeds, sizes_, options_, backward.connected);
     if (!backward.program) return false;
     Generator generator(call.draws);
     const GeneratorScope draws_from(generator);
@@ -200,12 +203,14 @@ class RunOfProgram final : public ProgramGradient,
 
   std::shared_ptr<Recorded> trace_;
   KnownSizes sizes_;
+  ProgramOptions options_;  // of the programs that go back
   std::mutex running_;
   std::map<std::vector<bool>, Backward> programs_;  // by the roots that have a gradient
 };
 
-std::shared_ptr<ProgramGradient> Recorded::for_program(const KnownSizes& sizes) {
-  return std::make_shared<RunOfProgram>(shared_from_this(), sizes);
+std::shared_ptr<ProgramGradient> Recorded::for_program(const KnownSizes& sizes,
+                                                       ProgramOptions options) {
+  return std::make_shared<RunOfProgram>(shared_from_this(), sizes, std::move(options));
 }
 
 void go_back(GradContext& c) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -37,6 +38,16 @@ struct NoAttrs {
 };
 
 namespace detail {
+
+// Numbers are the same if their bits are: -0.0 is not 0.0, for 1 / x tells them apart, and a NaN is
+// itself.
+template <class T>
+bool same_value(const T& a, const T& b) {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::memcmp(&a, &b, sizeof(T)) == 0;
+  else
+    return a == b;
+}
 
 template <class T>
 std::size_t hash_value(const T& value) {
@@ -107,8 +118,9 @@ const AttrsType& attrs_type() {
           using T = std::remove_cvref_t<decltype(value)>;
           const auto offset =
               reinterpret_cast<const char*>(&value) - reinterpret_cast<const char*>(left);
-          equal = equal && value == *reinterpret_cast<const T*>(
-                                        reinterpret_cast<const char*>(right) + offset);
+          equal = equal &&
+                  detail::same_value(value, *reinterpret_cast<const T*>(
+                                                reinterpret_cast<const char*>(right) + offset));
         });
         return equal;
       },

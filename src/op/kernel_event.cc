@@ -19,7 +19,7 @@ profile::Event kernel_event(const KernelContext& context, const Device& device,
                        .device = &device.full_name(),
                        .node = node};
   append(event.shapes, context.inputs);
-  event.shapes += " -> ";
+  event.shapes += event.shapes.empty() ? "-> " : " -> ";
   append(event.shapes, context.outputs);
   return event;
 }

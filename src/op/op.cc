@@ -58,6 +58,30 @@ void InferContext::missing_input(int input) const {
                              inputs.size());
 }
 
+namespace {
+
+std::string shapes_of(const InferContext& c) {
+  std::string text;
+  for (const TensorSpec* input : c.inputs) {
+    if (!text.empty()) text += ", ";
+    text += input->shape.to_string();
+  }
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
+void InferContext::refuse_shape(const Shape& shape) const {
+  fail<InvalidArgumentError>(
+      "[{}] expected a result of at most {} elements, got shape {} (inputs: {})", op_.name,
+      kMaxElements, shape.to_string(), shapes_of(*this));
+}
+
+void InferContext::refuse_size(std::int64_t a, char with, std::int64_t b) const {
+  fail<InvalidArgumentError>("[{}] expected sizes of at most {}, got {} {} {} (inputs: {})",
+                             op_.name, kMaxElements, a, with, b, shapes_of(*this));
+}
+
 KernelFn find_kernel(const OpDef& op, DeviceBackend backend) {
   switch (backend) {
     case DeviceBackend::kCpu: return op.cpu_kernel;

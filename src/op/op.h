@@ -89,7 +89,26 @@ class InferContext {
   const A& attrs() const {
     return *static_cast<const A*>(attrs_.data);
   }
-  void add_output(DType dtype, const Shape& shape) { outputs.push_back({dtype, shape}); }
+  // Throws InvalidArgumentError for a shape that is too large for any tensor.
+  void add_output(DType dtype, const Shape& shape) {
+    if (shape.too_large()) [[unlikely]]
+      refuse_shape(shape);
+    outputs.push_back({dtype, shape});
+  }
+  // Sizes that are computed from others. Throw InvalidArgumentError past kMaxElements. REQUIRES:
+  // none is negative.
+  std::int64_t product(std::int64_t a, std::int64_t b) const {
+    std::int64_t result;
+    if (__builtin_mul_overflow(a, b, &result) || result > kMaxElements) [[unlikely]]
+      refuse_size(a, '*', b);
+    return result;
+  }
+  std::int64_t sum(std::int64_t a, std::int64_t b) const {
+    std::int64_t result;
+    if (__builtin_add_overflow(a, b, &result) || result > kMaxElements) [[unlikely]]
+      refuse_size(a, '+', b);
+    return result;
+  }
 
   InlineList<const TensorSpec*> inputs;
   InlineList<TensorSpec> outputs;
@@ -102,6 +121,8 @@ class InferContext {
     return *inputs[input];
   }
   [[noreturn]] void missing_input(int input) const;
+  [[noreturn]] void refuse_shape(const Shape& shape) const;
+  [[noreturn]] void refuse_size(std::int64_t a, char with, std::int64_t b) const;
 
   const OpDef& op_;
   AttrsRef attrs_;
@@ -192,6 +213,8 @@ enum OpTraits : std::uint32_t {
   kView = 1u << 3,      // output 0 shares input 0's storage (see view_offset); no kernel
   kCommutative = 1u << 4,
   kMetadata = 1u << 5,  // follows its input's device, does no work worth moving
+  kIdentityIfSame =
+      1u << 6,  // output 0 is input 0 where their shapes agree: programs go without it
 };
 
 struct OpDef {

@@ -4,6 +4,7 @@
 
 #include "core/status.h"
 #include "op/live_tapes.h"
+#include "op/numerics.h"
 
 namespace tandem {
 
@@ -74,6 +75,8 @@ OpNode& record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> i
   node->device = device;
   node->sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
   node->attrs = attrs.type->copy(attrs.data);
+  if (checks_numerics() && called_layer) [[unlikely]]
+    node->layer = std::make_shared<const std::string>(*called_layer);
   node->inputs.resize(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const TensorImpl& tensor = impl_of(*inputs[i]);

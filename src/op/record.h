@@ -43,6 +43,8 @@ struct OpNode final : GradNode {
   // Where the operation ran, or (traced) asked to run; its gradient runs there too.
   Device* device = nullptr;  // null: traced
   std::shared_ptr<const PlacementRequest> requested;
+  // The layer whose call recorded it; null unless numerics are checked (op/numerics.h).
+  std::shared_ptr<const std::string> layer;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
   bool released = false;  // a backward pass has freed what was saved
@@ -116,6 +118,9 @@ class GradContext {
 extern constinit thread_local bool grad_mode;
 
 inline bool is_tracked(const Tensor& tensor) { return static_cast<bool>(impl_of(tensor).grad); }
+
+// Makes an untracked tensor a leaf. Throws InvalidArgumentError unless its type is floating.
+void make_leaf(const Tensor& tensor);
 
 // Records that `op` made `outputs` of `inputs`, on `device` (null: traced). REQUIRES: op.gradient,
 // and a tracked input.

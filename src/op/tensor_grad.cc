@@ -14,18 +14,29 @@ Leaf* leaf_of(const Tensor& tensor) {
 
 }  // namespace
 
+void make_leaf(const Tensor& tensor) {
+  TensorImpl& impl = impl_of(tensor);
+  if (!is_floating(impl.dtype))
+    fail<InvalidArgumentError>("[set_requires_grad] only floating tensors have gradients, got {}",
+                               name_of(impl.dtype));
+  impl.grad.node = make_ref<Leaf>(impl.symbol ? nullptr : &impl.device());
+}
+
 bool Tensor::requires_grad() const { return is_tracked(*this); }
 
 Tensor& Tensor::set_requires_grad(bool required) {
-  TensorImpl& impl = impl_of(*this);
-  if (!required) {
-    impl.grad = {};
-  } else if (!impl.grad) {
-    if (!is_floating(impl.dtype))
-      fail<InvalidArgumentError>("[set_requires_grad] only floating tensors have gradients, got {}",
-                                 name_of(impl.dtype));
-    impl.grad = {make_ref<Leaf>(impl.symbol ? nullptr : &impl.device()), 0};
-  }
+  if (required == is_tracked(*this)) return *this;
+  if (impl_of(*this).grad.of_variable)
+    fail<InvalidArgumentError>(
+        "[set_requires_grad] expected a tensor that is no variable's value, got one of {} "
+        "variable: "
+        "whether a variable has a gradient is set when it is made. detach() gives a tensor of its "
+        "own with the same elements",
+        required ? "an untrainable" : "a trainable");
+  if (required)
+    make_leaf(*this);
+  else
+    impl_of(*this).grad = {};
   return *this;
 }
 

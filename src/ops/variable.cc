@@ -79,7 +79,7 @@ template <class Combine>
 void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
                  const Combine& combine) {
   const TensorSpec& spec = variable.spec();
-  if (value.dtype() != spec.dtype || !value.shape().matches(spec.shape))
+  if (value.dtype() != spec.dtype || !may_agree(value.shape(), spec.shape))
     fail<InvalidArgumentError>(
         "[{}] variable '{}' has shape {} and dtype {}, got shape {} and dtype {}", what,
         variable.options().name, spec.shape.to_string(), name_of(spec.dtype),
@@ -93,9 +93,9 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
   if (!variable.distributed()) {
     write(0, value);
   } else if (context) {
+    const std::size_t mine = variable.local_index();  // before anything is exchanged
     if (on_read(variable) && context->stands_by()) return;
-    write(variable.local_index(),
-          on_read(variable) ? value : aggregate_write(variable, value, *context));
+    write(mine, on_read(variable) ? value : aggregate_write(variable, value, *context));
   } else {
     for (std::size_t copy = 0; copy < variable.copies().size(); ++copy) write(copy, value);
   }
@@ -186,7 +186,7 @@ Tensor Variable::grad() const {
 void Variable::set_grad(const Tensor& gradient) {
   const auto& leaf = impl().local().leaf;
   if (!leaf) fail<InvalidArgumentError>("[set_grad] variable '{}' is not trainable", name());
-  if (!(gradient.shape() == shape()) || gradient.dtype() != dtype())
+  if (!may_agree(gradient.shape(), shape()) || gradient.dtype() != dtype())
     fail<InvalidArgumentError>(
         "[set_grad] variable '{}' has shape {} and dtype {}, got shape {} and dtype {}", name(),
         shape().to_string(), name_of(dtype()), gradient.shape().to_string(),

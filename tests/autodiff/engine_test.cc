@@ -5,6 +5,7 @@
 #include "runtime/gradient_place.h"
 #include "runtime/variable_impl.h"
 #include "support/gpus.h"
+#include "support/tensors.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -217,6 +218,57 @@ TEST(RunBackward, WritesOverNoGradientThatIsStillNeeded) {
   const auto results = run_backward(pass);
   EXPECT_EQ(results[0].to_vector<float>(), (std::vector<float>{18, 0}));
   EXPECT_EQ(results[1].to_vector<float>(), (std::vector<float>{9, 10}));
+}
+
+TEST(Engine, AVariablesValueKeepsItsEdge) {
+  Variable weight(ones({2})), frozen(ones({2}), {.trainable = false});
+  Tensor value = weight.value(), fixed = frozen.value();
+  testing::expect_error<InvalidArgumentError>(
+      [&] { value.set_requires_grad(false); },
+      "[set_requires_grad] expected a tensor that is no variable's value, got one of a trainable");
+  testing::expect_error<InvalidArgumentError>([&] { fixed.set_requires_grad(); },
+                                              "got one of an untrainable variable");
+  EXPECT_TRUE(value.set_requires_grad().requires_grad());  // as it is
+  EXPECT_FALSE(fixed.set_requires_grad(false).requires_grad());
+  // A tensor of its own leaves the variable as it was.
+  Tensor own = frozen.value().detach();
+  own.set_requires_grad();
+  reduce_sum(own * frozen.value() * weight.value()).backward();
+  EXPECT_TRUE(own.grad().defined());
+  EXPECT_TRUE(weight.grad().defined());
+  EXPECT_FALSE(frozen.value().requires_grad());
+  // A tape may watch it all the same, while it lives.
+  {
+    GradientTape tape;
+    tape.watch(frozen);
+    const Tensor y = reduce_sum(square(frozen.value()));
+    EXPECT_EQ(tape.gradient(y, frozen).to_vector<float>(), std::vector<float>({2, 2}));
+  }
+  EXPECT_FALSE(frozen.value().requires_grad());
+}
+
+// A gradient with a graph holds its leaf, which holds it, until zero_grad().
+TEST(Engine, ZeroGradBreaksTheCycleOfARecordedBackwardPass) {
+  const auto in_use = [] { return config::get_memory_info("CPU:0").current; };
+  const DeviceScope on_cpu("/cpu:0");
+  const auto before = in_use();
+  for (int i = 0; i < 3; ++i) {
+    Tensor x = ones({1 << 18});
+    x.set_requires_grad();
+    reduce_sum(x * x * x).backward({.create_graph = true});
+    EXPECT_TRUE(x.grad().requires_grad());
+    x.zero_grad();
+  }
+  EXPECT_EQ(in_use(), before);
+  for (int i = 0; i < 3; ++i) {
+    const Tensor x = ones({1 << 18});
+    GradientTape outer, inner;
+    outer.watch(x);
+    inner.watch(x);
+    const Tensor slope = inner.gradient(reduce_sum(x * x * x), x);
+    EXPECT_TRUE(outer.gradient(slope, x).defined());
+  }
+  EXPECT_EQ(in_use(), before);
 }
 
 }  // namespace

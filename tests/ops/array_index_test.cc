@@ -135,5 +135,15 @@ TEST(OneHot, MarksIndices) {
   EXPECT_THROW(one_hot(wiggly({2}), 3), InvalidArgumentError);
 }
 
+TEST(OneHot, RefusesValuesThatTheTypeDoesNotHold) {
+  const Tensor indices = constant({0, 1});
+  testing::expect_error<InvalidArgumentError>(
+      [&] { one_hot(indices, 2, {.on = 300.0, .dtype = uint8}); },
+      "[OneHot] expected a number that uint8 holds, got 300");
+  testing::expect_error<InvalidArgumentError>(
+      [&] { one_hot(indices, 2, {.off = 0.5, .dtype = int32}); },
+      "[OneHot] expected a number that int32 holds, got 0.5");
+}
+
 }  // namespace
 }  // namespace tandem

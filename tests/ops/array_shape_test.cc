@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "array_reference.h"
 #include "support/errors.h"
 #include "support/gradient_check.h"
@@ -230,7 +232,7 @@ TEST(Pad, SurroundsWithAValue) {
   EXPECT_EQ(error_of<InvalidArgumentError>([] {
               pad(cast(iota({2}), uint8), {{1, 0}}, -1.0);
             }),
-            "[Pad] expected a value that uint8 holds, got -1");
+            "[Pad] expected a number that uint8 holds, got -1");
 }
 
 TEST(StopGradient, KeepsTheValueAndDropsTheRecord) {
@@ -298,6 +300,27 @@ TEST(ArrayGradients, HaveGradients) {
     for (std::size_t i = 0; i < values.size(); ++i)
       EXPECT_NEAR(second[i], 6 * copies[i] * values[i], 1e-12);
   }
+}
+
+TEST(Tile, ByZeroHasAGradientOfZeros) {
+  for (const Dims& multiples : {Dims{0, 2}, Dims{2, 0}, Dims{0, 0}}) {
+    const Tensor x = ones({2, 3});
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = tile(x, multiples);
+    testing::expect_tensor(tape.gradient(y, x), float32, {2, 3}, std::vector<double>(6, 0.0));
+  }
+}
+
+TEST(Pad, TakesEveryNumberThatTheTypeHolds) {
+  const double lowest = std::numeric_limits<std::int32_t>::lowest();
+  testing::expect_tensor(pad(constant({1}, {.dtype = int32}), {{1, 0}}, lowest), int32, {2},
+                         {lowest, 1});
+  testing::expect_error<InvalidArgumentError>(
+      [] {
+        pad(ones({1}, {.dtype = float16}), {{1, 0}}, 1e6);
+      },
+      "[Pad] expected a number that float16 holds");
 }
 
 }  // namespace

@@ -64,5 +64,14 @@ TEST(Clip, ByGlobalNormScalesAllAlike) {
   expect_tensor(clip_by_global_norm(tensors, 6.0).tensors[0], float32, Shape({2}), {3.0, 0.0});
 }
 
+// The norm of float16 gradients may be far beyond float16.
+TEST(Clip, NormsOfSixteenBitTensorsDoNotOverflow) {
+  const Tensor x = full({4}, 64000.0, {.dtype = float16});
+  const ClippedTensors clipped = clip_by_global_norm(std::vector{x, Tensor()}, 1000.0);
+  testing::expect_tensor(clipped.norm, float32, Shape::scalar(), {128000.0});
+  testing::expect_tensor(clipped.tensors[0], float16, {4}, std::vector<double>(4, 500.0));
+  testing::expect_tensor(clip_by_norm(x, 1000.0), float16, {4}, std::vector<double>(4, 500.0));
+}
+
 }  // namespace
 }  // namespace tandem

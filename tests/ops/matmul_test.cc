@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <thread>
 
 #include "core/parallel.h"
 #include "ops/nn_reference.h"
+#include "support/thread_counts.h"
 #include "tandem/math.h"
 
 namespace tandem {
@@ -12,6 +14,7 @@ namespace {
 using testing::expect_error;
 using testing::expect_gradients;
 using testing::expect_like_float64;
+using testing::expect_same_bits_with_any_team;
 using testing::expect_second_order;
 using testing::expect_tensor;
 using testing::random_tensor;
@@ -139,6 +142,45 @@ TEST(MatMul, SameTeamSameBits) {
                b = random_tensor({77, 95}, 12, -1, 1, float32);
   const std::vector<float> first = matmul(a, b).to_vector<float>();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(matmul(a, b).to_vector<float>(), first);
+}
+
+// Long sums, as of a weight's gradient over a large batch, are cut in a way that the shape alone
+// decides.
+TEST(MatMul, TheSameBitsWithAnyTeam) {
+  const std::array<std::int64_t, 3> sizes[] = {{32, 32, 4096},   {10, 84, 5000},  {17, 1, 20001},
+                                               {784, 128, 2048}, {64, 700, 3000}, {1, 1, 9000}};
+  expect_same_bits_with_any_team([&] {
+    std::vector<double> products;
+    for (const DType dtype : {float32, bfloat16})
+      for (const auto& [m, n, k] : sizes)
+        for (const MatMulOptions& options : {MatMulOptions{},
+                                             {.transpose_b = true},
+                                             {.transpose_a = true},
+                                             {.transpose_a = true, .transpose_b = true}}) {
+          const Shape a = options.transpose_a ? Shape{k, m} : Shape{m, k};
+          const Shape b = options.transpose_b ? Shape{n, k} : Shape{k, n};
+          const std::vector<double> product = values_of(matmul(
+              random_tensor(a, 1, -1, 1, dtype), random_tensor(b, 2, -1, 1, dtype), options));
+          products.insert(products.end(), product.begin(), product.end());
+        }
+    return products;
+  });
+}
+
+TEST(MatMul, LongSumsAreLikeFloat64) {
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{20, 30, 1500},
+                                {300, 250, 1100},
+                                {250, 301, 1100},
+                                {7, 5, 1024}})
+    for (const bool transpose_b : {false, true})
+      for (const auto& [dtype, tolerance] :
+           {std::pair{float32, 1e-4}, std::pair{float16, 0.06}, std::pair{bfloat16, 0.5}})
+        expect_like_float64(
+            [transpose_b](const std::vector<Tensor>& in) {
+              return matmul(in[0], in[1], {.transpose_a = true, .transpose_b = transpose_b});
+            },
+            {random_tensor({k, m}, 1), random_tensor(transpose_b ? Shape{n, k} : Shape{k, n}, 2)},
+            dtype, tolerance);
 }
 
 TEST(MatMul, RunsFromSeveralThreadsAtOnce) {

@@ -111,5 +111,18 @@ TEST(Activation, ExplainsBadInput) {
                                      "[Elu] expected alpha of 0 or more, got -1");
 }
 
+// The gradient knows which branch a result is from also where that has been rounded to 0.
+TEST(Activation, EluOfASmallAlphaHasTheSlopeOfItsBranch) {
+  for (const DType dtype : testing::kFloatingTypes)
+    for (const double alpha : {0.0, 1e-8}) {
+      const Tensor x = constant({-1.0, -2.0, 0.0, 3.0}, {.dtype = dtype});
+      GradientTape tape;
+      tape.watch(x);
+      const Tensor y = nn::elu(x, alpha);
+      expect_tensor(tape.gradient(y, x), dtype, {4},
+                    {alpha * std::exp(-1.0), alpha * std::exp(-2.0), 1, 1}, 1e-7);
+    }
+}
+
 }  // namespace
 }  // namespace tandem

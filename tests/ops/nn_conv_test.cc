@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "ops/nn_reference.h"
+#include "support/thread_counts.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
 #include "tandem/nn.h"
@@ -18,6 +20,7 @@ using testing::expect_error;
 using testing::expect_gradients;
 using testing::expect_like_float64;
 using testing::expect_other_dtypes_like_float64;
+using testing::expect_same_bits_with_any_team;
 using testing::expect_second_order;
 using testing::expect_tensor;
 using testing::random_tensor;
@@ -237,6 +240,49 @@ TEST(Conv2D, HandlesEmptyBatches) {
     expect_tensor(grads[1], dtype, {3, 3, 2, 5}, std::vector<double>(90, 0.0));
     expect_tensor(grads[2], dtype, {5}, std::vector<double>(5, 0.0));
   }
+}
+
+// The sums over all pixels of a batch are cut in a way that the shape alone decides.
+TEST(Conv2D, KernelGradientsHaveTheSameBitsWithAnyTeam) {
+  const std::tuple<Shape, Shape, Conv2DOptions> cases[] = {
+      {{16, 28, 28, 1}, {5, 5, 1, 6}, {}},
+      {{13, 14, 14, 6}, {5, 5, 6, 16}, {}},
+      {{9, 16, 16, 32}, {3, 3, 32, 64}, {.padding = Padding::kSame}},
+      {{3, 7, 7, 64}, {3, 3, 64, 160}, {.padding = Padding::kSame}},
+      {{8, 17, 17, 3}, {7, 7, 3, 24}, {.strides = 2, .padding = Padding::kSame}},
+      {{6, 12, 12, 16}, {3, 3, 4, 32}, {.dilations = 2, .groups = 4}},
+      {{11, 14, 14, 48}, {3, 3, 1, 48}, {.padding = Padding::kSame, .groups = 48}},
+      {{32, 14, 14, 64}, {1, 1, 64, 32}, {}},
+  };
+  expect_same_bits_with_any_team([&] {
+    std::vector<double> gradients;
+    for (const DType dtype : {float32, bfloat16})
+      for (const auto& [shape, taps, options] : cases) {
+        const Tensor x = random_tensor(shape, 1, -1, 1, dtype);
+        const Tensor kernel = random_tensor(taps, 2, -1, 1, dtype);
+        GradientTape tape;
+        tape.watch(kernel);
+        const Tensor y = nn::conv2d(x, kernel, {}, options);
+        const Tensor weights = random_tensor(y.shape(), 3, -1, 1, dtype);
+        const std::vector<double> gradient =
+            values_of(tape.gradient(y, kernel, {.output_gradient = weights}));
+        gradients.insert(gradients.end(), gradient.begin(), gradient.end());
+      }
+    return gradients;
+  });
+}
+
+// Parts along the batch and along the channels, even and uneven, beside a plain computation.
+TEST(Conv2D, LargeKernelGradientsAreLikeFloat64) {
+  const std::pair<Shape, Shape> cases[] = {{{5, 14, 14, 32}, {3, 3, 32, 64}},
+                                           {{3, 9, 9, 48}, {3, 3, 48, 64}},
+                                           {{21, 28, 28, 2}, {5, 5, 2, 7}}};
+  // Thousands of products are summed, so what rounds is much larger than some of the results.
+  for (const auto& [shape, taps] : cases)
+    for (const auto& [dtype, tolerance] :
+         {std::pair{float32, 5e-4}, std::pair{float16, 0.06}, std::pair{bfloat16, 0.5}})
+      expect_like_float64([](const std::vector<Tensor>& in) { return nn::conv2d(in[0], in[1]); },
+                          {random_tensor(shape, 1), random_tensor(taps, 2)}, dtype, tolerance);
 }
 
 TEST(Conv2D, ExplainsBadInput) {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <functional>
 
-#include "core/parallel.h"
 #include "support/gradient_check.h"
+#include "support/thread_counts.h"
 #include "tandem/math.h"
 
 namespace tandem {
@@ -159,18 +159,15 @@ TEST(Reduce, LargeSizes) {
 }
 
 TEST(Reduce, TheSameBitsForAnyNumberOfThreads) {
-  for (const auto& axes :
-       {std::optional<Dims>(), std::optional(Dims({0})), std::optional(Dims({1})),
-        std::optional(Dims({0, 2})), std::optional(Dims({2}))}) {
+  testing::expect_same_bits_with_any_team([] {
+    std::vector<double> sums;
     const Tensor x = random_tensor(Shape({300, 40, 33}), 6, -2, 2, float32);
-    std::vector<float> first;
-    for (int threads : {1, 2, 3, 7}) {
-      const ThreadBudget budget(threads);
-      const auto sums = reduce_sum(x, {.axis = axes}).to_vector<float>();
-      if (first.empty()) first = sums;
-      EXPECT_EQ(sums, first) << threads << " threads";
-    }
-  }
+    for (const auto& axes :
+         {std::optional<Dims>(), std::optional(Dims({0})), std::optional(Dims({1})),
+          std::optional(Dims({0, 2})), std::optional(Dims({2}))})
+      for (const double sum : values_of(reduce_sum(x, {.axis = axes}))) sums.push_back(sum);
+    return sums;
+  });
 }
 
 TEST(Reduce, LongSumsStayAccurate) {
@@ -391,6 +388,34 @@ TEST(Cumsum, Gradients) {
                      {random_tensor(Shape({2, 3, 2}), 10)});
   expect_second_order([](const std::vector<Tensor>& x) { return square(cumsum(x[0], 1)); },
                       {random_tensor(Shape({2, 3}), 11)});
+}
+
+TEST(Reduce, NoGradientFlowsFromADeviationOfZero) {
+  const Tensor x = constant({2.0, 2.0, 2.0, 1.0, 2.0, 3.0}, {.dtype = float64, .shape = {2, 3}});
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = reduce_std(x, {.axis = {1}});
+  const double slope = 1.0 / 3 / std::sqrt(2.0 / 3);
+  expect_tensor(tape.gradient(y, x), float64, {2, 3}, {0, 0, 0, -slope, 0, slope}, 1e-12);
+}
+
+TEST(Reduce, SixteenBitMomentsAndSumsAreKeptInFloat32) {
+  const Tensor x = constant({-400.0, 400.0}, {.dtype = float16});
+  expect_tensor(reduce_std(x), float16, Shape::scalar(), {400.0});
+  EXPECT_TRUE(std::isinf(values_of(reduce_variance(x))[0]));  // 160,000 is beyond float16
+  expect_tensor(reduce_variance(x / 2.0), float16, Shape::scalar(), {40000.0});
+  expect_tensor(reduce_logsumexp(zeros({70000}, {.dtype = float16})), float16, Shape::scalar(),
+                {std::log(70000.0)}, epsilon_of(float16));
+}
+
+// More equal elements than float16 counts to.
+TEST(Reduce, ManyExtremaShareTheGradientInFloat16) {
+  const Tensor x = ones({70000}, {.dtype = float16});
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = reduce_max(x);
+  const double share = values_of(tape.gradient(y, x))[69999];
+  EXPECT_NEAR(share, 1.0 / 70000, 1e-7);
 }
 
 }  // namespace

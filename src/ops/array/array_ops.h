@@ -11,7 +11,7 @@ namespace tandem {
 extern const OpDef kReshape, kExpandDims, kSqueeze, kIdentity, kStopGradient;  // shape.cc
 extern const OpDef kTranspose, kBroadcastTo, kTile, kReverse;                  // rearrange.cc
 extern const OpDef kSlice, kStridedSlice;                                      // slice.cc
-extern const OpDef kPad;                                                       // pad.cc
+extern const OpDef kPad, kSliceGrad;                                           // pad.cc
 
 // `axis` of a tensor of `rank` axes, negative ones counting from the end, as 0 .. rank-1. Throws
 // InvalidArgumentError "[op] expected an axis ...".

@@ -8,6 +8,8 @@
 #include "op/record.h"
 #include "ops/array/array_ops.h"
 #include "ops/array/index.h"
+#include "ops/math/elementwise.h"
+#include "ops/math/number.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
 #include "tandem/array.h"
@@ -33,15 +35,20 @@ void with_indices(const TensorView& view, const F& f) {
 
 // --- GatherV2 ---
 
+// params.shape[:axis] + indices.shape + params.shape[axis+1:]
+Shape gathered_shape(const Shape& params, const Shape& indices, int axis) {
+  Dims dims;
+  for (int i = 0; i < axis; ++i) dims.push_back(params[i]);
+  for (const std::int64_t size : indices) dims.push_back(size);
+  for (int i = axis + 1; i < params.rank(); ++i) dims.push_back(params[i]);
+  return Shape(dims);
+}
+
 void infer_gather(InferContext& c) {
   check_indices(c, 1);
   const Shape& params = c.shape(0);
   const int axis = normalize_axis(c.op(), c.attrs<GatherAttrs>().axis, params.rank());
-  Dims dims;
-  for (int i = 0; i < axis; ++i) dims.push_back(params[i]);
-  for (const std::int64_t size : c.shape(1)) dims.push_back(size);
-  for (int i = axis + 1; i < params.rank(); ++i) dims.push_back(params[i]);
-  c.add_output(c.dtype(0), Shape(dims));
+  c.add_output(c.dtype(0), gathered_shape(params, c.shape(1), axis));
 }
 
 template <class Index>
@@ -75,8 +82,18 @@ void gather_kernel(KernelContext& c) {
 // --- GatherGrad: rows of the gradient added up where they were taken from ---
 
 void infer_gather_grad(InferContext& c) {
+  check_dtype(c.op().name, kFloating, c.dtype(0));
   check_indices(c, 1);
-  c.add_output(c.dtype(0), c.attrs<GatherGradAttrs>().shape);
+  const GatherGradAttrs& attrs = c.attrs<GatherGradAttrs>();
+  const int axis = normalize_axis(c.op(), attrs.axis, attrs.shape.rank());
+  const Shape gathered = gathered_shape(attrs.shape, c.shape(1), axis);
+  if (!attrs.shape.fully_defined() || !(c.shape(0) == gathered))
+    fail<InvalidArgumentError>(
+        "[GatherGrad] expected a gradient of shape {}, as indices of shape {} take from shape {}, "
+        "got {}",
+        gathered.to_string(), c.shape(1).to_string(), attrs.shape.to_string(),
+        c.shape(0).to_string());
+  c.add_output(c.dtype(0), attrs.shape);
 }
 
 // Each thread owns a range of the output and adds to it in the order of the indices: the sums do
@@ -157,6 +174,8 @@ void infer_one_hot(InferContext& c) {
   const OneHotAttrs& attrs = c.attrs<OneHotAttrs>();
   if (attrs.depth < 0)
     fail<InvalidArgumentError>("[OneHot] expected a depth of at least 0, got {}", attrs.depth);
+  check_number(c.op().name, attrs.dtype, attrs.on);
+  check_number(c.op().name, attrs.dtype, attrs.off);
   Dims dims = c.shape(0).dims();
   dims.push_back(attrs.depth);
   c.add_output(attrs.dtype, Shape(dims));
@@ -170,7 +189,7 @@ void one_hot_kernel(KernelContext& c) {
     switch_dtype(attrs.dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* output = c.outputs[0].as<T>();
-      const T on = static_cast<T>(attrs.on), off = static_cast<T>(attrs.off);
+      const T on = to_element<T>(attrs.on), off = to_element<T>(attrs.off);
       parallel_for(c.inputs[0].size(), std::max<std::int64_t>(1, 16 * 1024 / depth),
                    [&](std::int64_t begin, std::int64_t end) {
                      std::fill(output + begin * depth, output + end * depth, off);

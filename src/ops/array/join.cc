@@ -104,7 +104,7 @@ void infer_concat(InferContext& c) {
   for (int i = 1; i < c.num_inputs(); ++i) {
     Shape other = c.shape(i);
     if (other.rank() == shape.rank()) {
-      total += other[axis];
+      total = c.sum(total, other[axis]);
       other.set(axis, shape[axis]);
     }
     if (!(other == shape))
@@ -175,17 +175,17 @@ void infer_split(InferContext& c) {
   const SplitAttrs& attrs = c.attrs<SplitAttrs>();
   Shape shape = c.shape(0);
   const int axis = normalize_axis(c.op(), attrs.axis, shape.rank());
-  std::int64_t total = 0;
+  std::int64_t left = shape[axis];
   bool valid = !attrs.sizes.empty();
   for (const std::int64_t size : attrs.sizes) {
-    valid = valid && size >= 0 && size <= shape[axis];
-    if (valid) total += size;
+    valid = valid && size >= 0 && size <= left;
+    if (valid) left -= size;
   }
-  if (!valid || total != shape[axis])
+  if (!valid || left != 0)
     fail<InvalidArgumentError>(
         "[SplitV] expected sizes that add up to {} (axis {} of shape {}), got {} adding up to {}",
         shape[axis], axis, shape.to_string(), fmt::format("{}", fmt::join(attrs.sizes, "+")),
-        std::accumulate(attrs.sizes.begin(), attrs.sizes.end(), std::int64_t{0}));
+        std::accumulate(attrs.sizes.begin(), attrs.sizes.end(), 0.0));
   for (const std::int64_t size : attrs.sizes) {
     shape.set(axis, size);
     c.add_output(c.dtype(0), shape);
@@ -212,6 +212,10 @@ void split_gradient(GradContext& c) {
 void infer_unpack(InferContext& c) {
   const Shape& shape = c.shape(0);
   const int axis = normalize_axis(c.op(), c.attrs<JoinAttrs>().axis, shape.rank());
+  constexpr std::int64_t kMaxTensors = std::int64_t{1} << 20;
+  if (shape[axis] > kMaxTensors)
+    fail<InvalidArgumentError>("[Unpack] expected an axis of at most {} tensors, got shape {}",
+                               kMaxTensors, shape.to_string());
   Dims dims;
   for (int i = 0; i < shape.rank(); ++i)
     if (i != axis) dims.push_back(shape[i]);
@@ -264,12 +268,8 @@ Tensor run_join(const OpDef& op, std::span<const Tensor> tensors, std::int64_t a
 
 }  // namespace
 
-Tensor concat(std::span<const Tensor> tensors, std::int64_t axis) {
-  return run_join(kConcat, tensors, axis);
-}
-Tensor stack(std::span<const Tensor> tensors, std::int64_t axis) {
-  return run_join(kPack, tensors, axis);
-}
+Tensor concat(TensorList tensors, std::int64_t axis) { return run_join(kConcat, tensors, axis); }
+Tensor stack(TensorList tensors, std::int64_t axis) { return run_join(kPack, tensors, axis); }
 
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes,
                           std::int64_t axis) {

@@ -2,46 +2,33 @@
 #include "ops/array/pad.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/parallel.h"
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"
 #include "ops/array/array_ops.h"
+#include "ops/math/number.h"
 #include "runtime/dispatch.h"
 #include "tandem/array.h"
 
 namespace tandem {
 namespace {
 
-// Whether an element of `dtype` can hold `value` exactly (floating types: rounded).
-bool holds(DType dtype, double value) {
-  switch (dtype) {
-    case DType::kInt32: return value == std::trunc(value) && std::abs(value) < 0x1p31;
-    case DType::kInt64: return value == std::trunc(value) && std::abs(value) < 0x1p63;
-    case DType::kUInt8: return value == std::trunc(value) && value >= 0.0 && value < 256.0;
-    case DType::kBool: return value == 0.0 || value == 1.0;
-    default: return true;
-  }
-}
-
 void infer_pad(InferContext& c) {
   const Shape& shape = c.shape(0);
   const PadAttrs& attrs = c.attrs<PadAttrs>();
-  bool valid = attrs.before.size() == shape.rank();
+  bool valid = attrs.before.size() == shape.rank() && attrs.after.size() == shape.rank();
   for (const std::int64_t count : attrs.before) valid = valid && count >= 0;
   for (const std::int64_t count : attrs.after) valid = valid && count >= 0;
   if (!valid)
     fail<InvalidArgumentError>(
         "[Pad] expected {} pairs of counts of at least 0 for shape {}, got {} before and {} after",
         shape.rank(), shape.to_string(), text_of(attrs.before), text_of(attrs.after));
-  if (!holds(c.dtype(0), attrs.value))
-    fail<InvalidArgumentError>("[Pad] expected a value that {} holds, got {}", name_of(c.dtype(0)),
-                               attrs.value);
+  check_number("Pad", c.dtype(0), attrs.value);
   Dims dims;
   for (int axis = 0; axis < shape.rank(); ++axis)
-    dims.push_back(attrs.before[axis] + shape[axis] + attrs.after[axis]);
+    dims.push_back(c.sum(c.sum(attrs.before[axis], shape[axis]), attrs.after[axis]));
   c.add_output(c.dtype(0), Shape(dims));
 }
 
@@ -52,7 +39,7 @@ void pad_rows(KernelContext& c) {
   const PadAxes axes(c.inputs[0].shape, c.outputs[0].shape, attrs.before);
   const T* input = c.inputs[0].as<T>();
   T* output = c.outputs[0].as<T>();
-  const T value = static_cast<T>(attrs.value);
+  const T value = to_element<T>(attrs.value);
 
   const int last = axes.rank - 1;
   const std::int64_t lead = axes.before[last], middle = axes.from[last], length = axes.to[last];
@@ -81,8 +68,33 @@ void pad_gradient(GradContext& c) {
   c.set_grad(0, slice(c.grad(), c.attrs<PadAttrs>().before, c.input_spec(0).shape.dims()));
 }
 
+void infer_slice_grad(InferContext& c) {
+  const Shape& part = c.shape(0);
+  const auto& attrs = c.attrs<SliceGradAttrs>();
+  const Shape& whole = attrs.shape;
+  bool valid =
+      whole.fully_defined() && whole.rank() == part.rank() && attrs.before.size() == part.rank();
+  for (int axis = 0; valid && axis < part.rank(); ++axis)
+    valid = attrs.before[axis] >= 0 && attrs.before[axis] <= whole[axis] &&
+            part[axis] <= whole[axis] - attrs.before[axis];
+  if (!valid)
+    fail<InvalidArgumentError>("[SliceGrad] expected a part of shape {} from {} on, got shape {}",
+                               whole.to_string(), text_of(attrs.before), part.to_string());
+  c.add_output(c.dtype(0), whole);
+}
+
+void slice_grad_gradient(GradContext& c) {
+  c.set_grad(0, slice(c.grad(), c.attrs<SliceGradAttrs>().before, c.input_spec(0).shape.dims()));
+}
+
 }  // namespace
 
+const OpDef kSliceGrad = {.name = "SliceGrad",
+                          .attrs = &attrs_type<SliceGradAttrs>,
+                          .infer = infer_slice_grad,
+                          .gradient = slice_grad_gradient,
+                          .cpu_kernel = pad_kernel,
+                          .traits = kIdentityIfSame};
 const OpDef kPad = {.name = "Pad",
                     .attrs = &attrs_type<PadAttrs>,
                     .infer = infer_pad,

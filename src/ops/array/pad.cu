@@ -31,7 +31,8 @@ void pad_kernel(KernelContext& c) {
 }  // namespace
 
 KernelList pad_kernels() {
-  static constexpr CudaKernel kernels[] = {{"Pad", on_gpu<pad_kernel>}};
+  static constexpr CudaKernel kernels[] = {{"Pad", on_gpu<pad_kernel>},
+                                           {"SliceGrad", on_gpu<pad_kernel>}};
   return kernels;
 }
 

@@ -19,6 +19,17 @@ struct PadAttrs {
   }
 };
 
+// Of the gradient of a part: zeros around it. The whole is told by its shape, of which some sizes
+// may not be known before a graph runs, so that counts behind the part cannot be computed.
+struct SliceGradAttrs : PadAttrs {
+  Shape shape;
+  template <class F>
+  void fields(F&& f) const {
+    f("before", before);
+    f("shape", shape);
+  }
+};
+
 // The axes of a padded copy, with those that are not padded made part of the one before them: at
 // least one, of sizes from[axis] and to[axis].
 struct PadAxes {

@@ -138,7 +138,8 @@ void infer_tile(InferContext& c) {
     fail<InvalidArgumentError>("[Tile] expected {} multiples of at least 0 for shape {}, got {}",
                                shape.rank(), shape.to_string(), text_of(multiples));
   Dims dims;
-  for (int axis = 0; axis < shape.rank(); ++axis) dims.push_back(shape[axis] * multiples[axis]);
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    dims.push_back(c.product(shape[axis], multiples[axis]));
   c.add_output(c.dtype(0), Shape(dims));
 }
 
@@ -157,19 +158,28 @@ StridedCopy tile_copy(const KernelContext& c) {
 
 namespace {
 
-// Axis by axis, so that no intermediate has more than four axes.
+// Appends sizes `first` to `last`, as one axis where they are known.
+void append_merged(Dims& dims, const Shape& sizes, int first, int last) {
+  Dims part;
+  for (int axis = first; axis < last; ++axis) part.push_back(sizes[axis]);
+  if (const Shape merged(part); merged.fully_defined()) part = {merged.num_elements()};
+  for (const std::int64_t size : part) dims.push_back(size);
+}
+
+// Axis by axis, so that no intermediate has many axes.
 void tile_gradient(GradContext& c) {
-  const Shape& shape = c.input_spec(0).shape;
+  const Shape &shape = c.input_spec(0).shape, &tiled = c.output_spec(0).shape;
   const Dims& multiples = c.attrs<TileAttrs>().multiples;
   Tensor gradient = c.grad();
-  std::int64_t before = 1, behind = gradient.size();
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    const std::int64_t tiled = shape[axis] * multiples[axis];
-    if (tiled > 0) behind /= tiled;
-    if (multiples[axis] != 1)
-      gradient = reduce_sum(reshape(gradient, {before, multiples[axis], shape[axis], behind}),
-                            {.axis = Dims{1}});
-    before *= shape[axis];
+    if (multiples[axis] == 1) continue;
+    Dims parts;
+    append_merged(parts, shape, 0, axis);
+    const int repeats = parts.size();
+    parts.push_back(multiples[axis]);
+    parts.push_back(shape[axis]);
+    append_merged(parts, tiled, axis + 1, shape.rank());
+    gradient = reduce_sum(reshape(gradient, Shape(parts)), {.axis = Dims{repeats}});
   }
   c.set_grad(0, reshape(gradient, shape));
 }
@@ -227,7 +237,8 @@ const OpDef kBroadcastTo = {.name = "BroadcastTo",
                             .attrs = &attrs_type<BroadcastToAttrs>,
                             .infer = infer_broadcast_to,
                             .gradient = broadcast_to_gradient,
-                            .cpu_kernel = copy_kernel<broadcast_to_copy>};
+                            .cpu_kernel = copy_kernel<broadcast_to_copy>,
+                            .traits = kIdentityIfSame};
 const OpDef kTile = {.name = "Tile",
                      .attrs = &attrs_type<TileAttrs>,
                      .infer = infer_tile,

@@ -31,27 +31,37 @@ void infer_reshape(InferContext& c) {
   Shape shape = c.attrs<ReshapeAttrs>().shape;
   const std::int64_t count = c.shape(0).num_elements();
   int unknown = -1;
-  std::int64_t known = 1;
-  bool valid = shape.known();
+  bool valid = shape.known() && !shape.too_large();
   for (int axis = 0; axis < shape.rank(); ++axis) {
     if (shape[axis] == -1 && unknown < 0)
       unknown = axis;
     else if (shape[axis] < 0)
       valid = false;
-    else
-      known *= shape[axis];
   }
   if (valid && unknown >= 0) {
+    shape.set(unknown, 1);
+    const std::int64_t known = shape.num_elements();
     valid = known > 0 && count % known == 0;
     if (valid) shape.set(unknown, count / known);
-  } else {
-    valid = valid && known == count;
   }
+  valid = valid && shape.num_elements() == count;
   if (!valid)
     fail<InvalidArgumentError>(
         "[Reshape] expected a shape of {} elements for a tensor of shape {}, got {}", count,
         c.shape(0).to_string(), text_of(c.attrs<ReshapeAttrs>().shape.dims()));
   c.add_output(c.dtype(0), shape);
+}
+
+void infer_ensure_shape(InferContext& c) {
+  const Shape& expected = c.attrs<ReshapeAttrs>().shape;
+  if (!expected.matches(c.shape(0)))
+    fail<InvalidArgumentError>("[EnsureShape] expected a tensor of shape {}, got shape {}",
+                               expected.to_string(), c.shape(0).to_string());
+  c.add_output(c.dtype(0), c.shape(0));
+}
+
+void ensure_shape_gradient(GradContext& c) {
+  c.set_grad(0, ensure_shape(c.grad(), c.input_spec(0).shape));
 }
 
 // Whatever the view did to the shape, the gradient takes the input's.
@@ -103,6 +113,11 @@ const OpDef kReshape = {.name = "Reshape",
                         .infer = infer_reshape,
                         .gradient = view_gradient,
                         .traits = kView | kMetadata};
+const OpDef kEnsureShape = {.name = "EnsureShape",
+                            .attrs = &attrs_type<ReshapeAttrs>,
+                            .infer = infer_ensure_shape,
+                            .gradient = ensure_shape_gradient,
+                            .traits = kView | kMetadata};
 const OpDef kExpandDims = {.name = "ExpandDims",
                            .attrs = &attrs_type<AxesAttrs>,
                            .infer = infer_expand_dims,
@@ -121,6 +136,10 @@ const OpDef kStopGradient = {
 Tensor reshape(const Tensor& x, const Shape& shape) {
   return run(kReshape, {&x}, ReshapeAttrs{shape});
 }
+Tensor ensure_shape(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  return run(kEnsureShape, {&x}, ReshapeAttrs{shape});
+}
 Tensor expand_dims(const Tensor& x, std::int64_t axis) {
   return run(kExpandDims, {&x}, AxesAttrs{{axis}});
 }
@@ -129,9 +148,10 @@ Tensor identity(const Tensor& x) { return run(kIdentity, {&x}); }
 Tensor stop_gradient(const Tensor& x) { return run(kStopGradient, {&x}); }
 
 OpList shape_ops() {
-  static const OpDef* const ops[] = {&kReshape,      &kExpandDims, &kSqueeze,      &kIdentity,
-                                     &kStopGradient, &kTranspose,  &kBroadcastTo,  &kTile,
-                                     &kReverse,      &kSlice,      &kStridedSlice, &kPad};
+  static const OpDef* const ops[] = {&kReshape,  &kEnsureShape,  &kExpandDims, &kSqueeze,
+                                     &kIdentity, &kStopGradient, &kTranspose,  &kBroadcastTo,
+                                     &kTile,     &kReverse,      &kSlice,      &kStridedSlice,
+                                     &kPad,      &kSliceGrad};
   return ops;
 }
 

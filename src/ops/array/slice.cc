@@ -3,6 +3,7 @@
 #include "op/record.h"
 #include "ops/array/array_ops.h"
 #include "ops/array/copies.h"
+#include "ops/array/pad.h"
 #include "runtime/dispatch.h"
 #include "tandem/array.h"
 
@@ -61,15 +62,16 @@ void slice_kernel(KernelContext& c) {
     slice_copy(c).run(c.outputs[0].data, c.inputs[0].data, size_of(c.outputs[0].dtype));
 }
 
+// `gradient` at `begin` of a tensor of shape `whole`, which is 0 elsewhere.
+Tensor put_back(const Tensor& gradient, const Dims& begin, const Shape& whole) {
+  SliceGradAttrs attrs;
+  attrs.before = begin;
+  attrs.shape = whole;
+  return run(kSliceGrad, {&gradient}, attrs);
+}
+
 void slice_gradient(GradContext& c) {
-  const Shape& whole = c.input_spec(0).shape;
-  const Shape& part = c.output_spec(0).shape;
-  std::vector<std::pair<std::int64_t, std::int64_t>> paddings;
-  for (int axis = 0; axis < whole.rank(); ++axis) {
-    const std::int64_t begin = c.attrs<SliceAttrs>().begin[axis];
-    paddings.emplace_back(begin, whole[axis] - begin - part[axis]);
-  }
-  c.set_grad(0, pad(c.grad(), paddings));
+  c.set_grad(0, put_back(c.grad(), c.attrs<SliceAttrs>().begin, c.input_spec(0).shape));
 }
 
 // --- StridedSlice: rows of the first axis, shared ---
@@ -124,11 +126,9 @@ std::int64_t strided_slice_offset(const InferContext& c) {
 void strided_slice_gradient(GradContext& c) {
   const StridedSliceAttrs& attrs = c.attrs<StridedSliceAttrs>();
   const Shape& whole = c.input_spec(0).shape;
-  const std::int64_t begin = first_row(attrs, whole);
-  std::vector<std::pair<std::int64_t, std::int64_t>> paddings(
-      static_cast<std::size_t>(whole.rank()));
-  paddings[0] = {begin, whole[0] - (attrs.shrink ? begin + 1 : attrs.end)};
-  c.set_grad(0, pad(attrs.shrink ? expand_dims(c.grad(), 0) : c.grad(), paddings));
+  Dims begin{first_row(attrs, whole)};
+  while (begin.size() < whole.rank()) begin.push_back(0);
+  c.set_grad(0, put_back(attrs.shrink ? expand_dims(c.grad(), 0) : c.grad(), begin, whole));
 }
 
 }  // namespace

@@ -15,9 +15,14 @@ __device__ T relu6_value(T x) {
   const T low = x < T(0) ? T(0) : x;
   return low > T(6) ? T(6) : low;
 }
+// The sign bit tells which branch a result is from, as on the CPU (ops/math/activation_math.h).
 template <class T>
 __device__ T elu_value(T x, T alpha) {
-  return x < T(0) ? alpha * ::expm1(x) : x;
+  return x < T(0) ? alpha * ::expm1(x) : x + T(0);
+}
+template <class T>
+__device__ bool elu_is_left(T y) {
+  return ::copysign(T(1), y) < T(0);
 }
 template <class T>
 __device__ T sigmoid_value(T x) {

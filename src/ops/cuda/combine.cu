@@ -17,12 +17,16 @@ struct Ranks {
   ReduceOp op;
 };
 
-// As the host's combine() does it: std::min and std::max keep the first of two that are equal.
+// In which the host's combine() adds up, too.
+template <class T>
+using SumOf = std::conditional_t<std::is_integral_v<T>, std::int64_t, ComputeOf<T>>;
+
+// As the host's combine() does it: of two that are equal the first is kept, and NaNs always.
 template <class C>
 __device__ __forceinline__ C folded(ReduceOp op, C sum, C value) {
   switch (op) {
-    case ReduceOp::kMin: return value < sum ? value : sum;
-    case ReduceOp::kMax: return sum < value ? value : sum;
+    case ReduceOp::kMin: return value < sum || value != value ? value : sum;
+    case ReduceOp::kMax: return sum < value || value != value ? value : sum;
     case ReduceOp::kProduct: return wrapping(sum, value, [](auto x, auto y) { return x * y; });
     default: return wrapping(sum, value, [](auto x, auto y) { return x + y; });
   }
@@ -31,7 +35,7 @@ __device__ __forceinline__ C folded(ReduceOp op, C sum, C value) {
 // A thread's elements of the inputs [begin, end), combined.
 template <int kCount, class T>
 struct Sum {
-  ComputeOf<T> at[kCount];
+  SumOf<T> at[kCount];
   __device__ __forceinline__ Sum(const Ranks<T>& ranks, const MyPack<kCount>& mine, int begin,
                                  int end) {
     const auto first = load_pack<kCount>(ranks.in[begin], mine.begin, mine.count);
@@ -41,14 +45,14 @@ struct Sum {
       const auto next = load_pack<kCount>(ranks.in[rank], mine.begin, mine.count);
 #pragma unroll
       for (int i = 0; i < kCount; ++i)
-        at[i] = folded<ComputeOf<T>>(ranks.op, at[i], load_as(next.at[i]));
+        at[i] = folded<SumOf<T>>(ranks.op, at[i], load_as(next.at[i]));
     }
   }
 };
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) combine_ranks(Ranks<T> ranks, std::int64_t size) {
-  using C = ComputeOf<T>;
+  using C = SumOf<T>;
   constexpr int kCount = kPackOf<T>;
   const MyPack<kCount> mine(size);
   if (mine.count == 0) return;

@@ -214,7 +214,7 @@ struct Elu {
   }
   template <class T>
   static __device__ T gradient(T dy, T y, T alpha) {
-    return y < T(0) ? dy * (y + alpha) : dy;
+    return elu_is_left(y) ? dy * (y + alpha) : dy;
   }
 };
 constexpr double kSeluScale = 1.0507009873554804934193349852946;

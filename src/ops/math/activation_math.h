@@ -2,6 +2,8 @@
 // or double; 16-bit elements are computed in float. NaN stays NaN.
 #pragma once
 
+#include <cmath>
+
 #include "core/clones.h"
 #include "core/parallel.h"
 #include "core/vector_math.h"
@@ -19,9 +21,15 @@ T relu6_value(T x) {
   const T low = x < T(0) ? T(0) : x;
   return low > T(6) ? T(6) : low;
 }
+// The sign bit tells which branch a result is from, also where it has been rounded to 0: +0 is from
+// the right one.
 template <class T>
 T elu_value(T x, T alpha) {
-  return x < T(0) ? alpha * vec::expm1(x) : x;
+  return x < T(0) ? alpha * vec::expm1(x) : x + T(0);
+}
+template <class T>
+bool elu_is_left(T y) {
+  return std::copysign(T(1), y) < T(0);
 }
 
 // The activations that an operation can apply to its result at once: those that know their slope

@@ -83,7 +83,7 @@ const OpDef kAddN = {.name = "AddN",
                      .cpu_kernel = add_n_kernel,
                      .traits = kElementwise | kInPlace};
 
-Tensor add_n(std::span<const Tensor> tensors) {
+Tensor add_n(TensorList tensors) {
   if (tensors.empty()) fail<InvalidArgumentError>("[AddN] expected at least one tensor, got none");
   std::vector<const Tensor*> inputs;
   inputs.reserve(tensors.size());

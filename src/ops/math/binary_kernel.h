@@ -10,6 +10,7 @@
 #include <array>
 
 #include "core/clones.h"
+#include "op/part_scope.h"
 #include "ops/math/broadcast.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/number.h"
@@ -115,7 +116,7 @@ void check_right(const OpDef& op, const void* right, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i)
     if (const char* expected = Op::refuses(b[i])) [[unlikely]]
       fail<InvalidArgumentError>("[{}] expected {}, got {} at element {}", op.name, expected, b[i],
-                                 i);
+                                 PartScope::first_element() + i);
 }
 
 template <class Op, class T, class Out>

@@ -1,6 +1,8 @@
 #include "ops/math/broadcast.h"
 
 #include "core/status.h"
+#include "ops/math/sum_to_shape.h"
+#include "runtime/dispatch.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
 
@@ -21,9 +23,24 @@ Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b) {
   return Shape(sizes);
 }
 
+namespace {
+
+// Whether it is only known when the graph runs along which axes `to` was repeated.
+bool repeats_unknown(const Shape& from, const Shape& to) {
+  const int leading = from.rank() - to.rank();
+  for (int axis = 0; axis < to.rank(); ++axis) {
+    const std::int64_t repeated = from[leading + axis], own = to[axis];
+    if (own != repeated && own != 1 && (own < 0 || repeated < 0)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 Tensor sum_to_shape(const Tensor& gradient, const Shape& shape) {
   const Shape& from = gradient.shape();
   if (from == shape) return gradient;
+  if (repeats_unknown(from, shape)) return run(kSumToShape, {&gradient}, SumToShapeAttrs{shape});
   const int leading = from.rank() - shape.rank();
   Dims axes;
   for (int axis = 0; axis < leading; ++axis) axes.push_back(axis);
@@ -35,6 +52,14 @@ Tensor sum_to_shape(const Tensor& gradient, const Shape& shape) {
   }
   const Tensor sum = reduce_sum(gradient, {.axis = axes, .keepdims = leading == 0});
   return inner && leading > 0 ? reshape(sum, shape) : sum;
+}
+
+std::uint32_t repeated_axes(const Shape& from, const Shape& to) {
+  const int leading = from.rank() - to.rank();
+  std::uint32_t axes = 0;
+  for (int axis = 0; axis < from.rank(); ++axis)
+    if (axis < leading || (to[axis - leading] == 1 && from[axis] != 1)) axes |= 1u << axis;
+  return axes;
 }
 
 BroadcastPlan::BroadcastPlan(const Shape& result, std::span<const Shape* const> operands) {

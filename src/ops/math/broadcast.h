@@ -20,6 +20,10 @@ Shape broadcast_shape(std::string_view op, const Shape& a, const Shape& b);
 // which a tensor of `shape` was repeated. `gradient` itself where none was.
 Tensor sum_to_shape(const Tensor& gradient, const Shape& shape);
 
+// The axes of `from` (bit i: axis i) that sum_to_shape sums over to get `to`, which broadcasts to
+// it.
+std::uint32_t repeated_axes(const Shape& from, const Shape& to);
+
 // How to read up to kMaxOperands broadcast operands in the row-major order of the result, with as
 // few axes as possible: adjacent axes that all operands walk alike are one.
 class BroadcastPlan {

@@ -166,6 +166,7 @@ Tensor less_equal(const Tensor& a, const Tensor& b) { return run(kLessEqual, {&a
 Tensor greater(const Tensor& a, const Tensor& b) { return run(kGreater, {&a, &b}); }
 Tensor greater_equal(const Tensor& a, const Tensor& b) { return run(kGreaterEqual, {&a, &b}); }
 Tensor equal(const Tensor& a, double b) { return run(kEqualScalar, {&a}, ScalarAttrs{b}); }
+Tensor not_equal(const Tensor& a, double b) { return logical_not(equal(a, b)); }
 Tensor less(const Tensor& a, double b) { return run(kLessScalar, {&a}, ScalarAttrs{b}); }
 Tensor less_equal(const Tensor& a, double b) { return run(kLessEqualScalar, {&a}, ScalarAttrs{b}); }
 Tensor greater(const Tensor& a, double b) { return run(kGreaterScalar, {&a}, ScalarAttrs{b}); }

@@ -86,6 +86,9 @@ Tensor build(std::int64_t count, const Shape& own_shape, const ConstantOptions& 
   const Shape shape = options.shape.known() ? options.shape : own_shape;
   if (!shape.fully_defined())
     fail<InvalidArgumentError>("[Const] expected a fully defined shape, got {}", shape.to_string());
+  if (shape.too_large())
+    fail<InvalidArgumentError>("[Const] expected a shape of at most {} elements, got {}",
+                               kMaxElements, shape.to_string());
   const std::int64_t size = shape.num_elements();
   if (size != count && count != 1)
     fail<InvalidArgumentError>("[Const] expected {} elements for shape {}, got {}", size,
@@ -119,7 +122,7 @@ requires std::is_arithmetic_v<From> Tensor constant(const std::vector<From>& val
   const Shape& shape = options.shape.known() ? options.shape : own_shape;
   if constexpr (!std::is_same_v<From, bool>)  // as it is, without a second copy on the host
     if (options.dtype.value_or(dtype_of<From>) == dtype_of<From> && shape.fully_defined() &&
-        shape.num_elements() == count)
+        !shape.too_large() && shape.num_elements() == count)
       return new_constant(shape, dtype_of<From>, values.data(), options.name);
   return switch_dtype(options.dtype.value_or(dtype_of<From>), [&]<class T>(TypeTag<T>) {
     return build<T>(count, own_shape, options, [&](std::int64_t i) {

@@ -3,6 +3,7 @@
 
 #include "core/clones.h"
 #include "core/parallel.h"
+#include "graph/symbolic_shape.h"
 #include "ops/math/creation.h"
 #include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
@@ -64,6 +65,8 @@ void infer_range(InferContext& c) {
   const auto& attrs = c.attrs<SequenceAttrs>();
   check_dtype("Range", kNumeric, attrs.dtype);
   check_number("Range", attrs.dtype, attrs.start);
+  if (attrs.count < 0)
+    fail<InvalidArgumentError>("[Range] expected a count of at least 0, got {}", attrs.count);
   if (attrs.count > 1)
     check_number("Range", attrs.dtype,
                  attrs.start + static_cast<double>(attrs.count - 1) * attrs.step);
@@ -169,7 +172,8 @@ Tensor ones_like(const Tensor& tensor) {
 }
 
 Tensor range(std::int64_t limit, const CreationOptions& options) {
-  return range(0.0, static_cast<double>(limit), 1.0, options);
+  const std::int64_t count = is_unknown_size(limit) ? limit : std::max<std::int64_t>(0, limit);
+  return named(run(kRange, {}, SequenceAttrs{0.0, 1.0, 0.0, count, options.dtype}), options.name);
 }
 
 Tensor range(double start, double limit, double delta, const CreationOptions& options) {

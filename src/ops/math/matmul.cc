@@ -82,6 +82,8 @@ void matrix_product(KernelContext& context, const MatrixProduct& product, const 
       c.as<BFloat16>()[i] = BFloat16(value);
     }
   } else {
+    // A vector lies in memory as its transpose does. oneDNN takes the two for one and the same, and
+    // then runs what it made for the one that came first.
     onednn::matmul(context,
                    {.dtype = dtype,
                     .batch_a = batch.a,
@@ -89,8 +91,8 @@ void matrix_product(KernelContext& context, const MatrixProduct& product, const 
                     .m = m,
                     .n = n,
                     .k = k,
-                    .transpose_a = product.transpose_a,
-                    .transpose_b = product.transpose_b,
+                    .transpose_a = product.transpose_a && m > 1 && k > 1,
+                    .transpose_b = product.transpose_b && n > 1 && k > 1,
                     .bias = bias != nullptr},
                    wide_a, wide_b, wide_bias, wide_c);
     nn::activate_in_place(product.activation, dtype, wide_c, c.size());

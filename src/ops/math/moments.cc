@@ -7,52 +7,82 @@
 
 namespace tandem {
 
+namespace {
+
+// 16-bit elements in float32, where squares and sums do not overflow; others as they are.
+DType wide_dtype(DType dtype) { return size_of(dtype) == 2 ? float32 : dtype; }
+Tensor widened(const Tensor& x) { return cast(x, wide_dtype(x.dtype())); }
+
+Tensor wide_variance(const Tensor& x, const ReduceOptions& options) {
+  const Tensor wide = widened(x);
+  const Tensor mean = reduce_mean(wide, {.axis = options.axis, .keepdims = true});
+  return reduce_mean(squared_difference(wide, mean),
+                     {.axis = options.axis, .keepdims = options.keepdims});
+}
+
+}  // namespace
+
 Tensor reduce_variance(const Tensor& x, const ReduceOptions& options) {
-  const Tensor mean = reduce_mean(x, {.axis = options.axis, .keepdims = true});
-  return reduce_mean(squared_difference(x, mean), options);
+  return named(cast(wide_variance(x, options), x.dtype()), options.name);
 }
 
 Tensor reduce_std(const Tensor& x, const ReduceOptions& options) {
-  return named(sqrt(reduce_variance(x, {.axis = options.axis, .keepdims = options.keepdims})),
-               options.name);
+  const Tensor variance = wide_variance(x, options);
+  // The root of 0 has no slope to speak of: none flows back from there.
+  const Tensor is_zero = equal(variance, 0.0);
+  const Tensor root = where(is_zero, variance, sqrt(where(is_zero, ones_like(variance), variance)));
+  return named(cast(root, x.dtype()), options.name);
 }
 
 Tensor reduce_logsumexp(const Tensor& x, const ReduceOptions& options) {
   const Tensor largest = stop_gradient(reduce_max(x, {.axis = options.axis, .keepdims = true}));
   // Infinities must not be subtracted from each other.
   const Tensor shift = where(is_finite(largest), largest, zeros_like(largest));
-  const Tensor result =
-      log(reduce_sum(exp(x - shift), {.axis = options.axis, .keepdims = options.keepdims}));
+  const Tensor sum =
+      reduce_sum(widened(exp(x - shift)), {.axis = options.axis, .keepdims = options.keepdims});
+  const Tensor result = cast(log(sum), x.dtype());
   return named(result + reshape(shift, result.shape()), options.name);
 }
 
-Tensor global_norm(std::span<const Tensor> tensors) {
+Tensor global_norm(TensorList tensors) {
+  DType dtype = float32;
+  for (const Tensor& tensor : tensors)
+    if (tensor.defined() && tensor.dtype() == float64) dtype = float64;
   std::vector<Tensor> norms;
   norms.reserve(tensors.size());
   for (const Tensor& tensor : tensors)
-    if (tensor.defined())
-      norms.push_back(cast(norm(tensor), norms.empty() ? tensor.dtype() : norms[0].dtype()));
+    if (tensor.defined()) norms.push_back(cast(norm(widened(tensor)), dtype));
   if (norms.empty())
     fail<InvalidArgumentError>("[global_norm] expected at least one defined tensor, got none");
   return norms.size() == 1 ? norms[0] : norm(stack(norms));
 }
 
+namespace {
+
+// x scaled by clip_norm / max(norm, clip_norm), rounded to its dtype once.
+Tensor scaled_down(const Tensor& x, const Tensor& norm, double clip_norm) {
+  const Tensor wide = widened(x);
+  return cast(wide * cast(clip_norm / maximum(norm, clip_norm), wide.dtype()), x.dtype());
+}
+
+}  // namespace
+
 Tensor clip_by_norm(const Tensor& x, double clip_norm) {
   if (!(clip_norm > 0.0))
     fail<InvalidArgumentError>("[clip_by_norm] expected a clip_norm above 0, got {}", clip_norm);
-  return x * (clip_norm / maximum(norm(x), clip_norm));
+  return scaled_down(x, norm(widened(x)), clip_norm);
 }
 
-ClippedTensors clip_by_global_norm(std::span<const Tensor> tensors, double clip_norm) {
+ClippedTensors clip_by_global_norm(TensorList tensors, double clip_norm) {
   if (!(clip_norm > 0.0))
     fail<InvalidArgumentError>("[clip_by_global_norm] expected a clip_norm above 0, got {}",
                                clip_norm);
   ClippedTensors result;
   result.norm = global_norm(tensors);
-  const Tensor scale = clip_norm / maximum(result.norm, clip_norm);
   result.tensors.reserve(tensors.size());
   for (const Tensor& tensor : tensors)
-    result.tensors.push_back(tensor.defined() ? tensor * cast(scale, tensor.dtype()) : Tensor());
+    result.tensors.push_back(tensor.defined() ? scaled_down(tensor, result.norm, clip_norm)
+                                              : Tensor());
   return result;
 }
 

@@ -64,6 +64,18 @@ struct FloorMod {
   }
 };
 
+// That of Python: a / b may round up to a whole number that is too large, so it starts from the
+// remainder.
+template <class C>
+C floor_quotient(C a, C b) {
+  if (b == C{0}) return a / b;
+  const C rest = std::fmod(a, b);
+  C quotient = (a - rest) / b;
+  if (rest != C{0} && (rest < C{0}) != (b < C{0})) quotient -= C{1};
+  if (quotient == C{0}) return std::copysign(C{0}, a / b);
+  return std::round(quotient);
+}
+
 struct FloorDiv {
   template <class C>
   static C apply(C a, C b) {
@@ -74,7 +86,7 @@ struct FloorDiv {
     } else if constexpr (std::integral<C>) {
       return static_cast<C>(a / b);
     } else {
-      return std::floor(a / b);
+      return floor_quotient(a, b);
     }
   }
   template <class T>
@@ -95,7 +107,12 @@ void pow_kernel(KernelContext& c) {
 
 void pow_gradient(GradContext& c) {
   const Tensor &x = c.input(0), &y = c.input(1);
-  if (c.needs_grad(0)) c.set_grad(0, sum_to_shape(c.grad() * y * pow(x, y - 1.0), x.shape()));
+  if (c.needs_grad(0)) {
+    // 0^0 has the derivative 0; 0 times 0^-1 would be NaN.
+    const Tensor both_zero = logical_and(equal(x, 0.0), equal(y, 0.0));
+    const Tensor exponent = where(both_zero, ones_like(y), y) - 1.0;
+    c.set_grad(0, sum_to_shape(c.grad() * y * pow(x, exponent), x.shape()));
+  }
   if (c.needs_grad(1)) {
     // The derivative x^y log(x) is taken as zero where x is not positive, as in TensorFlow.
     const Tensor positive = greater(x, 0.0);

@@ -68,7 +68,12 @@ struct FloorDiv {
       }
       return static_cast<C>(a / b);
     } else {
-      return ::floor(a / b);
+      if (b == C{0}) return a / b;
+      const C rest = ::fmod(a, b);  // from here as on the CPU
+      C quotient = (a - rest) / b;
+      if (rest != C{0} && (rest < C{0}) != (b < C{0})) quotient -= C{1};
+      if (quotient == C{0}) return ::copysign(C{0}, a / b);
+      return ::round(quotient);
     }
   }
 };

@@ -1,15 +1,16 @@
 // Sums, means, products, extrema, logic and norms over axes.
 #include "ops/math/reduce.h"
-#include "ops/math/element_count.h"
 
 #include <cmath>
 #include <limits>
 
 #include "core/clones.h"
 #include "op/record.h"
+#include "ops/math/broadcast.h"
 #include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/reduce_engine.h"
+#include "ops/math/sum_to_shape.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
 #include "runtime/trace.h"
@@ -277,11 +278,15 @@ void mean_gradient(GradContext& c) {
 // Where several elements are the extremum, each has an equal share, as in TensorFlow.
 void extremum_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
-  const Tensor winners = cast(equal(x, with_axes(c, c.output(0))), x.dtype());
+  const Tensor winners = equal(x, with_axes(c, c.output(0)));
   const auto& attrs = c.attrs<ReduceAttrs>();
   ReduceOptions over = {.axis = attrs.all ? std::nullopt : std::optional(attrs.axes),
                         .keepdims = true};
-  c.set_grad(0, winners * (with_axes(c, c.grad()) / reduce_sum(winners, over)));
+  // In a type that holds the count, which may be large.
+  const DType wide = x.dtype() == float64 ? float64 : float32;
+  const Tensor count = reduce_sum(cast(winners, wide), over);
+  const Tensor share = cast(cast(with_axes(c, c.grad()), wide) / count, x.dtype());
+  c.set_grad(0, cast(winners, x.dtype()) * share);
 }
 
 // The axes with those of the mask first.
@@ -342,6 +347,31 @@ constexpr OpDef reduction(std::string_view name, GradFn gradient = nullptr,
           .saved_outputs = saved_outputs};
 }
 
+// --- the sum over the axes along which something was broadcast ---
+
+void infer_sum_to_shape(InferContext& c) {
+  check_dtype(c.op().name, kNumeric, c.dtype(0));
+  const Shape &from = c.shape(0), &to = c.attrs<SumToShapeAttrs>().shape;
+  const int leading = from.rank() - to.rank();
+  bool valid = to.fully_defined() && leading >= 0;
+  for (int axis = 0; valid && axis < to.rank(); ++axis)
+    valid = to[axis] == 1 || to[axis] == from[leading + axis];
+  if (!valid)
+    fail<InvalidArgumentError>("[SumToShape] expected a shape that broadcasts to {}, got {}",
+                               from.to_string(), to.to_string());
+  c.add_output(c.dtype(0), to);
+}
+
+void sum_to_shape_kernel(KernelContext& c) {
+  const std::uint32_t mask = repeated_axes(c.inputs[0].shape, c.outputs[0].shape);
+  switch_numeric(c.inputs[0].dtype,
+                 [&]<class T>(TypeTag<T>) { run_reduce(c, mask, kLoops<Sum, T>); });
+}
+
+void sum_to_shape_gradient(GradContext& c) {
+  c.set_grad(0, broadcast_to(c.grad(), c.input_spec(0).shape));
+}
+
 constexpr DTypeSet kBool = set_of(bool_);
 const OpDef kSum = reduction<Sum, kNumeric>("Sum", sum_gradient);
 const OpDef kMean = reduction<Mean, kFloating>("Mean", mean_gradient);
@@ -354,6 +384,13 @@ const OpDef kEuclideanNorm =
     reduction<EuclideanNorm, kFloating>("EuclideanNorm", norm_gradient, 0b1, 0b1);
 
 }  // namespace
+
+const OpDef kSumToShape = {.name = "SumToShape",
+                           .attrs = attrs_type<SumToShapeAttrs>,
+                           .infer = infer_sum_to_shape,
+                           .gradient = sum_to_shape_gradient,
+                           .cpu_kernel = sum_to_shape_kernel,
+                           .traits = kIdentityIfSame};
 
 Tensor reduce_sum(const Tensor& x, const ReduceOptions& options) {
   return named(run(kSum, {&x}, ReduceAttrs::of(options)), options.name);
@@ -381,8 +418,9 @@ Tensor norm(const Tensor& x, const ReduceOptions& options) {
 }
 
 OpList reduce_ops() {
-  static const OpDef* const ops[] = {&kSum, &kMean,          &kProd,   &kMax,    &kMin,   &kAny,
-                                     &kAll, &kEuclideanNorm, &kArgMax, &kArgMin, &kCumsum};
+  static const OpDef* const ops[] = {&kSum,        &kMean,   &kProd,   &kMax,
+                                     &kMin,        &kAny,    &kAll,    &kEuclideanNorm,
+                                     &kSumToShape, &kArgMax, &kArgMin, &kCumsum};
   return ops;
 }
 

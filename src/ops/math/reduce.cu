@@ -3,6 +3,7 @@
 
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/reduce.cuh"
+#include "ops/math/broadcast.h"
 #include "ops/math/reduce.h"
 
 namespace tandem::cuda {
@@ -92,6 +93,12 @@ void numeric(KernelContext& c) {
     reduce_on<T>(c, c.inputs[0], axes_of(c), c.outputs[0], Op());
   });
 }
+void sum_to_shape_kernel(KernelContext& c) {
+  switch_numeric(c.inputs[0].dtype, [&]<class T>(Type<T>) {
+    reduce_on<T>(c, c.inputs[0], repeated_axes(c.inputs[0].shape, c.outputs[0].shape), c.outputs[0],
+                 SumOp());
+  });
+}
 void mean_kernel(KernelContext& c) {
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
     reduce_on<T>(c, c.inputs[0], axes_of(c), c.outputs[0], SumOp{.mean = true});
@@ -110,11 +117,15 @@ void logical(KernelContext& c) {
 }  // namespace
 
 KernelList reduce_kernels() {
-  static constexpr CudaKernel kernels[] = {
-      {"Sum", on_gpu<numeric<SumOp>>}, {"Mean", on_gpu<mean_kernel>},
-      {"Prod", on_gpu<numeric<Prod>>}, {"Max", on_gpu<numeric<Max>>},
-      {"Min", on_gpu<numeric<Min>>},   {"Any", on_gpu<logical<Any>>},
-      {"All", on_gpu<logical<All>>},   {"EuclideanNorm", on_gpu<norm_kernel>}};
+  static constexpr CudaKernel kernels[] = {{"Sum", on_gpu<numeric<SumOp>>},
+                                           {"Mean", on_gpu<mean_kernel>},
+                                           {"Prod", on_gpu<numeric<Prod>>},
+                                           {"Max", on_gpu<numeric<Max>>},
+                                           {"Min", on_gpu<numeric<Min>>},
+                                           {"Any", on_gpu<logical<Any>>},
+                                           {"All", on_gpu<logical<All>>},
+                                           {"EuclideanNorm", on_gpu<norm_kernel>},
+                                           {"SumToShape", on_gpu<sum_to_shape_kernel>}};
   return kernels;
 }
 

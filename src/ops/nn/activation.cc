@@ -77,7 +77,7 @@ struct Elu {
   }
   template <class T>
   static T gradient(T dy, T y, T alpha) {
-    return y < T(0) ? dy * (y + alpha) : dy;
+    return nn::elu_is_left(y) ? dy * (y + alpha) : dy;
   }
   static Tensor curvature(const Tensor& y, double) { return cast(less(y, 0.0), y.dtype()); }
 };

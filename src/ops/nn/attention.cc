@@ -70,15 +70,20 @@ void check_mask(InferContext& c, int input, const AttentionSizes& s) {
                                name_of(data), name_of(dtype));
 }
 
-void infer_attention(InferContext& c) {
-  check_operands(c, 0);
+void check_attrs(InferContext& c) {
   const auto& attrs = c.attrs<AttentionAttrs>();
   if (!(attrs.rate >= 0.0 && attrs.rate < 1.0))
     fail<InvalidArgumentError>("[{}] expected a dropout rate in [0, 1), got {}", c.op().name,
                                attrs.rate);
+  attrs.check_offset(c.op().name);
   if (!std::isfinite(attrs.softmax_scale))
     fail<InvalidArgumentError>("[{}] expected a finite scale, got {}", c.op().name,
                                attrs.softmax_scale);
+}
+
+void infer_attention(InferContext& c) {
+  check_operands(c, 0);
+  check_attrs(c);
   const AttentionSizes s(c.shape(0), c.shape(1), c.shape(2));
   check_mask(c, 3, s);
   c.add_output(c.dtype(0), {s.batch, s.queries, s.heads, s.value_depth});
@@ -87,6 +92,7 @@ void infer_attention(InferContext& c) {
 
 void infer_attention_grad(InferContext& c) {
   check_operands(c, 1);
+  check_attrs(c);
   const AttentionSizes s(c.shape(1), c.shape(2), c.shape(3));
   const Shape result{s.batch, s.queries, s.heads, s.value_depth};
   for (int input : {0, 4})

@@ -6,6 +6,7 @@
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"
+#include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
 #include "ops/nn/columns.h"
 #include "ops/nn/layer_norm.h"
@@ -24,6 +25,12 @@ void check_data(InferContext& c, int input) {
   if (c.shape(input).rank() < 2)
     fail<InvalidArgumentError>("[{}] expected data of rank 2 or more, got shape {}", c.op().name,
                                c.shape(input).to_string());
+}
+
+void check_not_empty(InferContext& c, const Shape& x) {
+  if (x.num_elements() == 0)
+    fail<InvalidArgumentError>("[{}] expected data to take moments of, got shape {}", c.op().name,
+                               x.to_string());
 }
 
 ColumnBlocks blocks_of(const TensorView& x) {
@@ -120,9 +127,7 @@ void infer_training(InferContext& c) {
   check_epsilon(c);
   const Shape& x = c.shape(0);
   check_scale_and_shift(c, x.dim(-1));
-  if (x.num_elements() == 0)
-    fail<InvalidArgumentError>("[{}] expected data to take moments of, got shape {}", c.op().name,
-                               x.to_string());
+  check_not_empty(c, x);
   c.add_output(c.dtype(0), x);
   for (int moment = 0; moment < 2; ++moment)
     c.add_output(statistics_dtype(c.dtype(0)), Shape{x.dim(-1)});
@@ -154,6 +159,12 @@ Dims leading_axes(const Shape& shape) {
   return axes;
 }
 
+// How many rows of channels there are, as a scalar: that may not be known yet.
+Tensor row_count(const Tensor& x, DType dtype) {
+  return element_count(Shape(x.shape().dims().span().first(static_cast<std::size_t>(x.rank() - 1))),
+                       dtype);
+}
+
 // The gradients as operations: for gradients of them, and for gradients that arrive at the moments.
 void composed_training_gradient(GradContext& c) {
   const Tensor& x = c.input(0);
@@ -175,9 +186,9 @@ void composed_training_gradient(GradContext& c) {
       c.set_grad(1, cast(reduce_sum(dy * normal, {.axis = axes}), c.input_spec(1).dtype));
     if (c.needs_grad(2)) c.set_grad(2, cast(reduce_sum(dy, {.axis = axes}), c.input_spec(2).dtype));
   }
-  const double rows = static_cast<double>(x.size() / x.dim(-1));
-  if (c.grad(1).defined()) add_to_dx(broadcast_to(cast(c.grad(1), data) / rows, x.shape()));
-  if (c.grad(2).defined()) add_to_dx(centred * (cast(c.grad(2), data) * (2.0 / rows)));
+  const auto share = [&](const Tensor& grad) { return cast(grad, data) / row_count(x, data); };
+  if (c.grad(1).defined()) add_to_dx(broadcast_to(share(c.grad(1)), x.shape()));
+  if (c.grad(2).defined()) add_to_dx(centred * (share(c.grad(2)) * 2.0));
   if (c.needs_grad(0) && dx.defined()) c.set_grad(0, dx);
 }
 
@@ -200,6 +211,8 @@ void infer_training_grad(InferContext& c) {
     fail<InvalidArgumentError>("[{}] expected a gradient like the data, {} {}, got {} {}",
                                c.op().name, name_of(c.dtype(1)), x.to_string(), name_of(c.dtype(0)),
                                c.shape(0).to_string());
+  check_epsilon(c);
+  check_not_empty(c, x);
   for (int input : {2, 3, 4}) check_channel_parameter(c, input, x.dim(-1));
   c.add_output(c.dtype(0), x);
   c.add_output(c.dtype(2), Shape{x.dim(-1)});

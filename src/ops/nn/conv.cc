@@ -5,6 +5,7 @@
 
 #include "core/status.h"
 #include "op/record.h"
+#include "ops/array/array_ops.h"
 #include "ops/math/activation_math.h"
 #include "ops/math/elementwise.h"
 #include "ops/nn/activation.h"
@@ -29,14 +30,23 @@ ConvShape conv_shape(std::string_view op, const ConvAttrs& a, DType dtype, const
         "[{}] expected pictures [n, h, w, in] and a kernel [kh, kw, in / groups, out], got shapes "
         "{} and {}",
         op, x.to_string(), kernel.to_string());
-  if (a.stride_h < 1 || a.stride_w < 1 || a.dilation_h < 1 || a.dilation_w < 1 || a.groups < 1)
+  const auto numbers = {a.stride_h, a.stride_w, a.dilation_h, a.dilation_w, a.groups};
+  if (std::min(numbers) < 1 || std::max(numbers) >= nn::kMaxWindow)
     fail<InvalidArgumentError>(
-        "[{}] expected strides, dilations and groups of 1 or more, got {}x{}, {}x{} and {}", op,
-        a.stride_h, a.stride_w, a.dilation_h, a.dilation_w, a.groups);
+        "[{}] expected strides, dilations and groups {}, got {}x{}, {}x{} and {}", op,
+        std::min(numbers) < 1 ? "of 1 or more" : "below 2^31", a.stride_h, a.stride_w, a.dilation_h,
+        a.dilation_w, a.groups);
+  if (!x.fully_defined() || !kernel.fully_defined())
+    fail<InvalidArgumentError>("[{}] expected sizes of 0 or more, got shapes {} and {}", op,
+                               text_of(x.dims()), text_of(kernel.dims()));
   if (kernel.num_elements() == 0)
     fail<InvalidArgumentError>("[{}] expected a kernel that is not empty, got shape {}", op,
                                kernel.to_string());
-  if (x[3] != kernel[2] * a.groups || kernel[3] % a.groups != 0)
+  if (std::max(kernel[0], kernel[1]) >= nn::kMaxWindow)
+    fail<InvalidArgumentError>(
+        "[{}] expected a kernel below 2^31 in height and width, got shape {}", op,
+        kernel.to_string());
+  if (x[3] % a.groups != 0 || x[3] / a.groups != kernel[2] || kernel[3] % a.groups != 0)
     fail<InvalidArgumentError>(
         "[{}] expected a kernel of {} input channels and a multiple of {} output channels for "
         "pictures of shape {} in "
@@ -109,7 +119,8 @@ void infer_backprop_input(InferContext& c) {
   if (dy.rank() != 4 || kernel.rank() != 4)
     fail<InvalidArgumentError>("[{}] expected tensors of rank 4, got shapes {} and {}", c.op().name,
                                dy.to_string(), kernel.to_string());
-  const Shape x{dy[0], attrs.height, attrs.width, kernel[2] * attrs.groups};
+  const std::int64_t groups = std::max<std::int64_t>(0, attrs.groups);  // checked in conv_shape
+  const Shape x{dy[0], attrs.height, attrs.width, c.product(kernel[2], groups)};
   check_result(c.op().name, conv_shape(c.op().name, attrs, c.dtype(0), x, kernel), dy);
   c.add_output(c.dtype(0), x);
 }

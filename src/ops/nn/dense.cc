@@ -53,6 +53,12 @@ void fused_matmul_kernel(KernelContext& c) {
                  c.inputs[1], c.inputs.size() == 3 ? &c.inputs[2] : nullptr, as_rows(c.outputs[0]));
 }
 
+// [..., columns] as [rows, columns]; how many rows there are may not be known yet.
+Tensor rows_of(const Tensor& x) {
+  const Shape leading(x.shape().dims().span().first(static_cast<std::size_t>(x.rank() - 1)));
+  return reshape(x, {leading.fully_defined() ? leading.num_elements() : -1, x.dim(-1)});
+}
+
 void product_gradients(GradContext& c, const Tensor& dz) {
   if (c.needs_grad(0)) c.set_grad(0, matmul(dz, c.input(1), {.transpose_b = true}));
   if (c.needs_grad(1)) {
@@ -61,10 +67,7 @@ void product_gradients(GradContext& c, const Tensor& dz) {
     if (x.rank() == 2) {
       c.set_grad(1, matmul(x, dz, {.transpose_a = true}));
     } else {
-      std::int64_t rows = 1;
-      for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.shape()[i];
-      c.set_grad(1, matmul(reshape(x, {rows, x.dim(-1)}), reshape(dz, {rows, dz.dim(-1)}),
-                           {.transpose_a = true}));
+      c.set_grad(1, matmul(rows_of(x), rows_of(dz), {.transpose_a = true}));
     }
   }
   if (c.num_inputs() == 3 && c.needs_grad(2)) c.set_grad(2, run(kBiasAddGrad, {&dz}));

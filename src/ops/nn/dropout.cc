@@ -23,6 +23,7 @@ void infer_dropout(InferContext& c) {
   const double rate = c.attrs<DropoutAttrs>().rate;
   if (!(rate >= 0.0 && rate < 1.0))
     fail<InvalidArgumentError>("[{}] expected a rate in [0, 1), got {}", c.op().name, rate);
+  c.attrs<DropoutAttrs>().check_offset(c.op().name);
   c.add_output(c.dtype(0), c.shape(0));
 }
 
@@ -56,6 +57,12 @@ const OpDef kDropout = {.name = "Dropout",
 OpList dropout_ops() {
   static const OpDef* const ops[] = {&kDropout};
   return ops;
+}
+
+void DropoutAttrs::check_offset(std::string_view op) const {
+  if (offset < 0 || offset > kMaxElements)
+    fail<InvalidArgumentError>("[{}] expected an offset in [0, {}], got {}", op, kMaxElements,
+                               offset);
 }
 
 DropoutAttrs next_dropout(double rate, const Shape& shape) {

@@ -1,8 +1,10 @@
 // What the kernels of Dropout share.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string_view>
 
 #include "op/op.h"
 #include "ops/random/words.h"
@@ -23,9 +25,14 @@ struct DropoutAttrs {
     f("offset", offset);
   }
 
+  // Throws InvalidArgumentError in the name of `op`.
+  void check_offset(std::string_view op) const;
   Draw draw() const { return {.seed = seed, .number = number, .stream = stream}; }
-  // Words below it drop an element; what is kept is scaled.
-  std::uint32_t threshold() const { return static_cast<std::uint32_t>(std::lround(rate * 0x1p32)); }
+  // Words below it drop an element; what is kept is scaled. The rates between the last two
+  // thresholds count as the last.
+  std::uint32_t threshold() const {
+    return static_cast<std::uint32_t>(std::min(std::llround(rate * 0x1p32), 0xffff'ffffll));
+  }
   double scale() const { return 1.0 / (1.0 - rate); }
 };
 

@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"
+#include "ops/array/array_ops.h"
 #include "ops/math/elementwise.h"
 #include "ops/nn/window.h"
 #include "ops/op_list.h"
@@ -22,10 +23,14 @@ Pool pool_of(std::string_view op, const PoolAttrs& a, const Shape& x) {
   if (x.rank() != 4)
     fail<InvalidArgumentError>("[{}] expected pictures [n, h, w, c], got shape {}", op,
                                x.to_string());
-  if (a.window_h < 1 || a.window_w < 1 || a.stride_h < 1 || a.stride_w < 1)
-    fail<InvalidArgumentError>(
-        "[{}] expected a window and strides of 1 or more, got {}x{} and {}x{}", op, a.window_h,
-        a.window_w, a.stride_h, a.stride_w);
+  const auto numbers = {a.window_h, a.window_w, a.stride_h, a.stride_w};
+  if (std::min(numbers) < 1 || std::max(numbers) >= nn::kMaxWindow)
+    fail<InvalidArgumentError>("[{}] expected a window and strides {}, got {}x{} and {}x{}", op,
+                               std::min(numbers) < 1 ? "of 1 or more" : "below 2^31", a.window_h,
+                               a.window_w, a.stride_h, a.stride_w);
+  if (!x.fully_defined())
+    fail<InvalidArgumentError>("[{}] expected sizes of 0 or more, got shape {}", op,
+                               text_of(x.dims()));
   const nn::WindowAxis rows = nn::place_windows(x[1], a.window_h, a.stride_h, 1, a.padding);
   const nn::WindowAxis columns = nn::place_windows(x[2], a.window_w, a.stride_w, 1, a.padding);
   if (a.padding == nn::Padding::kValid && (rows.output == 0 || columns.output == 0))

@@ -1,5 +1,6 @@
 #include "ops/nn/update.h"
 
+#include <bit>
 #include <cmath>
 
 #include "core/clones.h"
@@ -19,6 +20,10 @@ using namespace update;  // NOLINT: the rules, in the file that runs them
 // Inputs: the variable, its slots, and last the gradient.
 void infer_update(InferContext& c) {
   check_dtype(c.op().name, kFloating, c.dtype(0));
+  const int inputs = std::popcount(c.op().mutated_inputs) + 1;
+  if (c.num_inputs() != inputs)
+    fail<InvalidArgumentError>("[{}] expected {} inputs, got {}", c.op().name, inputs,
+                               c.num_inputs());
   for (int i = 1; i < c.num_inputs(); ++i)
     if (c.dtype(i) != c.dtype(0) || !(c.shape(i) == c.shape(0)))
       fail<InvalidArgumentError>("[{}] expected {} like the variable, {} {}, got {} {}",

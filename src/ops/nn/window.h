@@ -15,8 +15,12 @@ struct WindowAxis {
   std::int64_t pad_end = 0;
 };
 
+// Windows, strides and dilations are smaller than this, so that what is computed with them fits.
+inline constexpr std::int64_t kMaxWindow = std::int64_t{1} << 31;
+
 // As TensorFlow: kSame covers every pixel, with the odd one of the padding at the end; kValid uses
-// only windows that fit. REQUIRES: window, stride and dilation of 1 or more.
+// only windows that fit. REQUIRES: window, stride and dilation of [1, kMaxWindow), a size of 0 or
+// more.
 inline WindowAxis place_windows(std::int64_t size, std::int64_t window, std::int64_t stride,
                                 std::int64_t dilation, Padding padding) {
   const std::int64_t extent = (window - 1) * dilation + 1;

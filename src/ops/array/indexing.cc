@@ -1,0 +1,95 @@
+// Parts of a tensor by positions and slices of its leading axes.
+#include <algorithm>
+
+#include "core/status.h"
+#include "tandem/array.h"
+#include "tandem/creation.h"
+
+namespace tandem {
+namespace {
+
+// The elements that a slice takes of an axis of known size: `count` ones, `step` apart.
+struct Taken {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::int64_t step = 1;
+
+  std::int64_t last() const { return first + (count - 1) * step; }
+};
+
+// As Python's slice.indices().
+Taken taken_by(const Slice& slice, std::int64_t size) {
+  if (slice.step == 0) throw InvalidArgumentError("[at] expected a step other than 0, got 0");
+  const bool forward = slice.step > 0;
+  const auto bound = [&](const std::optional<std::int64_t>& given, std::int64_t otherwise) {
+    if (!given) return otherwise;
+    const std::int64_t position = *given < 0 ? *given + size : *given;
+    return std::clamp<std::int64_t>(position, forward ? 0 : -1, forward ? size : size - 1);
+  };
+  const std::int64_t first = bound(slice.start, forward ? 0 : size - 1);
+  const std::int64_t stop = bound(slice.stop, forward ? size : -1);
+  const std::int64_t distance = forward ? stop - first : first - stop;
+  const std::int64_t stride = forward ? slice.step : -slice.step;
+  return {first, distance <= 0 ? 0 : (distance - 1) / stride + 1, slice.step};
+}
+
+bool takes_all(const Slice& slice) { return !slice.start && !slice.stop && slice.step == 1; }
+
+Taken taken_at(std::int64_t position, const Tensor& x, int axis) {
+  const std::int64_t size = x.shape()[axis];
+  if (position < -size || position >= size)
+    fail<InvalidArgumentError>(
+        "[at] expected a position of [{}, {}) for axis {} of shape {}, got {}", -size, size, axis,
+        x.shape().to_string(), position);
+  return {position < 0 ? position + size : position, 1, 1};
+}
+
+// Every `step`-th element of an axis that begins with the first and ends with the last of them.
+Tensor thin_out(const Tensor& x, int axis, const Taken& taken) {
+  if (taken.step == -1) return reverse(x, Dims{axis});
+  std::vector<std::int64_t> positions;
+  const std::int64_t from = taken.step < 0 ? x.shape()[axis] - 1 : 0;
+  for (std::int64_t i = 0; i < taken.count; ++i) positions.push_back(from + i * taken.step);
+  return gather(x, constant(positions), axis);
+}
+
+}  // namespace
+
+Tensor Tensor::at(std::initializer_list<AxisIndex> indices) const {
+  if (static_cast<int>(indices.size()) > rank())
+    fail<InvalidArgumentError>("[at] expected at most {} indices for shape {}, got {}", rank(),
+                               shape().to_string(), indices.size());
+  // Leading positions share storage.
+  const auto* index = indices.begin();
+  Tensor x = *this;
+  for (; index != indices.end() && index->single(); ++index) x = x[index->position()];
+
+  Dims begin, size, removed;
+  std::vector<std::pair<int, Taken>> thinned;
+  bool cut = false;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    begin.push_back(0);
+    size.push_back(-1);
+    if (index == indices.end()) continue;
+    const AxisIndex& wanted = *index++;
+    if (!wanted.single() && takes_all(wanted.slice())) continue;
+    if (x.shape()[axis] < 0)
+      fail<InvalidArgumentError>(
+          "[at] the size of axis {} of shape {} is not known before the graph runs; take all of it",
+          axis, x.shape().to_string());
+    const Taken taken = wanted.single() ? taken_at(wanted.position(), x, axis)
+                                        : taken_by(wanted.slice(), x.shape()[axis]);
+    cut = true;
+    size[axis] = 0;
+    if (wanted.single()) removed.push_back(axis);
+    if (taken.count == 0) continue;
+    begin[axis] = std::min(taken.first, taken.last());
+    size[axis] = std::max(taken.first, taken.last()) + 1 - begin[axis];
+    if (taken.step != 1) thinned.emplace_back(axis, taken);
+  }
+  if (cut) x = slice(x, begin, size);
+  for (const auto& [axis, taken] : thinned) x = thin_out(x, axis, taken);
+  return removed.empty() ? x : squeeze(x, removed);
+}
+
+}  // namespace tandem

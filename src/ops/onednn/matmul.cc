@@ -1,0 +1,197 @@
+// Matrix products.
+#include "ops/onednn/parts.h"
+#include "ops/onednn/primitive.h"
+#include "ops/onednn/widen.h"
+
+namespace tandem::onednn {
+namespace {
+
+// A matrix of `rows` x `columns` behind the batch axes, dense; `transposed`: stored the other way.
+memory::desc matrices(const MatMul& shape, const Dims& batch, std::int64_t rows,
+                      std::int64_t columns, bool transposed) {
+  const std::size_t rank = static_cast<std::size_t>(batch.size()) + 2;
+  memory::dims sizes(batch.begin(), batch.end());
+  sizes.push_back(rows);
+  sizes.push_back(columns);
+  memory::dims strides(rank);
+  strides[rank - 1] = transposed ? rows : 1;
+  strides[rank - 2] = transposed ? 1 : columns;
+  std::int64_t step = rows * columns;
+  for (std::size_t i = rank - 2; i-- > 0;) {
+    strides[i] = step;
+    step *= sizes[i];
+  }
+  return {sizes, data_type(shape.dtype), strides};
+}
+
+// c = a . b.
+std::unique_ptr<Executable> make_product(const memory::desc& a, const memory::desc& b,
+                                         const memory::desc& c) {
+  const auto desc = describe<dnnl::matmul>(attributes(), a, b, c);
+  return std::make_unique<Executable>(
+      dnnl::matmul(desc), desc.scratchpad_desc(),
+      std::initializer_list<Executable::Argument>{
+          {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
+}
+
+std::unique_ptr<Executable> make_matmul(const MatMul& shape) {
+  Dims batch = shape.batch_a;
+  for (int i = 0; i < batch.size(); ++i) batch[i] = std::max(batch[i], shape.batch_b[i]);
+  const memory::desc a = matrices(shape, shape.batch_a, shape.m, shape.k, shape.transpose_a);
+  const memory::desc b = matrices(shape, shape.batch_b, shape.k, shape.n, shape.transpose_b);
+  const memory::desc c = matrices(shape, batch, shape.m, shape.n, false);
+  if (!shape.bias) return make_product(a, b, c);
+  memory::dims sizes(static_cast<std::size_t>(batch.size()) + 1, 1);
+  sizes.push_back(shape.n);
+  memory::dims strides(sizes.size(), shape.n);
+  strides.back() = 1;
+  const memory::desc bias(sizes, data_type(shape.dtype), strides);
+  const auto desc = describe<dnnl::matmul>(attributes(), a, b, bias, c);
+  return std::make_unique<Executable>(
+      dnnl::matmul(desc), desc.scratchpad_desc(),
+      std::initializer_list<Executable::Argument>{
+          {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_BIAS, bias}});
+}
+
+// The gradient of a dense layer's weights and its like, a . b with `a` stored transposed: sums over
+// the rows of a batch, which may be many.
+
+bool is_long_sum(const MatMul& shape) {
+  const auto is_one = [](std::int64_t size) { return size == 1; };
+  return shape.transpose_a && !shape.bias && shape.k >= 1024 &&
+         std::all_of(shape.batch_a.begin(), shape.batch_a.end(), is_one) &&
+         std::all_of(shape.batch_b.begin(), shape.batch_b.end(), is_one);
+}
+
+// How it is cut: small results along the sum, others along their longer side.
+struct MatMulParts {
+  enum class Along { kRows, kColumns, kSum } along = Along::kSum;
+  int count = 1;
+
+  explicit MatMulParts(const MatMul& shape) {
+    const std::int64_t most = shape.m * shape.n * shape.k >> 19;  // a part's work repays its start
+    if (shape.m * shape.n <= 64 * 1024) {
+      count = parts_up_to(std::min({most, std::int64_t{16}, shape.k / 512}));
+      return;
+    }
+    along = shape.m >= shape.n ? Along::kRows : Along::kColumns;
+    count = parts_up_to(std::min({most, std::int64_t{16}, std::max(shape.m, shape.n) / 64}));
+  }
+};
+
+std::int64_t size_along(const MatMul& shape, MatMulParts::Along along) {
+  switch (along) {
+    case MatMulParts::Along::kRows: return shape.m;
+    case MatMulParts::Along::kColumns: return shape.n;
+    default: return shape.k;
+  }
+}
+
+struct LongSumPlan {
+  MatMulParts parts;
+  std::vector<TeamExecutable> by_size;  // for parts of the smaller and of the larger size
+  std::size_t scratchpad_bytes = 0;
+};
+
+LongSumPlan make_long_sum(const MatMul& shape) {
+  using Along = MatMulParts::Along;
+  LongSumPlan plan{.parts = MatMulParts(shape)};
+  const Along along = plan.parts.along;
+  const std::int64_t whole = size_along(shape, along);
+  const std::int64_t smaller = whole / plan.parts.count;
+  const bool even = whole % plan.parts.count == 0;
+  const memory::data_type type = data_type(shape.dtype);
+  for (const std::int64_t size : {smaller, smaller + 1}) {
+    if (size > smaller && even) break;
+    const std::int64_t m = along == Along::kRows ? size : shape.m;
+    const std::int64_t n = along == Along::kColumns ? size : shape.n;
+    const std::int64_t k = along == Along::kSum ? size : shape.k;
+    const memory::desc a({m, k}, type, memory::dims{1, shape.m});
+    const memory::desc b({k, n}, type,
+                         shape.transpose_b ? memory::dims{1, shape.k} : memory::dims{shape.n, 1});
+    const memory::desc c({m, n}, along == Along::kSum ? memory::data_type::f32 : type,
+                         memory::dims{shape.n, 1});
+    plan.by_size.emplace_back(std::min(intra_op_threads(), plan.parts.count),
+                              [&] { return make_product(a, b, c); });
+    plan.scratchpad_bytes = std::max(plan.scratchpad_bytes, plan.by_size.back().scratchpad_bytes());
+  }
+  return plan;
+}
+
+// Parts along the sum go to float32 memory of their own, the first of them to the result where that
+// is float32.
+void run_long_sum(KernelContext& context, const LongSumPlan& plan, const MatMul& shape,
+                  const std::byte* a, const std::byte* b, void* c) {
+  using Along = MatMulParts::Along;
+  const auto [along, count] = plan.parts;
+  const auto element = static_cast<std::int64_t>(size_of(shape.dtype));
+  const int threads = plan.by_size.front().threads();
+  const std::size_t thread_bytes = aligned(plan.scratchpad_bytes);
+  auto* work =
+      static_cast<std::byte*>(context.scratch(static_cast<std::size_t>(threads) * thread_bytes));
+  const std::int64_t result = shape.m * shape.n;
+  const auto floats = [&](std::int64_t size) {
+    return static_cast<float*>(context.scratch(static_cast<std::size_t>(size) * sizeof(float)));
+  };
+  float *sum = nullptr, *others = nullptr;
+  if (along == Along::kSum) {
+    sum = shape.dtype == float32 ? static_cast<float*>(c) : floats(result);
+    others = floats((count - 1) * result);
+  }
+  const std::int64_t whole = size_along(shape, along);
+  run_parts(threads, count, [&](int thread, int part) {
+    const Range range = part_of(whole, count, part);
+    const std::int64_t row = along == Along::kRows ? range.begin : 0;
+    const std::int64_t column = along == Along::kColumns ? range.begin : 0;
+    const std::int64_t term = along == Along::kSum ? range.begin : 0;
+    void* to = static_cast<std::byte*>(c) + (row * shape.n + column) * element;
+    if (along == Along::kSum) to = part == 0 ? sum : others + (part - 1) * result;
+    return plan.by_size[range.size == whole / count ? 0 : 1].run(
+        thread, work + static_cast<std::size_t>(thread) * thread_bytes,
+        {a + (term * shape.m + row) * element,
+         b + (shape.transpose_b ? column * shape.k + term : term * shape.n + column) * element,
+         to});
+  });
+  if (along != Along::kSum) return;
+  add_parts(sum, others, count - 1, result);
+  if (shape.dtype != float32) convert(sum, static_cast<BFloat16*>(c), result);
+}
+
+}  // namespace
+
+void matmul(KernelContext& context, const MatMul& shape, const void* a, const void* b,
+            const void* bias, void* c) {
+  const bool long_sum = is_long_sum(shape);
+  const auto key = [&] {
+    Key key(Kind::kMatMul, shape.dtype);
+    key.add(shape.m, shape.n, shape.k, shape.transpose_a, shape.transpose_b, shape.bias);
+    if (long_sum) return key;
+    key.add(shape.batch_a);
+    key.add(shape.batch_b);
+    return key;
+  };
+  if (long_sum) {
+    const LongSumPlan& plan =
+        plan_for<LongSumPlan>(context, key, [&] { return make_long_sum(shape); });
+    return run_long_sum(context, plan, shape, static_cast<const std::byte*>(a),
+                        static_cast<const std::byte*>(b), c);
+  }
+  using Whole = std::unique_ptr<Executable>;
+  const Whole& whole = plan_for<Whole>(context, key, [&] { return make_matmul(shape); });
+  if (shape.bias)
+    whole->run(context, {a, b, c, bias});
+  else
+    whole->run(context, {a, b, c});
+}
+
+void gemm(const Gemm& shape, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
+          float* c, std::int64_t ldc) {
+  const dnnl_status_t status =
+      dnnl_sgemm(shape.transpose_a ? 'T' : 'N', shape.transpose_b ? 'T' : 'N', shape.m, shape.n,
+                 shape.k, 1.0f, a, lda, b, ldb, shape.accumulate ? 1.0f : 0.0f, c, ldc);
+  if (status != dnnl_success) [[unlikely]]
+    fail<InternalError>("[oneDNN] a matrix product failed with status {}",
+                        static_cast<int>(status));
+}
+
+}  // namespace tandem::onednn
