@@ -66,6 +66,11 @@ struct InitOptions {
   std::optional<int> rank{}, world_size{};
   // Of the rendezvous, and of every wait for other ranks.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  /// A rank of which nothing is heard for so long counts as dead, and the job fails. Not given: the
+  /// environment variable TANDEM_SILENCE_LIMIT, in seconds, else 30 s. A rank whose process ends is
+  /// noticed at once; this is for cut cables and stopped processes, and has to be longer than a
+  /// pause that the job is to survive (a debugger, a live migration, a crowded host).
+  std::optional<std::chrono::milliseconds> silence_limit{};
 };
 
 // Makes this process a rank of a job; returns when all ranks are there. Initialises no devices: the
@@ -123,7 +128,10 @@ struct ReduceOptions {
 };
 
 // The ranks' tensors combined, in an order that does not depend on timing: the same bits every run
-// and on every rank. float16 and bfloat16 are combined in float32. InvalidArgumentError for bool.
+// and on every rank. float16 and bfloat16 are combined in float32, integers in int64, whose sums
+// wrap around; a mean of integers is rounded towards zero. (Groups over several hosts, and nccl,
+// sum integers in their own type.) kMin and kMax with a NaN on any rank give NaN, as torch.minimum
+// and tf.minimum do; over nccl they give what NCCL makes of it. InvalidArgumentError for bool.
 Work all_reduce_async(Tensor tensor, const ReduceOptions& options = {});
 inline Tensor all_reduce(Tensor tensor, const ReduceOptions& options = {}) {
   return all_reduce_async(std::move(tensor), options).result();

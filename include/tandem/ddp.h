@@ -125,7 +125,7 @@ class DistributedDataParallel {
                                    const DistributedDataParallelOptions& options = {});
 
   Tensor operator()(const Tensor& input, const CallOptions& options = {}) const;
-  Tensor operator()(std::span<const Tensor> inputs, const CallOptions& options = {}) const;
+  Tensor operator()(TensorList inputs, const CallOptions& options = {}) const;
 
   const Model& module() const;
   operator const Model&() const { return module(); }  // NOLINT: as in save_weights(model, path)

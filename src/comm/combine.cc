@@ -13,9 +13,35 @@ namespace {
 
 constexpr std::int64_t kBlock = 1024;  // elements that stay in the first-level cache
 
+// Integers are summed in 64 bits, so that a mean of small ones is right; beyond, they wrap around.
 template <class T>
 using Accumulator =
-    std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+    std::conditional_t<std::is_integral_v<T>, std::int64_t,
+                       std::conditional_t<std::is_same_v<T, double>, double, float>>;
+
+template <class A>
+A add(A a, A b) {
+  if constexpr (std::is_integral_v<A>)
+    return static_cast<A>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  else
+    return a + b;
+}
+template <class A>
+A multiply(A a, A b) {
+  if constexpr (std::is_integral_v<A>)
+    return static_cast<A>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  else
+    return a * b;
+}
+// The lesser, the greater; a NaN of either.
+template <class A>
+A least(A a, A b) {
+  return b < a || b != b ? b : a;
+}
+template <class A>
+A greatest(A a, A b) {
+  return a < b || b != b ? b : a;
+}
 
 template <class T>
 TANDEM_CLONES void load(Accumulator<T>* to, const T* from, std::int64_t count) {
@@ -29,21 +55,20 @@ TANDEM_CLONES void store(T* to, const Accumulator<T>* from, std::int64_t count) 
 
 template <class T>
 TANDEM_CLONES void fold(Accumulator<T>* sum, const T* from, std::int64_t count, ReduceOp op) {
+  using A = Accumulator<T>;
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kMean:
-      for (std::int64_t i = 0; i < count; ++i)
-        sum[i] = static_cast<Accumulator<T>>(sum[i] + from[i]);
+      for (std::int64_t i = 0; i < count; ++i) sum[i] = add(sum[i], static_cast<A>(from[i]));
       break;
     case ReduceOp::kMin:
-      for (std::int64_t i = 0; i < count; ++i) sum[i] = std::min<Accumulator<T>>(sum[i], from[i]);
+      for (std::int64_t i = 0; i < count; ++i) sum[i] = least(sum[i], static_cast<A>(from[i]));
       break;
     case ReduceOp::kMax:
-      for (std::int64_t i = 0; i < count; ++i) sum[i] = std::max<Accumulator<T>>(sum[i], from[i]);
+      for (std::int64_t i = 0; i < count; ++i) sum[i] = greatest(sum[i], static_cast<A>(from[i]));
       break;
     case ReduceOp::kProduct:
-      for (std::int64_t i = 0; i < count; ++i)
-        sum[i] = static_cast<Accumulator<T>>(sum[i] * from[i]);
+      for (std::int64_t i = 0; i < count; ++i) sum[i] = multiply(sum[i], static_cast<A>(from[i]));
       break;
   }
 }

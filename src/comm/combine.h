@@ -13,7 +13,9 @@ enum class CombineOrder { kInOrder, kHalves };
 
 // Combines `count` elements of each of `inputs`, in their order, and writes the result over each of
 // `outputs`: plain memory that this thread can reach. An output may be an input. float16 and
-// bfloat16 are combined in float32. Throws InvalidArgumentError for bool.
+// bfloat16 are combined in float32, integers in int64, where sums and products wrap around. A
+// minimum or maximum with a NaN in it is NaN, as in torch.minimum and tf.minimum, whichever input
+// has it. A mean of integers is rounded towards zero. Throws InvalidArgumentError for bool.
 void combine(std::span<const void* const> inputs, std::span<void* const> outputs,
              std::int64_t count, DType dtype, ReduceOp op, CombineOrder order);
 

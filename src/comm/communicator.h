@@ -67,8 +67,8 @@ class Communicator {
   virtual Device& device() const = 0;
 
   // Combines the ranks' elements, in place, the parts taken as one vector. The order of the sum
-  // does not depend on timing: the same bits every run. kMean divides the sum by size(); float16
-  // and bfloat16 are combined in float32. Throws InvalidArgumentError for bool.
+  // does not depend on timing: the same bits every run. kMean divides the sum by size(); types
+  // and NaNs are as combine() has them. Throws InvalidArgumentError for bool.
   virtual std::shared_ptr<Work> all_reduce(std::span<const Buffer> parts, ReduceOp op) = 0;
   // The same, but the root alone gets the result; the other ranks' parts stay as they are.
   virtual std::shared_ptr<Work> reduce(std::span<const Buffer> parts, ReduceOp op, int root) = 0;

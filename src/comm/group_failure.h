@@ -7,7 +7,14 @@
 
 namespace tandem {
 
-enum class GroupFailure : std::uint32_t { kNone, kInvalidArgument, kDeadlineExceeded, kAborted };
+enum class GroupFailure : std::uint32_t {
+  kNone,
+  kInvalidArgument,
+  kDeadlineExceeded,
+  kAborted,
+  kUnavailable,
+  kResourceExhausted,
+};
 
 // kAborted for whatever has no kind of its own.
 GroupFailure failure_of(const std::exception& error);

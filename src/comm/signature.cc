@@ -1,7 +1,6 @@
 #include "comm/signature.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "core/status.h"
 
@@ -43,7 +42,13 @@ bool suit(const Signature& a, const Signature& b) {
          (a.count == b.count || a.kind == CollectiveKind::kAllToAll);
 }
 
-std::string describe(const Signature& signature, const Label& label) {
+RankNames RankNames::of(std::span<const int> ranks) const {
+  std::vector<int> names;
+  for (int rank : ranks) names.push_back((*this)[rank]);
+  return RankNames(std::move(names));
+}
+
+std::string describe(const Signature& signature, const Label& label, const RankNames& names) {
   std::string text(name_of(signature.kind));
   switch (signature.kind) {
     case CollectiveKind::kAllReduce:
@@ -58,9 +63,9 @@ std::string describe(const Signature& signature, const Label& label) {
                         signature.parts, signature.parts == 1 ? "" : "s");
   switch (signature.kind) {
     case CollectiveKind::kReduce:
-    case CollectiveKind::kSend: text += fmt::format(" to rank {}", signature.root); break;
+    case CollectiveKind::kSend: text += fmt::format(" to rank {}", names[signature.root]); break;
     case CollectiveKind::kBroadcast:
-    case CollectiveKind::kRecv: text += fmt::format(" from rank {}", signature.root); break;
+    case CollectiveKind::kRecv: text += fmt::format(" from rank {}", names[signature.root]); break;
     default: break;
   }
   if (!label.name.empty()) text += fmt::format(", '{}'", label.name);
@@ -68,14 +73,19 @@ std::string describe(const Signature& signature, const Label& label) {
   return text;
 }
 
-std::string list_ranks(std::span<const int> ranks) {
+std::string list_ranks(std::span<const int> ranks, const RankNames& names) {
   std::string text = ranks.size() == 1 ? "rank" : "ranks";
   for (std::size_t i = 0; i < ranks.size(); ++i)
-    text += fmt::format("{} {}", i == 0 ? "" : i + 1 == ranks.size() ? " and" : ",", ranks[i]);
+    text += fmt::format("{} {}",
+                        i == 0                  ? ""
+                        : i + 1 == ranks.size() ? " and"
+                                                : ",",
+                        names[ranks[i]]);
   return text;
 }
 
-std::string describe_parting(std::uint64_t sequence, std::span<const RankCall> calls) {
+std::string describe_parting(std::uint64_t sequence, std::span<const RankCall> calls,
+                             const RankNames& names) {
   std::string text = fmt::format(
       "[{}] ranks parted at collective {}: ", name_of(calls.front().signature.kind), sequence);
   std::vector<bool> told(calls.size());
@@ -88,11 +98,11 @@ std::string describe_parting(std::uint64_t sequence, std::span<const RankCall> c
         same.push_back(calls[j].rank);
         told[j] = true;
       }
-    const std::string description = describe(calls[i].signature, calls[i].label);
+    const std::string description = describe(calls[i].signature, calls[i].label, names);
     const bool alike =
         std::find(descriptions.begin(), descriptions.end(), description) != descriptions.end();
-    text += fmt::format("{}{} called {}{}", i == 0 ? "" : ", ", list_ranks(same), description,
-                        alike ? " with other sizes" : "");
+    text += fmt::format("{}{} called {}{}", i == 0 ? "" : ", ", list_ranks(same, names),
+                        description, alike ? " with other sizes" : "");
     descriptions.push_back(description);
   }
   return text + "; every rank must call the same collectives in the same order";

@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "comm/communicator.h"
 
@@ -51,11 +53,27 @@ struct Label {
   std::int64_t step = -1;  // none
 };
 
+// What errors call the ranks of a group: by their numbers in the job, whatever the group counts.
+class RankNames {
+ public:
+  RankNames() = default;  // a group of all of the job's ranks, in order
+  explicit RankNames(std::vector<int> job_ranks) : job_ranks_(std::move(job_ranks)) {}
+
+  int operator[](int rank) const {
+    return job_ranks_.empty() ? rank : job_ranks_[static_cast<std::size_t>(rank)];
+  }
+  // Those of a group of some of these ranks, in this order.
+  RankNames of(std::span<const int> ranks) const;
+
+ private:
+  std::vector<int> job_ranks_;
+};
+
 // "all_reduce (sum) of 1280 float32 in 3 parts, 'dense/kernel', step 5"
-std::string describe(const Signature& signature, const Label& label);
+std::string describe(const Signature& signature, const Label& label, const RankNames& names = {});
 
 // "rank 2", "ranks 0, 1 and 4"
-std::string list_ranks(std::span<const int> ranks);
+std::string list_ranks(std::span<const int> ranks, const RankNames& names = {});
 
 // What a rank called as collective `sequence`.
 struct RankCall {
@@ -65,6 +83,7 @@ struct RankCall {
 };
 // "[all_reduce] ranks parted at collective 17: ranks 0 and 1 called ..., rank 2 called ...": the
 // text of the InvalidArgumentError that every rank gets.
-std::string describe_parting(std::uint64_t sequence, std::span<const RankCall> calls);
+std::string describe_parting(std::uint64_t sequence, std::span<const RankCall> calls,
+                             const RankNames& names = {});
 
 }  // namespace tandem

@@ -14,6 +14,7 @@
 #include "comm/shm/shm_backend.h"
 #include "comm/signature.h"
 #include "core/env.h"
+#include "core/log.h"
 #include "core/status.h"
 #include "device/native_gpu.h"
 
@@ -29,7 +30,12 @@ constexpr std::array<std::string_view, 6> kBackends = {"auto", "shm",          "
 struct Seat {
   std::string host;
   bool mpi = false;
+  std::size_t shared_memory = 0;  // bytes that are free in /dev/shm
 };
+
+// Groups of a job (the world, duplicates of it, groups of some ranks) for which "auto" wants room
+// in /dev/shm.
+constexpr std::size_t kGroupsInSharedMemory = 8;
 
 // The same for all ranks, and for no other call: how often this rank has called for `what`.
 std::string numbered(Job& job, const std::string& what) {
@@ -42,13 +48,16 @@ std::vector<Seat> exchange_seats(Job& job, std::chrono::milliseconds limit) {
   const std::string round = numbered(job, "seats");
   const auto key = [&](int rank) { return fmt::format("connect/{}/{}", round, rank); };
   const bool mpi = (env_string("OMPI_COMM_WORLD_SIZE") || env_string("PMI_SIZE")) && has_mpi();
-  job.store()->set(key(job.rank()), fmt::format("{}{}", mpi ? "m" : "-", host_identity()));
+  job.store()->set(key(job.rank()),
+                   fmt::format("{}{} {}", mpi ? "m" : "-", shm_free_bytes(), host_identity()));
   std::vector<Seat> seats;
   std::vector<int> missing;
   for (int rank = 0; rank < job.size(); ++rank) {
     try {
       const std::string text = job.store()->get(key(rank), deadline);
-      seats.push_back({text.substr(1), text.front() == 'm'});
+      const std::size_t blank = text.find(' ');
+      seats.push_back(
+          {text.substr(blank + 1), text.front() == 'm', std::stoull(text.substr(1, blank - 1))});
     } catch (const DeadlineExceededError&) {
       missing.push_back(rank);
     }
@@ -108,6 +117,28 @@ std::vector<std::vector<int>> ranks_by_host(const std::vector<Seat>& seats) {
   return hosts;
 }
 
+// Whether hosts with several ranks have room for their groups in shared memory; warns where one has
+// not, the same on every rank.
+bool shared_memory_suffices(Job& job, const std::vector<Seat>& seats) {
+  for (const std::vector<int>& ranks : ranks_by_host(seats)) {
+    if (ranks.size() == 1 && seats.size() > 1) continue;
+    const Seat& seat = seats[static_cast<std::size_t>(ranks.front())];
+    const std::size_t wanted =
+        kGroupsInSharedMemory * shm_group_bytes(static_cast<int>(ranks.size()));
+    if (seat.shared_memory >= wanted) continue;
+    if (job.rank() == 0)
+      logging::warn(
+          "[connect] the backend is {}, not shared memory: {} MiB are free in /dev/shm on the host "
+          "of {}, and groups of {} ranks want {} MiB. Make it larger (docker run --shm-size=1g), "
+          "or "
+          "choose the backend yourself",
+          between_hosts(seats), seat.shared_memory >> 20, list_ranks(ranks), ranks.size(),
+          wanted >> 20);
+    return false;
+  }
+  return true;
+}
+
 std::unique_ptr<Communicator> connect_through(std::unique_ptr<Backend> backend, Job& job,
                                               Device& device, std::chrono::milliseconds limit) {
   return make_process_communicator(std::move(backend), device,
@@ -137,6 +168,7 @@ std::unique_ptr<Communicator> connect_hosts(Job& job, Device& device,
                                         .name = numbered(job, fmt::format("host {}", mine)),
                                         .rank = static_cast<int>(place),
                                         .size = static_cast<int>(here.size()),
+                                        .names = RankNames(here),
                                         .time_limit = limit,
                                         .membership = job.membership()}),
                       job, device, limit);
@@ -179,9 +211,10 @@ std::string choose_backend(Job& job, const ConnectOptions& options) {
   check_backend(options.backend);
   if (options.backend != "auto") return options.backend;
   const std::vector<Seat> seats = exchange_seats(job, options.time_limit);
-  const auto with_the_first = [&](const Seat& seat) { return seat.host == seats.front().host; };
-  if (std::all_of(seats.begin(), seats.end(), with_the_first)) return "shm";
-  return ranks_by_host(seats).size() < seats.size() ? "hierarchical" : between_hosts(seats);
+  const std::size_t hosts = ranks_by_host(seats).size();
+  if ((hosts > 1 && hosts == seats.size()) || !shared_memory_suffices(job, seats))
+    return between_hosts(seats);
+  return hosts == 1 ? "shm" : "hierarchical";
 }
 
 std::unique_ptr<Communicator> connect(Job& job, Device& device, const ConnectOptions& options) {

@@ -11,9 +11,10 @@
 namespace tandem {
 
 struct ConnectOptions {
-  // "shm", "gloo", "mpi", "hierarchical", "nccl"; "auto": shm when every rank is on one host;
-  // hierarchical when some host has several; else mpi under mpirun, else gloo. hierarchical is shm
-  // inside the hosts, and mpi under mpirun or gloo between them.
+  // "shm", "gloo", "mpi", "hierarchical", "nccl"; "auto": shm when every rank is on one
+  // host; hierarchical when some host has several; else, or with a warning where /dev/shm is too
+  // small for several groups, mpi under mpirun, else gloo. hierarchical is shm inside the hosts,
+  // and mpi under mpirun or gloo between them.
   std::string backend = "auto";
   std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // of this and of every wait
 };

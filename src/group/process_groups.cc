@@ -30,6 +30,7 @@ std::shared_ptr<ProcessGroupImpl> make_world(const InitOptions& options) {
   meeting.rank = options.rank;
   meeting.world_size = options.world_size;
   meeting.timeout = options.timeout;
+  meeting.silence = options.silence_limit;
   std::shared_ptr<Job> job = rendezvous(options.init_method, meeting);
   const std::string backend =
       choose_backend(*job, {.backend = options.backend, .time_limit = options.timeout});

@@ -455,8 +455,7 @@ DistributedDataParallel::DistributedDataParallel(Model module,
 Tensor DistributedDataParallel::operator()(const Tensor& input, const CallOptions& options) const {
   return state_->forward(std::span(&input, 1), options);
 }
-Tensor DistributedDataParallel::operator()(std::span<const Tensor> inputs,
-                                           const CallOptions& options) const {
+Tensor DistributedDataParallel::operator()(TensorList inputs, const CallOptions& options) const {
   return state_->forward(inputs, options);
 }
 

@@ -55,6 +55,57 @@ TEST_P(Conformance, AllReduce) {
   });
 }
 
+template <class T>
+void check_nan(Communicator& communicator, int origin, std::int64_t length, bool allocated) {
+  for (ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {
+    const Array array(communicator, allocated, length, dtype_of<T>);
+    for (std::int64_t i = 0; i < length; ++i) {
+      const bool nan = communicator.rank() == origin && i % 2 == 1;
+      array.data<T>()[i] = static_cast<T>(nan ? std::nanf("") : 1.0f);
+    }
+    const Buffer buffer = array.all();
+    communicator.all_reduce({&buffer, 1}, op)->wait();
+    for (std::int64_t i = 0; i < length; ++i)
+      ASSERT_EQ(std::isnan(static_cast<float>(array.data<T>()[i])), i % 2 == 1)
+          << (op == ReduceOp::kMin ? "min" : "max") << " of " << name_of(buffer.dtype) << ", rank "
+          << origin << "'s " << i;
+  }
+}
+
+TEST_P(Conformance, AMinimumOrMaximumWithANaNOfAnyRankIsNaN) {
+  if (backend().name == "nccl") GTEST_SKIP() << "NCCL's own";
+  run([](Communicator& communicator) {
+    for (int origin = 0; origin < communicator.size(); ++origin)
+      for (std::int64_t length : {2, 20'011}) {
+        check_nan<float>(communicator, origin, length, false);
+        check_nan<double>(communicator, origin, length, true);
+        check_nan<Half>(communicator, origin, length, false);
+        check_nan<BFloat16>(communicator, origin, length, true);
+      }
+  });
+}
+
+TEST_P(Conformance, AMeanOfIntegersIsThatOfTheirWholeSum) {
+  if (!backend().sums_in_order) GTEST_SKIP() << "sums in the elements' type";
+  run([](Communicator& communicator) {
+    for (std::int64_t length : {3, 20'011}) {
+      const Array bytes(communicator, false, length, uint8),
+          words(communicator, true, length, int32);
+      std::fill_n(bytes.data<std::uint8_t>(), length, std::uint8_t{200});
+      std::fill_n(words.data<std::int32_t>(), length, -2'000'000'000);
+      for (const Array* array : {&bytes, &words}) {
+        const Buffer buffer = array->all();
+        communicator.all_reduce({&buffer, 1}, ReduceOp::kMean)->wait();
+      }
+      EXPECT_EQ(std::count(bytes.data<std::uint8_t>(), bytes.data<std::uint8_t>() + length, 200),
+                length);
+      EXPECT_EQ(std::count(words.data<std::int32_t>(), words.data<std::int32_t>() + length,
+                           -2'000'000'000),
+                length);
+    }
+  });
+}
+
 TEST_P(Conformance, SeveralTypesInOneCall) {
   run([](Communicator& communicator) {
     const Array floats(communicator, false, 1000, float32),

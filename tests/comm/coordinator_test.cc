@@ -131,7 +131,8 @@ TEST_F(Three, ADroppedConnectionIsADeadRankForTheOthers) {
   EXPECT_EQ(last(11).value,
             "rank 2 (process 102 on host) is gone: its connection closed without goodbye");
   EXPECT_TRUE(handle(50, {.type = MessageType::kJoin, .rank = 2, .value = "3"}));
-  EXPECT_EQ(last(50).type, MessageType::kRefused);
+  EXPECT_EQ(last(50).type, MessageType::kFailed);  // who comes late learns the first failure
+  EXPECT_EQ(last(50).value, last(11).value);
   EXPECT_FALSE(coordinator_.deserted());
 }
 

@@ -1,7 +1,10 @@
 // What is gloo's own of what goes wrong between processes (process_faults_test.cc has the rest).
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include <fstream>
 
 #include "comm/fault_job.h"
 #include "core/status.h"
@@ -51,6 +54,27 @@ TEST_F(GlooFaults, WhoseConnectionBrokeIsForTheMembershipToSay) {
               "rank 7 on host far went away");
     told.arrive();
   });
+}
+
+// Those that are missing are looked for by a further thread.
+TEST_F(GlooFaults, AProcessThatMayHaveNoFurtherThreadStillNamesWhoIsLate) {
+  const testing::Arrivals told;
+  run_ranks({.backend = "gloo", .ranks = 4, .time_limit = milliseconds(2000)}, {},
+            [&](Communicator& communicator) {
+              testing::all_reduce(communicator, 10);
+              if (communicator.rank() != 0) return told.wait_for(1);
+              const Buffer buffer = floats(10);
+              const auto work = communicator.all_reduce({&buffer, 1}, ReduceOp::kSum);
+              std::size_t pages = 0;
+              std::ifstream("/proc/self/statm") >> pages;
+              const rlim_t limit =
+                  pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + (1 << 20);
+              const rlimit both = {limit, limit};
+              ASSERT_EQ(setrlimit(RLIMIT_AS, &both), 0);
+              expect_parts(error_of<DeadlineExceededError>([&] { work->wait(); }),
+                           {"[all_reduce] rank", " 1", "did not reach collective 1 "});
+              told.arrive();
+            });
 }
 
 TEST_F(GlooFaults, AnAddressOrInterfaceThatIsNotHere) {

@@ -31,6 +31,24 @@ TEST(Module, OneThatIsNotThereNamesThePackage) {
   }
 }
 
+// The state after building some targets only: the build was configured with the module.
+TEST(Module, OneThatIsNotBuiltYetNamesTheTarget) {
+  TANDEM_REQUIRE(has_mpi(), "mpi");
+  try {
+    load_factory({.backend = "mpi",
+                  .file = "libtandem_mpi_that_is_not_built.so",
+                  .factory = "make",
+                  .library = "libopenmpi-dev",
+                  .runtime = "libopenmpi3"});
+    FAIL() << "there is no such file";
+  } catch (const UnavailableError& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(text.find("[mpi] the mpi backend is not built yet: cmake --build "), 0u) << text;
+    EXPECT_TRUE(text.ends_with(" --target tandem_mpi")) << text;
+    EXPECT_EQ(text.find("Debian"), std::string::npos) << text;
+  }
+}
+
 TEST(Module, OneOfAnotherVersionIsRefused) {
   TANDEM_REQUIRE(has_mpi(), "mpi");
   try {

@@ -5,8 +5,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "comm/process/process_communicator.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "core/parallel.h"
 #include "core/status.h"
 #include "device/device_manager.h"
@@ -39,19 +42,25 @@ class MpiFaults : public ::testing::Test {
       testing::eventually([&] { return std::filesystem::exists(folder / std::to_string(rank)); });
   }
 
-  // Runs body as each of three ranks.
+  // Runs body as each of three ranks; mpirun ends with `code`.
   static void run(const std::function<void(Communicator&)>& body,
-                  milliseconds time_limit = testing::kFarAway) {
-    if (!started_by_mpirun()) {
-      const testing::TemporaryDirectory folder;
-      setenv(kFolder, folder.path().c_str(), 1);
-      EXPECT_EQ(run_this_test_by_mpirun(3), 0);
-      return;
-    }
+                  milliseconds time_limit = testing::kFarAway, int code = 0) {
+    if (!started_by_mpirun()) return expect_mpirun(code);
     const ThreadBudget one(1);
     Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
     body(*make_process_communicator(make_mpi_backend({.time_limit = time_limit}), device,
                                     {.time_limit = time_limit}));
+  }
+
+  static void expect_mpirun(int code) {
+    const testing::TemporaryDirectory folder;
+    setenv(kFolder, folder.path().c_str(), 1);
+    EXPECT_EQ(run_this_test_by_mpirun(3), code);
+    for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
+      std::ifstream mapped(file.path());
+      for (std::string path; std::getline(mapped, path);)
+        EXPECT_FALSE(std::filesystem::exists(path)) << path << " has stayed";
+    }
   }
 };
 
@@ -64,6 +73,76 @@ Buffer floats(std::int64_t count) {
 void all_reduce(Communicator& communicator, std::int64_t count, ReduceOp op = ReduceOp::kSum) {
   const Buffer buffer = floats(count);
   communicator.all_reduce({&buffer, 1}, op)->wait();
+}
+
+// Jobs of which a rank ends, or hangs, before it has called what the others wait for: mpirun must
+// end by itself.
+class MpiExits : public MpiFaults {
+ protected:
+  // Three ranks run `break_off`, of which it is known what mpirun ends with.
+  static void expect_exit(int code, const std::function<void(Communicator&)>& break_off) {
+    run(
+        [&](Communicator& communicator) {
+          all_reduce(communicator, 10);
+          note_shared_memory(communicator.rank());
+          communicator.barrier()->wait();
+          break_off(communicator);
+        },
+        testing::kFarAway, code);
+  }
+
+ private:
+  // What this process has mapped of /dev/shm, for expect_mpirun() to look for.
+  static void note_shared_memory(int rank) {
+    std::string paths;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+      if (const auto at = line.find("/dev/shm/"); at != std::string::npos)
+        paths += line.substr(at) + "\n";
+    testing::write_file(
+        std::filesystem::path(std::getenv(kFolder)) / ("mapped" + std::to_string(rank)), paths);
+  }
+};
+
+TEST_F(MpiExits, WithAnErrorInTheMiddleEndTheJobWithItsCode) {
+  expect_exit(3, [](Communicator& communicator) {
+    if (communicator.rank() == 1) std::exit(3);
+    all_reduce(communicator, 300'000);
+  });
+}
+
+TEST_F(MpiExits, OfAllWithAnErrorEndTheJob) {
+  expect_exit(3, [](Communicator& communicator) {
+    error_of<InvalidArgumentError>(
+        [&] { all_reduce(communicator, communicator.rank() == 1 ? 11 : 10); });
+    std::exit(3);
+  });
+}
+
+TEST_F(MpiExits, WithZeroInTheMiddleAreToldToTheOthers) {
+  expect_exit(4, [](Communicator& communicator) {
+    if (communicator.rank() == 1) std::exit(0);
+    expect_parts(error_of<AbortedError>([&] { all_reduce(communicator, 300'000); }),
+                 {"rank 1 has left the group; rank ", "collective 2 "});
+    std::exit(::testing::Test::HasFailure() ? 5 : 4);
+  });
+}
+
+// Its membership finds it out.
+TEST_F(MpiExits, OfTheOthersEndTheJobOfARankThatIsStopped) {
+  if (!started_by_mpirun()) return expect_mpirun(4);
+  const ThreadBudget one(1);
+  const auto job =
+      rendezvous("env://", {.heartbeat = milliseconds(100), .silence = milliseconds(3000)});
+  Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
+  const auto communicator =
+      make_process_communicator(make_mpi_backend({.membership = job->membership()}), device,
+                                {.time_limit = testing::kFarAway, .membership = job->membership()});
+  all_reduce(*communicator, 10);
+  if (job->rank() == 1) raise(SIGSTOP);
+  expect_parts(error_of<UnavailableError>([&] { all_reduce(*communicator, 300'000); }),
+               {"rank 1 (process ", "nothing was heard of it for 3000 ms"});
+  std::exit(::testing::Test::HasFailure() ? 5 : 4);
 }
 
 TEST_F(MpiFaults, RanksThatPart) {

@@ -301,6 +301,24 @@ TEST_P(ProcessFaults, AFailureThatTheMembershipKnowsEndsAWait) {
   });
 }
 
+// One rank fails, and another one leaves because of that: those that still wait hear of the first.
+TEST_P(ProcessFaults, ARankThatLeftBecauseOfAFailureIsNotBlamed) {
+  const auto membership = std::make_shared<testing::TestMembership>();
+  const Arrivals told;
+  run_ranks({.membership = membership}, [&](Communicator& communicator) {
+    all_reduce(communicator, 10);
+    if (communicator.rank() == 2) return;
+    if (communicator.rank() == 1) {
+      std::this_thread::sleep_for(milliseconds(300));  // in most runs rank 0 knows that 2 has left
+      membership->report("out of memory");
+      return told.wait_for(1);
+    }
+    EXPECT_EQ(error_of<UnavailableError>([&] { all_reduce(communicator, 10); }),
+              "rank 7 on host far went away");
+    told.arrive();
+  });
+}
+
 TEST_P(ProcessFaults, TwoJobsAtOnce) {
   // Groups of one name, found through stores of their own.
   const Job jobs[] = {{.backend = GetParam().backend}, {.backend = GetParam().backend}};

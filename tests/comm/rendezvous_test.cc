@@ -4,19 +4,33 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "comm/rendezvous/cluster_environment.h"
 #include "comm/rendezvous/file_store.h"
+#include "comm/rendezvous/local_secret.h"
 #include "comm/rendezvous/server_connection.h"
 #include "comm/rendezvous/socket.h"
+#include "comm/rendezvous/tcp_server.h"
+#include "comm/rendezvous/tcp_store.h"
 #include "support/errors.h"
+#include "support/expects.h"
 #include "support/files.h"
+#include "support/mount_namespace.h"
 #include "support/processes.h"
 #include "support/waiting.h"
 #include "tandem/errors.h"
@@ -258,7 +272,8 @@ TEST_F(Rendezvous, RefusesAWrongTokenOnTheRankThatHasIt) {
   });
   EXPECT_EQ(refusal(tcp(1, 2), {.timeout = testing::kFarAway, .token = "wrong"}),
             fmt::format("InvalidArgumentError: [rendezvous] the job at 127.0.0.1:{} has another "
-                        "token: TANDEM_JOB_TOKEN must be the same for all ranks of a job",
+                        "token, or is another user's: TANDEM_JOB_TOKEN must be the same for all "
+                        "ranks of a job",
                         port_));
   ChildProcess file_rank0([&] {
     const auto job = rendezvous(file(0, 2), {.timeout = testing::kFarAway, .token = "right"});
@@ -266,6 +281,77 @@ TEST_F(Rendezvous, RefusesAWrongTokenOnTheRankThatHasIt) {
   });
   const std::string by_file = refusal(file(1, 2), {.timeout = testing::kFarAway, .token = "wrong"});
   EXPECT_NE(by_file.find("has another token"), std::string::npos) << by_file;
+}
+
+// On the loopback, where every user can connect.
+TEST_F(Rendezvous, WithoutATokenIsForOneUser) {
+  TANDEM_REQUIRE(getuid() == 0, "root");
+  // Rank 0, whose server the other one needs, leaves last.
+  const auto meet_and_leave = [&](int rank) {
+    const auto job = rendezvous(tcp(rank, 2), {.timeout = testing::kFarAway});
+    const std::string words = talk(*job);
+    job->leave();
+    return words;
+  };
+  ChildProcess rank0([&] { return meet_and_leave(0); });
+  ChildProcess nobody([&] {
+    if (setgid(65534) != 0 || setuid(65534) != 0) return std::string("cannot become nobody");
+    return refusal(tcp(1, 2), {.timeout = testing::kFarAway});
+  });
+  const std::string error = nobody.result();
+  std::filesystem::remove_all("/tmp/tandem-65534");
+  EXPECT_EQ(error.find("InvalidArgumentError: [rendezvous] the job at 127.0.0.1:"), 0u) << error;
+  EXPECT_NE(error.find("has another token, or is another user's"), std::string::npos) << error;
+  // Nor does the empty secret open it.
+  ChildProcess stranger([&] {
+    TcpStore({{"127.0.0.1", port_}, ""}).set("word 0", "of a stranger");
+    return std::string("well");
+  });
+  EXPECT_EQ(stranger.result().find("InvalidArgumentError: "), 0u);
+  EXPECT_EQ(meet_and_leave(1), "01");
+  EXPECT_EQ(rank0.result(), "01");
+}
+
+TEST_F(Rendezvous, TheSecretOfAUserIsOneForAll) {
+  const std::string folder = folder_.path() / "secrets";
+  const testing::Arrivals ready;
+  std::vector<ChildProcess> processes;
+  for (int i = 0; i < 8; ++i)
+    processes.emplace_back([&] {
+      ready.meet(8);
+      return local_secret_in(folder);
+    });
+  const std::string secret = processes.front().result();
+  EXPECT_EQ(secret.size(), 32u);
+  for (int i = 1; i < 8; ++i) EXPECT_EQ(processes[static_cast<std::size_t>(i)].result(), secret);
+  struct stat status = {};
+  ASSERT_EQ(stat((folder + "/secret").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+}
+
+TEST_F(Rendezvous, TheSecretOfAUserIsNotReadFromAPlaceThatOthersMayUse) {
+  const std::string folder = folder_.path() / "open";
+  std::filesystem::create_directory(folder);
+  chmod(folder.c_str(), 0777);
+  EXPECT_NE(testing::error_of<FailedPreconditionError>([&] {
+              local_secret_in(folder);
+            }).find("has mode 777"),
+            std::string::npos);
+  chmod(folder.c_str(), 0700);
+  std::filesystem::create_symlink("/etc/passwd", folder + "/secret");
+  EXPECT_NE(
+      testing::error_of<UnavailableError>([&] { local_secret_in(folder); }).find("cannot open it"),
+      std::string::npos);
+  std::filesystem::create_symlink(folder, folder_.path() / "link");
+  testing::error_of<UnavailableError>([&] { local_secret_in(folder_.path() / "link"); });
+  TANDEM_REQUIRE(getuid() == 0, "root");
+  std::filesystem::remove(folder + "/secret");
+  ASSERT_EQ(chown(folder.c_str(), 65534, 65534), 0);
+  EXPECT_NE(testing::error_of<FailedPreconditionError>([&] {
+              local_secret_in(folder);
+            }).find("belongs to user 65534"),
+            std::string::npos);
 }
 
 TEST_F(Rendezvous, DoesNotListenToOtherMachinesWithoutAToken) {
@@ -301,8 +387,140 @@ TEST_F(Rendezvous, APortThatIsTakenIsAClearError) {
 
 TEST_F(Rendezvous, RefusesARankThatExpectsAnotherSize) {
   ChildProcess rank0([&] { return talk(*rendezvous(tcp(0, 3), {.timeout = testing::kFarAway})); });
+  const std::string why = "rank 1 expects a job of 4 ranks, rank 0 one of 3";
   EXPECT_EQ(refusal(tcp(1, 4), {.timeout = testing::kFarAway}),
-            "InvalidArgumentError: [rendezvous] rank 1 expects a job of 4 ranks, rank 0 one of 3");
+            "InvalidArgumentError: [rendezvous] " + why);
+  // The others learn at once that they would wait in vain, and why.
+  EXPECT_EQ(rank0.result(), fmt::format("AbortedError: [membership] a process ({} on {}) was "
+                                        "refused: {}",
+                                        getpid(), host_name(), why));
+}
+
+TEST_F(Rendezvous, RefusesASecondProcessOfOneNumber) {
+  const testing::Arrivals refused;
+  auto ranks = start(3, [&](int process) {
+    const std::string error =
+        refusal(tcp(process == 2 ? 1 : process, 3), {.timeout = testing::kFarAway});
+    if (error.starts_with("InvalidArgumentError")) refused.arrive();
+    return error;
+  });
+  std::vector<std::string> errors;
+  for (ChildProcess& rank : ranks) errors.push_back(rank.result());
+  std::sort(errors.begin(), errors.end());
+  EXPECT_EQ(errors[0].find("AbortedError: [membership] a process ("), 0u) << errors[0];
+  EXPECT_EQ(errors[0], errors[1]);
+  EXPECT_NE(errors[0].find(" was refused: rank 1 (process "), std::string::npos);
+  EXPECT_EQ(errors[2].find("InvalidArgumentError: [rendezvous] rank 1 (process "), 0u) << errors[2];
+  EXPECT_NE(errors[2].find(" is in the job already"), std::string::npos);
+}
+
+// Not a member, maybe a stranger: it ends no job. But who waits in vain for it is told.
+TEST_F(Rendezvous, NamesAWrongTokenToTheRanksThatWait) {
+  ChildProcess rank0([&] { return refusal(tcp(0, 2), {.timeout = 3s, .token = "right"}); });
+  refusal(tcp(1, 2), {.timeout = testing::kFarAway, .token = "wrong"});
+  EXPECT_EQ(
+      rank0.result(),
+      "DeadlineExceededError: [rendezvous] rank 1 of 2 did not join within 3000 ms; 1 process "
+      "was refused, the first at 127.0.0.1: another token than this job's, or another user");
+}
+
+// Each connection takes a while.
+class RendezvousSlow : public Rendezvous {};
+
+TEST_F(RendezvousSlow, TriesEachAddressOfAName) {
+  TANDEM_REQUIRE(testing::enter_mount_namespace(), "namespaces");
+  // At the first address nobody answers: its queue of connections is full.
+  const Socket silent(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(0x7f000002);
+  address.sin_port = htons(port_);
+  ASSERT_EQ(bind(silent.descriptor(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(listen(silent.descriptor(), 0), 0);
+  std::vector<Socket> queue;
+  for (int i = 0; i < 8; ++i) queue.push_back(start_connecting({"127.0.0.2", port_}));
+  testing::write_file(folder_ / "hosts", "127.0.0.2 twofold\n127.0.0.1 twofold\n");
+  ASSERT_EQ(mount((folder_ / "hosts").c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr), 0);
+  ChildProcess rank0([&] {
+    const auto job = rendezvous(tcp(0, 2), {.timeout = testing::kFarAway});
+    const std::string words = talk(*job);
+    job->leave();
+    return words;
+  });
+  const auto job = rendezvous(fmt::format("tcp://twofold:{}?rank=1&world_size=2", port_),
+                              {.timeout = testing::kFarAway});
+  EXPECT_EQ(talk(*job), "01");
+  job->leave();
+  EXPECT_EQ(rank0.result(), "01");
+}
+
+// Processes that may have few files and sockets open.
+class FewDescriptors : public Rendezvous {
+ protected:
+  static void limit(rlim_t soft, rlim_t hard) {
+    const rlimit limit = {soft, hard};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
+};
+
+TEST_F(FewDescriptors, OfRankZeroAreTooFewForAllRanks) {
+  limit(32, 32);
+  EXPECT_EQ(refusal(tcp(0, 24)),
+            "ResourceExhaustedError: [rendezvous] rank 0, the host of a job of 24 ranks, needs "
+            "about 64 open files and sockets, but this process may have 32 (RLIMIT_NOFILE): raise "
+            "the hard limit (`ulimit -Hn`, LimitNOFILE)");
+}
+
+TEST_F(FewDescriptors, AreRaisedAsFarAsTheyMayBe) {
+  auto ranks = start(20, [&](int rank) {
+    limit(10, 80);
+    const auto job = rendezvous(tcp(rank, 20), {.timeout = testing::kFarAway});
+    const auto words = talk(*job);
+    job->leave();
+    return words;
+  });
+  for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "012345678910111213141516171819");
+}
+
+TEST_F(FewDescriptors, EndARankAtOnce) {
+  limit(8, 8);
+  EXPECT_EQ(refusal(tcp(1, 2), {.timeout = testing::kFarAway}),
+            "ResourceExhaustedError: [rendezvous] rank 1 of a job needs about 16 open files and "
+            "sockets, but this process may have 8 (RLIMIT_NOFILE): raise the hard limit (`ulimit "
+            "-Hn`, LimitNOFILE)");
+}
+
+// All that have come are told why, and nobody is said to be missing.
+TEST_F(FewDescriptors, ThatRunOutWhileRanksJoinEndTheJob) {
+  const testing::Arrivals joined;
+  ChildProcess host([&] {
+    TcpServer server({.port = port_, .size = 40});
+    limit(24, 24);
+    joined.wait_for(1);
+    return "";
+  });
+  const std::vector<std::uint16_t> ports = {port_};
+  std::vector<ServerConnection> ranks;
+  ranks.push_back(
+      std::move(find_server("127.0.0.1", ports, "", TimeLimit(testing::kFarAway)).connection));
+  try {
+    for (int rank = 0;; ++rank) {
+      ranks.back().send({.type = MessageType::kJoin, .rank = rank, .key = "host", .value = "40"},
+                        in(testing::kFarAway));
+      ranks.emplace_back(ServerAddress{{"127.0.0.1", port_}, ""}, in(1s));
+    }
+  } catch (const UnavailableError&) {
+    // There was no room for another one.
+  }
+  std::optional<Message> told;
+  do told = ranks.front().receive(in(testing::kFarAway));
+  while (told && told->type != MessageType::kFailed);
+  joined.arrive();
+  ASSERT_TRUE(told);
+  EXPECT_NE(told->value.find("rank 0 (process 0 on host) gave up: it cannot take in more ranks: "
+                             "[rendezvous] this process has all 24 files and sockets open"),
+            std::string::npos)
+      << told->value;
 }
 
 TEST_F(Rendezvous, TwoJobsAtOnceDoNotDisturbEachOther) {
@@ -395,6 +613,24 @@ TEST_F(Failures, ASilentRankZeroIsDead) {
       " is gone: nothing was heard of it for 5000 ms", 5s);
 }
 
+TEST_F(Failures, ASilentRankIsDeadAfterTheLimitOfTheEnvironment) {
+  setenv("TANDEM_SILENCE_LIMIT", "2", 1);
+  auto ranks = start(2, [&](int rank) {
+    const auto job = rendezvous(tcp(rank, 2), {.heartbeat = 100ms});
+    talk(*job);
+    if (rank == 1) raise(SIGSTOP);
+    wait_for_failure(*job->membership());
+    return "";
+  });
+  EXPECT_EQ(ranks[0].result(), "UnavailableError: [membership] " + named(1, ranks[1].id()) +
+                                   " is gone: nothing was heard of it for 2000 ms");
+  ranks[1].kill(SIGKILL);
+  setenv("TANDEM_SILENCE_LIMIT", "0", 1);
+  EXPECT_EQ(refusal(tcp(0, 1)).find("InvalidArgumentError"), 0u);
+  EXPECT_EQ(refusal(tcp(0, 1), {.silence = 0ms}),
+            "InvalidArgumentError: [rendezvous] expected a positive silence_limit, got 0 ms");
+}
+
 TEST_F(Failures, ARankThatGivesUpSaysWhy) {
   const auto give_up = [](Job& job) {
     job.membership()->report("InvalidArgumentError: [MatMul] sizes");
@@ -426,7 +662,8 @@ TEST_F(Failures, OfARankWhileOthersAreStillToComeAreToldAtOnce) {
   ChildProcess rank0([&] { return refusal(tcp(0, 3), {.timeout = testing::kFarAway}); });
   {
     const std::vector<std::uint16_t> ports = {port_};
-    FoundServer rank1 = find_server("127.0.0.1", ports, "", TimeLimit(testing::kFarAway));
+    FoundServer rank1 =
+        find_server("127.0.0.1", ports, local_secret(), TimeLimit(testing::kFarAway));
     rank1.connection.send(
         {.type = MessageType::kJoin, .rank = 1, .number = 4711, .key = "elsewhere", .value = "3"},
         in(testing::kFarAway));
@@ -438,6 +675,30 @@ TEST_F(Failures, OfARankWhileOthersAreStillToComeAreToldAtOnce) {
   EXPECT_EQ(rank0.result(),
             "UnavailableError: [membership] rank 1 (process 4711 on elsewhere) is "
             "gone: its connection closed without goodbye");
+}
+
+// Though rank 0 has ended because of it: its process stays for a moment to tell.
+TEST_F(Failures, AreToldToARankThatComesLate) {
+  const testing::Arrivals failed;
+  ChildProcess rank0([&]() -> std::string {
+    refusal(tcp(0, 3), {.timeout = testing::kFarAway});
+    failed.arrive();
+    std::exit(0);
+  });
+  {
+    const std::vector<std::uint16_t> ports = {port_};
+    FoundServer rank1 =
+        find_server("127.0.0.1", ports, local_secret(), TimeLimit(testing::kFarAway));
+    rank1.connection.send(
+        {.type = MessageType::kJoin, .rank = 1, .number = 4711, .key = "elsewhere", .value = "3"},
+        in(testing::kFarAway));
+    rank1.connection.receive(in(testing::kFarAway));
+  }
+  failed.wait_for(1);
+  EXPECT_EQ(refusal(tcp(2, 3), {.timeout = testing::kFarAway}),
+            "UnavailableError: [membership] rank 1 (process 4711 on elsewhere) is gone: its "
+            "connection closed without goodbye");
+  rank0.result();  // does not stay when it has told all
 }
 
 TEST_F(Failures, LeavingInAnyOrderIsNone) {

@@ -32,8 +32,9 @@ bool holds(const std::shared_ptr<void>& memory, std::size_t bytes, unsigned char
 
 TEST(ShmArena, BeginsWithAHugePage) {
   const ArenaOf of(3);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(of.segment->data()) % kHuge, 0u);
-  const Layout layout = {.ranks = 3, .arena_bytes = 5 * kHuge};
+  const auto memory = of.arena->allocate(1);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % kHuge, 0u);
+  const Layout layout(3);
   for (std::size_t rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(layout.ring(rank) % kHuge, 0u);
     EXPECT_EQ(layout.arena(rank) % kHuge, 0u);
@@ -63,6 +64,30 @@ TEST(ShmArena, WhatNothingLiesInIsGivenBack) {
   EXPECT_TRUE(holds(first, kHuge, 0)) << "the first page was free as a whole";
   second = of.arena->allocate(kBytes);
   EXPECT_TRUE(holds(second, kBytes, 8));
+}
+
+// What does not fit in the first chunk lies in a later one; peers find it by its offset.
+TEST(ShmArena, GrowsByChunks) {
+  constexpr std::size_t kChunk = ArenaChunk::kFirstBytes, kArena = 16 * kChunk;
+  const auto segment = std::make_shared<Segment>(Segment::create(kArena));
+  const auto arena = std::make_shared<Arena>(segment, 0, kArena);
+  MappedArena peers_view(segment, 0, kArena);
+  for (const std::size_t bytes : {kHuge, kChunk, 3 * kChunk, kChunk / 2, kChunk}) {
+    const auto memory = arena->allocate(bytes);
+    ASSERT_TRUE(memory) << bytes;
+    auto* const data = static_cast<std::byte*>(memory.get());
+    data[0] = data[bytes - 1] = std::byte{7};
+    const std::int64_t offset = arena->offset_of(data, bytes);
+    ASSERT_GE(offset, 0);
+    EXPECT_EQ(arena->offset_of(data + 64, bytes - 64), offset + 64);
+    const std::byte* const seen = peers_view.map(static_cast<std::size_t>(offset), bytes);
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(seen[0], std::byte{7});
+    EXPECT_EQ(seen[bytes - 1], std::byte{7});
+  }
+  std::byte elsewhere[64];
+  EXPECT_EQ(arena->offset_of(elsewhere, sizeof(elsewhere)), -1);
+  EXPECT_FALSE(arena->allocate(9 * kChunk)) << "no chunk is as long";
 }
 
 TEST(ShmArena, IsWhatItHas) {

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "comm/fault_job.h"
+#include "comm/shm/group.h"
 #include "comm/shm/segment.h"
 #include "core/status.h"
 #include "support/errors.h"
@@ -68,6 +69,108 @@ TEST(ShmFaults, RankZeroNeverStarts) {
                  {"[shm] rank 0 did not join group 'test' within 300 ms; rank 1 is waiting"});
   });
   EXPECT_EQ(codes, ExitCodes(1, 0));
+}
+
+// Buffers of `count` floats in shared memory: what peers reach while a collective is under way.
+struct SharedFloats {
+  SharedFloats(Communicator& communicator, std::int64_t count, float value)
+      : memory(communicator.allocate(static_cast<std::size_t>(count) * sizeof(float))),
+        buffer{memory.get(), count, float32} {
+    fill(value);
+  }
+  void fill(float value) const {
+    std::fill_n(static_cast<float*>(buffer.data), buffer.count, value);
+  }
+  bool all_are(float value) const {
+    const auto* data = static_cast<const float*>(buffer.data);
+    return std::all_of(data, data + buffer.count, [&](float one) { return one == value; });
+  }
+  std::shared_ptr<void> memory;
+  Buffer buffer;
+};
+
+TEST(ShmFaults, ALateRankLeavesTheBuffersOfOneThatGaveUpAlone) {
+  const Arrivals gave_up, came;
+  run_ranks({.ranks = 2, .time_limit = milliseconds(300)}, [&](Communicator& communicator) {
+    const SharedFloats floats(communicator, 1 << 20, 1.0f);
+    const auto call = [&] { communicator.all_reduce({&floats.buffer, 1}, ReduceOp::kSum)->wait(); };
+    const auto expect_late = [&] {
+      expect_parts(error_of<DeadlineExceededError>(call), {"rank 1 did not reach collective 0"});
+    };
+    if (communicator.rank() == 1) {
+      gave_up.wait_for(1);
+      expect_late();
+      return came.arrive();
+    }
+    expect_late();
+    floats.fill(7.0f);
+    gave_up.arrive();
+    came.wait_for(1);
+    EXPECT_TRUE(floats.all_are(7.0f));
+  });
+}
+
+TEST(ShmFaults, ARankThatLeavesAnOpenCollectiveGetsItsBuffersBack) {
+  const Arrivals left, came;
+  const Job job{.ranks = 2};
+  const ExitCodes codes = run_processes(2, [&](int rank) {
+    const ThreadBudget one(1);
+    auto communicator = job.join(rank);
+    const SharedFloats floats(*communicator, 1 << 20, 1.0f);
+    const auto start = [&] {
+      return communicator->all_reduce({&floats.buffer, 1}, ReduceOp::kSum);
+    };
+    if (rank == 1) {
+      // Rank 0 may have left before the call or in the midst of it.
+      expect_parts(error_of<AbortedError>([&] {
+                     auto work = start();
+                     left.wait_for(1);
+                     work->wait();
+                   }),
+                   {"rank 0 (pid ", ") has left the group before collective 0 (all_reduce"});
+      return came.arrive();
+    }
+    start().reset();
+    communicator.reset();
+    floats.fill(7.0f);
+    left.arrive();
+    came.wait_for(1);
+    EXPECT_TRUE(floats.all_are(7.0f));
+  });
+  EXPECT_EQ(codes, ExitCodes(2, 0));
+}
+
+// In the midst of its work on a peer's buffers, when that peer gives up.
+TEST(ShmFaults, ARankThatGivesUpWaitsUntilItsPeersHaveLetGo) {
+  const Arrivals inside;
+  const auto let_go = testing::shared_with_forks<std::atomic<bool>>();
+  const auto store = std::make_shared<ForkedStore>();
+  const ExitCodes codes = run_processes(2, [&](int rank) {
+    shm::Group group({.store = store, .name = "test", .rank = rank, .size = 2});
+    if (rank == 0) {
+      inside.wait_for(1);
+      group.set_failure(GroupFailure::kAborted, "enough");
+      EXPECT_TRUE(*let_go);
+      return;
+    }
+    const auto has_failed = [&] {
+      try {
+        group.throw_if_failed();
+        return false;
+      } catch (const AbortedError&) {
+        return true;
+      }
+    };
+    {
+      const shm::Group::PeerAccess access(group);
+      EXPECT_TRUE(access.granted());
+      inside.arrive();
+      EXPECT_TRUE(testing::eventually(has_failed));
+      *let_go = true;
+    }
+    EXPECT_FALSE(shm::Group::PeerAccess(group).granted());
+  });
+  EXPECT_EQ(codes, ExitCodes(2, 0));
 }
 
 std::vector<std::string> segments() {
@@ -164,6 +267,34 @@ TEST(ShmGroup, ThoseThatWaitDoTheShareOfARankThatDoesNot) {
         ASSERT_EQ(values[i], static_cast<float>(3 * (i % 100) + 3)) << i;
       communicator.barrier()->wait();
     }
+  });
+}
+
+// Collectives that complete before an earlier one, and whose works are dropped, still count.
+TEST(ShmGroup, ABurstIsCalledAtOnceAfterCollectivesThatOvertook) {
+  constexpr int kRounds = 3, kBurst = 40;
+  const Arrivals begun, called, done;
+  run_ranks({.ranks = 2}, [&](Communicator& communicator) {
+    const Buffer large = floats(1'000'000);    // more pieces than a rank may be ahead
+    std::vector<std::shared_ptr<Work>> burst;  // overtakes the collective before it
+    // One rank calls all, and does nothing more until the other has done what it can.
+    const auto call_and_wait = [&](int caller, int round) {
+      const auto earlier = communicator.all_reduce({&large, 1}, ReduceOp::kMean);
+      begun.meet(2 * round);
+      if (communicator.rank() != caller) called.wait_for(round);
+      for (int i = 0; i < kBurst; ++i) burst.push_back(communicator.barrier());
+      if (communicator.rank() == caller) {
+        called.arrive();
+        done.wait_for(round);
+      }
+      for (const auto& work : burst) work->wait();
+      burst.clear();
+      if (communicator.rank() != caller) done.arrive();
+      earlier->wait();
+      communicator.barrier()->wait();
+    };
+    for (int round = 1; round <= kRounds; ++round) call_and_wait(1, round);
+    call_and_wait(0, kRounds + 1);
   });
 }
 

@@ -224,12 +224,37 @@ TEST(FileStore, LeavesFilesOfOtherKindsAlone) {
   const TemporaryDirectory folder;
   const std::string path = folder / "thesis.txt";
   testing::write_file(path, "years of work");
+  std::filesystem::permissions(path, std::filesystem::perms(0600));
   EXPECT_EQ(any_error_of([&] { FileStore store(path); }),
             "InvalidArgumentError: [FileStore] '" + path + "' is no file of a store");
   EXPECT_EQ(testing::read_file(path), "years of work");
   EXPECT_EQ(any_error_of([&] { FileStore store(folder / "no/such/file"); }),
             "UnavailableError: [FileStore] '" + (folder / "no/such/file").string() +
                 "': cannot open it: No such file or directory");
+}
+
+// Or the job's secret would be theirs.
+TEST(FileStore, TakesNoFileThatOtherUsersMayUse) {
+  const TemporaryDirectory folder;
+  const std::string path = folder / "job";
+  testing::write_file(path, "");
+  std::filesystem::permissions(path, std::filesystem::perms(0644));
+  EXPECT_EQ(any_error_of([&] { FileStore store(path); }),
+            "FailedPreconditionError: [rendezvous] '" + path +
+                "' has mode 644, so that other users may use it: name another file, or remove this "
+                "one");
+  std::filesystem::permissions(path, std::filesystem::perms(0600));
+  FileStore(path).set("key", "value");
+  std::filesystem::create_symlink(path, folder / "link");
+  EXPECT_EQ(any_error_of([&] { FileStore store(folder / "link"); }),
+            "FailedPreconditionError: [FileStore] '" + (folder / "link").string() +
+                "' is a symbolic link, expected a file");
+  if (geteuid() != 0) return;
+  ASSERT_EQ(chown(path.c_str(), 65534, 65534), 0);
+  EXPECT_EQ(any_error_of([&] { FileStore store(path); }),
+            "FailedPreconditionError: [rendezvous] '" + path +
+                "' belongs to user 65534, expected user 0, who runs this process: name another "
+                "file, or remove this one");
 }
 
 TEST(FileStore, AFullDiskIsAnErrorAndLosesNothing) {

@@ -91,8 +91,8 @@ TEST_F(Server, AWrongTokenIsAClearError) {
     FAIL();
   } catch (const InvalidArgumentError& error) {
     EXPECT_EQ(error.what(), "[rendezvous] the job at 127.0.0.1:" + std::to_string(server_->port()) +
-                                " has another token: TANDEM_JOB_TOKEN must be the same for all "
-                                "ranks of a job");
+                                " has another token, or is another user's: TANDEM_JOB_TOKEN must "
+                                "be the same for all ranks of a job");
   }
   expect_well();
 }

@@ -7,6 +7,7 @@
 #include "group/connect.h"
 #include "group/process_group_impl.h"
 #include "support/errors.h"
+#include "support/mount_namespace.h"
 #include "support/mpirun.h"
 #include "support/process_groups.h"
 #include "support/processes.h"
@@ -103,6 +104,59 @@ TEST(ProcessGroup, UnderMpirun) {
   EXPECT_EQ(comm::all_gather_object(std::to_string(rank)),
             (std::vector<std::string>{"0", "1", "2"}));
   comm::destroy_process_group();
+}
+
+// Errors of a group of some of the job's ranks call them by their ranks in the job.
+TEST(ProcessGroup, ErrorsOfSomeRanksNameRanksOfTheJob) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
+    const Arrivals told;
+    expect_group({.size = 4, .backend = backend, .timeout = milliseconds(3000)}, [&](int rank) {
+      const comm::ProcessGroup group = comm::new_group({3, 1});
+      const comm::ProcessGroup other = comm::new_group({1, 3});
+      if (rank == 3) return told.wait_for(1);
+      if (rank != 1) return;
+      expect_parts(
+          error_of<DeadlineExceededError>(
+              [&] { comm::broadcast(constant(1), 3, {.group = group}); }),
+          {"rank 3 did not reach collective 0 (broadcast of 1 int32 in 1 part from rank 3)",
+           "; rank 1 is waiting"});
+      expect_parts(
+          error_of<DeadlineExceededError>(
+              [&] { comm::recv(Shape{1}, 3, {.dtype = int32, .group = other}); }),
+          {"[recv] rank 1 waited 3000 ms for rank 3: recv of 1 int32 in 1 part from rank 3"});
+      told.arrive();
+    });
+  }
+}
+
+TEST(ProcessGroup, MismatchesOfSomeRanksNameRanksOfTheJob) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
+    expect_group({.size = 3, .backend = backend}, [](int rank) {
+      const comm::ProcessGroup group = comm::new_group({2, 1});
+      if (rank == 0) return;
+      expect_parts(
+          error_of<InvalidArgumentError>(
+              [&] { comm::all_reduce(full({rank}, 1.0), {.group = group}); }),
+          {"rank 2 called all_reduce (sum) of 2 ", "rank 1 called all_reduce (sum) of 1 "});
+    });
+  }
+}
+
+// "auto" leaves shared memory alone where there is too little of it for more than a few groups.
+TEST(ProcessGroup, AutoTakesGlooWhereSharedMemoryIsSmall) {
+  TANDEM_REQUIRE(has_gloo(), "gloo");
+  const ExitCodes alone = run_processes(1, [](int) {
+    if (!testing::enter_mount_namespace()) return;
+    ASSERT_EQ(mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=64m"), 0);
+    expect_group({.size = 8}, [](int) {
+      EXPECT_EQ(comm::get_backend(), "gloo");
+      EXPECT_EQ(comm::all_reduce(constant(1)).item<std::int32_t>(), 8);
+    });
+    expect_group({.size = 2}, [](int) { EXPECT_EQ(comm::get_backend(), "shm"); });
+  });
+  EXPECT_EQ(alone, ExitCodes(1, 0));
 }
 
 TEST(ProcessGroup, DuplicatesAreIndependent) {

@@ -27,9 +27,13 @@ class SmallDisk {
   SmallDisk& operator=(const SmallDisk&) = delete;
 
   bool mounted() const { return mounted_; }
+  const std::filesystem::path& path() const { return directory_.path(); }
   std::filesystem::path operator/(const std::string& name) const { return directory_ / name; }
   std::size_t count_files() const { return directory_.count_files(); }
 
+  void make_read_only() const {
+    mount("tmpfs", directory_.path().c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr);
+  }
   // Leaves room for `bytes`, about.
   void fill_up_to(std::size_t bytes) const {
     const std::size_t free = std::filesystem::space(directory_.path()).available;

@@ -16,6 +16,7 @@ struct GlooOptions {
   std::string name;              // of the group: the same on every rank, and no other group's
   int rank = 0;
   int size = 1;
+  RankNames names = {};  // what errors call the group's ranks
   // What to listen on: a network interface, else a host name or address of this machine. Neither:
   // the interface $GLOO_SOCKET_IFNAME, as in PyTorch; without it loopback when all ranks are on
   // this host; else the address from which `master` is reached; else that of the first interface.

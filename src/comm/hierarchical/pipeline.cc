@@ -224,7 +224,7 @@ void Pipeline::pass_time(const HierarchicalWork& work, Clock::duration patience)
   // Other lanes may want to get on.
   if (step && step->work->sleep(microseconds(100))) return;
   if (patience < kSpin) {
-    __builtin_ia32_pause();
+    pause_core();
   } else if (patience >= kYield || !core_yield_.yield(Clock::now())) {
     std::this_thread::sleep_for(nap_);
     nap_ = std::min(nap_ * 2, kLongestNap);

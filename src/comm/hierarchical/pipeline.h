@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "comm/core_yield.h"
 #include "comm/hierarchical/hierarchical_communicator.h"
 #include "comm/hierarchical/layout.h"
 #include "comm/process/announcement.h"
 #include "comm/signature.h"
+#include "core/core_yield.h"
 
 namespace tandem::hierarchical {
 

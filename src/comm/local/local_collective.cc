@@ -29,6 +29,10 @@ class Share {
         collective_(collective),
         rank_(rank),
         device_(device_of(rank)),
+        computes_on_(world.plan.device && collective.kind() == CollectiveKind::kAllReduce
+                         ? *world.plan.device
+                         : device_),
+        direct_(world.direct && &computes_on_ == &device_),
         in_(in_of(rank)),
         out_(collective.out[index(rank)]) {}
 
@@ -124,7 +128,7 @@ class Share {
   // What this rank combines.
   std::vector<Range> shares(CombineOrder& order) const {
     const LocalPlan& plan = world_.plan;
-    if (!world_.direct || plan.kind == LocalPlan::Kind::kToOneDevice) {
+    if (!direct_ || plan.kind == LocalPlan::Kind::kToOneDevice) {
       const bool root_active =
           std::find(world_.active.begin(), world_.active.end(), plan.root) != world_.active.end();
       if (rank_ != (root_active ? plan.root : world_.active.front())) return {};
@@ -166,31 +170,33 @@ class Share {
     std::vector<const void*> from;
     std::vector<void*> to;
     const ReduceOp op = collective_.signature.op;
-    if (world_.direct) {
+    if (direct_) {
       for (const Place& input : inputs) from.push_back(input.data);
       for (const Place& output : outputs) to.push_back(output.data);
       return combine_on(device_, from, to, count, dtype, op, order);
     }
-    // Through this rank's own device: copied here, combined, copied to where it belongs.
+    // Through one device: copied there, combined, copied to where it belongs.
     const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
     const MemoryTagScope tag(MemoryTag::kWorkspace);
-    const auto staging = allocate_on(device_, bytes * inputs.size(), "all_reduce",
+    const auto staging = allocate_on(computes_on_, bytes * inputs.size(), "all_reduce",
                                      "memory to bring the replicas' values together");
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       auto* staged = static_cast<std::byte*>(staging.get()) + i * bytes;
-      copy_between(device_, staged, device_of(inputs[i].rank), inputs[i].data, bytes);
+      copy_between(computes_on_, staged, device_of(inputs[i].rank), inputs[i].data, bytes);
       from.push_back(staged);
     }
     to.push_back(staging.get());
-    combine_on(device_, from, to, count, dtype, op, order);
+    combine_on(computes_on_, from, to, count, dtype, op, order);
     for (const Place& output : outputs)
-      copy_between(device_of(output.rank), output.data, device_, staging.get(), bytes);
+      copy_between(device_of(output.rank), output.data, computes_on_, staging.get(), bytes);
   }
 
   const LocalWorld& world_;
   const LocalCollective& collective_;
   int rank_;
   Device& device_;
+  Device& computes_on_;  // this rank's device, or the one that the plan names
+  bool direct_;          // which reaches the memory of all ranks
   const std::vector<Buffer>& in_;
   const std::vector<Buffer>& out_;
 };

@@ -15,12 +15,13 @@ namespace tandem {
 struct LocalPlan {
   enum class Kind {
     kSliced,        // every rank its share of each collective: the fastest
-    kToOneDevice,   // rank `root` everything
+    kToOneDevice,   // rank `root` everything, on `device`
     kHierarchical,  // packs of the parts go round the ranks, added up by halves
     kNccl,  // NVIDIA's NCCL; sliced where it does not join the ranks, or some sit a step out
   };
   Kind kind = Kind::kSliced;
   int root = 0;
+  Device* device = nullptr;  // kToOneDevice: where all-reduces are computed; null: the root's
   // kHierarchical: equal packs of all elements; 0: a pack a part. kNccl: of each part.
   int num_packs = 1;
 };

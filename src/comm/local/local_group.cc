@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/local/local_communicator.h"
+#include "core/core_yield.h"
 #include "core/status.h"
 #include "device/native_gpu.h"
 #include "device/stream_span.h"
@@ -231,7 +232,7 @@ void LocalGroup::wait_until(const LocalCollective& collective, const std::functi
   };
   for (int i = 0; i < 200; ++i) {
     if (step()) return;
-    __builtin_ia32_pause();
+    pause_core();
   }
   for (int i = 0; i < 200; ++i) {
     if (step()) return;

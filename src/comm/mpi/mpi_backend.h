@@ -21,7 +21,8 @@ struct MpiOptions {
 bool has_mpi();
 
 // The group of all of the job's ranks. Every rank calls this as often as every other, in the same
-// order. MPI is initialised unless the program has done so, and then finalised when it ends.
+// order. MPI is initialised unless the program has done so, and then finalised when all ranks exit
+// with 0.
 //
 // Throws DeadlineExceededError when not all ranks come, FailedPreconditionError when mpirun did not
 // start this process, gave it another rank or size, or when MPI was initialised with less than

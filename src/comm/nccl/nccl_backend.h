@@ -16,6 +16,7 @@ struct NcclOptions {
   std::string name;              // of the group: the same on every rank, and no other group's
   int rank = 0;
   int size = 1;
+  RankNames names = {};  // what errors call the group's ranks
   // Whose buffers are moved, in the order of its stream: a CUDA device; another one's, when it is
   // host accessible, go through memory that is pinned for the GPU.
   Device* device = nullptr;

@@ -16,7 +16,8 @@ Announcement announce(const Collective& collective) {
   return result;
 }
 
-void check_announcements(const Collective& collective, std::span<const Announcement> all) {
+void check_announcements(const Collective& collective, std::span<const Announcement> all,
+                         const RankNames& names) {
   if (std::all_of(all.begin(), all.end(), [&](const Announcement& one) {
         return one.sequence == collective.sequence && suit(one.signature, all.front().signature);
       }))
@@ -25,10 +26,11 @@ void check_announcements(const Collective& collective, std::span<const Announcem
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     calls.push_back(
         {static_cast<int>(rank), all[rank].signature, {all[rank].name, all[rank].step}});
-  throw InvalidArgumentError(describe_parting(collective.sequence, calls));
+  throw InvalidArgumentError(describe_parting(collective.sequence, calls, names));
 }
 
-void check_shares_agree(const Collective& collective, std::span<const ShareCounts> all, int size) {
+void check_shares_agree(const Collective& collective, std::span<const ShareCounts> all, int size,
+                        const RankNames& names) {
   const auto at = [&](int rank, int peer) {
     return all[static_cast<std::size_t>(rank * size + peer)];
   };
@@ -38,8 +40,8 @@ void check_shares_agree(const Collective& collective, std::span<const ShareCount
         fail<InvalidArgumentError>(
             "[all_to_all] ranks parted at collective {}: rank {} sent {} {} to rank {}, which "
             "expected {}",
-            collective.sequence, from, at(from, to).sent, name_of(collective.signature.dtype), to,
-            at(to, from).expected);
+            collective.sequence, names[from], at(from, to).sent,
+            name_of(collective.signature.dtype), names[to], at(to, from).expected);
 }
 
 }  // namespace tandem

@@ -20,13 +20,15 @@ static_assert(std::is_trivially_copyable_v<Announcement>);
 Announcement announce(const Collective& collective);
 // Throws InvalidArgumentError, the same on every rank, when the ranks' calls are not one
 // collective. `all` holds an announcement a rank.
-void check_announcements(const Collective& collective, std::span<const Announcement> all);
+void check_announcements(const Collective& collective, std::span<const Announcement> all,
+                         const RankNames& names);
 
 // What ranks send each other in an all-to-all: an element for each pair of ranks, from * size + to.
 struct ShareCounts {
   std::int64_t sent = 0, expected = 0;
 };
 // Throws InvalidArgumentError, the same on every rank, when one expects another count than is sent.
-void check_shares_agree(const Collective& collective, std::span<const ShareCounts> all, int size);
+void check_shares_agree(const Collective& collective, std::span<const ShareCounts> all, int size,
+                        const RankNames& names);
 
 }  // namespace tandem

@@ -53,6 +53,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // What errors call the group's ranks.
+  virtual const RankNames& names() const = 0;
   // Whether buffers may be in the memory of a device that the host cannot reach.
   virtual bool takes_device_memory() const = 0;
   // Whether spinning keeps others from their work: the ranks that share this host outnumber its

@@ -193,7 +193,8 @@ void ProcessGroup::end_with(GroupFailure kind, const std::string& text) noexcept
 void ProcessGroup::throw_deadline(const ProcessWork& work) {
   const Collective& collective = work.collective();
   const std::string_view name = name_of(collective.signature.kind);
-  const std::string call = describe(collective.signature, collective.label);
+  const RankNames& names = backend->names();
+  const std::string call = describe(collective.signature, collective.label, names);
   const auto limit = options.time_limit.count();
   if (!work.operation())
     fail<DeadlineExceededError>("[{}] {} did not compute what collective {} ({}) takes in {} ms",
@@ -201,8 +202,9 @@ void ProcessGroup::throw_deadline(const ProcessWork& work) {
   const std::vector<int> missing = work.operation()->missing();
   if (collective.signature.kind == CollectiveKind::kSend ||
       collective.signature.kind == CollectiveKind::kRecv)
-    fail<DeadlineExceededError>("[{}] rank {} waited {} ms for rank {}: {}", name, backend->rank(),
-                                limit, collective.signature.root, call);
+    fail<DeadlineExceededError>("[{}] rank {} waited {} ms for rank {}: {}", name,
+                                names[backend->rank()], limit, names[collective.signature.root],
+                                call);
   if (missing.empty())
     fail<DeadlineExceededError>(
         "[{}] collective {} ({}) did not end within {} ms, though every rank has reached it", name,
@@ -212,7 +214,7 @@ void ProcessGroup::throw_deadline(const ProcessWork& work) {
     if (std::find(missing.begin(), missing.end(), rank) == missing.end()) waiting.push_back(rank);
   fail<DeadlineExceededError>(
       "[{}] {} did not reach collective {} ({}) within {} ms; {} {} waiting", name,
-      list_ranks(missing), collective.sequence, call, limit, list_ranks(waiting),
+      list_ranks(missing, names), collective.sequence, call, limit, list_ranks(waiting, names),
       waiting.size() == 1 ? "is" : "are");
 }
 
@@ -234,7 +236,7 @@ void ProcessGroup::wait(const ProcessWork& work) {
     advance(&work);
     if (work.done()) return;
     if (round < kLook) {
-      __builtin_ia32_pause();
+      pause_core();
       continue;
     }
     const auto now = Clock::now();

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "comm/checked_communicator.h"
-#include "comm/core_yield.h"
 #include "comm/process/backend.h"
 #include "comm/process/process_communicator.h"
+#include "core/core_yield.h"
 
 namespace tandem {
 

@@ -6,6 +6,11 @@
 #include "core/status.h"
 
 namespace tandem {
+namespace {
+
+constexpr std::size_t kHostBytes = 255;  // of a host's name
+
+}  // namespace
 
 Coordinator::Coordinator(int size, std::chrono::milliseconds silence, Send send)
     : silence_(silence), send_(std::move(send)), members_(static_cast<std::size_t>(size)) {}
@@ -76,12 +81,19 @@ void Coordinator::forget_waiting(int connection) {
 }
 
 bool Coordinator::join(int connection, const Message& message, TimePoint now) {
-  const auto refuse = [&](std::string reason) {
-    send_(connection, {.type = MessageType::kRefused, .value = std::move(reason)});
-    return true;
-  };
   const int size = static_cast<int>(members_.size());
   if (rank_of_.contains(connection)) return false;
+  const auto refuse = [&](const std::string& reason) {
+    send_(connection, {.type = MessageType::kRefused, .value = reason});
+    // It knows the secret and is of this job, where a rank will be missing without it.
+    if (assembling() && !failure_)
+      announce({.type = MessageType::kFailed,
+                .rank = message.rank,
+                .number = 1,
+                .value = fmt::format("a process ({} on {}) was refused: {}", message.number,
+                                     message.key.substr(0, kHostBytes), reason)});
+    return true;
+  };
   if (message.value != std::to_string(size))
     return refuse(fmt::format("rank {} expects a job of {} ranks, rank 0 one of {}", message.rank,
                               message.value.substr(0, 20), size));
@@ -90,10 +102,14 @@ bool Coordinator::join(int connection, const Message& message, TimePoint now) {
   Member& member = members_[static_cast<std::size_t>(message.rank)];
   // The next job at this address, whose rank 0 is not there yet: to be tried again.
   if (member.state == State::kLeft) return false;
-  if (!failure_.empty()) return refuse("the job has failed: " + failure_);
   if (member.state == State::kPresent)
     return refuse(fmt::format("{} is in the job already", describe(message.rank)));
-  member = {State::kPresent, connection, message.key.substr(0, 255), message.number, now};
+  if (failure_) {
+    member.state = State::kFailed;
+    send_(connection, *failure_);
+    return true;
+  }
+  member = {State::kPresent, connection, message.key.substr(0, kHostBytes), message.number, now};
   rank_of_[connection] = message.rank;
   send_(connection, alive());
   if (++joined_ == size) start();
@@ -123,7 +139,7 @@ bool Coordinator::handle_member(int rank, const Message& message) {
 Message Coordinator::alive() const {
   constexpr int kNamed = 16;
   Message message = {.type = MessageType::kAlive};
-  if (joined_ == static_cast<int>(members_.size())) return message;
+  if (!assembling()) return message;
   for (std::size_t rank = 0; rank < members_.size(); ++rank) {
     if (members_[rank].state != State::kMissing) continue;
     if (++message.number <= kNamed)
@@ -131,6 +147,10 @@ Message Coordinator::alive() const {
   }
   if (message.number > kNamed)
     message.value += fmt::format(" and {} more", message.number - kNamed);
+  if (refused_ > 0)
+    message.key = fmt::format(
+        "{} {} refused, the first at {}: another token than this job's, or another user", refused_,
+        refused_ == 1 ? "process was" : "processes were", refused_at_);
   return message;
 }
 
@@ -172,22 +192,41 @@ bool Coordinator::deserted() const {
                       [](const Member& member) { return member.state == State::kPresent; });
 }
 
+void Coordinator::refused(const std::string& address) {
+  if (++refused_ == 1) refused_at_ = address;
+}
+
+void Coordinator::give_up(const std::string& reason) {
+  if (!failure_) announce_failure(0, true, reason);
+}
+
+bool Coordinator::has_last_word() const {
+  return failure_ && std::any_of(members_.begin(), members_.end(), [](const Member& member) {
+           return member.state == State::kMissing;
+         });
+}
+
 void Coordinator::announce_failure(int rank, bool gave_up, const std::string& reason) {
   const std::string what = fmt::format(fmt::runtime(gave_up ? "{} gave up: {}" : "{} is gone: {}"),
                                        describe(rank), reason);
-  if (failure_.empty()) failure_ = what;
-  const Message message = {.type = MessageType::kFailed,
-                           .rank = rank,
-                           .number = gave_up ? 1 : 0,
-                           .value = what.substr(0, kMaxValueBytes)};
+  announce({.type = MessageType::kFailed,
+            .rank = rank,
+            .number = gave_up ? 1 : 0,
+            .value = what.substr(0, kMaxValueBytes)});
+}
+
+void Coordinator::announce(Message message) {
   // The rank itself, too, if it is only cut off. Rank 0, whose end is the server's, is told last.
   for (std::size_t other = members_.size(); other-- > 0;)
-    if (members_[other].state == State::kPresent || (static_cast<int>(other) == rank && !gave_up))
+    if (members_[other].state == State::kPresent ||
+        (static_cast<int>(other) == message.rank && message.number == 0))
       send_(members_[other].connection, message);
+  if (!failure_) failure_ = std::move(message);
 }
 
 std::string Coordinator::describe(int rank) const {
   const Member& member = members_[static_cast<std::size_t>(rank)];
+  if (member.host.empty()) return fmt::format("rank {}", rank);
   return fmt::format("rank {} (process {} on {})", rank, member.pid, member.host);
 }
 

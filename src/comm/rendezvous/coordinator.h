@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,8 +33,17 @@ class Coordinator {
   void tick(TimePoint now);
   // The server ends: the ranks that are still there learn that it was no crash.
   void close();
+  // Not all ranks have joined yet.
+  bool assembling() const { return joined_ < static_cast<int>(members_.size()); }
   // No rank is there that has joined and not left.
   bool deserted() const;
+  // A process was turned away because it does not know the secret. Nobody knows which rank it would
+  // be, and it may be a stranger: the job goes on, but ranks that wait in vain are told.
+  void refused(const std::string& address);
+  // The job ends, unless it has failed before: for `reason`, which is rank 0's.
+  void give_up(const std::string& reason);
+  // Before all ranks were there the job has failed, and not all have come to hear it.
+  bool has_last_word() const;
 
  private:
   enum class State { kMissing, kPresent, kLeft, kFailed };
@@ -52,8 +62,9 @@ class Coordinator {
   bool handle_member(int rank, const Message& message);
   Message alive() const;
   void start();
-  // Tells every rank that is there.
+  // Tells every rank that is there, and those that come later.
   void announce_failure(int rank, bool gave_up, const std::string& reason);
+  void announce(Message message);
   std::string describe(int rank) const;
 
   std::chrono::milliseconds silence_;
@@ -64,7 +75,9 @@ class Coordinator {
   std::vector<Member> members_;
   std::unordered_map<int, int> rank_of_;  // connection: rank
   int joined_ = 0;
-  std::string failure_;  // the first one
+  std::optional<Message> failure_;  // the first one
+  int refused_ = 0;                 // processes without the secret
+  std::string refused_at_;          // where the first was
 };
 
 }  // namespace tandem

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/rendezvous/private_file.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -86,9 +87,13 @@ bool try_lock(const Socket& file, short type, off_t byte) {
   return fcntl(file.descriptor(), F_OFD_SETLK, &lock) == 0;
 }
 
+// What it holds may be a job's secret.
 Socket open_file(const std::string& path) {
-  Socket file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  Socket file(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.is_open() && errno == ELOOP)
+    fail<FailedPreconditionError>("[FileStore] '{}' is a symbolic link, expected a file", path);
   if (!file.is_open()) fail_on(path, "cannot open it");
+  require_private(file, path, "name another file, or remove this one");
   return file;
 }
 

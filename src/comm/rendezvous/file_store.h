@@ -12,7 +12,8 @@ namespace tandem {
 
 // A log of changes. Writers hold the kernel's lock on the file, which ends with them; what a writer
 // left unfinished has no valid checksum, is read by nobody and cut off by the next. The file stays
-// until remove_file(). Throws InvalidArgumentError for a file that holds something else.
+// until remove_file(). Throws InvalidArgumentError for a file that holds something else,
+// FailedPreconditionError for one of another user, one that others may use, and a symbolic link.
 class FileStore final : public Store {
  public:
   // Makes the file where there is none, readable by this user alone.

@@ -45,19 +45,28 @@ std::string judge(std::string_view secret, std::string_view nonce, std::string_v
   return '\1' + proof(secret, "server", nonce, client_nonce);
 }
 
+std::string answer(std::string_view secret, std::string_view greeting, std::string_view nonce) {
+  if (greeting.substr(0, kGreeting.size()) != kGreeting) return "";
+  return std::string(nonce) + proof(secret, "client", greeting.substr(kGreeting.size()), nonce);
+}
+
+Greeted read_verdict(std::string_view secret, std::string_view greeting, std::string_view nonce,
+                     std::string_view verdict) {
+  const bool knows =
+      same(verdict.substr(1), proof(secret, "server", greeting.substr(kGreeting.size()), nonce));
+  return verdict.front() == '\1' && knows ? Greeted::kWelcome : Greeted::kRefused;
+}
+
 Greeted greet(const Socket& socket, std::string_view secret, Clock::time_point deadline) {
   std::string greeting(kServerBytes, '\0');
   receive_exactly(socket, greeting.data(), greeting.size(), deadline);
-  if (std::string_view(greeting).substr(0, kGreeting.size()) != kGreeting)
-    return Greeted::kStranger;
-  const std::string_view nonce = std::string_view(greeting).substr(kGreeting.size());
-  const std::string mine = random_bytes(kNonceBytes);
-  send_all(socket, mine + proof(secret, "client", nonce, mine), deadline);
+  const std::string nonce = random_bytes(kNonceBytes);
+  const std::string mine = answer(secret, greeting, nonce);
+  if (mine.empty()) return Greeted::kStranger;
+  send_all(socket, mine, deadline);
   std::string verdict(kVerdictBytes, '\0');
   receive_exactly(socket, verdict.data(), verdict.size(), deadline);
-  const bool knows =
-      same(std::string_view(verdict).substr(1), proof(secret, "server", nonce, mine));
-  return verdict.front() == '\1' && knows ? Greeted::kWelcome : Greeted::kRefused;
+  return read_verdict(secret, greeting, nonce, verdict);
 }
 
 }  // namespace tandem

@@ -36,8 +36,14 @@ enum class Greeted {
   kRefused,   // a server of Tandem with another secret
   kStranger,  // something else
 };
-// Client, on a fresh connection. Throws UnavailableError or DeadlineExceededError when the peer
-// goes or says nothing.
+// Client, step by step: the answer to a greeting of kServerBytes, empty when that is none of
+// Tandem's; and what the verdict of kVerdictBytes on it means. `nonce` is this client's, of
+// kNonceBytes.
+std::string answer(std::string_view secret, std::string_view greeting, std::string_view nonce);
+Greeted read_verdict(std::string_view secret, std::string_view greeting, std::string_view nonce,
+                     std::string_view verdict);
+// Both on a fresh connection. Throws UnavailableError or DeadlineExceededError when the peer goes
+// or says nothing.
 Greeted greet(const Socket& socket, std::string_view secret, Clock::time_point deadline);
 
 }  // namespace tandem

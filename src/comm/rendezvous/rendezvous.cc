@@ -1,5 +1,6 @@
 #include "comm/rendezvous/rendezvous.h"
 
+#include <cstdlib>
 #include <mutex>
 #include <set>
 #include <span>
@@ -9,8 +10,10 @@
 #include <vector>
 
 #include "comm/rendezvous/cluster_environment.h"
+#include "comm/rendezvous/descriptors.h"
 #include "comm/rendezvous/file_store.h"
 #include "comm/rendezvous/handshake.h"
+#include "comm/rendezvous/local_secret.h"
 #include "comm/rendezvous/tcp_membership.h"
 #include "comm/rendezvous/tcp_server.h"
 #include "comm/rendezvous/tcp_store.h"
@@ -58,10 +61,71 @@ class EnvUse {
   int rank_;
 };
 
+// Servers of jobs of which rank 0 has failed before all were there. They outlive it for a while, so
+// that a rank that comes late learns why, and does not look for its job until its time is up.
+class LastWords {
+ public:
+  static LastWords& get() {
+    static auto& instance = *new LastWords;
+    return instance;
+  }
+
+  void keep(std::unique_ptr<TcpServer> server) {
+    server->have_last_word(kLimit);
+    const std::scoped_lock lock(mutex_);
+    servers_.push_back(std::move(server));
+  }
+  // Another job of this process may need the port.
+  void cut_short() {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& server : servers_) server->have_last_word(std::chrono::milliseconds(0));
+    servers_.clear();
+  }
+
+ private:
+  static constexpr auto kLimit = std::chrono::seconds(5);
+
+  LastWords() {
+    random_bytes(1);  // OpenSSL, which the servers need, takes itself down at exit: after this
+    std::atexit([] { get().servers_.clear(); });  // waits for them
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<TcpServer>> servers_;
+};
+
+// Long enough for a process that is stopped for a moment, or gets no processor.
+std::chrono::milliseconds silence_limit(std::optional<std::chrono::milliseconds> option) {
+  constexpr auto kDefault = std::chrono::seconds(30);
+  constexpr std::int64_t kMost = 24 * 3600;
+  if (!option)
+    return std::chrono::seconds(
+        env_int("TANDEM_SILENCE_LIMIT", 1, kMost).value_or(kDefault.count()));
+  if (*option <= std::chrono::milliseconds(0))
+    fail<InvalidArgumentError>("[rendezvous] expected a positive silence_limit, got {} ms",
+                               option->count());
+  return *option;
+}
+
+// Of the job's server: each rank is connected twice, by its membership and its store.
+constexpr std::int64_t kDescriptorsARank = 2;
+constexpr std::int64_t kOwnDescriptors = 16;  // of a process, besides
+
 class TcpJob final : public Job {
  public:
   TcpJob(Place place, const RendezvousOptions& options)
-      : place_(place), options_(options), limit_(options.timeout) {}
+      : place_(place),
+        options_(options),
+        limit_(options.timeout),
+        silence_(silence_limit(options.silence)) {
+    require_descriptors(kOwnDescriptors, fmt::format("rank {} of a job", place.rank));
+  }
+  ~TcpJob() override {
+    store_.reset();
+    membership_.reset();
+    tcp_membership_.reset();
+    if (server_) LastWords::get().keep(std::move(server_));
+  }
 
   int rank() const override { return place_.rank; }
   int size() const override { return place_.size; }
@@ -98,8 +162,8 @@ class TcpJob final : public Job {
   // Rank 0 at the first of the ports that is free.
   void meet_at(const std::string& host, const std::vector<std::uint16_t>& ports,
                const std::string& token, const std::string& name = "") {
-    const std::string secret = token + name;
     master_ = host;
+    const std::string secret = (token.empty() ? secret_at(host) : token) + name;
     if (place_.rank != 0) return join(host, ports, secret);
     const std::string address = options_.bind_address.empty() ? host : options_.bind_address;
     if (token.empty() && !is_loopback(address))
@@ -126,6 +190,16 @@ class TcpJob final : public Job {
   }
 
  private:
+  // Where no token is given. On the loopback any user could connect: there a user's processes know
+  // each other by a file. A rank 0 elsewhere does not listen without a token.
+  static std::string secret_at(const std::string& host) {
+    try {
+      return is_loopback(host) ? local_secret() : "";
+    } catch (const NotFoundError&) {
+      return "";  // the name is not known yet
+    }
+  }
+
   static std::string hexadecimal(const std::string& bytes) {
     std::string text;
     for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
@@ -134,13 +208,16 @@ class TcpJob final : public Job {
 
   void serve(const std::string& address, const std::vector<std::uint16_t>& ports,
              const std::string& secret) {
+    require_descriptors(kOwnDescriptors + kDescriptorsARank * place_.size,
+                        fmt::format("rank 0, the host of a job of {} ranks,", place_.size));
+    LastWords::get().cut_short();
     for (const std::uint16_t port : ports) {
       try {
         server_ = std::make_unique<TcpServer>(TcpServerOptions{.host = address,
                                                                .port = port,
                                                                .secret = secret,
                                                                .size = place_.size,
-                                                               .silence = options_.silence});
+                                                               .silence = silence_});
         return;
       } catch (const AlreadyExistsError&) {
         if (port == ports.back()) throw;
@@ -171,7 +248,7 @@ class TcpJob final : public Job {
                                           TcpMembershipOptions{.rank = place_.rank,
                                                                .size = place_.size,
                                                                .heartbeat = options_.heartbeat,
-                                                               .silence = options_.silence},
+                                                               .silence = silence_},
                                           limit_);
     } catch (const NotTakenInError&) {
       return false;
@@ -238,6 +315,7 @@ class TcpJob final : public Job {
   const Place place_;
   const RendezvousOptions options_;
   const TimeLimit limit_;
+  const std::chrono::milliseconds silence_;
   std::string master_;
   std::unique_ptr<EnvUse> env_;
   std::unique_ptr<FileStore> file_;

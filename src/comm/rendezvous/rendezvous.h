@@ -20,7 +20,9 @@ struct RendezvousOptions {
   // file://, if not on the loopback.
   std::string bind_address;
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
-  std::chrono::milliseconds silence = std::chrono::seconds(5);  // of a rank until it counts as dead
+  // Of a rank until it counts as dead. Not given: the environment variable TANDEM_SILENCE_LIMIT, in
+  // seconds, else 30 s.
+  std::optional<std::chrono::milliseconds> silence{};
 };
 
 // A job of which this process is a rank.

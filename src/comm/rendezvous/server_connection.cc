@@ -29,8 +29,8 @@ ServerConnection::ServerConnection(const ServerAddress& address, Clock::time_poi
                            to_string(address.endpoint));
   }
   fail<InvalidArgumentError>(
-      "[rendezvous] the job at {} has another token: TANDEM_JOB_TOKEN must be the same for all "
-      "ranks of a job",
+      "[rendezvous] the job at {} has another token, or is another user's: TANDEM_JOB_TOKEN must "
+      "be the same for all ranks of a job",
       to_string(address.endpoint));
 }
 
@@ -57,6 +57,8 @@ FoundServer find_server(const std::string& host, std::span<const std::uint16_t> 
       } catch (const InvalidArgumentError& error) {
         if (ports.size() == 1) throw;
         last = error.what();
+      } catch (const ResourceExhaustedError&) {
+        throw;
       } catch (const Error& error) {
         last = error.what();
       }

@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
 
+#include "comm/rendezvous/descriptors.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -29,6 +32,7 @@ Addresses resolve(const Endpoint& endpoint, int flags) {
   addrinfo* found = nullptr;
   const int error =
       getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
+  if (error == EAI_SYSTEM && is_out_of_descriptors(errno)) fail_for_want_of_descriptors();
   if (error != 0 || found == nullptr)
     fail<NotFoundError>("[rendezvous] no address is known for '{}': {}", endpoint.host,
                         gai_strerror(error));
@@ -51,6 +55,7 @@ bool is_loopback(const sockaddr* address) {
 
 Socket open_socket(const addrinfo& address) {
   Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.is_open() && is_out_of_descriptors(errno)) fail_for_want_of_descriptors();
   if (!socket.is_open())
     fail<ResourceExhaustedError>("[rendezvous] cannot open a socket: {}", std::strerror(errno));
   return socket;
@@ -77,15 +82,25 @@ bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {
   }
 }
 
+Endpoint in_numbers(const sockaddr_storage& address, socklen_t size) {
+  std::array<char, NI_MAXHOST> host = {};
+  std::array<char, NI_MAXSERV> port = {};
+  getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host.data(), host.size(),
+              port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV);
+  return {host.data(), static_cast<std::uint16_t>(std::atoi(port.data()))};
+}
+
 // 0 or the error.
 int connect_one(const Socket& socket, const addrinfo& address, Clock::time_point deadline) {
   if (connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
   if (!wait_for(socket, POLLOUT, deadline)) return ETIMEDOUT;
-  int error = 0;
-  socklen_t size = sizeof(error);
-  getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
-  return error;
+  return connect_error(socket);
+}
+
+void send_at_once(const Socket& socket) {
+  const int on = 1;
+  setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
 [[noreturn]] void fail_on_peer() {
@@ -144,29 +159,65 @@ Socket listen_on(const Endpoint& endpoint) {
   return socket;
 }
 
-std::uint16_t port_of(const Socket& listener) {
+std::uint16_t port_of(const Socket& listener) { return endpoint_of(listener).port; }
+
+Endpoint endpoint_of(const Socket& socket) {
   sockaddr_storage address = {};
   socklen_t size = sizeof(address);
-  getsockname(listener.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
-  if (address.ss_family == AF_INET6) {
-    sockaddr_in6 v6;
-    std::memcpy(&v6, &address, sizeof(v6));
-    return ntohs(v6.sin6_port);
+  if (getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    fail<UnavailableError>("[rendezvous] a socket has no address: {}", std::strerror(errno));
+  return in_numbers(address, size);
+}
+
+std::string peer_of(const Socket& socket) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  if (getpeername(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    return "";
+  return in_numbers(address, size).host;
+}
+
+Socket accept_from(const Socket& listener) {
+  Socket socket(accept4(listener.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (socket.is_open()) send_at_once(socket);
+  // The system says so first, also where no connection waits.
+  if (!socket.is_open() && is_out_of_descriptors(errno)) {
+    const int error = errno;
+    if (!wait_readable(listener, Clock::now())) return {};
+    errno = error;
+    fail_for_want_of_descriptors();
   }
-  sockaddr_in v4;
-  std::memcpy(&v4, &address, sizeof(v4));
-  return ntohs(v4.sin_port);
+  return socket;
+}
+
+Socket start_connecting(const Endpoint& endpoint) {
+  const Addresses addresses = resolve(endpoint, 0);
+  Socket socket = open_socket(*addresses);
+  if (connect(socket.descriptor(), addresses->ai_addr, addresses->ai_addrlen) != 0 &&
+      errno != EINPROGRESS)
+    fail<UnavailableError>("[rendezvous] cannot connect to {}: {}", to_string(endpoint),
+                           std::strerror(errno));
+  send_at_once(socket);
+  return socket;
+}
+
+int connect_error(const Socket& socket) {
+  int error = 0;
+  socklen_t size = sizeof(error);
+  getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
 }
 
 Socket connect_to(const Endpoint& endpoint, Clock::time_point deadline) {
   const Addresses addresses = resolve(endpoint, 0);
-  int error = 0;
-  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
+  int error = 0, left = 0;
+  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) ++left;
+  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next, --left) {
     Socket socket = open_socket(*each);
-    error = connect_one(socket, *each, deadline);
+    const Clock::time_point now = Clock::now();
+    error = connect_one(socket, *each, now + (deadline - now) / left);
     if (error != 0) continue;
-    const int on = 1;
-    setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    send_at_once(socket);
     return socket;
   }
   fail<UnavailableError>("[rendezvous] cannot connect to {}: {}", to_string(endpoint),

@@ -51,9 +51,21 @@ Socket listen_on(const Endpoint& endpoint);
 // the port, and a server may still listen there.
 Socket reserve_port(const std::string& host);
 std::uint16_t port_of(const Socket& listener);
+// The address and port that a socket is bound to, as numbers.
+Endpoint endpoint_of(const Socket& socket);
+// The address of a connection's other end, as a number; empty when it has gone.
+std::string peer_of(const Socket& socket);
+// The next connection, not blocking; not open when there is none. Throws ResourceExhaustedError
+// when this process may not open more descriptors.
+Socket accept_from(const Socket& listener);
 
-// A connection, not blocking. Throws UnavailableError with the system's reason, NotFoundError when
-// the name is not known.
+// Begins to connect to the first address of the endpoint: done, or in vain, when it is writable.
+Socket start_connecting(const Endpoint& endpoint);
+// What has become of that: 0, or the system's error.
+int connect_error(const Socket& socket);
+// A connection, not blocking. A name's addresses are tried one after the other, each for its share
+// of the time that is left. Throws UnavailableError with the system's reason, NotFoundError when
+// the name is not known, ResourceExhaustedError when this process may not open more descriptors.
 Socket connect_to(const Endpoint& endpoint, Clock::time_point deadline);
 // Whether there is something to read, or the peer has gone, before the deadline.
 bool wait_readable(const Socket& socket, Clock::time_point deadline);

@@ -85,14 +85,15 @@ std::optional<Message> TcpMembership::await_verdict(Clock::time_point deadline, 
 
 Message TcpMembership::give_up_joining(const TimeLimit& limit) {
   const Clock::time_point end = Clock::now() + kReportLimit;
-  std::string missing = "rank 0, which hosts the job, does not answer";
+  std::string missing = "rank 0, which hosts the job, does not answer", refused;
   connection_.send(heartbeat(), end);
   if (const auto message = connection_.receive(end)) {
     if (message->type != MessageType::kAlive) return *message;
     missing = fmt::format("{} {} of {} did not join", message->number == 1 ? "rank" : "ranks",
                           message->value, options_.size);
+    if (!message->key.empty()) refused = "; " + message->key;
   }
-  const std::string what = fmt::format("{} within {} ms", missing, limit.length.count());
+  const std::string what = fmt::format("{} within {} ms{}", missing, limit.length.count(), refused);
   try {
     connection_.send({.type = MessageType::kReport, .value = what}, end);
     for (auto heard = connection_.receive(end); heard && heard->type != MessageType::kReported;)

@@ -20,7 +20,8 @@ namespace tandem {
 struct TcpMembershipOptions {
   int rank = 0, size = 1;
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
-  std::chrono::milliseconds silence = std::chrono::seconds(5);  // of rank 0 until it counts as dead
+  std::chrono::milliseconds silence =
+      std::chrono::seconds(30);  // of rank 0 until it counts as dead
 };
 
 // The server went before it took the rank in: it was that of an earlier job at the same address,

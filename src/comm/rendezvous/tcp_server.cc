@@ -1,7 +1,5 @@
 #include "comm/rendezvous/tcp_server.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -13,6 +11,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -21,6 +20,7 @@
 #include "comm/rendezvous/coordinator.h"
 #include "comm/rendezvous/handshake.h"
 #include "comm/rendezvous/wire.h"
+#include "core/log.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -34,6 +34,7 @@ constexpr std::size_t kDropBytes = std::size_t{64} << 20;  // unsent: the peer d
 
 struct Connection {
   Socket socket;
+  std::string source;         // the peer's address, without its port
   bool known = false;         // it has proved that it knows the secret
   std::string nonce, answer;  // of the handshake
   FrameReader reader;
@@ -88,7 +89,11 @@ class TcpServer::Loop {
   }
 
   ~Loop() {
-    stopping_.store(true);
+    const bool ends_by_itself = [this] {
+      const std::scoped_lock lock(mutex_);
+      return last_word_until_.has_value();
+    }();
+    if (!ends_by_itself) stopping_.store(true);
     eventfd_write(wake_.descriptor(), 1);
     thread_.join();
   }
@@ -102,14 +107,47 @@ class TcpServer::Loop {
     return changed_.wait_until(lock, deadline, [this] { return deserted_; });
   }
 
+  void have_last_word(std::chrono::milliseconds limit) {
+    const std::scoped_lock lock(mutex_);
+    last_word_until_ = Clock::now() + limit;
+    eventfd_write(wake_.descriptor(), 1);
+  }
+
  private:
+  // Whatever goes wrong here must not end rank 0's process: the ranks find the server gone.
   void run() {
-    while (!stopping_.load()) turn(kTick);
+    try {
+      serve();
+    } catch (const std::exception& error) {
+      logging::error("[rendezvous] the server of the job ends: {}", error.what());
+      listener_.close();
+      connections_.clear();
+    }
+    const std::scoped_lock lock(mutex_);
+    deserted_ = true;
+    changed_.notify_all();
+  }
+
+  void serve() {
+    while (!stopping_.load() && !said_last_word()) turn(kTick);
     listener_.close();
     turn(std::chrono::milliseconds(0));  // the last words of rank 0, which has just said them
     coordinator_.close();
     const Clock::time_point end = Clock::now() + std::chrono::seconds(1);
     while (unsent() && Clock::now() < end) turn(std::chrono::milliseconds(20));
+  }
+
+  // Where it was asked for.
+  bool said_last_word() {
+    std::optional<Clock::time_point> until;
+    {
+      const std::scoped_lock lock(mutex_);
+      until = last_word_until_;
+    }
+    if (!until) return false;
+    turn(std::chrono::milliseconds(0));  // what rank 0 has said, and that it has gone
+    if (coordinator_.assembling()) coordinator_.give_up("it has ended before all ranks were there");
+    return Clock::now() >= *until || !coordinator_.has_last_word();
   }
 
   bool unsent() const {
@@ -164,7 +202,7 @@ class TcpServer::Loop {
   }
 
   // Returns what comes behind the handshake.
-  std::string_view handshake(Connection& connection, std::string_view bytes) const {
+  std::string_view handshake(Connection& connection, std::string_view bytes) {
     const std::size_t count = std::min(bytes.size(), kClientBytes - connection.answer.size());
     connection.answer.append(bytes.substr(0, count));
     bytes.remove_prefix(count);
@@ -173,6 +211,7 @@ class TcpServer::Loop {
     send_bytes(connection, verdict);
     if (verdict == kRefusal) {
       connection.drop = "it does not know the secret";
+      coordinator_.refused(connection.source);
     } else {
       connection.known = true;
     }
@@ -220,19 +259,21 @@ class TcpServer::Loop {
 
   void accept_all(Clock::time_point now) {
     while (true) {
-      Socket socket(
-          accept4(listener_.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (!socket.is_open()) {
-        // Without descriptors it is tried again, but not all the time.
-        if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(kTick / 10);
+      Socket socket;
+      try {
+        socket = accept_from(listener_);
+      } catch (const ResourceExhaustedError& error) {
+        if (drop_stranger()) continue;
+        coordinator_.give_up(fmt::format("it cannot take in more ranks: {}", error.what()));
+        std::this_thread::sleep_for(kTick / 10);  // tried again, but not all the time
         return;
       }
-      make_room();
+      if (!socket.is_open()) return;
+      if (strangers() >= max_strangers()) drop_stranger();
       if (connections_.size() >= max_strangers() + 16 * static_cast<std::size_t>(options_.size))
         continue;
-      const int on = 1;
-      setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
       Connection& connection = connections_[next_id_++];
+      connection.source = peer_of(socket);
       connection.socket = std::move(socket);
       connection.since = now;
       connection.nonce = random_bytes(kNonceBytes);
@@ -240,12 +281,26 @@ class TcpServer::Loop {
     }
   }
 
-  // The oldest of too many in their handshake goes.
-  void make_room() {
-    const auto strange = [](const auto& each) { return !each.second.known; };
-    const auto count = std::count_if(connections_.begin(), connections_.end(), strange);
-    if (static_cast<std::size_t>(count) < max_strangers()) return;
-    connections_.erase(std::find_if(connections_.begin(), connections_.end(), strange));
+  std::size_t strangers() const {
+    return static_cast<std::size_t>(
+        std::count_if(connections_.begin(), connections_.end(),
+                      [](const auto& each) { return !each.second.known; }));
+  }
+
+  // The oldest of those in their handshake goes, from where most of them are: a host that floods
+  // the server does not push out ranks on others. False when there is none.
+  bool drop_stranger() {
+    std::map<std::string_view, int> counts;
+    for (const auto& [id, connection] : connections_)
+      if (!connection.known) ++counts[connection.source];
+    const auto most = std::max_element(
+        counts.begin(), counts.end(),
+        [](const auto& one, const auto& other) { return one.second < other.second; });
+    if (most == counts.end()) return false;
+    connections_.erase(std::find_if(
+        connections_.begin(), connections_.end(),
+        [&](const auto& each) { return !each.second.known && each.second.source == most->first; }));
+    return true;
   }
 
   // Connections in their handshake: all ranks may come at the same moment.
@@ -262,6 +317,7 @@ class TcpServer::Loop {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool deserted_ = true;
+  std::optional<Clock::time_point> last_word_until_;
   std::thread thread_;
 };
 
@@ -271,6 +327,8 @@ TcpServer::TcpServer(TcpServerOptions options)
 TcpServer::~TcpServer() = default;
 
 std::uint16_t TcpServer::port() const { return loop_->port(); }
+
+void TcpServer::have_last_word(std::chrono::milliseconds limit) { loop_->have_last_word(limit); }
 
 bool TcpServer::wait_until_deserted(Clock::time_point deadline) const {
   return loop_->wait_until_deserted(deadline);

@@ -16,7 +16,8 @@ struct TcpServerOptions {
   std::uint16_t port = 0;  // 0: one that is free
   std::string secret;      // peers that do not know it are dropped
   int size = 1;            // ranks of the job
-  std::chrono::milliseconds silence = std::chrono::seconds(5);  // of a rank until it counts as dead
+  std::chrono::milliseconds silence =
+      std::chrono::seconds(30);  // of a rank until it counts as dead
   std::chrono::milliseconds greeting_limit = std::chrono::seconds(5);  // of a peer's handshake
 };
 
@@ -26,7 +27,8 @@ class TcpServer {
  public:
   // Listens when it returns. Throws as listen_on() does.
   explicit TcpServer(TcpServerOptions options);
-  // Sends what is still to be sent, for a second at most.
+  // Sends what is still to be sent, for a second at most; where that was asked for, has the last
+  // word first.
   ~TcpServer();
   TcpServer(const TcpServer&) = delete;
   TcpServer& operator=(const TcpServer&) = delete;
@@ -34,6 +36,9 @@ class TcpServer {
   std::uint16_t port() const;
   // Waits until no rank is there that has joined and not left. False at the deadline.
   bool wait_until_deserted(Clock::time_point deadline) const;
+  // Rank 0 is through with a job of which not all ranks have come. For so long those that come
+  // late are told why; then, or when none is missing any more, the server ends by itself.
+  void have_last_word(std::chrono::milliseconds limit);
 
  private:
   class Loop;

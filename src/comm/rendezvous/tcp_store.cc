@@ -13,6 +13,7 @@ namespace {
 constexpr auto kRequestLimit = std::chrono::seconds(30);  // of what does not wait for another rank
 constexpr auto kCauseLimit = std::chrono::milliseconds(500);
 constexpr auto kCheckInterval = std::chrono::milliseconds(100);
+constexpr auto kRetry = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -59,8 +60,15 @@ std::unique_ptr<ServerConnection> TcpStore::take_connection() {
       return connection;
     }
   }
-  if (check_) check_();  // behind a cut cable nobody answers
-  return std::make_unique<ServerConnection>(address_, Clock::now() + kRequestLimit);
+  // Several attempts: a server that strangers flood may drop a connection before its handshake.
+  for (const TimePoint end = Clock::now() + kRequestLimit;; std::this_thread::sleep_for(kRetry)) {
+    if (check_) check_();  // behind a cut cable nobody answers
+    try {
+      return std::make_unique<ServerConnection>(address_, end);
+    } catch (const UnavailableError&) {
+      if (!check_ || Clock::now() >= end) throw;
+    }
+  }
 }
 
 std::optional<Message> TcpStore::call(const Message& request, TimePoint deadline) {

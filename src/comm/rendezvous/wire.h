@@ -26,7 +26,7 @@ enum class MessageType : std::uint8_t {
   kError,    // value: why a store's request cannot be met; number 1: for want of memory
   kRefused,  // value: why a rank may not join
   kStarted,  // all ranks are there; number, key: process and host of rank 0
-  kAlive,    // number: how many ranks have not joined yet, value: which
+  kAlive,    // number: how many ranks have not joined yet, value: which, key: who was turned away
   kFailed,   // rank, number: 1 when it gave up, 0 when it died; value: who and why
   kReported,
   kFarewell,  // this rank has left

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,8 @@ class Channels {
   friend class ShmMessage;
   struct Direction {
     std::deque<ShmMessage*> open;
-    std::uint64_t pieces = 0;  // passed so far
-    bool reserved = false;     // there is memory for the pieces
+    std::uint64_t pieces = 0;             // passed so far
+    std::unique_ptr<MappedRange> memory;  // once there has been a message
   };
   Group& group_;
   std::vector<Direction> sending_, receiving_;  // by peer
@@ -43,6 +44,7 @@ class ShmMessage final : public ShmOperation {
   std::string description() const override;
 
  private:
+  std::byte* piece(std::uint64_t number) const;
   void write_pieces();
   void read_pieces();
   std::size_t piece_bytes() const;
@@ -53,7 +55,7 @@ class ShmMessage final : public ShmOperation {
   const Buffer& buffer_;
   int peer_;
   Channels::Direction& direction_;
-  ChannelState& state_;
+  ChannelState* state_ = nullptr;
   std::size_t passed_ = 0;  // bytes
   bool begun_ = false, done_ = false;
 };

@@ -7,17 +7,20 @@
 
 namespace tandem::shm {
 
-void CollectiveQueue::forget(const ShmCollective& collective) { std::erase(open_, &collective); }
+void CollectiveQueue::forget(const ShmCollective& collective) {
+  std::replace(open_.begin(), open_.end(), const_cast<ShmCollective*>(&collective),
+               static_cast<ShmCollective*>(nullptr));
+}
 
 void CollectiveQueue::advance(const ShmCollective& last) {
   const ShmCollective* before = nullptr;
   for (ShmCollective* collective : open_) {
-    if (!collective->done_) collective->step(before);
+    if (collective && !collective->done_) collective->step(before);
     before = collective;
     if (collective == &last) break;
   }
   bool popped = false;
-  while (!open_.empty() && open_.front()->done_) {
+  while (!open_.empty() && (!open_.front() || open_.front()->done_)) {
     open_.pop_front();
     ++completed_;
     popped = true;
@@ -30,7 +33,7 @@ void CollectiveQueue::advance(const ShmCollective& last) {
 
 bool CollectiveQueue::help(const ShmCollective& last) {
   for (ShmCollective* collective : open_) {
-    if (!collective->done_ && collective->planned_ && collective->plan_.stretches > 0)
+    if (collective && !collective->done_ && collective->planned_ && collective->plan_.stretches > 0)
       for (int i = 1; i < group_.size(); ++i)
         if (collective->perform_stretch((group_.rank() + i) % group_.size())) return true;
     if (collective == &last) break;
@@ -43,7 +46,15 @@ ShmCollective::ShmCollective(Group& group, CollectiveQueue& queue, const Collect
   queue_.add(*this);
 }
 
-ShmCollective::~ShmCollective() { queue_.forget(*this); }
+// Whoever drops a collective that has not ended frees its buffers, too.
+ShmCollective::~ShmCollective() {
+  if (!done_ && called_ && moves_.offset() >= 0)
+    group_.set_failure(
+        GroupFailure::kAborted,
+        fmt::format("rank {} (pid {}) has left the group before {} had ended",
+                    group_.names()[group_.rank()], group_.mine().process.pid, description()));
+  queue_.forget(*this);
+}
 
 bool ShmCollective::advance() {
   if (!done_) queue_.advance(*this);
@@ -68,6 +79,8 @@ void ShmCollective::step(const ShmCollective* before) {
 // What is small is put before the call is seen, so that one flag tells of both.
 bool ShmCollective::call(const ShmCollective* before) {
   if (before && !before->called_) return false;
+  // A peer that failed has not completed what this rank has not called: nor will anybody.
+  group_.throw_if_failed();
   if (!group_.call_is_free(collective_.sequence)) return false;
   if (moves_.small()) {
     if (!planned_) {
@@ -127,6 +140,8 @@ void ShmCollective::perform_directly() {
     return;
   }
   if (!direct_done_) {
+    const Group::PeerAccess access(group_);
+    if (!access.granted()) return;
     moves_.direct();
     direct_done_ = true;
     ++queue_.steps_;
@@ -138,6 +153,8 @@ void ShmCollective::perform_directly() {
 bool ShmCollective::perform_stretch(int rank) {
   Call& call = group_.call(rank, collective_.sequence);
   if (call.claimed.load(std::memory_order_relaxed) >= plan_.stretches) return false;
+  const Group::PeerAccess access(group_);
+  if (!access.granted()) return false;
   const std::uint32_t k = call.claimed.fetch_add(1, std::memory_order_relaxed);
   if (k >= plan_.stretches) return false;
   moves_.direct(plan_, rank, k);
@@ -235,7 +252,7 @@ bool ShmCollective::waits_for(int peer) const {
 
 std::string ShmCollective::description() const {
   return fmt::format("collective {} ({})", collective_.sequence,
-                     describe(collective_.signature, collective_.label));
+                     describe(collective_.signature, collective_.label, group_.names()));
 }
 
 void ShmCollective::throw_parting() const {
@@ -244,9 +261,11 @@ void ShmCollective::throw_parting() const {
     if (!group_.has_called(rank, collective_.sequence)) continue;
     const CallLabel& label = group_.state(rank).labels[collective_.sequence % kSlots];
     calls.push_back(
-        {rank, group_.call(rank, collective_.sequence).signature, {label.name, label.step}});
+        {rank,
+         group_.call(rank, collective_.sequence).signature,
+         {std::string(label.name, strnlen(label.name, sizeof(label.name))), label.step}});
   }
-  throw InvalidArgumentError(describe_parting(collective_.sequence, calls));
+  throw InvalidArgumentError(describe_parting(collective_.sequence, calls, group_.names()));
 }
 
 }  // namespace tandem::shm

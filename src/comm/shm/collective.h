@@ -45,7 +45,7 @@ class ShmCollective final : public ShmOperation {
   bool all_have_called();
   void make_plan();
   void perform_directly();
-  // Reduces the next stretch of the rank's slice; false where none is left.
+  // Reduces the next stretch of the rank's slice; false where none is left or the group failed.
   bool perform_stretch(int rank);
   bool may_put() const;
   void put_piece();
@@ -71,11 +71,13 @@ class ShmCollective final : public ShmOperation {
   int next_called_ = 0, next_put_ = 0, next_reduced_ = 0, next_shared_ = 0;
 };
 
-// The collectives under way, in order.
+// The collectives under way, in order. One that completes before an earlier one stays in its place,
+// as null once it is destroyed, so that collectives are counted in order.
 class CollectiveQueue {
  public:
   explicit CollectiveQueue(Group& group) : group_(group) {}
   void add(ShmCollective& collective) { open_.push_back(&collective); }
+  // REQUIRES: it is complete, or the group has ended.
   void forget(const ShmCollective& collective);
   // Advances all up to `last`.
   void advance(const ShmCollective& last);
@@ -85,10 +87,10 @@ class CollectiveQueue {
  private:
   friend class ShmCollective;
   Group& group_;
-  std::deque<ShmCollective*> open_;
+  std::deque<ShmCollective*> open_;    // null: complete, and destroyed
   std::uint64_t pieces_ = 0;           // of the collectives that have a plan
   std::uint64_t put_ = 0, taken_ = 0;  // pieces; in order
-  std::uint64_t completed_ = 0;        // collectives, in order
+  std::uint64_t completed_ = 0;        // collectives that no open one precedes
   std::uint64_t steps_ = 0;            // of all of them
   std::uint64_t told_ = 0;             // steps that sleepers have been woken for
 };

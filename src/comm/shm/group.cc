@@ -6,12 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <climits>
 #include <cstring>
-#include <new>
 #include <thread>
 
+#include "comm/process/first_failure.h"
 #include "core/log.h"
 #include "core/status.h"
 
@@ -19,6 +18,28 @@ namespace tandem::shm {
 namespace {
 
 std::string key_of(const ShmOptions& options) { return "shm/" + options.name; }
+// Of ranks that cannot say it in the memory that they share.
+std::string failure_key_of(const ShmOptions& options) { return key_of(options) + "/failure"; }
+std::string failures_key_of(const ShmOptions& options) { return key_of(options) + "/failures"; }
+
+// An error as a value of the store, which is no segment's name.
+constexpr char kFailureMark = '!';
+std::string encode(const Error& error) {
+  return fmt::format("{}{}{}", kFailureMark, static_cast<int>(failure_of(error)), error.what());
+}
+[[noreturn]] void throw_decoded(const std::string& value) {
+  throw_failure(static_cast<GroupFailure>(value.size() > 1 ? value[1] - '0' : 0),
+                value.substr(std::min<std::size_t>(value.size(), 2)));
+}
+
+[[noreturn]] void throw_no_room(const ShmOptions& options) {
+  fail<ResourceExhaustedError>(
+      "[shm] /dev/shm has no room for what rank {} needs in group '{}': the group takes {} KiB, "
+      "and {} "
+      "KiB are free. Make it larger (docker run --shm-size=1g), or choose the gloo backend",
+      options.names[options.rank], options.name, shm_group_bytes(options.size) >> 10,
+      shm_free_bytes() >> 10);
+}
 
 void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
            const timespec* limit) {
@@ -27,83 +48,152 @@ void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
 
 }  // namespace
 
-Group::Group(ShmOptions options) : options_(std::move(options)) {
-  layout_.ranks = index(size());
-  segment_ = find_segment();
-  memory_ = segment_->data();
+Group::Group(ShmOptions options)
+    : options_(std::move(options)), layout_(static_cast<std::size_t>(options_.size)) {
+  try {
+    map_common();
+  } catch (const Error& error) {
+    tell_through_store(error);
+    throw;
+  }
   state_ = &at<GroupState>(0);
   mine_ = &state(rank());
-  // Memory that is not reserved is taken at the first touch, which kills the process where there
-  // is none left.
-  if (!segment_->reserve(0, layout_.state_bytes()) ||
-      !segment_->reserve(layout_.ring(index(rank())), Layout::kRingBytes))
-    fail<ResourceExhaustedError>("[shm] /dev/shm has no room for the {} KiB that group '{}' needs",
-                                 (layout_.state_bytes() + layout_.ranks * Layout::kRingBytes) >> 10,
-                                 options_.name);
-  arena_ = std::make_shared<Arena>(segment_, layout_.arena(index(rank())), layout_.arena_bytes);
-
-  mine_->process = ProcessIdentity::self();
-  mine_->joined.store(1, std::memory_order_release);
+  try {
+    join();
+  } catch (const Error& error) {
+    set_failure(failure_of(error), error.what());
+    throw;
+  }
   wait_for_ranks();
   crowded_ = size() > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 Group::~Group() { mine_->left.store(1, std::memory_order_release); }
 
-// Rank 0 makes it and tells the others its name.
-std::shared_ptr<Segment> Group::find_segment() {
-  if (rank() == 0) {
-    layout_.arena_bytes = huge_pages(static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
-                                     static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
-    auto segment = std::make_shared<Segment>(Segment::create(layout_.total()));
-    options_.store->set(key_of(options_),
-                        fmt::format("{} {}", layout_.arena_bytes, segment->name()));
-    return segment;
-  }
+// Rank 0 makes the segment, with memory for the state, in which all can tell of failures from then
+// on, and gives the others its name.
+void Group::map_common() {
+  const bool makes = rank() == 0;
+  segment_ = std::make_shared<Segment>(makes ? Segment::create(layout_.total())
+                                             : Segment::open(name_from_rank_0(), layout_.total()));
+  common_.emplace(segment_, 0, layout_.common_bytes());
+  memory_ = common_->data();
+  if (!makes) return;
+  if (!common_->reserve(0, layout_.state_bytes())) throw_no_room(options_);
+  options_.store->set(key_of(options_), segment_->name());
+}
+
+std::string Group::name_from_rank_0() const {
   std::string value;
   try {
     value = options_.store->get(key_of(options_),
                                 std::chrono::steady_clock::now() + options_.time_limit);
   } catch (const DeadlineExceededError&) {
     fail<DeadlineExceededError>(
-        "[shm] rank 0 did not join group '{}' within {} ms; rank {} is waiting", options_.name,
-        options_.time_limit.count(), rank());
+        "[shm] rank {} did not join group '{}' within {} ms; rank {} is waiting", names()[0],
+        options_.name, options_.time_limit.count(), names()[rank()]);
   }
-  const std::size_t blank = std::min(value.find(' '), value.size());
-  const auto [end, error] =
-      std::from_chars(value.data(), value.data() + blank, layout_.arena_bytes);
-  if (error != std::errc() || blank + 1 >= value.size())
-    fail<DataLossError>("[shm] the store holds '{}' for group '{}', which no rank has put there",
-                        value, options_.name);
-  return std::make_shared<Segment>(Segment::open(value.substr(blank + 1), layout_.total()));
+  if (value.starts_with(kFailureMark)) throw_decoded(value);
+  return value;
 }
 
+// Rank 0 in place of the segment's name; the others to rank 0, which looks and tells all.
+void Group::tell_through_store(const Error& error) const noexcept {
+  try {
+    if (rank() == 0) return options_.store->set(key_of(options_), encode(error));
+    options_.store->set(failure_key_of(options_), encode(error));
+    options_.store->add(failures_key_of(options_), 1);
+  } catch (const std::exception& other) {
+    logging::debug("[shm] the other ranks of group '{}' will not learn why it failed: {}",
+                   options_.name, other.what());
+  }
+}
+
+void Group::hear_through_store() {
+  if (options_.store->add(failures_key_of(options_), 0) == 0) return;
+  try {
+    throw_decoded(options_.store->get(failure_key_of(options_),
+                                      std::chrono::steady_clock::now() + options_.time_limit));
+  } catch (const Error& error) {
+    set_failure(failure_of(error), error.what());
+  }
+}
+
+// Memory that is not reserved is taken at the first touch, which kills the process where there is
+// none left.
+void Group::join() {
+  if (!common_->reserve(layout_.ring(index(rank())), layout_.ring_bytes())) throw_no_room(options_);
+  for (std::size_t peer = 0; peer < layout_.ranks(); ++peer)
+    arenas_.emplace_back(segment_, layout_.arena(peer), Layout::kArenaBytes);
+  arena_ = std::make_shared<Arena>(segment_, layout_.arena(index(rank())), Layout::kArenaBytes);
+  mine_->process = ProcessIdentity::self();
+  mine_->joined.store(1, std::memory_order_release);
+  if (state_->joined.fetch_add(1) + 1 == static_cast<std::uint32_t>(size())) wake_sleepers();
+}
+
+// Sleeps, for ranks that wait may outnumber the cores, which those that are on their way need.
 void Group::wait_for_ranks() {
+  using std::chrono::milliseconds;
+  constexpr auto kLook = milliseconds(50);  // at the membership and the store
   const auto deadline = std::chrono::steady_clock::now() + options_.time_limit;
-  for (int peer = 0; peer < size();) {
-    if (state(peer).joined.load(std::memory_order_acquire)) {
-      ++peer;
-      continue;
+  const auto waiting = [&] {
+    return state_->joined.load() < static_cast<std::uint32_t>(size()) &&
+           state_->failure.load() == 0;
+  };
+  try {
+    while (waiting()) {
+      if (options_.membership && options_.membership->failed())
+        options_.membership->throw_failure();
+      if (std::chrono::steady_clock::now() > deadline) throw_missing();
+      if (rank() == 0) hear_through_store();
+      sleep_until_bell(kLook, waiting);
     }
-    if (options_.membership && options_.membership->failed()) options_.membership->throw_failure();
-    if (std::chrono::steady_clock::now() > deadline) {
-      std::vector<int> missing, here;
-      for (int other = 0; other < size(); ++other)
-        (state(other).joined.load(std::memory_order_acquire) ? here : missing).push_back(other);
-      if (rank() == 0) options_.store->remove(key_of(options_));
-      fail<DeadlineExceededError>("[shm] {} did not join group '{}' within {} ms; {} {} waiting",
-                                  list_ranks(missing), options_.name, options_.time_limit.count(),
-                                  list_ranks(here), here.size() == 1 ? "is" : "are");
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    throw_if_failed();
+  } catch (const Error&) {
+    forget_name();
+    throw;
   }
-  segment_->unlink();
-  if (rank() == 0) options_.store->remove(key_of(options_));
+  forget_name();
 }
 
-void Group::reserve_channel(int from, int to) const {
-  if (!segment_->reserve(layout_.channel(index(from), index(to)), Layout::kChannelBytes))
-    fail<ResourceExhaustedError>("[send] /dev/shm has no room for a channel to rank {}", to);
+// Whoever learns first that all have it, or never will: the maker may not live to do it.
+void Group::forget_name() {
+  segment_->unlink();
+  if (rank() != 0) return;
+  options_.store->remove(key_of(options_));
+  options_.store->remove(failure_key_of(options_));
+  options_.store->remove(failures_key_of(options_));
+}
+
+void Group::throw_missing() {
+  std::vector<int> missing, here;
+  for (int other = 0; other < size(); ++other)
+    (state(other).joined.load(std::memory_order_acquire) ? here : missing).push_back(other);
+  set_failure(GroupFailure::kDeadlineExceeded,
+              fmt::format("[shm] {} did not join group '{}' within {} ms; {} {} waiting",
+                          list_ranks(missing, names()), options_.name, options_.time_limit.count(),
+                          list_ranks(here, names()), here.size() == 1 ? "is" : "are"));
+  throw_failure();
+}
+
+std::byte* Group::buffer_of(int peer, std::int64_t offset, std::size_t bytes) {
+  std::byte* const data =
+      offset < 0 ? nullptr : arenas_[index(peer)].map(static_cast<std::size_t>(offset), bytes);
+  if (!data)
+    fail<DataLossError>(
+        "[shm] rank {} gives a buffer of {} bytes at {} of its memory, where none is",
+        names()[peer], bytes, offset);
+  return data;
+}
+
+std::unique_ptr<MappedRange> Group::map_channel(int from, int to) const {
+  auto channel = std::make_unique<MappedRange>(segment_, layout_.channel(index(from), index(to)),
+                                               Layout::kChannelBytes);
+  if (!channel->reserve(0, Layout::kChannelBytes))
+    fail<ResourceExhaustedError>(
+        "[send] /dev/shm has no room for a channel from rank {} to rank {}", names()[from],
+        names()[to]);
+  return channel;
 }
 
 bool Group::piece_is_free(std::uint64_t number) {
@@ -148,9 +238,13 @@ void Group::wait_for_peers(std::chrono::microseconds limit) {
     heard_ = beats;
     return;
   }
+  sleep_until_bell(limit, [&] { return beats_of_peers() == heard_; });
+}
+
+void Group::sleep_until_bell(std::chrono::microseconds limit, const auto& waiting) {
   const std::uint32_t bell = state_->bell.load();
   state_->sleepers.fetch_add(1);
-  if (beats_of_peers() == heard_) {
+  if (waiting()) {
     const timespec time = {.tv_sec = limit.count() / 1'000'000,
                            .tv_nsec = limit.count() % 1'000'000 * 1000};
     futex(state_->bell, FUTEX_WAIT, bell, &time);
@@ -165,18 +259,45 @@ std::uint64_t Group::beats_of_peers() const {
   return sum;
 }
 
+// A rank says that it is in its peers' buffers, then looks whether one has failed; one that fails
+// says so, then looks who is in its buffers. So one of the two sees the other.
+Group::PeerAccess::PeerAccess(const Group& group) : in_peers_(group.mine().in_peers) {
+  in_peers_.store(1);
+  granted_ = group.state_->claimed.load() == 0;
+}
+
 void Group::set_failure(GroupFailure failure, const std::string& text) noexcept {
-  if (state_->claimed.exchange(1, std::memory_order_acq_rel) != 0) return;
-  const std::size_t length = std::min(text.size(), sizeof(state_->text) - 1);
-  std::memcpy(state_->text, text.data(), length);
-  state_->text[length] = 0;
-  state_->failure.store(static_cast<std::uint32_t>(failure), std::memory_order_release);
-  wake_sleepers();
+  if (state_->claimed.exchange(1) == 0) {
+    const std::size_t length = std::min(text.size(), sizeof(state_->text) - 1);
+    std::memcpy(state_->text, text.data(), length);
+    state_->text[length] = 0;
+    state_->failure.store(static_cast<std::uint32_t>(failure), std::memory_order_release);
+    wake_sleepers();
+  }
+  wait_for_peer_access();
+}
+
+void Group::wait_for_peer_access() const noexcept {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    while (state(peer).in_peers.load() != 0 && state(peer).process.alive()) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        logging::warn(
+            "[shm] group '{}' has failed, but rank {} (pid {}) does not run and may yet write to "
+            "this rank's buffers when it does",
+            options_.name, names()[peer], state(peer).process.pid);
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
 }
 
 void Group::throw_failure() const {
   const auto failure = static_cast<GroupFailure>(state_->failure.load(std::memory_order_acquire));
-  tandem::throw_failure(failure, state_->text);
+  tandem::throw_failure(failure,
+                        std::string(state_->text, strnlen(state_->text, sizeof(state_->text))));
 }
 
 void Group::check_peer(int peer, const std::string& waiting_for) const {
@@ -184,11 +305,12 @@ void Group::check_peer(int peer, const std::string& waiting_for) const {
   const bool left = other.left.load(std::memory_order_acquire) != 0;
   if (!left && other.process.alive()) return;
   throw_if_failed();  // why it left, should it have told
+  throw_first_failure(options_.membership.get());
   if (left)
-    fail<AbortedError>("rank {} (pid {}) has left the group; rank {} still waits for it: {}", peer,
-                       other.process.pid, rank(), waiting_for);
-  fail<AbortedError>("rank {} (pid {}) died; rank {} was waiting for it: {}", peer,
-                     other.process.pid, rank(), waiting_for);
+    fail<AbortedError>("rank {} (pid {}) has left the group; rank {} still waits for it: {}",
+                       names()[peer], other.process.pid, names()[rank()], waiting_for);
+  fail<AbortedError>("rank {} (pid {}) died; rank {} was waiting for it: {}", names()[peer],
+                     other.process.pid, names()[rank()], waiting_for);
 }
 
 }  // namespace tandem::shm

@@ -16,7 +16,7 @@ namespace tandem::shm {
 inline constexpr std::size_t kLine = 64, kPage = 4096;
 inline constexpr std::uint64_t kSlots = 64;       // collectives a rank may have under way
 inline constexpr std::uint64_t kRingPieces = 16;  // pieces a rank may be ahead of its peers
-inline constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
+inline constexpr std::size_t kPieceBytes = std::size_t{128} << 10;  // at least
 inline constexpr std::uint64_t kChannelPieces = 4;  // of a send, ahead of its receiver
 inline constexpr std::size_t kChannelPieceBytes = std::size_t{64} << 10;
 
@@ -46,13 +46,16 @@ struct RankState {
   ProcessIdentity process;
   alignas(kLine) std::atomic<std::uint64_t> taken;  // pieces of all rings it is done with
   std::atomic<std::uint64_t> completed;             // collectives
-  alignas(kLine) std::atomic<std::uint64_t> beat;   // grows when the rank has raised flags
-  std::atomic<std::int32_t> core;                   // where it last waited or called, plus 1
+  // Whether the rank reads or writes buffers of its peers (Group::PeerAccess). Only it writes this.
+  alignas(kLine) std::atomic<std::uint32_t> in_peers;
+  alignas(kLine) std::atomic<std::uint64_t> beat;  // grows when the rank has raised flags
+  std::atomic<std::int32_t> core;                  // where it last waited or called, plus 1
   Call calls[kSlots];
   CallLabel labels[kSlots];
 };
 
 struct GroupState {
+  alignas(kLine) std::atomic<std::uint32_t> joined;   // ranks
   alignas(kLine) std::atomic<std::uint32_t> claimed;  // by the first rank that fails
   std::atomic<std::uint32_t> failure;                 // a GroupFailure, once the text is there
   char text[4096 - 2 * sizeof(std::uint32_t)];
@@ -82,32 +85,48 @@ constexpr std::size_t huge_pages_before(std::size_t bytes) {
   return bytes / Segment::kHugePage * Segment::kHugePage;
 }
 
-// The group's state, then a state a rank, then a channel's state for each pair, then the rings,
-// then the channels' pieces, then the arenas. Rings and arenas begin with a huge page.
-struct Layout {
-  std::size_t ranks = 0;
-  std::size_t arena_bytes = 0;  // of each rank, in whole huge pages
-
+// What lies where in the file: the group's state, then a state a rank, then the rings, then the
+// arenas, then the channels between each two ranks. The first two every rank maps when it joins; of
+// the others what it uses. Rings and arenas begin with a huge page.
+class Layout {
+ public:
+  // Of each rank's arena, in the file; what is not used of it costs nothing.
+  static constexpr std::size_t kArenaBytes = std::size_t{16} << 40;
   static constexpr std::size_t kChannelBytes =
-      pages(kChannelPieces * (sizeof(PieceHeader) + kChannelPieceBytes));
-  static constexpr std::size_t kRingBytes = kRingPieces * kPieceBytes;
-  static_assert(kRingBytes % Segment::kHugePage == 0);
+      pages(sizeof(ChannelState) + kChannelPieces * (sizeof(PieceHeader) + kChannelPieceBytes));
+
+  explicit Layout(std::size_t ranks)
+      : ranks_(ranks),
+        piece_bytes_((ranks * kLeastShare + kPieceBytes - 1) / kPieceBytes * kPieceBytes) {}
+
+  std::size_t ranks() const { return ranks_; }
+  // Of a ring.
+  std::size_t piece_bytes() const { return piece_bytes_; }
+  // Of a piece, where each rank has a share of it.
+  std::size_t share_bytes() const { return piece_bytes_ / ranks_ / kLine * kLine; }
+  std::size_t ring_bytes() const { return kRingPieces * piece_bytes_; }
 
   std::size_t rank_state(std::size_t rank) const {
     return sizeof(GroupState) + rank * sizeof(RankState);
   }
-  std::size_t channel_state(std::size_t from, std::size_t to) const {
-    return rank_state(ranks) + (from * ranks + to) * sizeof(ChannelState);
+  std::size_t state_bytes() const { return pages(rank_state(ranks_)); }
+  std::size_t ring(std::size_t rank) const {
+    return huge_pages(state_bytes()) + rank * ring_bytes();
   }
-  std::size_t state_bytes() const { return pages(channel_state(ranks, 0)); }
-  std::size_t ring(std::size_t rank) const { return huge_pages(state_bytes()) + rank * kRingBytes; }
+  // State and rings.
+  std::size_t common_bytes() const { return ring(ranks_); }
+  std::size_t arena(std::size_t rank) const { return common_bytes() + rank * kArenaBytes; }
   std::size_t channel(std::size_t from, std::size_t to) const {
-    return ring(ranks) + (from * ranks + to) * kChannelBytes;
+    return arena(ranks_) + (from * ranks_ + to) * kChannelBytes;
   }
-  std::size_t arena(std::size_t rank) const {
-    return huge_pages(channel(ranks, 0)) + rank * arena_bytes;
-  }
-  std::size_t total() const { return arena(ranks); }
+  std::size_t total() const { return channel(ranks_, 0); }
+
+ private:
+  // A header of an all-to-all and as much data.
+  static constexpr std::size_t kLeastShare = 2 * kLine;
+  static_assert(kRingPieces * kPieceBytes % Segment::kHugePage == 0);
+
+  std::size_t ranks_, piece_bytes_;
 };
 
 }  // namespace tandem::shm

@@ -49,7 +49,7 @@ Moves::Moves(Group& group, const Collective& collective)
       me_(group.rank()),
       ranks_(group.size()),
       element_(static_cast<std::int64_t>(size_of(signature_.dtype))),
-      share_bytes_(static_cast<std::int64_t>(kPieceBytes) / ranks_ / 64 * 64),
+      share_bytes_(static_cast<std::int64_t>(group.layout().share_bytes())),
       inputs_(static_cast<std::size_t>(ranks_)) {
   if (signature_.kind == CollectiveKind::kAllToAll) return;
   const std::int64_t bytes = signature_.count * element_;
@@ -63,25 +63,50 @@ Moves::Moves(Group& group, const Collective& collective)
     offset_ = 0;
 }
 
-bool Moves::given_directly(int rank) const {
-  return group_.call(rank, collective_.sequence).offset >= 0;
+std::int64_t Moves::offset_of(int rank) const {
+  return group_.call(rank, collective_.sequence).offset;
 }
 
-Plan Moves::make_plan() const {
+bool Moves::all_give_directly() const {
+  switch (signature_.kind) {
+    case CollectiveKind::kBroadcast: return offset_of(signature_.root) >= 0;
+    case CollectiveKind::kAllToAll:  // no rank knows where another's share lies
+    case CollectiveKind::kBarrier: return false;
+    default:
+      for (int rank = 0; rank < ranks_; ++rank)
+        if (offset_of(rank) < 0) return false;
+      return true;
+  }
+}
+
+std::size_t Moves::bytes_given_by(int rank) const {
+  switch (signature_.kind) {
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kExchange: return collective_.out[static_cast<std::size_t>(rank)].bytes();
+    default: return static_cast<std::size_t>(signature_.count * element_);
+  }
+}
+
+// What a peer says of its memory is looked at once, before anything is read or written there.
+void Moves::find_given() {
+  given_.resize(static_cast<std::size_t>(ranks_));
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (signature_.kind == CollectiveKind::kBroadcast && rank != signature_.root) continue;
+    std::byte*& given = given_[static_cast<std::size_t>(rank)];
+    if (rank == me_)
+      given = static_cast<std::byte*>(single_run(collective_.in));
+    else if (const std::size_t bytes = bytes_given_by(rank); bytes > 0)
+      given = group_.buffer_of(rank, offset_of(rank), bytes);
+  }
+}
+
+Plan Moves::make_plan() {
   Plan plan = cut_into_pieces();
   if (small_) return plan;
-  bool direct = false;
-  switch (signature_.kind) {
-    case CollectiveKind::kBroadcast: direct = given_directly(signature_.root); break;
-    case CollectiveKind::kAllToAll:  // no rank knows where another's share lies
-    case CollectiveKind::kBarrier: break;
-    default:
-      direct = true;
-      for (int rank = 0; rank < ranks_; ++rank) direct = direct && given_directly(rank);
-  }
   const bool reduces =
       signature_.kind == CollectiveKind::kAllReduce || signature_.kind == CollectiveKind::kReduce;
-  if (direct) {
+  if (all_give_directly()) {
+    find_given();
     const std::int64_t bytes = signature_.count * element_ / ranks_;
     return {.way = Plan::Way::kDirect,
             .stretches = reduces ? static_cast<std::uint32_t>(bytes / kStretchBytes + 1) : 0};
@@ -94,7 +119,7 @@ Plan Moves::cut_into_pieces() const {
   const auto cut = [](std::int64_t piece, std::int64_t count) {
     return Plan{.pieces = static_cast<std::uint32_t>((count + piece - 1) / piece), .piece = piece};
   };
-  const std::int64_t whole = static_cast<std::int64_t>(kPieceBytes) / element_;
+  const std::int64_t whole = static_cast<std::int64_t>(group_.layout().piece_bytes()) / element_;
   switch (signature_.kind) {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kReduce:
@@ -293,11 +318,12 @@ void Moves::check_received(const std::byte* share, int from) const {
     fail<InvalidArgumentError>(
         "[all_to_all] ranks parted at collective {}: rank {} sent {} {} to rank {}, which expected "
         "{}",
-        collective_.sequence, from, sent, name_of(signature_.dtype), me_, expected);
+        collective_.sequence, group_.names()[from], sent, name_of(signature_.dtype),
+        group_.names()[me_], expected);
 }
 
 std::byte* Moves::place(int rank, std::int64_t at) const {
-  return group_.arena_of(rank) + group_.call(rank, collective_.sequence).offset + at * element_;
+  return given_[static_cast<std::size_t>(rank)] + at * element_;
 }
 
 void Moves::direct(const Plan& plan, int rank, std::uint32_t k) {

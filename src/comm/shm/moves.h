@@ -32,8 +32,8 @@ class Moves {
   std::int64_t offset() const { return offset_; }
   // Whether one piece holds all, and so little that putting it at once is the fastest way.
   bool small() const { return small_; }
-  // REQUIRES: small(), or every rank has called.
-  Plan make_plan() const;
+  // REQUIRES: small(), or every rank has called. Throws what Group::buffer_of() does.
+  Plan make_plan();
 
   // Piece k of the collective is piece `number` of the rings.
   void put(const Plan& plan, std::uint32_t k, std::uint64_t number) const;
@@ -47,7 +47,11 @@ class Moves {
   struct Span {
     std::int64_t begin, end;
   };
-  bool given_directly(int rank) const;
+  std::int64_t offset_of(int rank) const;
+  bool all_give_directly() const;
+  // Finds the buffers that ranks give directly.
+  void find_given();
+  std::size_t bytes_given_by(int rank) const;
   Plan cut_into_pieces() const;
   Span range(const Plan& plan, std::uint32_t k, std::int64_t count) const;
   Span slice(Span all, int rank) const;
@@ -78,6 +82,7 @@ class Moves {
   std::int64_t share_bytes_;  // of a piece that is shared out among the ranks
   std::int64_t offset_ = -1;
   bool small_ = false;
+  std::vector<std::byte*> given_;    // by rank; of what is direct
   std::vector<const void*> inputs_;  // by rank; for combine_into
   std::vector<void*> outputs_;       // likewise, of what is direct
 };

@@ -1,6 +1,8 @@
 #include "comm/shm/peer_copy.h"
 
+#ifdef __SSE2__
 #include <emmintrin.h>
+#endif
 
 #include <algorithm>
 #include <cstring>
@@ -16,6 +18,7 @@ constexpr std::uint64_t kPeriod = 4096, kTrial = 96, kTimed = 32;  // pieces
 constexpr std::int64_t kLarge = 16 << 10, kLeastTimed = 2 << 10;   // bytes of a piece
 constexpr std::size_t kLeast = 1024;  // bytes of a copy that are worth the choice
 
+#ifdef __SSE2__
 void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {
   const std::size_t head = std::min(bytes, (64 - reinterpret_cast<std::uintptr_t>(to) % 64) % 64);
   std::memcpy(to, from, head);
@@ -27,6 +30,14 @@ void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {
   }
   std::memcpy(to + at, from + at, bytes - at);
 }
+// What has been copied so is seen before what is written from here on.
+void order_copies() { _mm_sfence(); }
+#else  // processors that decide by themselves
+void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+void order_copies() {}
+#endif
 
 }  // namespace
 
@@ -60,7 +71,7 @@ PeerCopy::Work::Work(PeerCopy& copy, std::uint64_t piece, std::int64_t bytes)
 }
 
 PeerCopy::Work::~Work() {
-  if (copy_.pending_) _mm_sfence();  // a flag that is raised from here on tells of all of it
+  if (copy_.pending_) order_copies();  // a flag that is raised from here on tells of all of it
   copy_.pending_ = false;
   if (trial_ < 0) return;
   Cost& cost = copy_.choice_for(bytes_).costs[trial_];

@@ -6,13 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <random>
 #include <sstream>
 
 #include "core/status.h"
@@ -42,8 +42,13 @@ std::optional<ProcessState> read_state(std::int32_t pid) {
   return result;
 }
 
-// Names: tandem-NAMESPACE-PID-START-NUMBER.
+// Names: tandem-NAMESPACE-PID-START-RANDOM.
 constexpr const char* kPrefix = "tandem-";
+
+std::uint64_t random_number() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
 
 #ifdef MADV_COLLAPSE
 constexpr int kMadviseCollapse = MADV_COLLAPSE;
@@ -52,7 +57,7 @@ constexpr int kMadviseCollapse = 25;  // of Linux; C libraries older than the ke
 #endif
 
 // From the begin of a huge page on; null with errno when that cannot be had.
-std::byte* map_file(int file, std::size_t bytes) {
+std::byte* map_file(int file, std::size_t from, std::size_t bytes) {
   constexpr std::size_t kHuge = Segment::kHugePage;
   void* const place =
       mmap(nullptr, bytes + kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -60,7 +65,8 @@ std::byte* map_file(int file, std::size_t bytes) {
   auto* const begin = static_cast<std::byte*>(place);
   const std::size_t before = (kHuge - reinterpret_cast<std::uintptr_t>(begin) % kHuge) % kHuge;
   const int how = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
-  if (mmap(begin + before, bytes, PROT_READ | PROT_WRITE, how, file, 0) == MAP_FAILED) {
+  if (mmap(begin + before, bytes, PROT_READ | PROT_WRITE, how, file, static_cast<off_t>(from)) ==
+      MAP_FAILED) {
     const int error = errno;
     munmap(place, bytes + kHuge);
     errno = error;
@@ -96,10 +102,10 @@ void sweep_segments() {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
     const std::string name = entry.path().filename().string();
-    unsigned long long space = 0, start = 0;
-    int pid = 0, number = 0;
+    unsigned long long space = 0, start = 0, number = 0;
+    int pid = 0;
     if (name.rfind(kPrefix, 0) != 0 ||
-        std::sscanf(name.c_str() + std::strlen(kPrefix), "%llu-%d-%llu-%d", &space, &pid, &start,
+        std::sscanf(name.c_str() + std::strlen(kPrefix), "%llu-%d-%llu-%llx", &space, &pid, &start,
                     &number) != 4)
       continue;
     if (!ProcessIdentity{pid, start, space}.alive()) shm_unlink(("/" + name).c_str());
@@ -107,85 +113,96 @@ void sweep_segments() {
 }
 
 Segment Segment::create(std::size_t bytes) {
-  static std::atomic<int> next{0};
   sweep_segments();
   const ProcessIdentity self = ProcessIdentity::self();
-  const std::string name = fmt::format("/{}{}-{}-{}-{}", kPrefix, self.space, self.pid,
-                                       self.start_time, next.fetch_add(1));
-  const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+  const std::string name = fmt::format("/{}{}-{}-{}-{:016x}", kPrefix, self.space, self.pid,
+                                       self.start_time, random_number());
+  const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
   if (file < 0)
     fail<ResourceExhaustedError>("[shm] could not make shared memory '{}': {}", name,
                                  std::strerror(errno));
-  if (ftruncate(file, static_cast<off_t>(bytes)) != 0) {
-    const int error = errno;
-    close(file);
-    shm_unlink(name.c_str());
+  Segment segment(name, file, true);
+  if (ftruncate(file, static_cast<off_t>(bytes)) != 0)
     fail<ResourceExhaustedError>("[shm] could not make {} bytes of shared memory: {}", bytes,
-                                 std::strerror(error));
-  }
-  return Segment(name, file, bytes, true);
+                                 std::strerror(errno));
+  return segment;
 }
 
+// A name comes from the job's store. Memory of another user is not mapped whatever it leads to,
+// because what ranks tell each other there is trusted. shm_open follows no links and sets
+// FD_CLOEXEC.
 Segment Segment::open(const std::string& name, std::size_t bytes) {
-  const int file = shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0600);
+  if (name.rfind(std::string("/") + kPrefix, 0) != 0 || name.find('/', 1) != std::string::npos)
+    fail<DataLossError>("[shm] '{}' is no name of a group's shared memory", name);
+  const int file = shm_open(name.c_str(), O_RDWR, 0);
   if (file < 0)
     fail<UnavailableError>(
         "[shm] could not open rank 0's shared memory '{}': {}; the ranks of this group must be on "
         "one host and share /dev/shm",
         name, std::strerror(errno));
-  return Segment(name, file, bytes, false);
-}
-
-Segment::Segment(std::string name, int file, std::size_t bytes, bool owner)
-    : name_(std::move(name)),
-      file_(file),
-      data_(map_file(file, bytes)),
-      bytes_(bytes),
-      linked_(owner) {
-  if (!data_) {
-    const int error = errno;
-    close(file_);
-    unlink();
-    fail<ResourceExhaustedError>("[shm] could not map {} bytes of shared memory: {}", bytes,
-                                 std::strerror(error));
-  }
-  madvise(data_, bytes, MADV_DONTDUMP);
+  Segment segment(name, file, false);
+  struct stat info {};
+  if (fstat(file, &info) != 0)
+    fail<UnavailableError>("[shm] could not look at shared memory '{}': {}", name,
+                           std::strerror(errno));
+  if (!S_ISREG(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 0777) != 0600 ||
+      static_cast<std::size_t>(info.st_size) != bytes)
+    fail<DataLossError>(
+        "[shm] expected shared memory '{}' of {} bytes that user {} alone may open, got {} bytes "
+        "of "
+        "user {} with mode {:o}",
+        name, bytes, geteuid(), info.st_size, info.st_uid, info.st_mode & 07777);
+  return segment;
 }
 
 Segment::Segment(Segment&& other) noexcept
     : name_(std::move(other.name_)),
       file_(std::exchange(other.file_, -1)),
-      data_(std::exchange(other.data_, nullptr)),
-      bytes_(other.bytes_),
-      linked_(std::exchange(other.linked_, false)) {}
+      maker_(std::exchange(other.maker_, false)),
+      named_(std::exchange(other.named_, false)) {}
 
 Segment::~Segment() {
-  unlink();
-  if (data_) munmap(data_, bytes_);
+  if (maker_) unlink();
   if (file_ >= 0) close(file_);
 }
 
 void Segment::unlink() noexcept {
-  if (std::exchange(linked_, false)) shm_unlink(name_.c_str());
+  if (std::exchange(named_, false)) shm_unlink(name_.c_str());
 }
 
-bool Segment::reserve(std::size_t begin, std::size_t bytes) const {
+MappedRange::MappedRange(std::shared_ptr<const Segment> segment, std::size_t begin,
+                         std::size_t bytes)
+    : segment_(std::move(segment)),
+      begin_(begin),
+      bytes_(bytes),
+      data_(map_file(segment_->file(), begin, bytes)) {
+  if (!data_)
+    fail<ResourceExhaustedError>("[shm] could not map {} KiB of shared memory: {}", bytes >> 10,
+                                 std::strerror(errno));
+  madvise(data_, bytes, MADV_DONTDUMP);
+}
+
+MappedRange::~MappedRange() { munmap(data_, bytes_); }
+
+bool MappedRange::reserve(std::size_t at, std::size_t bytes) const {
   int result = 0;
   do {
-    result = fallocate(file_, 0, static_cast<off_t>(begin), static_cast<off_t>(bytes));
+    result =
+        fallocate(segment_->file(), 0, static_cast<off_t>(begin_ + at), static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);
   if (result != 0) return false;
-  const std::size_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
-  const std::size_t last = (begin + bytes) / kHugePage * kHugePage;
+  constexpr std::size_t kHuge = Segment::kHugePage;
+  const std::size_t first = (at + kHuge - 1) / kHuge * kHuge;
+  const std::size_t last = (at + bytes) / kHuge * kHuge;
   // Unlike MADV_HUGEPAGE it does not ask how /dev/shm was mounted. Where the kernel is older than
   // 6.1 or has no huge page left, small pages do.
   if (first < last) madvise(data_ + first, last - first, kMadviseCollapse);
   return true;
 }
 
-void Segment::release(std::size_t begin, std::size_t bytes) const noexcept {
-  fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
-            static_cast<off_t>(bytes));
+void MappedRange::release(std::size_t at, std::size_t bytes) const noexcept {
+  fallocate(segment_->file(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+            static_cast<off_t>(begin_ + at), static_cast<off_t>(bytes));
 }
 
 }  // namespace tandem

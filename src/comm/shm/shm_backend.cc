@@ -1,5 +1,7 @@
 #include "comm/shm/shm_backend.h"
 
+#include <sys/statvfs.h>
+
 #include "comm/shm/channel.h"
 #include "comm/shm/collective.h"
 #include "comm/shm/group.h"
@@ -15,6 +17,7 @@ class ShmBackend final : public Backend {
 
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
+  const RankNames& names() const override { return group_.names(); }
   bool takes_device_memory() const override { return false; }
   bool crowded() const override { return group_.crowded(); }
 
@@ -48,8 +51,9 @@ class ShmBackend final : public Backend {
     if (!memory && !warned_) {
       warned_ = true;
       logging::warn(
-          "[shm] /dev/shm has no room for {} KiB more: collectives on this memory are copied in "
-          "and out, which is slower",
+          "[shm] /dev/shm, or this process's address space, has no room for {} KiB more: "
+          "collectives "
+          "on this memory are copied in and out, which is slower",
           bytes >> 10);
     }
     return memory;
@@ -59,6 +63,7 @@ class ShmBackend final : public Backend {
     ShmOptions options = group_.options();
     options.name += "/" + name;
     options.size = static_cast<int>(ranks.size());
+    options.names = options.names.of(ranks);
     for (std::size_t i = 0; i < ranks.size(); ++i)
       if (ranks[i] == rank()) options.rank = static_cast<int>(i);
     return std::make_unique<ShmBackend>(std::move(options));
@@ -72,6 +77,17 @@ class ShmBackend final : public Backend {
 };
 
 }  // namespace
+
+std::size_t shm_group_bytes(int ranks) {
+  const shm::Layout layout(static_cast<std::size_t>(ranks));
+  return layout.state_bytes() + layout.ranks() * layout.ring_bytes();
+}
+
+std::size_t shm_free_bytes() {
+  struct statvfs info {};
+  if (statvfs("/dev/shm", &info) != 0) return 0;
+  return static_cast<std::size_t>(info.f_bavail) * info.f_frsize;
+}
 
 std::unique_ptr<Backend> make_shm_backend(ShmOptions options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size)

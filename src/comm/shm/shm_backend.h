@@ -16,13 +16,19 @@ struct ShmOptions {
   std::string name;              // of the group: the same on every rank, and no other group's
   int rank = 0;
   int size = 1;
+  RankNames names = {};  // what errors call the group's ranks
   std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // for all ranks to be there
   std::shared_ptr<const Membership> membership;                     // null: none is asked
 };
 
 // Waits until every rank has called this. Throws DeadlineExceededError naming the ranks that have
 // not, UnavailableError when they are not on one host, ResourceExhaustedError when there is not
-// enough shared memory.
+// enough shared memory: the same on every rank, as soon as one of them throws it.
 std::unique_ptr<Backend> make_shm_backend(ShmOptions options);
+
+// What a group of so many ranks takes of /dev/shm; its buffers come on top, where there is room.
+std::size_t shm_group_bytes(int ranks);
+// What is free there, in bytes; 0 where it cannot be told.
+std::size_t shm_free_bytes();
 
 }  // namespace tandem

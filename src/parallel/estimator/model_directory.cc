@@ -1,14 +1,16 @@
 #include "parallel/estimator/model_directory.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "core/atomic_file.h"
+#include "core/file_error.h"
 #include "core/status.h"
-#include "train/atomic_file.h"
 
 namespace tandem::estimator {
 namespace {
@@ -115,11 +117,13 @@ std::filesystem::path ModelDirectory::evaluations(const std::string& name) const
 void ModelDirectory::append(const std::string& name, const Evaluation& evaluation) const {
   const std::filesystem::path file = evaluations(name);
   make(file.parent_path());
+  errno = 0;
   std::ofstream out(file, std::ios::app);
   out << json{{"global_step", evaluation.global_step}, {"metrics", evaluation.metrics}}.dump()
       << std::endl;
   if (!out)
-    fail<ResourceExhaustedError>("[train_and_evaluate] cannot write to '{}'", file.string());
+    throw_file_error(fmt::format("[train_and_evaluate] cannot write to '{}'", file.string()),
+                     errno);
 }
 
 std::optional<Evaluation> ModelDirectory::last_evaluation(const std::string& name) const {

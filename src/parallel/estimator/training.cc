@@ -100,12 +100,13 @@ std::optional<Evaluation> run_training(const Task& task, bool evaluates) {
   // The data is gone through once more where training has come to an end before.
   const auto round = static_cast<std::int64_t>(record.rounds.size());
   FitOptions fit{.epochs = round + 1, .initial_epoch = round, .verbose = 0};
-  if (task.train.max_steps) fit.steps_per_epoch = *task.train.max_steps - done;
+  data::Dataset data = task.train.input_fn();
+  if (task.train.max_steps && data.defined()) data = data.take(*task.train.max_steps - done);
   fit.callbacks = {callbacks::Callback(checkpoints),
                    callbacks::BackupAndRestore(directory.state(),
                                                {.save_freq = task.options.save_checkpoints_steps,
                                                 .delete_checkpoint = false})};
-  model.fit(task.train.input_fn(), std::move(fit));
+  model.fit(data, std::move(fit));
   if (!evaluates) return std::nullopt;
   return checkpoints->last() ? checkpoints->last() : directory.last_evaluation(task.evaluate.name);
 }

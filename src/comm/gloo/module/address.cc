@@ -10,18 +10,25 @@
 namespace tandem::gloo_backend {
 namespace {
 
+std::string number_of(const sockaddr* address) {
+  char text[NI_MAXHOST] = "";
+  const socklen_t size = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  getnameinfo(address, size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
+// Empty for an address that other hosts cannot reach.
 std::string text_of(const sockaddr* address) {
-  char text[INET6_ADDRSTRLEN] = "";
   if (address->sa_family == AF_INET) {
     const auto& ip = reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
     if ((ntohl(ip.s_addr) >> 24) == IN_LOOPBACKNET) return "";
-    inet_ntop(AF_INET, &ip, text, sizeof(text));
   } else if (address->sa_family == AF_INET6) {
     const auto& ip = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
     if (IN6_IS_ADDR_LOOPBACK(&ip) || IN6_IS_ADDR_LINKLOCAL(&ip)) return "";
-    inet_ntop(AF_INET6, &ip, text, sizeof(text));
+  } else {
+    return "";
   }
-  return text;
+  return number_of(address);
 }
 
 }  // namespace
@@ -55,6 +62,18 @@ std::string first_address() {
       if (at->ifa_addr && at->ifa_addr->sa_family == family && (at->ifa_flags & IFF_UP) &&
           !(at->ifa_flags & IFF_LOOPBACK))
         text = text_of(at->ifa_addr);
+  freeifaddrs(all);
+  return text;
+}
+
+std::string address_of_interface(const std::string& name) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return "";
+  std::string text;
+  for (const int family : {AF_INET, AF_INET6})
+    for (const ifaddrs* at = all; at && text.empty(); at = at->ifa_next)
+      if (at->ifa_addr && at->ifa_addr->sa_family == family && name == at->ifa_name)
+        text = number_of(at->ifa_addr);
   freeifaddrs(all);
   return text;
 }

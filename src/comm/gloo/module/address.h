@@ -12,5 +12,7 @@ namespace tandem::gloo_backend {
 std::string address_towards(const std::string& master);
 // That of the first interface that is up and no loopback; empty when there is none.
 std::string first_address();
+// The first address of an interface; empty when it has none, or is not here.
+std::string address_of_interface(const std::string& name);
 
 }  // namespace tandem::gloo_backend

@@ -60,19 +60,19 @@ class GlooCollective final : public GlooOperation {
                  const Collective& collective)
       : GlooOperation(worker, collective,
                       fmt::format("collective {} ({})", collective.sequence,
-                                  describe(collective.signature, collective.label))),
+                                  describe(collective.signature, collective.label, mesh.names()))),
         mesh_(mesh),
         all_(all) {
     all_.push_back(this);
     begin([this, &scratch](Line& line) {
-      Moves moves(line, collective_, mesh_.rank(), mesh_.size(), scratch, task_->steps);
+      Moves moves(line, collective_, mesh_, scratch, task_->steps);
       announce(line);
       moves.begin();
       wait_for_announcements(line);
       std::vector<Announcement> all(small_.size());
       for (std::size_t rank = 0; rank < all.size(); ++rank)
         std::memcpy(&all[rank], messages_.get() + rank * kMessageBytes, sizeof(Announcement));
-      check_announcements(collective_, all);
+      check_announcements(collective_, all, mesh_.names());
       moves.run(small_);
     });
   }
@@ -161,7 +161,8 @@ class GlooCollective final : public GlooOperation {
 class GlooMessage final : public GlooOperation {
  public:
   GlooMessage(const Mesh& mesh, Worker& worker, const Collective& collective, std::uint64_t number)
-      : GlooOperation(worker, collective, describe(collective.signature, collective.label)),
+      : GlooOperation(worker, collective,
+                      describe(collective.signature, collective.label, mesh.names())),
         mesh_(mesh) {
     const std::uint64_t slot = kMessageSlots + 2 * number;
     if (collective.signature.kind == CollectiveKind::kSend)
@@ -196,9 +197,10 @@ class GlooMessage final : public GlooOperation {
     Post first = line.recv(peer, slot, &header, sizeof(header));
     line.wait(first);
     if (header.count != buffer.count || header.dtype != static_cast<std::int64_t>(buffer.dtype))
-      fail<InvalidArgumentError>("[recv] rank {} sent {} {}, rank {} expected {} {}", peer,
-                                 header.count, name_of(static_cast<DType>(header.dtype)),
-                                 mesh_.rank(), buffer.count, name_of(buffer.dtype));
+      fail<InvalidArgumentError>("[recv] rank {} sent {} {}, rank {} expected {} {}",
+                                 mesh_.names()[peer], header.count,
+                                 name_of(static_cast<DType>(header.dtype)),
+                                 mesh_.names()[mesh_.rank()], buffer.count, name_of(buffer.dtype));
     if (buffer.count == 0) return;
     Post data = line.recv(peer, slot + 1, buffer.data, buffer.bytes());
     line.wait(data);
@@ -213,6 +215,7 @@ class GlooBackend final : public Backend {
 
   int rank() const override { return mesh_.rank(); }
   int size() const override { return mesh_.size(); }
+  const RankNames& names() const override { return mesh_.names(); }
   bool takes_device_memory() const override { return false; }
   bool crowded() const override { return mesh_.crowded(); }
 
@@ -250,6 +253,7 @@ class GlooBackend final : public Backend {
     GlooOptions options = mesh_.options();
     options.name += "/" + name;
     options.size = static_cast<int>(ranks.size());
+    options.names = options.names.of(ranks);
     options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
     return std::make_unique<GlooBackend>(std::move(options));
   }

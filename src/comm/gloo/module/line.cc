@@ -2,7 +2,8 @@
 
 #include <gloo/common/error.h>
 
-#include <atomic>
+#include <condition_variable>
+#include <system_error>
 #include <thread>
 
 #include "comm/gloo/module/mesh.h"
@@ -65,34 +66,83 @@ int Line::waits_for() const {
   return current_ ? current_->peer : -1;
 }
 
+namespace {
+
+constexpr std::chrono::milliseconds kFirstWait(100), kNextWait(1);
+
+// Ends waits for receives, which another thread makes one after the other, at their limits: the
+// first that is in vain has the longest, in which all that is on its way arrives.
+class WaitEnder {
+ public:
+  explicit WaitEnder(std::span<Post* const> posts) : posts_(posts), thread_([this] { run(); }) {}
+  ~WaitEnder() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  // The wait for that receive is next.
+  void expect(std::size_t post) {
+    {
+      const std::lock_guard lock(mutex_);
+      current_ = post;
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  void run() {
+    std::chrono::milliseconds limit = kFirstWait;
+    std::unique_lock lock(mutex_);
+    while (!over_) {
+      const auto moved_on = [this, at = current_] { return over_ || current_ != at; };
+      if (changed_.wait_for(lock, limit, moved_on)) continue;
+      posts_[current_]->buffer->abortWaitRecv();
+      limit = kNextWait;
+      changed_.wait(lock, moved_on);
+    }
+  }
+
+  std::span<Post* const> posts_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t current_ = 0;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+// Whether it is here. Its connection may have broken first.
+bool waits_well(Post& post, std::chrono::milliseconds limit) {
+  try {
+    return post.buffer->waitRecv(nullptr, limit);
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 std::vector<bool> have_arrived(std::span<Post* const> posts) {
   const NoSigpipe quiet;
-  std::atomic<std::size_t> ended{0};
-  std::vector<char> arrived(posts.size(), 0), waiting(posts.size(), 1);
-  std::mutex mutex;
-  std::vector<std::thread> waiters;
-  for (std::size_t i = 0; i < posts.size(); ++i)
-    waiters.emplace_back([&, i] {
-      bool here = false;
-      try {
-        here = posts[i]->buffer->waitRecv(nullptr, kForever);
-      } catch (const std::exception&) {
-        // Its connection broke first.
-      }
-      const std::lock_guard lock(mutex);
-      arrived[i] = here;
-      waiting[i] = 0;
-      ++ended;
-    });
-  for (int i = 0; i < 100 && ended < posts.size(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  {
-    const std::lock_guard lock(mutex);
-    for (std::size_t i = 0; i < posts.size(); ++i)
-      if (waiting[i]) posts[i]->buffer->abortWaitRecv();
+  std::vector<bool> arrived(posts.size(), true);
+  if (posts.empty()) return arrived;
+  try {
+    WaitEnder ender(posts);
+    for (std::size_t i = 0; i < posts.size(); ++i) {
+      ender.expect(i);
+      arrived[i] = waits_well(*posts[i], kForever);
+    }
+  } catch (const std::system_error&) {
+    // The process may have no further thread. A wait that Gloo ends itself breaks all connections,
+    // so that only the first receive that is missing can be told.
+    for (std::size_t i = 0; i < posts.size(); ++i) {
+      arrived[i] = waits_well(*posts[i], kFirstWait);
+      if (!arrived[i]) break;
+    }
   }
-  for (std::thread& waiter : waiters) waiter.join();
-  return {arrived.begin(), arrived.end()};
+  return arrived;
 }
 
 }  // namespace tandem::gloo_backend

@@ -22,8 +22,7 @@ constexpr std::uint64_t collective_slot(std::uint64_t sequence, int phase, std::
          (sequence << 2 | static_cast<std::uint64_t>(phase)) % (std::uint64_t{1} << 38);
 }
 constexpr std::uint64_t kMessageSlots = std::uint64_t{1} << 62;
-constexpr std::uint64_t kGreetingSlot = std::uint64_t{1} << 63;
-constexpr std::uint64_t kSentinelSlot = kGreetingSlot + 1;
+constexpr std::uint64_t kSentinelSlot = std::uint64_t{1} << 63;
 
 // A send or a receive under way. Destroying it ends what Gloo does with the memory.
 struct Post {
@@ -67,7 +66,8 @@ class Line {
 };
 
 // Which of these receives have completed. REQUIRES: nobody waits for them. Gloo tells only those
-// who wait, so that this waits a little.
+// who wait, so that this waits a little. Where the process may have no further thread, only the
+// first that has not is found.
 std::vector<bool> have_arrived(std::span<Post* const> posts);
 
 }  // namespace tandem::gloo_backend

@@ -5,15 +5,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include "comm/gloo/module/address.h"
+#include "comm/gloo/module/connected_context.h"
 #include "comm/gloo/module/line.h"
 #include "comm/gloo/module/sigpipe.h"
 #include "comm/host_identity.h"
+#include "comm/process/first_failure.h"
+#include "comm/rendezvous/handshake.h"
 #include "core/env.h"
 #include "core/log.h"
 #include "core/status.h"
@@ -25,14 +28,12 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kAMoment(1);
-// The membership hears of a death about when connections break; of a peer that only left this
-// group, never.
-constexpr milliseconds kWordOfMembership(1000);
+constexpr milliseconds kLook(100);  // at the membership, while ranks connect
 
 // One for each address, with its thread, which all groups of the process share.
-std::shared_ptr<gloo::transport::Device> device_at(const GlooOptions& options) {
+std::shared_ptr<gloo::transport::tcp::Device> device_at(const GlooOptions& options) {
   static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<gloo::transport::Device>> devices;
+  static std::map<std::string, std::weak_ptr<gloo::transport::tcp::Device>> devices;
   const std::lock_guard lock(mutex);
   auto& known = devices[options.interface + "/" + options.address];
   if (auto device = known.lock()) return device;
@@ -40,7 +41,8 @@ std::shared_ptr<gloo::transport::Device> device_at(const GlooOptions& options) {
   attributes.iface = options.interface;
   attributes.hostname = options.address;
   try {
-    auto device = gloo::transport::tcp::CreateDevice(attributes);
+    auto device = std::make_shared<gloo::transport::tcp::Device>(
+        gloo::transport::tcp::CreateDeviceAttr(attributes));
     known = device;
     return device;
   } catch (const std::exception& error) {
@@ -48,6 +50,18 @@ std::shared_ptr<gloo::transport::Device> device_at(const GlooOptions& options) {
         "[gloo] cannot listen on {} '{}': {}", options.interface.empty() ? "address" : "interface",
         options.interface.empty() ? options.address : options.interface, error.what());
   }
+}
+
+std::string address_of(const GlooOptions& options) {
+  return options.interface.empty() ? options.address : address_of_interface(options.interface);
+}
+
+// A random key that a peer has to know to connect.
+std::string new_key() {
+  std::string text;
+  for (const char byte : random_bytes(16))
+    text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
 }
 
 std::string name_of_host() {
@@ -61,27 +75,14 @@ std::string name_of_host() {
 Mesh::Mesh(GlooOptions options) : options_(std::move(options)) {
   const NoSigpipe quiet;
   choose_address();
-  listen();
-  std::string addresses;
-  for (int peer = 0; peer < size(); ++peer) {
-    const auto bytes =
-        peer == rank() ? std::vector<char>(1) : context_->createPair(peer)->address().bytes();
-    addresses += fmt::format("{} ", bytes.size());
-    addresses.append(bytes.begin(), bytes.end());
-  }
-  const auto values = collect("at", fmt::format("{} {} {}", name_of_host(), getpid(), addresses));
-  for (const std::string& value : values) {
-    const std::size_t host = value.find(' '), pid = value.find(' ', host + 1);
-    if (pid == std::string::npos)
-      fail<DataLossError>("[gloo] the store holds no address of a rank of group '{}'",
-                          options_.name);
-    peers_.push_back(
-        {value.substr(0, host), std::atoll(value.c_str() + host), value.substr(pid + 1)});
-  }
-  for (int peer = 0; peer < size(); ++peer)
-    if (peer != rank()) connect(peers_[static_cast<std::size_t>(peer)], peer);
-  greet();
-  // Every rank has greeted, so that none looks for these any more.
+  device_ = device_at(options_);
+  Socket listener = listen_on({address_of(options_), 0});
+  std::vector<Door> doors = exchange_doors(listener);
+  Wiring wiring(std::move(listener), std::move(doors), rank());
+  connect(wiring);
+  context_ = make_connected_context(device_, rank(), wiring.take_sockets(), options_.time_limit);
+  post_sentinels();
+  // Every rank is connected, so that none looks for these any more.
   options_.store->remove(key("at", rank()));
   options_.store->remove(key("host", rank()));
   const auto here = std::count_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
@@ -126,27 +127,28 @@ std::vector<std::string> Mesh::collect(std::string_view what, const std::string&
   options_.store->set(key(what, rank()), mine);
   const auto deadline = Clock::now() + options_.time_limit;
   std::vector<std::string> values;
-  while (static_cast<int>(values.size()) < size()) {
-    const std::string next = key(what, static_cast<int>(values.size()));
-    try {
-      // In short waits, between which the membership can tell that the peer will never come.
-      values.push_back(
-          options_.store->get(next, std::min(deadline, Clock::now() + milliseconds(100))));
-      continue;
-    } catch (const DeadlineExceededError&) {
-      if (options_.membership && options_.membership->failed())
-        options_.membership->throw_failure();
-      if (Clock::now() < deadline) continue;
-    }
-    std::vector<int> missing, here;
+  try {
+    // The store of a job asks the membership while it waits.
+    while (static_cast<int>(values.size()) < size())
+      values.push_back(options_.store->get(key(what, static_cast<int>(values.size())), deadline));
+    return values;
+  } catch (const DeadlineExceededError&) {
+    std::vector<int> missing;
     for (int peer = 0; peer < size(); ++peer)
-      (find(key(what, peer)).empty() ? missing : here).push_back(peer);
-    options_.store->remove(key(what, rank()));
-    fail<DeadlineExceededError>("[gloo] {} did not join group '{}' within {} ms; {} {} waiting",
-                                list_ranks(missing), options_.name, options_.time_limit.count(),
-                                list_ranks(here), here.size() == 1 ? "is" : "are");
+      if (find(key(what, peer)).empty()) missing.push_back(peer);
+    fail_to_assemble(what, missing);
   }
-  return values;
+}
+
+void Mesh::fail_to_assemble(std::string_view what, const std::vector<int>& missing) const {
+  options_.store->remove(key(what, rank()));
+  std::vector<int> here;
+  for (int peer = 0; peer < size(); ++peer)
+    if (std::find(missing.begin(), missing.end(), peer) == missing.end()) here.push_back(peer);
+  fail<DeadlineExceededError>("[gloo] {} did not join group '{}' within {} ms; {} {} waiting",
+                              list_ranks(missing, names()), options_.name,
+                              options_.time_limit.count(), list_ranks(here, names()),
+                              here.size() == 1 ? "is" : "are");
 }
 
 void Mesh::choose_address() {
@@ -168,65 +170,51 @@ void Mesh::choose_address() {
         options_.name, name_of_host());
 }
 
-void Mesh::listen() {
-  device_ = device_at(options_);
-  context_ = device_->createContext(rank(), size());
-  context_->setTimeout(options_.time_limit);
+std::vector<Door> Mesh::exchange_doors(const Socket& listener) {
+  const Endpoint mine = endpoint_of(listener);
+  const auto values = collect("at", fmt::format("{} {} {} {} {}", name_of_host(), getpid(),
+                                                mine.host, mine.port, new_key()));
+  std::vector<Door> doors;
+  for (const std::string& value : values) {
+    std::istringstream parts(value);
+    Peer peer;
+    Door door;
+    parts >> peer.host >> peer.pid >> door.endpoint.host >> door.endpoint.port >> door.key;
+    if (!parts)
+      fail<DataLossError>("[gloo] the store holds no address of rank {} of group '{}'",
+                          peers_.size(), options_.name);
+    peers_.push_back(std::move(peer));
+    doors.push_back(std::move(door));
+  }
+  return doors;
 }
 
-void Mesh::connect(const Peer& peer, int to) {
-  // The address that the peer made for this rank.
-  std::string_view rest = peer.addresses;
-  std::vector<char> address;
-  for (int at = 0; at <= rank(); ++at) {
-    const std::size_t blank = rest.find(' ');
-    const std::size_t length =
-        blank == std::string_view::npos
-            ? rest.size()
-            : static_cast<std::size_t>(std::atoll(std::string(rest.substr(0, blank)).c_str()));
-    if (blank == std::string_view::npos || blank + 1 + length > rest.size())
-      fail<DataLossError>("[gloo] the store holds no address of rank {} of group '{}'", to,
-                          options_.name);
-    address.assign(rest.begin() + static_cast<std::ptrdiff_t>(blank) + 1,
-                   rest.begin() + static_cast<std::ptrdiff_t>(blank + 1 + length));
-    rest.remove_prefix(blank + 1 + length);
-  }
+void Mesh::connect(Wiring& wiring) {
+  const auto deadline = Clock::now() + options_.time_limit;
   try {
-    context_->getPair(to)->connect(address);
-  } catch (const std::exception& error) {
-    fail<UnavailableError>("[gloo] rank {} cannot reach rank {} (pid {} on {}) of group '{}': {}",
-                           rank(), to, peer.pid, peer.host, options_.name, error.what());
+    while (!wiring.get_on(kLook)) {
+      if (options_.membership && options_.membership->failed())
+        options_.membership->throw_failure();
+      if (Clock::now() >= deadline) fail_to_assemble("at", wiring.missing());
+    }
+  } catch (const Disconnected& broken) {
+    throw_broken(broken.rank, fmt::format("joining group '{}'", options_.name), broken.reason);
   }
 }
 
-// Tells that every connection leads to the rank that it should, and that every rank is there.
-void Mesh::greet() {
+void Mesh::post_sentinels() {
   sentinels_.resize(static_cast<std::size_t>(size()));
   left_.resize(sentinels_.size());
-  std::vector<int> mine(static_cast<std::size_t>(size()), rank()), theirs(mine.size(), -1);
-  std::vector<Post> posts;
-  Line line(*this);
-  line.describe(fmt::format("joining group '{}'", options_.name));
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
-    const auto at = static_cast<std::size_t>(peer);
-    // Before the greeting, which a peer may end right after.
-    sentinels_[at] = context_->createUnboundBuffer(&nothing_, 1);
+    auto sentinel = context_->createUnboundBuffer(&nothing_, 1);
     try {
-      sentinels_[at]->recv(peer, kSentinelSlot);
+      sentinel->recv(peer, kSentinelSlot);
+      sentinels_[static_cast<std::size_t>(peer)] = std::move(sentinel);
     } catch (const std::exception& error) {
-      throw_broken(peer, line.description(), error.what());
+      // It has gone again; whether in good order is asked when somebody waits for it.
+      logging::debug("[gloo] rank {} of group '{}': {}", peer, options_.name, error.what());
     }
-    posts.push_back(line.recv(peer, kGreetingSlot, &theirs[at], sizeof(int)));
-    posts.push_back(line.send(peer, kGreetingSlot, &mine[at], sizeof(int)));
-  }
-  for (Post& post : posts) line.wait(post, options_.time_limit);
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank()) continue;
-    const auto at = static_cast<std::size_t>(peer);
-    if (theirs[at] != peer)
-      fail<UnavailableError>("[gloo] rank {} of group '{}' answers as rank {}", peer, options_.name,
-                             theirs[at]);
   }
 }
 
@@ -238,24 +226,14 @@ void Mesh::check_failure() const {
 
 void Mesh::throw_broken(int peer, const std::string& what, const std::string& reason) const {
   check_failure();
+  throw_first_failure(options_.membership.get());
   const Peer& other = peers_[static_cast<std::size_t>(peer)];
   if (!find(key("left", peer)).empty())
     fail<AbortedError>("rank {} (pid {} on {}) has left the group; rank {} still waits for it: {}",
-                       peer, other.pid, other.host, rank(), what);
-  throw_first_failure();
+                       names()[peer], other.pid, other.host, names()[rank()], what);
   fail<AbortedError>(
-      "the connection to rank {} (pid {} on {}) broke; rank {} was waiting for it: {} ({})", peer,
-      other.pid, other.host, rank(), what, reason);
-}
-
-// Who went because another one had gone is not the cause; and rank 0, which carries the job's
-// server, stays until that has told the others.
-void Mesh::throw_first_failure() const {
-  if (!options_.membership) return;
-  const auto deadline = Clock::now() + kWordOfMembership;
-  while (!options_.membership->failed() && Clock::now() < deadline)
-    std::this_thread::sleep_for(kAMoment);
-  if (options_.membership->failed()) options_.membership->throw_failure();
+      "the connection to rank {} (pid {} on {}) broke; rank {} was waiting for it: {} ({})",
+      names()[peer], other.pid, other.host, names()[rank()], what, reason);
 }
 
 void Mesh::check_connections(int needed, const std::string& waiting_for) {
@@ -267,11 +245,13 @@ void Mesh::check_connections(int needed, const std::string& waiting_for) {
 void Mesh::check_connection(int peer, bool needed, const std::string& waiting_for) {
   const auto at = static_cast<std::size_t>(peer);
   if (left_[at] && !needed) return;
-  std::string reason;
-  sentinels_[at]->abortWaitRecv();
+  std::string reason = "it closed the connection";
   try {
-    sentinels_[at]->waitRecv(nullptr, kAMoment);
-    return;
+    if (sentinels_[at]) {
+      sentinels_[at]->abortWaitRecv();
+      sentinels_[at]->waitRecv(nullptr, kAMoment);
+      return;
+    }
   } catch (const std::exception& error) {
     reason = error.what();
   }

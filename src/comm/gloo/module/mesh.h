@@ -2,7 +2,7 @@
 #pragma once
 
 #include <gloo/transport/context.h>
-#include <gloo/transport/device.h>
+#include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
 #include <memory>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/gloo/gloo_backend.h"
+#include "comm/gloo/module/wiring.h"
 
 namespace tandem::gloo_backend {
 
@@ -25,13 +26,14 @@ class Mesh {
   const GlooOptions& options() const { return options_; }
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
+  const RankNames& names() const { return options_.names; }
   // The threads of the ranks here, two a rank that work at a time, outnumber the cores.
   bool crowded() const { return crowded_; }
   gloo::transport::Context& context() const { return *context_; }
 
   // Throws what the group failed with, as far as the store tells; else who failed first, as the
-  // membership has it; else AbortedError, naming `peer`, whose connection broke while this rank was
-  // waiting for `what`.
+  // membership has it; else AbortedError, naming `peer`, which left or whose connection broke while
+  // this rank was waiting for `what`.
   [[noreturn]] void throw_broken(int peer, const std::string& what,
                                  const std::string& reason) const;
   // Throws so when the connection to a peer is broken, unless that has left in good order and is
@@ -49,27 +51,28 @@ class Mesh {
   struct Peer {
     std::string host;
     std::int64_t pid = 0;
-    std::string addresses;  // for each rank, of one length
   };
 
-  // Throws what the membership says, within a moment, has failed. Returns where it says nothing.
-  void throw_first_failure() const;
   std::string key(std::string_view what) const;
   std::string key(std::string_view what, int rank) const;
   // What every rank has put there; waits for it.
   std::vector<std::string> collect(std::string_view what, const std::string& mine);
   void check_connection(int peer, bool needed, const std::string& waiting_for);
   void choose_address();
-  void listen();
-  void connect(const Peer& peer, int rank);
-  void greet();
+  // Where each rank listens; notes what it says of itself.
+  std::vector<Door> exchange_doors(const Socket& listener);
+  // Connects this rank with all others.
+  void connect(Wiring& wiring);
+  void post_sentinels();
+  [[noreturn]] void fail_to_assemble(std::string_view what, const std::vector<int>& missing) const;
   std::string find(const std::string& key) const;  // empty: not there, or nobody tells
 
   GlooOptions options_;
-  std::shared_ptr<gloo::transport::Device> device_;
+  std::shared_ptr<gloo::transport::tcp::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
   std::vector<Peer> peers_;
-  // Receives that nobody ever serves, by rank: they tell of broken connections.
+  // Receives that nobody ever serves, by rank: they tell of broken connections. Null: that broke
+  // before.
   std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> sentinels_;
   std::vector<bool> left_;  // in good order, as far as this rank has looked
   char nothing_ = 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "comm/combine.h"
+#include "comm/gloo/module/mesh.h"
 #include "comm/process/announcement.h"
 #include "comm/process/contiguous.h"
 #include "core/status.h"
@@ -35,12 +36,13 @@ std::size_t bytes_with_announcement(const Collective& collective) {
   return bytes <= kSmallBytes ? bytes : 0;
 }
 
-Moves::Moves(Line& line, const Collective& collective, int rank, int size, Scratch& scratch,
+Moves::Moves(Line& line, const Collective& collective, const Mesh& mesh, Scratch& scratch,
              std::atomic<std::uint64_t>& steps)
     : line_(line),
       collective_(collective),
-      rank_(rank),
-      size_(size),
+      names_(mesh.names()),
+      rank_(mesh.rank()),
+      size_(mesh.size()),
       element_(size_of(collective.signature.dtype)),
       scratch_(scratch),
       steps_(steps) {}
@@ -225,7 +227,7 @@ void Moves::agree_on_counts(const std::vector<Share>& sent_shares,
     posts.push_back(line_.send(peer, slot(kCounts), row_of(rank_), row));
   }
   wait_all(posts);
-  check_shares_agree(collective_, all, size_);
+  check_shares_agree(collective_, all, size_, names_);
 }
 
 Moves::Window Moves::open_window(const std::vector<Share>& shares) {

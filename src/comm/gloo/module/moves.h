@@ -29,7 +29,7 @@ std::size_t bytes_with_announcement(const Collective& collective);
 class Moves {
  public:
   // `steps` counts what has arrived.
-  Moves(Line& line, const Collective& collective, int rank, int size, Scratch& scratch,
+  Moves(Line& line, const Collective& collective, const Mesh& mesh, Scratch& scratch,
         std::atomic<std::uint64_t>& steps);
   // What may set out before the others have announced the same: nobody takes it for what it is not.
   void begin();
@@ -74,6 +74,7 @@ class Moves {
 
   Line& line_;
   const Collective& collective_;
+  const RankNames& names_;
   const int rank_, size_;
   const std::size_t element_;
   std::span<const std::byte* const> small_;

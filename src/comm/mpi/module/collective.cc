@@ -63,6 +63,12 @@ std::size_t bytes_with_announcement(const Collective& collective, std::size_t li
   return bytes <= limit ? bytes : 0;
 }
 
+// A call that MPI cannot end may go on whenever any group lets MPI move data.
+void keep_for_ever(std::shared_ptr<void> memory) {
+  static auto& kept = *new std::vector<std::shared_ptr<void>>;
+  kept.push_back(std::move(memory));
+}
+
 bool same_place(const Buffer& a, const Buffer& b) { return a.count > 0 && a.data == b.data; }
 
 }  // namespace
@@ -91,7 +97,7 @@ MpiCollective::MpiCollective(Group& group, Queue& queue, const Collective& colle
       small_limit_(small_limit(group.size())),
       small_(bytes_with_announcement(collective, small_limit_)),
       received_(index(group.size()), MPI_REQUEST_NULL) {
-  messages_ = std::make_unique_for_overwrite<std::byte[]>(room() * index(group.size()));
+  memory_->messages = std::make_unique_for_overwrite<std::byte[]>(room() * index(group.size()));
   std::byte* at = message_of(group_.rank());
   const Announcement mine = announce(collective);
   std::memcpy(at, &mine, sizeof(mine));
@@ -132,7 +138,9 @@ MpiCollective::~MpiCollective() {
   std::erase(queue_.collectives_, this);
   if (done_ || !Session::running()) return;
   const std::lock_guard lock(group_.session().mutex());
-  if (!call_off()) group_.session().abandon();
+  if (call_off()) return;
+  group_.session().abandon();
+  keep_for_ever(std::move(memory_));
 }
 
 bool MpiCollective::advance() {
@@ -178,18 +186,18 @@ bool MpiCollective::all_have_called() {
   std::vector<Announcement> all(received_.size());
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     std::memcpy(&all[rank], message_of(static_cast<int>(rank)), sizeof(Announcement));
-  check_announcements(collective_, all);
+  check_announcements(collective_, all, group_.names());
   return true;
 }
 
 bool MpiCollective::agreed_on_counts() {
   const auto size = index(group_.size());
   if (!counting_) {
-    share_counts_.resize(size * size);
-    ShareCounts* const mine = &share_counts_[index(group_.rank()) * size];
+    memory_->share_counts.resize(size * size);
+    ShareCounts* const mine = &memory_->share_counts[index(group_.rank()) * size];
     for (std::size_t peer = 0; peer < size; ++peer)
       mine[peer] = {collective_.in[peer].count, collective_.out[peer].count};
-    check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, share_counts_.data(),
+    check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, memory_->share_counts.data(),
                          static_cast<int>(size * sizeof(ShareCounts)), MPI_BYTE, group_.data(),
                          &request_),
           "MPI_Iallgather");
@@ -197,7 +205,7 @@ bool MpiCollective::agreed_on_counts() {
   }
   int done = 0;
   check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "MPI_Test");
-  if (done) check_shares_agree(collective_, share_counts_, group_.size());
+  if (done) check_shares_agree(collective_, memory_->share_counts, group_.size(), group_.names());
   return done != 0;
 }
 
@@ -211,10 +219,10 @@ void MpiCollective::use_announced() {
       std::memcpy(collective_.out[rank].data, inputs[rank], collective_.out[rank].bytes());
     return;
   }
-  in_.emplace(collective_.in);
-  void* const output = in_->data();
-  combine(inputs, {&output, 1}, in_->count(), collective_.signature.dtype, collective_.signature.op,
-          CombineOrder::kInOrder);
+  memory_->in.emplace(collective_.in);
+  void* const output = memory_->in->data();
+  combine(inputs, {&output, 1}, memory_->in->count(), collective_.signature.dtype,
+          collective_.signature.op, CombineOrder::kInOrder);
 }
 
 void MpiCollective::start_data() {
@@ -224,8 +232,9 @@ void MpiCollective::start_data() {
   const bool root = signature.root == group_.rank();
   const auto counts_of = [&](std::span<const Buffer> buffers) {
     for (const Buffer& buffer : buffers) {
-      places_.push_back(places_.empty() ? 0 : places_.back() + counts_.back());
-      counts_.push_back(static_cast<int>(buffer.count));
+      memory_->places.push_back(
+          memory_->places.empty() ? 0 : memory_->places.back() + memory_->counts.back());
+      memory_->counts.push_back(static_cast<int>(buffer.count));
     }
   };
   if (signature.kind == CollectiveKind::kBarrier || signature.count == 0) return;
@@ -239,29 +248,31 @@ void MpiCollective::start_data() {
   const auto count = [&] { return count_of(what, signature.count); };
   switch (signature.kind) {
     case CollectiveKind::kAllReduce:
-      in_.emplace(collective_.in);
-      in_->gather();
-      return reduction().all_reduce({in_->data(), in_->count()});
+      memory_->in.emplace(collective_.in);
+      memory_->in->gather();
+      return reduction().all_reduce({memory_->in->data(), memory_->in->count()});
     case CollectiveKind::kReduce:
-      in_.emplace(collective_.in);
-      in_->gather();
-      return reduction().reduce({in_->data(), in_->count()}, signature.root);
+      memory_->in.emplace(collective_.in);
+      memory_->in->gather();
+      return reduction().reduce({memory_->in->data(), memory_->in->count()}, signature.root);
     case CollectiveKind::kBroadcast:
-      in_.emplace(collective_.in);
-      if (root) in_->gather();
-      return check(MPI_Ibcast(in_->data(), count(), type, signature.root, group_.data(), &request_),
-                   "MPI_Ibcast");
+      memory_->in.emplace(collective_.in);
+      if (root) memory_->in->gather();
+      return check(
+          MPI_Ibcast(memory_->in->data(), count(), type, signature.root, group_.data(), &request_),
+          "MPI_Ibcast");
     case CollectiveKind::kAllGather:
     case CollectiveKind::kExchange: {
       count();
       const Buffer& mine = collective_.in.front();
       const bool in_place = same_place(mine, collective_.out[index(group_.rank())]);
-      out_.emplace(collective_.out);
-      if (in_place) out_->gather();
+      memory_->out.emplace(collective_.out);
+      if (in_place) memory_->out->gather();
       counts_of(collective_.out);
       return check(MPI_Iallgatherv(in_place ? MPI_IN_PLACE : mine.data,
-                                   in_place ? 0 : static_cast<int>(mine.count), type, out_->data(),
-                                   counts_.data(), places_.data(), type, group_.data(), &request_),
+                                   in_place ? 0 : static_cast<int>(mine.count), type,
+                                   memory_->out->data(), memory_->counts.data(),
+                                   memory_->places.data(), type, group_.data(), &request_),
                    "MPI_Iallgatherv");
     }
     case CollectiveKind::kReduceScatter: {
@@ -286,15 +297,16 @@ void MpiCollective::start_all_to_all() {
     }
     return place;
   };
-  count_of("all_to_all", counts_of(collective_.in, counts_, places_));
-  count_of("all_to_all", counts_of(collective_.out, out_counts_, out_places_));
+  count_of("all_to_all", counts_of(collective_.in, memory_->counts, memory_->places));
+  count_of("all_to_all", counts_of(collective_.out, memory_->out_counts, memory_->out_places));
   const auto me = index(group_.rank());
-  in_.emplace(collective_.in, same_place(collective_.in[me], collective_.out[me]));
-  out_.emplace(collective_.out);
-  in_->gather();
+  memory_->in.emplace(collective_.in, same_place(collective_.in[me], collective_.out[me]));
+  memory_->out.emplace(collective_.out);
+  memory_->in->gather();
   const MPI_Datatype type = type_of(collective_.signature.dtype);
-  check(MPI_Ialltoallv(in_->data(), counts_.data(), places_.data(), type, out_->data(),
-                       out_counts_.data(), out_places_.data(), type, group_.data(), &request_),
+  check(MPI_Ialltoallv(memory_->in->data(), memory_->counts.data(), memory_->places.data(), type,
+                       memory_->out->data(), memory_->out_counts.data(), memory_->out_places.data(),
+                       type, group_.data(), &request_),
         "MPI_Ialltoallv");
 }
 
@@ -307,10 +319,10 @@ void MpiCollective::finish() {
       [[fallthrough]];
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kBroadcast:
-      if (in_) in_->scatter();
+      if (memory_->in) memory_->in->scatter();
       return;
     default:
-      if (out_) out_->scatter();
+      if (memory_->out) memory_->out->scatter();
   }
 }
 
@@ -325,7 +337,7 @@ bool MpiCollective::waits_for(int peer) const { return received_[index(peer)] !=
 
 std::string MpiCollective::description() const {
   return fmt::format("collective {} ({})", collective_.sequence,
-                     describe(collective_.signature, collective_.label));
+                     describe(collective_.signature, collective_.label, group_.names()));
 }
 
 bool MpiCollective::call_off() noexcept {
@@ -348,14 +360,14 @@ MpiMessage::MpiMessage(Group& group, Queue& queue, const Collective& collective,
   count_of(name_of(collective.signature.kind), buffer_.count);
   const std::lock_guard lock(group_.session().mutex());
   if (sends()) {
-    header_[0] = buffer_.count;
-    header_[1] = static_cast<std::int64_t>(buffer_.dtype);
-    check(MPI_Isend(header_, sizeof(header_), MPI_BYTE, peer_, tag_, group_.messages(),
+    (*header_)[0] = buffer_.count;
+    (*header_)[1] = static_cast<std::int64_t>(buffer_.dtype);
+    check(MPI_Isend(header_->data(), sizeof(Header), MPI_BYTE, peer_, tag_, group_.messages(),
                     &header_request_),
           "MPI_Isend");
     start_data();
   } else {
-    check(MPI_Irecv(header_, sizeof(header_), MPI_BYTE, peer_, tag_, group_.messages(),
+    check(MPI_Irecv(header_->data(), sizeof(Header), MPI_BYTE, peer_, tag_, group_.messages(),
                     &header_request_),
           "MPI_Irecv");
   }
@@ -366,7 +378,9 @@ MpiMessage::~MpiMessage() {
   std::erase(queue_.messages_, this);
   if (done_ || !Session::running()) return;
   const std::lock_guard lock(group_.session().mutex());
-  if (!call_off()) group_.session().abandon();
+  if (call_off()) return;
+  group_.session().abandon();
+  keep_for_ever(std::move(header_));
 }
 
 bool MpiMessage::advance() {
@@ -376,10 +390,11 @@ bool MpiMessage::advance() {
   check(MPI_Test(&header_request_, &done, MPI_STATUS_IGNORE), "MPI_Test");
   if (!done) return false;
   if (!data_started_) {
-    if (header_[0] != buffer_.count || header_[1] != static_cast<std::int64_t>(buffer_.dtype))
-      fail<InvalidArgumentError>("[recv] rank {} sent {} {}, rank {} expected {} {}", peer_,
-                                 header_[0], name_of(static_cast<DType>(header_[1])), group_.rank(),
-                                 buffer_.count, name_of(buffer_.dtype));
+    if ((*header_)[0] != buffer_.count || (*header_)[1] != static_cast<std::int64_t>(buffer_.dtype))
+      fail<InvalidArgumentError>(
+          "[recv] rank {} sent {} {}, rank {} expected {} {}", group_.names()[peer_], (*header_)[0],
+          name_of(static_cast<DType>((*header_)[1])), group_.names()[group_.rank()], buffer_.count,
+          name_of(buffer_.dtype));
     start_data();
     ++steps_;
   }
@@ -402,7 +417,7 @@ void MpiMessage::start_data() {
 }
 
 std::string MpiMessage::description() const {
-  return describe(collective_.signature, collective_.label);
+  return describe(collective_.signature, collective_.label, group_.names());
 }
 
 bool MpiMessage::call_off() noexcept {

@@ -6,6 +6,8 @@
 // call of MPI, made in the order of the collectives. What is little goes with the announcement.
 #pragma once
 
+#include <array>
+
 #include "comm/mpi/module/group.h"
 #include "comm/mpi/module/reduction.h"
 
@@ -52,24 +54,29 @@ class MpiCollective final : public MpiOperation {
   std::size_t index(int rank) const { return static_cast<std::size_t>(rank); }
   // Of a message: its last piece is received as if it were a whole one.
   std::size_t room() const { return sizeof(Announcement) + small_limit_ + kMessagePiece; }
-  std::byte* message_of(int rank) const { return messages_.get() + index(rank) * room(); }
+  std::byte* message_of(int rank) const { return memory_->messages.get() + index(rank) * room(); }
 
   Group& group_;
   Queue& queue_;
   const Collective& collective_;
   std::uint64_t steps_ = 0;
-  // By rank: the announcement, and behind it the data of a rank that are little; so many bytes at
-  // most, 0 where they go by themselves.
-  std::unique_ptr<std::byte[]> messages_;
+  // What MPI reads and writes beside the caller's buffers. It outlives this where a call under way
+  // cannot be called off.
+  struct Memory {
+    // By rank: the announcement, and after it the data of a rank that are little.
+    std::unique_ptr<std::byte[]> messages;
+    std::vector<ShareCounts> share_counts;
+    std::optional<Contiguous> in, out;
+    std::vector<int> counts, places, out_counts, out_places;
+  };
+  std::unique_ptr<Memory> memory_ = std::make_unique<Memory>();
+  // Of data in messages: so many bytes at most, 0 where they go by themselves.
   std::size_t small_limit_ = 0, small_ = 0;
   std::vector<MPI_Request> received_;     // announcements, by rank
   std::vector<MPI_Request> rest_, sent_;  // of the messages
   bool checked_ = false, counting_ = false, started_ = false, done_ = false;
-  std::vector<ShareCounts> share_counts_;
   MPI_Request request_ = MPI_REQUEST_NULL;
   std::optional<Reduction> reduction_;
-  std::optional<Contiguous> in_, out_;
-  std::vector<int> counts_, places_, out_counts_, out_places_;
 };
 
 // Goes round in order: first the size and the type, which the receiver checks, then the data.
@@ -93,7 +100,9 @@ class MpiMessage final : public MpiOperation {
   const Collective& collective_;
   const Buffer& buffer_;
   int peer_, tag_;
-  std::int64_t header_[2] = {};  // elements, dtype
+  using Header = std::array<std::int64_t, 2>;  // elements, dtype
+  // Outlives this as MpiCollective::Memory does.
+  std::unique_ptr<Header> header_ = std::make_unique<Header>();
   MPI_Request header_request_ = MPI_REQUEST_NULL, request_ = MPI_REQUEST_NULL;
   bool data_started_ = false, done_ = false;
   std::uint64_t steps_ = 0;

@@ -45,6 +45,7 @@ Group::Group(Group& parent, std::span<const int> ranks, const std::string& name)
       size_(static_cast<int>(ranks.size())) {
   rank_ = static_cast<int>(std::find(ranks.begin(), ranks.end(), parent.rank_) - ranks.begin());
   for (int rank : ranks) world_.push_back(parent.world_[static_cast<std::size_t>(rank)]);
+  names_ = RankNames(world_);
   assemble(parent, ranks);
 
   MPI_Group all, some;
@@ -125,8 +126,9 @@ void Group::assemble(Group& parent, std::span<const int> ranks) {
     if (options_.membership && options_.membership->failed()) options_.membership->throw_failure();
     if (Clock::now() > deadline)
       tandem::fail<DeadlineExceededError>(
-          "[mpi] {} did not join group '{}' within {} ms; {} {} waiting", list_ranks(missing),
-          name_, options_.time_limit.count(), list_ranks(here), here.size() == 1 ? "is" : "are");
+          "[mpi] {} did not join group '{}' within {} ms; {} {} waiting",
+          list_ranks(missing, parent.names_), name_, options_.time_limit.count(),
+          list_ranks(here, parent.names_), here.size() == 1 ? "is" : "are");
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
@@ -160,7 +162,8 @@ void Group::look_for_failure() {
 }
 
 bool Group::has_left(int rank) const {
-  const auto& since = left_[static_cast<std::size_t>(rank)];
+  const auto at = static_cast<std::size_t>(rank);
+  const auto since = left_[at] ? left_[at] : session_.ended(world_[at]);
   return since && Clock::now() - *since > std::chrono::milliseconds(100);
 }
 

@@ -32,6 +32,7 @@ class Group {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::string& name() const { return name_; }
+  const RankNames& names() const { return names_; }
   Session& session() const { return session_; }
   MPI_Comm messages() const { return messages_; }  // between two ranks: announcements too
   MPI_Comm data() const { return data_; }          // of all
@@ -53,6 +54,7 @@ class Group {
   std::uint64_t id_ = 0;
   int rank_ = 0, size_ = 1;
   std::vector<int> world_;  // the job's rank of each rank
+  RankNames names_;         // the same
   MPI_Comm messages_ = MPI_COMM_NULL, data_ = MPI_COMM_NULL;
   std::vector<std::optional<std::chrono::steady_clock::time_point>> left_;  // by rank: since when
   bool failed_ = false;

@@ -17,6 +17,7 @@ class MpiBackend final : public Backend {
 
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
+  const RankNames& names() const override { return group_.names(); }
   bool takes_device_memory() const override { return false; }
   bool crowded() const override { return crowded_; }
 
@@ -34,8 +35,8 @@ class MpiBackend final : public Backend {
     group_.look_for_failure();
     for (int peer = 0; peer < size(); ++peer)
       if (peer != rank() && group_.has_left(peer) && waiting.waits_for(peer))
-        fail<AbortedError>("rank {} has left the group; rank {} still waits for it: {}", peer,
-                           rank(), waiting.description());
+        fail<AbortedError>("rank {} has left the group; rank {} still waits for it: {}",
+                           names()[peer], names()[rank()], waiting.description());
   }
 
   void fail_group(GroupFailure failure, const std::string& text) noexcept override {

@@ -31,14 +31,15 @@ void check(int code, const char* what) {
 }
 
 Session& Session::get(const MpiOptions& options) {
-  static Session session;
+  static auto& session = *new Session(options);
   static std::once_flag once;
   std::call_once(once,
                  [&] { session.notices_ = duplicate(session, MPI_COMM_WORLD, options, "job"); });
   return session;
 }
 
-Session::Session() {
+Session::Session(const MpiOptions& options)
+    : time_limit_(options.time_limit), membership_(options.membership) {
   int initialized = 0, finalized = 0, provided = MPI_THREAD_SINGLE;
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
@@ -51,7 +52,8 @@ Session::Session() {
           "[mpi] this process was not started by mpirun: run `mpirun -n 4 PROGRAM`, or choose "
           "another backend");
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
-    ours_ = true;
+    // Unlike those of atexit() and static objects, its handlers are told the exit status.
+    on_exit([](int status, void* session) { static_cast<Session*>(session)->end(status); }, this);
   }
   if (provided < MPI_THREAD_SERIALIZED)
     fail<FailedPreconditionError>(
@@ -62,13 +64,41 @@ Session::Session() {
   check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
 }
 
-Session::~Session() {
-  if (!ours_ || !running()) return;
-  // MPI_Finalize would wait for what cannot end any more.
-  if (abandoned_)
-    logging::debug("[mpi] a group failed with collectives under way: MPI is not finalised");
-  else
-    MPI_Finalize();
+void Session::end(int status) noexcept {
+  if (!running() || status != 0) return;
+  try {
+    if (meet_at_exit()) MPI_Finalize();
+  } catch (const std::exception& error) {
+    logging::debug("[mpi] MPI is not finalised: {}", error.what());
+  }
+}
+
+bool Session::meet_at_exit() {
+  MPI_Request barrier = MPI_REQUEST_NULL;
+  {
+    const std::lock_guard lock(mutex_);
+    if (notices_ == MPI_COMM_NULL || abandoned_) return false;
+    // Who still waits for this rank in a collective learns that it will not come.
+    for (int rank = 0; rank < size_; ++rank)
+      if (rank != rank_) tell(rank, {.group = kEveryGroup, .rank = rank_});
+    check(MPI_Ibarrier(notices_, &barrier), "MPI_Ibarrier");
+  }
+  const auto deadline = Clock::now() + time_limit_;
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      int done = 0;
+      check(MPI_Test(&barrier, &done, MPI_STATUS_IGNORE), "MPI_Ibarrier");
+      if (done) {
+        heard(kEveryGroup);  // takes in what MPI_Finalize would leave
+        return true;
+      }
+    }
+    const std::shared_ptr<const Membership> membership = membership_.lock();
+    if (membership && membership->failed()) return false;
+    if (Clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
 }
 
 int Session::local_size() const {
@@ -108,13 +138,22 @@ std::vector<Notice> Session::heard(std::uint64_t group) {
                    MPI_STATUS_IGNORE),
           "MPI_Recv");
     notice.text[sizeof(notice.text) - 1] = 0;
-    heard_[notice.group].push_back(notice);
+    if (notice.group == kEveryGroup)
+      ended_.try_emplace(notice.rank, Clock::now());
+    else
+      heard_[notice.group].push_back(notice);
   }
   const auto found = heard_.find(group);
   if (found == heard_.end()) return {};
   std::vector<Notice> notices = std::move(found->second);
   heard_.erase(found);
   return notices;
+}
+
+std::optional<Clock::time_point> Session::ended(int rank) const {
+  const auto found = ended_.find(rank);
+  if (found == ended_.end()) return std::nullopt;
+  return found->second;
 }
 
 MPI_Comm duplicate(Session& session, MPI_Comm from, const MpiOptions& options,

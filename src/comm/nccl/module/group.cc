@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "comm/process/first_failure.h"
 #include "comm/signature.h"
 #include "core/log.h"
 #include "core/status.h"
@@ -29,7 +30,7 @@ NcclOptions on_a_gpu(NcclOptions options) {
 
 Group::Group(NcclOptions options)
     : options_(on_a_gpu(std::move(options))),
-      connections_({.name = fmt::format("rank {} of {} of group '{}'", options_.rank, options_.size,
+      connections_({.name = fmt::format("rank {} of group '{}'", options_.names[options_.rank],
                                         options_.name),
                     .time_limit = options_.time_limit,
                     .check_peers =
@@ -46,8 +47,8 @@ Group::Group(NcclOptions options)
   try {
     id = store.get(key("id"), Clock::now() + options_.time_limit);
   } catch (const DeadlineExceededError&) {
-    fail<DeadlineExceededError>("[nccl] rank 0 did not join group '{}' within {} ms", options_.name,
-                                options_.time_limit.count());
+    fail<DeadlineExceededError>("[nccl] rank {} did not join group '{}' within {} ms", names()[0],
+                                options_.name, options_.time_limit.count());
   }
   connection_ = &connections_.add(rank(), size(), id_of(id));
   wait_for_connection();
@@ -66,7 +67,8 @@ void Group::wait_for_connection() {
             "[nccl] the ranks of group '{}' were not connected within {} ms", options_.name,
             options_.time_limit.count());
       fail<DeadlineExceededError>("[nccl] {} did not join group '{}' within {} ms",
-                                  list_ranks(absent), options_.name, options_.time_limit.count());
+                                  list_ranks(absent, names()), options_.name,
+                                  options_.time_limit.count());
     }
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
@@ -142,10 +144,12 @@ void Group::check_told() const {
 }
 
 void Group::check_left(std::uint64_t sequence, const std::string& waiting_for) const {
-  for (int peer : missing(sequence))
-    if (!find(key(fmt::format("left/{}", peer))).empty())
-      fail<AbortedError>("rank {} has left the group; rank {} still waits for it: {}", peer, rank(),
-                         waiting_for);
+  for (int peer : missing(sequence)) {
+    if (find(key(fmt::format("left/{}", peer))).empty()) continue;
+    throw_first_failure(options_.membership.get());
+    fail<AbortedError>("rank {} has left the group; rank {} still waits for it: {}", names()[peer],
+                       names()[rank()], waiting_for);
+  }
 }
 
 void Group::abort(GroupFailure failure, const std::string& text) noexcept {

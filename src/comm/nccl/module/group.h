@@ -34,6 +34,7 @@ class Group {
   const NcclOptions& options() const { return options_; }
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
+  const RankNames& names() const { return options_.names; }
   Connections& connections() { return connections_; }
   const Connection& connection() const { return *connection_; }
   PinnedPool& pool() { return pool_; }

@@ -12,6 +12,7 @@ class NcclBackend final : public Backend {
 
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
+  const RankNames& names() const override { return group_.names(); }
   bool takes_device_memory() const override { return group_.on_cuda(); }
   bool crowded() const override { return false; }
 
@@ -43,6 +44,7 @@ class NcclBackend final : public Backend {
     NcclOptions options = group_.options();
     options.name += "/" + name;
     options.size = static_cast<int>(ranks.size());
+    options.names = options.names.of(ranks);
     for (std::size_t i = 0; i < ranks.size(); ++i)
       if (ranks[i] == rank()) options.rank = static_cast<int>(i);
     return std::make_unique<NcclBackend>(std::move(options));

@@ -77,7 +77,7 @@ bool NcclOperation::through() { return group_.connections().ended(*launch_); }
 NcclCollective::NcclCollective(Group& group, const Collective& collective, std::uint64_t turn)
     : NcclOperation(group, collective,
                     fmt::format("collective {} ({})", collective.sequence,
-                                describe(collective.signature, collective.label))),
+                                describe(collective.signature, collective.label, group.names()))),
       turn_(turn) {
   const std::size_t bytes = announcement_bytes(group.size());
   announcements_ = group.pool().take(bytes * index(group.size() + 1));
@@ -140,9 +140,9 @@ void NcclCollective::compare() const {
     std::memcpy(&counts[rank * announcements.size()], its + sizeof(Announcement),
                 announcements.size() * sizeof(ShareCounts));
   }
-  check_announcements(collective_, announcements);
+  check_announcements(collective_, announcements, group_.names());
   if (collective_.signature.kind == CollectiveKind::kAllToAll)
-    check_shares_agree(collective_, counts, group_.size());
+    check_shares_agree(collective_, counts, group_.size(), group_.names());
 }
 
 void NcclCollective::move() {
@@ -177,7 +177,8 @@ void NcclCollective::check_peers() {
 }
 
 NcclMessage::NcclMessage(Group& group, const Collective& collective)
-    : NcclOperation(group, collective, describe(collective.signature, collective.label)),
+    : NcclOperation(group, collective,
+                    describe(collective.signature, collective.label, group.names())),
       sends_(collective.signature.kind == CollectiveKind::kSend),
       peer_(collective.signature.root),
       way_(group.way(peer_, sends_)),
@@ -213,9 +214,9 @@ bool NcclMessage::step() {
       std::memcpy(&sent, header_.get(), sizeof(sent));
       const auto dtype = static_cast<DType>(sent.dtype);
       if (sent.count != buffer.count || dtype != buffer.dtype)
-        fail<InvalidArgumentError>("[recv] rank {} sent {} {}, rank {} expected {} {}", peer_,
-                                   sent.count, name_of(dtype), group_.rank(), buffer.count,
-                                   name_of(buffer.dtype));
+        fail<InvalidArgumentError>(
+            "[recv] rank {} sent {} {}, rank {} expected {} {}", group_.names()[peer_], sent.count,
+            name_of(dtype), group_.names()[group_.rank()], buffer.count, name_of(buffer.dtype));
       phase_ = Phase::kData;
       return true;
     }

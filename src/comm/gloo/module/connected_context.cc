@@ -1,0 +1,72 @@
+#include "comm/gloo/module/connected_context.h"
+
+#include <fcntl.h>
+#include <gloo/transport/tcp/context.h>
+#include <gloo/transport/tcp/pair.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/status.h"
+
+namespace tandem::gloo_backend {
+namespace {
+
+namespace tcp = gloo::transport::tcp;
+
+// Gloo gives each pair a listening socket when it is made, to which a stranger might connect before
+// the peer does. This pair's is replaced at once by a socket that leads to the peer.
+class ConnectedPair final : public tcp::Pair {
+ public:
+  using tcp::Pair::Pair;
+
+  // False where a stranger was faster: this pair may have read from it, and is of no use.
+  bool connect_by(const Socket& socket) {
+    const std::lock_guard lock(m_);
+    if (state_ != LISTENING) return false;
+    // Gloo's thread watches the listening socket no more: its last descriptor has gone.
+    if (dup3(socket.descriptor(), fd_, O_CLOEXEC) < 0)
+      fail<UnavailableError>("[gloo] dup3: {}", std::strerror(errno));
+    handleConnected();
+    return true;
+  }
+};
+
+class ConnectedContext final : public tcp::Context {
+ public:
+  using tcp::Context::Context;
+
+  void connect(int peer, const Socket& socket) {
+    std::unique_ptr<ConnectedPair> pair;
+    do pair = std::make_unique<ConnectedPair>(this, device_.get(), peer, getTimeout());
+    while (!pair->connect_by(socket));
+    pairs_[static_cast<std::size_t>(peer)] = std::move(pair);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<gloo::transport::Context> make_connected_context(
+    const std::shared_ptr<tcp::Device>& device, int rank, std::vector<Socket> sockets,
+    std::chrono::milliseconds time_limit) {
+  const int size = static_cast<int>(sockets.size());
+  auto context = std::make_shared<ConnectedContext>(device, rank, size);
+  context->setTimeout(time_limit);
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == rank) continue;
+    try {
+      context->connect(peer, sockets[static_cast<std::size_t>(peer)]);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      fail<ResourceExhaustedError>("[gloo] Gloo cannot take the connection to rank {} of {}: {}",
+                                   peer, size, error.what());
+    }
+    sockets[static_cast<std::size_t>(peer)].close();
+  }
+  return context;
+}
+
+}  // namespace tandem::gloo_backend
