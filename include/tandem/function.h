@@ -19,15 +19,17 @@
 // program. (Where there is control flow, the callable runs operation by operation instead.) It
 // keeps what its gradient needs; under NoGradScope, nothing. What the callable has itself gone back
 // through is gone. Inside another traced function a call takes part in that trace.
+//
+// A function keeps the 64 programs that it used last, one for each signature and set of sizes; a
+// signature whose programs are gone is traced anew. Its programs share one block of memory on each
+// device, as large as the largest of them needs, which config::trim_memory() frees while none runs.
 #pragma once
 
-#include <any>
 #include <array>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,18 +44,21 @@
 
 namespace tandem {
 
-// What a tensor argument may be: any size where the shape is negative.
+class ProgramMemory;
+
+// The dtype and shape of a tensor argument. A negative size may be any, independently of the
+// others; ensure_shape() (tandem/array.h) states that two are the same.
 struct InputSpec {
-  Shape shape;
+  Shape shape{};
   DType dtype = float32;
 };
 
 struct FunctionOptions {
-  std::string name;  // in messages and traces of execution
+  std::string name{};  // in messages and traces of execution
   // Traced for these from the first call on, one for each tensor among the arguments, in order: a
   // call that does not suit them is an InvalidArgumentError. Empty: a trace for each set of dtypes
   // and shapes that comes.
-  std::vector<InputSpec> input_signature;
+  std::vector<InputSpec> input_signature{};
 };
 
 namespace detail {
@@ -78,8 +83,16 @@ void visit_tensors(std::string& value, const V&, const K& key) {
   key(std::string_view(value));
 }
 template <class V, class K>
+void visit_tensors(std::string_view& value, const V&, const K& key) {
+  key(value);
+}
+template <class V, class K>
 void visit_tensors(const char*& value, const V&, const K& key) {
   key(std::string_view(value));
+}
+template <class V, class K, std::size_t kSize>
+void visit_tensors(char (&text)[kSize], const V&, const K& key) {
+  key(std::string_view(text));
 }
 template <class V, class K>
 void visit_tensors(Variable& variable, const V&, const K& key) {
@@ -120,11 +133,6 @@ void visit_tensors(std::tuple<T...>& tuple, const V& visit, const K& key) {
   std::apply([&](auto&... item) { (visit_tensors(item, visit, key), ...); }, tuple);
 }
 
-template <class V, class K, std::size_t kSize>
-void visit_tensors(char (&text)[kSize], const V&, const K& key) {
-  key(std::string_view(text));
-}
-
 // How an argument is kept while the callable is traced.
 template <class T>
 using Held = std::conditional_t<std::is_array_v<T>, const char*, T>;
@@ -134,8 +142,9 @@ struct FunctionCall {
   std::string key;  // of everything but the tensors
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;
-  static constexpr std::size_t kNoTrace = static_cast<std::size_t>(-1);
-  std::size_t trace = kNoTrace;  // which one it was
+  // What the callable returned when it was traced, of a type that the caller knows. Set by the body
+  // of the trace, and by each run of it.
+  std::shared_ptr<const void> result;
 
   void add_to_key(std::uint64_t number) {
     key.append(reinterpret_cast<const char*>(&number), sizeof(number));
@@ -146,13 +155,16 @@ struct FunctionCall {
   }
 };
 
-// The traces of one function and their programs.
+// The traces of one function and their programs: those that were used last, up to kMaxPrograms.
 class FunctionTraces {
  public:
   // Runs the callable on symbolic tensors and returns the tensors of its result.
   using Body = std::function<std::vector<Tensor>(std::vector<Tensor> inputs)>;
 
-  explicit FunctionTraces(FunctionOptions options);
+  static constexpr std::size_t kMaxPrograms = 64;
+
+  // `memory`: what the programs share with others that do not run at the same time; null: nothing.
+  explicit FunctionTraces(FunctionOptions options, std::shared_ptr<ProgramMemory> memory = nullptr);
   ~FunctionTraces();
 
   // Whether operations of the calling thread are being traced already: the callable then takes part
@@ -201,7 +213,6 @@ class Function {
     std::tuple<Args&...> given(const_cast<Args&>(args)...);  // visiting changes nothing here
     visit_tensors(given, collect, key);
 
-    std::optional<std::conditional_t<std::is_void_v<Result>, char, Result>> traced;
     const auto body = [&](std::vector<Tensor> symbols) {
       std::tuple<detail::Held<Args>...> held(args...);
       std::size_t next = 0;
@@ -213,34 +224,19 @@ class Function {
       if constexpr (std::is_void_v<Result>) {
         std::apply(shared.callable, std::as_const(held));
       } else {
-        traced.emplace(std::apply(shared.callable, std::as_const(held)));
+        const auto traced =
+            std::make_shared<Result>(std::apply(shared.callable, std::as_const(held)));
         const auto give = [&](Tensor& tensor) {
           if (!tensor.defined()) return;
           outputs.push_back(tensor);
           tensor = tensor.detach();  // what is kept of the result holds no record of gradients
         };
         visit_tensors(*traced, give, no_key);
+        call.result = traced;
       }
       return outputs;
     };
-    // Keeps what the callable returned while it was traced.
-    const auto keep_result = [&] {
-      if constexpr (!std::is_void_v<Result>) {
-        if (!traced || call.trace == detail::FunctionCall::kNoTrace) return;
-        const std::lock_guard lock(shared.mutex);
-        if (shared.results.size() <= call.trace) shared.results.resize(call.trace + 1);
-        shared.results[call.trace] = std::move(*traced);
-      }
-    };
-    bool replayed = false;
-    try {
-      replayed = shared.traces.run(call, std::ref(body));
-    } catch (...) {
-      keep_result();  // a later call finds the trace there
-      throw;
-    }
-    keep_result();
-    if (!replayed) {
+    if (!shared.traces.run(call, std::ref(body))) {
       detail::FunctionTraces::keep(std::move(call));
       return shared.callable(args...);
     }
@@ -248,9 +244,7 @@ class Function {
       detail::FunctionTraces::keep(std::move(call));
     } else {
       // The same, with this call's tensors in it.
-      std::unique_lock lock(shared.mutex);
-      Result result = std::any_cast<const Result&>(shared.results[call.trace]);
-      lock.unlock();
+      Result result = *static_cast<const Result*>(call.result.get());
       std::size_t next = 0;
       const auto fill = [&](Tensor& tensor) {
         if (tensor.defined()) tensor = std::move(call.outputs[next++]);
@@ -261,7 +255,7 @@ class Function {
     }
   }
 
-  // How many signatures have been traced.
+  // For how many signatures there is a trace.
   std::size_t num_traces() const { return shared_->traces.num_traces(); }
 
  private:
@@ -270,8 +264,6 @@ class Function {
         : callable(std::move(callable_)), traces(std::move(options)) {}
     F callable;
     detail::FunctionTraces traces;
-    std::mutex mutex;
-    std::vector<std::any> results;
   };
   std::shared_ptr<Shared> shared_;
 };

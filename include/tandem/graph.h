@@ -173,7 +173,8 @@ struct SessionOptions {
   bool initialize_variables = false;
 };
 
-// A tensor of a graph, or an operation: itself or by name. Operations are run for what they do.
+// A tensor of a graph, itself or by name ("MatMul:0"), or an operation, which is run for what it
+// does (by name: graph.operation("init")).
 class Fetch {
  public:
   Fetch(Tensor tensor) : what_(std::move(tensor)) {}                  // NOLINT: implicit
@@ -194,8 +195,8 @@ struct Feed {
   Feed(std::string name, Tensor value_) : tensor(std::move(name)), value(std::move(value_)) {}
   Feed(const char* name, Tensor value_) : Feed(std::string(name), std::move(value_)) {}
 
-  std::variant<Tensor, std::string> tensor;
-  Tensor value;
+  std::variant<Tensor, std::string> tensor{};
+  Tensor value{};
 };
 using Feeds = std::vector<Feed>;
 

@@ -17,7 +17,7 @@ enum class VariableSynchronization { kAuto, kNone, kOnWrite, kOnRead };
 enum class VariableAggregation { kNone, kSum, kMean, kOnlyFirstReplica };
 
 struct VariableOptions {
-  std::string name;
+  std::string name{};
   bool trainable = true;
   VariableSynchronization synchronization = VariableSynchronization::kAuto;
   VariableAggregation aggregation = VariableAggregation::kNone;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "core/core_yield.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "device/memory_report.h"
@@ -45,12 +46,6 @@ std::size_t first_region_bytes(const BfcOptions& options) {
                                        : options.total_bytes);
 }
 
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 }  // namespace
 
 BfcAllocator::BfcAllocator(BfcOptions options, std::unique_ptr<RegionSource> source)
@@ -68,7 +63,7 @@ BfcAllocator::~BfcAllocator() {
 std::unique_lock<std::mutex> BfcAllocator::lock() const {
   std::unique_lock<std::mutex> held(mutex_, std::try_to_lock);
   for (int i = 0; i < kSpins && !held.owns_lock(); ++i) {
-    pause();
+    pause_core();
     static_cast<void>(held.try_lock());
   }
   if (!held.owns_lock()) held.lock();

@@ -36,8 +36,8 @@ struct BfcOptions {
   bool allow_growth = true;        // false: the first extension takes the whole limit
   bool garbage_collection = true;  // give back regions that are wholly free before running out
   std::chrono::milliseconds retry_limit{10'000};  // how long to wait for others to free memory
-  // Called without the lock when memory ran out: finishes deferred work, so that what it holds is
-  // freed. May be empty.
+  // Called without the lock when memory ran out: frees what nobody uses, and finishes deferred
+  // work, so that what it holds is freed. May be empty.
   std::function<void()> drain = nullptr;
   // The thread that runs the deferred work; `drain` has waited for all that it will free.
   std::thread::id drained_thread = {};

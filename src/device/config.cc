@@ -3,6 +3,7 @@
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "device/discovery.h"
+#include "device/idle_memory.h"
 
 namespace tandem::config {
 namespace {
@@ -116,7 +117,9 @@ void reset_memory_stats(std::string_view device) {
 }
 
 std::int64_t trim_memory(std::string_view device) {
-  return static_cast<std::int64_t>(settled_device(device, "trim_memory").allocator().trim());
+  Device& settled = settled_device(device, "trim_memory");
+  release_idle_memory(settled);
+  return static_cast<std::int64_t>(settled.allocator().trim());
 }
 
 }  // namespace tandem::config

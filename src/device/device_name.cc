@@ -4,6 +4,7 @@
 #include <cctype>
 #include <limits>
 
+#include "core/nearest.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -121,6 +122,21 @@ std::optional<DeviceName> parse_components(std::string_view text, bool any_case)
   return name;
 }
 
+// The types that programs written for TensorFlow name. Whether there are such devices is another
+// question, which placement answers.
+constexpr std::string_view kTypes[] = {"CPU", "GPU", "TPU"};
+
+// `type` in upper case. Throws where there is no such type.
+std::string known_type(const std::string& type, std::string_view text) {
+  const std::string wanted = upper(type);
+  if (std::find(std::begin(kTypes), std::end(kTypes), wanted) != std::end(kTypes)) return wanted;
+  const std::string_view best = wanted == "CUDA" ? "GPU" : nearest(wanted, kTypes);
+  fail<InvalidArgumentError>(
+      "Could not parse {} into a device specification. Unknown device type '{}'; the types are "
+      "CPU, GPU and TPU.{}",
+      text, type, best.empty() ? std::string() : fmt::format(" The nearest is '{}'.", best));
+}
+
 template <class T>
 bool specifies(const std::optional<T>& less, const std::optional<T>& more) {
   return !less || less == more;
@@ -184,10 +200,7 @@ DeviceName DeviceName::parse(std::string_view text) {
   std::optional<DeviceName> name = parse_local(text);
   if (!name) name = parse_components(text, /*any_case=*/true);
   if (!name) fail<InvalidArgumentError>("Could not parse {} into a device specification.", text);
-  if (name->type) {
-    const std::string type = upper(*name->type);
-    if (type == "CPU" || type == "GPU") name->type = type;
-  }
+  if (name->type) name->type = known_type(*name->type, text);
   return *name;
 }
 

@@ -22,9 +22,9 @@ struct DeviceName {
   static std::optional<DeviceName> parse_full(std::string_view text);
   // Parses the local form without a slash, "GPU:0" (type and id both needed).
   static std::optional<DeviceName> parse_local(std::string_view text);
-  // The form that a user passes: local first, then full; "cpu"/"gpu" in any case become upper case
-  // (as DeviceSpec does). Throws InvalidArgumentError "Could not parse X into a device
-  // specification."
+  // The form that a user passes: local first, then full; the types CPU, GPU and TPU in any case
+  // become upper case (as DeviceSpec does). Throws InvalidArgumentError "Could not parse X into a
+  // device specification.", and for any other type, which no soft placement can mean.
   static DeviceName parse(std::string_view text);
 
   bool fully_specified() const { return job && replica && task && type && id; }

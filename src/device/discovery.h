@@ -17,7 +17,7 @@ inline constexpr std::int64_t kMaxEmulatedMib = std::int64_t{1} << 30;
 
 struct EmulatedGpuRequest {
   int count = 0;
-  std::int64_t memory_mib = 1024;
+  std::int64_t memory_mib = 4096;
   friend bool operator==(const EmulatedGpuRequest&, const EmulatedGpuRequest&) = default;
 };
 

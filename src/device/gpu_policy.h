@@ -16,10 +16,9 @@ inline constexpr PriorityRange kGpuPriorities = {.most_urgent = -5, .least_urgen
 // Copies up to this size never make the host wait for the stream.
 inline constexpr std::size_t kKeptInQueue = std::size_t{64} << 10;
 
-// The allocator of a logical GPU: its name, limit and growth. `drain` and `drained_thread`: of a
-// backend whose queued work holds memory (BfcOptions).
-BfcOptions gpu_allocator_options(const LogicalGpuOptions& options,
-                                 std::function<void()> drain = nullptr,
+// The allocator of a logical GPU: its name, limit and growth. `drain`: frees what it can, where
+// memory ran out; `drained_thread`: of a backend whose queued work holds memory (BfcOptions).
+BfcOptions gpu_allocator_options(const LogicalGpuOptions& options, std::function<void()> drain,
                                  std::thread::id drained_thread = {});
 
 }  // namespace tandem

@@ -34,6 +34,10 @@ void infer_reduce(InferContext& c) {
 void infer_gather(InferContext& c) {
   const auto& attrs = c.attrs<CollectiveGatherAttrs>();
   if (attrs.sizes.empty()) {
+    constexpr std::int64_t kMaxRanks = std::int64_t{1} << 20;
+    if (attrs.rank < 0 || attrs.rank >= attrs.ranks || attrs.ranks > kMaxRanks)
+      fail<InvalidArgumentError>("[all_gather] expected a rank of at most {} ranks, got {} of {}",
+                                 kMaxRanks, attrs.rank, attrs.ranks);
     for (std::int64_t rank = 0; rank < attrs.ranks; ++rank) c.add_output(c.dtype(0), c.shape(0));
     return;
   }

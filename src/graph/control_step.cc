@@ -54,6 +54,7 @@ struct ControlStep::Impl {
   const Operation& operation;
   Step& step;
   LaneTeam& team;
+  const ArenaPlace place;
   Control& control;
   const ControlFlow& flow;
   std::vector<BodyProgram> bodies;
@@ -64,25 +65,26 @@ struct ControlStep::Impl {
   std::vector<Tensor> element;
   std::vector<TensorSpec> element_specs;
 
-  Impl(const Operation& made_of, Step& its_step, LaneTeam& its_team)
+  Impl(const Operation& made_of, Step& its_step, LaneTeam& its_team, ArenaPlace its_place)
       : operation(made_of),
         step(its_step),
         team(its_team),
+        place(std::move(its_place)),
         control(*made_of.control),
         flow(*control.flow),
         frame(flow.elements + made_of.inputs.size(), nullptr) {
     if (flow.kind == Kind::kWhile)
       flag = make_tensor(*control.bodies.front().block.fetches[0]->device, Shape::scalar(),
                          DType::kBool);
-    for (BodyBlock& body : control.bodies) bodies.push_back(program_of(std::move(body)));
+    for (BodyBlock& body : control.bodies)
+      bodies.push_back(program_of(std::move(body.feeds),
+                                  std::make_unique<Program>(std::move(body.block), team, place)));
     control.bodies.clear();
   }
 
-  BodyProgram program_of(BodyBlock body) {
-    BodyProgram made;
-    made.feeds = std::move(body.feeds);
+  static BodyProgram program_of(std::vector<std::size_t> feeds, std::unique_ptr<Program> program) {
+    BodyProgram made{.program = std::move(program), .feeds = std::move(feeds)};
     made.given.resize(made.feeds.size());
-    made.program = std::make_unique<Program>(std::move(body.block), team);
     return made;
   }
 
@@ -233,7 +235,12 @@ struct ControlStep::Impl {
     auto made = std::make_unique<ForElements>();
     for (const Tensor& component : element)
       made->elements.push_back({impl_of(component), &impl_of(component).device()});
-    made->body = program_of(control.body_for(made->elements));
+    BodyBlock body = control.body_for(made->elements);
+    made->body = program_of(
+        std::move(body.feeds),
+        std::make_unique<Program>(
+            std::move(body.block), team,
+            ProgramOptions{.name = operation.name, .memory = place.arenas.shared()->inner()}));
     return for_elements.emplace_back(std::move(made))->body;
   }
 
@@ -255,8 +262,8 @@ struct ControlStep::Impl {
   }
 };
 
-ControlStep::ControlStep(const Operation& operation, Step& step, LaneTeam& team)
-    : impl_(std::make_unique<Impl>(operation, step, team)) {}
+ControlStep::ControlStep(const Operation& operation, Step& step, LaneTeam& team, ArenaPlace place)
+    : impl_(std::make_unique<Impl>(operation, step, team, std::move(place))) {}
 ControlStep::~ControlStep() = default;
 
 const Operation& ControlStep::operation() const { return impl_->operation; }

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "graph/arena_parts.h"
 #include "graph/block.h"
 #include "graph/lanes.h"
 
@@ -13,8 +14,8 @@ namespace tandem {
 class ControlStep {
  public:
   // `step`: of the operation, whose context has the addresses at each run. Makes the programs of
-  // the bodies. Throws ResourceExhaustedError.
-  ControlStep(const Operation& operation, Step& step, LaneTeam& team);
+  // the bodies.
+  ControlStep(const Operation& operation, Step& step, LaneTeam& team, ArenaPlace place);
   ~ControlStep();
   ControlStep(const ControlStep&) = delete;
   ControlStep& operator=(const ControlStep&) = delete;

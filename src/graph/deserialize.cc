@@ -14,9 +14,6 @@
 namespace tandem {
 namespace {
 
-// More elements than any device holds: sizes computed from these do not overflow.
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 44;
-
 class Reader {
  public:
   // `outer`: the graph that this one is a body of; null: there is none.
@@ -111,14 +108,11 @@ class Reader {
     if (spec.sizes_size() > kMaxRank) refuse("has an output of {} axes", spec.sizes_size());
     TensorSpec made{static_cast<DType>(spec.dtype()), Shape()};
     if (!spec.known()) return made;
-    std::int64_t elements = 1;
-    for (std::int64_t size : spec.sizes()) {
+    for (std::int64_t size : spec.sizes())
       if (!graph_->sizes().has(size)) refuse("has an output of size {}", size);
-      if (size > kMaxElements / elements) refuse("has an output that is too large");
-      elements *= std::max<std::int64_t>(size, 1);
-    }
     made.shape = Shape(std::span<const std::int64_t>(spec.sizes().data(),
                                                      static_cast<std::size_t>(spec.sizes_size())));
+    if (made.shape.too_large()) refuse("has an output that is too large");
     return made;
   }
 

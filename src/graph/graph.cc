@@ -71,14 +71,10 @@ Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
   for (const Node::Input& input : inputs)
     specs.push_back(&input.node->outputs[static_cast<std::size_t>(input.output)]);
   sizes_->infer(context, op, attrs_ref, specs);
-  // Known sizes agree; one that is not known may be any of the graph's.
+  // Sizes that are not known here are checked when the graph runs.
   const auto agrees = [](const TensorSpec& stored, const TensorSpec& inferred) {
-    const Shape &a = stored.shape, &b = inferred.shape;
-    if (stored.dtype != inferred.dtype || a.known() != b.known() || a.rank() != b.rank())
-      return false;
-    for (int axis = 0; axis < a.rank(); ++axis)
-      if ((a[axis] < 0) != (b[axis] < 0) || (a[axis] >= 0 && a[axis] != b[axis])) return false;
-    return true;
+    return stored.dtype == inferred.dtype && stored.shape.known() == inferred.shape.known() &&
+           may_agree(stored.shape, inferred.shape);
   };
   if (!std::equal(outputs.begin(), outputs.end(), context.outputs.begin(), context.outputs.end(),
                   agrees))
@@ -87,7 +83,8 @@ Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Shape& inferred = context.outputs[static_cast<int>(i)].shape;
     for (int axis = 0; axis < inferred.rank(); ++axis)
-      if (inferred[axis] < 0) sizes_->take_over(outputs[i].shape[axis], inferred[axis]);
+      if (inferred[axis] < 0 && outputs[i].shape[axis] < 0)
+        sizes_->take_over(outputs[i].shape[axis], inferred[axis]);
   }
   Node& node = append(op, options.name, options);
   node.attrs = std::move(attrs);

@@ -308,6 +308,11 @@ Lanes::~Lanes() = default;
 
 void Lanes::run() { impl_->run(); }
 
+void Lanes::forget_recordings() {
+  for (const Lane& lane : impl_->lanes)
+    for (const auto& [place, recorded] : lane.recorded) recorded->forget();
+}
+
 bool Lanes::records_in_vain() const {
   for (const Lane& lane : impl_->lanes)
     for (const auto& [place, recorded] : lane.recorded)

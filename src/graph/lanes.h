@@ -67,6 +67,8 @@ class Lanes {
   // Whether GPUs get their kernels in recordings that are of no use a second time, for the
   // addresses in them change from run to run.
   bool records_in_vain() const;
+  // Drops the recordings: what they address is elsewhere from now on.
+  void forget_recordings();
 
  private:
   struct Impl;

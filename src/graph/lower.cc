@@ -54,10 +54,26 @@ class Lowering {
       if (needed_[static_cast<std::size_t>(node->id)]) lower_node(*node);
     for (const Node::Input& fetch : options_.fetches) block_.fetches.push_back(fetched(fetch));
     if (options_.sizes) *options_.sizes = sizes_;
+    check_total();
     return std::move(block_);
   }
 
  private:
+  // Whoever plans the memory of the values may add their bytes up.
+  void check_total() const {
+    constexpr std::size_t kMostBytes = std::numeric_limits<std::size_t>::max() / 2;
+    std::size_t total = 0;
+    for (const auto& value : block_.values) {
+      const std::size_t bytes = value->bytes();
+      if (bytes > kMostBytes - total)
+        fail<ResourceExhaustedError>(
+            "[Graph] the values of a program have more bytes than can be addressed; one has shape "
+            "{} and dtype {}",
+            value->spec.shape.to_string(), name_of(value->spec.dtype));
+      total += bytes;
+    }
+  }
+
   bool is_fed(const Node::Input& tensor) const {
     return std::find(options_.feeds.begin(), options_.feeds.end(), tensor) != options_.feeds.end();
   }
@@ -165,7 +181,9 @@ class Lowering {
     for (std::size_t i = 0; i < node.outputs.size(); ++i)
       sizes_.bind(node.outputs[i].shape, infer.outputs[static_cast<int>(i)].shape, node.name);
 
-    if ((node.op->traits & kView) != 0) {
+    const bool changes_nothing =
+        (node.op->traits & kIdentityIfSame) != 0 && inputs[0]->spec.shape == infer.outputs[0].shape;
+    if (changes_nothing || (node.op->traits & kView) != 0) {
       const std::int64_t offset = node.op->view_offset ? node.op->view_offset(infer) : 0;
       made.push_back(&view(*inputs[0], infer.outputs[0], offset));
       note_read(node);

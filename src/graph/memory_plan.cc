@@ -1,15 +1,20 @@
 #include "graph/memory_plan.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 #include <unordered_set>
 
+#include "core/status.h"
+#include "device/memory_report.h"
 #include "graph/collective.h"
 
 namespace tandem {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kMostDescribed = 4;  // values, in a message
 constexpr int kForever = std::numeric_limits<int>::max();
 
 struct Life {
@@ -159,5 +164,29 @@ bool packs(const Operation& operation) {
 }
 
 MemoryPlan plan_memory(Block& block) { return Planner(block).run(); }
+
+std::string describe_values(const Block& block, const MemoryPlan& plan, const Device& device) {
+  std::vector<const Value*> feeds, placed;
+  for (const auto& value : block.values) {
+    if (value->kind == Value::Kind::kFeed) feeds.push_back(value.get());
+    if (value->device == &device && plan.places.count(value.get()) > 0)
+      placed.push_back(value.get());
+  }
+  std::stable_sort(feeds.begin(), feeds.end(),
+                   [](const Value* a, const Value* b) { return a->index < b->index; });
+  std::stable_sort(placed.begin(), placed.end(),
+                   [](const Value* a, const Value* b) { return a->bytes() > b->bytes(); });
+  feeds.resize(std::min(feeds.size(), kMostDescribed));
+  placed.resize(std::min(placed.size(), kMostDescribed));
+  std::vector<std::string> shapes, largest;
+  for (const Value* feed : feeds) shapes.push_back(feed->spec.shape.to_string());
+  for (const Value* value : placed)
+    largest.push_back(fmt::format("{} {} {} of {}", value->producer->op->name,
+                                  value->spec.shape.to_string(), name_of(value->spec.dtype),
+                                  mebibytes(static_cast<std::int64_t>(value->bytes()))));
+  return fmt::format("with inputs of shapes {} (largest values: {})",
+                     shapes.empty() ? "none" : fmt::format("{}", fmt::join(shapes, ", ")),
+                     largest.empty() ? "none" : fmt::format("{}", fmt::join(largest, ", ")));
+}
 
 }  // namespace tandem

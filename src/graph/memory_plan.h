@@ -1,6 +1,7 @@
 // Which values of a block share which memory.
 #pragma once
 
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -34,5 +35,9 @@ bool packs(const Operation& operation);
 // same time overlap. Fetched values get no place: they leave the program. Nor does what is packed:
 // it is computed in its bucket, and read there, where it is not fetched.
 MemoryPlan plan_memory(Block& block);
+
+// For an out-of-memory error: the shapes of what the block is fed with, and its largest values
+// among those that have a place on the device.
+std::string describe_values(const Block& block, const MemoryPlan& plan, const Device& device);
 
 }  // namespace tandem

@@ -8,7 +8,9 @@
 #include "comm/device_memory.h"
 #include "core/parallel.h"
 #include "core/status.h"
+#include "device/memory_report.h"
 #include "device/native_gpu.h"
+#include "graph/arena_parts.h"
 #include "graph/collective.h"
 #include "graph/control_step.h"
 #include "graph/lanes.h"
@@ -48,17 +50,6 @@ void add_devices(const Block& block, std::vector<const Device*>& devices) {
 }  // namespace
 
 struct Program::Impl {
-  // Where a step's view points into memory that is known at the run only.
-  struct Binding {
-    Step* step;
-    bool output;
-    int index;
-    std::int64_t offset;
-    void set(std::byte* memory) const {
-      auto& views = output ? step->context.outputs : step->context.inputs;
-      views[index].data = memory + offset;
-    }
-  };
   struct External {
     const Value* value = nullptr;  // a feed or a result
     std::vector<Binding> bindings;
@@ -86,8 +77,8 @@ struct Program::Impl {
   // A value that leaves the program. Its memory is kept from run to run while nobody else holds it.
   struct Result {
     External external;
-    Tensor tensor;
-    std::byte* given = nullptr;  // during a run: where it goes
+    std::size_t arena = 0, number = 0;  // where its tensor is kept
+    std::byte* given = nullptr;         // during a run: where it goes
   };
   // A stretch of steps, or one of control flow. The steps' attributes are renewed when its turn
   // comes: control flow before it may have taken draws, or an optimizer's steps.
@@ -100,8 +91,10 @@ struct Program::Impl {
 
   Block block;
   MemoryPlan plan;
-  std::vector<Tensor> arenas;
-  std::unordered_map<const Device*, std::byte*> arena_of;
+  std::string name;
+  std::optional<ProgramArenas> own_arenas;  // none: those of the program around it
+  ProgramArenas& arenas;
+  ArenaParts parts;
   std::unordered_map<const Operation*, Bucket> buckets;  // of collectives
   std::optional<LaneTeam> own_team;
   std::vector<std::unique_ptr<Step>> steps;  // of the operations
@@ -113,18 +106,27 @@ struct Program::Impl {
   std::unordered_map<const Value*, std::unique_ptr<Result>> results;
   bool fixed = false;  // what moves has a place of its own
 
+  Impl(Block source, ProgramOptions options, LaneTeam* team)
+      : block(std::move(source)),
+        name(std::move(options.name)),
+        own_arenas(options.memory ? std::move(options.memory) : ProgramMemory::make()),
+        arenas(*own_arenas),
+        parts({arenas, {}}) {
+    make(team);
+  }
+  Impl(Block source, LaneTeam& team, const ArenaPlace& place)
+      : block(std::move(source)), arenas(place.arenas), parts(place) {
+    make(&team);
+  }
+
   // `team`: null: one of its own.
-  Impl(Block source, LaneTeam* team) : block(std::move(source)) {
+  void make(LaneTeam* team) {
     optimize(block);
     schedule_collectives(block);
     plan = plan_memory(block);
-    make_arenas();
+    for (const auto& [device, bytes] : plan.arena_bytes) parts.take(*device, bytes);
     make_buckets();
-    for (const Value* fetch : block.fetches)
-      if (fetch->root().kind == Value::Kind::kComputed) {
-        auto& result = results[&fetch->root()];
-        if (!result) result = std::make_unique<Result>(Result{.external = {&fetch->root()}});
-      }
+    make_results();
     if (!team) {
       std::vector<const Device*> devices;
       add_devices(block, devices);
@@ -136,6 +138,18 @@ struct Program::Impl {
       if (feed_of.size() <= static_cast<std::size_t>(value->index))
         feed_of.resize(static_cast<std::size_t>(value->index) + 1, nullptr);
       feed_of[static_cast<std::size_t>(value->index)] = &external;
+    }
+  }
+
+  void make_results() {
+    for (const Value* fetch : block.fetches) {
+      const Value& root = fetch->root();
+      if (root.kind != Value::Kind::kComputed) continue;
+      auto& result = results[&root];
+      if (result) continue;
+      const std::size_t arena = parts.arena_on(*root.device);
+      result = std::make_unique<Result>(
+          Result{.external = {&root}, .arena = arena, .number = arenas.add_result(arena)});
     }
   }
 
@@ -155,7 +169,8 @@ struct Program::Impl {
       fill_step(operation, *steps[i]);
       if (operation.control) {
         end_stretch();
-        sections.emplace_back().control = std::make_unique<ControlStep>(operation, *steps[i], team);
+        sections.emplace_back().control =
+            std::make_unique<ControlStep>(operation, *steps[i], team, parts.place_of_bodies());
         continue;
       }
       stretch.push_back(steps[i].get());
@@ -173,16 +188,6 @@ struct Program::Impl {
         if (const auto use = variables.find(&operation.inputs[i]->root());
             operation.mutates(i) && use != variables.end())
           section.written.push_back(use->second.get());
-    }
-  }
-
-  void make_arenas() {
-    const MemoryTagScope tag(MemoryTag::kActivations);
-    for (const auto& [device, bytes] : plan.arena_bytes) {
-      if (bytes == 0) continue;
-      const Tensor& arena = arenas.emplace_back(
-          make_tensor(const_cast<Device&>(*device), {static_cast<std::int64_t>(bytes)}, uint8));
-      arena_of[device] = impl_of(arena).data();
     }
   }
 
@@ -220,7 +225,7 @@ struct Program::Impl {
     for (const Value* output : operation.outputs) add(step.context.outputs, *output, true, true);
   }
 
-  void point(const Value& value, const Binding& binding, bool written) {
+  void point(const Value& value, Binding binding, bool written) {
     const Value& root = value.root();
     switch (root.kind) {
       case Value::Kind::kComputed:
@@ -229,8 +234,10 @@ struct Program::Impl {
         else if (const auto packed = plan.packed.find(&root); packed != plan.packed.end())
           binding.set(static_cast<std::byte*>(
               buckets.at(packed->second.collective).array(packed->second.array).data));
-        else
-          binding.set(arena_of.at(root.device) + plan.places.at(&root).offset);
+        else {
+          binding.offset += static_cast<std::int64_t>(plan.places.at(&root).offset);
+          parts.add(*root.device, binding);
+        }
         break;
       case Value::Kind::kConstant: binding.set(impl_of(root.constant).data()); break;
       case Value::Kind::kFeed: {
@@ -262,13 +269,55 @@ struct Program::Impl {
       return;
     }
     const Value& value = *result.external.value;
-    const bool reusable = result.tensor.defined() && impl_of(result.tensor).unique() &&
-                          impl_of(result.tensor).storage->unique();
+    Tensor& tensor = tensor_of(result);
+    const bool reusable =
+        tensor.defined() && impl_of(tensor).unique() && impl_of(tensor).storage->unique();
     if (reusable)
-      impl_of(result.tensor).grad = {};  // whoever held it may have watched it
+      impl_of(tensor).grad = {};  // whoever held it may have watched it
     else
-      result.tensor = make_tensor(*value.device, value.spec.shape, value.spec.dtype);
-    result.external.bind(impl_of(result.tensor).data());
+      tensor = make_tensor(*value.device, value.spec.shape, value.spec.dtype);
+    result.external.bind(impl_of(tensor).data());
+  }
+
+  Tensor& tensor_of(const Result& result) const {
+    return arenas.result(result.arena, result.number);
+  }
+
+  void bind_arenas() {
+    if (!parts.bind()) return;
+    for (const Section& section : sections)
+      if (section.lanes) section.lanes->forget_recordings();
+  }
+
+  // Calls run() while the arenas are this program's. A body has those of the program around it.
+  template <class F>
+  void with_arenas(const F& run) {
+    if (!own_arenas) {
+      bind_arenas();
+      run();
+      return;
+    }
+    if (Device* full = own_arenas->take()) throw_no_room(*full);
+    struct GiveBack {
+      ProgramArenas& arenas;
+      ~GiveBack() { arenas.give_back(); }
+    } const give_back{*own_arenas};
+    bind_arenas();
+    try {
+      run();
+    } catch (const ResourceExhaustedError&) {
+      own_arenas->free();  // so that a smaller program fits
+      throw;
+    }
+  }
+
+  [[noreturn]] void throw_no_room(Device& device) const {
+    const std::size_t bytes = own_arenas->bytes_on(device);
+    throw_out_of_memory(device, {.what = fmt::format("the values of a run of {} {}",
+                                                     name.empty() ? "a program" : name,
+                                                     describe_values(block, plan, device)),
+                                 .op = {},
+                                 .bytes = bytes});
   }
 
   void bind_feed(std::size_t feed, std::byte* memory) {
@@ -338,7 +387,7 @@ struct Program::Impl {
     const Value& root = fetch.root();
     Tensor whole;
     switch (root.kind) {
-      case Value::Kind::kComputed: whole = results.at(&root)->tensor; break;
+      case Value::Kind::kComputed: whole = tensor_of(*results.at(&root)); break;
       case Value::Kind::kConstant: whole = root.constant; break;
       case Value::Kind::kFeed: whole = given[static_cast<std::size_t>(root.index)]; break;
       default: TANDEM_ASSERT(false);
@@ -348,12 +397,16 @@ struct Program::Impl {
   }
 
   void run(std::span<const Tensor> given, std::vector<Tensor>& fetches) {
+    with_arenas([&] { run_with_arenas(given, fetches); });
+  }
+
+  void run_with_arenas(std::span<const Tensor> given, std::vector<Tensor>& fetches) {
     fix_what_moves();
     for (std::size_t i = 0; i < given.size(); ++i) bind_feed(i, impl_of(given[i]).data());
     run_sections();
     for (const auto& [value, result] : results)
       if (const External& external = result->external; external.fixed)
-        external.copy(impl_of(result->tensor).data(), external.fixed.get());
+        external.copy(impl_of(tensor_of(*result)).data(), external.fixed.get());
     fetches.clear();
     fetches.reserve(block.fetches.size());
     for (const Value* fetch : block.fetches) fetches.push_back(fetched(*fetch, given));
@@ -370,6 +423,10 @@ struct Program::Impl {
   }
 
   void run_at(std::span<std::byte* const> given, std::span<const Place> places) {
+    with_arenas([&] { run_at_with_arenas(given, places); });
+  }
+
+  void run_at_with_arenas(std::span<std::byte* const> given, std::span<const Place> places) {
     fix_what_moves();
     for (std::size_t i = 0; i < given.size(); ++i) bind_feed(i, given[i]);
     for (auto& [value, result] : results) result->given = nullptr;
@@ -389,9 +446,12 @@ struct Program::Impl {
   }
 };
 
-Program::Program(Block block) : impl_(std::make_unique<Impl>(std::move(block), nullptr)) {}
-Program::Program(Block block, LaneTeam& team)
-    : impl_(std::make_unique<Impl>(std::move(block), &team)) {}
+Program::Program(Block block, ProgramOptions options)
+    : impl_(std::make_unique<Impl>(std::move(block), std::move(options), nullptr)) {}
+Program::Program(Block block, LaneTeam& team, const ArenaPlace& place)
+    : impl_(std::make_unique<Impl>(std::move(block), team, place)) {}
+Program::Program(Block block, LaneTeam& team, ProgramOptions options)
+    : impl_(std::make_unique<Impl>(std::move(block), std::move(options), &team)) {}
 Program::~Program() = default;
 
 void Program::run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches) {

@@ -42,6 +42,8 @@ class RecordedSteps {
   std::size_t size() const { return steps_.size(); }
   // Whether the last recordings were made in vain: addresses do not come back.
   bool wasted() const { return wasted_ > 0; }
+  // Drops the recordings, whose addresses will not come back.
+  void forget() { recorded_.clear(); }
   // Enqueues the kernels; false, and nothing is done, where they are to be launched one by one.
   bool run();
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "graph/check_numerics.h"
 #include "graph/collective.h"
 
 namespace tandem {
@@ -50,8 +51,8 @@ const OpDef kNoOp = {.name = "NoOp", .infer = [](InferContext&) {}, .traits = kS
 
 std::span<const OpDef* const> structural_ops() {
   static const std::vector<const OpDef*> ops = [] {
-    std::vector<const OpDef*> all = {&kPlaceholder,  &kConst,          &kVarHandle,
-                                     &kReadVariable, &kAssignVariable, &kNoOp};
+    std::vector<const OpDef*> all = {&kPlaceholder,    &kConst, &kVarHandle,    &kReadVariable,
+                                     &kAssignVariable, &kNoOp,  &kCheckNumerics};
     const auto collectives = collective_ops();
     all.insert(all.end(), collectives.begin(), collectives.end());
     return all;

@@ -1,19 +1,19 @@
 #include "graph/symbolic_shape.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
 #include <optional>
 
 #include "core/status.h"
+#include "graph/size_trials.h"
 
 namespace tandem {
 namespace {
 
 constexpr std::int64_t kFirst = -(std::int64_t{1} << 40);
 constexpr std::int64_t kDistance = 1 << 12;
-
-bool is_unknown(std::int64_t number) { return number <= kFirst / 2; }
+// A size that follows from more is taken for one of its own: graphs that are read have no say in
+// how long that takes.
+constexpr std::size_t kMaxDerived = 128;
 
 // Which unknown size the number is; -1 when something was computed with one.
 std::int64_t index_of(std::int64_t number) {
@@ -21,162 +21,111 @@ std::int64_t index_of(std::int64_t number) {
   return behind >= 0 && behind % kDistance == 0 ? behind / kDistance : -1;
 }
 
-template <class F>
-void visit_integers(const AttrsType& type, void* attrs, const F& visit) {
-  type.visit_integers(
-      attrs, [](void* user, std::int64_t& number) { (*static_cast<const F*>(user))(number); },
-      const_cast<F*>(&visit));
-}
-
-// `attrs` copied, with each unknown size replaced by replacement(size).
-template <class F>
-std::shared_ptr<const void> replaced(const AttrsType& type, const void* attrs,
-                                     const F& replacement) {
-  std::shared_ptr<const void> copy = type.copy(attrs);
-  if (!copy) return copy;
-  // The copy is ours alone until it is returned.
-  visit_integers(type, const_cast<void*>(copy.get()), [&](std::int64_t& number) {
-    if (is_unknown(number)) number = replacement(number);
-  });
-  return copy;
-}
-
-// One way of choosing trial sizes for unknown ones: what is known to be a sum is one here, too.
-class Trial {
- public:
-  Trial(const SymbolicSizes& sizes, std::int64_t first, std::int64_t step)
-      : known_(sizes), first_(first), step_(step) {}
-
-  std::int64_t size(std::int64_t unknown) {
-    if (const SizeSum* sum = known_.sum_of(unknown)) {
-      std::int64_t total = sum->constant;
-      for (const auto& [part, times] : sum->parts) total += times * size(part);
-      if (total > 0 && total <= kMaxSum) {
-        unknown_of_.try_emplace(total, unknown);
-        return total;
-      }
-    }
-    const auto [at, added] = sizes_.try_emplace(unknown, first_);
-    if (added) {
-      unknown_of_.try_emplace(first_, unknown);
-      first_ += step_;
-    }
-    return at->second;
-  }
-  // The sizes that were chosen freely.
-  const std::map<std::int64_t, std::int64_t>& chosen() const { return sizes_; }
-  void raise(std::int64_t unknown, std::int64_t by) { sizes_.at(unknown) += by; }
-  // The unknown size that this trial size stands for; 0: none.
-  std::int64_t unknown(std::int64_t size) const {
-    const auto at = unknown_of_.find(size);
-    return at == unknown_of_.end() ? 0 : at->second;
-  }
-
- private:
-  static constexpr std::int64_t kMaxSum = std::int64_t{1} << 22;
-
-  const SymbolicSizes& known_;
-  std::int64_t first_, step_;
-  std::map<std::int64_t, std::int64_t> sizes_, unknown_of_;
-};
-
-std::vector<TensorSpec> infer_with(Trial& trial, const OpDef& op, AttrsRef attrs,
-                                   std::span<const TensorSpec* const> inputs) {
-  std::vector<TensorSpec> specs;
-  specs.reserve(inputs.size());
-  for (const TensorSpec* input : inputs) {
-    TensorSpec& spec = specs.emplace_back(*input);
-    for (int axis = 0; axis < spec.shape.rank(); ++axis)
-      if (spec.shape[axis] < 0) spec.shape.set(axis, trial.size(spec.shape[axis]));
-  }
-  const auto filled = replaced(*attrs.type, attrs.data, [&](std::int64_t unknown) {
-    if (index_of(unknown) < 0)
-      fail<InvalidArgumentError>(
-          "[{}] an attribute was computed from a size that is not known before the graph runs",
-          op.name);
-    return trial.size(unknown);
-  });
-  InferContext context(op, {attrs.type, filled ? filled.get() : attrs.data});
-  for (const TensorSpec& spec : specs) context.inputs.push_back(&spec);
-  op.infer(context);
-  return {context.outputs.begin(), context.outputs.end()};
-}
-
-// Whether output `index` of `op` has along `axis` a sum of the sizes that the trials chose.
-std::optional<SizeSum> find_sum(const Trial& first, const Trial& second, std::int64_t in_first,
-                                std::int64_t in_second, std::size_t index, int axis,
-                                const OpDef& op, AttrsRef attrs,
-                                std::span<const TensorSpec* const> inputs) {
-  // Many numbers divide it, so that strides and groups do not spoil the trial.
-  constexpr std::int64_t kRaise = 840, kMaxTimes = 32;
-  SizeSum sum{.constant = in_first};
-  std::int64_t check = 0;
-  for (const auto& [size, chosen] : first.chosen()) {
-    Trial raised = first;
-    raised.raise(size, kRaise);
-    std::int64_t change = 0;
-    try {
-      change = infer_with(raised, op, attrs, inputs)[index].shape[axis] - in_first;
-    } catch (const InvalidArgumentError&) {
-      return std::nullopt;
-    }
-    if (change == 0) continue;
-    const std::int64_t times = change / kRaise;
-    if (change % kRaise != 0 || times < -kMaxTimes || times > kMaxTimes) return std::nullopt;
-    sum.parts.emplace_back(size, times);
-    sum.constant -= times * chosen;
-    const auto other = second.chosen().find(size);
-    if (other == second.chosen().end()) return std::nullopt;
-    check += times * other->second;
-  }
-  if (sum.parts.empty() || sum.constant + check != in_second) return std::nullopt;
-  return sum;
-}
-
 bool any_unknown(AttrsRef attrs, std::span<const TensorSpec* const> inputs) {
   for (const TensorSpec* input : inputs)
     if (!input->shape.fully_defined()) return true;
   bool found = false;
   // Visiting may write, and does not here.
-  visit_integers(*attrs.type, const_cast<void*>(attrs.data),
-                 [&](std::int64_t& number) { found = found || is_unknown(number); });
+  visit_attr_integers(*attrs.type, const_cast<void*>(attrs.data),
+                      [&](std::int64_t& number) { found = found || is_unknown_size(number); });
   return found;
 }
 
+// Calls visit(size) for each unknown size of the question.
+template <class F>
+void visit_sizes(const AskedRule& asked, const F& visit) {
+  if (asked.attrs)
+    visit_attr_integers(asked.op->attrs(), const_cast<void*>(asked.attrs.get()),
+                        [&](std::int64_t& number) {
+                          if (is_unknown_size(number)) visit(number);
+                        });
+  for (const TensorSpec& input : asked.inputs)
+    for (std::int64_t size : input.shape)
+      if (is_unknown_size(size)) visit(size);
+}
+
+// What all answers say of a size of an output: a number, or one of the unknown sizes; nothing where
+// it is another one. Where a number and an unknown size would both do, it is the latter: the trials
+// may not have found what else that can be.
+std::optional<std::int64_t> common_size(const SizeTrials& trials,
+                                        const std::vector<SizeTrials::Answer>& answers,
+                                        std::size_t output, int axis) {
+  const auto size_in = [&](const SizeTrials::Answer& answer) {
+    return answer.outputs[output].shape[axis];
+  };
+  for (std::int64_t unknown : trials.sizes())
+    if (std::all_of(answers.begin(), answers.end(), [&](const SizeTrials::Answer& answer) {
+          return answer.sizes.at(unknown) == size_in(answer);
+        }))
+      return unknown;
+  const std::int64_t size = size_in(answers.front());
+  if (std::all_of(answers.begin(), answers.end(),
+                  [&](const SizeTrials::Answer& answer) { return size_in(answer) == size; }))
+    return size;
+  return std::nullopt;
+}
+
 }  // namespace
+
+bool is_unknown_size(std::int64_t number) { return number <= kFirst / 2; }
+
+bool names_unknown_size(std::int64_t number) {
+  return is_unknown_size(number) && index_of(number) >= 0;
+}
 
 std::int64_t SymbolicSizes::fresh() { return kFirst - kDistance * count_++; }
 
 void SymbolicSizes::set_count(int count) {
   count_ = count;
-  std::erase_if(sums_, [count](const auto& sum) { return index_of(sum.first) >= count; });
+  std::erase_if(rules_, [count](const auto& rule) { return index_of(rule.first) >= count; });
 }
 
-const SizeSum* SymbolicSizes::sum_of(std::int64_t size) const {
-  const auto found = sums_.find(size);
-  return found == sums_.end() ? nullptr : &found->second;
+const SizeRule* SymbolicSizes::rule_of(std::int64_t size) const {
+  const auto found = rules_.find(size);
+  return found == rules_.end() ? nullptr : &found->second;
 }
 
 void SymbolicSizes::take_over(std::int64_t stored, std::int64_t inferred) {
-  const SizeSum* sum = sum_of(inferred);
-  if (!sum || stored == inferred || sum_of(stored)) return;
-  // A sum of what came before it: no size is a part of itself.
-  for (const auto& [part, times] : sum->parts)
-    if (index_of(part) >= index_of(stored)) return;
-  sums_.emplace(stored, SizeSum(*sum));
+  const SizeRule* rule = rule_of(inferred);
+  if (!rule || stored == inferred || rule_of(stored)) return;
+  // It follows from what came before it: no size follows from itself.
+  bool in_order = true;
+  visit_sizes(*rule->asked,
+              [&](std::int64_t size) { in_order = in_order && index_of(size) < index_of(stored); });
+  if (!in_order) return;
+  SizeRule taken = *rule;
+  std::replace(taken.derived.begin(), taken.derived.end(), inferred, stored);
+  rules_.emplace(stored, std::move(taken));
 }
 
 bool SymbolicSizes::has(std::int64_t size) const {
   if (size >= 0) return true;
-  const std::int64_t index = is_unknown(size) ? index_of(size) : -1;
+  const std::int64_t index = is_unknown_size(size) ? index_of(size) : -1;
   return index >= 0 && index < count_;
 }
 
 Shape SymbolicSizes::named(const Shape& shape) {
   Shape result = shape;
   for (int axis = 0; axis < result.rank(); ++axis)
-    if (result[axis] < 0 && !is_unknown(result[axis])) result.set(axis, fresh());
+    if (result[axis] < 0 && !is_unknown_size(result[axis])) result.set(axis, fresh());
   return result;
+}
+
+std::int64_t SymbolicSizes::derived(const std::shared_ptr<const AskedRule>& asked, int output,
+                                    int axis) {
+  SizeRule rule{.asked = asked, .output = output, .axis = axis, .derived = {}};
+  visit_sizes(*asked, [&](std::int64_t size) {
+    if (const SizeRule* other = rule_of(size))
+      for (std::int64_t each : other->derived)
+        if (std::find(rule.derived.begin(), rule.derived.end(), each) == rule.derived.end())
+          rule.derived.push_back(each);
+  });
+  const std::int64_t size = fresh();
+  if (rule.derived.size() < kMaxDerived) {
+    rule.derived.push_back(size);
+    rules_.emplace(size, std::move(rule));
+  }
+  return size;
 }
 
 void SymbolicSizes::infer(InferContext& context, const OpDef& op, AttrsRef attrs,
@@ -186,54 +135,33 @@ void SymbolicSizes::infer(InferContext& context, const OpDef& op, AttrsRef attrs
     op.infer(context);
     return;
   }
-  // Sizes of their own first; then all the same (axes that have to agree); then 1, which suits
-  // whatever they are broadcast with; then each known size there is.
-  const auto trial = [this](std::int64_t size, std::int64_t step) {
-    return Trial(*this, size, step);
-  };
-  std::vector<std::array<Trial, 2>> trials = {{trial(7919, 2), trial(104729, 2)},
-                                              {trial(7919, 0), trial(104729, 0)},
-                                              {trial(1, 0), trial(1, 0)}};
-  for (const TensorSpec* input : inputs)
-    for (std::int64_t size : input->shape)
-      if (size > 1) trials.push_back({trial(size, 0), trial(size, 0)});
-  for (std::size_t i = 0; i < trials.size(); ++i) {
-    auto& [first, second] = trials[i];
-    std::vector<TensorSpec> outputs, others;
-    try {
-      outputs = infer_with(first, op, attrs, inputs);
-      others = infer_with(second, op, attrs, inputs);
-    } catch (const InvalidArgumentError&) {
-      if (i + 1 == trials.size()) throw;
-      continue;
-    }
-    for (std::size_t k = 0; k < outputs.size(); ++k) {
-      Shape& shape = outputs[k].shape;
-      for (int axis = 0; axis < shape.rank(); ++axis) {
-        const std::int64_t size = shape[axis], other = others[k].shape[axis];
-        if (size == other) continue;
-        const std::int64_t stands_for = first.unknown(size);
-        if (stands_for != 0 && stands_for == second.unknown(other)) {
-          shape.set(axis, stands_for);
-          continue;
-        }
-        shape.set(axis, fresh());
-        if (i == 0)
-          if (auto sum = find_sum(first, second, size, other, k, axis, op, attrs, inputs))
-            sums_.emplace(shape[axis], std::move(*sum));
+  SizeTrials trials(*this, op, attrs, inputs);
+  const auto& answers = trials.run();
+  std::shared_ptr<AskedRule> asked;
+  const auto& outputs = answers.front().outputs;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    TensorSpec spec = outputs[k];
+    for (int axis = 0; axis < spec.shape.rank(); ++axis) {
+      if (const auto size = common_size(trials, answers, k, axis)) {
+        spec.shape.set(axis, *size);
+        continue;
       }
-      context.outputs.push_back(outputs[k]);
+      if (!asked) {
+        asked = std::make_shared<AskedRule>(AskedRule{&op, attrs.type->copy(attrs.data), {}});
+        for (const TensorSpec* input : inputs) asked->inputs.push_back(*input);
+      }
+      spec.shape.set(axis, derived(asked, static_cast<int>(k), axis));
     }
-    return;
+    context.outputs.push_back(spec);
   }
 }
 
 void KnownSizes::bind(const Shape& symbolic, const Shape& concrete, std::string_view what) {
-  if (!symbolic.matches(concrete))
+  if (!symbolic.matches(concrete) || !concrete.fully_defined())
     fail<InvalidArgumentError>("[{}] expected shape {}, got {}", what, symbolic.to_string(),
                                concrete.to_string());
   for (int axis = 0; axis < symbolic.rank(); ++axis) {
-    const std::int64_t index = is_unknown(symbolic[axis]) ? index_of(symbolic[axis]) : -1;
+    const std::int64_t index = is_unknown_size(symbolic[axis]) ? index_of(symbolic[axis]) : -1;
     if (index < 0) continue;
     std::int64_t& value = values_.at(static_cast<std::size_t>(index));
     if (value >= 0 && value != concrete[axis])
@@ -244,7 +172,7 @@ void KnownSizes::bind(const Shape& symbolic, const Shape& concrete, std::string_
 }
 
 std::int64_t KnownSizes::operator()(std::int64_t size) const {
-  if (!is_unknown(size)) return size;
+  if (!is_unknown_size(size)) return size;
   const std::int64_t index = index_of(size);
   if (index < 0 || index >= static_cast<std::int64_t>(values_.size()) ||
       values_[static_cast<std::size_t>(index)] < 0)
@@ -263,9 +191,9 @@ std::shared_ptr<const void> KnownSizes::fill_in(const OpDef& op,
   const AttrsType& type = op.attrs();
   bool any = false;
   if (attrs)
-    visit_integers(type, const_cast<void*>(attrs.get()),
-                   [&](std::int64_t& number) { any = any || is_unknown(number); });
-  return any ? replaced(type, attrs.get(), *this) : attrs;
+    visit_attr_integers(type, const_cast<void*>(attrs.get()),
+                        [&](std::int64_t& number) { any = any || is_unknown_size(number); });
+  return any ? with_sizes(type, attrs.get(), *this) : attrs;
 }
 
 }  // namespace tandem

@@ -1,7 +1,9 @@
 #include "runtime/dispatch.h"
 
 #include "core/status.h"
+#include "op/numerics.h"
 #include "op/record.h"
+#include "runtime/check_results.h"
 #include "runtime/gradient_place.h"
 #include "runtime/launch.h"
 #include "runtime/placement.h"
@@ -18,7 +20,7 @@ class Dispatch {
     for (const Tensor* input : inputs) infer_.inputs.push_back(&impl_of(*input));
     op.infer(infer_);
     device_ = &place(op, inputs);
-    log_placement_of(op, *device_);
+    log_execution(op.name, *device_);
     move_inputs();
   }
 
@@ -41,6 +43,8 @@ class Dispatch {
                          : make_tensor(*device_, spec.shape, spec.dtype, op_.name);
       }
       run_kernel(outputs);
+      if (checks_numerics()) [[unlikely]]
+        check_results(op_, inputs_, outputs);
     }
     if (records) record(op_, attrs_, inputs_, outputs, device_);
   }

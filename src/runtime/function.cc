@@ -10,25 +10,26 @@
 #include "graph/program.h"
 #include "graph/structural_ops.h"
 #include "op/live_tapes.h"
+#include "op/numerics.h"
 #include "runtime/placement.h"
 #include "runtime/placer.h"
 #include "runtime/replica_context.h"
 #include "runtime/trace.h"
 #include "runtime/trace_gradient.h"
 #include "runtime/trace_mark.h"
+#include "tandem/device.h"
 
 namespace tandem::detail {
 namespace {
 
-// Programs of one trace, one for each set of sizes and devices: what is unused longest goes.
-constexpr std::size_t kMaxPrograms = 64;
 // A warning when so many of the last kHistory calls were traced, twice at most; as TensorFlow.
 constexpr int kHistory = 10, kTooMany = 5, kMaxWarnings = 2;
 
 // What the calling thread's surroundings add to a signature.
 void add_surroundings(FunctionCall& call) {
   // A tape outside makes those inside record their own passes.
-  call.add_to_key(static_cast<std::uint64_t>(!grad_mode ? 0 : live_tapes > 0 ? 2 : 1));
+  const std::uint64_t recording = !grad_mode ? 0 : live_tapes > 0 ? 2 : 1;
+  call.add_to_key(recording << 1 | (checks_numerics() ? 1 : 0));
   if (placement_frame) {
     const DeviceName& name = *placement_frame->name;
     call.add_to_key(name.job ? std::string_view(*name.job) : std::string_view());
@@ -58,9 +59,14 @@ struct Input {
 
 struct Prepared;
 
+// Of the programs of a function, and of those that go back through them, which run in between.
+struct Memories {
+  std::shared_ptr<ProgramMemory> forward, backward = ProgramMemory::make();
+};
+
 struct Trace {
-  std::size_t number = 0;
   std::string name;
+  std::size_t number = 0;  // among the function's traces
   RefPtr<GraphImpl> graph;
   std::vector<Node::Input> feeds;
   std::vector<Node::Input> fetches;
@@ -69,8 +75,8 @@ struct Trace {
   std::shared_ptr<TraceGradient> gradient;           // null: runs are not recorded
   bool replayed = true;                              // false: calls run the callable
   std::vector<const Node*> untracked;                // what was captured and has no gradient here
-  std::size_t num_programs = 0;
-  std::mutex running;  // one run at a time
+  std::shared_ptr<const void> result;                // FunctionCall::result
+  std::mutex running;                                // one run at a time
 
   // Whether the callable made variables.
   bool make(const std::vector<Input>& inputs, const FunctionTraces::Body& body,
@@ -140,7 +146,8 @@ struct Trace {
     });
   }
 
-  void prepare(Prepared& prepared, const std::vector<Tensor>& inputs) const;
+  void prepare(Prepared& prepared, const std::vector<Tensor>& inputs,
+               const Memories& memories) const;
   void run(Prepared& prepared, FunctionCall& call);
 };
 
@@ -152,7 +159,8 @@ struct Prepared {
   std::uint64_t last_use = 0;
 };
 
-void Trace::prepare(Prepared& prepared, const std::vector<Tensor>& inputs) const {
+void Trace::prepare(Prepared& prepared, const std::vector<Tensor>& inputs,
+                    const Memories& memories) const {
   std::unique_lock<std::mutex> lock;
   KnownSizes sizes;
   LowerOptions options{.feeds = feeds, .fetches = fetches, .all_updates = true, .sizes = &sizes};
@@ -165,10 +173,16 @@ void Trace::prepare(Prepared& prepared, const std::vector<Tensor>& inputs) const
     const auto& kept = gradient->fetches();
     options.fetches.insert(options.fetches.end(), kept.begin(), kept.end());
   }
-  options.devices = place_graph(*graph);
-  options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
-  prepared.program = std::make_unique<Program>(lower(*graph, options));
-  if (gradient) prepared.gradient = gradient->for_program(sizes);
+  PlacerOptions placing;
+  placing.log_device_placement = debugging::get_log_device_placement();
+  options.devices = place_graph(*graph, placing);
+  options.devices_of = [placing](const GraphImpl& body) { return place_graph(body, placing); };
+  prepared.program = std::make_unique<Program>(
+      lower(*graph, options),
+      ProgramOptions{.name = fmt::format("'{}'", name), .memory = memories.forward});
+  if (gradient)
+    prepared.gradient = gradient->for_program(
+        sizes, {.name = fmt::format("the gradient of '{}'", name), .memory = memories.backward});
 }
 
 void Trace::run(Prepared& prepared, FunctionCall& call) {
@@ -193,6 +207,7 @@ struct FunctionTraces::Impl {
   using Programs = std::unordered_map<std::string, std::shared_ptr<Prepared>>;
 
   FunctionOptions options;
+  Memories memories;
   mutable std::mutex mutex;
   std::unordered_map<std::string, std::shared_ptr<Trace>> traces;
   std::size_t next_number = 0;  // of traces
@@ -243,8 +258,7 @@ struct FunctionTraces::Impl {
     return of_trace;
   }
 
-  std::shared_ptr<Trace> trace_for(const std::string& key, const FunctionCall& call,
-                                   const Body& body) {
+  std::shared_ptr<Trace> trace_for(const std::string& key, FunctionCall& call, const Body& body) {
     if (const auto found = traces.find(key); found != traces.end()) {
       if (found->second->current()) return found->second;
       forget(std::shared_ptr(found->second));
@@ -262,6 +276,7 @@ struct FunctionTraces::Impl {
     // are made anew in each call.
     if (trace->make(inputs, body, next_number == 0)) trace->make(inputs, body, false);
     trace->number = next_number++;
+    trace->result = std::move(call.result);
     note_traced();
     return traces.emplace(key, std::move(trace)).first->second;
   }
@@ -284,15 +299,17 @@ struct FunctionTraces::Impl {
         traced, std::min<std::uint64_t>(calls, kHistory), name());
   }
 
-  void forget_oldest(const Trace& trace) {
-    auto oldest = programs.end();
-    for (auto at = programs.begin(); at != programs.end(); ++at)
-      if (at->second->trace.get() == &trace &&
-          (oldest == programs.end() || at->second->last_use < oldest->second->last_use))
-        oldest = at;
-    if (oldest == programs.end()) return;
+  // What is unused longest, with its trace where that has no other program.
+  void forget_oldest() {
+    const auto oldest = std::min_element(
+        programs.begin(), programs.end(),
+        [](const auto& a, const auto& b) { return a.second->last_use < b.second->last_use; });
+    const std::shared_ptr<Trace> trace = oldest->second->trace;
     last = nullptr;
     programs.erase(oldest);
+    if (std::none_of(programs.begin(), programs.end(),
+                     [&](const auto& entry) { return entry.second->trace == trace; }))
+      forget(trace);
   }
 
   std::shared_ptr<Prepared> prepare(FunctionCall& call, const Body& body) {
@@ -309,13 +326,10 @@ struct FunctionTraces::Impl {
       if (found == programs.end()) {
         auto prepared = std::make_shared<Prepared>();
         prepared->trace = trace_for(call.key.substr(0, of_trace), call, body);
-        call.trace = prepared->trace->number;
-        if (prepared->trace->replayed) prepared->trace->prepare(*prepared, call.inputs);
-        if (prepared->trace->num_programs >= kMaxPrograms)
-          forget_oldest(*prepared->trace);
-        else
-          ++prepared->trace->num_programs;
+        if (prepared->trace->replayed) prepared->trace->prepare(*prepared, call.inputs, memories);
+        prepared->last_use = calls;
         found = programs.emplace(call.key, std::move(prepared)).first;
+        if (programs.size() > kMaxPrograms) forget_oldest();
       }
       last = &*found;
     }
@@ -324,8 +338,10 @@ struct FunctionTraces::Impl {
   }
 };
 
-FunctionTraces::FunctionTraces(FunctionOptions options) : impl_(std::make_unique<Impl>()) {
+FunctionTraces::FunctionTraces(FunctionOptions options, std::shared_ptr<ProgramMemory> memory)
+    : impl_(std::make_unique<Impl>()) {
   impl_->options = std::move(options);
+  impl_->memories.forward = memory ? std::move(memory) : ProgramMemory::make();
 }
 FunctionTraces::~FunctionTraces() = default;
 
@@ -348,14 +364,17 @@ void FunctionTraces::keep(FunctionCall call) {
   call.key.clear();
   call.inputs.clear();
   call.outputs.clear();
+  call.result = nullptr;
   kept_call = std::move(call);
 }
 
 bool FunctionTraces::run(FunctionCall& call, const Body& body) {
-  call.trace = FunctionCall::kNoTrace;
   const std::shared_ptr<Prepared> prepared = impl_->prepare(call, body);
-  call.trace = prepared->trace->number;
-  if (prepared->program) prepared->trace->run(*prepared, call);
+  call.result = prepared->trace->result;
+  if (prepared->program) {
+    log_call(prepared->trace->name, prepared->trace->number);
+    prepared->trace->run(*prepared, call);
+  }
   return prepared->program != nullptr;
 }
 

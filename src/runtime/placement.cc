@@ -6,6 +6,7 @@
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "runtime/placement_errors.h"
+#include "tandem/config.h"
 #include "tandem/device.h"
 
 namespace tandem {
@@ -66,7 +67,7 @@ std::vector<Device*> matching(const DeviceName& name, std::string_view by) {
       "Cannot assign a device for operation {}: Could not satisfy explicit device specification "
       "'{}' because no "
       "supported kernel for {} devices is available. All available devices {}. Soft placement "
-      "(tandem::set_soft_device_placement) would run it on another device.",
+      "(tandem::config::set_soft_device_placement) would run it on another device.",
       op.name, frame.text, frame.name->type.value_or("such"),
       DeviceManager::get().describe_devices());
 }
@@ -135,9 +136,14 @@ Device& resolve_device(std::string_view name, std::string_view for_whom) {
   return *candidates.front();
 }
 
-void log_placement_of(const OpDef& op, const Device& device) {
+void log_execution(std::string_view op, const Device& device) {
   if (log_placement.load(std::memory_order_relaxed)) [[unlikely]]
-    fmt::print(stderr, "Executing op {} in device {}\n", op.name, device.full_name());
+    fmt::print(stderr, "Executing op {} in device {}\n", op, device.full_name());
+}
+
+void log_call(std::string_view function, std::size_t number) {
+  if (log_placement.load(std::memory_order_relaxed)) [[unlikely]]
+    log_execution(fmt::format("__inference_{}_{}", function, number), place_constant(function));
 }
 
 void OnDeviceOf::enter(Device& device) {
@@ -195,13 +201,15 @@ DeviceScope::DeviceScope(std::string_view device) : saved_(std::make_unique<Save
 
 DeviceScope::~DeviceScope() { placement_frame = saved_->previous; }
 
-void set_soft_device_placement(bool enabled) { soft_placement.store(enabled); }
-bool get_soft_device_placement() { return soft_placement.load(); }
-
 void synchronize() {
   if (!DeviceManager::get().initialized()) return;
   for (Device* device : DeviceManager::get().devices("synchronize")) device->stream().synchronize();
 }
+
+namespace config {
+void set_soft_device_placement(bool enabled) { soft_placement.store(enabled); }
+bool get_soft_device_placement() { return soft_placement.load(); }
+}  // namespace config
 
 namespace debugging {
 void set_log_device_placement(bool enabled) { log_placement.store(enabled); }

@@ -18,8 +18,11 @@ Device& place(const OpDef& op, std::span<const Tensor* const> inputs);
 // Where a new tensor that no operation makes (a constant) lives.
 Device& place_constant(std::string_view what);
 
-// Writes the placement log's line when it is on.
-void log_placement_of(const OpDef& op, const Device& device);
+// Writes "Executing op NAME in device DEVICE" when the placement log is on.
+void log_execution(std::string_view op, const Device& device);
+// The same for a call of a traced function, "__inference_NAME_NUMBER", on the device where
+// operations of this thread go by themselves.
+void log_call(std::string_view function, std::size_t number);
 
 // A device by any name that users write. Throws InvalidArgumentError naming the devices there are.
 Device& resolve_device(std::string_view name, std::string_view for_whom);

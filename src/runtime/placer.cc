@@ -11,7 +11,7 @@
 #include "runtime/placement.h"
 #include "runtime/placement_errors.h"
 #include "runtime/placer_groups.h"
-#include "tandem/device.h"
+#include "tandem/config.h"
 
 namespace tandem {
 namespace {
@@ -27,7 +27,7 @@ class Placer {
   Placer(const GraphImpl& graph, const PlacerOptions& options)
       : graph_(graph),
         options_(options),
-        soft_(options.allow_soft_placement.value_or(get_soft_device_placement())),
+        soft_(options.allow_soft_placement.value_or(config::get_soft_device_placement())),
         devices_(known_devices()),
         groups_(graph, devices_, options.assigned),
         placed_(options.assigned) {

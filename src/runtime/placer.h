@@ -11,7 +11,7 @@ namespace tandem {
 
 struct PlacerOptions {
   // Whether what the program asked for may give way where it cannot be had: type and index of the
-  // device, never job, replica or task. Not given: tandem::get_soft_device_placement().
+  // device, never job, replica or task. Not given: tandem::config::get_soft_device_placement().
   std::optional<bool> allow_soft_placement;
   // Writes "NAME: (OPTYPE): DEVICE" to stdout and to the log, and what was given up to the log.
   bool log_device_placement = false;

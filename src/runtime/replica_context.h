@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/strategy_mark.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
@@ -35,6 +36,8 @@ class ReplicaContext {
  public:
   virtual ~ReplicaContext() = default;
 
+  // The strategy that this is a replica of.
+  const StrategyMark* strategy() const { return strategy_.get(); }
   int replica_id() const { return replica_id_; }
   int num_replicas() const { return num_replicas_; }
   // The same among the replicas of this process: variables have a copy for each of these.
@@ -72,6 +75,7 @@ class ReplicaContext {
   static ReplicaContext* current();
 
  protected:
+  std::shared_ptr<const StrategyMark> strategy_;
   int replica_id_ = 0;
   int num_replicas_ = 1;
   int local_replica_id_ = 0;

@@ -19,6 +19,10 @@
 namespace tandem {
 namespace {
 
+// Programs of one session, one for each set of feeds, of their sizes and devices, and of fetches:
+// what is unused longest goes.
+constexpr std::size_t kMaxPrograms = 64;
+
 // What one run is asked for: outputs of nodes, and nodes that are to run.
 struct Request {
   std::vector<Node::Input> feeds;
@@ -39,6 +43,14 @@ struct Request {
     for (const Node* target : targets) key += fmt::format("{};", target->id);
     return key;
   }
+
+  // In messages: what the first result is, or the first operation that runs.
+  std::string describe() const {
+    const Node* node = !fetches.empty()   ? fetches.front().node
+                       : !targets.empty() ? targets.front()
+                                          : nullptr;
+    return fmt::format("Session.run of '{}'", node ? node->name : "");
+  }
 };
 
 // A program, with what has to hold and to be done around its runs.
@@ -47,15 +59,20 @@ struct Prepared {
   std::vector<RefPtr<SessionVariable>> reads;    // initialised before
   std::vector<RefPtr<SessionVariable>> assigns;  // initialised by a run
   std::uint64_t draws = 0;                       // that a run takes from the generator
+  std::uint64_t last_use = 0;
 };
 
 class Preparing {
  public:
   Preparing(GraphImpl& graph, SessionState& state, const std::vector<Device*>& placed,
-            const PlacerOptions& placer)
-      : graph_(graph), state_(state), placed_(placed), placer_(placer) {}
+            const PlacerOptions& placer, ProgramOptions options)
+      : graph_(graph),
+        state_(state),
+        placed_(placed),
+        placer_(placer),
+        program_options_(std::move(options)) {}
 
-  std::unique_ptr<Prepared> run(const Request& request) {
+  std::shared_ptr<Prepared> run(const Request& request) {
     LowerOptions options{.feeds = request.feeds, .fetches = request.fetches};
     for (const Tensor& value : request.values) {
       options.feed_specs.push_back(impl_of(value));
@@ -77,7 +94,7 @@ class Preparing {
     for (const auto& operation : block.operations) {
       note_variables(*operation);
     }
-    prepared_->program = std::make_unique<Program>(std::move(block));
+    prepared_->program = std::make_unique<Program>(std::move(block), program_options_);
     return std::move(prepared_);
   }
 
@@ -180,8 +197,9 @@ class Preparing {
   SessionState& state_;
   const std::vector<Device*>& placed_;
   const PlacerOptions& placer_;
+  const ProgramOptions program_options_;
   std::unordered_set<const SessionVariable*> seen_;
-  std::unique_ptr<Prepared> prepared_ = std::make_unique<Prepared>();
+  std::shared_ptr<Prepared> prepared_ = std::make_shared<Prepared>();
 };
 
 void log_mapping() {
@@ -203,7 +221,9 @@ struct Session::Impl {
   bool closed = false;
   std::vector<Device*> placed;
   SessionState state;
-  std::map<std::string, std::unique_ptr<Prepared>> programs;
+  const std::shared_ptr<ProgramMemory> memory = ProgramMemory::make();
+  std::map<std::string, std::shared_ptr<Prepared>> programs;
+  std::uint64_t runs = 0;
 
   Impl(const Graph& of, SessionOptions session_options)
       : handle(of), graph(of.impl()), options(std::move(session_options)) {
@@ -216,7 +236,8 @@ struct Session::Impl {
   }
 
   std::vector<Tensor> run(const Request& request) {
-    Prepared& prepared = prepare(request);
+    const std::shared_ptr<Prepared> found = prepare(request);
+    Prepared& prepared = *found;
     initialize(prepared);
     for (const auto& variable : prepared.reads) static_cast<void>(variable->value());
     std::unique_lock<std::mutex> drawing;
@@ -232,16 +253,27 @@ struct Session::Impl {
     return fetched;
   }
 
-  Prepared& prepare(const Request& request) {
-    std::unique_ptr<Prepared>& prepared = programs[request.key()];
-    if (!prepared) {
+  std::shared_ptr<Prepared> prepare(const Request& request) {
+    const std::string key = request.key();
+    auto found = programs.find(key);
+    if (found == programs.end()) {
       const PlacerOptions placer{.allow_soft_placement = options.allow_soft_placement,
                                  .log_device_placement = options.log_device_placement,
                                  .assigned = placed};
       if (placed.size() < graph.nodes().size()) placed = place_graph(graph, placer);
-      prepared = Preparing(graph, state, placed, placer).run(request);
+      const ProgramOptions program{.name = request.describe(), .memory = memory};
+      auto prepared = Preparing(graph, state, placed, placer, program).run(request);
+      if (programs.size() >= kMaxPrograms) forget_oldest();
+      found = programs.emplace(key, std::move(prepared)).first;
     }
-    return *prepared;
+    found->second->last_use = ++runs;
+    return found->second;
+  }
+
+  void forget_oldest() {
+    programs.erase(std::min_element(
+        programs.begin(), programs.end(),
+        [](const auto& a, const auto& b) { return a.second->last_use < b.second->last_use; }));
   }
 
   // Runs the initializers of variables that `prepared` needs, and of those that these need.

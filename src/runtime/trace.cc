@@ -3,7 +3,9 @@
 #include "core/status.h"
 #include "graph/program.h"
 #include "graph/structural_ops.h"
+#include "op/numerics.h"
 #include "op/record.h"
+#include "runtime/check_results.h"
 #include "runtime/generator.h"
 #include "runtime/placement.h"
 #include "runtime/placer.h"
@@ -70,11 +72,16 @@ std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inp
       recorded.requested = std::make_shared<const PlacementRequest>(
           PlacementRequest{*options.requested, std::string(options.requested_text)});
   }
+  if (checks_numerics()) trace_checks(op, inputs, outputs);
   return outputs;
 }
 
 Tensor new_constant(const Shape& shape, DType dtype, const void* host, std::string_view name) {
-  if (!building) return from_host(place_constant("Const"), shape, dtype, host);
+  if (!building) {
+    Device& device = place_constant("Const");
+    log_execution("_EagerConst", device);
+    return from_host(device, shape, dtype, host);
+  }
   Node& node = building->add(kConst, SpecAttrs{dtype, shape}, {}, node_options(name));
   const auto* bytes = static_cast<const std::byte*>(host);
   node.literal.assign(bytes,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/program.h"
 #include "runtime/generator.h"
 
 namespace tandem {
@@ -35,8 +36,11 @@ class TraceGradient {
 
   // What each run fetches for record(), beside the outputs.
   virtual const std::vector<Node::Input>& fetches() const = 0;
-  // `sizes`: those of the graph, as they are in that program.
-  virtual std::shared_ptr<ProgramGradient> for_program(const KnownSizes& sizes) = 0;
+  // `sizes`: those of the graph, as they are in that program. `options`: of the programs that go
+  // back. They run between runs of the program, whose memory another one's run would clear of what
+  // it keeps: theirs is to be another.
+  virtual std::shared_ptr<ProgramGradient> for_program(const KnownSizes& sizes,
+                                                       ProgramOptions options) = 0;
   // Held by who adds nodes to the graph, and by who reads them.
   std::mutex& graph_mutex() { return graph_mutex_; }
 

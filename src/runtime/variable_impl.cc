@@ -20,7 +20,7 @@ Tensor clone_to(const Tensor& value, Device& device, MemoryTag tag) {
 }
 
 void keep_leaf(const VariableImpl::Copy& copy, const Tensor& value) {
-  if (copy.leaf) impl_of(value).grad = {copy.leaf, 0};
+  impl_of(value).grad = {copy.leaf, 0, true};
 }
 
 // A copy as programs refer to it.
@@ -44,17 +44,17 @@ class CopyResource final : public Resource {
 }  // namespace
 
 VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
-                           VariableOptions options, MemoryTag tag, std::shared_ptr<Workers> workers)
+                           VariableOptions options, MemoryTag tag, std::shared_ptr<Workers> workers,
+                           std::shared_ptr<const StrategyMark> strategy)
     : options_(std::move(options)), spec_(impl_of(initial_value)), workers_(std::move(workers)) {
+  if (devices.size() > 1 || workers_) strategy_ = std::move(strategy);
   if (options_.trainable && !is_floating(spec_.dtype)) options_.trainable = false;
   for (Device* device : devices) {
     Copy& copy = copies_.emplace_back();
     copy.tag = tag;
     copy.value = clone_to(initial_value, *device, tag);
-    if (options_.trainable) {
-      copy.leaf = make_ref<Leaf>(device);
-      keep_leaf(copy, copy.value);
-    }
+    if (options_.trainable) copy.leaf = make_ref<Leaf>(device);
+    keep_leaf(copy, copy.value);
   }
 }
 
@@ -84,9 +84,16 @@ VariableImpl::VariableImpl(const Tensor& initial_value, VariableOptions options)
 }
 
 std::size_t VariableImpl::local_index() const {
-  if (copies_.size() == 1) return 0;
+  if (!strategy_) return 0;
   const ReplicaContext* context = ReplicaContext::current();
-  return context ? static_cast<std::size_t>(context->local_replica_id()) : 0;
+  if (!context) return 0;
+  if (context->strategy() != strategy_.get()) [[unlikely]]
+    fail_mixed_strategies(
+        *strategy_, *context->strategy(),
+        fmt::format("Variable '{}' was made in the scope of the first and is used in a replica of "
+                    "the second; make it in the scope of the strategy whose run() uses it",
+                    options_.name));
+  return static_cast<std::size_t>(context->local_replica_id());
 }
 
 void VariableImpl::require_elements() const {

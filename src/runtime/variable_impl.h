@@ -7,6 +7,7 @@
 
 #include "graph/node.h"
 #include "op/record.h"
+#include "runtime/strategy_mark.h"
 #include "runtime/workers.h"
 #include "tandem/variable.h"
 
@@ -23,9 +24,11 @@ class VariableImpl final : public RefCounted {
 
   // `initial_value` is copied to each of `devices`: one copy each, in the order of the replicas.
   // `tag`: what the memory is accounted as. `workers`: who has copies in other processes.
+  // `strategy`: whose replicas the copies belong to.
   VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
                VariableOptions options, MemoryTag tag = MemoryTag::kWeights,
-               std::shared_ptr<Workers> workers = nullptr);
+               std::shared_ptr<Workers> workers = nullptr,
+               std::shared_ptr<const StrategyMark> strategy = nullptr);
   // A variable of the graph that the thread builds: its one copy is symbolic, the elements are each
   // session's. `initial_value`: symbolic or not. REQUIRES: building->for_sessions.
   VariableImpl(const Tensor& initial_value, VariableOptions options);
@@ -37,13 +40,17 @@ class VariableImpl final : public RefCounted {
   bool distributed() const { return copies_.size() > 1 || workers_; }
   // Null: no other process has copies.
   const std::shared_ptr<Workers>& workers() const { return workers_; }
+  // Null unless distributed(): a variable with a single copy may be used under every strategy.
+  const std::shared_ptr<const StrategyMark>& strategy() const { return strategy_; }
   // This process's.
   std::vector<Copy>& copies() { return copies_; }
   // Those of all processes.
   std::size_t num_copies() const {
     return workers_ ? static_cast<std::size_t>(workers_->num_replicas()) : copies_.size();
   }
-  // The present replica's copy; the first one outside replicas.
+  // The present replica's copy; the first one outside replicas. Everything that a replica reads or
+  // writes goes through it. Throws RuntimeError "Mixing different ..." in a replica of a strategy
+  // other than the variable's.
   std::size_t local_index() const;
   Copy& local() { return copies_[local_index()]; }
 
@@ -69,6 +76,7 @@ class VariableImpl final : public RefCounted {
   TensorSpec spec_;
   bool of_graph_ = false;
   std::shared_ptr<Workers> workers_;
+  std::shared_ptr<const StrategyMark> strategy_;
   std::vector<Copy> copies_;  // each touched by its own replica's thread
 };
 

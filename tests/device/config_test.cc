@@ -87,7 +87,7 @@ TEST(Config, EmulatedGpusFromTheEnvironment) {
   EXPECT_EQ(config::list_physical_devices("GPU").size(), 3u);
   EXPECT_EQ(config::get_device_details(kGpu0).memory_bytes, 256 * kMiB);
   setenv("TANDEM_EMULATED_GPUS", "1", 1);
-  EXPECT_EQ(config::get_device_details(kGpu0).memory_bytes, 1024 * kMiB);
+  EXPECT_EQ(config::get_device_details(kGpu0).memory_bytes, 4096 * kMiB);
   setenv("TANDEM_EMULATED_GPUS", "0", 1);
   EXPECT_TRUE(config::list_physical_devices("GPU").empty());
   for (const char* bad : {"two", "-1", "2:", "2:0", "2:x", ":5", "2,3", "1025"}) {
@@ -104,7 +104,7 @@ TEST(Config, EmulatedGpusFromTheEnvironment) {
 TEST(Config, EmulatedGpusOutOfRange) {
   EXPECT_EQ(
       refused([] { config::set_emulated_gpus(-1); }),
-      "[set_emulated_gpus] expected 0 to 1024 GPUs of 1 to 1073741824 MiB each, got -1 of 1024");
+      "[set_emulated_gpus] expected 0 to 1024 GPUs of 1 to 1073741824 MiB each, got -1 of 4096");
   EXPECT_THROW(config::set_emulated_gpus(1, 0), InvalidArgumentError);
 }
 
@@ -251,6 +251,14 @@ TEST(Config, VirtualGpus) {
               config::set_memory_growth(kGpu0, true);
             }).rfind("Physical devices cannot be modified after being initialized", 0),
             0u);
+}
+
+// As in TensorFlow's guide.
+TEST(Config, TwoVirtualGpusOfOneGibibyteFitAnEmulatedGpu) {
+  setenv("TANDEM_EMULATED_GPUS", "1", 1);
+  config::set_logical_device_configuration(kGpu0, {{.memory_limit = 1024}, {.memory_limit = 1024}});
+  EXPECT_EQ(logical_names("GPU"), (Names{"GPU:0", "GPU:1"}));
+  EXPECT_NE(device("GPU:1").allocator().allocate(1), nullptr);
 }
 
 TEST(Config, VirtualDevicesThatCannotBe) {

@@ -74,10 +74,24 @@ TEST(DeviceName, UserForms) {
     EXPECT_EQ(DeviceName::parse(text).to_string(), "/device:GPU:1") << text;
   EXPECT_EQ(DeviceName::parse("/job:localhost/replica:0/task:0/device:cpu:2").to_string(),
             "/job:localhost/replica:0/task:0/device:CPU:2");
-  EXPECT_EQ(DeviceName::parse("/device:xpu:0").type, "xpu");
+  EXPECT_EQ(DeviceName::parse("/device:tpu:0").type, "TPU");
   EXPECT_EQ(DeviceName::parse(""), DeviceName());
   EXPECT_EQ(error_of<InvalidArgumentError>([] { DeviceName::parse("gpu1"); }),
             "Could not parse gpu1 into a device specification.");
+}
+
+TEST(DeviceName, UserFormsNameATypeThatThereIs) {
+  const auto refused = [](const char* text) {
+    return error_of<InvalidArgumentError>([&] { DeviceName::parse(text); });
+  };
+  EXPECT_EQ(refused("cuda:0"),
+            "Could not parse cuda:0 into a device specification. Unknown device type 'cuda'; the "
+            "types are CPU, GPU and TPU. The nearest is 'GPU'.");
+  EXPECT_NE(refused("GPPU:1").find("'GPPU'; the types are CPU, GPU and TPU. The nearest is 'GPU'."),
+            std::string::npos);
+  EXPECT_NE(refused("/device:gpuu:0").find("The nearest is 'GPU'."), std::string::npos);
+  EXPECT_EQ(refused("/device:accelerator:0").find("nearest"), std::string::npos);
+  EXPECT_EQ(full("/device:xpu:0").type, "xpu");  // the grammar knows no types
 }
 
 TEST(DeviceName, FullySpecified) {

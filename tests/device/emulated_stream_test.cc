@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "core/parallel.h"
 #include "device/device_manager.h"
 #include "support/errors.h"
+#include "support/waiting.h"
 #include "tandem/errors.h"
 
 namespace tandem {
@@ -18,6 +20,8 @@ namespace {
 
 using testing::error_of;
 using namespace std::chrono_literals;
+
+constexpr auto kMostTasks = static_cast<std::int64_t>(EmulatedStream::kMostTasks);
 
 // A task that lasts until it is opened.
 class Gate {
@@ -124,6 +128,69 @@ TEST(EmulatedStream, AnEventThrowsOnlyWhatCameBeforeIt) {
   stream.drain();
   before.wait();
   EXPECT_EQ(error_of<NotFoundError>([&] { stream.synchronize(); }), "after");
+}
+
+// The thread that enqueues is at most so far ahead.
+TEST(EmulatedStream, BoundsTheTasksUnderWay) {
+  EmulatedStream stream(1, "test");
+  Gate gate;
+  std::atomic<std::int64_t> enqueued{0};
+  std::int64_t most = 0, done = 0;
+  stream.enqueue(gate.task());
+  std::thread host([&] {
+    for (int i = 0; i < 5000; ++i) {
+      stream.enqueue([&] { most = std::max(most, enqueued.load() - done++); });
+      ++enqueued;
+    }
+  });
+  EXPECT_TRUE(testing::eventually([&] { return enqueued.load() + 1 >= kMostTasks; }));
+  gate.open();
+  host.join();
+  stream.synchronize();
+  EXPECT_EQ(done, 5000);
+  EXPECT_LE(most, kMostTasks + 1);
+}
+
+TEST(EmulatedStream, BoundsTheBytesUnderWay) {
+  EmulatedStream stream(1, "test");
+  constexpr std::size_t kBytes = EmulatedStream::kMostBytes / 4;
+  Gate gate;
+  std::atomic<int> enqueued{0};
+  int most = 0, done = 0;
+  stream.enqueue(gate.task());
+  std::thread host([&] {
+    for (int i = 0; i < 40; ++i) {
+      // One that alone is over the bound waits until it is the only one.
+      stream.enqueue([&] { most = std::max(most, enqueued.load() - done++); },
+                     i == 20 ? 8 * kBytes : kBytes);
+      ++enqueued;
+    }
+  });
+  EXPECT_TRUE(testing::eventually([&] { return enqueued.load() >= 4; }));
+  gate.open();
+  host.join();
+  stream.synchronize();
+  EXPECT_EQ(done, 40);
+  EXPECT_LE(most, 5);
+}
+
+// A task may be waited for by the stream on which another one enqueues.
+TEST(EmulatedStream, TasksEnqueueWithoutABound) {
+  EmulatedStream stream(1, "test"), other(1, "other");
+  Gate gate;
+  other.enqueue(gate.task());
+  std::int64_t done = 0;
+  stream.enqueue([&] {
+    for (std::int64_t i = 0; i < 2 * kMostTasks; ++i) {
+      stream.enqueue([&] { ++done; });
+      other.enqueue([] {});
+    }
+    gate.open();
+  });
+  stream.synchronize();
+  other.synchronize();
+  stream.synchronize();
+  EXPECT_EQ(done, 2 * kMostTasks);
 }
 
 TEST(EmulatedStream, WaitsForOtherStreams) {

@@ -1,22 +1,34 @@
 // Any bytes as the file of a store: what is whole of it, or a typed error; and what is set is
 // there.
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "comm/rendezvous/file_store.h"
 #include "core/status.h"
 
+namespace {
+
+// A file of the process's own, which goes with it.
+struct StoreFile {
+  std::string path = (std::filesystem::temp_directory_path() / "store_XXXXXX").string();
+  int descriptor = mkstemp(path.data());
+  ~StoreFile() { unlink(path.c_str()); }
+};
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   using namespace tandem;
-  static const int file = memfd_create("store", 0);
-  static const std::string path = "/proc/self/fd/" + std::to_string(file);
+  static const StoreFile store_file;
+  const int file = store_file.descriptor;
   TANDEM_ASSERT(ftruncate(file, 0) == 0);
   TANDEM_ASSERT(pwrite(file, bytes, size, 0) == static_cast<ssize_t>(size));
   try {
-    FileStore store(path);
+    FileStore store(store_file.path);
     store.set("key", "value");
     TANDEM_ASSERT(store.get("key", {}) == "value");
     TANDEM_ASSERT(store.remove("key"));

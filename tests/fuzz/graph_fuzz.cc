@@ -1,10 +1,11 @@
-// Any bytes as a serialised graph, the checksum left aside: a graph that is written as it was read,
-// or a typed error.
+// Any bytes as a serialised graph, the checksum left aside: a graph that is written as it was read
+// and runs, or a typed error.
 #include <cstdint>
 #include <string_view>
 
 #include "core/status.h"
 #include "graph/serialize.h"
+#include "support/run_graph.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(bytes), size);
@@ -17,6 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     const auto graph = tandem::deserialize_nodes(text);
     const std::string written = tandem::serialize_nodes(*graph);
     TANDEM_ASSERT(tandem::serialize_nodes(*tandem::deserialize_nodes(written)) == written);
+    tandem::testing::run_all(*graph);
   } catch (const tandem::InvalidArgumentError&) {
   } catch (const tandem::DataLossError&) {
   }

@@ -6,9 +6,13 @@
 
 #include "graph/graph_support.h"
 #include "graph/passes/passes.h"
+#include "support/errors.h"
+#include "support/gpus.h"
 
 namespace tandem {
 namespace {
+
+using testing::error_of;
 
 using Tensors = std::vector<Tensor>;
 using Names = std::vector<std::string>;
@@ -204,6 +208,29 @@ TEST(ChainsOfDTypes, IntegersStayExact) {
   const Body body = [](const Tensors& in) -> Tensors { return {(in[0] + in[1]) * in[1] - in[0]}; };
   const Tensors fused = Program(block_of(inputs, body)).run(inputs);
   EXPECT_EQ(fused[0].to_vector<std::int32_t>(), body(inputs)[0].to_vector<std::int32_t>());
+}
+
+// The error of the first wrong element comes out, as it does eagerly, however many threads share
+// the tiles.
+TEST(ChainsOfDTypes, ErrorsTellTheElement) {
+  testing::use_gpus(0);
+  config::set_intra_op_parallelism_threads(3);
+  constexpr std::int64_t kCount = 100'000;
+  std::vector<std::int32_t> divisors(kCount, 2);
+  for (const std::size_t at : {70'001, 50'000, 99'999}) divisors[at] = 0;
+  const Tensors inputs = {ones({kCount}, {.dtype = int32}), constant(divisors)};
+  for (const bool modulo : {false, true}) {
+    const Body body = [&](const Tensors& in) -> Tensors {
+      const Tensor twice = in[0] + in[0];
+      return {(modulo ? floor_mod(twice, in[1]) : floor_divide(twice, in[1])) * in[0]};
+    };
+    const std::string expected = error_of<InvalidArgumentError>([&] { body(inputs); });
+    EXPECT_NE(expected.find("at element 50000"), std::string::npos) << expected;
+    EXPECT_EQ(fused_names(body, inputs), Names{"_FusedElementwise"});
+    Program program(block_of(inputs, body));
+    for (int again = 0; again < 10; ++again)
+      EXPECT_EQ(error_of<InvalidArgumentError>([&] { program.run(inputs); }), expected);
+  }
 }
 
 TEST(Chains, OfNothingAreNothing) {

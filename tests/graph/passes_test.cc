@@ -9,6 +9,7 @@
 
 #include "graph/graph_support.h"
 #include "graph/memory_plan.h"
+#include "graph/passes/element_chain.h"
 #include "support/gpus.h"
 
 namespace tandem {
@@ -41,6 +42,21 @@ TEST(Passes, WhatIsComputedTwiceIsComputedOnce) {
   const Tensors results = Program(std::move(block)).run(std::span(&x, 1));
   EXPECT_EQ(results[0].to_vector<float>(), (std::vector<float>{2, 4}));
   EXPECT_EQ(results[1].to_vector<float>(), (std::vector<float>{1, 4}));
+}
+
+// 1 / -0.0 is not 1 / 0.0.
+TEST(Passes, NumbersOfDifferentBitsAreNotMerged) {
+  const Tensor x = constant({1.0f});
+  Block block = block_of({x}, [](const Tensors& in) -> Tensors {
+    return {divide(1.0, in[0] * 0.0), divide(1.0, in[0] * -0.0), in[0] * std::nan(""),
+            in[0] * std::nan("")};
+  });
+  merge_common_subexpressions(block);
+  const auto names = names_of(block);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "MulScalar"), 3);
+  const Tensors results = Program(std::move(block)).run(std::span(&x, 1));
+  EXPECT_EQ(results[0].item<float>(), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(results[1].item<float>(), -std::numeric_limits<float>::infinity());
 }
 
 TEST(Passes, ReadsOnBothSidesOfAWriteAreNotMerged) {
@@ -96,6 +112,28 @@ TEST(Passes, ChainsOfElementwiseOperationsBecomeOne) {
   const Tensors expected = body(inputs);
   EXPECT_EQ(fused[0].to_vector<float>(), expected[0].to_vector<float>());
   EXPECT_EQ(fused[1].to_vector<float>(), expected[1].to_vector<float>());
+}
+
+// A result that has been read makes room for a later one.
+TEST(Passes, LongChainsKeepFewResultsAtATime) {
+  const DeviceScope cpu("/cpu:0");  // a GPU's kernel takes chains of a bounded length
+  const Tensor x = random::normal({3, 5000}), y = random::normal({3, 5000});
+  const auto body = [](const Tensors& in) -> Tensors {
+    Tensor left = in[0], right = in[1];
+    for (int i = 0; i < 20; ++i) left = tanh(left * 1.5 + in[1]);
+    for (int i = 0; i < 20; ++i) right = abs(right - in[0]) * 0.5;
+    return {left * right};
+  };
+  Block block = block_of({x, y}, body);
+  fold_constants(block);
+  fuse_elementwise(block);
+  ASSERT_EQ(names_of(block), (Names{"_FusedElementwise"}));
+  const auto& attrs = *static_cast<const FusedElementwiseAttrs*>(block.operations[0]->attrs.get());
+  EXPECT_EQ(attrs.chain.members().size(), 121u);
+  EXPECT_EQ(attrs.chain.buffers(), 3);  // one side's result, and two to alternate between
+  const Tensors inputs = {x, y};
+  EXPECT_EQ(Program(std::move(block)).run(inputs)[0].to_vector<float>(),
+            body(inputs)[0].to_vector<float>());
 }
 
 TEST(Passes, AChainThatReadsAVariableStaysBeforeTheWrite) {

@@ -35,6 +35,22 @@ TEST(Function, PlainValuesArePartOfTheSignature) {
   EXPECT_EQ(calls, 2);
 }
 
+TEST(Function, TextsAreLiteralsStringsOrViews) {
+  int calls = 0;
+  const auto activated = function([&](const Tensor& x, std::string_view how) {
+    ++calls;
+    return how == "relu" ? nn::relu(x) : negative(x);
+  });
+  const Tensor x = constant({-1.0f, 2.0f});
+  EXPECT_EQ(activated(x, "relu").to_vector<float>(), (std::vector<float>{0, 2}));
+  EXPECT_EQ(activated(x, "none").to_vector<float>(), (std::vector<float>{1, -2}));
+  EXPECT_EQ(activated(x, std::string("relu")).to_vector<float>(), (std::vector<float>{0, 2}));
+  EXPECT_EQ(activated(x, std::string_view("none")).to_vector<float>(), (std::vector<float>{1, -2}));
+  const char* const relu = "relu";
+  EXPECT_EQ(activated(x, relu).to_vector<float>(), (std::vector<float>{0, 2}));
+  EXPECT_EQ(calls, 2);
+}
+
 TEST(Function, ElementsOfSymbolicTensorsCannotBeAskedFor) {
   const auto peeks = function([](const Tensor& x) { return full({}, x.item<float>()); });
   EXPECT_THROW(peeks(constant({1.0f})), FailedPreconditionError);

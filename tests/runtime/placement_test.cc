@@ -79,7 +79,7 @@ TEST(Placement, ViewsStayWhereTheirInputIs) {
 
 TEST(Placement, AMissingDeviceIsAnErrorThatNamesEverything) {
   testing::use_gpus(0);
-  set_soft_device_placement(false);
+  config::set_soft_device_placement(false);
   DeviceScope missing("/gpu:7");
   const std::string expected =
       "Cannot assign a device for operation MatMul: MatMul was explicitly assigned to '/gpu:7' but "
@@ -124,6 +124,36 @@ TEST(Placement, TheLogNamesOperationAndDevice) {
   matmul(a, a);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             std::string("Executing op MatMul in device ") + kCpu0 + "\n");
+}
+
+TEST(Placement, TheLogNamesConstantsAndTracedWork) {
+  testing::use_gpus(0);
+  const Tensor a = matrix();
+  const auto product = function([](const Tensor& x) { return matmul(x, x); }, {.name = "product"});
+  debugging::set_log_device_placement(true);
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  constant({1.0});
+  product(a);
+  product(a);
+  const std::string placed = ::testing::internal::GetCapturedStdout();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const std::string call = std::string("Executing op __inference_product_0 in device ") + kCpu0;
+  const std::string line = std::string("MatMul: (MatMul): ") + kCpu0 + "\n";
+  EXPECT_EQ(log.rfind(std::string("Executing op _EagerConst in device ") + kCpu0 + "\n", 0), 0u);
+  EXPECT_NE(log.find(call), log.rfind(call)) << log;  // once for each call
+  EXPECT_NE(placed.find(line), std::string::npos) << placed;
+  EXPECT_EQ(placed.find(line), placed.rfind(line)) << placed;  // once for the program
+}
+
+TEST(Placement, AMistypedTypeIsNoDeviceEvenWithSoftPlacement) {
+  testing::use_gpus(0);
+  for (const char* name : {"cuda:0", "GPPU:1", "/device:gpuu:0"}) {
+    EXPECT_THROW(DeviceScope{name}, InvalidArgumentError) << name;
+    EXPECT_THROW(matrix().to(name), InvalidArgumentError) << name;
+  }
+  const DeviceScope tpu("/device:TPU:0");  // a type that there is, and no device of it
+  EXPECT_EQ(matrix().device(), kCpu0);
 }
 
 TEST(Placement, GradientsRunWhereTheForwardRan) {

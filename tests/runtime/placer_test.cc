@@ -321,7 +321,7 @@ TEST(Placer, TheProcessDecidesOnSoftPlacementWhereNothingIsSaid) {
     constant({1.0}, {.name = "b"});
   });
   EXPECT_EQ(Placed(graph, {})["b"], "CPU:0");
-  set_soft_device_placement(false);
+  config::set_soft_device_placement(false);
   EXPECT_THROW(place_graph(graph.impl()), InvalidArgumentError);
 }
 

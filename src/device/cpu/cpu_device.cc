@@ -4,6 +4,7 @@
 #include <fstream>
 #include <utility>
 
+#include "device/idle_memory.h"
 #include "device/mmap_memory.h"
 
 namespace tandem {
@@ -12,6 +13,7 @@ CpuDevice::CpuDevice(DeviceName name, int intra_op_threads)
     : Device(std::move(name), DeviceBackend::kCpu, intra_op_threads),
       allocator_({.name = "CPU_" + std::to_string(index()) + "_bfc",
                   .total_bytes = static_cast<std::size_t>(physical_memory()),
+                  .drain = [this] { release_idle_memory(*this); },
                   .poison_freed = true},
                  std::make_unique<MmapRegionSource>()) {}
 

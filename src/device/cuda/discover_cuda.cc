@@ -20,10 +20,11 @@ bool driver_present() { return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) !=
 
 }  // namespace
 
-// A GPU that cannot be used is no reason for a program that may not want one to end.
+// A GPU that cannot be used is no reason for a program that may not want one to end. Called once
+// per process, so that there is one warning.
 PhysicalGpus discover_cuda() {
   PhysicalGpus gpus;
-  if (!is_built(kModule) || !driver_present()) return gpus;
+  if (!driver_present()) return gpus;
   try {
     using Factory = void (*)(PhysicalGpus*);
     reinterpret_cast<Factory>(load_factory(kModule))(&gpus);

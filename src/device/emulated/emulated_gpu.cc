@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "device/gpu_policy.h"
+#include "device/idle_memory.h"
 #include "device/mmap_memory.h"
 
 namespace tandem {
@@ -13,14 +14,14 @@ namespace {
 // costs nothing until its pages are touched.
 class EmulatedMemory final : public RegionSource {
  public:
-  explicit EmulatedMemory(Stream& stream) : stream_(stream) {}
+  explicit EmulatedMemory(EmulatedStream& stream) : stream_(stream) {}
   void* take(std::size_t bytes) override { return map_memory(bytes); }
   void give_back(void* region, std::size_t bytes) noexcept override {
-    stream_.enqueue([region, bytes] { unmap_memory(region, bytes); });
+    stream_.enqueue_at_once([region, bytes] { unmap_memory(region, bytes); });
   }
 
  private:
-  Stream& stream_;
+  EmulatedStream& stream_;
 };
 
 // Writes what the host has now.
@@ -57,12 +58,17 @@ EmulatedGpu::EmulatedGpu(const LogicalGpuOptions& options)
     : Device(options.name, DeviceBackend::kEmulatedGpu, options.intra_op_threads),
       stream_(options.intra_op_threads, "tandem-gpu" + std::to_string(index() % 10000)),
       allocator_(gpu_allocator_options(
-                     options, [this] { stream_.drain(); }, stream_.thread_id()),
+                     options, [this] { make_room(); }, stream_.thread_id()),
                  std::make_unique<EmulatedMemory>(stream_)) {}
 
 EmulatedGpu::~EmulatedGpu() {
   if (copy_in_) copy_in_->drain();
   stream_.drain();  // the work at hand may free memory
+}
+
+void EmulatedGpu::make_room() {
+  release_idle_memory(*this);
+  stream_.drain();
 }
 
 void EmulatedGpu::copy_from_host(void* device_memory, const void* host, std::size_t bytes) {
@@ -72,7 +78,7 @@ void EmulatedGpu::copy_from_host(void* device_memory, const void* host, std::siz
     stream_.record().wait();
     return;
   }
-  stream_.enqueue(kept_copy(device_memory, host, bytes));
+  stream_.enqueue(kept_copy(device_memory, host, bytes), bytes);
 }
 
 Stream& EmulatedGpu::start_copy_ahead() {
@@ -84,7 +90,7 @@ Stream& EmulatedGpu::start_copy_ahead() {
 }
 
 void EmulatedGpu::copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) {
-  if (bytes > 0) copy_in_->enqueue(kept_copy(device_memory, host, bytes));
+  if (bytes > 0) copy_in_->enqueue(kept_copy(device_memory, host, bytes), bytes);
 }
 
 void EmulatedGpu::copy_to_host(void* host, const void* device_memory, std::size_t bytes) {

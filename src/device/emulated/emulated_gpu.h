@@ -27,6 +27,9 @@ class EmulatedGpu final : public Device {
   void copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) override;
 
  private:
+  // For an allocation that finds no room: frees what nobody uses, and what queued work holds.
+  void make_room();
+
   EmulatedStream stream_;
   std::once_flag copies_ahead_;
   std::unique_ptr<EmulatedStream> copy_in_;  // made when it is first used

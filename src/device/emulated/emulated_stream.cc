@@ -11,35 +11,44 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "core/core_yield.h"
 #include "core/parallel.h"
 #include "core/status.h"
 
 namespace tandem {
 namespace {
 
+// Whether this thread runs a stream's tasks.
+thread_local bool stream_thread = false;
+
 constexpr int kSpins = 400;  // some microseconds: a wake-up costs more
 constexpr std::chrono::seconds kExitLimit{5};
-
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 }  // namespace
 
 // The tasks, numbered from 1 as they are queued, and how many are done.
 class EmulatedStream::Queue {
  public:
-  void push(std::function<void()> task) {
+  void push(std::function<void()> task, std::size_t bytes = 0) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    pending_.push_back(std::move(task));
+    pending_.push_back({std::move(task), bytes});
+    held_.fetch_add(bytes);
     queued_.store(queued_.load(std::memory_order_relaxed) + 1);
     if (sleeping_) work_.notify_one();
+  }
+
+  // Waits until a task that keeps `bytes` may be queued.
+  void wait_for_room(std::size_t bytes) {
+    if (stream_thread) return;
+    while (!has_room(bytes) && !halted()) {
+      const std::uint64_t done = done_.load(), under_way = queued() - done;
+      wait_done(done + (under_way + 1) / 2);
+    }
   }
 
   std::uint64_t queued() const { return queued_.load(); }
@@ -49,12 +58,14 @@ class EmulatedStream::Queue {
 
   // Blocks until task `number` is done or the process exits.
   void wait_done(std::uint64_t number) {
-    for (int i = 0; i < kSpins && !done(number); ++i) pause_briefly();
+    for (int i = 0; i < kSpins && !done(number); ++i) pause_core();
     if (done(number)) return;
     std::unique_lock<std::mutex> lock(mutex_);
-    waiting_.fetch_add(1);
-    progress_.wait(lock, [&] { return done(number) || halted(); });
-    waiting_.fetch_sub(1);
+    for (;;) {
+      awaited_.store(std::min(awaited_.load(), number));
+      if (done(number) || halted()) return;
+      progress_.wait(lock);
+    }
   }
 
   // As wait_done(), then throws the exception that is kept if a task up to `number` left it.
@@ -78,21 +89,26 @@ class EmulatedStream::Queue {
 
   void work() {
     worker_.store(std::this_thread::get_id());
-    std::vector<std::function<void()>> batch;
+    stream_thread = true;
+    std::vector<Task> batch;
     while (take(batch)) {
-      for (std::function<void()>& task : batch) {
+      for (Task& task : batch) {
         if (halted()) park();
         try {
-          task();
+          task.run();
         } catch (...) {
           keep(std::current_exception());
         }
-        task = nullptr;  // what it held is free before anyone sees that it is done
+        task.run = nullptr;  // what it held is free before anyone sees that it is done
+        held_.fetch_sub(task.bytes);
         const std::uint64_t number = done_.load(std::memory_order_relaxed) + 1;
         if (std::has_single_bit(number)) halt_at_exit();
         done_.store(number);
-        if (waiting_.load() > 0) {
-          { const std::lock_guard<std::mutex> lock(mutex_); }
+        if (number >= awaited_.load()) {
+          {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            awaited_.store(kNone);  // those who wait for later ones say so again
+          }
           progress_.notify_all();
         }
       }
@@ -118,6 +134,18 @@ class EmulatedStream::Queue {
   }
 
  private:
+  struct Task {
+    std::function<void()> run;
+    std::size_t bytes = 0;
+  };
+  static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
+
+  bool has_room(std::size_t bytes) const {
+    const std::size_t held = held_.load();
+    const std::uint64_t done = done_.load();  // before: it never passes what is queued
+    return queued() - done < kMostTasks && (held == 0 || held + bytes <= kMostBytes);
+  }
+
   struct All {
     std::mutex mutex;
     std::vector<std::shared_ptr<Queue>> queues;
@@ -177,8 +205,8 @@ class EmulatedStream::Queue {
     for (;;) pause();
   }
 
-  bool take(std::vector<std::function<void()>>& batch) {
-    for (int i = 0; i < kSpins && done(queued()) && !halted(); ++i) pause_briefly();
+  bool take(std::vector<Task>& batch) {
+    for (int i = 0; i < kSpins && done(queued()) && !halted(); ++i) pause_core();
     std::unique_lock<std::mutex> lock(mutex_);
     sleeping_ = true;
     work_.wait(lock, [&] { return !pending_.empty() || closed_ || halted(); });
@@ -201,14 +229,15 @@ class EmulatedStream::Queue {
 
   std::mutex mutex_;
   std::condition_variable work_, progress_, parking_;
-  std::vector<std::function<void()>> pending_;
+  std::vector<Task> pending_;
   bool sleeping_ = false, closed_ = false, parked_ = false;
   std::exception_ptr error_;  // the first that was not thrown yet
   std::uint64_t error_number_ = 0;
   std::atomic<bool> failed_{false};
   std::atomic<bool> halting_{false};
   std::atomic<std::uint64_t> queued_{0}, done_{0};
-  std::atomic<int> waiting_{0};
+  std::atomic<std::uint64_t> awaited_{kNone};  // the first task that somebody waits for
+  std::atomic<std::size_t> held_{0};           // bytes
   std::atomic<std::thread::id> worker_;
 };
 
@@ -242,7 +271,12 @@ EmulatedStream::~EmulatedStream() {
   Queue::remove(queue_);
 }
 
-void EmulatedStream::enqueue(std::function<void()> task) { queue_->push(std::move(task)); }
+void EmulatedStream::enqueue(std::function<void()> task, std::size_t bytes) {
+  queue_->wait_for_room(bytes);
+  queue_->push(std::move(task), bytes);
+}
+
+void EmulatedStream::enqueue_at_once(std::function<void()> task) { queue_->push(std::move(task)); }
 
 Event EmulatedStream::record() {
   return Event(std::make_shared<QueueEvent>(queue_, queue_->queued()));

@@ -1,9 +1,12 @@
 // A stream with a thread of its own: work is queued by any thread and runs in order, later.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "device/stream.h"
 
@@ -17,8 +20,17 @@ class EmulatedStream final : public Stream {
   EmulatedStream(int intra_op_threads, const std::string& thread_name);
   ~EmulatedStream() override;  // finishes the queued work first
 
+  // How much may be under way, as a real GPU's queue is bounded: a thread that enqueues more waits
+  // until about half is done, unless it is a stream's own thread, for which a task may be waiting.
+  static constexpr std::uint64_t kMostTasks = 256;
+  static constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+
   Execution execution() const override { return Execution::kDeferred; }
-  void enqueue(std::function<void()> task) override;
+  void enqueue(std::function<void()> task) override { enqueue(std::move(task), 0); }
+  // For a task that keeps so many bytes of the host's memory until it is done.
+  void enqueue(std::function<void()> task, std::size_t bytes);
+  // Never waits: for callers that hold a lock which tasks take, too.
+  void enqueue_at_once(std::function<void()> task);
   Event record() override;
   // The failure of a task before `event` becomes a failure of this stream.
   void wait(const Event& event) override;

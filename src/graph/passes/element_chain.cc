@@ -6,6 +6,7 @@
 #include "core/parallel.h"
 #include "core/status.h"
 #include "graph/passes/rewrite.h"
+#include "op/part_scope.h"
 
 namespace tandem {
 namespace {
@@ -15,8 +16,13 @@ constexpr std::int64_t kBufferBytes = kTileElements * 8;
 void fused_kernel(KernelContext& c) {
   const ElementChain& chain = c.attrs<FusedElementwiseAttrs>().chain;
   const std::span<const TensorView> inputs(c.inputs.begin(), c.inputs.end());
-  parallel_for(c.outputs[0].size(), 8 * kTileElements, [&](std::int64_t begin, std::int64_t end) {
-    chain.run(inputs, c.outputs[0], c.workspace, begin, end - begin);
+  const std::int64_t size = c.outputs[0].size();
+  // Whole tiles for each thread: which error comes first does not depend on how many there are.
+  const std::int64_t tiles = (size + kTileElements - 1) / kTileElements;
+  parallel_for(tiles, 8, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t first = begin * kTileElements;
+    chain.run(inputs, c.outputs[0], c.workspace, first,
+              std::min(size, end * kTileElements) - first);
   });
 }
 
@@ -84,7 +90,22 @@ void ElementChain::append(const Operation& operation, const std::vector<const Op
     if (at == externals.end()) at = externals.insert(externals.end(), input);
     member.inputs.push_back({true, static_cast<int>(at - externals.begin())});
   }
+  // What it reads is still in its buffers while it runs.
+  member.buffer = vacant_buffer();
+  buffers_ = std::max(buffers_, member.buffer + 1);
   members_.push_back(std::move(member));
+}
+
+// The first buffer without a result that a member to come will read.
+int ElementChain::vacant_buffer() const {
+  std::vector<bool> waits(members_.size(), true);
+  for (const Member& member : members_)
+    for (const Operand& operand : member.inputs)
+      if (!operand.external) waits[static_cast<std::size_t>(operand.index)] = false;
+  std::vector<bool> taken(members_.size() + 1);
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    if (waits[i]) taken[static_cast<std::size_t>(members_[i].buffer)] = true;
+  return static_cast<int>(std::find(taken.begin(), taken.end(), false) - taken.begin());
 }
 
 void ElementChain::renumber(std::span<const int> place_of) {
@@ -96,10 +117,11 @@ void ElementChain::renumber(std::span<const int> place_of) {
 void ElementChain::run_tile(std::span<const TensorView> externals, const TensorView& result,
                             Device* workspace, std::int64_t begin, std::int64_t count,
                             std::byte* buffers) const {
+  const PartScope part(begin);
   const std::size_t last = members_.size() - 1;
   const auto buffer = [&](std::size_t member) {
-    return TensorView{buffers + static_cast<std::int64_t>(member) * kBufferBytes,
-                      members_[member].dtype, Shape({count})};
+    return TensorView{buffers + members_[member].buffer * kBufferBytes, members_[member].dtype,
+                      Shape({count})};
   };
   for (std::size_t i = 0; i <= last; ++i) {
     KernelContext context;
@@ -117,7 +139,7 @@ void ElementChain::run_tile(std::span<const TensorView> externals, const TensorV
 void ElementChain::run(std::span<const TensorView> externals, const TensorView& result,
                        Device* workspace, std::int64_t begin, std::int64_t count) const {
   thread_local std::vector<std::byte> buffers;
-  buffers.resize(std::max(buffers.size(), members_.size() * kBufferBytes));
+  buffers.resize(std::max(buffers.size(), static_cast<std::size_t>(buffers_ * kBufferBytes)));
   for (std::int64_t at = begin; at < begin + count; at += kTileElements)
     run_tile(externals, result, workspace, at, std::min(kTileElements, begin + count - at),
              buffers.data());

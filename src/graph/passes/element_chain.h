@@ -20,13 +20,14 @@ class ElementChain {
   struct Member : MemberAttrs {
     std::vector<Operand> inputs;
     DType dtype = float32;
+    int buffer = 0;  // which of the tile's buffers takes its result
   };
 
   // The chain of one operation, or of the many that `operation` already stands for. Its externals
   // are the operation's inputs. REQUIRES: is_chain(operation).
   static ElementChain of(const Operation& operation);
   // Appends `operation`: its inputs that `members` made, in the order in which they were appended,
-  // are theirs; the others become externals.
+  // are theirs; the others become externals. REQUIRES: no other operation of the chain reads those.
   void append(const Operation& operation, const std::vector<const Operation*>& members,
               std::vector<Value*>& externals);
   // Where external i will be found from now on.
@@ -35,16 +36,21 @@ class ElementChain {
   bool empty() const { return members_.empty(); }
   // In order; the last one's result is the chain's.
   std::span<const Member> members() const { return members_; }
+  // How many results are kept at a time: a member's buffer is free again after the one that reads
+  // it, so that a long chain takes no more of the cache than a short one.
+  int buffers() const { return buffers_; }
   // Elements [begin, begin + count) of `result` from those of the externals. `result` may be the
   // memory of an external that is as large.
   void run(std::span<const TensorView> externals, const TensorView& result, Device* workspace,
            std::int64_t begin, std::int64_t count) const;
 
  private:
+  int vacant_buffer() const;
   void run_tile(std::span<const TensorView> externals, const TensorView& result, Device* workspace,
                 std::int64_t begin, std::int64_t count, std::byte* buffers) const;
 
   std::vector<Member> members_;
+  int buffers_ = 0;
 };
 
 // Which chains the CUDA backend has kernels for.

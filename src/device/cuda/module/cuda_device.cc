@@ -9,6 +9,7 @@
 #include "device/cuda/module/check.h"
 #include "device/cuda/module/cuda_graph.h"
 #include "device/gpu_policy.h"
+#include "device/idle_memory.h"
 
 namespace tandem::cuda {
 namespace {
@@ -90,8 +91,8 @@ class Peers {
 
 // Where launches block, nothing that is queued uses what is freed. (The address sanitizer sees
 // kernels that run on the host, as in tests.)
-BfcOptions allocator_options(const LogicalGpuOptions& options) {
-  BfcOptions result = gpu_allocator_options(options);
+BfcOptions allocator_options(const LogicalGpuOptions& options, const Device& device) {
+  BfcOptions result = gpu_allocator_options(options, [&device] { release_idle_memory(device); });
   result.poison_freed = env_bool("CUDA_LAUNCH_BLOCKING").value_or(false);
   return result;
 }
@@ -102,7 +103,7 @@ CudaDevice::CudaDevice(int ordinal, const LogicalGpuOptions& options)
     : NativeGpu(options.name, options.intra_op_threads, ordinal),
       staging_(ordinal),
       stream_(ordinal, options.priority),
-      allocator_(allocator_options(options), std::make_unique<CudaMemory>(ordinal)) {
+      allocator_(allocator_options(options, *this), std::make_unique<CudaMemory>(ordinal)) {
   check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal),
         "cudaDeviceGetAttribute");
   Peers::get().join(ordinal);

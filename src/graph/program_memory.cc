@@ -1,0 +1,118 @@
+#include "graph/program_memory.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tandem {
+
+std::shared_ptr<ProgramMemory> ProgramMemory::make() {
+  const std::shared_ptr<ProgramMemory> memory(new ProgramMemory);
+  register_idle_memory(memory);
+  return memory;
+}
+
+bool ProgramMemory::Arena::fit(std::uint64_t program, std::size_t bytes, std::size_t results) {
+  if (program_ != program) {
+    results_.clear();
+    results_.resize(results);
+    program_ = program;
+  }
+  if (bytes <= bytes_) return true;
+  free_block();  // before, so that the two need not fit beside each other
+  const MemoryTagScope tag(MemoryTag::kActivations);
+  memory_ = static_cast<std::byte*>(device_.allocator().allocate(bytes));
+  if (memory_) bytes_ = bytes;
+  return memory_ != nullptr;
+}
+
+void ProgramMemory::Arena::free() {
+  results_.clear();
+  program_ = 0;
+  free_block();
+}
+
+void ProgramMemory::Arena::free_block() {
+  if (memory_) device_.allocator().deallocate(memory_);
+  memory_ = nullptr;
+  bytes_ = 0;
+}
+
+std::shared_ptr<ProgramMemory::Arena> ProgramMemory::take(Device& device) {
+  const std::lock_guard lock(mutex_);
+  auto& arenas = arenas_[&device];
+  for (const auto& arena : arenas)
+    if (arena->try_take()) return arena;
+  const auto& added = arenas.emplace_back(std::make_shared<Arena>(device));
+  added->try_take();
+  return added;
+}
+
+std::shared_ptr<ProgramMemory> ProgramMemory::inner() {
+  const std::lock_guard lock(mutex_);
+  if (!inner_) inner_ = make();
+  return inner_;
+}
+
+void ProgramMemory::release(const Device& device) {
+  const std::lock_guard lock(mutex_);
+  const auto found = arenas_.find(&device);
+  if (found == arenas_.end()) return;
+  for (const auto& arena : found->second) {
+    if (!arena->try_take()) continue;
+    arena->free();
+    arena->give_back();
+  }
+}
+
+namespace {
+
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+ProgramArenas::ProgramArenas(std::shared_ptr<ProgramMemory> memory)
+    : memory_(std::move(memory)), program_(next_number()) {}
+
+std::size_t ProgramArenas::of(Device& device) {
+  const auto found = std::find_if(arenas_.begin(), arenas_.end(),
+                                  [&](const Part& part) { return part.device == &device; });
+  if (found != arenas_.end()) return static_cast<std::size_t>(found - arenas_.begin());
+  arenas_.push_back({.device = &device});
+  return arenas_.size() - 1;
+}
+
+void ProgramArenas::need(std::size_t arena, std::size_t bytes) {
+  arenas_[arena].bytes = std::max(arenas_[arena].bytes, bytes);
+}
+
+std::size_t ProgramArenas::bytes_on(const Device& device) const {
+  for (const Part& part : arenas_)
+    if (part.device == &device) return part.bytes;
+  return 0;
+}
+
+Device* ProgramArenas::take() {
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    Part& part = arenas_[i];
+    if (!part.taken || !part.taken->try_take()) part.taken = memory_->take(*part.device);
+    if (part.taken->fit(program_, part.bytes, part.results)) continue;
+    give_back(i + 1);
+    return part.device;
+  }
+  return nullptr;
+}
+
+void ProgramArenas::give_back() { give_back(arenas_.size()); }
+
+void ProgramArenas::give_back(std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) arenas_[i].taken->give_back();
+}
+
+void ProgramArenas::free() {
+  for (Part& part : arenas_) part.taken->free();
+}
+
+}  // namespace tandem

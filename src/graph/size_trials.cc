@@ -1,0 +1,277 @@
+#include "graph/size_trials.h"
+
+#include <algorithm>
+
+#include "core/status.h"
+
+namespace tandem {
+namespace {
+
+// Trial sizes: the first, and how far the next is. Some that many numbers divide, so that strides
+// and groups suit; some odd, so that rounding shows; small ones, because rules have bounds.
+struct Family {
+  std::int64_t first, step;
+};
+constexpr Family kFamilies[] = {{2520, 2520}, {3001, 2}, {24, 24}, {37, 10}};
+constexpr std::size_t kMaxKnown = 8;
+constexpr int kMaxCombinations = 256;
+constexpr std::size_t kMaxPairs = 16;
+
+template <class T>
+bool contains(const std::vector<T>& list, const T& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+// What the unknown sizes are in one trial.
+class Trial {
+ public:
+  Trial(const SymbolicSizes& sizes, std::map<std::int64_t, std::int64_t> chosen)
+      : sizes_(sizes), values_(std::move(chosen)) {}
+
+  std::vector<TensorSpec> infer(const OpDef& op, AttrsRef attrs,
+                                std::span<const TensorSpec* const> inputs) {
+    std::vector<TensorSpec> specs;
+    specs.reserve(inputs.size());
+    for (const TensorSpec* input : inputs) {
+      TensorSpec& spec = specs.emplace_back(*input);
+      for (int axis = 0; axis < spec.shape.rank(); ++axis)
+        if (is_unknown_size(spec.shape[axis])) spec.shape.set(axis, size(spec.shape[axis]));
+    }
+    const auto filled = with_sizes(*attrs.type, attrs.data, [&](std::int64_t number) {
+      if (!names_unknown_size(number))
+        fail<InvalidArgumentError>(
+            "[{}] an attribute was computed from a size that is not known before the graph runs",
+            op.name);
+      return size(number);
+    });
+    InferContext context(op, {attrs.type, filled ? filled.get() : attrs.data});
+    for (const TensorSpec& spec : specs) context.inputs.push_back(&spec);
+    op.infer(context);
+    return {context.outputs.begin(), context.outputs.end()};
+  }
+
+  std::int64_t size(std::int64_t unknown) {
+    if (const auto known = values_.find(unknown); known != values_.end()) return known->second;
+    const SizeRule* rule = sizes_.rule_of(unknown);
+    TANDEM_ASSERT(rule);
+    const AskedRule& asked = *rule->asked;
+    std::vector<const TensorSpec*> inputs;
+    for (const TensorSpec& input : asked.inputs) inputs.push_back(&input);
+    const auto outputs = infer(*asked.op, {&asked.op->attrs(), asked.attrs.get()}, inputs);
+    const auto output = static_cast<std::size_t>(rule->output);
+    if (output >= outputs.size() || rule->axis >= outputs[output].shape.rank())
+      fail<InvalidArgumentError>("[{}] results whose number or rank depends on sizes",
+                                 asked.op->name);
+    return values_[unknown] = outputs[output].shape[rule->axis];
+  }
+
+  std::map<std::int64_t, std::int64_t> take_values() { return std::move(values_); }
+
+ private:
+  const SymbolicSizes& sizes_;
+  std::map<std::int64_t, std::int64_t> values_;
+};
+
+}  // namespace
+
+SizeTrials::SizeTrials(const SymbolicSizes& sizes, const OpDef& op, AttrsRef attrs,
+                       std::span<const TensorSpec* const> inputs)
+    : sizes_(sizes), op_(op), attrs_(attrs), inputs_(inputs) {
+  note(attrs, inputs, true);
+}
+
+// Takes down the sizes of a question; `outer`: of the one that is asked.
+void SizeTrials::note(AttrsRef attrs, std::span<const TensorSpec* const> inputs, bool outer) {
+  const auto visit_attrs = [&](const auto& visit) {
+    // Visiting may write, and does not here.
+    if (attrs.data) visit_attr_integers(*attrs.type, const_cast<void*>(attrs.data), visit);
+  };
+  const auto add_known = [&](std::int64_t number) {
+    if (number > 1 && known_.size() < kMaxKnown && !contains(known_, number))
+      known_.push_back(number);
+  };
+  visit_attrs([&](std::int64_t& number) {
+    if (names_unknown_size(number)) note_size(number, outer);
+  });
+  for (const TensorSpec* input : inputs)
+    for (std::int64_t size : input->shape)
+      if (names_unknown_size(size)) note_size(size, outer);
+  for (const TensorSpec* input : inputs)
+    for (std::int64_t size : input->shape) add_known(size);
+  visit_attrs([&](std::int64_t& number) { add_known(number); });
+  // Axes are matched from the first one on or, where operands broadcast, from the last.
+  for (const bool from_end : {false, true})
+    for (int axis = 0; axis < kMaxRank; ++axis) {
+      Members group;
+      for (const TensorSpec* input : inputs) {
+        const Shape& shape = input->shape;
+        if (axis >= shape.rank()) continue;
+        const std::int64_t size = shape[from_end ? shape.rank() - 1 - axis : axis];
+        const auto at = std::find(free_.begin(), free_.end(), size);
+        const auto index = static_cast<std::size_t>(at - free_.begin());
+        if (at != free_.end() && !contains(group, index)) group.push_back(index);
+      }
+      if (group.size() > 1 && !contains(groups_, group)) groups_.push_back(std::move(group));
+    }
+}
+
+void SizeTrials::note_size(std::int64_t size, bool outer) {
+  if (outer && !contains(mentioned_, size)) mentioned_.push_back(size);
+  if (contains(seen_, size)) return;
+  seen_.push_back(size);
+  const SizeRule* rule = sizes_.rule_of(size);
+  if (!rule) {
+    free_.push_back(size);
+    return;
+  }
+  const AskedRule& asked = *rule->asked;
+  std::vector<const TensorSpec*> inputs;
+  for (const TensorSpec& input : asked.inputs) inputs.push_back(&input);
+  note({&asked.op->attrs(), asked.attrs.get()}, inputs, false);
+}
+
+bool SizeTrials::ask(const Values& values) {
+  std::map<std::int64_t, std::int64_t> chosen;
+  for (std::size_t i = 0; i < values.size(); ++i) chosen.emplace(free_[i], values[i]);
+  Trial trial(sizes_, std::move(chosen));
+  try {
+    Answer answer;
+    answer.outputs = trial.infer(op_, attrs_, inputs_);
+    answer.sizes = trial.take_values();
+    answers_.push_back(std::move(answer));
+    return true;
+  } catch (const InvalidArgumentError&) {
+    refusal_ = std::current_exception();
+    return false;
+  }
+}
+
+void SizeTrials::ask_about_distinct_sizes() {
+  for (const Family& family : kFamilies) {
+    Values values;
+    for (std::size_t i = 0; i < free_.size(); ++i)
+      values.push_back(family.first + family.step * static_cast<std::int64_t>(i));
+    ask(values);
+  }
+}
+
+// Sizes that suit: all the same; all some known size; each the same, 1 or some known size.
+std::optional<SizeTrials::Values> SizeTrials::find_start() {
+  for (const Family& family : kFamilies)
+    if (ask(uniform(family.first))) return uniform(family.first);
+  if (ask(uniform(1))) return uniform(1);
+  for (std::int64_t size : known_)
+    if (ask(uniform(size))) return uniform(size);
+  Values domain = {kFamilies[0].first, 1};
+  domain.insert(domain.end(), known_.begin(), known_.end());
+  std::vector<std::size_t> at(free_.size(), 0);
+  for (int i = 0; i < kMaxCombinations; ++i) {
+    Values values;
+    for (std::size_t index : at) values.push_back(domain[index]);
+    if (ask(values)) return values;
+    std::size_t axis = 0;
+    while (axis < at.size() && ++at[axis] == domain.size()) at[axis++] = 0;
+    if (axis == at.size()) break;
+  }
+  return std::nullopt;
+}
+
+// Gives `members` another size that they share, if the rule takes one.
+bool SizeTrials::move(Values& values, const Members& members) {
+  ++next_value_;
+  for (const Family& family : kFamilies) {
+    Values moved = values;
+    for (std::size_t member : members)
+      moved[member] = family.first + family.step * (50 + next_value_);
+    if (!ask(moved)) continue;
+    values = std::move(moved);
+    return true;
+  }
+  return false;
+}
+
+// From sizes that suit: moves each that may differ from the rest, alone or with those of its axis
+// or with one other.
+void SizeTrials::vary_from(Values values) {
+  Members together;  // not told apart yet
+  const auto settle = [&](const Members& members) {
+    std::erase_if(together, [&](std::size_t member) { return contains(members, member); });
+  };
+  for (std::size_t i = 0; i < free_.size(); ++i)
+    if (!move(values, {i})) together.push_back(i);
+  const auto move_groups = [&] {
+    for (const Members& group : groups_) {
+      Members rest;
+      for (std::size_t member : group)
+        if (contains(together, member)) rest.push_back(member);
+      if (rest.size() > 1 && move(values, rest)) settle(rest);
+    }
+  };
+  const Members joined = together;
+  move_groups();
+  if (together.size() <= kMaxPairs)
+    for (std::size_t i = 0; i + 1 < together.size(); ++i)
+      for (std::size_t j = i + 1; j < together.size(); ++j) {
+        const Members pair = {together[i], together[j]};
+        if (!move(values, pair)) continue;
+        settle(pair);
+        i = static_cast<std::size_t>(-1);  // from the start
+        break;
+      }
+  move_groups();
+  // What agrees with others by broadcasting may be 1.
+  for (std::size_t member : joined) {
+    Values one = values;
+    one[member] = 1;
+    ask(one);
+  }
+}
+
+// A size that has been the same in all trials: other values that it might have.
+void SizeTrials::vary_pinned() {
+  for (std::size_t i = 0; i < free_.size(); ++i) {
+    const auto value_in = [&](const Answer& answer) { return answer.sizes.at(free_[i]); };
+    const std::int64_t value = value_in(answers_.front());
+    if (std::any_of(answers_.begin(), answers_.end(),
+                    [&](const Answer& answer) { return value_in(answer) != value; }))
+      continue;
+    Values base;
+    for (std::int64_t size : free_) base.push_back(answers_.front().sizes.at(size));
+    Values others = {0, 1, value - 1, value + 1, 2 * value};
+    others.insert(others.end(), known_.begin(), known_.end());
+    for (std::int64_t other : others) {
+      if (other < 0 || other == value) continue;
+      base[i] = other;
+      if (ask(base)) break;
+    }
+  }
+}
+
+void SizeTrials::check_answers() const {
+  const auto alike = [](const TensorSpec& a, const TensorSpec& b) {
+    return a.dtype == b.dtype && a.shape.rank() == b.shape.rank();
+  };
+  const auto& first = answers_.front().outputs;
+  for (const Answer& answer : answers_)
+    if (!std::equal(first.begin(), first.end(), answer.outputs.begin(), answer.outputs.end(),
+                    alike))
+      fail<InvalidArgumentError>(
+          "[{}] expected sizes that are known while the graph is built: how many results there "
+          "are, "
+          "or axes of them, depends on them",
+          op_.name);
+}
+
+const std::vector<SizeTrials::Answer>& SizeTrials::run() {
+  ask_about_distinct_sizes();
+  if (answers_.empty()) {
+    const auto start = find_start();
+    if (!start) std::rethrow_exception(refusal_);
+    vary_from(*start);
+  }
+  vary_pinned();
+  check_answers();
+  return answers_;
+}
+
+}  // namespace tandem

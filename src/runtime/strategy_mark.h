@@ -1,0 +1,20 @@
+// Which strategy a variable, a replica or a per-replica value belongs to.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace tandem {
+
+// One for each strategy object. It is compared by address.
+struct StrategyMark {
+  std::string description;  // "MirroredStrategy(CPU:0, CPU:1)"
+};
+
+// Throws RuntimeError "Mixing different tandem::distribute::Strategy objects: A is not B. ...".
+// `advice`: where the two meet, and what to do.
+[[noreturn]] void fail_mixed_strategies(const StrategyMark& a, const StrategyMark& b,
+                                        std::string_view advice);
+
+}  // namespace tandem
