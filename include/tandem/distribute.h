@@ -20,14 +20,18 @@
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
+namespace tandem {
+struct StrategyMark;
+}
+
 namespace tandem::distribute {
 
 // How the replicas of a step share a global batch: replica r of this process has `counts[r]`
 // examples from `offsets[r]` on. A replica without examples sits the step out; where there are
 // replicas in other processes it stands by (see Strategy::run).
 struct BatchSplit {
-  std::vector<std::int64_t> offsets;
-  std::vector<std::int64_t> counts;
+  std::vector<std::int64_t> offsets{};
+  std::vector<std::int64_t> counts{};
   std::int64_t total = -1;  // of all processes; -1: the step has no batch
   int leader = 0;           // the first replica with examples, of all processes
   // Each process's part, where processes have data of their own; else empty: `total` tells.
@@ -35,6 +39,8 @@ struct BatchSplit {
 
   // Sizes that differ by at most one, the larger ones first.
   static BatchSplit even(std::int64_t examples, int replicas);
+  // Throws InvalidArgumentError where it is not one of so many values.
+  void check(std::size_t replicas) const;
 };
 
 // One value a replica of this process. Those of replicas without examples are not `present`;
@@ -45,8 +51,13 @@ class PerReplica {
   PerReplica() = default;
   explicit PerReplica(std::vector<T> values)
       : values_(std::move(values)), present_(values_.size(), 1) {}
-  PerReplica(std::vector<T> values, BatchSplit split) : PerReplica(std::move(values)) {
+  // `strategy`: whose replicas the values are of; null: any strategy's with so many replicas.
+  PerReplica(std::vector<T> values, BatchSplit split,
+             std::shared_ptr<const StrategyMark> strategy = nullptr)
+      : PerReplica(std::move(values)) {
+    split.check(values_.size());
     split_ = std::move(split);
+    strategy_ = std::move(strategy);
     for (std::size_t i = 0; i < values_.size(); ++i)
       present_[i] = split_.total < 0 || split_.counts[i] > 0;
   }
@@ -57,11 +68,13 @@ class PerReplica {
   T& operator[](std::size_t replica) { return values_[replica]; }
   bool present(std::size_t replica) const { return present_[replica] != 0; }
   const BatchSplit& split() const { return split_; }
+  const std::shared_ptr<const StrategyMark>& strategy() const { return strategy_; }
 
  private:
   std::vector<T> values_;
   std::vector<char> present_;
   BatchSplit split_;
+  std::shared_ptr<const StrategyMark> strategy_;
 };
 
 // Per-replica values among the arguments and results of a traced function (tandem/function.h): how
@@ -70,6 +83,7 @@ template <class T, class V, class K>
 void visit_tensors(PerReplica<T>& value, const V& visit, const K& key) {
   using detail::visit_tensors;
   const BatchSplit& split = value.split();
+  key(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(value.strategy().get())));
   key(static_cast<std::uint64_t>(value.size()));
   key(static_cast<std::uint64_t>(split.total));
   key(static_cast<std::uint64_t>(split.of_processes.size()));
@@ -121,9 +135,11 @@ struct HierarchicalCopyOptions {
 CrossDeviceOps HierarchicalCopyAllReduce(const HierarchicalCopyOptions& options = {});
 
 struct ReductionToOneDeviceOptions {
-  std::string reduce_to_device;  // empty: the first replica's
+  // Any device of this process, such as "/cpu:0" for replicas on GPUs; empty: the first replica's.
+  std::string reduce_to_device{};
 };
 // Everything is copied to one device, summed there in the order of the replicas, and copied back.
+// A strategy throws InvalidArgumentError for a device that does not exist.
 // Replicas on devices of different kinds are always brought together in this way.
 CrossDeviceOps ReductionToOneDevice(const ReductionToOneDeviceOptions& options = {});
 
@@ -164,8 +180,11 @@ class Strategy {
 
   // Calls fn on every replica, side by side, each on its device with its values of the arguments
   // (PerReplica<T> becomes T; everything else is shared) and in a ReplicaContext, and returns what
-  // each returned. Not to be called from a replica. When a replica throws, the others are stopped
-  // and its error is thrown.
+  // each returned. When a replica throws, the others are stopped and its error is thrown.
+  //
+  // Throws RuntimeError "Method requires being in cross-replica context: ..." inside a replica, as
+  // reduce() and gather() do. PerReplica values of another strategy are a RuntimeError "Mixing
+  // different ...", those of another number of replicas an InvalidArgumentError.
   //
   // Over several processes every one of them calls run, and a replica that gets no examples of the
   // batch stands by: it runs fn on the batch's first example, for the others wait for it in their
@@ -174,6 +193,7 @@ class Strategy {
   template <class Fn, class... Args>
   auto run(Fn&& fn, const Args&... args) const {
     using Result = std::invoke_result_t<Fn&, decltype(local(args, 0))...>;
+    (check(args, "run"), ...);
     const BatchSplit split = split_of(args...);
     if constexpr (std::is_void_v<Result>) {
       run_replicas(
@@ -189,7 +209,7 @@ class Strategy {
                 fn(local(args, static_cast<std::size_t>(replica))...);
           },
           split);
-      return PerReplica<Result>(std::move(results), split);
+      return PerReplica<Result>(std::move(results), split, mark());
     }
   }
 
@@ -237,6 +257,16 @@ class Strategy {
     ((found = found ? found : split_in(args)), ...);
     return found ? *found : BatchSplit();
   }
+  template <class T>
+  void check(const PerReplica<T>& value, const char* method) const {
+    check_values(value.size(), value.strategy().get(), method);
+  }
+  template <class T>
+  void check(const T&, const char*) const {}
+  // Throws where values of `of`'s replicas, so many, are not values of this strategy's.
+  void check_values(std::size_t replicas, const StrategyMark* of, const char* method) const;
+  void require_cross_replica(const char* method) const;
+  std::shared_ptr<const StrategyMark> mark() const;
   void run_replicas(const std::function<void(int replica)>& step, const BatchSplit& split) const;
 
   std::shared_ptr<StrategyImpl> impl_;
@@ -257,8 +287,8 @@ class OneDeviceStrategy : public Strategy {
 struct MirroredOptions {
   // One replica each; empty: all GPUs, else CPU:0. Throws InvalidArgumentError "No duplicates
   // allowed in `devices` argument: (...)" and for devices that do not exist.
-  std::vector<std::string> devices;
-  CrossDeviceOps cross_device_ops;
+  std::vector<std::string> devices{};
+  CrossDeviceOps cross_device_ops{};
 };
 // A replica a device, with a copy of every variable on each, kept equal: gradients are summed over
 // the replicas before every replica applies them. Replicas run at the same time, a thread each.
@@ -281,7 +311,12 @@ struct MultiWorkerMirroredOptions {
   // For all workers to be there, and of every wait for another one.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   // This worker's, one replica each; as in MirroredOptions.
-  std::vector<std::string> devices;
+  std::vector<std::string> devices{};
+  /// A worker of which nothing is heard for so long counts as dead, and the job fails. Not given:
+  /// the environment variable TANDEM_SILENCE_LIMIT, in seconds, else 30 s. A worker whose process
+  /// ends is noticed at once; this is for cut cables and stopped processes, and has to be longer
+  /// than a pause that the job is to survive (a debugger, a live migration, a crowded host).
+  std::optional<std::chrono::milliseconds> silence_limit{};
 };
 // Mirrored over several processes, the workers, which train in step: TF_CONFIG tells which they are
 // and which of them this process is, else the variables of a launcher (tandem run, torchrun,

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -23,12 +24,17 @@ namespace tandem::hvd {
 
 struct InitOptions {
   // Made beside the global process set, in this order. Every rank names the same.
-  std::vector<std::vector<int>> process_sets;
+  std::vector<std::vector<int>> process_sets{};
   // What moves the bytes: "auto", "shm", "gloo", "mpi", "nccl", "hierarchical". Empty:
   // HOROVOD_CPU_OPERATIONS, else "auto".
-  std::string backend;
+  std::string backend{};
   // Of every wait for another rank.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  /// A rank of which nothing is heard for so long counts as dead, and the job fails. Not given: the
+  /// environment variable TANDEM_SILENCE_LIMIT, in seconds, else 30 s. A rank whose process ends is
+  /// noticed at once; this is for cut cables and stopped processes, and has to be longer than a
+  /// pause that the job is to survive (a debugger, a live migration, a crowded host).
+  std::optional<std::chrono::milliseconds> silence_limit{};
 };
 
 // Finds the other processes: those of mpirun under mpirun, else those of the job (docs/
@@ -110,11 +116,11 @@ Tensor synchronize(const Handle& handle);
 // Where no name is given, the n-th unnamed operation of a kind on each rank are matched.
 struct AllreduceOptions {
   Op op = kAverage;
-  std::string name;
+  std::string name{};
   double prescale_factor = 1.0;   // of what each rank gives
   double postscale_factor = 1.0;  // of the result
   Compression compression = Compression::kNone;
-  ProcessSet process_set;
+  ProcessSet process_set{};
 };
 // The ranks' tensors, of one shape and dtype, combined. kAverage divides by the ranks of the set,
 // joined ones included. Integers are averaged as integers; bool cannot be reduced.
@@ -129,8 +135,8 @@ Handle grouped_allreduce_async(const std::vector<Tensor>& tensors,
                                const AllreduceOptions& options = {});
 
 struct OperationOptions {
-  std::string name;
-  ProcessSet process_set;
+  std::string name{};
+  ProcessSet process_set{};
 };
 // The ranks' tensors joined along the first axis, in which they may differ.
 Tensor allgather(const Tensor& tensor, const OperationOptions& options = {});
@@ -141,8 +147,8 @@ Tensor broadcast(const Tensor& tensor, int root_rank, const OperationOptions& op
 Handle broadcast_async(const Tensor& tensor, int root_rank, const OperationOptions& options = {});
 
 struct AlltoallResult {
-  Tensor output;
-  std::vector<std::int64_t> received_splits;  // rows from each rank
+  Tensor output{};
+  std::vector<std::int64_t> received_splits{};  // rows from each rank
 };
 // Sends splits[r] rows of the first axis to rank r, in order; `splits` empty: equal shares.
 AlltoallResult alltoall(const Tensor& tensor, const std::vector<std::int64_t>& splits = {},
@@ -154,10 +160,10 @@ std::vector<std::int64_t> received_splits(const Handle& handle);
 
 struct ReducescatterOptions {
   Op op = kAverage;  // not kAdasum
-  std::string name;
+  std::string name{};
   double prescale_factor = 1.0;
   double postscale_factor = 1.0;
-  ProcessSet process_set;
+  ProcessSet process_set{};
 };
 // allreduce(), of which each rank gets its share of the first axis: sizes differ by at most one,
 // the larger ones first.
@@ -211,7 +217,7 @@ struct DistributedOptions {
   Op op = kAverage;
   // f: gradients are multiplied by 1/f before the sum and by f/size() behind it. kAverage only.
   double gradient_predivide_factor = 1.0;
-  ProcessSet process_set;
+  ProcessSet process_set{};
 };
 
 // The optimizer, its gradients brought together with those of the other ranks first. minimize()

@@ -33,10 +33,9 @@ LocalPlan plan_of(const CrossDeviceOps& ops, const std::vector<Device*>& devices
         Device& target = resolve_device(ops.device(), "ReductionToOneDevice");
         const auto found = std::find(devices.begin(), devices.end(), &target);
         if (found == devices.end())
-          fail<InvalidArgumentError>(
-              "[ReductionToOneDevice] reduce_to_device '{}' is not a device of the strategy",
-              ops.device());
-        plan.root = static_cast<int>(found - devices.begin());
+          plan.device = &target;
+        else
+          plan.root = static_cast<int>(found - devices.begin());
       }
       break;
   }
@@ -79,14 +78,14 @@ class RefuseVariables final : public VariableCreator {
 
 LocalStrategy::LocalStrategy(std::string name, std::vector<Device*> devices,
                              std::unique_ptr<ReplicaGroup> group)
-    : StrategyImpl(std::move(name)),
+    : StrategyImpl(std::move(name), devices),
       devices_(std::move(devices)),
       group_(std::move(group)),
       errors_(devices_.size()),
       threads_(static_cast<int>(devices_.size())) {
   for (std::size_t id = 0; id < devices_.size(); ++id) {
     replicas_.push_back(
-        std::make_unique<Replica>(static_cast<int>(id), *group_, *devices_[id], all_));
+        std::make_unique<Replica>(mark(), static_cast<int>(id), *group_, *devices_[id], all_));
     all_.push_back(replicas_.back().get());
   }
 }
@@ -162,7 +161,8 @@ void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
 void LocalStrategy::trace(const std::function<void(int)>& step, const BatchSplit& split) {
   const std::vector<ReplicaStep> steps = steps_of(split);
   ReplicaGroup::Ranks ranks = group_->ranks_of_program(taking_part(steps));
-  TracedStep traced{.group = std::move(ranks.group),
+  TracedStep traced{.strategy = mark(),
+                    .group = std::move(ranks.group),
                     .rank_of = std::move(ranks.of_replica),
                     .devices = devices_,
                     .first_replica = group_->first_replica(),
@@ -188,11 +188,7 @@ void LocalStrategy::trace(const std::function<void(int)>& step, const BatchSplit
       traced.replicas[static_cast<std::size_t>(traced.first())]->generator());
 }
 
-void LocalStrategy::run(const std::function<void(int)>& step, const BatchSplit& split) {
-  if (ReplicaContext::current())
-    throw RuntimeError(
-        "Method requires being in cross-replica context: run() was called inside a replica of a "
-        "strategy");
+void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSplit& split) {
   if (building) {
     trace(step, split);
     return;

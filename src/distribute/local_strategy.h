@@ -21,10 +21,10 @@ class LocalStrategy : public StrategyImpl {
   int num_replicas() const override { return group_->num_replicas(); }
   int first_replica() const override { return group_->first_replica(); }
   bool all_take_part() const override { return group_->all_take_part(); }
-  void run(const std::function<void(int replica)>& step, const BatchSplit& split) override;
   void give_up(const char* reason) override { group_->abort(0, reason); }
 
  private:
+  void run_step(const std::function<void(int replica)>& step, const BatchSplit& split) override;
   // What the step is for each replica. Throws InvalidArgumentError when there are no examples.
   std::vector<ReplicaStep> steps_of(const BatchSplit& split) const;
   void begin(const std::vector<ReplicaStep>& steps);

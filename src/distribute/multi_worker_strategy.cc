@@ -51,9 +51,9 @@ std::string with_addresses(const char* message, const WorkerPlace& place) {
   return text;
 }
 
-std::shared_ptr<Job> meet(const WorkerPlace& place, std::chrono::milliseconds timeout) {
+std::shared_ptr<Job> meet(const WorkerPlace& place, const MultiWorkerMirroredOptions& options) {
   try {
-    return rendezvous(place.url, {.timeout = timeout});
+    return rendezvous(place.url, {.timeout = options.timeout, .silence = options.silence_limit});
   } catch (const DeadlineExceededError& error) {
     throw DeadlineExceededError(with_addresses(error.what(), place));
   }
@@ -73,7 +73,7 @@ std::shared_ptr<MultiWorkerStrategy> make(const MultiWorkerMirroredOptions& opti
   const WorkerReplicasOptions how{.backend = backend_of(options.communication),
                                   .time_limit = options.timeout};
   const bool joins = !place.job;
-  const std::shared_ptr<Job> job = joins ? meet(place, options.timeout) : place.job;
+  const std::shared_ptr<Job> job = joins ? meet(place, options) : place.job;
   auto workers = make_worker_group(job, joins, static_cast<int>(devices.size()), how);
   auto replicas = make_worker_replicas(*job, workers, devices, how);
   return std::make_shared<MultiWorkerStrategy>(std::move(place), std::move(devices),

@@ -87,11 +87,13 @@ Tensor reduce_axis(ReduceOp op, const Tensor& tensor, std::int64_t axis) {
 
 }  // namespace
 
-Tensor Strategy::reduce(ReduceOp op, const PerReplica<Tensor>& value,
-                        std::optional<std::int64_t> axis) const {
-  Collected collected = collect(*impl_, value, "reduce");
+namespace {
+
+Tensor reduce_values(StrategyImpl& strategy, ReduceOp op, const PerReplica<Tensor>& value,
+                     std::optional<std::int64_t> axis) {
+  Collected collected = collect(strategy, value, "reduce");
   std::vector<Tensor>& tensors = collected.tensors;
-  OnDevice on(*impl_->devices().front());
+  OnDevice on(*strategy.devices().front());
   // How many elements make up each of a mean's: those known now, and those that a run will know.
   auto elements = static_cast<std::int64_t>(tensors.size());
   std::vector<Tensor> counts;
@@ -108,7 +110,7 @@ Tensor Strategy::reduce(ReduceOp op, const PerReplica<Tensor>& value,
   }
   const ReduceOp summing = op == ReduceOp::kMean ? ReduceOp::kSum : op;
   Tensor result = combine(summing, tensors);
-  if (const std::shared_ptr<Workers> workers = impl_->workers()) {
+  if (const std::shared_ptr<Workers> workers = strategy.workers()) {
     if (collected.stands_by) result = neutral(op, result);
     result = workers->all_reduce(result, summing, "reduce");
     if (op != ReduceOp::kMean) return result;
@@ -123,11 +125,23 @@ Tensor Strategy::reduce(ReduceOp op, const PerReplica<Tensor>& value,
   return divide(result, add(add_n(counts), static_cast<double>(elements)));
 }
 
+}  // namespace
+
+Tensor Strategy::reduce(ReduceOp op, const PerReplica<Tensor>& value,
+                        std::optional<std::int64_t> axis) const {
+  require_cross_replica("reduce");
+  check(value, "reduce");
+  return reduce_values(*impl_, op, value, axis);
+}
+
 Tensor Strategy::reduce(ReduceOp op, const Tensor& value, std::optional<std::int64_t> axis) const {
-  return reduce(op, PerReplica<Tensor>(std::vector<Tensor>{value}), axis);
+  require_cross_replica("reduce");
+  return reduce_values(*impl_, op, PerReplica<Tensor>(std::vector<Tensor>{value}), axis);
 }
 
 Tensor Strategy::gather(const PerReplica<Tensor>& value, std::int64_t axis) const {
+  require_cross_replica("gather");
+  check(value, "gather");
   const Collected collected = collect(*impl_, value, "gather");
   Device& device = *impl_->devices().front();
   OnDevice on(device);

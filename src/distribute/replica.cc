@@ -27,13 +27,15 @@ class OwnPlace final : public CollectiveGroup {
 
 }  // namespace
 
-Replica::Replica(int local, ReplicaGroup& group, Device& device, std::vector<Replica*>& all)
+Replica::Replica(std::shared_ptr<const StrategyMark> strategy, int local, ReplicaGroup& group,
+                 Device& device, std::vector<Replica*>& all)
     : group_(group),
       device_(device),
       all_(all),
       communicator_(group.communicator(local)),
       traced_({std::make_shared<OwnPlace>(communicator_), group.first_replica() + local}, device,
               nullptr) {
+  strategy_ = std::move(strategy);
   replica_id_ = group.first_replica() + local;
   num_replicas_ = group.num_replicas();
   local_replica_id_ = local;
@@ -151,7 +153,7 @@ class Reduction final : public GradientReduction {
   void ready(std::size_t index, Tensor gradient) override {
     if (!gradient.defined()) return;
     const TensorSpec& spec = plan_.variables[index]->spec();
-    if (!(gradient.shape() == spec.shape) || gradient.dtype() != spec.dtype)
+    if (!may_agree(gradient.shape(), spec.shape) || gradient.dtype() != spec.dtype)
       fail<InvalidArgumentError>(
           "[all_reduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
           plan_.variables[index]->options().name, gradient.shape().to_string(),

@@ -30,7 +30,8 @@ struct ReplicaStep {
 class Replica final : public ReplicaContext {
  public:
   // `local`: the number among `all`, those of this process.
-  Replica(int local, ReplicaGroup& group, Device& device, std::vector<Replica*>& all);
+  Replica(std::shared_ptr<const StrategyMark> strategy, int local, ReplicaGroup& group,
+          Device& device, std::vector<Replica*>& all);
   ~Replica() override;
 
   void begin(const ReplicaStep& step);

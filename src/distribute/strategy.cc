@@ -28,6 +28,14 @@ CrossDeviceOps ReductionToOneDevice(const ReductionToOneDeviceOptions& options) 
   return CrossDeviceOps(CrossDeviceOps::Kind::kReductionToOneDevice, 1, options.reduce_to_device);
 }
 
+void BatchSplit::check(std::size_t replicas) const {
+  if (total >= 0 && (offsets.size() != replicas || counts.size() != replicas))
+    fail<InvalidArgumentError>(
+        "[PerReplica] expected a split of the batch over {} replica(s), one for each value, got {} "
+        "offsets and {} counts",
+        replicas, offsets.size(), counts.size());
+}
+
 BatchSplit BatchSplit::even(std::int64_t examples, int replicas) {
   BatchSplit split;
   split.total = examples;
@@ -60,7 +68,30 @@ void Strategy::run_replicas(const std::function<void(int)>& step, const BatchSpl
   impl_->run(step, split);
 }
 
+void Strategy::require_cross_replica(const char* method) const {
+  impl_->require_cross_replica(method);
+}
+
+std::shared_ptr<const StrategyMark> Strategy::mark() const { return impl_->mark(); }
+
+void Strategy::check_values(std::size_t replicas, const StrategyMark* of,
+                            const char* method) const {
+  const StrategyMark& mine = *impl_->mark();
+  if (of && of != &mine)
+    fail_mixed_strategies(
+        *of, mine,
+        fmt::format("{}() of the second was given per-replica values of the first; give it values "
+                    "of its own datasets and of its own run()",
+                    method));
+  if (replicas != impl_->devices().size())
+    fail<InvalidArgumentError>(
+        "[{}] expected per-replica values of {} replica(s), as {} has in this process, got values "
+        "of {}",
+        method, impl_->devices().size(), mine.description, replicas);
+}
+
 DistributedDataset Strategy::experimental_distribute_dataset(const data::Dataset& dataset) const {
+  require_cross_replica("experimental_distribute_dataset");
   return DistributedDataset(dataset, impl_);
 }
 
@@ -77,11 +108,13 @@ class DefaultImpl final : public StrategyImpl {
     static const std::vector<Device*> devices = {&place_constant("DefaultStrategy")};
     return devices;
   }
-  void run(const std::function<void(int)>& step, const BatchSplit&) override { step(0); }
   RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) override {
     Device* device = &place_constant("VarHandleOp");
     return make_ref<VariableImpl>(initial_value, std::span(&device, 1), std::move(options));
   }
+
+ private:
+  void run_step(const std::function<void(int)>& step, const BatchSplit&) override { step(0); }
 };
 
 }  // namespace
@@ -139,8 +172,9 @@ StrategyScope::StrategyScope(std::shared_ptr<StrategyImpl> strategy) {
     throw RuntimeError(
         "Must not be called inside a replica: a strategy's scope was opened inside run()");
   if (current && current != strategy.get())
-    fail<RuntimeError>("Mixing different tandem::distribute::Strategy objects: {} is not {}",
-                       current->name(), strategy->name());
+    fail_mixed_strategies(*current->mark(), *strategy->mark(),
+                          "The scope of the second was opened inside that of the first; close that "
+                          "one before, or use one strategy for both");
   state_ = std::make_unique<State>(strategy);
 }
 

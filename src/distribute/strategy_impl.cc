@@ -1,17 +1,50 @@
 #include "distribute/strategy_impl.h"
 
+#include <fmt/ranges.h>
+
 #include "core/status.h"
 #include "distribute/input.h"
+#include "runtime/replica_context.h"
 #include "tandem/array.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::distribute {
 
+StrategyImpl::StrategyImpl(std::string name, const std::vector<Device*>& devices)
+    : name_(std::move(name)) {
+  std::vector<std::string> places;
+  for (const Device* device : devices)
+    places.push_back(fmt::format("{}:{}", *device->name().type, device->index()));
+  mark_ = std::make_shared<const StrategyMark>(
+      StrategyMark{places.empty() ? name_ : fmt::format("{}({})", name_, fmt::join(places, ", "))});
+}
+
+void StrategyImpl::run(const std::function<void(int)>& step, const BatchSplit& split) {
+  require_cross_replica("run");
+  run_step(step, split);
+}
+
+void StrategyImpl::require_cross_replica(const char* method) const {
+  if (const ReplicaContext* replica = ReplicaContext::current())
+    fail<RuntimeError>(
+        "Method requires being in cross-replica context: {}() was called inside a replica of {}. "
+        "Call it between steps; what a step returns is what run() gives back, one value a replica",
+        method, replica->strategy()->description);
+  const StrategyImpl* open = current_strategy();
+  if (open && open != this)
+    fail_mixed_strategies(
+        *open->mark(), *mark_,
+        fmt::format("{}() of the second was called in the scope of the first; close that scope, or "
+                    "call {}() of the strategy that it belongs to",
+                    method, method));
+}
+
 RefPtr<VariableImpl> StrategyImpl::create(const Tensor& initial_value, VariableOptions options) {
   const std::shared_ptr<Workers> group = workers();
   const Tensor agreed =
       group ? group->broadcast(initial_value, "initial value of " + options.name) : initial_value;
-  return make_ref<VariableImpl>(agreed, devices(), std::move(options), MemoryTag::kWeights, group);
+  return make_ref<VariableImpl>(agreed, devices(), std::move(options), MemoryTag::kWeights, group,
+                                mark_);
 }
 
 PerReplica<data::Example> StrategyImpl::split(const data::Example& batch) {
@@ -53,7 +86,7 @@ PerReplica<data::Example> StrategyImpl::parts_of(const data::Example& batch, Bat
       parts[replica].push_back(
           copy_to_device(slice_rows(component, row, row + count), *devices()[replica]));
   }
-  return PerReplica<data::Example>(std::move(parts), std::move(split));
+  return PerReplica<data::Example>(std::move(parts), std::move(split), mark_);
 }
 
 namespace {
@@ -90,6 +123,7 @@ class Runner final : public ReplicaRunner {
     if (strategy_->is_default()) return copies.size() == 1;
     if (copies.size() != devices.size() || variable.impl().workers() != strategy_->workers())
       return false;
+    if (variable.impl().distributed()) return variable.impl().strategy() == strategy_->mark();
     for (std::size_t i = 0; i < devices.size(); ++i)
       if (&impl_of(copies[i].value).device() != devices[i]) return false;
     return true;

@@ -16,9 +16,12 @@ namespace tandem::distribute {
 
 class StrategyImpl : public VariableCreator, public std::enable_shared_from_this<StrategyImpl> {
  public:
-  explicit StrategyImpl(std::string name) : name_(std::move(name)) {}
+  // `devices`: of this process's replicas, for messages.
+  explicit StrategyImpl(std::string name, const std::vector<Device*>& devices = {});
 
   const std::string& name() const { return name_; }
+  // What variables, replicas and per-replica values of this strategy are marked with.
+  const std::shared_ptr<const StrategyMark>& mark() const { return mark_; }
   virtual bool is_default() const { return false; }
   // One device a replica of this process.
   virtual const std::vector<Device*>& devices() const = 0;
@@ -30,8 +33,11 @@ class StrategyImpl : public VariableCreator, public std::enable_shared_from_this
   virtual bool is_chief() const { return true; }
   // This process has failed between steps: tells the others.
   virtual void give_up(const char* reason) { static_cast<void>(reason); }
-  // Runs `step` once a replica that has examples; see Strategy::run.
-  virtual void run(const std::function<void(int replica)>& step, const BatchSplit& split) = 0;
+  // Runs `step` once for each replica that has examples; see Strategy::run.
+  void run(const std::function<void(int replica)>& step, const BatchSplit& split);
+  // Throws RuntimeError inside a replica ("Method requires being in cross-replica context: ...")
+  // and in the scope of another strategy ("Mixing different ...").
+  void require_cross_replica(const char* method) const;
 
   // `batch` in one part a replica of this process, on the replicas' devices.
   PerReplica<data::Example> split(const data::Example& batch);
@@ -45,7 +51,11 @@ class StrategyImpl : public VariableCreator, public std::enable_shared_from_this
   RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) override;
 
  private:
+  // In cross-replica context.
+  virtual void run_step(const std::function<void(int replica)>& step, const BatchSplit& split) = 0;
+
   std::string name_;
+  std::shared_ptr<const StrategyMark> mark_;
 };
 
 // The strategy of the calling thread: its open scope's, or that of the replica it runs.

@@ -72,7 +72,7 @@ class TracedRank::Reduction final : public GradientReduction {
   void ready(std::size_t index, Tensor gradient) override {
     if (!gradient.defined()) return;
     const Variable& variable = variables_[index];
-    if (!gradient.shape().matches(variable.shape()) || gradient.dtype() != variable.dtype())
+    if (!may_agree(gradient.shape(), variable.shape()) || gradient.dtype() != variable.dtype())
       fail<InvalidArgumentError>(
           "[all_reduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
           variable.name(), gradient.shape().to_string(), name_of(gradient.dtype()),
@@ -166,6 +166,7 @@ TracedReplica::TracedReplica(TracedStep& step, int local, const ReplicaStep& how
       rank_({step.group, step.rank_of[static_cast<std::size_t>(local)]},
             *step.devices[static_cast<std::size_t>(local)], &step.agreements) {
   generator_.follow(Generator::current());
+  strategy_ = step.strategy;
   replica_id_ = step.first_replica + local;
   num_replicas_ = step.num_replicas;
   local_replica_id_ = local;

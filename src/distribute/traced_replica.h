@@ -62,6 +62,7 @@ class TracedRank {
 // The replicas of one call of a strategy's run() in a trace. They are traced one after the other on
 // one thread; in the program they meet in their collectives.
 struct TracedStep {
+  std::shared_ptr<const StrategyMark> strategy;
   std::shared_ptr<CollectiveGroup> group;  // of those that take part
   std::vector<int> rank_of;                // by local replica; -1: takes no part
   std::vector<Device*> devices;            // by local replica

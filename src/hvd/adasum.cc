@@ -44,29 +44,80 @@ void adasum_pair(const Buffer& a, const Buffer& b, void* result) {
   }
 }
 
-void adasum(Communicator& communicator, const Buffer& whole, std::span<const Buffer> arrays,
-            std::vector<std::byte>& scratch) {
-  if (whole.count == 0) return;
-  scratch.resize(std::max(scratch.size(), whole.bytes()));
-  const int rank = communicator.rank();
-  for (int distance = 1; distance < communicator.size(); distance *= 2) {
-    const int peer = rank ^ distance;
-    const Buffer theirs = {scratch.data(), whole.count, whole.dtype};
-    const auto received = communicator.recv(theirs, peer);
-    const auto sent = communicator.send(whole, peer);
-    received->wait();
-    sent->wait();
-    for (const Buffer& array : arrays) {
+namespace {
+
+// A level at a time: this rank's vectors and those of its peer there pass each other, and both
+// combine them.
+class AdasumWork final : public Work {
+ public:
+  AdasumWork(Communicator& communicator, const Buffer& whole, std::vector<Buffer> arrays,
+             Scratch& scratch)
+      : communicator_(communicator),
+        whole_(whole),
+        arrays_(std::move(arrays)),
+        theirs_(scratch.take(whole.bytes())) {
+    start_level();
+  }
+
+  void wait() override {
+    for (; received_; end_level()) {
+      received_->wait();
+      sent_->wait();
+    }
+  }
+  bool test() override {
+    for (; received_; end_level())
+      if (!received_->test() || !sent_->test()) return false;
+    return true;
+  }
+  void check_peers() override {
+    if (!received_) return;
+    received_->check_peers();
+    sent_->check_peers();
+  }
+  bool sleep(std::chrono::microseconds limit) const override {
+    return !received_ || received_->sleep(limit);
+  }
+
+ private:
+  int peer() const { return communicator_.rank() ^ distance_; }
+
+  void start_level() {
+    if (distance_ >= communicator_.size() || whole_.count == 0) return;
+    received_ = communicator_.recv({theirs_.get(), whole_.count, whole_.dtype}, peer());
+    sent_ = communicator_.send(whole_, peer());
+  }
+
+  void end_level() {
+    received_.reset();
+    sent_.reset();
+    for (const Buffer& array : arrays_) {
       const auto offset =
-          static_cast<std::byte*>(array.data) - static_cast<const std::byte*>(whole.data);
-      const Buffer other = {scratch.data() + offset, array.count, array.dtype};
+          static_cast<std::byte*>(array.data) - static_cast<const std::byte*>(whole_.data);
+      const Buffer other = {theirs_.get() + offset, array.count, array.dtype};
       // The lower rank's first, on both sides.
-      if (rank < peer)
+      if (communicator_.rank() < peer())
         adasum_pair(array, other, array.data);
       else
         adasum_pair(other, array, array.data);
     }
+    distance_ *= 2;
+    start_level();
   }
+
+  Communicator& communicator_;
+  const Buffer whole_;
+  const std::vector<Buffer> arrays_;
+  const Scratch::Block theirs_;
+  int distance_ = 1;                       // to the peer
+  std::shared_ptr<Work> received_, sent_;  // of the level; null: all levels are done
+};
+
+}  // namespace
+
+std::shared_ptr<Work> start_adasum(Communicator& communicator, const Buffer& whole,
+                                   std::vector<Buffer> arrays, Scratch& scratch) {
+  return std::make_shared<AdasumWork>(communicator, whole, std::move(arrays), scratch);
 }
 
 }  // namespace tandem::hvd

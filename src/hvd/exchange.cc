@@ -122,7 +122,7 @@ namespace {
 
 void check_gradient(const Tensor& gradient, const VariableImpl& variable) {
   const TensorSpec& spec = variable.spec();
-  if (gradient.shape() == spec.shape && gradient.dtype() == spec.dtype) return;
+  if (may_agree(gradient.shape(), spec.shape) && gradient.dtype() == spec.dtype) return;
   fail<InvalidArgumentError>(
       "[allreduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
       variable.options().name, gradient.shape().to_string(), name_of(gradient.dtype()),

@@ -132,7 +132,7 @@ void Execution::start_batch(const std::vector<FusionUnit>& units) {
   if (common.op == kAdasum) {
     std::vector<Buffer> arrays;
     for (std::size_t i = 0; i < batch.items.size(); ++i) arrays.push_back(array(batch, i));
-    adasum(communicator_, whole, arrays, scratch_);
+    work = start_adasum(communicator_, whole, std::move(arrays), scratch_);
   } else if (size() > 1) {
     work = communicator_.all_reduce({&whole, 1}, reduce_op_of(common.op));
   }

@@ -10,6 +10,7 @@
 
 #include "comm/bucket.h"
 #include "comm/communicator.h"
+#include "comm/process/scratch.h"
 #include "hvd/fusion.h"
 #include "hvd/operation.h"
 
@@ -87,13 +88,13 @@ class Execution {
   std::string backend_;
   Complete complete_;
   std::vector<Due> due_;
+  Scratch scratch_;  // of Adasum
   std::deque<Step> steps_;
   struct PooledBucket {
     Bucket bucket;
     bool busy = false;  // since the last start()
   };
   std::deque<PooledBucket> buckets_;
-  std::vector<std::byte> scratch_;
   std::int64_t bytes_ = 0;
 };
 

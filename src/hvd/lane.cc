@@ -43,7 +43,8 @@ Lane::Lane(std::unique_ptr<Communicator> communicator, LaneOptions options,
                  [this](const OperationRef& operation, std::exception_ptr error) {
                    complete(operation, std::move(error));
                  }),
-      negotiation_(size(), static_cast<std::size_t>(options_.settings.cache_capacity)),
+      negotiation_(size(), static_cast<std::size_t>(options_.settings.cache_capacity),
+                   RankNames(options_.ranks)),
       stalls_(std::chrono::seconds(options_.settings.stall_warning_seconds),
               options_.settings.stall_shutdown_seconds > 0
                   ? std::chrono::seconds(options_.settings.stall_shutdown_seconds)

@@ -14,11 +14,13 @@ std::string text_of(const Dims& shape) {
 // Two ranks that part, the first of them rank `a`.
 struct Pair {
   const Agreement& agreement;
+  const RankNames& names;
   std::size_t a, b;
   const Request& first() const { return *agreement.requests[a]; }
   const Request& second() const { return *agreement.requests[b]; }
   std::string who() const {
-    return fmt::format(" ('{}': rank {} and rank {})", first().name, a, b);
+    return fmt::format(" ('{}': rank {} and rank {})", first().name, names[static_cast<int>(a)],
+                       names[static_cast<int>(b)]);
   }
 };
 
@@ -97,7 +99,7 @@ std::string mismatch_of_pair(const Pair& pair) {
                "Mismatched BROADCAST root ranks: One rank specified root rank {}, but another rank "
                "specified "
                "root rank {}.",
-               a.root, b.root) +
+               pair.names[a.root], pair.names[b.root]) +
            pair.who();
   if (a.on_gpu != b.on_gpu && !a.absent && !b.absent)
     return fmt::format(
@@ -133,12 +135,13 @@ std::string problem_of(const Request& request, std::size_t ranks) {
 
 }  // namespace
 
-std::string mismatch_of(const Agreement& agreement) {
+std::string mismatch_of(const Agreement& agreement, const RankNames& names) {
   std::size_t first = 0;
   while (!agreement.requests[first]) ++first;
   for (std::size_t other = first + 1; other < agreement.requests.size(); ++other) {
     if (!agreement.requests[other]) continue;
-    if (std::string text = mismatch_of_pair({agreement, first, other}); !text.empty()) return text;
+    if (std::string text = mismatch_of_pair({agreement, names, first, other}); !text.empty())
+      return text;
   }
   for (const RequestRef& request : agreement.requests) {
     if (!request) continue;

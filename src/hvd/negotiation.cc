@@ -37,7 +37,8 @@ const Request& Agreement::any() const {
   throw InternalError("[hvd] an agreement without requests");
 }
 
-Negotiation::Negotiation(int ranks, std::size_t capacity) : ranks_(ranks), capacity_(capacity) {}
+Negotiation::Negotiation(int ranks, std::size_t capacity, RankNames names)
+    : ranks_(ranks), capacity_(capacity), names_(std::move(names)) {}
 
 int Negotiation::slot_of(const RequestRef& request, int rank) const {
   const auto found = slot_by_name_.find(request->name);
@@ -103,7 +104,7 @@ bool Negotiation::complete(const Waiting& waiting, const std::vector<bool>& join
 
 AgreementRef Negotiation::conclude(Waiting waiting, const std::vector<bool>& joined) {
   auto agreement = std::make_shared<Agreement>(std::move(waiting.agreement));
-  agreement->error = mismatch_of(*agreement);
+  agreement->error = mismatch_of(*agreement, names_);
   const bool with_join = any(joined);
   if (agreement->error.empty() && with_join && !works_with_join(agreement->any()))
     agreement->error = join_error(agreement->any());
@@ -145,7 +146,7 @@ std::vector<Negotiation::Partial> Negotiation::partials(const CycleMessages& mes
     for (int rank = 0; rank < ranks_; ++rank)
       if (!messages.joined[static_cast<std::size_t>(rank)] &&
           !is_there(static_cast<std::size_t>(rank)))
-        partial.missing.push_back(rank);
+        partial.missing.push_back(names_[rank]);
     if (!partial.missing.empty()) partials.push_back(std::move(partial));
   };
   for (const Waiting& waiting : waiting_)

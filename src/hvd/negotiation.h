@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "comm/signature.h"
 #include "hvd/request.h"
 
 namespace tandem::hvd {
@@ -22,7 +23,7 @@ struct Agreement {
 using AgreementRef = std::shared_ptr<const Agreement>;
 
 // The text for ranks that submitted different things by one name; empty: they suit.
-std::string mismatch_of(const Agreement& agreement);
+std::string mismatch_of(const Agreement& agreement, const RankNames& names = {});
 
 // What the ranks tell each other in one cycle.
 struct CycleMessages {
@@ -36,7 +37,7 @@ struct CycleMessages {
 class Negotiation {
  public:
   // Keeps up to `capacity` operations by slot: of these a rank sends a bit instead of a request.
-  Negotiation(int ranks, std::size_t capacity);
+  Negotiation(int ranks, std::size_t capacity, RankNames names = {});
 
   // Of the bit mask of the slots in use.
   std::size_t words() const { return (slots_.size() + 63) / 64; }
@@ -50,7 +51,7 @@ class Negotiation {
   struct Partial {
     std::string name;
     std::uint64_t occurrence = 0;  // tells one time that a name is used from the next
-    std::vector<int> missing;
+    std::vector<int> missing;      // ranks of the job
   };
   std::vector<Partial> partials(const CycleMessages& messages) const;
 
@@ -72,6 +73,7 @@ class Negotiation {
 
   int ranks_;
   std::size_t capacity_;
+  RankNames names_;
   std::uint64_t now_ = 0;
   std::vector<Slot> slots_;
   std::unordered_map<std::string, int> slot_by_name_;

@@ -1,18 +1,24 @@
 #include "hvd/timeline.h"
 
-#include <fstream>
+#include <utility>
 
+#include "core/atomic_file.h"
 #include "core/status.h"
 #include "core/trace_file.h"
 
 namespace tandem::hvd {
 
+namespace {
+
 constexpr std::size_t kMostEvents = 1'000'000;
+constexpr const char* kWhat = "hvd timeline";
+
+}  // namespace
 
 void Timeline::start(std::string file) {
   const std::lock_guard lock(mutex_);
   if (on()) fail<FailedPreconditionError>("[hvd] a timeline is being recorded, to '{}'", file_);
-  if (!std::ofstream(file)) fail<UnavailableError>("[hvd] cannot write the timeline '{}'", file);
+  const AtomicFile writable(file, kWhat);  // that it cannot be written is told now
   file_ = std::move(file);
   start_ = profile::now();
   on_ = true;
@@ -22,15 +28,13 @@ void Timeline::stop() {
   const std::lock_guard lock(mutex_);
   if (!on()) return;
   on_ = false;
-  std::ofstream out(file_);
-  const profile::ThreadEvents all = {
-      .thread = 0, .events = events_.data(), .count = events_.size()};
-  profile::write_trace(out, {.threads = {all}, .start = start_, .dropped = dropped_});
-  const bool written = static_cast<bool>(out.flush());
-  events_.clear();
-  rows_.clear();
-  dropped_ = 0;
-  if (!written) fail<UnavailableError>("[hvd] cannot write the timeline '{}'", file_);
+  const std::vector<profile::Event> events = std::exchange(events_, {});
+  const auto rows = std::exchange(rows_, {});  // the events point to their names
+  const std::int64_t dropped = std::exchange(dropped_, 0);
+  AtomicFile out(file_, kWhat);
+  const profile::ThreadEvents all = {.thread = 0, .events = events.data(), .count = events.size()};
+  profile::write_trace(out, {.threads = {all}, .start = start_, .dropped = dropped});
+  out.commit();
 }
 
 void Timeline::add(const std::string& tensor, std::string_view phase, std::int64_t begin) {

@@ -19,7 +19,7 @@ class Timeline {
  public:
   bool on() const { return on_.load(std::memory_order_relaxed); }
   void start(std::string file);
-  // Writes the file. Throws UnavailableError when that is not possible.
+  // Writes the file. Throws the errors of core/file_error.h, as start() does.
   void stop();
 
   // A phase of a tensor, from `begin` to now.

@@ -84,7 +84,8 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
                                  .world_size = environment.size,
                                  .timeout = options.timeout,
                                  .token = {},
-                                 .bind_address = ""});
+                                 .bind_address = "",
+                                 .silence = options.silence_limit});
     owns_job_ = true;
     backend_ = choose_backend(*job_, {.backend = wanted, .time_limit = options.timeout});
     communicator_ =

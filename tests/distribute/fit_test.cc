@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <stdexcept>
 
 #include "support/files.h"
@@ -120,6 +121,27 @@ TEST(FitUnderStrategy, AModelWithoutItsInputShapeIsBuiltWhereItWasCompiled) {
   EXPECT_EQ(model.optimizer().iterations(), 5);
 }
 
+TEST(FitUnderStrategy, CompileOutsideTheScopeIsForTheModelsStrategy) {
+  for (const int replicas : {1, 2}) {
+    const Strategy strategy = mirrored(replicas);
+    const auto train_one = [&](bool outside) {
+      random::set_seed(4);
+      Sequential model;
+      std::unique_ptr<distribute::StrategyScope> scope(
+          new distribute::StrategyScope(strategy.scope()));
+      model = Sequential({layers::Dense(8, {.activation = "relu", .input_shape = {6}}),
+                          layers::BatchNormalization(), layers::Dense(3)});
+      if (outside) scope.reset();
+      model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9}),
+                     .loss = losses::SparseCategoricalCrossentropy({.from_logits = true})});
+      scope.reset();
+      const History history = train(model);
+      return history.history;
+    };
+    EXPECT_EQ(train_one(true), train_one(false)) << replicas;
+  }
+}
+
 TEST(FitUnderStrategy, RefusesVariablesOfAnotherStrategy) {
   const Strategy strategy = mirrored(2);
   Sequential inside, outside({layers::Dense(3, {.input_shape = {6}})});
@@ -131,8 +153,11 @@ TEST(FitUnderStrategy, RefusesVariablesOfAnotherStrategy) {
         "[compile] Variable 'dense/kernel' of the model was not created in the "
         "distribution strategy scope");
   }
-  expect_error<InvalidArgumentError>([&] { inside.compile({.loss = "mse"}); },
-                                     "Variable 'dense/kernel' of the model");
+  {
+    const auto scope = mirrored(3).scope();
+    expect_error<InvalidArgumentError>([&] { inside.compile({.loss = "mse"}); },
+                                       "Variable 'dense/kernel' of the model");
+  }
   auto optimizer = optimizers::SGD({.momentum = 0.9});
   optimizer.build(outside.variables());
   const auto scope = strategy.scope();

@@ -136,6 +136,20 @@ TEST(Mirrored, EveryCrossDeviceOperationGivesTheSame) {
   }
 }
 
+TEST(Mirrored, GradientsAreSummedOnADeviceWithoutAReplica) {
+  testing::use_gpus(3, 64);
+  const auto data = uneven(25, 7);
+  const auto expected = train(distribute::OneDeviceStrategy("/cpu:0"), data)[0];
+  for (const char* device : {"/cpu:0", "/gpu:2"}) {
+    const MirroredStrategy two(
+        {.devices = {"/gpu:0", "/gpu:1"},
+         .cross_device_ops = distribute::ReductionToOneDevice({.reduce_to_device = device})});
+    const auto weights = train(two, data);
+    expect_close(weights[0], expected);
+    EXPECT_EQ(weights[0], weights[1]);
+  }
+}
+
 TEST(Mirrored, ReplicasStayEqualToTheBit) {
   const MirroredStrategy strategy = two_cpus();
   const auto weights = train(strategy, uneven(27, 8));

@@ -245,7 +245,8 @@ TEST(MultiWorkerFaults, AWrongTokenIsRefused) {
   };
   ChildProcess first = testing::start_worker(ports, 0, meet);
   ChildProcess second = testing::start_worker(ports, 1, meet);
-  expect_names(second.result(), "InvalidArgumentError", "has another token: TANDEM_JOB_TOKEN");
+  expect_names(second.result(), "InvalidArgumentError",
+               "has another token, or is another user's: TANDEM_JOB_TOKEN");
   expect_names(first.result(), "DeadlineExceededError", "rank 1 of 2 did not join");
 }
 

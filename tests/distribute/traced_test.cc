@@ -148,6 +148,16 @@ TEST(TracedStrategy, EveryCrossDeviceOperationGivesTheSame) {
   }
 }
 
+TEST(TracedStrategy, GradientsAreSummedOnADeviceWithoutAReplica) {
+  testing::use_gpus(2, 64);
+  const auto data = uneven(25, 7);
+  const Trained expected = train(distribute::OneDeviceStrategy("/cpu:0"), data, false);
+  const MirroredStrategy two(
+      {.devices = {"/gpu:0", "/gpu:1"},
+       .cross_device_ops = distribute::ReductionToOneDevice({.reduce_to_device = "/cpu:0"})});
+  expect_same(train(two, data, true), expected);
+}
+
 TEST(TracedStrategy, VariablesAreAggregatedAsTheySay) {
   const MirroredStrategy two = cpus(2);
   Variable mean, first, sum, state;

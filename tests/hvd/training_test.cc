@@ -474,6 +474,24 @@ TEST(HvdAdasum, EqualVectorsGiveTheirMeanAndOrthogonalOnesTheirSum) {
   EXPECT_EQ(pair(a, zero), a);
 }
 
+// The background thread leads several sets, and a rank may be at another of them than its peer.
+TEST(HvdAdasum, NeverKeepsOtherSetsWaiting) {
+  expect_hvd(2, [](int rank) {
+    const hvd::ProcessSet sets[] = {hvd::add_process_set({0, 1}), hvd::add_process_set({1, 0})};
+    for (int step = 0; step < 300; ++step) {
+      std::vector<hvd::Handle> handles;
+      for (int i = 0; i < 2; ++i)
+        handles.push_back(hvd::allreduce_async(
+            full({64}, 2.0),
+            {.op = hvd::kAdasum, .name = "x", .process_set = sets[(i + rank) % 2]}));
+      for (const hvd::Handle& handle : handles) {
+        ASSERT_TRUE(testing::eventually([&] { return hvd::poll(handle); })) << step;
+        EXPECT_EQ(values_of(hvd::synchronize(handle)), std::vector<double>(64, 2.0));
+      }
+    }
+  });
+}
+
 TEST(HvdAdasum, NeedsAPowerOfTwoOfRanks) {
   expect_hvd(3, [](int) {
     expect_error<InvalidArgumentError>(
