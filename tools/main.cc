@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "tandem/errors.h"
+#include "unexpected.h"
 
 namespace {
 
@@ -39,7 +40,11 @@ int main(int argc, char** argv) {
     return e.get_exit_code();  // what there is to say has been said
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    return report("InvalidArgumentError", std::string("[command line] ") + e.what());
+    const bool unexpected =
+        dynamic_cast<const CLI::ExtrasError*>(&e) || app.get_subcommands().empty();
+    return report(
+        "InvalidArgumentError",
+        "[command line] " + (unexpected ? tandem::tools::describe_unexpected(app) : e.what()));
   } catch (const tandem::Error& e) {
     return report(e.kind(), e.what());
   } catch (const std::bad_alloc&) {

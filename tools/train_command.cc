@@ -3,16 +3,19 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <fstream>
+#include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "commands.h"
+#include "files.h"
 #include "models.h"
 #include "pictures.h"
 #include "tandem/callbacks.h"
+#include "tandem/debugging.h"
 #include "tandem/profiler.h"
 #include "tandem/random.h"
 #include "workload.h"
@@ -27,7 +30,7 @@ struct TrainOptions {
   std::int64_t epochs = 2;
   std::uint64_t seed = 1;
   std::string checkpoint, report, trace;
-  bool resume = false;
+  bool resume = false, check_numerics = false, profile = false;
 };
 
 void check(const TrainOptions& options) {
@@ -83,13 +86,17 @@ class Stopwatch final : public callbacks::CallbackBase {
   Stopwatch(std::int64_t batch, std::int64_t examples) : batch_(batch), examples_(examples) {}
 
   void on_train_begin(Model&) override { start_ = Clock::now(); }
+  void on_epoch_begin(Model&, std::int64_t epoch) override { epoch_ = epoch; }
   void on_batch_end(Model&, std::int64_t index, const callbacks::Logs&) override {
+    steps_ = index + 1;
     trained_ += std::min(batch_, examples_ - index * batch_);
   }
   void on_train_end(Model&) override {
     seconds_ = std::chrono::duration<double>(Clock::now() - start_).count();
   }
 
+  std::int64_t epoch() const { return epoch_ + 1; }  // from 1, as they are shown
+  std::int64_t steps() const { return steps_; }      // of that epoch
   double seconds() const { return seconds_; }
   double examples_per_second() const {
     return trained_ > 0 ? static_cast<double>(trained_) / seconds_ : 0.0;
@@ -98,58 +105,96 @@ class Stopwatch final : public callbacks::CallbackBase {
  private:
   using Clock = std::chrono::steady_clock;
   std::int64_t batch_, examples_;
-  std::int64_t trained_ = 0;
+  std::int64_t epoch_ = 0, steps_ = 0, trained_ = 0;
   Clock::time_point start_;
   double seconds_ = 0.0;
 };
 
 // The profile of a run, written also where the run ends with an error.
-class Trace {
+class Profile {
  public:
-  explicit Trace(const std::string& path) {
-    if (!path.empty()) profiler::start({.file = path});
+  Profile(const std::string& trace, bool print) : print_(print) {
+    if (!trace.empty() || print) profiler::start({.file = trace});
   }
-  ~Trace() {
+  ~Profile() {
     try {
-      write();
+      end();
     } catch (const Error&) {  // the run's own error is the one to tell
     }
   }
-  Trace(const Trace&) = delete;
-  Trace& operator=(const Trace&) = delete;
+  Profile(const Profile&) = delete;
+  Profile& operator=(const Profile&) = delete;
 
-  void write() const {
-    if (profiler::running()) profiler::stop();
+  void end() {
+    if (!profiler::running()) return;
+    const profiler::Summary summary = profiler::stop();
+    if (print_) table_ = summary.to_string();
   }
+  const std::string& table() const { return table_; }
+
+ private:
+  bool print_;
+  std::string table_;
 };
-
-// Beside the file and then in its place, so that an earlier report survives a full disk.
-void write_report(const std::string& path, const nlohmann::ordered_json& report) {
-  const std::string part = path + ".part";
-  std::error_code error;
-  {
-    std::ofstream out(part, std::ios::trunc);
-    out << report.dump(2) << '\n' << std::flush;
-    if (!out) error = std::make_error_code(std::errc::no_space_on_device);
-  }
-  if (!error) std::filesystem::rename(part, path, error);
-  if (!error) return;
-  std::filesystem::remove(part, error);
-  throw ResourceExhaustedError("[train] cannot write the report '" + path + "'");
-}
 
 std::vector<double> epochs_of(const History& history, const std::string& name) {
   const auto found = history.history.find(name);
   return found == history.history.end() ? std::vector<double>() : found->second;
 }
 
-void train(const TrainOptions& options) {
+// What both a whole and an interrupted training report.
+nlohmann::ordered_json report_of(const History& history, const Stopwatch& stopwatch,
+                                 const Model& model, const distribute::Strategy& strategy) {
+  return {{"train_loss", epochs_of(history, "loss")},
+          {"train_accuracy", epochs_of(history, "accuracy")},
+          {"samples_per_second", stopwatch.examples_per_second()},
+          {"seconds", stopwatch.seconds()},
+          {"parameters", model.count_params()},
+          {"devices", strategy.devices()},
+          {"version", TANDEM_VERSION}};
+}
+
+void write_report(const std::string& path, const nlohmann::ordered_json& report) {
+  if (path.empty()) return;
+  replace_file(path, report.dump(2) + "\n", "[train] cannot write the report '" + path + "'");
+}
+
+std::string signal_name(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+}
+
+void tell_interruption(const TrainOptions& options, int signal, const Stopwatch& stopwatch) {
+  const std::string how =
+      options.checkpoint.empty()
+          ? std::string("its state is lost, which --checkpoint FILE would have kept")
+          : fmt::format("to go on from there: the same command with --checkpoint {} --resume",
+                        options.checkpoint);
+  std::cerr << fmt::format("tandem: [train] {} ended training after step {} of epoch {}; {}\n",
+                           signal_name(signal), stopwatch.steps(), stopwatch.epoch(), how);
+}
+
+Model make_compiled_model(const TrainOptions& options, const Recipe& recipe,
+                          const datasets::LabelledImages& pictures, std::int64_t steps) {
+  Model model = make_model(options.workload.model, pictures.images.shape().without_leading(1),
+                           pictures.classes);
+  model.compile({.optimizer = make_optimizer(recipe, options.workload.optimizer,
+                                             options.learning_rate, steps),
+                 .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                 .metrics = {"accuracy"}});
+  return model;
+}
+
+// Returns the exit code.
+int train(const TrainOptions& options) {
   check(options);
+  if (options.check_numerics) debugging::enable_check_numerics();
   const Workload& workload = options.workload;
   const Recipe recipe = recipe_of(workload.model);
   const std::int64_t batch = workload.batch.value_or(recipe.batch);
   const distribute::Strategy strategy = make_strategy(workload.placement);
-  const Trace trace(strategy.is_chief() ? options.trace : "");
+  const bool chief = strategy.is_chief();
+  Profile profile(chief ? options.trace : "", chief && options.profile);
   random::set_seed(options.seed);
   const datasets::TrainTest pictures = load_pictures(workload.data, options.limit, options.seed);
   const std::int64_t steps_per_epoch = (pictures.train.size() + batch - 1) / batch;
@@ -157,37 +202,42 @@ void train(const TrainOptions& options) {
   Model model;
   {
     const auto scope = strategy.scope();
-    model = make_model(workload.model, pictures.train.images.shape().without_leading(1),
-                       pictures.train.classes);
-    model.compile({.optimizer = make_optimizer(recipe, workload.optimizer, options.learning_rate,
-                                               steps_per_epoch * options.epochs),
-                   .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
-                   .metrics = {"accuracy"}});
+    model = make_compiled_model(options, recipe, pictures.train, steps_per_epoch * options.epochs);
   }
 
   auto callbacks = callbacks_of(options, batch, recipe);
   const auto stopwatch = std::make_shared<Stopwatch>(batch, pictures.train.size());
   callbacks.push_back(callbacks::Callback(stopwatch));
+  int interrupted_by = 0;
+  callbacks.push_back(
+      callbacks::StopOnSignal({.on_stop = [&](Model&, int signal) { interrupted_by = signal; }}));
   const History history =
       model.fit(training_batches(pictures.train,
                                  {.batch = batch, .seed = options.seed, .augment = recipe.augment}),
                 {.epochs = options.epochs, .callbacks = callbacks});
+  auto report = report_of(history, *stopwatch, model, strategy);
+  if (interrupted_by != 0) {
+    if (!chief) return 128 + interrupted_by;
+    tell_interruption(options, interrupted_by, *stopwatch);
+    profile.end();
+    std::cout << profile.table();
+    report["interrupted"] = {{"signal", signal_name(interrupted_by)},
+                             {"epoch", stopwatch->epoch()},
+                             {"step", stopwatch->steps()}};
+    write_report(options.report, report);
+    return 128 + interrupted_by;
+  }
   const auto test = model.evaluate(test_batches(pictures.test, std::max<std::int64_t>(batch, 256)));
 
-  trace.write();
-  if (!strategy.is_chief()) return;
+  profile.end();
+  if (!chief) return 0;
   std::cout << fmt::format("test_loss: {:.4f} - test_accuracy: {:.4f} - {:.0f} samples/s\n",
-                           test.at("loss"), test.at("accuracy"), stopwatch->examples_per_second());
-  if (!options.report.empty())
-    write_report(options.report, {{"train_loss", epochs_of(history, "loss")},
-                                  {"train_accuracy", epochs_of(history, "accuracy")},
-                                  {"test_loss", test.at("loss")},
-                                  {"test_accuracy", test.at("accuracy")},
-                                  {"samples_per_second", stopwatch->examples_per_second()},
-                                  {"seconds", stopwatch->seconds()},
-                                  {"parameters", model.count_params()},
-                                  {"devices", strategy.devices()},
-                                  {"version", TANDEM_VERSION}});
+                           test.at("loss"), test.at("accuracy"), stopwatch->examples_per_second())
+            << profile.table();
+  report["test_loss"] = test.at("loss");
+  report["test_accuracy"] = test.at("accuracy");
+  write_report(options.report, report);
+  return 0;
 }
 
 }  // namespace
@@ -220,7 +270,13 @@ void add_train_command(CLI::App& app) {
   command->add_option("--report", options->report, "Write the figures to this file, as JSON");
   command->add_option("--trace", options->trace,
                       "Write a profile of the whole run to this file, as a Chrome trace");
-  command->callback([options] { train(*options); });
+  command->add_flag("--check-numerics", options->check_numerics,
+                    "Stop at the first operation that makes a NaN or an infinity, and name it");
+  command->add_flag("--profile", options->profile,
+                    "Print how long each operation took in all, on each device");
+  command->callback([options] {
+    if (const int code = train(*options)) throw CLI::RuntimeError(code);
+  });
 }
 
 }  // namespace tandem::tools

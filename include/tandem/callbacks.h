@@ -9,7 +9,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "tandem/errors.h"
 #include "tandem/optimizers.h"
 
 namespace tandem {
@@ -47,7 +49,11 @@ class CallbackBase {
 // A shared handle.
 class Callback {
  public:
-  Callback(std::shared_ptr<CallbackBase> callback) : callback_(std::move(callback)) {}  // NOLINT
+  /// Throws InvalidArgumentError for a null pointer.
+  Callback(std::shared_ptr<CallbackBase> callback) : callback_(std::move(callback)) {  // NOLINT
+    if (!callback_)
+      throw InvalidArgumentError("[Callback] expected a callback, got a null pointer");
+  }
   CallbackBase& operator*() const { return *callback_; }
   CallbackBase* operator->() const { return callback_.get(); }
 
@@ -88,6 +94,10 @@ struct ReduceLROnPlateauOptions {
 };
 Callback ReduceLROnPlateau(const ReduceLROnPlateauOptions& options = {});
 
+/// Ends training after a batch after which the loss of the epoch is NaN or infinite, as Keras's.
+/// It looks at the loss of each batch, for which it waits for the devices.
+Callback TerminateOnNaN();
+
 // A line of figures an epoch.
 Callback CSVLogger(const std::filesystem::path& path, bool append = false);
 
@@ -110,6 +120,22 @@ struct TrainingCheckpointOptions {
 // unbroken run.
 Callback TrainingCheckpoint(const std::filesystem::path& path,
                             const TrainingCheckpointOptions& options = {});
+
+struct StopOnSignalOptions {
+  /// Numbers of <csignal>. Not given: SIGINT, which Ctrl-C sends, and SIGTERM.
+  std::vector<int> signals{};
+  /// Called once, where fit() is about to end, with the number of the signal; where several workers
+  /// train together, on each of them.
+  std::function<void(Model&, int signal)> on_stop{};
+};
+/// Ends fit() in good order when the process gets one of the signals: after the present step, as
+/// Model::stop_training() does, so that a TrainingCheckpoint saves that step and a resumed run ends
+/// with the bits of an unbroken one. A second signal has the effect that it has by itself, which is
+/// to end the process at once. While fit() runs, and after a stop until the callback is destroyed,
+/// the callback is the process's handler of these signals; then the former ones are in place again.
+/// Only one at a time: FailedPreconditionError. Where several workers train together they stop
+/// after the same step, some tenths of a second after the signal, whichever of them got it.
+Callback StopOnSignal(const StopOnSignalOptions& options = {});
 
 struct BackupAndRestoreOptions {
   // Steps between backups, counted in each epoch; besides, there is one at the end of each epoch.

@@ -14,8 +14,8 @@ namespace tandem {
 
 // What a safetensors file holds.
 struct TensorFile {
-  std::map<std::string, Tensor> tensors;        // on the host
-  std::map<std::string, std::string> metadata;  // "__metadata__"
+  std::map<std::string, Tensor> tensors{};        // on the host
+  std::map<std::string, std::string> metadata{};  // "__metadata__"
 };
 
 // Writes the safetensors format (Hugging Face): readable by its Python package. Writes beside the

@@ -127,7 +127,7 @@ inline constexpr std::int64_t kUnknownCardinality = -2;
 // The dtype and shape of one component. Sizes that differ between elements are -1.
 struct ComponentSpec {
   DType dtype = float32;
-  Shape shape;
+  Shape shape{};
 };
 
 using MapFn = std::function<Example(const Example&)>;
@@ -148,7 +148,7 @@ struct MapOptions {
 
 struct ShuffleOptions {
   // Not given: from random::set_seed's, as it is when shuffle() is called.
-  std::optional<std::uint64_t> seed;
+  std::optional<std::uint64_t> seed{};
   // A new order each epoch (and each repetition); false: the same order always.
   bool reshuffle_each_iteration = true;
 };

@@ -71,8 +71,8 @@ class SequentialSampler : public Sampler {
 
 struct RandomSamplerOptions {
   bool replacement = false;
-  std::int64_t num_samples = -1;      // -1: as many as there are examples
-  std::optional<std::uint64_t> seed;  // not given: from random::set_seed's, as it is now
+  std::int64_t num_samples = -1;        // -1: as many as there are examples
+  std::optional<std::uint64_t> seed{};  // not given: from random::set_seed's, as it is now
 };
 // Another order each epoch. Without replacement and with more samples than examples, whole
 // permutations follow one another.
@@ -107,7 +107,7 @@ class DistributedSampler : public Sampler {
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;
   bool shuffle = false;  // RandomSampler; not together with a sampler
-  std::optional<Sampler> sampler;
+  std::optional<Sampler> sampler{};
   // Threads that make examples ahead; 0: the thread that asks does. (Rows of tensors in memory are
   // gathered by one.)
   int num_workers = 0;

@@ -16,8 +16,8 @@ namespace tandem::datasets {
 
 // Pictures with a class each, in memory on the CPU.
 struct LabelledImages {
-  Tensor images;  // uint8 [n, height, width, channels]
-  Tensor labels;  // int64 [n], 0 .. classes-1
+  Tensor images{};  // uint8 [n, height, width, channels]
+  Tensor labels{};  // int64 [n], 0 .. classes-1
   std::int64_t classes = 10;
 
   std::int64_t size() const { return labels.size(); }
@@ -32,8 +32,8 @@ struct LabelledImages {
 };
 
 struct TrainTest {
-  LabelledImages train;
-  LabelledImages test;
+  LabelledImages train{};
+  LabelledImages test{};
 };
 
 // A file of the IDX format (http://yann.lecun.com/exdb/mnist), plain or gzipped (told by content),

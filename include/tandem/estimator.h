@@ -35,10 +35,10 @@ struct ClusterSpec {
 
 struct EstimatorOptions {
   // Makes the model, compiled; called under the strategy's scope.
-  std::function<Model()> model_fn;
+  std::function<Model()> model_fn{};
   // What training leaves: checkpoints, the state to go on from, the evaluations. Training that
   // finds some of it goes on from there.
-  std::filesystem::path model_dir;
+  std::filesystem::path model_dir{};
   std::int64_t save_checkpoints_steps = 100;  // and one at the end
   int keep_checkpoint_max = 5;                // 0: all
   // Make the strategies of training and of an evaluator task; not given: none.
@@ -62,19 +62,19 @@ class Estimator {
 
 struct TrainSpec {
   // GLOBAL batches of (inputs, targets); every worker makes the same.
-  std::function<data::Dataset()> input_fn;
+  std::function<data::Dataset()> input_fn{};
   std::optional<std::int64_t>
       max_steps{};  // in all, over resumed runs; not given: to the data's end
 };
 struct EvalSpec {
-  std::function<data::Dataset()> input_fn;
+  std::function<data::Dataset()> input_fn{};
   std::optional<std::int64_t> steps = 100;  // batches; not given: all
   std::string name{};                       // results are in model_dir/eval_NAME, or eval
 };
 
 struct Evaluation {
   std::int64_t global_step = 0;
-  std::map<std::string, double> metrics;
+  std::map<std::string, double> metrics{};
 };
 
 // What this process does is its task in the cluster of TF_CONFIG:

@@ -64,7 +64,8 @@ class LayerBase {
   const Shape& declared_input_shape() const { return declared_input_shape_; }
   void declare_input_shape(const Shape& shape) { declared_input_shape_ = shape; }
   bool trainable() const { return trainable_; }
-  void set_trainable(bool trainable) { trainable_ = trainable; }
+  /// Also of the layers inside, as in Keras: what freezes a model freezes all of its layers.
+  void set_trainable(bool trainable);
   // This layer's own variables, its children's not included.
   const std::vector<Variable>& own_variables() const { return variables_; }
   // Where the layer is in its model ("block_1/dense"): what the names of its variables begin with.
@@ -105,9 +106,19 @@ class Layer {
   LayerBase& base() const;  // FailedPreconditionError when undefined
   const std::shared_ptr<LayerBase>& shared() const { return layer_; }
   const std::string& name() const { return base().name(); }
+  bool trainable() const { return base().trainable(); }
+  /// Whether training changes the layer and the layers inside it.
+  void set_trainable(bool trainable) const { base().set_trainable(trainable); }
 
+  /// Errors of operations inside the call name the innermost layer ("[block/dense_1] ...") and say
+  /// what it was called with.
   Tensor operator()(const Tensor& input, const CallOptions& options = {}) const;
-  Tensor operator()(std::span<const Tensor> inputs, const CallOptions& options = {}) const;
+  /// layer(x, true): layer(x, {.training = true}).
+  template <std::same_as<bool> Training>
+  Tensor operator()(const Tensor& input, Training training) const {
+    return (*this)(input, CallOptions{.training = training});
+  }
+  Tensor operator()(TensorList inputs, const CallOptions& options = {}) const;
   // In a functional model: the symbolic result of calling this layer on symbolic inputs.
   SymbolicInput operator()(const SymbolicInput& input) const;
   SymbolicInput operator()(const std::vector<SymbolicInput>& inputs) const;
@@ -133,6 +144,11 @@ struct DenseOptions {
 };
 // activation(x . kernel + bias) over the last axis.
 Layer Dense(std::int64_t units, const DenseOptions& options = {});
+/// Dense(10, "relu")
+template <std::convertible_to<std::string> Activation>
+Layer Dense(std::int64_t units, const Activation& activation) {
+  return Dense(units, DenseOptions{.activation = activation});
+}
 
 struct Conv2DOptions {
   std::string activation{};
@@ -147,6 +163,11 @@ struct Conv2DOptions {
   std::string name{};
 };
 Layer Conv2D(std::int64_t filters, nn::Pair kernel_size, const Conv2DOptions& options = {});
+/// Conv2D(32, 3, "relu")
+template <std::convertible_to<std::string> Activation>
+Layer Conv2D(std::int64_t filters, nn::Pair kernel_size, const Activation& activation) {
+  return Conv2D(filters, kernel_size, Conv2DOptions{.activation = activation});
+}
 
 struct DepthwiseConv2DOptions {
   std::string activation{};

@@ -1,4 +1,5 @@
-// Optimizers and learning-rate schedules. Update rules and defaults are those of Keras.
+// Optimizers and learning-rate schedules. Update rules and defaults are those of Keras,
+// but for LAMB.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tandem/tensor.h"
@@ -52,16 +54,20 @@ class Optimizer {
   bool defined() const { return impl_ != nullptr; }
   const std::string& name() const;
 
-  // One step. A variable whose gradient is undefined stays as it is. Throws InvalidArgumentError
-  // when the lists differ in length, a gradient and its variable in shape or dtype, or variables in
-  // the strategy that they were made under.
+  // One step. A variable whose gradient is undefined stays as it is, of which the first step that
+  // meets one warns ("Gradients do not exist for variables [...]"), as Keras does. Throws
+  // InvalidArgumentError "No gradients provided for any variable: ..." when none has one, and when
+  // the lists differ in length, a gradient and its variable in shape or dtype, or variables in the
+  // number of replicas that they were made for; RuntimeError "Mixing different ..." in a replica of
+  // another strategy than theirs.
   void apply_gradients(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
                        const ApplyOptions& options = {});
   // Backward from the scalar `loss`, summing each gradient over the replicas as soon as it is
-  // there, then one step.
+  // there, then one step. Variables without a gradient are treated as by apply_gradients().
   void minimize(const Tensor& loss, const std::vector<Variable>& variables);
 
   // The other face: over the parameters given to the factory, their grad() and zero_grad().
+  // Parameters without a gradient stay as they are, without a warning, as in PyTorch.
   void step();
   void zero_grad();
   const std::vector<Variable>& parameters() const;
@@ -90,6 +96,7 @@ class Optimizer {
   std::shared_ptr<GradientExchange> exchange_;
 };
 
+/// Each optimizer also takes its learning rate by itself: SGD(0.1), Adam(1e-3, model.parameters()).
 struct SGDOptions {
   LearningRate learning_rate = 0.01;
   double momentum = 0.0;
@@ -98,6 +105,9 @@ struct SGDOptions {
   Clipping clipping{};
 };
 Optimizer SGD(const SGDOptions& options = {}, std::vector<Variable> parameters = {});
+inline Optimizer SGD(const LearningRate& rate, std::vector<Variable> parameters = {}) {
+  return SGD(SGDOptions{.learning_rate = rate}, std::move(parameters));
+}
 
 struct AdamOptions {
   LearningRate learning_rate = 1e-3;
@@ -108,6 +118,9 @@ struct AdamOptions {
 };
 Optimizer Adam(const AdamOptions& options = {},
                std::vector<Variable> parameters = {});  // Kingma and Ba 2015
+inline Optimizer Adam(const LearningRate& rate, std::vector<Variable> parameters = {}) {
+  return Adam(AdamOptions{.learning_rate = rate}, std::move(parameters));
+}
 
 struct AdamWOptions {
   LearningRate learning_rate = 1e-3;
@@ -119,6 +132,9 @@ struct AdamWOptions {
 };
 Optimizer AdamW(const AdamWOptions& options = {},
                 std::vector<Variable> parameters = {});  // Loshchilov and Hutter 2019
+inline Optimizer AdamW(const LearningRate& rate, std::vector<Variable> parameters = {}) {
+  return AdamW(AdamWOptions{.learning_rate = rate}, std::move(parameters));
+}
 
 struct RMSpropOptions {
   LearningRate learning_rate = 1e-3;
@@ -129,6 +145,9 @@ struct RMSpropOptions {
   Clipping clipping{};
 };
 Optimizer RMSprop(const RMSpropOptions& options = {}, std::vector<Variable> parameters = {});
+inline Optimizer RMSprop(const LearningRate& rate, std::vector<Variable> parameters = {}) {
+  return RMSprop(RMSpropOptions{.learning_rate = rate}, std::move(parameters));
+}
 
 struct AdagradOptions {
   LearningRate learning_rate = 1e-3;
@@ -138,7 +157,13 @@ struct AdagradOptions {
 };
 Optimizer Adagrad(const AdagradOptions& options = {},
                   std::vector<Variable> parameters = {});  // Duchi et al. 2011
+inline Optimizer Adagrad(const LearningRate& rate, std::vector<Variable> parameters = {}) {
+  return Adagrad(AdagradOptions{.learning_rate = rate}, std::move(parameters));
+}
 
+/// You et al. 2020, algorithm 2: the step of a variable is scaled to the variable's norm. As in the
+/// paper and in Apex's FusedLAMB, and unlike in Keras 3, `weight_decay` is a part of the direction
+/// that is scaled, and epsilon is 1e-6.
 struct LAMBOptions {
   LearningRate learning_rate = 1e-3;
   double beta_1 = 0.9;
@@ -147,8 +172,10 @@ struct LAMBOptions {
   double weight_decay = 0.0;
   Clipping clipping{};
 };
-Optimizer LAMB(const LAMBOptions& options = {},
-               std::vector<Variable> parameters = {});  // You et al. 2020
+Optimizer LAMB(const LAMBOptions& options = {}, std::vector<Variable> parameters = {});
+inline Optimizer LAMB(const LearningRate& rate, std::vector<Variable> parameters = {}) {
+  return LAMB(LAMBOptions{.learning_rate = rate}, std::move(parameters));
+}
 
 // "sgd", "adam", ... with their defaults. Throws InvalidArgumentError naming them all.
 Optimizer from_name(std::string_view name, std::optional<LearningRate> rate = std::nullopt);

@@ -13,6 +13,7 @@
 #include "tandem/data_loader.h"
 #include "tandem/datasets.h"
 #include "tandem/ddp.h"
+#include "tandem/debugging.h"
 #include "tandem/device.h"
 #include "tandem/distribute.h"
 #include "tandem/dtype.h"

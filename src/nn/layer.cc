@@ -1,8 +1,12 @@
-// What all layers share: building, names, variables.
+// What all layers share: building, names, variables, calls.
+#include <functional>
 #include <unordered_set>
 
 #include "core/status.h"
+#include "nn/layer_error.h"
+#include "nn/layer_tree.h"
 #include "nn/naming.h"
+#include "op/numerics.h"
 #include "runtime/trace.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
@@ -34,28 +38,39 @@ Shape with_unknown_batch(const Shape& shape) {
   return result;
 }
 
-void collect(const LayerBase& layer, bool trainable, std::unordered_set<const LayerBase*>& seen,
-             const std::function<void(const Variable&, bool trainable)>& visit) {
+using LayerVisit = std::function<void(const LayerBase&, bool trainable)>;
+
+void visit_tree(const LayerBase& layer, bool trainable, std::unordered_set<const LayerBase*>& seen,
+                const LayerVisit& visit) {
   if (!seen.insert(&layer).second) return;
   trainable = trainable && layer.trainable();
-  for (const Variable& variable : layer.own_variables())
-    visit(variable, trainable && variable.trainable());
-  for (const Layer& child : layer.children()) collect(child.base(), trainable, seen, visit);
+  visit(layer, trainable);
+  for (const Layer& child : layer.children()) visit_tree(child.base(), trainable, seen, visit);
 }
 
 template <class Keep>
-std::vector<Variable> variables_where(const LayerBase& layer, const Keep& keep) {
+std::vector<Variable> variables_where(const Layer& root, const Keep& keep) {
   std::vector<Variable> result;
-  std::unordered_set<const LayerBase*> seen;
-  collect(layer, true, seen, [&](const Variable& variable, bool trainable) {
-    if (keep(trainable)) result.push_back(variable);
+  for_each_layer(root, [&](const LayerBase& layer, bool trainable) {
+    for (const Variable& variable : layer.own_variables())
+      if (keep(trainable && variable.trainable())) result.push_back(variable);
   });
   return result;
 }
 
 }  // namespace
 
+void for_each_layer(const Layer& root, const LayerVisit& visit) {
+  std::unordered_set<const LayerBase*> seen;
+  visit_tree(root.base(), true, seen, visit);
+}
+
 std::vector<Layer> LayerBase::children() const { return {}; }
+
+void LayerBase::set_trainable(bool trainable) {
+  trainable_ = trainable;
+  for (const Layer& child : children()) child.base().set_trainable(trainable);
+}
 
 void LayerBase::build(std::span<const Shape> input_shapes) {
   if (children().empty()) return;
@@ -105,26 +120,32 @@ Tensor Layer::operator()(const Tensor& input, const CallOptions& options) const 
   return (*this)(std::span(&input, 1), options);
 }
 
-Tensor Layer::operator()(std::span<const Tensor> inputs, const CallOptions& options) const {
+Tensor Layer::operator()(TensorList inputs, const CallOptions& options) const {
   LayerBase& layer = base();
-  if (!layer.built()) {
-    std::vector<Shape> shapes;
-    for (const Tensor& input : inputs) shapes.push_back(with_unknown_batch(input.shape()));
-    layer.ensure_built(shapes);
+  const PointerScope<std::string> scope(called_layer,
+                                        layer.path().empty() ? &layer.name() : &layer.path());
+  try {
+    if (!layer.built()) {
+      std::vector<Shape> shapes;
+      for (const Tensor& input : inputs) shapes.push_back(with_unknown_batch(input.shape()));
+      layer.ensure_built(shapes);
+    }
+    return layer.call(inputs, options);
+  } catch (const Error& error) {
+    rethrow_from(layer, inputs, error);
   }
-  return layer.call(inputs, options);
 }
 
 std::vector<Variable> Layer::variables() const {
-  return variables_where(base(), [](bool) { return true; });
+  return variables_where(*this, [](bool) { return true; });
 }
 
 std::vector<Variable> Layer::trainable_variables() const {
-  return variables_where(base(), [](bool trainable) { return trainable; });
+  return variables_where(*this, [](bool trainable) { return trainable; });
 }
 
 std::vector<Variable> Layer::non_trainable_variables() const {
-  return variables_where(base(), [](bool trainable) { return !trainable; });
+  return variables_where(*this, [](bool trainable) { return !trainable; });
 }
 
 }  // namespace tandem

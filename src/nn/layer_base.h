@@ -17,6 +17,8 @@ class KindLayer : public LayerBase {
     declare_input_shape(input_shape);
   }
   std::string kind() const final { return kind_; }
+  // Whether call() runs a function of the user's. Operations are not named in other layers' errors.
+  virtual bool runs_user_code() const { return false; }
 
  protected:
   // "expected <what>, got <shape>", naming the layer.

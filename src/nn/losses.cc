@@ -2,6 +2,7 @@
 
 #include "nn/naming.h"
 #include "nn/targets.h"
+#include "ops/math/element_count.h"
 #include "runtime/replica_context.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
@@ -17,7 +18,7 @@ Tensor inside_unit(const Tensor& probabilities) {
 }
 
 void expect_classes(const char* what, const Tensor& y_pred) {
-  if (y_pred.rank() < 1 || y_pred.dim(-1) < 1)
+  if (y_pred.rank() < 1 || y_pred.dim(-1) == 0)
     fail<InvalidArgumentError>("[{}] expected y_pred of shape (..., classes), got {}", what,
                                y_pred.shape().to_string());
 }
@@ -27,9 +28,13 @@ void expect_smoothing(const char* what, double smoothing) {
     fail<InvalidArgumentError>("[{}] expected label smoothing in [0, 1], got {}", what, smoothing);
 }
 
-// Labels moved by the share `smoothing` towards `uniform`.
-Tensor smoothed(const Tensor& labels, double smoothing, double uniform) {
-  return smoothing == 0.0 ? labels : labels * (1.0 - smoothing) + smoothing * uniform;
+// Labels moved by the share `smoothing` towards the same probability for each of `classes`.
+Tensor smoothed(const Tensor& labels, double smoothing, std::int64_t classes) {
+  if (smoothing == 0.0) return labels;
+  const Tensor kept = labels * (1.0 - smoothing);
+  if (classes < 0)  // counted when the graph runs
+    return kept + divide(smoothing, element_count({classes}, labels.dtype()));
+  return kept + smoothing * (1.0 / static_cast<double>(classes));
 }
 
 // Labels that are all 0 or 1 stand for -1 and 1, as in Keras. A batch of ones alone means the same
@@ -76,21 +81,22 @@ Tensor kl_divergence(const Tensor& y_true, const Tensor& y_pred) {
 Tensor binary_crossentropy(const Tensor& y_true, const Tensor& y_pred,
                            const CrossentropyOptions& options) {
   expect_smoothing("binary_crossentropy", options.label_smoothing);
-  const Tensor target = smoothed(like_predictions("binary_crossentropy", y_true, y_pred),
-                                 options.label_smoothing, 0.5);
+  const Tensor target =
+      smoothed(like_predictions("binary_crossentropy", y_true, y_pred), options.label_smoothing, 2);
   if (options.from_logits) return mean_of_example(nn::sigmoid_cross_entropy(target, y_pred));
-  const Tensor p = inside_unit(y_pred);
-  const Tensor likelihood = target * log(p) + subtract(1.0, target) * log(subtract(1.0, p));
-  return mean_of_example(negative(likelihood));
+  // 16-bit types round 1 - epsilon to 1, whose logarithm beside it would be infinite.
+  const DType wide = size_of(y_pred.dtype()) == 2 ? float32 : y_pred.dtype();
+  const Tensor p = inside_unit(cast(y_pred, wide)), t = cast(target, wide);
+  const Tensor likelihood = t * log(p) + subtract(1.0, t) * log(subtract(1.0, p));
+  return cast(mean_of_example(negative(likelihood)), y_pred.dtype());
 }
 
 Tensor categorical_crossentropy(const Tensor& y_true, const Tensor& y_pred,
                                 const CrossentropyOptions& options) {
   expect_smoothing("categorical_crossentropy", options.label_smoothing);
   expect_classes("categorical_crossentropy", y_pred);
-  const Tensor target =
-      smoothed(like_predictions("categorical_crossentropy", y_true, y_pred),
-               options.label_smoothing, 1.0 / static_cast<double>(y_pred.dim(-1)));
+  const Tensor target = smoothed(like_predictions("categorical_crossentropy", y_true, y_pred),
+                                 options.label_smoothing, y_pred.dim(-1));
   if (options.from_logits) return nn::softmax_cross_entropy(target, y_pred);
   const Tensor total = reduce_sum(y_pred, {.axis = Dims{-1}, .keepdims = true});
   return negative(reduce_sum(target * log(inside_unit(y_pred / total)), {.axis = Dims{-1}}));

@@ -75,7 +75,8 @@ Tensor binary_hits(const Tensor& y_true, const Tensor& y_pred, double threshold)
 // As Keras tells them apart: one output is binary, targets of the predictions' shape are dense.
 Tensor hits(const Tensor& y_true, const Tensor& y_pred) {
   if (y_pred.rank() < 2 || y_pred.dim(-1) == 1) return binary_hits(y_true, y_pred, 0.5);
-  if (y_true.shape() == y_pred.shape()) return categorical_hits(y_true, y_pred);
+  if (may_agree(y_true.shape(), y_pred.shape()) && y_true.dim(-1) != 1)
+    return categorical_hits(y_true, y_pred);
   return sparse_hits(y_true, y_pred);
 }
 

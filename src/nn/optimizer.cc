@@ -1,4 +1,7 @@
+#include <fmt/ranges.h>
+
 #include "autodiff/engine.h"
+#include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "graph/graph.h"
@@ -25,7 +28,7 @@ Variable make_beside(const VariableImpl& like, const Tensor& value, std::string 
                              VariableOptions{.name = std::move(name),
                                              .trainable = false,
                                              .synchronization = like.options().synchronization},
-                             tag));
+                             tag, nullptr, like.strategy()));
 }
 
 Variable make_in_graph(const Tensor& value, std::string name) {
@@ -46,7 +49,7 @@ void write_count(Copy& copy, std::int64_t count) {
 
 void check_pair(const std::string& optimizer, const Tensor& gradient, const Variable& variable) {
   if (!gradient.defined()) return;
-  if (!(gradient.shape() == variable.shape()) || gradient.dtype() != variable.dtype())
+  if (!may_agree(gradient.shape(), variable.shape()) || gradient.dtype() != variable.dtype())
     fail<InvalidArgumentError>(
         "[{}] expected a gradient of shape {} and dtype {} for variable '{}', got {} and {}",
         optimizer, variable.shape().to_string(), name_of(variable.dtype()), variable.name(),
@@ -84,6 +87,7 @@ Optimizer::Impl::Impl(std::string name, LearningRate rate, const Clipping& clipp
 // Each replica of a step needs a copy of its own, and all variables of an optimizer the same
 // number.
 void Optimizer::Impl::check_copies(const Variable& variable) const {
+  static_cast<void>(variable.impl().local_index());  // throws in a replica of another strategy
   const std::size_t copies = variable.impl().copies().size();
   const auto expect = [&](std::size_t replicas) {
     if (copies == replicas) return;
@@ -250,6 +254,26 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
   if (!building) write_count(steps, count + 1);
 }
 
+void Optimizer::Impl::report_missing(std::span<const Tensor> gradients,
+                                     const std::vector<Variable>& variables) {
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (!gradients[i].defined())
+      missing.push_back(variables[i].name().empty() ? "(unnamed)" : variables[i].name());
+  if (missing.empty()) return;
+  if (missing.size() == variables.size())
+    fail<InvalidArgumentError>(
+        "[{}] No gradients provided for any variable: [{}]. The loss does not depend on them, or "
+        "was not computed where gradients are recorded",
+        name_, fmt::join(missing, ", "));
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(missing_reported_, true)) return;
+  logging::warn(
+      "[{}] Gradients do not exist for variables [{}] when minimizing the loss. They stay as they "
+      "are.",
+      name_, fmt::join(missing, ", "));
+}
+
 void Optimizer::Impl::take_step(std::span<State* const> states, std::vector<Tensor> gradients,
                                 const std::vector<Variable>& variables,
                                 GradientExchange* exchange) {
@@ -275,7 +299,8 @@ void Optimizer::Impl::take_step(std::span<State* const> states, std::vector<Tens
 }
 
 void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
-                            const ApplyOptions& options, GradientExchange* exchange) {
+                            const ApplyOptions& options, GradientExchange* exchange,
+                            Missing missing) {
   if (gradients.size() != variables.size())
     fail<InvalidArgumentError>("[{}] expected a gradient for each of {} variables, got {}", name_,
                                variables.size(), gradients.size());
@@ -299,6 +324,7 @@ void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Var
     for (std::size_t i = 0; i < gradients.size(); ++i) reduction->ready(i, std::move(gradients[i]));
     gradients = reduction->finish();
   }
+  if (missing == Missing::kReported) report_missing(gradients, variables);
   take_step(states, std::move(gradients), variables, exchange);
 }
 
@@ -331,7 +357,9 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
     pass.place = [&](std::size_t source) { return exchanged->place(source); };
     run_backward(pass);
     std::optional<std::vector<Tensor>> together = exchanged->finish();
-    if (together) take_step(states_of(variables), std::move(*together), variables, exchange);
+    if (!together) return;
+    report_missing(*together, variables);
+    take_step(states_of(variables), std::move(*together), variables, exchange);
   } else if (context && context->num_replicas() > 1) {
     const auto reduction = context->start_reduction(variables);
     pass.on_ready = [&](std::size_t source, Tensor gradient) {
@@ -339,9 +367,11 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
     };
     pass.place = [&](std::size_t source) { return reduction->place(source); };
     run_backward(pass);
-    take_step(states_of(variables), reduction->finish(), variables, nullptr);
+    std::vector<Tensor> gradients = reduction->finish();
+    report_missing(gradients, variables);
+    take_step(states_of(variables), std::move(gradients), variables, nullptr);
   } else {
-    apply(run_backward(pass), variables, {}, nullptr);
+    apply(run_backward(pass), variables, {}, nullptr, Missing::kReported);
   }
 }
 
@@ -362,7 +392,8 @@ const std::string& Optimizer::name() const { return defined_impl(impl_).name(); 
 void Optimizer::apply_gradients(std::vector<Tensor> gradients,
                                 const std::vector<Variable>& variables,
                                 const ApplyOptions& options) {
-  defined_impl(impl_).apply(std::move(gradients), variables, options, exchange_.get());
+  defined_impl(impl_).apply(std::move(gradients), variables, options, exchange_.get(),
+                            Impl::Missing::kReported);
 }
 
 void Optimizer::minimize(const Tensor& loss, const std::vector<Variable>& variables) {
@@ -380,7 +411,7 @@ void Optimizer::step() {
         "[{}] step() needs the parameters given to the optimizer's factory", name());
   std::vector<Tensor> gradients;
   for (const Variable& variable : variables) gradients.push_back(variable.grad());
-  impl_->apply(std::move(gradients), variables, {}, exchange_.get());
+  impl_->apply(std::move(gradients), variables, {}, exchange_.get(), Impl::Missing::kExpected);
 }
 
 void Optimizer::zero_grad() {

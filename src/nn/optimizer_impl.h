@@ -63,9 +63,12 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
 
   const std::string& name() const { return name_; }
   const std::vector<Variable>& parameters() const { return parameters_; }
+  // Whether variables without a gradient are to be spoken of: not in step(), where they are those
+  // that no backward() has reached since zero_grad().
+  enum class Missing { kReported, kExpected };
   // `exchange` may be null.
   void apply(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
-             const ApplyOptions& options, GradientExchange* exchange);
+             const ApplyOptions& options, GradientExchange* exchange, Missing missing);
   void minimize(const Tensor& loss, const std::vector<Variable>& variables,
                 GradientExchange* exchange);
   std::int64_t iterations() const;
@@ -91,6 +94,9 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   };
 
   std::vector<State*> states_of(const std::vector<Variable>& variables);
+  // Of gradients that are final: throws InvalidArgumentError when no variable has one, and warns
+  // once of those that have none.
+  void report_missing(std::span<const Tensor> gradients, const std::vector<Variable>& variables);
   // The step itself, with gradients that are final.
   void take_step(std::span<State* const> states, std::vector<Tensor> gradients,
                  const std::vector<Variable>& variables, GradientExchange* exchange);
@@ -119,6 +125,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   Variable iterations_;       // on the host, a copy a replica; undefined before the first variable
   std::unordered_map<const VariableImpl*, std::unique_ptr<State>> states_;
   std::vector<State*> order_;  // of creation
+  bool missing_reported_ = false;
 };
 
 }  // namespace tandem::optimizers

@@ -110,6 +110,7 @@ class LambdaLayer final : public UnaryLayer {
       : UnaryLayer("lambda", options.name, options.input_shape), function_(std::move(function)) {
     if (!function_) fail<InvalidArgumentError>("[lambda] expected a function, got none");
   }
+  bool runs_user_code() const override { return true; }
 
  private:
   Tensor run(const Tensor& x, const CallOptions&) override { return function_(x); }

@@ -12,7 +12,7 @@ Tensor as_dtype(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : 
 // `x` with an axis of size 1 at the end added or taken away if that makes it of rank `rank`.
 Tensor with_rank(const Tensor& x, int rank) {
   if (x.rank() + 1 == rank) return expand_dims(x, -1);
-  if (x.rank() == rank + 1 && x.dim(-1) == 1) return squeeze(x, {-1});
+  if (x.rank() == rank + 1 && may_agree(x.dim(-1), 1)) return squeeze(x, {-1});
   return x;
 }
 
@@ -20,26 +20,24 @@ Tensor with_rank(const Tensor& x, int rank) {
 
 Tensor like_predictions(std::string_view what, const Tensor& y_true, const Tensor& y_pred) {
   const Tensor aligned = with_rank(y_true, y_pred.rank());
-  if (!(aligned.shape() == y_pred.shape()))
+  if (!may_agree(aligned.shape(), y_pred.shape()))
     fail<InvalidArgumentError>("[{}] expected y_true of y_pred's shape {}, got {}", what,
                                y_pred.shape().to_string(), y_true.shape().to_string());
-  return as_dtype(aligned, y_pred.dtype());
+  return as_dtype(ensure_shape(aligned, y_pred.shape()), y_pred.dtype());
 }
 
 Tensor class_labels(std::string_view what, const Tensor& y_true, const Tensor& y_pred) {
   if (y_pred.rank() < 1)
     fail<InvalidArgumentError>("[{}] expected y_pred of shape (..., classes), got {}", what,
                                y_pred.shape().to_string());
-  const Tensor labels = with_rank(y_true, y_pred.rank() - 1);
-  bool fits = labels.rank() == y_pred.rank() - 1;
-  for (int axis = 0; fits && axis < labels.rank(); ++axis)
-    fits = labels.dim(axis) == y_pred.dim(axis);
-  if (!fits)
+  const Shape expected(
+      y_pred.shape().dims().span().first(static_cast<std::size_t>(y_pred.rank() - 1)));
+  Tensor labels = with_rank(y_true, expected.rank());
+  if (!may_agree(labels.shape(), expected))
     fail<InvalidArgumentError>(
         "[{}] expected class numbers of shape {} for y_pred of shape {}, got {}", what,
-        Shape(y_pred.shape().dims().span().first(static_cast<std::size_t>(y_pred.rank() - 1)))
-            .to_string(),
-        y_pred.shape().to_string(), y_true.shape().to_string());
+        expected.to_string(), y_pred.shape().to_string(), y_true.shape().to_string());
+  labels = ensure_shape(labels, expected);
   return labels.dtype() == int32 || labels.dtype() == int64 ? labels : cast(labels, int64);
 }
 
@@ -50,8 +48,11 @@ Tensor mean_of_example(const Tensor& values) {
 Tensor weights_for(std::string_view what, const Tensor& sample_weight, const Tensor& values) {
   Tensor weights = as_dtype(sample_weight, values.dtype());
   if (weights.shape() == values.shape()) return weights;
-  if (weights.rank() == 2 && weights.dim(1) == 1) weights = squeeze(weights, {1});
-  if (weights.rank() != 1 || values.rank() < 1 || weights.dim(0) != values.dim(0))
+  if (weights.rank() == 2 && weights.dim(1) == 1)
+    weights = squeeze(weights, {1});
+  else if (may_agree(weights.shape(), values.shape()))
+    return ensure_shape(weights, values.shape());
+  if (weights.rank() != 1 || values.rank() < 1 || !may_agree(weights.dim(0), values.dim(0)))
     fail<InvalidArgumentError>(
         "[{}] expected a sample weight an example for values of shape {}, got weights of shape {}",
         what, values.shape().to_string(), sample_weight.shape().to_string());

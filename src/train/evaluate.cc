@@ -4,6 +4,7 @@
 #include "tandem/autodiff.h"
 #include "tandem/device.h"
 #include "tandem/model.h"
+#include "train/fit_data.h"
 #include "train/model_impl.h"
 #include "train/progress_bar.h"
 #include "train/step.h"
@@ -35,6 +36,7 @@ void require_dataset(const data::Dataset& data, const EvaluateOptions& options, 
   if (options.batch_size)
     fail<InvalidArgumentError>("[{}] batch_size is for plain tensors; batch() the dataset instead",
                                what);
+  require_end(data, options.steps.has_value(), what, "steps");
 }
 
 EvaluateOptions without_batch_size(EvaluateOptions options) {
@@ -43,13 +45,6 @@ EvaluateOptions without_batch_size(EvaluateOptions options) {
 }
 
 }  // namespace
-
-data::Dataset in_batches(const data::Dataset& data, std::int64_t batch_size, const char* what) {
-  if (batch_size < 1)
-    fail<InvalidArgumentError>("[{}] expected a batch_size of at least 1, got {}", what,
-                               batch_size);
-  return data.batch(batch_size).prefetch(2);
-}
 
 std::map<std::string, double> Model::evaluate(const data::Dataset& data,
                                               const EvaluateOptions& options) {

@@ -25,7 +25,7 @@ class Explainer {
  public:
   Explainer(const Model& model, const data::Example& batch)
       : impl_(compiled_impl_of(model, "explain")), batch_(batch) {
-    check_batch(batch, impl_.num_inputs + 1, impl_.num_inputs + 2, "explain");
+    check_batch(impl_, batch, impl_.num_inputs + 1, impl_.num_inputs + 2, "explain");
     make_variables();
   }
 
@@ -43,7 +43,11 @@ class Explainer {
     options.devices = place_graph(*graph);
     options.devices_of = [](const GraphImpl& body) { return place_graph(body); };
     Block block = lower(*graph, options);
-    read(block, *graph);
+    for (const auto& [device, arena] : read(block, *graph)) {
+      auto& entry = entry_of(*device);
+      entry.gradients += arena.gradients;
+      entry.activations += arena.bytes - arena.gradients;
+    }
     return std::move(result_);
   }
 
@@ -122,20 +126,34 @@ class Explainer {
       for (const Tensor& result : results) options.fetches.push_back(graph.input_of(result));
   }
 
-  // As Program makes it ready. Bodies of control flow have memory of their own.
-  void read(Block& block, const GraphImpl& graph) {
+  // What a block takes of a device's arena.
+  struct Arena {
+    std::int64_t bytes = 0, gradients = 0;
+  };
+  using Arenas = std::unordered_map<const Device*, Arena>;
+
+  // As Program makes it ready.
+  Arenas read(Block& block, const GraphImpl& graph) {
     optimize(block);
     schedule_collectives(block);
     const MemoryPlan plan = plan_memory(block);
     read_operations(block, graph);
-    read_memory(block, plan);
+    Arenas arenas = read_memory(block, plan);
     read_collectives(block, graph);
+    Arenas of_bodies;  // which run one after the other
     for (const auto& operation : block.operations) {
       if (!operation->control) continue;
       const auto& bodies = operation->control->flow->bodies;
       for (std::size_t i = 0; i < operation->control->bodies.size(); ++i)
-        read(operation->control->bodies[i].block, *bodies[i].graph);
+        for (const auto& [device, arena] :
+             read(operation->control->bodies[i].block, *bodies[i].graph))
+          if (Arena& largest = of_bodies[device]; arena.bytes > largest.bytes) largest = arena;
     }
+    for (const auto& [device, arena] : of_bodies) {
+      arenas[device].bytes += arena.bytes;
+      arenas[device].gradients += arena.gradients;
+    }
+    return arenas;
   }
 
   void read_operations(const Block& block, const GraphImpl& graph) {
@@ -204,7 +222,8 @@ class Explainer {
     return "it follows its inputs, which are there";
   }
 
-  void read_memory(const Block& block, const MemoryPlan& plan) {
+  // Without bodies.
+  Arenas read_memory(const Block& block, const MemoryPlan& plan) {
     std::unordered_set<const Value*> constants;
     std::unordered_set<const Value*> gradients;
     for (const auto& operation : block.operations) {
@@ -224,14 +243,13 @@ class Explainer {
     std::unordered_map<const Device*, std::int64_t> gradient_bytes;
     for (const Value* gradient : gradients)
       gradient_bytes[gradient->device] += static_cast<std::int64_t>(plan.places.at(gradient).bytes);
+    Arenas arenas;
     for (const auto& [device, bytes] : plan.arena_bytes) {
       const auto arena = static_cast<std::int64_t>(bytes);
       // Gradients that are used up one by one may share memory with each other.
-      const std::int64_t of_gradients = std::min(gradient_bytes[device], arena);
-      auto& entry = entry_of(*device);
-      entry.gradients += of_gradients;
-      entry.activations += arena - of_gradients;
+      arenas[device] = {arena, std::min(gradient_bytes[device], arena)};
     }
+    return arenas;
   }
 
   Model::Impl& impl_;

@@ -5,7 +5,7 @@
 #include "core/profile.h"
 #include "core/status.h"
 #include "tandem/model.h"
-#include "tandem/random.h"
+#include "train/fit_data.h"
 #include "train/model_impl.h"
 #include "train/progress_bar.h"
 #include "train/step.h"
@@ -17,22 +17,32 @@ namespace {
 using callbacks::Callback;
 using callbacks::Logs;
 
+constexpr const char* kNoData = "[fit] expected a dataset, got an undefined one";
+
 class FitLoop {
  public:
-  FitLoop(Model& model, const data::Dataset& data, const FitOptions& options)
+  // `validation`: undefined where there is none.
+  FitLoop(Model& model, const data::Dataset& data, const data::Dataset& validation,
+          const FitOptions& options)
       : model_(model),
         impl_(compiled_impl_of(model, "fit")),
         data_(data),
+        validation_(validation),
         options_(options),
         stepper_(prepare(), "fit"),
-        progress_{.epoch = options.initial_epoch, .statistics = stepper_.statistics()},
+        progress_{.epoch = options.initial_epoch,
+                  .data = {.pass = std::max(impl_.passes, options.initial_epoch)},
+                  .statistics = stepper_.statistics()},
         bar_(impl_.is_chief() ? options.verbose : 0) {
     for (const Callback& callback : options.callbacks)
       (callback->runs_last() ? last_ : progress_.callbacks).push_back(callback);
     impl_.progress = &progress_;
     impl_.stop = false;
   }
-  ~FitLoop() { impl_.progress = nullptr; }
+  ~FitLoop() {
+    impl_.progress = nullptr;
+    impl_.passes = progress_.data.pass + (progress_.data.batch > 0 ? 1 : 0);
+  }
 
   History run() {
     try {
@@ -50,8 +60,7 @@ class FitLoop {
  private:
   // The model with all variables of training made, where its strategy wants them.
   Model::Impl& prepare() const {
-    if (!data_.defined())
-      throw InvalidArgumentError("[fit] expected a dataset, got an undefined one");
+    if (!data_.defined()) throw InvalidArgumentError(kNoData);
     if (options_.steps_per_epoch && *options_.steps_per_epoch < 1)
       fail<InvalidArgumentError>("[fit] expected steps_per_epoch of at least 1, got {}",
                                  *options_.steps_per_epoch);
@@ -61,6 +70,7 @@ class FitLoop {
           options_.initial_epoch);
     if (options_.verbose < 0 || options_.verbose > 2)
       fail<InvalidArgumentError>("[fit] expected verbose of 0, 1 or 2, got {}", options_.verbose);
+    require_end(data_, options_.steps_per_epoch.has_value(), "fit", "steps_per_epoch");
     build_for(impl_, data_, "fit");
     const VariableCreatorScope creator(impl_.creator);
     impl_.optimizer.build(impl_.layer.trainable_variables());
@@ -85,11 +95,11 @@ class FitLoop {
     if (progress_.step == 0) progress_.statistics.clear();
     bar_.begin(fmt::format("Epoch {}/{}", epoch + 1, options_.epochs), steps(), progress_.step);
     for_each([&](auto& callback) { callback.on_epoch_begin(model_, epoch); });
-    const bool whole = run_steps(epoch);
+    const bool whole = run_steps();
     if (progress_.step == 0)
       throw InvalidArgumentError("[fit] the data is empty: it gave no batch");
     Logs logs = progress_.statistics.logs();
-    if (options_.validation_data) validate(logs);
+    if (validation_.defined()) validate(logs);
     bar_.end(logs);
     progress_.history.epoch.push_back(epoch);
     for (const auto& [name, value] : logs) progress_.history.history[name].push_back(value);
@@ -105,11 +115,9 @@ class FitLoop {
   }
 
   // Whether the epoch ran to its end.
-  bool run_steps(std::int64_t epoch) {
-    const auto batches = stepper_.batches(
-        data_, {.epoch = static_cast<std::uint64_t>(epoch), .skip = progress_.step});
+  bool run_steps() {
     while (!options_.steps_per_epoch || progress_.step < *options_.steps_per_epoch) {
-      const std::optional<BatchParts> batch = next_of(*batches);
+      const std::optional<BatchParts> batch = next_batch();
       if (!batch) {
         if (options_.steps_per_epoch)
           logging::warn("[fit] the data ended after {} of {} steps", progress_.step,
@@ -119,10 +127,28 @@ class FitLoop {
       if (impl_.stop) return false;
       train(*batch);
       ++progress_.step;
+      ++progress_.data.batch;
       bar_.step(progress_.step, batch->total, [&] { return progress_.statistics.own_logs(); });
       end_batch();
     }
     return true;
+  }
+
+  // The next batch of the epoch; nothing where the epoch ends with the data. An epoch of a number
+  // of steps goes on with the next pass.
+  std::optional<BatchParts> next_batch() {
+    for (;;) {
+      DataPosition& at = progress_.data;
+      if (!batches_)
+        batches_ = stepper_.batches(
+            data_, {.epoch = static_cast<std::uint64_t>(at.pass), .skip = at.batch});
+      std::optional<BatchParts> batch = next_of(*batches_);
+      if (batch) return batch;
+      batches_.reset();
+      if (at.batch == 0) return std::nullopt;  // there is no data
+      at = {.pass = at.pass + 1};
+      if (!options_.steps_per_epoch) return std::nullopt;
+    }
   }
 
   static std::optional<BatchParts> next_of(BatchSource& batches) {
@@ -145,11 +171,10 @@ class FitLoop {
     for_each([&](auto& callback) { batch_logs_ = batch_logs_ || callback.needs_batch_logs(); });
     Workers* const workers = impl_.runner->workers();
     if (!workers) return;
-    const std::string mine =
-        fmt::format("{} to {} epochs, {} steps each, {} validation data", options_.initial_epoch,
-                    options_.epochs,
-                    options_.steps_per_epoch ? std::to_string(*options_.steps_per_epoch) : "all",
-                    options_.validation_data ? "with" : "without");
+    const std::string mine = fmt::format(
+        "{} to {} epochs, {} steps each, {} validation data ({} steps)", options_.initial_epoch,
+        options_.epochs, number_or_all(options_.steps_per_epoch),
+        validation_.defined() ? "with" : "without", number_or_all(options_.validation_steps));
     const std::vector<std::string> all =
         workers->gather_bytes((batch_logs_ ? "1" : "0") + mine, "start of fit");
     for (std::size_t worker = 0; worker < all.size(); ++worker) {
@@ -161,6 +186,10 @@ class FitLoop {
     }
   }
 
+  static std::string number_or_all(const std::optional<std::int64_t>& number) {
+    return number ? std::to_string(*number) : "all";
+  }
+
   void end_batch() {
     const Logs logs = batch_logs_ ? progress_.statistics.logs() : Logs();
     for_each([&](auto& callback) { callback.on_batch_end(model_, progress_.step - 1, logs); });
@@ -168,8 +197,12 @@ class FitLoop {
 
   void validate(Logs& logs) {
     Stepper tester(impl_, "fit");
-    const auto batches = tester.batches(*options_.validation_data);
-    while (const std::optional<BatchParts> batch = batches->next()) tester.test(*batch);
+    const auto batches = tester.batches(validation_);
+    for (std::int64_t step = 0; step != options_.validation_steps.value_or(-1); ++step) {
+      const std::optional<BatchParts> batch = batches->next();
+      if (!batch) break;
+      tester.test(*batch);
+    }
     if (tester.statistics().empty())
       throw InvalidArgumentError("[fit] the validation data is empty: it gave no batch");
     logs.merge(tester.statistics().logs("val_"));
@@ -178,14 +211,29 @@ class FitLoop {
   Model& model_;
   Model::Impl& impl_;
   const data::Dataset& data_;
+  const data::Dataset& validation_;
   const FitOptions& options_;
   Stepper stepper_;
   TrainingProgress progress_;
+  std::unique_ptr<BatchSource> batches_;  // from progress_.data on; null: not opened
   std::vector<Callback> last_;
   ProgressBar bar_;
   std::optional<std::int64_t> known_steps_;
   bool batch_logs_ = false;  // some callback asks for them
 };
+
+History fit_on(Model& model, const data::Dataset& data, FitOptions options,
+               std::int64_t batch_size) {
+  const data::Dataset validation = validation_batches(options, batch_size);
+  if (options.class_weight.empty()) return FitLoop(model, data, validation, options).run();
+  if (!data.defined()) throw InvalidArgumentError(kNoData);
+  const std::size_t num_inputs = compiled_impl_of(model, "fit").num_inputs;
+  const data::Dataset weighted =
+      data.map([num_inputs, weights = options.class_weight](const data::Example& batch) {
+        return with_class_weights(batch, num_inputs, weights);
+      });
+  return FitLoop(model, weighted, validation, options).run();
+}
 
 }  // namespace
 
@@ -193,19 +241,24 @@ History Model::fit(const data::Dataset& data, FitOptions options) {
   if (options.batch_size)
     throw InvalidArgumentError(
         "[fit] batch_size is for plain tensors; batch() the dataset instead");
-  return FitLoop(*this, data, options).run();
+  if (options.validation_split != 0.0)
+    throw InvalidArgumentError(
+        "[fit] validation_split is for plain tensors; give validation_data beside a dataset, such "
+        "as data.take(n), and train on data.skip(n)");
+  return fit_on(*this, data, std::move(options), kDefaultBatchSize);
 }
 
 History Model::fit(const Tensor& x, const Tensor& y, FitOptions options) {
   const std::int64_t batch_size = options.batch_size.value_or(kDefaultBatchSize);
-  options.batch_size.reset();
-  data::Dataset data = data::Dataset::from_tensor_slices({x, y});
+  Tensor trained_x = x, trained_y = y;
+  split_validation(trained_x, trained_y, options);
+  data::Dataset data = data::Dataset::from_tensor_slices({trained_x, trained_y});
   if (options.shuffle) {
     std::optional<std::uint64_t> seed;
     if (options.shuffle_seed) seed = static_cast<std::uint64_t>(*options.shuffle_seed);
-    data = data.shuffle(std::max<std::int64_t>(x.dim(0), 1), {.seed = seed});
+    data = data.shuffle(std::max<std::int64_t>(trained_x.dim(0), 1), {.seed = seed});
   }
-  return fit(in_batches(data, batch_size, "fit"), std::move(options));
+  return fit_on(*this, in_batches(data, batch_size, "fit"), std::move(options), batch_size);
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/status.h"
+#include "graph/program_memory.h"
 #include "tandem/checkpoint.h"
 #include "train/functional.h"
 #include "train/model_impl.h"
@@ -37,8 +38,8 @@ void require_ownership(const ReplicaRunner& runner, const std::vector<Variable>&
     if (!runner.owns(variable))
       fail<InvalidArgumentError>(
           "[compile] Variable '{}' of the {} was not created in the distribution strategy scope "
-          "that compile() "
-          "runs in; make the model, the optimizer and compile() in one strategy.scope()",
+          "that compile() is for; make the model and the optimizer's variables in one "
+          "strategy.scope()",
           variable.name(), whose);
 }
 
@@ -67,6 +68,8 @@ Model::Impl& built_impl_of(const Model& model, const char* what) {
 
 void Model::Impl::build(std::vector<Shape> shapes) {
   layer.base().ensure_built(shapes);
+  built_under = ReplicaRunner::in_scope();
+  built_by = VariableCreator::current();
   input_shapes = std::move(shapes);
 }
 
@@ -81,11 +84,30 @@ Model::Model(Layer layer) : impl_(std::make_shared<Impl>()) {
 const Layer& Model::layer() const { return impl_of(*this, "layer").layer; }
 std::vector<Layer> Model::layers() const { return impl_of(*this, "layers").layers; }
 
+Layer Model::get_layer(std::string_view name) const {
+  std::string names;
+  for (const Layer& layer : layers()) {
+    if (layer.name() == name) return layer;
+    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", layer.name());
+  }
+  fail<NotFoundError>("[get_layer] the model has no layer '{}', only {}", name,
+                      names.empty() ? "none" : names);
+}
+
+Layer Model::get_layer(std::int64_t index) const {
+  const std::vector<Layer> all = layers();
+  const auto count = static_cast<std::int64_t>(all.size());
+  if (index < -count || index >= count)
+    fail<OutOfRangeError>("[get_layer] expected an index in [{}, {}), got {}", -count, count,
+                          index);
+  return all[static_cast<std::size_t>(index < 0 ? index + count : index)];
+}
+
 Tensor Model::operator()(const Tensor& input, const CallOptions& options) const {
   return (*this)(std::span(&input, 1), options);
 }
 
-Tensor Model::operator()(std::span<const Tensor> inputs, const CallOptions& options) const {
+Tensor Model::operator()(TensorList inputs, const CallOptions& options) const {
   Impl& impl = impl_of(*this, "call");
   if (!impl.layer.base().built()) impl.build(shapes_of(inputs));
   return impl.layer(inputs, options);
@@ -126,17 +148,24 @@ void Model::compile(CompileOptions options) {
     fail<InvalidArgumentError>(
         "[compile] loss '{}' has reduction kNone, which gives no scalar to train on",
         options.loss.name());
-  require_unique_names(options.metrics);
-  const std::shared_ptr<ReplicaRunner> runner = ReplicaRunner::current();
+  std::vector<metrics::Metric> metrics = std::move(options.metrics);
+  const std::size_t weighted_from = metrics.size();
+  metrics.insert(metrics.end(), options.weighted_metrics.begin(), options.weighted_metrics.end());
+  require_unique_names(metrics);
+  const bool as_built = !ReplicaRunner::in_scope() && impl.built_under;
+  const std::shared_ptr<ReplicaRunner> runner =
+      as_built ? impl.built_under : ReplicaRunner::current();
   if (built()) require_ownership(*runner, variables(), "model");
   require_ownership(*runner, options.optimizer.get().variables(), "optimizer");
   impl.optimizer = options.optimizer.get();
   impl.loss = std::move(options.loss);
-  impl.metrics = std::move(options.metrics);
+  impl.metrics = std::move(metrics);
+  impl.weighted_from = weighted_from;
   impl.runner = runner;
-  impl.creator = VariableCreator::current();
+  impl.creator = as_built ? impl.built_by : VariableCreator::current();
+  const auto memory = ProgramMemory::make();
   const auto program = [&](const char* what) {
-    return std::make_unique<StepProgram>(what, options.run_eagerly);
+    return std::make_unique<StepProgram>(what, options.run_eagerly, memory);
   };
   impl.train_step = program("fit");
   impl.test_step = program("evaluate");

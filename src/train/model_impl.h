@@ -21,6 +21,9 @@ struct Model::Impl {
   bool sequential = false;
   // Of what the model was built for (batch axis -1); empty before.
   std::vector<Shape> input_shapes;
+  // The strategy whose scope it was built in; null: none, or it is not built.
+  std::shared_ptr<ReplicaRunner> built_under;
+  VariableCreator* built_by = nullptr;
   std::size_t num_inputs = 1;
 
   // From compile() on.
@@ -28,13 +31,18 @@ struct Model::Impl {
   optimizers::Optimizer optimizer;
   losses::Loss loss;
   std::vector<metrics::Metric> metrics;
-  // The strategy that the model was compiled under. The runner keeps the creator alive.
+  std::size_t weighted_from = 0;  // the first of the metrics that takes sample weights
+  // The strategy that the model trains under. The runner keeps the creator alive.
   std::shared_ptr<ReplicaRunner> runner;
   VariableCreator* creator = nullptr;
   // Their traces, for this compile().
   std::unique_ptr<StepProgram> train_step, test_step, predict_step;
   // How many statistics each metric has, once a step was run or traced.
   std::vector<std::size_t> metric_sizes;
+
+  // Passes over the data that fit() has begun: the next call goes on with the next one, so that
+  // shuffles and random maps do not repeat.
+  std::int64_t passes = 0;
 
   // While fit() runs.
   bool stop = false;

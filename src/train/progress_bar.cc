@@ -1,19 +1,40 @@
 #include "train/progress_bar.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
+#include "core/env.h"
 #include "core/status.h"
 
 namespace tandem {
 namespace {
 
 constexpr std::int64_t kBarWidth = 30;
-constexpr std::chrono::milliseconds kRedraw{100};
 constexpr std::chrono::seconds kLineEvery{10};
+
+// Of the terminal on stderr, asked anew for each line: it may have been resized.
+std::size_t terminal_columns() {
+  winsize size = {};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  constexpr std::size_t kUsual = 80;
+  const std::string text = env_string("COLUMNS").value_or("");
+  std::size_t columns = 0;
+  std::from_chars(text.data(), text.data() + text.size(), columns);
+  return columns > 0 ? columns : kUsual;
+}
+
+// Characters of UTF-8, which names of metrics may be.
+std::size_t columns_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }));
+}
 
 std::string bar(std::int64_t done, std::int64_t total) {
   const std::int64_t filled = total > 0 ? std::min(done, total) * kBarWidth / total : kBarWidth;
@@ -37,29 +58,71 @@ std::string step_time(double seconds) {
   return fmt::format("{:.0f}us/step", seconds * 1e6);
 }
 
-// " - loss: 0.3521 - accuracy: 0.8912 - val_loss: ...": training's figures first.
-std::string figures_text(const callbacks::Logs& logs) {
-  std::string text, validation;
-  const auto append = [](std::string& to, const std::string& name, double value) {
+// "loss: 0.3521", "accuracy: 0.8912", "val_loss: ...": training's metrics first.
+std::vector<std::string> metric_texts(const callbacks::Logs& logs) {
+  std::vector<std::string> texts, validation;
+  const auto append = [](std::vector<std::string>& to, const std::string& name, double value) {
     const bool tiny = value != 0.0 && std::abs(value) < 1e-3;
-    to += tiny ? fmt::format(" - {}: {:.4e}", name, value)
-               : fmt::format(" - {}: {:.4f}", name, value);
+    to.push_back(tiny ? fmt::format("{}: {:.4e}", name, value)
+                      : fmt::format("{}: {:.4f}", name, value));
   };
-  if (const auto loss = logs.find("loss"); loss != logs.end()) append(text, "loss", loss->second);
+  if (const auto loss = logs.find("loss"); loss != logs.end()) append(texts, "loss", loss->second);
   if (const auto loss = logs.find("val_loss"); loss != logs.end())
     append(validation, "val_loss", loss->second);
   for (const auto& [name, value] : logs)
     if (name != "loss" && name != "val_loss")
-      append(name.starts_with("val_") ? validation : text, name, value);
-  return text + validation;
+      append(name.starts_with("val_") ? validation : texts, name, value);
+  texts.insert(texts.end(), validation.begin(), validation.end());
+  return texts;
+}
+
+std::string joined(const ProgressLine& line) {
+  std::string text = line.counter;
+  const auto append = [&](const char* separator, const std::string& part) {
+    if (!part.empty()) text += (text.empty() ? "" : separator) + part;
+  };
+  append(" ", line.bar);
+  for (const std::string* part : {&line.time, &line.step_time, &line.rate}) append(" - ", *part);
+  for (const std::string& metric : line.metrics) append(" - ", metric);
+  return text;
+}
+
+// The line without what does not fit: speed first, loss and metrics last.
+std::string fitted(ProgressLine line, std::size_t columns) {
+  const auto fits = [&] { return columns_of(joined(line)) <= columns; };
+  for (std::string* part : {&line.rate, &line.step_time, &line.bar, &line.time, &line.counter})
+    if (!fits()) part->clear();
+  while (!fits()) line.metrics.pop_back();
+  return joined(line);
+}
+
+// The line with all metrics, on further lines where they do not fit.
+std::string folded(ProgressLine line, std::size_t columns) {
+  const std::vector<std::string> metrics = std::exchange(line.metrics, {});
+  for (std::string* part : {&line.rate, &line.step_time, &line.bar}) {
+    line.metrics = metrics;
+    if (columns_of(joined(line)) <= columns) return joined(line);
+    part->clear();
+  }
+  line.metrics.clear();
+  std::string text = fitted(line, columns);
+  std::size_t used = columns_of(text);
+  for (const std::string& metric : metrics) {
+    const std::size_t more = columns_of(metric) + 3;
+    const bool fits = used + more <= columns;
+    text += (fits ? " - " : "\n") + metric;
+    used = fits ? used + more : more - 3;
+  }
+  return text;
 }
 
 }  // namespace
 
-ProgressBar::ProgressBar(int verbose) : verbose_(verbose), terminal_(isatty(STDERR_FILENO) == 1) {}
+ProgressBar::ProgressBar(int verbose, std::chrono::milliseconds redraw)
+    : verbose_(verbose), terminal_(isatty(STDERR_FILENO) == 1), redraw_(redraw) {}
 
 ProgressBar::~ProgressBar() {
-  if (drawn_ > 0) std::fputc('\n', stderr);
+  if (drawn_) std::fputc('\n', stderr);
 }
 
 void ProgressBar::begin(std::string title, std::optional<std::int64_t> total, std::int64_t done) {
@@ -68,14 +131,14 @@ void ProgressBar::begin(std::string title, std::optional<std::int64_t> total, st
   first_ = done_ = done;
   examples_ = 0;
   start_ = written_ = Clock::now();
-  if (verbose_ == 1 && terminal_ && !title_.empty()) std::fprintf(stderr, "%s\n", title_.c_str());
+  if (redraws() && !title_.empty()) std::fprintf(stderr, "%s\n", title_.c_str());
 }
 
-std::string ProgressBar::rate(double seconds) const {
+void ProgressBar::add_speed(ProgressLine& line, double seconds) const {
   const std::int64_t steps = done_ - first_;
-  if (steps == 0 || seconds <= 0.0) return {};
-  return fmt::format(" - {} - {:.0f} samples/s", step_time(seconds / static_cast<double>(steps)),
-                     static_cast<double>(examples_) / seconds);
+  if (steps == 0 || seconds <= 0.0) return;
+  line.step_time = step_time(seconds / static_cast<double>(steps));
+  line.rate = fmt::format("{:.0f} samples/s", static_cast<double>(examples_) / seconds);
 }
 
 void ProgressBar::step(std::int64_t done, std::int64_t examples, const Figures& figures) {
@@ -83,38 +146,47 @@ void ProgressBar::step(std::int64_t done, std::int64_t examples, const Figures& 
   examples_ += examples;
   if (verbose_ != 1) return;
   const Clock::time_point now = Clock::now();
-  if (now - written_ < (terminal_ ? Clock::duration(kRedraw) : Clock::duration(kLineEvery))) return;
+  if (now - written_ < (terminal_ ? Clock::duration(redraw_) : Clock::duration(kLineEvery))) return;
   written_ = now;
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const std::string total = total_ ? std::to_string(*total_) : "Unknown";
-  std::string line = fmt::format("{:>{}}/{}", done_, total_ ? total.size() : 1, total);
+  ProgressLine line;
+  line.counter = fmt::format("{:>{}}/{}", done_, total_ ? total.size() : 1, total);
   if (total_) {
-    if (terminal_) line += fmt::format(" {}", bar(done_, *total_));
+    if (terminal_) line.bar = bar(done_, *total_);
     const double each = seconds / static_cast<double>(done_ - first_);
-    line += fmt::format(
-        " - ETA: {}",
+    line.time = fmt::format(
+        "ETA: {}",
         duration(each * static_cast<double>(std::max<std::int64_t>(*total_ - done_, 0))));
   }
-  write(line + rate(seconds) + figures_text(figures()), false);
+  add_speed(line, seconds);
+  line.metrics = metric_texts(figures());
+  write(std::move(line), false);
 }
 
 void ProgressBar::end(const callbacks::Logs& logs) {
   if (verbose_ == 0) return;
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-  std::string line = fmt::format("{}/{}", done_, done_);
-  if (verbose_ == 1 && terminal_) line += fmt::format(" {}", bar(1, 1));
-  write(fmt::format("{} - {}{}{}", line, duration(seconds), rate(seconds), figures_text(logs)),
-        true);
+  ProgressLine line;
+  line.counter = fmt::format("{}/{}", done_, done_);
+  if (redraws()) line.bar = bar(1, 1);
+  line.time = duration(seconds);
+  add_speed(line, seconds);
+  line.metrics = metric_texts(logs);
+  write(std::move(line), true);
 }
 
-void ProgressBar::write(const std::string& line, bool last) {
-  if (verbose_ == 1 && terminal_) {
-    const std::size_t stale = drawn_ > line.size() ? drawn_ - line.size() : 0;
-    std::fprintf(stderr, "\r%s%s%s", line.c_str(), std::string(stale, ' ').c_str(),
-                 last ? "\n" : "");
-    drawn_ = last ? 0 : line.size();
+void ProgressBar::write(ProgressLine line, bool last) {
+  if (redraws()) {
+    // One column stays free: after the last one terminals differ in where the cursor is.
+    const std::size_t columns = std::max<std::size_t>(terminal_columns(), 2) - 1;
+    const std::string text =
+        last ? folded(std::move(line), columns) : fitted(std::move(line), columns);
+    std::fprintf(stderr, "\r\x1b[K%s%s", text.c_str(), last ? "\n" : "");
+    drawn_ = !last;
   } else {
-    std::fprintf(stderr, "%s%s%s\n", title_.c_str(), title_.empty() ? "" : " - ", line.c_str());
+    std::fprintf(stderr, "%s%s%s\n", title_.c_str(), title_.empty() ? "" : " - ",
+                 joined(line).c_str());
   }
   std::fflush(stderr);
 }

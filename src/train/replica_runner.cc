@@ -64,6 +64,8 @@ std::unique_ptr<BatchSource> ReplicaRunner::iterate(
   return std::make_unique<SplitBatches>(*this, data.iterate(options), std::move(check));
 }
 
+std::shared_ptr<ReplicaRunner> ReplicaRunner::in_scope() { return current_runner; }
+
 std::shared_ptr<ReplicaRunner> ReplicaRunner::current() {
   if (current_runner) return current_runner;
   static const auto single = std::make_shared<SingleReplica>();

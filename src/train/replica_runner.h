@@ -57,7 +57,9 @@ class ReplicaRunner {
   // replica's error is thrown when all have stopped. In a trace: one after the other.
   virtual std::vector<std::vector<Tensor>> run(const BatchParts& parts, const Step& step) = 0;
 
-  // That of the strategy whose scope is open on this thread, else the one that just calls the step.
+  // That of the strategy whose scope is open on this thread; null: none is.
+  static std::shared_ptr<ReplicaRunner> in_scope();
+  // The same, or else the one that just calls the step.
   static std::shared_ptr<ReplicaRunner> current();
 };
 

@@ -12,10 +12,10 @@
 #include <sstream>
 #include <vector>
 
+#include "core/atomic_file.h"
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "tensor/tensor_impl.h"
-#include "train/atomic_file.h"
 
 namespace tandem {
 namespace {
@@ -224,6 +224,8 @@ class Reader {
       damaged(
           fmt::format("the entry of tensor '{}' is not as it should be ({:.200})", name, e.what()));
     }
+    if (entry.shape.too_large())
+      damaged(fmt::format("tensor '{}' has shape {}", name, entry.shape.to_string()));
     const auto elements = static_cast<std::uint64_t>(entry.shape.num_elements());
     if (elements > data_bytes_ || entry.end < entry.begin || entry.end > data_bytes_ ||
         entry.end - entry.begin != elements * size_of(entry.dtype))

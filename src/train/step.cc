@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "core/status.h"
+#include "nn/layer_tree.h"
 #include "runtime/replica_context.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
@@ -23,22 +24,31 @@ Shape with_trailing_ones(const Shape& shape, int rank) {
 
 }  // namespace
 
-void check_batch(const data::Example& batch, std::size_t least, std::size_t most,
-                 const std::string& what) {
+void check_batch(const Model::Impl& model, const data::Example& batch, std::size_t least,
+                 std::size_t most, const std::string& what) {
   if (batch.size() < least || batch.size() > most)
     fail<InvalidArgumentError>(
         "[{}] expected elements of {} components (inputs, then targets, then perhaps sample "
         "weights), got {}",
         what, least == most ? std::to_string(least) : fmt::format("{} to {}", least, most),
         batch.size());
+  for (std::size_t i = 0; i < model.input_shapes.size(); ++i) {
+    const Shape& expected = model.input_shapes[i];
+    if (expected.known() && batch[i].rank() > 0 && batch[i].rank() == expected.rank() - 1)
+      fail<InvalidArgumentError>(
+          "[{}] expected batches of inputs, shape {}, got shape {}, which is one example; batch() "
+          "the dataset",
+          what, expected.to_string(), batch[i].shape().to_string());
+  }
   for (const Tensor& component : batch) {
     if (component.rank() < 1)
       fail<InvalidArgumentError>(
           "[{}] expected elements with a batch axis, got a scalar; batch() the dataset", what);
     if (component.dim(0) != batch[0].dim(0))
       fail<InvalidArgumentError>(
-          "[{}] the components of a batch differ in their first axis: shapes {} and {}", what,
-          batch[0].shape().to_string(), component.shape().to_string());
+          "[{}] the components of a batch differ in their first axis: shapes {} and {}; if these "
+          "are single examples, batch() the dataset",
+          what, batch[0].shape().to_string(), component.shape().to_string());
   }
   if (batch[0].dim(0) == 0)
     fail<InvalidArgumentError>("[{}] expected batches of at least one example, got 0", what);
@@ -48,7 +58,7 @@ void build_for(Model::Impl& model, const data::Dataset& data, const char* what) 
   if (model.layer.base().built()) return;
   const data::NextExample first = data.iterate().next();
   if (!first) fail<InvalidArgumentError>("[{}] the data is empty: it gave no batch", what);
-  check_batch(*first, model.num_inputs, first->size(), what);
+  check_batch(model, *first, model.num_inputs, first->size(), what);
   std::vector<Shape> shapes;
   for (std::size_t i = 0; i < model.num_inputs; ++i) {
     shapes.push_back((*first)[i].shape());
@@ -68,6 +78,10 @@ Stepper::Stepper(Model::Impl& model, std::string what)
     const auto address = reinterpret_cast<std::uintptr_t>(&variable.impl());
     key_.append(reinterpret_cast<const char*>(&address), sizeof(address));
   }
+  // A layer that is frozen may compute something else, whether or not it has trainable variables.
+  for_each_layer(model.layer, [this](const LayerBase& layer, bool) {
+    key_.push_back(layer.trainable() ? '1' : '0');
+  });
 }
 
 Stepper::Parts Stepper::parts_of(const data::Example& batch) const {
@@ -82,13 +96,13 @@ Stepper::Parts Stepper::parts_of(const data::Example& batch) const {
 std::unique_ptr<BatchSource> Stepper::batches(const data::Dataset& data,
                                               const data::IterateOptions& options) const {
   return copied_ahead(runner_->iterate(data, options, [this](const data::Example& batch) {
-    check_batch(batch, model_.num_inputs + 1, model_.num_inputs + 2, what_);
+    check_batch(model_, batch, model_.num_inputs + 1, model_.num_inputs + 2, what_);
   }));
 }
 
 std::unique_ptr<BatchSource> Stepper::batches_to_predict(const data::Dataset& data) const {
   return copied_ahead(runner_->iterate(data, {}, [this](const data::Example& batch) {
-    check_batch(batch, model_.num_inputs, batch.size(), what_);
+    check_batch(model_, batch, model_.num_inputs, batch.size(), what_);
   }));
 }
 
@@ -115,7 +129,9 @@ Tensor Stepper::example_losses(const Parts& parts, const Tensor& outputs) const 
   if (losses.rank() == 1) return losses;
   Dims positions;
   for (int axis = 1; axis < losses.rank(); ++axis) positions.push_back(axis);
-  return reduce_mean(losses, {.axis = positions});
+  return model_.loss.reduction() == losses::Reduction::kSum
+             ? reduce_sum(losses, {.axis = positions})
+             : reduce_mean(losses, {.axis = positions});
 }
 
 std::vector<Tensor> Stepper::statistics_of(const Parts& parts, const Tensor& outputs,
@@ -129,8 +145,9 @@ std::vector<Tensor> Stepper::statistics_of(const Parts& parts, const Tensor& out
     loss = loss * static_cast<double>(global_examples(parts.targets.dim(0)));
   std::vector<Tensor> result = {cast(loss, float64)};
   std::vector<std::size_t> sizes;
-  for (const metrics::Metric& metric : model_.metrics) {
-    const auto statistics = metric.base().statistics(parts.targets, outputs, parts.weights);
+  for (std::size_t i = 0; i < model_.metrics.size(); ++i) {
+    const auto statistics = model_.metrics[i].base().statistics(
+        parts.targets, outputs, i < model_.weighted_from ? Tensor() : parts.weights);
     sizes.push_back(statistics.size());
     for (const Tensor& statistic : statistics) result.push_back(cast(statistic, float64));
   }

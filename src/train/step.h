@@ -42,7 +42,8 @@ class Stepper {
   Parts parts_of(const data::Example& batch) const;
   // Runs `step` through `program` and keeps the statistics that it returns.
   void run(StepProgram& program, const BatchParts& parts, const ReplicaRunner::Step& step);
-  // One value an example, times its weight.
+  // One value per example, times its weight. Over positions: their mean, or for a loss that is a
+  // sum their sum.
   Tensor example_losses(const Parts& parts, const Tensor& outputs) const;
   // The sum of the losses, then each metric's statistics, in float64.
   std::vector<Tensor> statistics_of(const Parts& parts, const Tensor& outputs,
@@ -55,20 +56,16 @@ class Stepper {
   std::vector<Variable> variables_;
   std::shared_ptr<ReplicaRunner> runner_;
   Statistics statistics_;
-  std::string key_;  // which variables the step trains
+  std::string key_;  // which variables the step trains, and which layers are frozen
 };
-
-// For plain tensors: the batch that Keras takes when none is given.
-inline constexpr std::int64_t kDefaultBatchSize = 32;
-// Throws InvalidArgumentError for a batch size below 1.
-data::Dataset in_batches(const data::Dataset& data, std::int64_t batch_size, const char* what);
 
 // Builds a model that has no variables yet for the elements of `data`, under the strategy that it
 // was compiled under.
 void build_for(Model::Impl& model, const data::Dataset& data, const char* what);
 // Throws InvalidArgumentError when a batch has fewer than `least` or more than `most` components,
-// when one is a scalar, when they differ in the first axis, or when that is empty.
-void check_batch(const data::Example& batch, std::size_t least, std::size_t most,
-                 const std::string& what);
+// when one is a scalar or an input lacks the batch axis, when they differ in the first axis, or
+// when that is empty.
+void check_batch(const Model::Impl& model, const data::Example& batch, std::size_t least,
+                 std::size_t most, const std::string& what);
 
 }  // namespace tandem

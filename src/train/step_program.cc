@@ -5,13 +5,13 @@
 
 namespace tandem {
 
-StepProgram::StepProgram(std::string what, bool run_eagerly)
+StepProgram::StepProgram(std::string what, bool run_eagerly, std::shared_ptr<ProgramMemory> memory)
     : advice_(fmt::format(
           "{}() traces its step. To run it operation by operation instead: compile({{..., "
           ".run_eagerly = true}})",
           what)),
       run_eagerly_(run_eagerly),
-      traces_({.name = what, .input_signature = {}}) {}
+      traces_({.name = what, .input_signature = {}}, std::move(memory)) {}
 
 std::vector<std::vector<Tensor>> StepProgram::run(ReplicaRunner& runner, const BatchParts& parts,
                                                   std::string_view key,

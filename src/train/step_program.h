@@ -14,7 +14,8 @@ namespace tandem {
 class StepProgram {
  public:
   // `what` goes in messages ("fit").
-  StepProgram(std::string what, bool run_eagerly);
+  // `memory`: shared with the other steps of the model, which do not run at the same time.
+  StepProgram(std::string what, bool run_eagerly, std::shared_ptr<ProgramMemory> memory);
 
   // The results of `step` on each replica that has examples, in order. `key`: what, beside the
   // batch's shapes, tells one trace from another. `step` itself runs only to be traced, unless

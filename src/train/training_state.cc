@@ -18,7 +18,7 @@ namespace {
 
 using Named = std::map<std::string, Tensor>;
 
-constexpr const char* kVersion = "1";
+constexpr const char* kVersion = "2";
 // Groups of tensors, by how their names begin.
 constexpr const char* kModel = "model/";
 constexpr const char* kCopies = "replicas/";
@@ -222,6 +222,8 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
   file.metadata = {{"tandem.training_state", kVersion},
                    {"epoch", std::to_string(progress.epoch)},
                    {"step", std::to_string(progress.step)},
+                   {"data.pass", std::to_string(progress.data.pass)},
+                   {"data.batch", std::to_string(progress.data.batch)},
                    {"random.seed", std::to_string(draws.seed)},
                    {"random.draws", std::to_string(draws.draws)}};
   file.metadata[kLayout] = layout_of(file.tensors);
@@ -246,6 +248,8 @@ bool load_training_state(Model& model, const std::filesystem::path& path,
   check_config(file, config, what);
   const auto epoch = parse_number<std::int64_t>(file, "epoch", what);
   const auto step = parse_number<std::int64_t>(file, "step", what);
+  const DataPosition data = {.pass = parse_number<std::int64_t>(file, "data.pass", what),
+                             .batch = parse_number<std::int64_t>(file, "data.batch", what)};
   const random::GeneratorState draws = {
       .seed = parse_number<std::uint64_t>(file, "random.seed", what),
       .draws = parse_number<std::uint64_t>(file, "random.draws", what)};
@@ -278,6 +282,7 @@ bool load_training_state(Model& model, const std::filesystem::path& path,
   random::set_state(draws);
   progress.epoch = epoch;
   progress.step = step;
+  progress.data = data;
   return true;
 }
 

@@ -12,10 +12,17 @@
 
 namespace tandem {
 
+// A place in the passes over the data, which are numbered through all of a model's fit()s.
+struct DataPosition {
+  std::int64_t pass = 0;
+  std::int64_t batch = 0;  // of its batches, how many were trained on
+};
+
 // Where a fit() stands.
 struct TrainingProgress {
   std::int64_t epoch = 0;  // the present one
   std::int64_t step = 0;   // of its steps, how many are done
+  DataPosition data;
   Statistics& statistics;  // of those steps
   History history;         // of the epochs before
   std::vector<callbacks::Callback> callbacks;

@@ -313,5 +313,19 @@ TEST(Losses, BadOptionsAreRefused) {
                                      "[huber] expected a positive delta");
 }
 
+// 1 - 1e-7 is 1 in 16 bits.
+TEST(Losses, BinaryCrossentropyOfCertainSixteenBitProbabilitiesIsFinite) {
+  for (const DType dtype : {float16, bfloat16}) {
+    const Tensor y_true = constant({1.0, 0.0, 1.0, 0.0}, {.dtype = dtype, .shape = {4, 1}});
+    const Tensor y_pred = constant({1.0, 1.0, 0.0, 0.0}, {.dtype = dtype, .shape = {4, 1}});
+    const Tensor loss = losses::binary_crossentropy(y_true, y_pred);
+    EXPECT_EQ(loss.dtype(), dtype);
+    const std::vector<double> values = testing::values_of(loss);
+    const double wrong = -std::log(1e-7);
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_NEAR(values[i], i == 1 || i == 2 ? wrong : 0.0, 0.2) << "example " << i;
+  }
+}
+
 }  // namespace
 }  // namespace tandem

@@ -266,6 +266,25 @@ TEST(Optimizers, AVariableWithoutAGradientStays) {
   EXPECT_EQ(optimizer.iterations(), 1);
 }
 
+TEST(Optimizers, TellsOfVariablesWithoutAGradient) {
+  Variable w(constant({1.0, 2.0}), {.name = "w"}), b(constant({3.0}), {.name = "b"});
+  Optimizer sgd = SGD({.learning_rate = 1.0}, {w, b});
+  ::testing::internal::CaptureStderr();
+  for (int step = 0; step < 2; ++step) sgd.apply_gradients({ones({2}), Tensor()}, {w, b});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const std::string line = "Gradients do not exist for variables [b] when minimizing the loss";
+  EXPECT_NE(log.find(line), std::string::npos) << log;
+  EXPECT_EQ(log.find(line), log.rfind(line)) << log;  // once
+  EXPECT_EQ(b.value().to_vector<float>(), (std::vector<float>{3.0f}));
+  expect_error<InvalidArgumentError>(
+      [&] {
+        sgd.apply_gradients({Tensor(), Tensor()}, {w, b});
+      },
+      "[sgd] No gradients provided for any variable: [w, b].");
+  sgd.step();  // as after zero_grad(), without backward()
+  EXPECT_EQ(w.value().to_vector<float>(), (std::vector<float>{-1.0f, 0.0f}));
+}
+
 TEST(Optimizers, ReadersKeepTheOldValue) {
   Variable w(ones({2}));
   const Tensor before = w;

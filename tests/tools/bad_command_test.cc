@@ -32,10 +32,26 @@ using testing::training;
 using testing::write_file;
 
 TEST(BadCommand, RefusesCommandLinesThatDoNotParse) {
-  expect_failure(run({}), "InvalidArgumentError", "subcommand");
-  expect_failure(run({"fly"}), "InvalidArgumentError", "[command line]");
+  expect_failure(run({}), "InvalidArgumentError",
+                 "[command line] expected a command: devices, train, explain, run\n");
   expect_failure(run({"train", "--epochs", "many"}), "InvalidArgumentError", "--epochs");
-  expect_failure(run({"train", "--wings"}), "InvalidArgumentError", "--wings");
+}
+
+TEST(BadCommand, SuggestsWhatMayHaveBeenMeant) {
+  const auto refuse = [](const std::vector<std::string>& arguments, const std::string& message) {
+    expect_failure(run(arguments), "InvalidArgumentError", "[command line] " + message + "\n");
+  };
+  const std::string commands = "expected a command: devices, train, explain, run; got ";
+  refuse({"trian"}, commands + "'trian'; did you mean 'train'?");
+  refuse({"frobnicate"}, commands + "'frobnicate'");
+  refuse({"train", "--modle", "lenet"},
+         "tandem train has no option '--modle'; did you mean '--model'?");
+  refuse({"train", "--epoch=3"}, "tandem train has no option '--epoch'; did you mean '--epochs'?");
+  refuse({"train", "--frobnicate"}, "tandem train has no option '--frobnicate'");
+  refuse({"train", "lenet", "mlp"}, "unexpected 'lenet' after tandem train");
+  refuse({"run", "-n", "2", "python3", "-c", "print()"},
+         "tandem run has no option '-c'; a program with options of its own comes after --: tandem "
+         "run ... -- python3 ...");
 }
 
 TEST(BadCommand, BadArgumentsAreOneLineAndExitCodeTwo) {
@@ -260,11 +276,38 @@ TEST(BadCommand, AFullDiskLeavesTheOldReport) {
   const Result result = run(training({"--report", path}));
   EXPECT_EQ(result.status, 2) << result.err;
   EXPECT_NE(result.err.find("tandem: ResourceExhaustedError: [train] cannot write the report '" +
-                            path + "'\n"),
+                            path + "': No space left on device\n"),
             std::string::npos)
       << result.err;
   EXPECT_EQ(read_file(path), good);
   EXPECT_EQ(disk.count_files(), 2u) << "the report and what fills the disk";
+}
+
+TEST(BadCommand, AReadOnlyDiskIsAFailedPreconditionOfAll) {
+  const SmallDisk disk(1 << 20);
+  TANDEM_REQUIRE(disk.mounted(), "mount");
+  disk.make_read_only();
+  const std::string path = (disk / "file").string();
+  for (const char* option : {"--report", "--trace", "--checkpoint"}) {
+    const Result result = run(training({option, path}));
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_NE(result.err.find("tandem: FailedPreconditionError: ["), std::string::npos)
+        << option << ' ' << result.err;
+    EXPECT_NE(result.err.find("'" + path + "': Read-only file system\n"), std::string::npos)
+        << option << ' ' << result.err;
+  }
+  expect_failure(run({"run", "--output", disk.path().string(), "--", "true"}),
+                 "FailedPreconditionError", "Read-only file system");
+}
+
+TEST(BadCommand, ATraceThatCannotBeWrittenSaysWhy) {
+  const Result result = run(training({"--trace", "/dev/full"}));
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_NE(
+      result.err.find("tandem: ResourceExhaustedError: [profiler] cannot write '/dev/full': No "
+                      "space left on device\n"),
+      std::string::npos)
+      << result.err;
 }
 
 // Where no disk can be filled, and for the signal that such a limit sends.

@@ -1,8 +1,10 @@
 // The `tandem` command as a process: what it prints, what it writes, how it ends.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <csignal>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -30,9 +32,9 @@ TEST(Command, TellsItsVersionAndHelp) {
   EXPECT_EQ(version.out.rfind("tandem ", 0), 0u) << version.out;
   const Result help = run({"train", "--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* option :
-       {"--model", "--data", "--strategy", "--devices", "--batch", "--epochs", "--optimizer",
-        "--lr", "--seed", "--limit", "--checkpoint", "--resume", "--report", "--trace"})
+  for (const char* option : {"--model", "--data", "--strategy", "--devices", "--batch", "--epochs",
+                             "--optimizer", "--lr", "--seed", "--limit", "--checkpoint", "--resume",
+                             "--report", "--trace", "--profile"})
     EXPECT_NE(help.out.find(option), std::string::npos) << option;
 }
 
@@ -111,9 +113,9 @@ TEST(Command, TrainsUnderEachStrategy) {
   EXPECT_NEAR(losses({}, 1), one, 1e-3 * one);
 }
 
-// Runs a training that writes a checkpoint every few steps, kills it once there is one, and goes on
-// until it is through.
-void killed_and_resumed(const std::vector<std::string>& arguments) {
+// Runs a training that writes a checkpoint every few steps, ends it by `signal` once there is one,
+// and goes on until it is through.
+void ended_and_resumed(const std::vector<std::string>& arguments, int signal = SIGKILL) {
   const TemporaryDirectory directory;
   const auto with = [&](std::vector<std::string> more) {
     std::vector<std::string> all = arguments;
@@ -131,8 +133,16 @@ void killed_and_resumed(const std::vector<std::string>& arguments) {
   {
     Process process(checkpointed, {});
     ASSERT_TRUE(testing::eventually([&] { return std::filesystem::exists(state); }));
-    process.kill();
-    ASSERT_EQ(process.wait().status, -SIGKILL) << "the training was through before it was killed";
+    process.kill(signal);
+    const Result ended = process.wait();
+    ASSERT_EQ(ended.status, signal == SIGKILL ? -SIGKILL : 128 + signal)
+        << "the training was through before it was ended: " << ended.err;
+    if (signal != SIGKILL) {
+      EXPECT_NE(ended.err.find("to go on from there: the same command with --checkpoint " +
+                               state.string() + " --resume\n"),
+                std::string::npos)
+          << ended.err;
+    }
   }
   ASSERT_TRUE(std::filesystem::exists(state));
   std::vector<std::string> resumed = checkpointed;
@@ -145,22 +155,82 @@ void killed_and_resumed(const std::vector<std::string>& arguments) {
 }
 
 TEST(Command, GoesOnAfterBeingKilled) {
-  killed_and_resumed(
+  ended_and_resumed(
       {"train", "--model", "lenet", "--limit", "400", "--epochs", "2", "--batch", "32"});
 }
 
 TEST(Command, GoesOnAfterBeingKilledOnTwoReplicas) {
-  killed_and_resumed({"train", "--model", "lenet", "--limit", "350", "--epochs", "2", "--batch",
-                      "33", "--strategy", "mirrored", "--devices", "/cpu:0,/cpu:1"});
+  ended_and_resumed({"train", "--model", "lenet", "--limit", "350", "--epochs", "2", "--batch",
+                     "33", "--strategy", "mirrored", "--devices", "/cpu:0,/cpu:1"});
+}
+
+TEST(Command, GoesOnAfterCtrlC) {
+  ended_and_resumed(
+      {"train", "--model", "lenet", "--limit", "400", "--epochs", "2", "--batch", "32"}, SIGINT);
+}
+
+TEST(Command, GoesOnAfterBeingTerminatedOnTwoReplicas) {
+  ended_and_resumed({"train", "--model", "lenet", "--limit", "350", "--epochs", "2", "--batch",
+                     "33", "--strategy", "mirrored", "--devices", "/cpu:0,/cpu:1"},
+                    SIGTERM);
+}
+
+// A training without an end that has begun.
+struct Endless {
+  explicit Endless(const TemporaryDirectory& directory, std::vector<std::string> more) {
+    const std::filesystem::path state = directory / "state";
+    more.insert(more.end(),
+                {"--epochs", "1000000", "--checkpoint", state.string(), "--checkpoint-steps", "1"});
+    process = std::make_unique<Process>(training(more), Process::Options());
+    begun = testing::eventually([&] { return std::filesystem::exists(state); });
+  }
+  std::unique_ptr<Process> process;
+  bool begun = false;
+};
+
+TEST(Command, WritesReportAndTraceAfterCtrlC) {
+  const TemporaryDirectory directory;
+  const std::filesystem::path report_path = directory / "report", trace = directory / "trace";
+  const Endless run(directory, {"--report", report_path.string(), "--trace", trace.string()});
+  ASSERT_TRUE(run.begun);
+  run.process->kill(SIGINT);
+  EXPECT_EQ(run.process->wait().status, 128 + SIGINT);
+  const json report = json::parse(read_file(report_path));
+  EXPECT_EQ(report["interrupted"]["signal"], "SIGINT");
+  EXPECT_GE(report["interrupted"]["step"], 1);
+  EXPECT_GE(report["train_loss"].size(), 1u);
+  EXPECT_FALSE(report.contains("test_loss"));
+  EXPECT_GT(json::parse(read_file(trace))["traceEvents"].size(), 10u);
+}
+
+TEST(Command, ASecondCtrlCEndsItAtOnce) {
+  const TemporaryDirectory directory;
+  const std::filesystem::path report = directory / "report";
+  ASSERT_EQ(mkfifo(report.c_str(), 0600), 0);  // which nobody reads: writing it takes for ever
+  const Endless run(directory, {"--report", report.string()});
+  ASSERT_TRUE(run.begun);
+  run.process->kill(SIGINT);
+  ASSERT_TRUE(testing::eventually([&] {
+    return run.process->err().find("SIGINT ended training after step ") != std::string::npos;
+  }));
+  run.process->kill(SIGINT);
+  EXPECT_EQ(run.process->wait().status, -SIGINT);
+}
+
+TEST(Command, PrintsTheTotalsOfAProfile) {
+  const Result result = run(training({"--profile"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const char* part : {"test_loss: ", "host  ", "train step  ", "device:CPU:0  ", "self ms"})
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << '\n' << result.out;
 }
 
 // Batch normalisation's moments, which replicas keep apart, and augmentation of the data.
 TEST(CommandSlow, GoesOnAfterBeingKilledWithMomentsAndAugmentation) {
   const auto folder = testing::data_folder("cifar10");
   TANDEM_REQUIRE(!folder.empty(), "cifar10");
-  killed_and_resumed({"train", "--model", "resnet20", "--data", "cifar10:" + folder.string(),
-                      "--limit", "400", "--epochs", "2", "--batch", "33", "--strategy", "mirrored",
-                      "--devices", "/cpu:0,/cpu:1"});
+  ended_and_resumed({"train", "--model", "resnet20", "--data", "cifar10:" + folder.string(),
+                     "--limit", "400", "--epochs", "2", "--batch", "33", "--strategy", "mirrored",
+                     "--devices", "/cpu:0,/cpu:1"});
 }
 
 double test_accuracy(std::vector<std::string> arguments, const Process::Options& options = {}) {

@@ -162,7 +162,8 @@ testing::Process launch(const Hosts& hosts, int count, const TemporaryDirectory&
     list += fmt::format("{}{}:1", host ? "," : "", Hosts::address(host));
   return testing::Process(
       {"run", "--hosts", list, "--ssh", (folder / "shell").string(), "--env", "TANDEM_TEST_RANK=1",
-       "--env", "TANDEM_TEST_FOLDER=" + (folder / "").string(), "--", this_program(), this_test()},
+       "--env", "TANDEM_SILENCE_LIMIT=5", "--env", "TANDEM_TEST_FOLDER=" + (folder / "").string(),
+       "--", this_program(), this_test()},
       {});
 }
 

@@ -51,6 +51,64 @@ TEST(MultiWorkerTraining, EqualsOneProcess) {
   }
 }
 
+// The words of `tandem run` over two workers that train, with more options.
+std::vector<std::string> job_of(const TemporaryDirectory& files, const std::string& epochs,
+                                const std::vector<std::string>& more) {
+  std::string command = "echo pid $$ of $RANK; exec " TANDEM_COMMAND;
+  for (const std::string& word : training("multi_worker", (files / "report").string(), epochs))
+    command += " " + word;
+  for (const std::string& word : more) command += " " + word;
+  return {"run", "-n", "2", "--", "sh", "-c", command};
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++found;
+  return found;
+}
+
+// Ctrl-C reaches the launcher, which passes it on: ranks may be in different steps then.
+TEST(MultiWorkerTraining, GoesOnAfterCtrlC) {
+  const TemporaryDirectory files, whole;
+  constexpr const char* kEpochs = "30";
+  ASSERT_EQ(run(job_of(whole, kEpochs, {})).status, 0);
+  const std::string state = (files / "state").string();
+  testing::Process job(job_of(files, kEpochs, {"--checkpoint", state, "--checkpoint-steps", "1"}),
+                       {});
+  ASSERT_TRUE(testing::eventually([&] { return std::filesystem::exists(state); }));
+  job.kill(SIGINT);
+  const Result ended = job.wait();
+  ASSERT_EQ(ended.status, 128 + SIGINT) << ended.err;
+  EXPECT_EQ(count(ended.err, "[0] tandem: [train] SIGINT ended training after step "), 1u)
+      << ended.err;
+  EXPECT_EQ(count(ended.err, "Error"), 0u) << ended.err;
+  const Result resumed = run(job_of(files, kEpochs, {"--checkpoint", state, "--resume"}));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  const auto report = nlohmann::json::parse(read_file(files / "report"));
+  const auto expected = nlohmann::json::parse(read_file(whole / "report"));
+  for (const char* figures : {"train_loss", "train_accuracy", "test_loss", "test_accuracy"})
+    EXPECT_EQ(report[figures], expected[figures]) << figures;
+}
+
+TEST(MultiWorkerTraining, ASignalToOneRankStopsAllAfterTheSameStep) {
+  const TemporaryDirectory files;
+  const std::string state = (files / "state").string();
+  testing::Process job(job_of(files, "1000000", {"--checkpoint", state, "--checkpoint-steps", "1"}),
+                       {});
+  ASSERT_TRUE(testing::eventually([&] { return std::filesystem::exists(state); }));
+  const std::string out = job.out();
+  const std::regex words("pid ([0-9]+) of 1");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(out, found, words)) << out;
+  kill(std::stoi(found[1]), SIGTERM);
+  const Result ended = job.wait();
+  EXPECT_EQ(ended.status, 128 + SIGTERM) << ended.err;
+  EXPECT_EQ(count(ended.err, "[0] tandem: [train] SIGTERM ended training after step "), 1u)
+      << ended.err;
+  EXPECT_EQ(files.count_files(), 2u) << "the state and the report";
+}
+
 // A rank is killed in mid-training: what the job had is gone with it.
 TEST(MultiWorkerTraining, AKilledRankLeavesNothingBehind) {
   const TemporaryDirectory temporary, reports;

@@ -73,6 +73,21 @@ TEST(NoToolkit, AGpuThatCannotBeUsedForWantOfALibraryIsToldOf) {
   EXPECT_NE(result.err.find("libcublasLt.so"), std::string::npos) << result.err;
 }
 
+// A driver, and an installed library without the module: a GPU may be there, and is not used.
+TEST(NoToolkit, ADriverWithoutTheModuleIsToldOfOnce) {
+  const TemporaryDirectory alone;
+  fs::copy_file(fs::canonical(TANDEM_LIBRARY), alone / "libtandem.so.1");
+  const Result result =
+      run({"devices"},
+          {.environment = {{"LD_LIBRARY_PATH", alone.path().string() + ":" TANDEM_BROKEN_DRIVER}}});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::size_t warning = result.err.find("GPUs are not used: [cuda] this build of Tandem has");
+  ASSERT_NE(warning, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("GPUs are not used", warning + 1), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find((alone / "libtandem_cuda.so").string()), std::string::npos)
+      << result.err;
+}
+
 TEST(NoToolkit, TheLibraryWithoutTheModuleRunsAlike) {
   const nlohmann::json with = figures_of_training();
   const TemporaryDirectory alone;

@@ -184,6 +184,16 @@ TEST(Run, WritesOutputIntoFiles) {
                  "[run] --output: cannot write '/proc/nowhere/rank_0.out'");
 }
 
+TEST(Run, EndsTheJobWhereItsOutputCannotBeWritten) {
+  const TemporaryDirectory folder;
+  std::filesystem::create_symlink("/dev/full", folder / "rank_1.out");
+  expect_failure(run(script({"-n", "2", "--output", folder.path().string()},
+                            "echo out; while true; do sleep 0.05; done")),
+                 "ResourceExhaustedError",
+                 "[run] the job was ended: cannot write what ranks print to '" +
+                     (folder / "rank_1.out").string() + "': No space left on device\n");
+}
+
 TEST(Run, EndsTheOthersAndTellsOfTheFirstToFail) {
   const Result result = run(script({"-n", "3"},
                                    "if [ $RANK = 1 ]; then echo no luck >&2; exit 7; "

@@ -8,6 +8,7 @@
 
 #include "support/files.h"
 #include "support/tensors.h"
+#include "tandem/array.h"
 #include "tandem/checkpoint.h"
 #include "tandem/model.h"
 #include "train/callbacks/tfrecord_writer.h"
@@ -239,6 +240,25 @@ TEST(CSVLogger, WritesALineAnEpoch) {
   expect_error<NotFoundError>(
       [&] { fit(model, 1, {callbacks::CSVLogger(directory / "none" / "log.csv")}); },
       "[CSVLogger]");
+}
+
+TEST(TerminateOnNaN, EndsTrainingWhereTheLossIsNoNumber) {
+  Sequential model = small_model();
+  const Tensor x = ones({4, 1});
+  Tensor y = constant({1.0F, 1.0F, std::numeric_limits<float>::infinity(), 1.0F});
+  const auto data = data::Dataset::from_tensor_slices({x, reshape(y, {4, 1})}).batch(1).repeat(5);
+  const History history =
+      model.fit(data, {.epochs = 3, .callbacks = {callbacks::TerminateOnNaN()}, .verbose = 0});
+  EXPECT_EQ(model.optimizer().iterations(), 3);
+  EXPECT_EQ(history.epoch.size(), 1U);
+  Sequential good = small_model();
+  fit(good, 2, {callbacks::TerminateOnNaN()});
+  EXPECT_EQ(good.optimizer().iterations(), 4);
+}
+
+TEST(Callback, RefusesANullPointer) {
+  expect_error<InvalidArgumentError>([] { Callback(std::shared_ptr<callbacks::CallbackBase>()); },
+                                     "[Callback] expected a callback, got a null pointer");
 }
 
 TEST(Crc32c, AgreesWithPublishedValues) {

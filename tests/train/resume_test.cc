@@ -235,7 +235,7 @@ TEST(TrainingCheckpoint, RefusesFilesThatAreNotIts) {
 
   TensorFile file;
   Program().model.save_weights(path);
-  expect_error<InvalidArgumentError>(resume, "is no training checkpoint of version 1, got none");
+  expect_error<InvalidArgumentError>(resume, "is no training checkpoint of version 2, got none");
 
   write_file(path, good);
   const TensorFile whole = load_safetensors(path);
@@ -303,7 +303,8 @@ TEST(TrainingCheckpoint, RefusesEveryTensorThatIsAltered) {
     refuse([&](TensorFile& f) { f.tensors[name] = zeros({7, 5}, same); });
     refuse([&](TensorFile& f) { f.tensors[name] = whole.tensors.at(name).to(other); });
   }
-  for (const std::string key : {"epoch", "step", "random.seed", "random.draws", "learning_rate"}) {
+  for (const std::string key : {"epoch", "step", "data.pass", "data.batch", "random.seed",
+                                "random.draws", "learning_rate"}) {
     SCOPED_TRACE(key);
     for (const char* text : {"", "many", "-1", "1.5.2", "1e999", "99999999999999999999999x"})
       refuse([&](TensorFile& f) { f.metadata[key] = text; });

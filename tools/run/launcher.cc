@@ -5,12 +5,14 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <iostream>
 #include <memory>
 #include <optional>
 
+#include "core/file_error.h"
 #include "run/local_host.h"
 #include "run/output_sink.h"
 #include "run/signals.h"
@@ -92,7 +94,8 @@ class Launcher {
     Events(Launcher& launcher, std::size_t host) : launcher_(launcher), host_(host) {}
     void wrote(int rank, Output output, std::string_view bytes) override {
       if (!launcher_.knows(rank, host_) || bytes.empty()) return;
-      if (!launcher_.sink_.write(rank, output, bytes)) launcher_.output_lost();
+      const OutputSink::Failure failure = launcher_.sink_.write(rank, output, bytes);
+      if (failure.error != 0) launcher_.output_lost(failure);
     }
     void ended(int rank, pid_t process, int status) override {
       if (launcher_.knows(rank, host_)) launcher_.rank_ended(rank, process, status);
@@ -199,9 +202,13 @@ class Launcher {
     }
   }
 
-  void output_lost() {
+  void output_lost(const OutputSink::Failure& failure) {
     if (ending_) return;
-    signal_ = SIGPIPE;
+    if (failure.error == EPIPE) {
+      signal_ = SIGPIPE;
+    } else {
+      output_failure_ = failure;
+    }
     begin_ending(SIGTERM);
   }
 
@@ -247,6 +254,10 @@ class Launcher {
   }
 
   int conclude() const {
+    if (output_failure_)
+      throw_file_error(fmt::format("[run] the job was ended: cannot write what ranks print to '{}'",
+                                   output_failure_->where),
+                       output_failure_->error);
     if (failure_) {
       const auto& lines = sink_.last_errors(failure_->rank);
       if (!lines.empty() && (plan_.ranks.size() > 1 || !options_.output.empty())) {
@@ -277,6 +288,7 @@ class Launcher {
   bool ending_ = false;
   std::optional<Clock::time_point> kill_at_, lost_at_;
   std::optional<Failure> failure_;
+  std::optional<OutputSink::Failure> output_failure_;
   int signal_ = 0;  // by which the job was ended from outside
 };
 

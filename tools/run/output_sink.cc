@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/file_error.h"
+
 namespace tandem::tools {
 namespace {
 
@@ -15,7 +17,8 @@ std::string file_name(std::string label) {
   return label.find_first_not_of("0123456789") == std::string::npos ? "rank_" + label : label;
 }
 
-bool write_all(int descriptor, std::string_view bytes) {
+// 0, or the error.
+int write_all(int descriptor, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
     if (count >= 0) {
@@ -24,10 +27,10 @@ bool write_all(int descriptor, std::string_view bytes) {
       pollfd entry = {descriptor, POLLOUT, 0};
       poll(&entry, 1, 100);
     } else if (errno != EINTR) {
-      return false;
+      return errno;
     }
   }
-  return true;
+  return 0;
 }
 
 }  // namespace
@@ -41,14 +44,14 @@ OutputSink::OutputSink(const Plan& plan, const std::string& directory)
   for (const PlannedRank& rank : plan.ranks)
     for (const char* suffix : {"out", "err"}) {
       const std::string path = fmt::format("{}/{}.{}", directory, file_name(rank.label), suffix);
-      files_.emplace_back(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-      if (!files_.back().is_open())
-        throw NotFoundError(
-            fmt::format("[run] --output: cannot write '{}': {}", path, std::strerror(errno)));
+      files_.push_back(
+          {path, Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666))});
+      if (!files_.back().descriptor.is_open())
+        throw_file_error(fmt::format("[run] --output: cannot write '{}'", path), errno);
     }
 }
 
-bool OutputSink::write(int rank, Output output, std::string_view bytes) {
+OutputSink::Failure OutputSink::write(int rank, Output output, std::string_view bytes) {
   const auto index = static_cast<std::size_t>(rank);
   const bool error = output == Output::kStderr;
   if (error) {
@@ -56,12 +59,15 @@ bool OutputSink::write(int rank, Output output, std::string_view bytes) {
     lines.emplace_back(bytes.substr(0, std::min(bytes.find('\n'), kLastBytes)));
     if (lines.size() > kLastLines) lines.pop_front();
   }
-  if (!files_.empty()) return write_all(files_[2 * index + (error ? 1 : 0)].number(), bytes);
+  if (!files_.empty()) {
+    const File& file = files_[2 * index + (error ? 1 : 0)];
+    return {write_all(file.descriptor.number(), bytes), file.path};
+  }
   text_ = prefixes_[index];
   text_ += bytes;
   // Others may write before the rest of an unfinished line comes.
   if (bytes.back() != '\n') text_ += '\n';
-  return write_all(error ? STDERR_FILENO : STDOUT_FILENO, text_);
+  return {write_all(error ? STDERR_FILENO : STDOUT_FILENO, text_), error ? "stderr" : "stdout"};
 }
 
 const std::deque<std::string>& OutputSink::last_errors(int rank) const {

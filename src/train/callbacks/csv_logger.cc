@@ -1,7 +1,7 @@
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 
+#include "core/file_error.h"
 #include "core/status.h"
 #include "tandem/callbacks.h"
 #include "train/model_impl.h"
@@ -20,10 +20,9 @@ class CSVLoggerImpl final : public CallbackBase {
     std::error_code error;
     const auto size = std::filesystem::file_size(path_, error);
     header_ = !(append_ && !error && size > 0);
+    errno = 0;
     out_ = std::ofstream(path_, append_ ? std::ios::app : std::ios::trunc);
-    if (!out_)
-      fail<NotFoundError>("[CSVLogger] cannot write '{}': {}", path_.string(),
-                          std::strerror(errno));
+    if (!out_) fail_to_write();
   }
 
   void on_epoch_end(Model&, std::int64_t epoch, const Logs& logs) override {
@@ -35,15 +34,18 @@ class CSVLoggerImpl final : public CallbackBase {
     }
     if (header_) out_ << names << '\n';
     header_ = false;
+    errno = 0;
     out_ << figures << '\n' << std::flush;
-    if (!out_)
-      fail<ResourceExhaustedError>("[CSVLogger] cannot write '{}': {}", path_.string(),
-                                   std::strerror(errno));
+    if (!out_) fail_to_write();
   }
 
   void on_train_end(Model&) override { out_.close(); }
 
  private:
+  [[noreturn]] void fail_to_write() const {
+    throw_file_error(fmt::format("[CSVLogger] cannot write '{}'", path_.string()), errno);
+  }
+
   std::filesystem::path path_;
   bool append_;
   bool header_ = true;

@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 
+#include "core/file_error.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -38,18 +38,20 @@ std::uint32_t crc32c(std::string_view bytes) {
 
 TFRecordWriter::TFRecordWriter(std::filesystem::path path)
     : path_(std::move(path)), out_(path_, std::ios::binary | std::ios::trunc) {
-  if (!out_)
-    fail<NotFoundError>("[TFRecord] cannot write '{}': {}", path_.string(), std::strerror(errno));
+  if (!out_) fail_to_write();
 }
 
 void TFRecordWriter::write(std::string_view record) {
   const auto length = static_cast<std::uint64_t>(record.size());
   const std::uint32_t length_crc = masked(crc32c(bytes_of(length))),
                       record_crc = masked(crc32c(record));
+  errno = 0;
   out_ << bytes_of(length) << bytes_of(length_crc) << record << bytes_of(record_crc) << std::flush;
-  if (!out_)
-    fail<ResourceExhaustedError>("[TFRecord] cannot write '{}': {}", path_.string(),
-                                 std::strerror(errno));
+  if (!out_) fail_to_write();
+}
+
+void TFRecordWriter::fail_to_write() const {
+  throw_file_error(fmt::format("[TFRecord] cannot write '{}'", path_.string()), errno);
 }
 
 }  // namespace tandem

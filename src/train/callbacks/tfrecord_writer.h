@@ -14,12 +14,14 @@ std::uint32_t crc32c(std::string_view bytes);
 // Not thread-safe.
 class TFRecordWriter {
  public:
-  // Throws NotFoundError when the file cannot be made.
+  // Throws the errors of core/file_error.h, as write() does.
   explicit TFRecordWriter(std::filesystem::path path);
-  // Throws ResourceExhaustedError when the file system is full. Written through at once.
+  // Written through at once.
   void write(std::string_view record);
 
  private:
+  [[noreturn]] void fail_to_write() const;
+
   std::filesystem::path path_;
   std::ofstream out_;
 };

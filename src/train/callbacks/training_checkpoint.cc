@@ -1,3 +1,4 @@
+#include "core/atomic_file.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "train/model_impl.h"
@@ -26,8 +27,9 @@ class CheckpointImpl final : public CallbackBase {
   bool runs_last() const override { return true; }
 
   void on_train_begin(Model& model) override {
-    if (policy_.must_exist || policy_.may_exist)
-      load_training_state(model, path_, policy_.config, policy_.must_exist);
+    if (!policy_.must_exist && !policy_.may_exist) return;
+    if (impl_of(model, "load").is_chief()) remove_abandoned(path_);  // by a run that was killed
+    load_training_state(model, path_, policy_.config, policy_.must_exist);
   }
 
   void on_batch_end(Model& model, std::int64_t batch, const Logs&) override {
