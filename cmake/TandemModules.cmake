@@ -1,6 +1,8 @@
 # Backends over libraries that not every machine has: each a shared module beside libtandem, which loads
 # it when it is first used. Their sources are in folders named `module`; nothing of the library is
-# seen outside.
+# seen outside. The target tandem_modules builds all that this machine has the libraries for.
+add_custom_target(tandem_modules)
+
 function(tandem_module name folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
   tandem_module_of(${name} "${sources}" ${ARGN})
@@ -15,6 +17,7 @@ function(tandem_module_of name sources)
                         INSTALL_RPATH "$ORIGIN"
                         LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:tandem>)
   install(TARGETS tandem_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  add_dependencies(tandem_modules tandem_${name})
   set_property(GLOBAL APPEND PROPERTY TANDEM_MODULES tandem_${name})
 endfunction()
 
@@ -24,6 +27,9 @@ find_library(GLOO_LIBRARY gloo)
 if(GLOO_HEADERS AND GLOO_LIBRARY)
   tandem_module(gloo comm/gloo/module ${GLOO_LIBRARY})
   target_include_directories(tandem_gloo SYSTEM PRIVATE ${GLOO_HEADERS})
+  if(NOT EXISTS ${GLOO_HEADERS}/gloo/common/memory.h)
+    target_include_directories(tandem_gloo SYSTEM PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/comm/gloo/compat)
+  endif()
 else()
   message(STATUS "Without the gloo backend: no Gloo here (Debian: libgloo-dev)")
 endif()
@@ -47,3 +53,9 @@ if(MPI_CXX_FOUND)
 else()
   message(STATUS "Without the mpi backend: no MPI here (Debian: libopenmpi-dev)")
 endif()
+
+# What load_factory() says of a module that is not there depends on whether it is to be built.
+get_property(configured GLOBAL PROPERTY TANDEM_MODULES)
+list(JOIN configured "," configured)
+set_source_files_properties(core/module.cc PROPERTIES COMPILE_DEFINITIONS
+                            TANDEM_CONFIGURED_MODULES="${configured}")
