@@ -142,7 +142,7 @@ std::vector<double> epochs_of(const History& history, const std::string& name) {
   return found == history.history.end() ? std::vector<double>() : found->second;
 }
 
-// What both a whole and an interrupted training report.
+// The report of a training run, complete or interrupted.
 nlohmann::ordered_json report_of(const History& history, const Stopwatch& stopwatch,
                                  const Model& model, const distribute::Strategy& strategy) {
   return {{"train_loss", epochs_of(history, "loss")},

@@ -1,4 +1,4 @@
-// What to say of a command line with words that nothing takes.
+// The error for a command line with unexpected words.
 #pragma once
 
 #include <string>

@@ -142,8 +142,8 @@ struct FunctionCall {
   std::string key;  // of everything but the tensors
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;
-  // What the callable returned when it was traced, of a type that the caller knows. Set by the body
-  // of the trace, and by each run of it.
+  // The value that the callable returned when it was traced; the caller knows its type. The body
+  // of the trace sets it, and so does each run of the trace.
   std::shared_ptr<const void> result;
 
   void add_to_key(std::uint64_t number) {

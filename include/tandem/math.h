@@ -194,8 +194,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatMulOptions& options = {
 // --- norms and clipping ---
 // The Euclidean norm over all elements or the axes given. Its gradient at zero is zero.
 Tensor norm(const Tensor& x, const ReduceOptions& options = {});
-// The Euclidean norm of all elements of all tensors, undefined ones left out. A scalar of float32;
-// of float64 where a tensor is.
+// The Euclidean norm of all elements of all tensors, undefined ones left out. A scalar of float32,
+// or of float64 if any of the tensors is float64.
 Tensor global_norm(TensorList tensors);
 Tensor clip_by_value(const Tensor& x, double low, double high);
 // x scaled down so that its norm is at most `clip_norm`.

@@ -53,7 +53,7 @@ struct Label {
   std::int64_t step = -1;  // none
 };
 
-// What errors call the ranks of a group: by their numbers in the job, whatever the group counts.
+// The names of a group's ranks in errors: their numbers in the job, not those in the group.
 class RankNames {
  public:
   RankNames() = default;  // a group of all of the job's ranks, in order

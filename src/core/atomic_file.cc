@@ -17,8 +17,8 @@
 namespace tandem {
 namespace {
 
-// What the names of this host's temporary files for `path` begin with. A hash, for the host's name
-// may be too long for a file's.
+// The prefix of this host's temporary files for `path`. It has a hash, because the host's name may
+// be too long for the name of a file.
 std::string prefix_of(const std::filesystem::path& path) {
   std::array<char, 256> host = {};
   gethostname(host.data(), host.size() - 1);

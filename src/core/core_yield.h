@@ -1,4 +1,4 @@
-// What a thread does with its core while it waits.
+// How a thread that waits yields its core.
 #pragma once
 
 #include <chrono>

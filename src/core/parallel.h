@@ -37,7 +37,7 @@ class ThreadBudget {
   int previous_;
 };
 
-// What the threads of a loop throw. An exception must not leave an OpenMP region.
+// Keeps the first exception of a loop's threads: an exception must not leave an OpenMP region.
 class LoopError {
  public:
   // In a catch block of the thread whose range begins there.

@@ -1,4 +1,4 @@
-// What a profile has recorded.
+// The events of a profile.
 #pragma once
 
 #include <cstddef>

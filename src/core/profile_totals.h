@@ -1,4 +1,4 @@
-// What a profile's events add up to, by name and device.
+// Totals of a profile's events by name and device.
 #pragma once
 
 #include <vector>

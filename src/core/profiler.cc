@@ -144,7 +144,7 @@ void start(const ProfilerOptions& options) {
                                options.max_events);
   auto session = std::make_unique<profile::Session>();
   session->path = options.file;
-  // That it cannot be written is told now; it is written when the profile ends.
+  // Throws now if the file cannot be written; it is written when the profile ends.
   if (!options.file.empty()) const AtomicFile writable(options.file, kWhat);
   session->room = options.max_events;
   session->start = profile::now();

@@ -30,7 +30,7 @@ constexpr LaneName kLanes[] = {{"step", "steps"},
 
 LaneName name_of(Lane lane) { return kLanes[static_cast<int>(lane)]; }
 
-// What rows show, in their order.
+// The roles that rows show, in their order.
 struct Role {
   std::string_view device;  // empty: the host
   Lane lane;

@@ -20,7 +20,7 @@ class StrategyImpl : public VariableCreator, public std::enable_shared_from_this
   explicit StrategyImpl(std::string name, const std::vector<Device*>& devices = {});
 
   const std::string& name() const { return name_; }
-  // What variables, replicas and per-replica values of this strategy are marked with.
+  // The mark of this strategy's variables, replicas and per-replica values.
   const std::shared_ptr<const StrategyMark>& mark() const { return mark_; }
   virtual bool is_default() const { return false; }
   // One device a replica of this process.

@@ -22,7 +22,7 @@ bool contains(const std::vector<T>& list, const T& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-// What the unknown sizes are in one trial.
+// The values of the unknown sizes in one trial.
 class Trial {
  public:
   Trial(const SymbolicSizes& sizes, std::map<std::int64_t, std::int64_t> chosen)
@@ -219,7 +219,7 @@ void SizeTrials::vary_from(Values values) {
         break;
       }
   move_groups();
-  // What agrees with others by broadcasting may be 1.
+  // A size that agrees with others by broadcasting may be 1.
   for (std::size_t member : joined) {
     Values one = values;
     one[member] = 1;

@@ -1,9 +1,8 @@
 // Shape rules asked about trial sizes, where sizes are not known.
 //
-// A rule is a function of numbers. What it does with unknown ones is found by trying several: sizes
-// of their own first, and where the rule refuses these, sizes that agree with each other or with
-// known ones. From the first that suits, each size that can be is varied, alone or with those that
-// it has to agree with.
+// A rule is a function of numbers. Its result for unknown sizes is found by trials: first with
+// distinct sizes, and where the rule refuses these, with sizes that equal each other or known ones.
+// The first sizes that the rule accepts are then varied, one by one or with those they agree with.
 #pragma once
 
 #include <cstdint>

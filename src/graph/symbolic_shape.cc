@@ -44,9 +44,9 @@ void visit_sizes(const AskedRule& asked, const F& visit) {
       if (is_unknown_size(size)) visit(size);
 }
 
-// What all answers say of a size of an output: a number, or one of the unknown sizes; nothing where
-// it is another one. Where a number and an unknown size would both do, it is the latter: the trials
-// may not have found what else that can be.
+// The size of an output that all trials agree on: a number, or one of the unknown sizes; nothing
+// where it is a new one. Where a number and an unknown size both fit, it is the unknown size: the
+// trials may not have found its other values.
 std::optional<std::int64_t> common_size(const SizeTrials& trials,
                                         const std::vector<SizeTrials::Answer>& answers,
                                         std::size_t output, int axis) {

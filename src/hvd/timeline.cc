@@ -18,7 +18,7 @@ constexpr const char* kWhat = "hvd timeline";
 void Timeline::start(std::string file) {
   const std::lock_guard lock(mutex_);
   if (on()) fail<FailedPreconditionError>("[hvd] a timeline is being recorded, to '{}'", file_);
-  const AtomicFile writable(file, kWhat);  // that it cannot be written is told now
+  const AtomicFile writable(file, kWhat);  // throws now if the file cannot be written
   file_ = std::move(file);
   start_ = profile::now();
   on_ = true;

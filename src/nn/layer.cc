@@ -1,4 +1,4 @@
-// What all layers share: building, names, variables, calls.
+// The common part of all layers: building, names, variables, calls.
 #include <functional>
 #include <unordered_set>
 

@@ -38,7 +38,7 @@ std::string described(std::span<const Tensor> inputs) {
   return fmt::format("{} of {}", inputs.size() == 1 ? "an input" : "inputs", list);
 }
 
-// What to do about an input of another floating dtype than the layer's variables, or of integers.
+// Advice for an input whose dtype is not that of the layer's variables.
 std::string cast_advice(const LayerBase& layer, std::span<const Tensor> inputs) {
   for (const Variable& variable : layer.own_variables()) {
     const DType dtype = variable.dtype();
@@ -56,7 +56,7 @@ std::string message_of(const LayerBase& layer, std::span<const Tensor> inputs,
                        const std::string& text) {
   const std::string path = layer.path().empty() ? layer.label() : layer.path();
   const auto [subject, rest] = parse(text);
-  // What the layer itself has checked tells enough.
+  // An error of the layer's own checks says enough.
   if (subject == layer.label() || subject == layer.kind())
     return fmt::format("[{}] {}", path, rest);
   const auto* built_in = dynamic_cast<const KindLayer*>(&layer);

@@ -94,8 +94,8 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   };
 
   std::vector<State*> states_of(const std::vector<Variable>& variables);
-  // Of gradients that are final: throws InvalidArgumentError when no variable has one, and warns
-  // once of those that have none.
+  // Checks final gradients: throws InvalidArgumentError when no variable has one, and warns once
+  // of the variables that have none.
   void report_missing(std::span<const Tensor> gradients, const std::vector<Variable>& variables);
   // The step itself, with gradients that are final.
   void take_step(std::span<State* const> states, std::vector<Tensor> gradients,

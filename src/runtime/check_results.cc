@@ -31,7 +31,7 @@ std::string described(const OpDef& op) {
   return fmt::format("operation {} (outside of layers and backward passes)", op.name);
 }
 
-// What is known of a symbolic tensor: the variable that it was read from, or the argument that it
+// The source of a symbolic tensor: the variable that it was read from, or the argument that it
 // is.
 std::string name_of_source(const Tensor& tensor) {
   if (!is_symbolic(tensor)) return "a constant";

@@ -59,7 +59,7 @@ struct Input {
 
 struct Prepared;
 
-// Of the programs of a function, and of those that go back through them, which run in between.
+// The memory of a function's programs, and of their gradients' programs, which run in between.
 struct Memories {
   std::shared_ptr<ProgramMemory> forward, backward = ProgramMemory::make();
 };
@@ -299,7 +299,7 @@ struct FunctionTraces::Impl {
         traced, std::min<std::uint64_t>(calls, kHistory), name());
   }
 
-  // What is unused longest, with its trace where that has no other program.
+  // Evicts the least recently used program, with its trace if the trace has no other program.
   void forget_oldest() {
     const auto oldest = std::min_element(
         programs.begin(), programs.end(),

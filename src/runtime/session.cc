@@ -20,7 +20,7 @@ namespace tandem {
 namespace {
 
 // Programs of one session, one for each set of feeds, of their sizes and devices, and of fetches:
-// what is unused longest goes.
+// the least recently used one is evicted.
 constexpr std::size_t kMaxPrograms = 64;
 
 // What one run is asked for: outputs of nodes, and nodes that are to run.

@@ -126,7 +126,7 @@ class Explainer {
       for (const Tensor& result : results) options.fetches.push_back(graph.input_of(result));
   }
 
-  // What a block takes of a device's arena.
+  // The part of a device's arena that a block uses.
   struct Arena {
     std::int64_t bytes = 0, gradients = 0;
   };

@@ -134,8 +134,8 @@ class FitLoop {
     return true;
   }
 
-  // The next batch of the epoch; nothing where the epoch ends with the data. An epoch of a number
-  // of steps goes on with the next pass.
+  // The next batch of the epoch; nothing where the epoch ends with the data. An epoch with a fixed
+  // number of steps continues with the next pass over the data.
   std::optional<BatchParts> next_batch() {
     for (;;) {
       DataPosition& at = progress_.data;

@@ -1,4 +1,4 @@
-// What fit() makes of the data and the options that it is given.
+// Turns the data and the options of fit() into datasets.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline constexpr std::int64_t kDefaultBatchSize = 32;
 data::Dataset in_batches(const data::Dataset& data, std::int64_t batch_size, const char* what);
 
 // Throws InvalidArgumentError for data that never ends where nothing limits its use; `option` is
-// what would.
+// the one that would limit it.
 void require_end(const data::Dataset& data, bool limited, const char* what, const char* option);
 
 // Inputs, targets and the weight of each target's class. Throws InvalidArgumentError where the

@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kBarWidth = 30;
 constexpr std::chrono::seconds kLineEvery{10};
 
-// Of the terminal on stderr, asked anew for each line: it may have been resized.
+// The width of the terminal on stderr. Read for each line, since it may have been resized.
 std::size_t terminal_columns() {
   winsize size = {};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;

@@ -24,8 +24,8 @@ struct ProgressLine {
 
 // A line of progress as Keras draws it, redrawn in place on a terminal:
 //    12/469 [>.............................] - ETA: 3s - 12ms/step - 10453 samples/s - loss: 0.3521
-// and otherwise a plain line now and then. On a narrow terminal the line goes without some parts:
-// the rate first, then the step time, the bar, the time and the counter, loss and metrics last; an
+// and otherwise a plain line now and then. On a narrow terminal the line omits parts: first
+// the rate, then the step time, the bar, the time and the counter, loss and metrics last; an
 // epoch's last line keeps all metrics, on several lines if need be. Reads the figures only when it
 // writes.
 class ProgressBar {

@@ -92,7 +92,7 @@ class MpiExits : public MpiFaults {
   }
 
  private:
-  // What this process has mapped of /dev/shm, for expect_mpirun() to look for.
+  // Notes the files of /dev/shm that this process has mapped, for expect_mpirun() to look for.
   static void note_shared_memory(int rank) {
     std::string paths;
     std::ifstream maps("/proc/self/maps");

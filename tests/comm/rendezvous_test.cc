@@ -414,7 +414,7 @@ TEST_F(Rendezvous, RefusesASecondProcessOfOneNumber) {
   EXPECT_NE(errors[2].find(" is in the job already"), std::string::npos);
 }
 
-// Not a member, maybe a stranger: it ends no job. But who waits in vain for it is told.
+// It is no member, maybe a stranger: it ends no job. But ranks that wait in vain name it.
 TEST_F(Rendezvous, NamesAWrongTokenToTheRanksThatWait) {
   ChildProcess rank0([&] { return refusal(tcp(0, 2), {.timeout = 3s, .token = "right"}); });
   refusal(tcp(1, 2), {.timeout = testing::kFarAway, .token = "wrong"});
@@ -490,7 +490,7 @@ TEST_F(FewDescriptors, EndARankAtOnce) {
             "-Hn`, LimitNOFILE)");
 }
 
-// All that have come are told why, and nobody is said to be missing.
+// All ranks that have joined learn the cause, and none is reported missing.
 TEST_F(FewDescriptors, ThatRunOutWhileRanksJoinEndTheJob) {
   const testing::Arrivals joined;
   ChildProcess host([&] {

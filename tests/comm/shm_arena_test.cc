@@ -66,7 +66,7 @@ TEST(ShmArena, WhatNothingLiesInIsGivenBack) {
   EXPECT_TRUE(holds(second, kBytes, 8));
 }
 
-// What does not fit in the first chunk lies in a later one; peers find it by its offset.
+// A buffer that does not fit in the first chunk lies in a later one; peers find it by its offset.
 TEST(ShmArena, GrowsByChunks) {
   constexpr std::size_t kChunk = ArenaChunk::kFirstBytes, kArena = 16 * kChunk;
   const auto segment = std::make_shared<Segment>(Segment::create(kArena));

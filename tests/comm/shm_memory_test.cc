@@ -1,4 +1,4 @@
-// What groups in shared memory take of the machine, and what happens where it is not there.
+// The memory of groups over shm, and their behaviour where too little is free.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

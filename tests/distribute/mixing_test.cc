@@ -1,4 +1,4 @@
-// What belongs to one strategy and meets another, and what is called where it does not belong.
+// Values of one strategy used in another, and calls outside the scope where they are allowed.
 #include <gtest/gtest.h>
 
 #include "support/errors.h"

@@ -198,7 +198,7 @@ Tensor input_of(const Json& spec, std::uint32_t seed, DType dtype) {
   return constant(values, {.dtype = dtype, .shape = shape});
 }
 
-// What rounding may change, relative to the largest numbers that a result is made of.
+// The tolerance for rounding, relative to the largest numbers that a result is computed from.
 double tolerance_of(const Json& test, DType dtype) {
   if (dtype == float64) return 1e-10;  // what is stored has 12 digits
   return test.value("units", 8.0) * testing::epsilon_of(dtype);

@@ -17,7 +17,7 @@ constexpr const char* kGpu = "/gpu:0";
 
 std::int64_t in_use() { return config::get_memory_info(kGpu).current; }
 
-// What is more in use after `run` than before it.
+// The bytes in use after `run` beyond those before it.
 template <class F>
 std::int64_t added_by(const F& run) {
   const std::int64_t before = in_use();

@@ -137,7 +137,7 @@ class RandomProgram {
     }
   }
 
-  // Of two values whose shapes broadcast; otherwise of one and a scalar made of the other.
+  // Uses both values if their shapes broadcast; otherwise one, and a scalar made of the other.
   static bool broadcasts(const Tensor& x, const Tensor& y) {
     for (int i = 1; i <= std::min(x.rank(), y.rank()); ++i) {
       const std::int64_t a = x.dim(-i), b = y.dim(-i);

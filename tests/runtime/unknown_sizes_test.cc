@@ -1,4 +1,4 @@
-// What follows from sizes that are not known when a function is traced or a graph is built.
+// Sizes that are not known when a function is traced or a graph is built.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -47,7 +47,7 @@ struct Recorder {
     met->clear();
   }
 
-  // What a call of fit() was trained on.
+  // The examples that a call of fit() was trained on.
   std::vector<double> fit(const Dataset& data, FitOptions options) {
     options.verbose = 0;
     model.fit(data, std::move(options));

@@ -200,7 +200,7 @@ TEST(ProgressBar, FollowsTheTerminalsSize) {
     terminal.resize(columns);
     bar.step(2, 128, logs_of_training);
     const std::string text = terminal.text();
-    EXPECT_TRUE(text.starts_with("\r\x1b[K")) << "what is left of a longer line is erased";
+    EXPECT_TRUE(text.starts_with("\r\x1b[K")) << "the rest of a longer line is erased";
     EXPECT_LT(shown(text, 1000).back().size(), columns);
   }
 }

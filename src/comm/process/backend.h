@@ -53,7 +53,7 @@ class Backend {
   virtual ~Backend() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // What errors call the group's ranks.
+  // The names of the group's ranks in errors.
   virtual const RankNames& names() const = 0;
   // Whether buffers may be in the memory of a device that the host cannot reach.
   virtual bool takes_device_memory() const = 0;

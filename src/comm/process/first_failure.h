@@ -1,4 +1,4 @@
-// Who failed first, where a peer is gone.
+// Finds the rank that failed first after a peer has gone.
 #pragma once
 
 #include <chrono>

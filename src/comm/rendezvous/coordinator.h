@@ -37,8 +37,8 @@ class Coordinator {
   bool assembling() const { return joined_ < static_cast<int>(members_.size()); }
   // No rank is there that has joined and not left.
   bool deserted() const;
-  // A process was turned away because it does not know the secret. Nobody knows which rank it would
-  // be, and it may be a stranger: the job goes on, but ranks that wait in vain are told.
+  // A process was refused because it does not know the secret. Its rank is unknown, and it may be
+  // a stranger: the job goes on, but the errors of ranks that wait in vain mention it.
   void refused(const std::string& address);
   // The job ends, unless it has failed before: for `reason`, which is rank 0's.
   void give_up(const std::string& reason);

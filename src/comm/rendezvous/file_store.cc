@@ -87,7 +87,7 @@ bool try_lock(const Socket& file, short type, off_t byte) {
   return fcntl(file.descriptor(), F_OFD_SETLK, &lock) == 0;
 }
 
-// What it holds may be a job's secret.
+// The file may hold a job's secret.
 Socket open_file(const std::string& path) {
   Socket file(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.is_open() && errno == ELOOP)

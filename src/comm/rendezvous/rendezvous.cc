@@ -107,7 +107,7 @@ std::chrono::milliseconds silence_limit(std::optional<std::chrono::milliseconds>
   return *option;
 }
 
-// Of the job's server: each rank is connected twice, by its membership and its store.
+// Descriptors of the job's server per rank: a rank's membership and its store each have one.
 constexpr std::int64_t kDescriptorsARank = 2;
 constexpr std::int64_t kOwnDescriptors = 16;  // of a process, besides
 

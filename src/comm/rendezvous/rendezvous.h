@@ -20,8 +20,8 @@ struct RendezvousOptions {
   // file://, if not on the loopback.
   std::string bind_address;
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
-  // Of a rank until it counts as dead. Not given: the environment variable TANDEM_SILENCE_LIMIT, in
-  // seconds, else 30 s.
+  // How long a rank may be silent before it counts as dead. Default: the environment variable
+  // TANDEM_SILENCE_LIMIT, in seconds, else 30 s.
   std::optional<std::chrono::milliseconds> silence{};
 };
 

@@ -61,7 +61,7 @@ Socket accept_from(const Socket& listener);
 
 // Begins to connect to the first address of the endpoint: done, or in vain, when it is writable.
 Socket start_connecting(const Endpoint& endpoint);
-// What has become of that: 0, or the system's error.
+// The outcome of start_connecting(): 0, or the system's error.
 int connect_error(const Socket& socket);
 // A connection, not blocking. A name's addresses are tried one after the other, each for its share
 // of the time that is left. Throws UnavailableError with the system's reason, NotFoundError when

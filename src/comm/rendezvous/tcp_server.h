@@ -36,8 +36,8 @@ class TcpServer {
   std::uint16_t port() const;
   // Waits until no rank is there that has joined and not left. False at the deadline.
   bool wait_until_deserted(Clock::time_point deadline) const;
-  // Rank 0 is through with a job of which not all ranks have come. For so long those that come
-  // late are told why; then, or when none is missing any more, the server ends by itself.
+  // Rank 0 has ended before all ranks have joined. Ranks that join within `limit` receive the
+  // reason; the server then ends by itself, or as soon as no rank is missing any more.
   void have_last_word(std::chrono::milliseconds limit);
 
  private:

@@ -18,7 +18,7 @@ namespace tandem::shm {
 namespace {
 
 std::string key_of(const ShmOptions& options) { return "shm/" + options.name; }
-// Of ranks that cannot say it in the memory that they share.
+// The key for failures of ranks that cannot report them in the shared memory.
 std::string failure_key_of(const ShmOptions& options) { return key_of(options) + "/failure"; }
 std::string failures_key_of(const ShmOptions& options) { return key_of(options) + "/failures"; }
 

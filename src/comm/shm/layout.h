@@ -85,12 +85,12 @@ constexpr std::size_t huge_pages_before(std::size_t bytes) {
   return bytes / Segment::kHugePage * Segment::kHugePage;
 }
 
-// What lies where in the file: the group's state, then a state a rank, then the rings, then the
-// arenas, then the channels between each two ranks. The first two every rank maps when it joins; of
-// the others what it uses. Rings and arenas begin with a huge page.
+// The layout of the file: the group's state, a state per rank, the rings, the arenas, then the
+// channels between each two ranks. Every rank maps the first two when it joins, and the parts of
+// the others that it uses. Rings and arenas begin with a huge page.
 class Layout {
  public:
-  // Of each rank's arena, in the file; what is not used of it costs nothing.
+  // The size of each rank's arena in the file; unused parts of it cost nothing.
   static constexpr std::size_t kArenaBytes = std::size_t{16} << 40;
   static constexpr std::size_t kChannelBytes =
       pages(sizeof(ChannelState) + kChannelPieces * (sizeof(PieceHeader) + kChannelPieceBytes));
@@ -100,9 +100,9 @@ class Layout {
         piece_bytes_((ranks * kLeastShare + kPieceBytes - 1) / kPieceBytes * kPieceBytes) {}
 
   std::size_t ranks() const { return ranks_; }
-  // Of a ring.
+  // The size of a piece of a ring.
   std::size_t piece_bytes() const { return piece_bytes_; }
-  // Of a piece, where each rank has a share of it.
+  // The size of each rank's share of a piece.
   std::size_t share_bytes() const { return piece_bytes_ / ranks_ / kLine * kLine; }
   std::size_t ring_bytes() const { return kRingPieces * piece_bytes_; }
 

@@ -87,7 +87,7 @@ std::size_t Moves::bytes_given_by(int rank) const {
   }
 }
 
-// What a peer says of its memory is looked at once, before anything is read or written there.
+// Reads a peer's description of its memory once and checks it before any access to that memory.
 void Moves::find_given() {
   given_.resize(static_cast<std::size_t>(ranks_));
   for (int rank = 0; rank < ranks_; ++rank) {

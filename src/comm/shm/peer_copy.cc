@@ -30,7 +30,7 @@ void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {
   }
   std::memcpy(to + at, from + at, bytes - at);
 }
-// What has been copied so is seen before what is written from here on.
+// Makes these copies visible before any later write.
 void order_copies() { _mm_sfence(); }
 #else  // processors that decide by themselves
 void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {

@@ -29,7 +29,7 @@ class Segment {
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
   // Makes one, which this user alone may open, under a name that nobody can foresee, and removes
-  // what crashed processes have left. Throws ResourceExhaustedError.
+  // the segments of crashed processes. Throws ResourceExhaustedError.
   static Segment create(std::size_t bytes);
   // Opens the segment of another process of this host and user. Throws UnavailableError when it is
   // not here, DataLossError when the name leads to anything that create() does not make.

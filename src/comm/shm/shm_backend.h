@@ -26,9 +26,9 @@ struct ShmOptions {
 // enough shared memory: the same on every rank, as soon as one of them throws it.
 std::unique_ptr<Backend> make_shm_backend(ShmOptions options);
 
-// What a group of so many ranks takes of /dev/shm; its buffers come on top, where there is room.
+// The bytes of /dev/shm that a group of `ranks` ranks needs; buffers use more where there is room.
 std::size_t shm_group_bytes(int ranks);
-// What is free there, in bytes; 0 where it cannot be told.
+// The free bytes of /dev/shm; 0 where the system does not report them.
 std::size_t shm_free_bytes();
 
 }  // namespace tandem

@@ -90,7 +90,7 @@ void ElementChain::append(const Operation& operation, const std::vector<const Op
     if (at == externals.end()) at = externals.insert(externals.end(), input);
     member.inputs.push_back({true, static_cast<int>(at - externals.begin())});
   }
-  // What it reads is still in its buffers while it runs.
+  // Its inputs are still in its buffers while it runs.
   member.buffer = vacant_buffer();
   buffers_ = std::max(buffers_, member.buffer + 1);
   members_.push_back(std::move(member));

@@ -19,8 +19,8 @@ struct PadAttrs {
   }
 };
 
-// Of the gradient of a part: zeros around it. The whole is told by its shape, of which some sizes
-// may not be known before a graph runs, so that counts behind the part cannot be computed.
+// Attributes of the gradient of a slice: the slice with zeros around it. They hold the shape of
+// the whole, because its unknown sizes leave the number of zeros after the slice unknown.
 struct SliceGradAttrs : PadAttrs {
   Shape shape;
   template <class F>

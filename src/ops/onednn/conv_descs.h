@@ -19,7 +19,7 @@ inline memory::desc kernel_part(const ConvShape& c, std::int64_t out) {
 }
 
 // The tensors of a convolution as oneDNN describes them: sizes in the order n, c, h, w (kernels: o,
-// i, h, w, behind the groups if there are several), strides as they lie in memory.
+// i, h, w, after the groups if there are several), strides as they lie in memory.
 struct ConvDescs {
   memory::desc x, y, bias;
   memory::desc kernel;      // as the tensor lies

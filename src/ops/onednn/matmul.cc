@@ -6,7 +6,7 @@
 namespace tandem::onednn {
 namespace {
 
-// A matrix of `rows` x `columns` behind the batch axes, dense; `transposed`: stored the other way.
+// A dense matrix of `rows` x `columns` after the batch axes; `transposed`: stored transposed.
 memory::desc matrices(const MatMul& shape, const Dims& batch, std::int64_t rows,
                       std::int64_t columns, bool transposed) {
   const std::size_t rank = static_cast<std::size_t>(batch.size()) + 2;

@@ -71,7 +71,7 @@ void run_parts(int threads, int parts, const Task& task) {
 // `bytes` rounded up so that what lies behind is aligned as oneDNN likes it.
 inline std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Adds `count` arrays of `size` elements, one behind the other at `others`, to `sums`, in order.
+// Adds `count` arrays of `size` elements, which are contiguous at `others`, to `sums`, in order.
 void add_parts(float* sums, const float* others, int count, std::int64_t size);
 
 }  // namespace tandem::onednn

@@ -1,4 +1,4 @@
-// What the calls of onednn.h share: how a primitive is described, run, and kept for the next call.
+// The common part of the calls of onednn.h: primitives are described, run and cached.
 #pragma once
 
 #include <omp.h>

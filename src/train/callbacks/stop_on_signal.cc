@@ -14,7 +14,7 @@
 namespace tandem::callbacks {
 namespace {
 
-// What the handler knows: it runs at any time, on any thread.
+// The handler's state: it runs at any time, on any thread.
 constinit std::atomic<int> received{0};
 constinit std::atomic<bool> installed{false};
 static_assert(std::atomic<int>::is_always_lock_free);

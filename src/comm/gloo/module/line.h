@@ -65,9 +65,9 @@ class Line {
   bool stopped_ = false;
 };
 
-// Which of these receives have completed. REQUIRES: nobody waits for them. Gloo tells only those
-// who wait, so that this waits a little. Where the process may have no further thread, only the
-// first that has not is found.
+// Which of these receives have completed. REQUIRES: nobody waits for them. Gloo reports only to a
+// thread that waits, so this call waits briefly. Where the process may have no further thread, it
+// stops at the first receive that has not completed.
 std::vector<bool> have_arrived(std::span<Post* const> posts);
 
 }  // namespace tandem::gloo_backend

@@ -47,7 +47,7 @@ bool Wiring::get_on(std::chrono::milliseconds limit) {
   std::vector<pollfd> polled = {{listener_.descriptor(), POLLIN, 0}};
   for (const Peer& peer : peers_) {
     const short events = peer.stage == Peer::Stage::kConnecting ? POLLOUT : POLLIN;
-    // What a peer that is through sends next is Gloo's.
+    // Bytes that a peer sends after it has finished belong to Gloo.
     const bool watched = peer.stage != Peer::Stage::kThrough;
     polled.push_back({watched ? peer.socket.descriptor() : -1, events, 0});
   }

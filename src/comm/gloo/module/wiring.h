@@ -24,9 +24,9 @@ struct Disconnected {
   std::string reason;
 };
 
-// A rank connects to those before it and is connected to by those behind it; then all tell each
-// other that they are through. Strangers at the door are dropped, and ranks that they push out come
-// again. Belongs to one thread, which no call blocks for longer than it says.
+// A rank connects to all lower ranks and accepts connections of all higher ones; then the ranks
+// exchange a message that they have finished. Connections of strangers are closed; a rank whose
+// connection they displaced connects again. For one thread; each call blocks for its limit at most.
 class Wiring {
  public:
   // `doors` has one for each rank. REQUIRES: `listener` is the one of doors[rank].
@@ -70,7 +70,7 @@ class Wiring {
   void sweep(Clock::time_point now);
   // Once all are connected.
   void tell_through();
-  // What has arrived of so many bytes that are due. False when the peer has gone.
+  // Appends the bytes that have arrived, up to `due` in total. False when the peer has gone.
   static bool receive(const Socket& socket, std::string& received, std::size_t due);
 
   Socket listener_;

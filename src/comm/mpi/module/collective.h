@@ -60,8 +60,8 @@ class MpiCollective final : public MpiOperation {
   Queue& queue_;
   const Collective& collective_;
   std::uint64_t steps_ = 0;
-  // What MPI reads and writes beside the caller's buffers. It outlives this where a call under way
-  // cannot be called off.
+  // The memory that MPI reads and writes beside the caller's buffers. It outlives this object when
+  // a call that is under way cannot be cancelled.
   struct Memory {
     // By rank: the announcement, and after it the data of a rank that are little.
     std::unique_ptr<std::byte[]> messages;
@@ -70,7 +70,7 @@ class MpiCollective final : public MpiOperation {
     std::vector<int> counts, places, out_counts, out_places;
   };
   std::unique_ptr<Memory> memory_ = std::make_unique<Memory>();
-  // Of data in messages: so many bytes at most, 0 where they go by themselves.
+  // The most bytes of data that a message includes; 0 where data has messages of its own.
   std::size_t small_limit_ = 0, small_ = 0;
   std::vector<MPI_Request> received_;     // announcements, by rank
   std::vector<MPI_Request> rest_, sent_;  // of the messages

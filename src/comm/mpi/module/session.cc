@@ -52,7 +52,7 @@ Session::Session(const MpiOptions& options)
           "[mpi] this process was not started by mpirun: run `mpirun -n 4 PROGRAM`, or choose "
           "another backend");
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
-    // Unlike those of atexit() and static objects, its handlers are told the exit status.
+    // Its handlers receive the exit status, which those of atexit() and static objects do not.
     on_exit([](int status, void* session) { static_cast<Session*>(session)->end(status); }, this);
   }
   if (provided < MPI_THREAD_SERIALIZED)
@@ -78,7 +78,7 @@ bool Session::meet_at_exit() {
   {
     const std::lock_guard lock(mutex_);
     if (notices_ == MPI_COMM_NULL || abandoned_) return false;
-    // Who still waits for this rank in a collective learns that it will not come.
+    // Tells ranks that still wait in a collective that this rank will not join it.
     for (int rank = 0; rank < size_; ++rank)
       if (rank != rank_) tell(rank, {.group = kEveryGroup, .rank = rank_});
     check(MPI_Ibarrier(notices_, &barrier), "MPI_Ibarrier");
