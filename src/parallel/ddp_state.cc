@@ -78,6 +78,7 @@ DistributedDataParallel::State::State(Model module, const DistributedDataParalle
       device_(&device_of(module_.variables())),
       group_(own_group(options.process_group, *device_)),
       communicator_(group_->shared_communicator()),
+      names_(group_->ranks()),
       traced_(std::make_shared<TracedReductions>(communicator_, *device_, parameters_)),
       announcements_(*communicator_, sizeof(Announcement)),
       used_(*communicator_, parameters_.size()),
@@ -86,7 +87,7 @@ DistributedDataParallel::State::State(Model module, const DistributedDataParalle
     fail<InvalidArgumentError>("[{}] expected a bucket_cap_mib of at least 1, got {}", kName,
                                options_.bucket_cap_mib);
   const std::vector<Variable> variables = module_.variables();
-  check_same_variables(*communicator_, variables, kName);
+  check_same_variables(*communicator_, variables, kName, names_);
   broadcast_variables(*communicator_, variables, 0);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     leaves_.push_back(parameters_[i].impl().local().leaf);
@@ -213,7 +214,7 @@ void DistributedDataParallel::State::require_kind(Kind kind) const {
       fail<InvalidArgumentError>(
           "[{}] ranks parted: rank {} is in {}, rank {} in {}; every rank must run forward and "
           "backward equally often",
-          kName, communicator_->rank(), name(kind), rank, name(theirs));
+          kName, names_[communicator_->rank()], name(kind), names_[rank], name(theirs));
   }
 }
 
@@ -361,7 +362,7 @@ std::string DistributedDataParallel::State::unused() const {
   std::string missing;
   for (int rank : active_ranks())
     if (const std::string names = unused_on(rank); !names.empty())
-      missing += fmt::format("; rank {}: {}", rank, names);
+      missing += fmt::format("; rank {}: {}", names_[rank], names);
   if (missing.empty()) return {};
   return fmt::format(
       "[{}] Expected to have finished reduction: parameters that did not receive a gradient in "
@@ -427,7 +428,8 @@ void DistributedDataParallel::State::shadow() {
     const std::vector<int> active = active_ranks();
     if (active.empty()) return;
     if (joining_->throw_on_early_termination)
-      fail<RuntimeError>("[{}] Rank {} exhausted all inputs.", kName, communicator_->rank());
+      fail<RuntimeError>("[{}] Rank {} exhausted all inputs.", kName,
+                         names_[communicator_->rank()]);
     const Kind kind = announced(active.front()).kind;
     require_kind(kind);
     if (kind == Kind::kForward) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/reducer.h"
+#include "comm/signature.h"
 #include "group/process_group_impl.h"
 #include "op/record.h"
 #include "parallel/ddp_trace.h"
@@ -78,6 +79,7 @@ class DistributedDataParallel::State {
   Device* device_ = nullptr;
   std::shared_ptr<comm::ProcessGroupImpl> group_;
   std::shared_ptr<Communicator> communicator_;
+  RankNames names_;  // the group's ranks in errors
   std::shared_ptr<TracedReductions> traced_;
   CommHook hook_;
   std::unique_ptr<Reducer> reducer_;  // made by the first step

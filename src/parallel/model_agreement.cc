@@ -57,25 +57,26 @@ std::vector<std::string> gather(Communicator& communicator, std::string mine) {
 }  // namespace
 
 void check_same_variables(Communicator& communicator, const std::vector<Variable>& variables,
-                          std::string_view op) {
+                          std::string_view op, const RankNames& names) {
   const std::vector<std::string> texts = gather(communicator, describe(variables));
   const std::vector<Described> first = read(texts[0]);
   for (int rank = 1; rank < communicator.size(); ++rank) {
     const std::vector<Described> other = read(texts[static_cast<std::size_t>(rank)]);
-    const std::string process =
-        rank == communicator.rank() ? std::string("this process") : fmt::format("process {}", rank);
+    const std::string process = rank == communicator.rank()
+                                    ? std::string("this process")
+                                    : fmt::format("process {}", names[rank]);
     if (other.size() != first.size())
       fail<InvalidArgumentError>(
-          "[{}] expects same model across all ranks, but Rank 0 has {} params, while rank {} has "
+          "[{}] expects same model across all ranks, but Rank {} has {} params, while rank {} has "
           "inconsistent {} params.",
-          op, first.size(), rank, other.size());
+          op, names[0], first.size(), names[rank], other.size());
     for (std::size_t i = 0; i < first.size(); ++i) {
       if (other[i] == first[i]) continue;
       fail<InvalidArgumentError>(
           "[{}] params[{}] in {} with sizes {} appears not to match sizes of the same param in "
-          "process 0: there it is '{}', {} of {}, in process {} '{}', {} of {}",
-          op, i, process, other[i].sizes, first[i].name, first[i].sizes, first[i].dtype, rank,
-          other[i].name, other[i].sizes, other[i].dtype);
+          "process {}: there it is '{}', {} of {}, in process {} '{}', {} of {}",
+          op, i, process, other[i].sizes, names[0], first[i].name, first[i].sizes, first[i].dtype,
+          names[rank], other[i].name, other[i].sizes, other[i].dtype);
     }
   }
 }

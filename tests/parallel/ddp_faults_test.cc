@@ -56,6 +56,34 @@ TEST(DistributedDataParallelFaults, ModelsThatDiffer) {
   });
 }
 
+TEST(DistributedDataParallelFaults, ErrorsInASubgroupNameRanksOfTheJob) {
+  expect_group({.size = 3}, [](int rank) {
+    const comm::ProcessGroup group = comm::new_group({1, 2});
+    if (rank == 0) return;
+    const auto error = [&](const Sequential& model) {
+      return error_of<InvalidArgumentError>(
+          [&] { DistributedDataParallel ddp(model, {.process_group = group}); });
+    };
+    expect_parts(
+        error(dense(rank == 2 ? 5 : 4)),
+        {rank == 2 ? "in this process with sizes (3, 5)" : "in process 2 with sizes (3, 5)",
+         "of the same param in process 1:", "in process 2 'dense/kernel'"});
+    const Sequential two({layers::Dense(4, {.input_shape = {3}}), layers::Dense(2)});
+    expect_parts(error(rank == 1 ? two : dense(4)),
+                 {"Rank 1 has 4 params, while rank 2 has inconsistent 2 params."});
+
+    const auto used = std::make_shared<TwoHeads::Used>();
+    used->second = rank == 1;
+    const DistributedDataParallel model(Model(Layer(std::make_shared<TwoHeads>(used))),
+                                        {.strict = true, .process_group = group});
+    const std::string unused = error_of<RuntimeError>([&] {
+      reduce_sum(model(ones({2, 4}))).backward();
+    });
+    expect_parts(unused, {"rank 2: ", "second/kernel'"});
+    EXPECT_EQ(unused.find("rank 1:"), std::string::npos) << unused;
+  });
+}
+
 TEST(DistributedDataParallelFaults, ModelsThatCannotBeWrapped) {
   EXPECT_EQ(error_of<FailedPreconditionError>([] { DistributedDataParallel ddp(dense(2)); }),
             "[DistributedDataParallel] Default process group has not been initialized, please make "
