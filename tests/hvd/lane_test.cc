@@ -172,6 +172,12 @@ TEST(HvdLane, ProcessSetsGoTheirOwnWays) {
     expect_error<InvalidArgumentError>(
         [&] { hvd::allreduce(constant({1.0f}), {.process_set = rank % 2 == 0 ? odd : even}); },
         "is not in process set");
+    // Errors name ranks of the job, not places in the set.
+    expect_error<InvalidArgumentError>(
+        [&] {
+          hvd::allreduce(full({rank < 2 ? 1 : 2}, 1.0), {.name = "parted", .process_set = mine});
+        },
+        rank % 2 == 0 ? "('parted': rank 0 and rank 2)" : "('parted': rank 1 and rank 3)");
     EXPECT_TRUE(hvd::remove_process_set(even));
     expect_error<InvalidArgumentError>(
         [&] { hvd::allreduce(constant({1.0f}), {.process_set = even}); }, "or the set was removed");

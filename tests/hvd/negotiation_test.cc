@@ -70,6 +70,21 @@ TEST(HvdNegotiation, WhatAllHaveSubmittedIsDue) {
   EXPECT_EQ(Cycle(negotiation, 2).submit(1, request("a")).due(), Names{"a"});
 }
 
+// A new name, and one that has a bit by then.
+TEST(HvdNegotiation, RanksThatAreMissingGoByTheirNumbersInTheJob) {
+  Negotiation negotiation(2, 8, RankNames({1, 5}));
+  for (int again = 0; again < 2; ++again) {
+    Cycle cycle(negotiation, 2);
+    EXPECT_EQ(cycle.submit(0, request("a")).due(), Names{});
+    EXPECT_EQ(cycle.by_bit, again);
+    const auto partials = negotiation.partials(cycle.messages());
+    ASSERT_EQ(partials.size(), 1u);
+    EXPECT_EQ(partials[0].name, "a");
+    EXPECT_EQ(partials[0].missing, std::vector<int>{5});
+    if (again == 0) EXPECT_EQ(Cycle(negotiation, 2).submit(1, request("a")).due(), Names{"a"});
+  }
+}
+
 TEST(HvdNegotiation, KnownOnesAreAgreedByBits) {
   Negotiation negotiation(2, 8);
   for (const char* name : {"a", "b"})
