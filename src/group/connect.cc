@@ -173,9 +173,11 @@ std::unique_ptr<Communicator> connect_hosts(Job& job, Device& device,
                                         .membership = job.membership()}),
                       job, device, limit);
   auto outer = all->split(first);
-  return make_hierarchical_communicator(
-      std::move(inner), std::move(outer),
-      {.time_limit = limit, .ranks = std::move(ranks), .direct = std::move(all)});
+  return make_hierarchical_communicator(std::move(inner), std::move(outer),
+                                        {.time_limit = limit,
+                                         .ranks = std::move(ranks),
+                                         .names = RankNames(),
+                                         .direct = std::move(all)});
 }
 
 // The n-th rank of a host has its n-th GPU, unless `device` is one.

@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
+#include <optional>
 #include <thread>
 
 #include "comm/gloo/gloo_backend.h"
@@ -38,7 +40,8 @@ class Hierarchical : public ::testing::Test {
 constexpr int kRanks = 4;
 
 std::unique_ptr<Communicator> join(const std::shared_ptr<Store>& store, int rank,
-                                   milliseconds limit) {
+                                   milliseconds limit, const std::optional<RankNames>& names = {}) {
+  const RankNames known = names.value_or(RankNames());
   Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
   const auto through = [&](std::unique_ptr<Backend> backend) {
     return make_process_communicator(std::move(backend), device, {.time_limit = limit});
@@ -48,6 +51,7 @@ std::unique_ptr<Communicator> join(const std::shared_ptr<Store>& store, int rank
                                          .name = "host " + std::to_string(host),
                                          .rank = rank % 2,
                                          .size = 2,
+                                         .names = known.of(std::array{host * 2, host * 2 + 1}),
                                          .time_limit = testing::kFarAway}));
   std::unique_ptr<Communicator> outer;
   if (rank % 2 == 0)
@@ -55,8 +59,10 @@ std::unique_ptr<Communicator> join(const std::shared_ptr<Store>& store, int rank
                                        .name = "hosts",
                                        .rank = host,
                                        .size = 2,
+                                       .names = known.of(std::array{0, 2}),
                                        .time_limit = testing::kFarAway}));
-  return make_hierarchical_communicator(std::move(inner), std::move(outer), {.time_limit = limit});
+  return make_hierarchical_communicator(std::move(inner), std::move(outer),
+                                        {.time_limit = limit, .names = names});
 }
 
 // Runs body as each rank. Ranks in `killed` are expected to end by SIGKILL, the others well.
@@ -104,6 +110,28 @@ TEST_F(Hierarchical, RanksThatPartInsideAGroup) {
       "10 float32 in 1 part, 'dense/kernel', step 7, rank 3 called all_reduce (sum) of 11 float32 "
       "in 1 part, 'dense/kernel', step 7; every rank must call the same collectives in the same "
       "order");
+}
+
+TEST_F(Hierarchical, ErrorsNameRanksOfTheJob) {
+  const auto store = std::make_shared<ForkedStore>();
+  const ExitCodes codes = run_processes(kRanks, [&](int rank) {
+    const ThreadBudget one(1);
+    const auto whole = join(store, rank, testing::kFarAway, RankNames({4, 5, 6, 7}));
+    const auto half = whole->split(std::array{1, 0, 2});
+    if (half) {
+      // Job ranks 5, 4 and 6; the last of them differs.
+      EXPECT_EQ(error_of<InvalidArgumentError>(
+                    [&] { all_reduce(*half, half->rank() == 2 ? 11 : 10)->wait(); }),
+                "[hierarchical] [all_reduce] ranks parted at collective 0: ranks 4 and 5 called "
+                "all_reduce (sum) of 10 float32 in 1 part, rank 6 called all_reduce (sum) of 11 "
+                "float32 in 1 part; every rank must call the same collectives in the same order");
+    }
+    const std::string text = error_of<InvalidArgumentError>(
+        [&] { all_reduce(*whole, whole->rank() == 3 ? 11 : 10)->wait(); });
+    EXPECT_NE(text.find("rank 6 called all_reduce (sum) of 10"), std::string::npos) << text;
+    EXPECT_NE(text.find("rank 7 called all_reduce (sum) of 11"), std::string::npos) << text;
+  });
+  EXPECT_EQ(codes, ExitCodes(kRanks, 0));
 }
 
 TEST_F(Hierarchical, GroupsThatPart) {

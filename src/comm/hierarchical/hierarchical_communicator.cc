@@ -64,6 +64,11 @@ std::map<int, std::vector<int>> places_by_group(const Layout& layout,
   return groups;
 }
 
+std::optional<RankNames> names_of(const std::optional<RankNames>& names,
+                                  const std::vector<int>& ranks) {
+  return names ? std::optional(names->of(ranks)) : std::nullopt;
+}
+
 std::unique_ptr<Communicator> HierarchicalCommunicator::split_off(const std::vector<int>& ranks,
                                                                   int) {
   pipeline_->throw_if_failed();
@@ -107,6 +112,7 @@ std::unique_ptr<Communicator> HierarchicalCommunicator::split_off(const std::vec
     outer = all_lead ? pipeline_->outer->split(group_order) : direct->split(first_ranks);
   HierarchicalOptions options{.time_limit = pipeline_->options.time_limit,
                               .piece_bytes = pipeline_->options.piece_bytes,
+                              .names = names_of(pipeline_->options.names, ranks),
                               .direct = direct ? direct->split(ranks) : nullptr};
   const int place = inner->rank();
   return std::make_unique<HierarchicalCommunicator>(

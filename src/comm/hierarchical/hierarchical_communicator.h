@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/signature.h"
 
 namespace tandem {
 
@@ -18,6 +20,9 @@ struct HierarchicalOptions {
   std::size_t piece_bytes = std::size_t{4} << 20;
   // The ranks, by group and place; empty: counted in this order. The same on every rank.
   std::vector<int> ranks = {};
+  // The ranks' names in errors, which the communicators below use too. Not given: ranks count from
+  // 0, in each of the communicators.
+  std::optional<RankNames> names = {};
   // Joins all ranks, in the order of the whole; the same on every rank, or null on every rank. For
   // what goes from one rank to another: all_to_all, and send, recv between groups, which throw
   // FailedPreconditionError without it; and for splits without a group's first rank, likewise.

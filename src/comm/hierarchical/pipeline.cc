@@ -280,24 +280,26 @@ std::vector<int> Pipeline::ranks_of(Lane lane, const std::vector<int>& ranks) co
 void Pipeline::throw_deadline(const HierarchicalWork& work, const Step& step) const {
   const Signature& signature = work.signature();
   const std::string_view name = name_of(signature.kind);
-  const std::string call = describe(signature, work.label());
+  const std::string call = describe(signature, work.label(), names);
   const auto limit = options.time_limit.count();
   if (signature.kind == CollectiveKind::kSend || signature.kind == CollectiveKind::kRecv)
     fail<DeadlineExceededError>("{}[{}] rank {} waited {} ms for rank {}: {}", kMark, name,
-                                layout.rank(), limit, signature.root, call);
+                                names[layout.rank()], limit, names[signature.root], call);
   const std::vector<int> missing = ranks_of(step.lane, step.work->missing());
   if (missing.empty())
     fail<DeadlineExceededError>("{}[{}] collective {} ({}) did not end within {} ms", kMark, name,
                                 work.sequence(), call, limit);
   fail<DeadlineExceededError>("{}[{}] {} did not reach collective {} ({}) within {} ms", kMark,
-                              name, list_ranks(missing), work.sequence(), call, limit);
+                              name, list_ranks(missing, names), work.sequence(), call, limit);
 }
 
-// An error of a lane's communicator, as one of the whole: tells which ranks it counts.
+// An error of a lane's communicator, as one of the whole: says which ranks it counts where it does
+// not name them as the whole does.
 void Pipeline::rethrow_from(Lane lane) const {
   const auto told = [&](const char* text) {
     const std::string_view known(text);
-    if (lane == Lane::kDirect || known.starts_with(kMark) || known.starts_with("[membership]"))
+    if (options.names || lane == Lane::kDirect || known.starts_with(kMark) ||
+        known.starts_with("[membership]"))
       return std::string(known);
     std::vector<int> ranks;
     for (int group = 0; group < layout.groups(); ++group)

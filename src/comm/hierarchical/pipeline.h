@@ -111,6 +111,7 @@ class Pipeline {
 
   const Layout layout;
   const HierarchicalOptions options;
+  const RankNames names = options.names.value_or(RankNames());
   const std::unique_ptr<Communicator> inner, outer, out;
   std::uint64_t next_sequence = 0;
   Label label;

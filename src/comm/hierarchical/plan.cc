@@ -81,7 +81,7 @@ class Plan {
         {.sequence = work.sequence(), .signature = work.signature(), .label = work.label()});
     inside_ = work_->add(
         Lane::kIn, exchange_of(*pipeline_.inner, work.inside), {}, [this_ = &pipeline_, &work] {
-          check(work, work.inside, [&](int place) {
+          check(work, work.inside, this_->names, [&](int place) {
             return std::vector<int>{this_->layout.ranks_of(this_->layout.group)[index(place)]};
           });
         });
@@ -89,7 +89,7 @@ class Plan {
     if (!layout_.leads()) return;
     agreed_ = work_->add(Lane::kAcross, exchange_of(*pipeline_.outer, work.between), {inside_},
                          [this_ = &pipeline_, &work] {
-                           check(work, work.between,
+                           check(work, work.between, this_->names,
                                  [&](int group) { return this_->layout.ranks_of(group); });
                          });
   }
@@ -105,7 +105,7 @@ class Plan {
   // `ranks_at`: for which ranks each announcement speaks.
   template <class RanksAt>
   static void check(const HierarchicalWork& work, const std::vector<Announcement>& all,
-                    const RanksAt& ranks_at) {
+                    const RankNames& names, const RanksAt& ranks_at) {
     if (std::all_of(all.begin(), all.end(), [&](const Announcement& one) {
           return one.sequence == work.sequence() && suit(one.signature, work.signature());
         }))
@@ -114,7 +114,8 @@ class Plan {
     for (std::size_t i = 0; i < all.size(); ++i)
       for (int rank : ranks_at(static_cast<int>(i)))
         calls.push_back({rank, all[i].signature, {all[i].name, all[i].step}});
-    throw InvalidArgumentError(std::string(kMark) + describe_parting(work.sequence(), calls));
+    throw InvalidArgumentError(std::string(kMark) +
+                               describe_parting(work.sequence(), calls, names));
   }
 
   void all_reduce() {
