@@ -81,7 +81,9 @@ TEST(HvdNegotiation, RanksThatAreMissingGoByTheirNumbersInTheJob) {
     ASSERT_EQ(partials.size(), 1u);
     EXPECT_EQ(partials[0].name, "a");
     EXPECT_EQ(partials[0].missing, std::vector<int>{5});
-    if (again == 0) EXPECT_EQ(Cycle(negotiation, 2).submit(1, request("a")).due(), Names{"a"});
+    if (again == 0) {
+      EXPECT_EQ(Cycle(negotiation, 2).submit(1, request("a")).due(), Names{"a"});
+    }
   }
 }
 
