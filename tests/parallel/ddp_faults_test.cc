@@ -73,9 +73,9 @@ TEST(DistributedDataParallelFaults, ErrorsInASubgroupNameRanksOfTheJob) {
                  {"Rank 1 has 4 params, while rank 2 has inconsistent 2 params."});
 
     const auto used = std::make_shared<TwoHeads::Used>();
-    used->second = rank == 1;
     const DistributedDataParallel model(Model(Layer(std::make_shared<TwoHeads>(used))),
                                         {.strict = true, .process_group = group});
+    used->second = rank == 1;
     const std::string unused = error_of<RuntimeError>([&] {
       reduce_sum(model(ones({2, 4}))).backward();
     });
