@@ -41,7 +41,9 @@ constexpr int kRanks = 4;
 
 std::unique_ptr<Communicator> join(const std::shared_ptr<Store>& store, int rank,
                                    milliseconds limit, const std::optional<RankNames>& names = {}) {
-  const RankNames known = names.value_or(RankNames());
+  const auto named = [&](std::array<int, 2> ranks) {
+    return names ? names->of(ranks) : RankNames();
+  };
   Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
   const auto through = [&](std::unique_ptr<Backend> backend) {
     return make_process_communicator(std::move(backend), device, {.time_limit = limit});
@@ -51,7 +53,7 @@ std::unique_ptr<Communicator> join(const std::shared_ptr<Store>& store, int rank
                                          .name = "host " + std::to_string(host),
                                          .rank = rank % 2,
                                          .size = 2,
-                                         .names = known.of(std::array{host * 2, host * 2 + 1}),
+                                         .names = named({host * 2, host * 2 + 1}),
                                          .time_limit = testing::kFarAway}));
   std::unique_ptr<Communicator> outer;
   if (rank % 2 == 0)
@@ -59,7 +61,7 @@ std::unique_ptr<Communicator> join(const std::shared_ptr<Store>& store, int rank
                                        .name = "hosts",
                                        .rank = host,
                                        .size = 2,
-                                       .names = known.of(std::array{0, 2}),
+                                       .names = named({0, 2}),
                                        .time_limit = testing::kFarAway}));
   return make_hierarchical_communicator(std::move(inner), std::move(outer),
                                         {.time_limit = limit, .names = names});

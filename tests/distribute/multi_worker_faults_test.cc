@@ -203,7 +203,7 @@ TEST(MultiWorkerFaults, WorkersThatPartAreTold) {
         Sequential model({layers::Dense(worker == 1 ? 4 : 3, {.input_shape = {6}})});
         model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1}), .loss = "mse"});
       },
-      {"ranks parted", "rank 1 called broadcast of 24 float32, 'initial value of dense/kernel'",
+      {"ranks parted", "rank 1 called broadcast of 24 float32", "'initial value of dense/kernel'",
        "of 18 float32"});
 }
 
