@@ -1,4 +1,4 @@
-// What of a graph is serialised.
+// The part of a graph that is serialised.
 #pragma once
 
 #include <span>
