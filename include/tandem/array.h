@@ -27,7 +27,11 @@ Tensor squeeze(const Tensor& x, const Dims& axes = {});
 // Axes in another order; empty: reversed.
 Tensor transpose(const Tensor& x, const Dims& permutation = {});
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
-Tensor identity(const Tensor& x);
+struct IdentityOptions {
+  std::string_view name{};  // of the operation, in a graph
+};
+// The tensor itself; in a graph, under a name of its own.
+Tensor identity(const Tensor& x, const IdentityOptions& options = {});
 // The value of x; no gradient flows back through it.
 Tensor stop_gradient(const Tensor& x);
 

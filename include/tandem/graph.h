@@ -34,7 +34,9 @@
 namespace tandem {
 
 class GraphImpl;
+class Session;
 struct Node;
+struct SerializeOptions;
 
 // A shared handle: copies refer to the same graph. Not thread-safe while operations are added.
 class Graph {
@@ -84,10 +86,21 @@ class Graph {
   Operation initializer(std::string_view name = "init");
 
   // The graph in bytes: nodes, attributes, devices, constants (captured tensors included), what
-  // branches and loops run, and variables by name. Learning rates travel as numbers or as the
-  // formulas of optimizers::schedules. Throws UnimplementedError for one that is a function of the
-  // program, and for loops over a dataset, which is the program's, too.
+  // branches and loops run, and variables by name: a program that reads it gives those that were
+  // made in a GraphScope their initial values, and has no values for the others. With
+  // freeze_variables the bytes hold the variables' values, which is how a trained model is handed
+  // to a program that has not made it:
+  //
+  //   graph.serialize({.freeze_variables = true, .outputs = {y}})
+  //
+  // Learning rates travel as numbers or as the formulas of optimizers::schedules. Throws
+  // UnimplementedError for one that is a function of the program, for loops over a dataset, which
+  // is the program's, too, and for graphs of 2 GiB or more; InvalidArgumentError where a variable
+  // cannot be frozen because an operation that is kept writes it, or because its values belong to a
+  // session that was not given, and for outputs of another graph; FailedPreconditionError for a
+  // variable that has no value in the session.
   std::string serialize() const;
+  std::string serialize(const SerializeOptions& options) const;
   // Throws DataLossError for bytes that are truncated or corrupt, InvalidArgumentError for a graph
   // that this version of Tandem cannot have.
   static Graph deserialize(std::string_view bytes);
@@ -186,6 +199,16 @@ class Fetch {
 
  private:
   std::variant<Tensor, Variable, Graph::Operation, std::string> what_;
+};
+
+struct SerializeOptions {
+  // Stores the present values of variables, which become constants under the variables' names.
+  // Their initializers are left out.
+  bool freeze_variables = false;
+  // What the graph is for: these are kept, with all that they depend on. Empty: everything.
+  std::vector<Fetch> outputs = {};
+  // Whose values are those of the variables that were made in a GraphScope.
+  Session* session = nullptr;
 };
 
 // A value for any tensor of the graph, which then is not computed. Throws InvalidArgumentError at

@@ -155,8 +155,8 @@ class Reduction final : public GradientReduction {
     const TensorSpec& spec = plan_.variables[index]->spec();
     if (!may_agree(gradient.shape(), spec.shape) || gradient.dtype() != spec.dtype)
       fail<InvalidArgumentError>(
-          "[all_reduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
-          plan_.variables[index]->options().name, gradient.shape().to_string(),
+          "[all_reduce] the gradient of {} has shape {} and dtype {}, expected {} and {}",
+          quoted_name(*plan_.variables[index]), gradient.shape().to_string(),
           name_of(gradient.dtype()), spec.shape.to_string(), name_of(spec.dtype));
     if (replica_.stands_by()) return add_zeros(index);
     if (plan_.views) {

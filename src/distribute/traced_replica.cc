@@ -74,15 +74,15 @@ class TracedRank::Reduction final : public GradientReduction {
     const Variable& variable = variables_[index];
     if (!may_agree(gradient.shape(), variable.shape()) || gradient.dtype() != variable.dtype())
       fail<InvalidArgumentError>(
-          "[all_reduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
-          variable.name(), gradient.shape().to_string(), name_of(gradient.dtype()),
+          "[all_reduce] the gradient of {} has shape {} and dtype {}, expected {} and {}",
+          quoted_name(variable), gradient.shape().to_string(), name_of(gradient.dtype()),
           variable.shape().to_string(), name_of(variable.dtype()));
     if (agreed_ && !agreed_->at(index))
       fail<InvalidArgumentError>(
-          "[all_reduce] '{}' has a gradient on this replica and none on the first one: in a traced "
+          "[all_reduce] {} has a gradient on this replica and none on the first one: in a traced "
           "step the first replica with examples has every gradient that another one has. Use the "
           "variable on each of them, or run the step without td::function (fit: run_eagerly)",
-          variable.name());
+          quoted_name(variable));
     gradients_[index] = std::move(gradient);
     present_[index] = true;
     buckets_.add(index);

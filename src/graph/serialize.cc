@@ -2,6 +2,9 @@
 
 #include <zlib.h>
 
+#include <limits>
+#include <unordered_map>
+
 #include "core/status.h"
 #include "graph/control_flow.h"
 #include "graph/proto/graph.pb.h"
@@ -17,8 +20,6 @@ std::uint32_t checksum(std::string_view bytes) {
   return static_cast<std::uint32_t>(
       crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
-
-std::uint32_t id(const Node* node) { return static_cast<std::uint32_t>(node->id); }
 
 void write_device(const DeviceName& name, proto::Device& to) {
   if (name.job) to.set_job(*name.job);
@@ -41,114 +42,180 @@ const Node& handle_beside(const Node& node, const Node& handle) {
   return handle;
 }
 
-void write_attributes(const Node& node, proto::Node& to) {
-  const AttrsType& type = node.op->attrs();
-  std::shared_ptr<const void> attrs = node.attrs;
-  if (!attrs) return;
-  if (node.counted) {
-    if (const auto formula = node.counted->formula()) {
-      proto::Formula& rate = *to.mutable_rate();
-      rate.set_kind(std::string(formula->kind->name));
-      rate.mutable_integers()->Add(formula->integers.begin(), formula->integers.end());
-      rate.mutable_reals()->Add(formula->reals.begin(), formula->reals.end());
+class Writer {
+ public:
+  Writer(const GraphImpl& graph, const Selection& selection)
+      : graph_(graph), selection_(selection) {
+    for (const Node* node : selection.nodes)
+      ids_.emplace(node, static_cast<std::uint32_t>(ids_.size()));
+  }
+
+  void write(proto::Graph& to) const {
+    for (const Node* node : selection_.nodes) write_node(*node, *to.add_nodes());
+    write_draws(graph_, graph_.draws_behind.get(), to);
+  }
+
+ private:
+  // Nodes of bodies are all written.
+  bool writes(const Node& node) const { return node.graph != &graph_ || ids_.count(&node) > 0; }
+  std::uint32_t id(const Node* node) const {
+    const auto at = ids_.find(node);
+    return at == ids_.end() ? static_cast<std::uint32_t>(node->id) : at->second;
+  }
+
+  // Whether the node is a variable that is written as a constant.
+  bool frozen(const Node& node) const { return selection_.freezes && node.op == &kVarHandle; }
+
+  // A read of a constant is an identity, so that what is known by its name is still there. In a
+  // body, whose reads have become inputs, nothing uses the variable.
+  std::string written_op(const Node& node) const {
+    const OpDef* op = node.op;
+    if (frozen(node)) op = selection_.values.count(&node) ? &kConst : &kPlaceholder;
+    if (selection_.freezes && op == &kReadVariable) return "Identity";
+    return std::string(op->name);
+  }
+
+  // The latest control flow that is written, among what `draws` has seen.
+  const Node* drawn_behind(const GraphImpl& graph, const DrawSequence* draws) const {
+    while (draws) {
+      const Node* owner = owner_of(graph, draws);
+      if (writes(*owner)) return owner;
+      draws = owner->draws_behind.get();
     }
-    attrs = type.copy(attrs.get());
-    node.counted->renew(const_cast<void*>(attrs.get()), 0);
-    to.set_counter(id(&handle_beside(node, *node.counted->counter)));
+    return nullptr;
   }
-  for (const AttrField& field : type.save(attrs.get())) {
-    proto::Attribute& attribute = *to.add_attributes();
-    attribute.set_name(field.name);
-    attribute.mutable_integers()->Add(field.integers.begin(), field.integers.end());
-    attribute.mutable_reals()->Add(field.reals.begin(), field.reals.end());
-    attribute.set_known_shape(field.known_shape);
+
+  void write_draws(const GraphImpl& graph, const DrawSequence* draws, proto::Graph& to) const {
+    if (const Node* behind = drawn_behind(graph, draws)) to.set_draws_behind(id(behind));
   }
-}
 
-void write_input(const Node::Input& input, proto::Node::Input& to) {
-  to.set_node(id(input.node));
-  to.set_output(static_cast<std::uint32_t>(input.output));
-}
+  void write_body(const GraphImpl& graph, const DrawSequence* draws, proto::Graph& to) const {
+    for (const auto& node : graph.nodes()) write_node(*node, *to.add_nodes());
+    write_draws(graph, draws, to);
+  }
 
-void write_graph(const GraphImpl& graph, const DrawSequence* draws_behind, proto::Graph& to);
-
-void write_control(const Node& node, proto::ControlFlow& to) {
-  const ControlFlow& flow = *node.control;
-  if (flow.source)
-    fail<UnimplementedError>(
-        "[Graph] node '{}' ({}) goes over a dataset of this program, which cannot be serialised",
-        node.name, node.op->name);
-  to.set_maximum_iterations(flow.maximum_iterations);
-  if (flow.forward) to.set_forward(id(flow.forward));
-  to.set_draws(flow.draws != nullptr);
-  to.set_draws_before(flow.draws_before);
-  for (std::size_t i = 0; i < flow.bodies.size(); ++i) {
-    const Body& body = flow.bodies[i];
-    proto::Body& written = *to.add_bodies();
-    if (!flow.forward) {
-      const DrawSequence::OfBody of_body =
-          flow.draws ? flow.draws->bodies()[i] : DrawSequence::OfBody();
-      proto::Graph& graph = *written.mutable_graph();
-      write_graph(*body.graph, of_body.behind.get(), graph);
-      graph.set_draws(of_body.draws);
+  void write_attributes(const Node& node, proto::Node& to) const {
+    const AttrsType& type = node.op->attrs();
+    std::shared_ptr<const void> attrs = node.attrs;
+    if (!attrs) return;
+    if (node.counted) {
+      if (const auto formula = node.counted->formula()) {
+        proto::Formula& rate = *to.mutable_rate();
+        rate.set_kind(std::string(formula->kind->name));
+        rate.mutable_integers()->Add(formula->integers.begin(), formula->integers.end());
+        rate.mutable_reals()->Add(formula->reals.begin(), formula->reals.end());
+      }
+      attrs = type.copy(attrs.get());
+      node.counted->renew(const_cast<void*>(attrs.get()), 0);
+      to.set_counter(id(&handle_beside(node, *node.counted->counter)));
     }
-    for (const Body::Feed& feed : body.feeds) {
-      proto::Body::Feed& made = *written.add_feeds();
-      made.set_node(id(feed.tensor.node));
-      made.set_from(static_cast<std::uint32_t>(feed.from));
+    for (const AttrField& field : type.save(attrs.get())) {
+      proto::Attribute& attribute = *to.add_attributes();
+      attribute.set_name(field.name);
+      attribute.mutable_integers()->Add(field.integers.begin(), field.integers.end());
+      attribute.mutable_reals()->Add(field.reals.begin(), field.reals.end());
+      attribute.set_known_shape(field.known_shape);
     }
-    for (const Node::Input& fetch : body.fetches) write_input(fetch, *written.add_fetches());
   }
-}
 
-void write_node(const Node& node, proto::Node& to) {
-  if (node.control) write_control(node, *to.mutable_control());
-  if (node.outside) to.set_outside(id(node.outside));
-  if (node.draws_behind) to.set_draws_behind(id(owner_of(*node.graph, node.draws_behind.get())));
-  if (node.renewal && !node.op->exchange_draw)
-    fail<UnimplementedError>(
-        "[Graph] node '{}' has attributes that this program computes for every run, which cannot "
-        "be serialised",
-        node.name);
-  to.set_name(node.name);
-  to.set_op(std::string(node.op->name));
-  write_attributes(node, to);
-  for (const Node::Input& input : node.inputs) write_input(input, *to.add_inputs());
-  for (const Node* control : node.control_inputs) to.add_control_inputs(id(control));
-  for (const Node* other : node.colocated_with) to.add_colocated_with(id(other));
-  for (const TensorSpec& spec : node.outputs) write_spec(spec, *to.add_outputs());
-  write_device(node.requested, *to.mutable_requested());
-  to.set_requested_text(node.requested_text);
-  if (node.initializer) to.set_initializer(id(node.initializer));
-  if (node.value.defined()) {
-    std::string& elements = *to.mutable_elements();
-    elements.resize(impl_of(node.value).bytes());
-    to_host(node.value, elements.data());
-  } else {
-    to.set_elements(node.literal.data(), node.literal.size());
+  void write_input(const Node::Input& input, proto::Node::Input& to) const {
+    to.set_node(id(input.node));
+    to.set_output(static_cast<std::uint32_t>(input.output));
   }
-}
 
-void write_graph(const GraphImpl& graph, const DrawSequence* draws_behind, proto::Graph& to) {
-  for (const auto& node : graph.nodes()) write_node(*node, *to.add_nodes());
-  if (draws_behind) to.set_draws_behind(id(owner_of(graph, draws_behind)));
-}
+  void write_control(const Node& node, proto::ControlFlow& to) const {
+    const ControlFlow& flow = *node.control;
+    if (flow.source)
+      fail<UnimplementedError>(
+          "[Graph] node '{}' ({}) goes over a dataset of this program, which cannot be serialised",
+          node.name, node.op->name);
+    to.set_maximum_iterations(flow.maximum_iterations);
+    if (flow.forward) to.set_forward(id(flow.forward));
+    to.set_draws(flow.draws != nullptr);
+    to.set_draws_before(flow.draws_before);
+    for (std::size_t i = 0; i < flow.bodies.size(); ++i) {
+      const Body& body = flow.bodies[i];
+      proto::Body& written = *to.add_bodies();
+      if (!flow.forward) {
+        const DrawSequence::OfBody of_body =
+            flow.draws ? flow.draws->bodies()[i] : DrawSequence::OfBody();
+        proto::Graph& graph = *written.mutable_graph();
+        write_body(*body.graph, of_body.behind.get(), graph);
+        graph.set_draws(of_body.draws);
+      }
+      for (const Body::Feed& feed : body.feeds) {
+        proto::Body::Feed& made = *written.add_feeds();
+        made.set_node(id(feed.tensor.node));
+        made.set_from(static_cast<std::uint32_t>(feed.from));
+      }
+      for (const Node::Input& fetch : body.fetches) write_input(fetch, *written.add_fetches());
+    }
+  }
+
+  void write_node(const Node& node, proto::Node& to) const {
+    if (node.control) write_control(node, *to.mutable_control());
+    if (node.outside && !frozen(node)) to.set_outside(id(node.outside));
+    if (const Node* behind = drawn_behind(*node.graph, node.draws_behind.get()))
+      to.set_draws_behind(id(behind));
+    if (node.renewal && !node.op->exchange_draw)
+      fail<UnimplementedError>(
+          "[Graph] node '{}' has attributes that this program computes for every run, which cannot "
+          "be serialised",
+          node.name);
+    to.set_name(node.name);
+    to.set_op(written_op(node));
+    write_attributes(node, to);
+    for (const Node::Input& input : node.inputs) write_input(input, *to.add_inputs());
+    for (const Node* control : node.control_inputs)
+      if (writes(*control)) to.add_control_inputs(id(control));
+    for (const Node* other : node.colocated_with)
+      if (writes(*other)) to.add_colocated_with(id(other));
+    for (const TensorSpec& spec : node.outputs) write_spec(spec, *to.add_outputs());
+    // A variable of this program was on a device of it; the constant goes where it is used.
+    const bool anywhere = frozen(node) && node.resource;
+    write_device(anywhere ? DeviceName() : node.requested, *to.mutable_requested());
+    if (!anywhere) to.set_requested_text(node.requested_text);
+    if (node.initializer && !frozen(node)) to.set_initializer(id(node.initializer));
+    const auto of_variable = selection_.values.find(&node);
+    const Tensor& value = of_variable == selection_.values.end() ? node.value : of_variable->second;
+    if (value.defined()) {
+      std::string& elements = *to.mutable_elements();
+      elements.resize(impl_of(value).bytes());
+      to_host(value, elements.data());
+    } else {
+      to.set_elements(node.literal.data(), node.literal.size());
+    }
+  }
+
+  const GraphImpl& graph_;
+  const Selection& selection_;
+  std::unordered_map<const Node*, std::uint32_t> ids_;
+};
 
 }  // namespace
 
-std::string serialize_nodes(const GraphImpl& graph) {
+std::string serialize_nodes(const GraphImpl& graph, const Selection& selection) {
   proto::Graph message;
-  write_graph(graph, graph.draws_behind.get(), message);
+  Writer(graph, selection).write(message);
   message.set_unknown_sizes(static_cast<std::uint32_t>(graph.sizes().count()));
   message.set_draws(graph.draws);
+  // The frame around it holds a few bytes more.
+  constexpr std::size_t kMaxBytes = std::numeric_limits<int>::max() - 1024;
+  if (message.ByteSizeLong() > kMaxBytes)
+    fail<UnimplementedError>("[Graph] the graph takes {} bytes; at most {} can be serialised",
+                             message.ByteSizeLong(), kMaxBytes);
   return message.SerializeAsString();
 }
 
-std::string serialize_graph(const GraphImpl& graph) {
+std::string serialize_nodes(const GraphImpl& graph) {
+  return serialize_nodes(graph, select_nodes(graph, {}, false));
+}
+
+std::string serialize_graph(const GraphImpl& graph, const Selection& selection) {
   proto::Frame frame;
   frame.set_format(kFormat);
   frame.set_version(kVersion);
-  frame.set_graph(serialize_nodes(graph));
+  frame.set_graph(serialize_nodes(graph, selection));
   frame.set_checksum(checksum(frame.graph()));
   return frame.SerializeAsString();
 }

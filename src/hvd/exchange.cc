@@ -124,8 +124,8 @@ void check_gradient(const Tensor& gradient, const VariableImpl& variable) {
   const TensorSpec& spec = variable.spec();
   if (may_agree(gradient.shape(), spec.shape) && gradient.dtype() == spec.dtype) return;
   fail<InvalidArgumentError>(
-      "[allreduce] the gradient of '{}' has shape {} and dtype {}, expected {} and {}",
-      variable.options().name, gradient.shape().to_string(), name_of(gradient.dtype()),
+      "[allreduce] the gradient of {} has shape {} and dtype {}, expected {} and {}",
+      quoted_name(variable), gradient.shape().to_string(), name_of(gradient.dtype()),
       spec.shape.to_string(), name_of(spec.dtype));
 }
 

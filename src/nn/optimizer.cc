@@ -51,8 +51,8 @@ void check_pair(const std::string& optimizer, const Tensor& gradient, const Vari
   if (!gradient.defined()) return;
   if (!may_agree(gradient.shape(), variable.shape()) || gradient.dtype() != variable.dtype())
     fail<InvalidArgumentError>(
-        "[{}] expected a gradient of shape {} and dtype {} for variable '{}', got {} and {}",
-        optimizer, variable.shape().to_string(), name_of(variable.dtype()), variable.name(),
+        "[{}] expected a gradient of shape {} and dtype {} for variable {}, got {} and {}",
+        optimizer, variable.shape().to_string(), name_of(variable.dtype()), quoted_name(variable),
         gradient.shape().to_string(), name_of(gradient.dtype()));
 }
 
@@ -93,9 +93,9 @@ void Optimizer::Impl::check_copies(const Variable& variable) const {
     if (copies == replicas) return;
     fail<InvalidArgumentError>(
         "[{}] Trying to create optimizer slot variable under the scope for a strategy of {} "
-        "replica(s), which is different from the scope used for the original variable ('{}', made "
+        "replica(s), which is different from the scope used for the original variable ({}, made "
         "for {}). Make the variables and take the optimizer's steps under one strategy.",
-        name_, replicas, variable.name(), copies);
+        name_, replicas, quoted_name(variable), copies);
   };
   if (iterations_.defined()) expect(iterations_.impl().copies().size());
   if (const ReplicaContext* context = ReplicaContext::current())
@@ -259,7 +259,8 @@ void Optimizer::Impl::report_missing(std::span<const Tensor> gradients,
   std::vector<std::string> missing;
   for (std::size_t i = 0; i < gradients.size(); ++i)
     if (!gradients[i].defined())
-      missing.push_back(variables[i].name().empty() ? "(unnamed)" : variables[i].name());
+      missing.push_back(variables[i].name().empty() ? quoted_name(variables[i])
+                                                    : variables[i].name());
   if (missing.empty()) return;
   if (missing.size() == variables.size())
     fail<InvalidArgumentError>(
@@ -345,7 +346,7 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
   for (const Variable& variable : variables) {
     const RefPtr<Leaf>& leaf = variable.impl().local().leaf;
     if (!leaf)
-      fail<InvalidArgumentError>("[{}] variable '{}' is not trainable", name_, variable.name());
+      fail<InvalidArgumentError>("[{}] variable {} is not trainable", name_, quoted_name(variable));
     pass.sources.push_back({leaf, 0});
   }
   ReplicaContext* context = ReplicaContext::current();

@@ -39,7 +39,10 @@ bool on_read(const VariableImpl& variable) {
 Tensor aggregate_copies(VariableImpl& variable) {
   const VariableAggregation aggregation = variable.options().aggregation;
   const std::shared_ptr<Workers>& workers = variable.workers();
-  const auto what = [&] { return "value of " + variable.options().name; };
+  const auto what = [&] {
+    return "value of " +
+           (variable.options().name.empty() ? quoted_name(variable) : variable.options().name);
+  };
   NoGradScope no_grad;
   OnDevice on(impl_of(variable.copies().front().value).device());
   if (aggregation == VariableAggregation::kOnlyFirstReplica && workers)
@@ -61,9 +64,9 @@ Tensor aggregate_write(const VariableImpl& variable, const Tensor& value, Replic
     case VariableAggregation::kNone:
       fail<InvalidArgumentError>(
           "You must specify an aggregation method to update a MirroredVariable in Replica Context. "
-          "Variable '{}' has "
+          "Variable {} has "
           "VariableAggregation::kNone; create it with kSum, kMean or kOnlyFirstReplica.",
-          variable.options().name);
+          quoted_name(variable));
     case VariableAggregation::kOnlyFirstReplica: return context.broadcast(value);
     case VariableAggregation::kSum: return context.all_reduce_sum({&value, 1}).front();
     case VariableAggregation::kMean:
@@ -81,8 +84,8 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
   const TensorSpec& spec = variable.spec();
   if (value.dtype() != spec.dtype || !may_agree(value.shape(), spec.shape))
     fail<InvalidArgumentError>(
-        "[{}] variable '{}' has shape {} and dtype {}, got shape {} and dtype {}", what,
-        variable.options().name, spec.shape.to_string(), name_of(spec.dtype),
+        "[{}] variable {} has shape {} and dtype {}, got shape {} and dtype {}", what,
+        quoted_name(variable), spec.shape.to_string(), name_of(spec.dtype),
         value.shape().to_string(), name_of(value.dtype()));
   NoGradScope no_grad;
   ReplicaContext* context = ReplicaContext::current();
@@ -156,8 +159,8 @@ void refuse_cross_replica_sum(const Variable& variable, const char* what) {
     fail<InvalidArgumentError>(
         "SyncOnReadVariable does not support `{}` in cross-replica context when aggregation is set "
         "to "
-        "`VariableAggregation::kSum`. (variable '{}')",
-        what, variable.name());
+        "`VariableAggregation::kSum`. (variable {})",
+        what, quoted_name(variable));
 }
 
 }  // namespace
@@ -185,11 +188,12 @@ Tensor Variable::grad() const {
 
 void Variable::set_grad(const Tensor& gradient) {
   const auto& leaf = impl().local().leaf;
-  if (!leaf) fail<InvalidArgumentError>("[set_grad] variable '{}' is not trainable", name());
+  if (!leaf)
+    fail<InvalidArgumentError>("[set_grad] variable {} is not trainable", quoted_name(*this));
   if (!may_agree(gradient.shape(), shape()) || gradient.dtype() != dtype())
     fail<InvalidArgumentError>(
-        "[set_grad] variable '{}' has shape {} and dtype {}, got shape {} and dtype {}", name(),
-        shape().to_string(), name_of(dtype()), gradient.shape().to_string(),
+        "[set_grad] variable {} has shape {} and dtype {}, got shape {} and dtype {}",
+        quoted_name(*this), shape().to_string(), name_of(dtype()), gradient.shape().to_string(),
         name_of(gradient.dtype()));
   leaf->grad = gradient;
 }

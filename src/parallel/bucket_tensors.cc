@@ -4,6 +4,7 @@
 
 #include "core/status.h"
 #include "graph/graph.h"
+#include "runtime/variable_impl.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tensor/tensor_impl.h"
@@ -80,9 +81,9 @@ void check_combined(const std::vector<Tensor>& combined, std::span<const Variabl
     const Variable& parameter = parameters[i];
     if (!(combined[i].shape() == parameter.shape()) || combined[i].dtype() != parameter.dtype())
       fail<InvalidArgumentError>(
-          "[register_comm_hook] expected a combined gradient of shape {} and dtype {} for '{}', "
+          "[register_comm_hook] expected a combined gradient of shape {} and dtype {} for {}, "
           "got {} and {}",
-          parameter.shape().to_string(), name_of(parameter.dtype()), parameter.name(),
+          parameter.shape().to_string(), name_of(parameter.dtype()), quoted_name(parameter),
           combined[i].shape().to_string(), name_of(combined[i].dtype()));
   }
 }

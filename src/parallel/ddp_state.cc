@@ -49,14 +49,14 @@ Device& device_of(const std::vector<Variable>& variables) {
     VariableImpl& impl = variable.impl();
     if (impl.of_graph() || impl.distributed())
       fail<InvalidArgumentError>(
-          "[{}] '{}' belongs to a {}; expected variables made outside of strategies and graphs",
-          kName, variable.name(), impl.of_graph() ? "graph" : "strategy");
+          "[{}] {} belongs to a {}; expected variables made outside of strategies and graphs",
+          kName, quoted_name(variable), impl.of_graph() ? "graph" : "strategy");
     Device& device = impl_of(impl.local().value).device();
     if (!found) found = &device;
     if (found != &device)
       fail<InvalidArgumentError>(
-          "[{}] expected the variables of one device, got '{}' on {} and others on {}", kName,
-          variable.name(), device.full_name(), found->full_name());
+          "[{}] expected the variables of one device, got {} on {} and others on {}", kName,
+          quoted_name(variable), device.full_name(), found->full_name());
   }
   return *found;
 }
@@ -250,9 +250,9 @@ void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& lea
   if (!in_pass_) begin_pass();
   if (reducer_->settled()[index])
     fail<RuntimeError>(
-        "[{}] Expected to mark a variable ready only once: '{}' was taken for unused, for the "
+        "[{}] Expected to mark a variable ready only once: {} was taken for unused, for the "
         "results of the model do not depend on it",
-        kName, parameters_[index].name());
+        kName, quoted_name(parameters_[index]));
   waiting_.push_back(index);
   if (weighed_ || announcements_.test()) weigh();
 }
@@ -375,7 +375,7 @@ std::string DistributedDataParallel::State::unused_on(int rank) const {
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     if (used_.of(rank)[i]) continue;
     if (!names.empty()) names += ", ";
-    names += fmt::format("'{}'", parameters_[i].name());
+    names += quoted_name(parameters_[i]);
     if (rank == communicator_->rank())
       names += reachable_.contains(leaves_[i].get())
                    ? " (used in forward, but the loss does not depend on it)"

@@ -5,6 +5,7 @@
 #include "graph/graph.h"
 #include "op/record.h"
 #include "runtime/trace.h"
+#include "runtime/variable_impl.h"
 #include "tandem/debugging.h"
 
 namespace tandem {
@@ -37,7 +38,8 @@ std::string name_of_source(const Tensor& tensor) {
   if (!is_symbolic(tensor)) return "a constant";
   const Node& node = *symbol_of(tensor).node;
   if (!node.inputs.empty() && node.inputs[0].node->resource)
-    return fmt::format("variable '{}'", node.inputs[0].node->resource->name());
+    return "variable " + quoted_name(node.inputs[0].node->resource->name(),
+                                     node.inputs[0].node->resource->spec());
   return node.inputs.empty() ? node.name : std::string();
 }
 

@@ -10,6 +10,7 @@
 #include "graph/structural_ops.h"
 #include "runtime/generator.h"
 #include "runtime/placement.h"
+#include "runtime/variable_impl.h"
 
 namespace tandem {
 namespace {
@@ -22,6 +23,49 @@ std::string did_you_mean(const GraphImpl& graph, std::string_view name) {
   for (const auto& node : graph.nodes()) names.push_back(node->name);
   const std::string_view found = nearest(name, names);
   return found.empty() ? std::string() : fmt::format(" Did you mean '{}'?", found);
+}
+
+const Node& kept_node(const Graph& graph, const Fetch& output) {
+  const Node* node = nullptr;
+  if (const auto* operation = std::get_if<Graph::Operation>(&output.what())) {
+    node = &operation->node();
+  } else {
+    Tensor tensor;
+    if (const auto* name = std::get_if<std::string>(&output.what()))
+      tensor = graph.tensor(*name);
+    else if (const auto* variable = std::get_if<Variable>(&output.what()))
+      tensor = variable->impl().copies().front().value;
+    else
+      tensor = std::get<Tensor>(output.what());
+    if (is_symbolic(tensor)) node = symbol_of(tensor).node;
+  }
+  if (!node || node->graph != &graph.impl())
+    fail<InvalidArgumentError>("[Graph] an output to be serialised is not of this graph{}",
+                               node ? fmt::format(": '{}'", node->name) : std::string());
+  return *node;
+}
+
+// The values of the variables that `selection` freezes.
+void read_variables(GraphImpl& graph, Session* session, Selection& selection) {
+  std::vector<const Node*> of_session;
+  std::vector<Fetch> fetches;
+  for (const Node* handle : selection.variables()) {
+    if (handle->resource) {
+      selection.values.emplace(handle, handle->resource->value());
+      continue;
+    }
+    if (!session)
+      fail<InvalidArgumentError>(
+          "[Graph] the values of variable '{}' belong to a session: give it as "
+          "SerializeOptions::session",
+          handle->name);
+    of_session.push_back(handle);
+    fetches.emplace_back(graph.tensor(*graph.find(handle->name)));
+  }
+  if (of_session.empty()) return;
+  const std::vector<Tensor> values = session->run(fetches);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    selection.values.emplace(of_session[i], values[i]);
 }
 
 }  // namespace
@@ -139,7 +183,16 @@ Graph::Operation Graph::initializer(std::string_view name) {
   return handle_of(impl().group(initializers, {.name = name}));
 }
 
-std::string Graph::serialize() const { return serialize_graph(impl()); }
+std::string Graph::serialize() const { return serialize(SerializeOptions()); }
+
+std::string Graph::serialize(const SerializeOptions& options) const {
+  std::vector<const Node*> outputs;
+  for (const Fetch& output : options.outputs) outputs.push_back(&kept_node(*this, output));
+  Selection selection = select_nodes(impl(), outputs, options.freeze_variables);
+  if (options.freeze_variables) read_variables(impl(), options.session, selection);
+  return serialize_graph(impl(), selection);
+}
+
 Graph Graph::deserialize(std::string_view bytes) { return Graph(deserialize_graph(bytes)); }
 
 // --- scopes ---

@@ -1,4 +1,6 @@
 // Session: places a graph, makes a program of each combination of feeds and fetches, and runs it.
+#include <fmt/ranges.h>
+
 #include <map>
 #include <mutex>
 #include <set>
@@ -239,7 +241,7 @@ struct Session::Impl {
     const std::shared_ptr<Prepared> found = prepare(request);
     Prepared& prepared = *found;
     initialize(prepared);
-    for (const auto& variable : prepared.reads) static_cast<void>(variable->value());
+    require_values(prepared);
     std::unique_lock<std::mutex> drawing;
     if (graph.draws_behind) {
       drawing = std::unique_lock(graph.drawing);
@@ -287,6 +289,25 @@ struct Session::Impl {
     std::sort(initializers.targets.begin(), initializers.targets.end(),
               [](const Node* a, const Node* b) { return a->id < b->id; });
     run(initializers);
+  }
+
+  static void require_values(const Prepared& prepared) {
+    std::vector<std::string> missing;
+    for (const auto& variable : prepared.reads)
+      if (!variable->initialized() && !variable->handle().initializer)
+        missing.push_back(variable->name());
+    if (!missing.empty()) fail_without_values(missing);
+    for (const auto& variable : prepared.reads) static_cast<void>(variable->value());
+  }
+
+  // Only graphs that were read have variables that nothing initialises.
+  [[noreturn]] static void fail_without_values(const std::vector<std::string>& missing) {
+    fail<FailedPreconditionError>(
+        "Attempting to use uninitialized value {}. The graph was read from bytes that hold {} "
+        "variable{} by name only, without values: '{}'. Serialize it in the program that has them "
+        "with SerializeOptions{{.freeze_variables = true}}.",
+        missing.front(), missing.size(), missing.size() == 1 ? "" : "s",
+        fmt::join(missing, "', '"));
   }
 
   // --- what the user asks for ---

@@ -10,6 +10,7 @@
 #include "runtime/placement.h"
 #include "runtime/placer.h"
 #include "runtime/replica_context.h"
+#include "runtime/variable_impl.h"
 
 namespace tandem {
 
@@ -104,9 +105,9 @@ Tensor evaluated(const Tensor& tensor, std::string_view variable) {
     block = lower(graph, options);
   } catch (const InvalidArgumentError&) {
     fail<InvalidArgumentError>(
-        "[Variable] the initial value of '{}' depends on the arguments of the function that is "
+        "[Variable] the initial value of {} depends on the arguments of the function that is "
         "being traced; a variable is made once, from what does not change between calls",
-        variable);
+        quoted_name(std::string(variable), impl_of(tensor)));
   }
   const std::uint64_t draws = Generator::current().state().draws;  // of the trace so far
   const OutsideTrace at_once;
@@ -123,10 +124,10 @@ Tensor initial_value(const Tensor& tensor, std::string_view variable) {
   if (!building || !trace_frame) return tensor;
   if (!trace_frame->may_make_variables)
     fail<InvalidArgumentError>(
-        "tf.function-decorated function tried to create variables on non-first call. Variable '{}' "
+        "tf.function-decorated function tried to create variables on non-first call. Variable {} "
         "was made in a call of {} that traced it anew; make variables outside, or only if they are "
         "not there yet (if (!v.defined()) v = Variable(...); layers and optimizers do)",
-        variable, trace_frame->name);
+        quoted_name(std::string(variable), impl_of(tensor)), trace_frame->name);
   trace_frame->made_variables = true;
   return is_symbolic(tensor) ? evaluated(tensor, variable) : tensor;
 }

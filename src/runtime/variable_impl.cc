@@ -62,14 +62,14 @@ VariableImpl::VariableImpl(const Tensor& initial_value, VariableOptions options)
     : options_(std::move(options)), spec_(impl_of(initial_value)), of_graph_(true) {
   if (!spec_.shape.fully_defined())
     fail<InvalidArgumentError>(
-        "[Variable] the initial value of '{}' has shape {}, which is not known "
+        "[Variable] the initial value of {} has shape {}, which is not known "
         "before the graph runs",
-        options_.name, spec_.shape.to_string());
+        quoted_name(*this), spec_.shape.to_string());
   if (building->outer())
     fail<InvalidArgumentError>(
-        "[Variable] '{}' was made in a branch or in the body of a loop: make variables of a graph "
+        "[Variable] {} was made in a branch or in the body of a loop: make variables of a graph "
         "outside of control flow (those of an optimizer: build())",
-        options_.name);
+        quoted_name(*this));
   if (options_.trainable && !is_floating(spec_.dtype)) options_.trainable = false;
   const Node::Input initial = building->input_of(initial_value);
   Node& handle =
@@ -90,18 +90,18 @@ std::size_t VariableImpl::local_index() const {
   if (context->strategy() != strategy_.get()) [[unlikely]]
     fail_mixed_strategies(
         *strategy_, *context->strategy(),
-        fmt::format("Variable '{}' was made in the scope of the first and is used in a replica of "
+        fmt::format("Variable {} was made in the scope of the first and is used in a replica of "
                     "the second; make it in the scope of the strategy whose run() uses it",
-                    options_.name));
+                    quoted_name(*this)));
   return static_cast<std::size_t>(context->local_replica_id());
 }
 
 void VariableImpl::require_elements() const {
   if (!building && of_graph())
     fail<FailedPreconditionError>(
-        "[Variable] '{}' is part of a graph: its elements belong to a session, whose run() fetches "
+        "[Variable] {} is part of a graph: its elements belong to a session, whose run() fetches "
         "and changes them",
-        options_.name);
+        quoted_name(*this));
 }
 
 Tensor VariableImpl::read(std::size_t copy) {
@@ -156,6 +156,16 @@ void VariableImpl::store(Copy& copy, const Tensor& value) {
   keep_leaf(copy, fresh);
   copy.value = std::move(fresh);
 }
+
+std::string quoted_name(const std::string& name, const TensorSpec& spec) {
+  if (!name.empty()) return fmt::format("'{}'", name);
+  return fmt::format("(unnamed, of shape {} and dtype {})", spec.shape.to_string(),
+                     name_of(spec.dtype));
+}
+std::string quoted_name(const VariableImpl& variable) {
+  return quoted_name(variable.options().name, variable.spec());
+}
+std::string quoted_name(const Variable& variable) { return quoted_name(variable.impl()); }
 
 VariableCreator* VariableCreator::current() { return current_creator; }
 

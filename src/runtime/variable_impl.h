@@ -80,6 +80,11 @@ class VariableImpl final : public RefCounted {
   std::vector<Copy> copies_;  // each touched by its own replica's thread
 };
 
+// How texts refer to a variable: "'NAME'", or "(unnamed, of shape (3, 4) and dtype float32)".
+std::string quoted_name(const std::string& name, const TensorSpec& spec);
+std::string quoted_name(const VariableImpl& variable);
+std::string quoted_name(const Variable& variable);
+
 // Decides where the copies of a new variable go. Strategies install one for their scope.
 class VariableCreator {
  public:

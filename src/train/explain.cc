@@ -12,6 +12,7 @@
 #include "runtime/generator.h"
 #include "runtime/placement.h"
 #include "runtime/placer.h"
+#include "runtime/variable_impl.h"
 #include "train/step.h"
 
 namespace tandem {
@@ -216,7 +217,8 @@ class Explainer {
       return fmt::format("{} has no kernel for GPUs", operation.op->name);
     for (std::size_t i = 0; i < operation.inputs.size(); ++i)
       if (const Value& root = operation.inputs[i]->root(); operation.mutates(i) && root.resource)
-        return fmt::format("it changes '{}', which is there", root.resource->name());
+        return fmt::format("it changes {}, which is there",
+                           quoted_name(root.resource->name(), root.resource->spec()));
     if (requested == "GPU" && device.type() == DeviceType::kCpu)
       return fmt::format("there is no device '{}'", node->requested_text);
     return "it follows its inputs, which are there";

@@ -109,8 +109,8 @@ TEST(SerializedGraph, CapturedVariablesGoByName) {
     add(v, 1.0);
   }
   const Graph copy = copy_of(graph);
-  EXPECT_EQ(error_of<FailedPreconditionError>([&] { Session(copy).run("v:0"); }).substr(0, 42),
-            "Attempting to use uninitialized value v. R");
+  EXPECT_EQ(error_of<FailedPreconditionError>([&] { Session(copy).run("v:0"); }).substr(0, 61),
+            "Attempting to use uninitialized value v. The graph was read f");
 }
 
 // A graph that trains `w` at this rate.

@@ -4,6 +4,7 @@
 #include "ops/array/array_ops.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
+#include "runtime/trace.h"
 #include "tandem/array.h"
 
 namespace tandem {
@@ -144,7 +145,9 @@ Tensor expand_dims(const Tensor& x, std::int64_t axis) {
   return run(kExpandDims, {&x}, AxesAttrs{{axis}});
 }
 Tensor squeeze(const Tensor& x, const Dims& axes) { return run(kSqueeze, {&x}, AxesAttrs{axes}); }
-Tensor identity(const Tensor& x) { return run(kIdentity, {&x}); }
+Tensor identity(const Tensor& x, const IdentityOptions& options) {
+  return named(run(kIdentity, {&x}), options.name);
+}
 Tensor stop_gradient(const Tensor& x) { return run(kStopGradient, {&x}); }
 
 OpList shape_ops() {
