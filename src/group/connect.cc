@@ -65,6 +65,12 @@ std::vector<Seat> exchange_seats(Job& job, std::chrono::milliseconds limit) {
   if (!missing.empty())
     fail<DeadlineExceededError>("[connect] {} did not come to choose a backend within {} ms",
                                 list_ranks(missing), limit.count());
+  // The last to have read them removes them.
+  const std::string readers = fmt::format("connect/{}/readers", round);
+  if (job.store()->add(readers, 1) == job.size()) {
+    for (int rank = 0; rank < job.size(); ++rank) job.store()->remove(key(rank));
+    job.store()->remove(readers);
+  }
   return seats;
 }
 

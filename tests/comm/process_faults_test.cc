@@ -335,6 +335,30 @@ TEST_P(ProcessFaults, TwoJobsAtOnce) {
   EXPECT_EQ(codes, ExitCodes(6, 0));
 }
 
+// Neither do those that end well nor those that fail.
+TEST_P(ProcessFaults, GroupsLeaveNothingInTheStore) {
+  const auto store = std::make_shared<ForkedStore>();
+  const std::vector<int> all = {0, 1, 2};
+  run_ranks({.store = store}, [&](Communicator& communicator) {
+    for (int round = 0; round < 5; ++round) {
+      const auto group = communicator.split(all);
+      all_reduce(*group, 10);
+      const Buffer buffer = floats(10);
+      const int next = (group->rank() + 1) % 3, previous = (group->rank() + 2) % 3;
+      const auto sent = group->send(buffer, next);
+      group->recv(floats(10), previous)->wait();
+      sent->wait();
+    }
+    const auto parting = communicator.split(all);
+    all_reduce(*parting, 10);  // all have it before one fails
+    const Buffer buffer = floats(communicator.rank() == 0 ? 3 : 4);
+    error_of<InvalidArgumentError>([&] {
+      parting->all_reduce({&buffer, 1}, ReduceOp::kSum)->wait();
+    });
+  });
+  EXPECT_EQ(store->keys(), std::vector<std::string>());
+}
+
 std::string backend_of(const ::testing::TestParamInfo<BackendFaults>& info) {
   return info.param.backend;
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "comm/store.h"
 #include "core/status.h"
@@ -44,6 +45,14 @@ class ForkedStore final : public Store {
     Entry* entry = find(key);
     if (entry) entry->key[0] = 0;
     return entry != nullptr;
+  }
+  // Those that are there.
+  std::vector<std::string> keys() const {
+    const Lock lock(*table_);
+    std::vector<std::string> result;
+    for (const Entry& entry : table_->entries)
+      if (entry.key[0] != 0) result.emplace_back(entry.key);
+    return result;
   }
 
  private:

@@ -52,6 +52,7 @@ Group::Group(NcclOptions options)
   }
   connection_ = &connections_.add(rank(), size(), id_of(id));
   wait_for_connection();
+  forget_joining();
 }
 
 void Group::wait_for_connection() {
@@ -78,13 +79,40 @@ Group::~Group() {
   try {
     if (turn > 0) publish_reached(turn - 1);
     options_.store->set(key(fmt::format("left/{}", rank())), "1");
+    forget_group();
   } catch (const Error& error) {
     logging::debug("[nccl] no goodbye from group '{}': {}", options_.name, error.what());
   }
 }
 
+// A rank that is not connected yet may still ask who is here, so that the last one does it for all.
+void Group::forget_joining() {
+  Store& store = *options_.store;
+  if (store.add(key("connected"), 1) < size()) return;
+  for (int peer = 0; peer < size(); ++peer) store.remove(key(fmt::format("here/{}", peer)));
+  store.remove(key("id"));
+  store.remove(key("connected"));
+}
+
+void Group::forget_group() {
+  Store& store = *options_.store;
+  for (int peer = 0; peer < size(); ++peer)
+    if (out_[static_cast<std::size_t>(peer)].id) store.remove(way_key(rank(), peer));
+  if (store.add(key("gone"), 1) < size()) return;
+  for (int peer = 0; peer < size(); ++peer) {
+    store.remove(key(fmt::format("reached/{}", peer)));
+    store.remove(key(fmt::format("left/{}", peer)));
+  }
+  store.remove(key("failure"));
+  store.remove(key("gone"));
+}
+
 std::string Group::key(std::string_view what) const {
   return fmt::format("nccl/{}/{}", options_.name, what);
+}
+
+std::string Group::way_key(int from, int to) const {
+  return key(fmt::format("way/{}-{}", from, to));
 }
 
 std::string Group::find(const std::string& key) const {
@@ -99,11 +127,13 @@ Way& Group::way(int peer, bool out) { return (out ? out_ : in_)[static_cast<std:
 
 bool Group::connect(Way& way, int peer, bool out) {
   if (!way.id) {
-    const std::string name =
-        key(out ? fmt::format("way/{}-{}", rank(), peer) : fmt::format("way/{}-{}", peer, rank()));
-    std::string id = out ? new_id() : find(name);
+    const std::string name = out ? way_key(rank(), peer) : way_key(peer, rank());
+    const std::string id = out ? new_id() : find(name);
     if (id.empty()) return false;
-    if (out) options_.store->set(name, id);
+    if (out)
+      options_.store->set(name, id);
+    else
+      options_.store->remove(name);  // nobody else reads it
     way.id = id_of(id);
   }
   if (!way.connection) way.connection = &connections_.add(out ? 0 : 1, 2, *way.id);

@@ -65,8 +65,13 @@ class Group {
 
  private:
   std::string key(std::string_view what) const;
+  std::string way_key(int from, int to) const;     // of the messages' identifier
   std::string find(const std::string& key) const;  // empty: not there, or nobody tells
   void wait_for_connection();
+  // The last rank to be connected removes what the ranks needed for that.
+  void forget_joining();
+  // The last rank to leave removes the rest.
+  void forget_group();
 
   NcclOptions options_;
   PinnedPool pool_;
