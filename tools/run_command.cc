@@ -39,6 +39,10 @@ void add_run_command(CLI::App& app) {
       ->add_option("--grace", options->grace,
                    "Seconds that ranks have to end when another has failed")
       ->capture_default_str();
+  command
+      ->add_option("--start-timeout", options->start_timeout,
+                   "Seconds that another host has to answer while the job is started")
+      ->capture_default_str();
   command->add_option("--ssh", options->ssh, "What runs a command on another host")
       ->capture_default_str();
   command->add_option("--remote-command", options->remote_command,

@@ -37,6 +37,10 @@ class Hosts : public ::testing::Test {
                                     "\necho Welcome to $1\nshift\nexec sh -c \"$*\"\n");
     std::filesystem::permissions(folder_ / "ssh", std::filesystem::perms::owner_all);
   }
+  // In place of the shim; the host's name is its first argument.
+  void write_shell(const std::string& commands) const {
+    write_file(folder_ / "ssh", "#!/bin/sh\n" + commands + "\n");
+  }
   Words over(const std::string& hosts, Words more) const {
     Words all = {"run", "--ssh", (folder_ / "ssh").string(), "--hosts", hosts};
     all.insert(all.end(), more.begin(), more.end());
@@ -152,6 +156,38 @@ TEST_F(Hosts, ThatDoNotAnswerOrCannotStartAreNamed) {
   const Result result = run(over("127.0.0.2:1", {"--remote-command", "/no/tandem", "--", "true"}));
   EXPECT_EQ(result.status, 2);
   EXPECT_TRUE(contains(result.err, "[run] 127.0.0.2: `tandem agent` does not answer there"));
+}
+
+// More than a pipe holds is sent to an agent that reads no more.
+TEST_F(Hosts, ThatReadNoMoreDoNotHoldTheLauncherUp) {
+  write_shell("echo tandem-agent 1; read line; echo P 1 2 3; exec sleep 1000");
+  expect_failure(run(over("far:2", {"--start-timeout", "1", "--env",
+                                    "LONG=" + std::string(100'000, 'x'), "--", "true"})),
+                 "UnavailableError",
+                 "[run] far: `tandem agent` does not answer there within 1 s (--start-timeout)");
+}
+
+TEST_F(Hosts, AnInterruptWhileTheyAreStartedEndsTheJob) {
+  write_shell("echo there >" + (folder_ / "asked").string() + "; exec sleep 1000");
+  Process job(over("far:1", {"--start-timeout", "1000", "--", "true"}), {});
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(folder_ / "asked"); }));
+  job.kill(SIGINT);
+  EXPECT_EQ(job.wait().status, 130);
+}
+
+// Linux starts no program with a variable of more than 128 KiB.
+TEST_F(Hosts, WhoseNamesAreTooLongForTfConfig) {
+  write_shell("shift; exec sh -c \"$*\"");
+  const std::string host(50'000, 'h');
+  const Words report = {"--", "sh", "-c", "echo $RANK $WORLD_SIZE ${TF_CONFIG:-none}"};
+  Words ranks = {"-n", "3"}, tasks = {"--workers", "2", "--ps", "1"};
+  ranks.insert(ranks.end(), report.begin(), report.end());
+  tasks.insert(tasks.end(), report.begin(), report.end());
+  const Result result = run(over(host + ":3", ranks));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(lines(result.out), (Words{"[0] 0 3 none", "[1] 1 3 none", "[2] 2 3 none"}));
+  expect_failure(run(over(host + ":3", tasks)), "ResourceExhaustedError",
+                 "[run] TF_CONFIG with the addresses of 3 tasks takes 150");
 }
 
 }  // namespace

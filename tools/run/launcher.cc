@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <iostream>
 #include <memory>
@@ -38,10 +39,6 @@ std::string own_path() {
   return size > 0 ? std::string(path.data(), static_cast<std::size_t>(size)) : "tandem";
 }
 
-bool ends_job(int signal) {
-  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
-}
-
 // A job under way.
 class Launcher {
  public:
@@ -53,7 +50,11 @@ class Launcher {
         progress_(plan_.ranks.size()) {}
 
   int run() {
-    start();
+    try {
+      start();
+    } catch (const StartInterrupted& interrupted) {
+      return 128 + interrupted.signal;
+    }
     std::vector<pollfd> polled;
     while (!all_closed()) {
       polled = {{signals_.number(), POLLIN, 0}};
@@ -112,13 +113,16 @@ class Launcher {
   };
 
   void start() {
+    const auto start_timeout = std::chrono::milliseconds(
+        static_cast<std::int64_t>(std::ceil(options_.start_timeout * 1e3)));
     for (const HostSlots& host : plan_.hosts) {
       if (is_this_host(host.name)) {
         hosts_.push_back(std::make_unique<LocalHost>());
       } else {
         hosts_.push_back(std::make_unique<SshHost>(
             host.name, options_.ssh,
-            options_.remote_command.empty() ? own_path() : options_.remote_command));
+            options_.remote_command.empty() ? own_path() : options_.remote_command, signals_,
+            start_timeout));
       }
     }
     const bool here = plan_.one_host() && is_this_host(plan_.hosts.front().name);

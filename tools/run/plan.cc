@@ -22,6 +22,9 @@ namespace {
 
 constexpr int kMaxRanks = 4096;
 
+// Linux starts no program with a longer variable, NAME=VALUE and its end (MAX_ARG_STRLEN).
+constexpr std::size_t kLongestVariable = std::size_t{32} * 4096;
+
 template <class... Args>
 [[noreturn]] void reject(fmt::format_string<Args...> format, Args&&... args) {
   throw InvalidArgumentError("[run] " + fmt::format(format, std::forward<Args>(args)...));
@@ -81,6 +84,8 @@ void check(const RunOptions& options) {
     reject("expected --bind none or core, got '{}'", options.bind);
   if (!(options.grace >= 0.0) || options.grace > 86'400.0)
     reject("expected --grace in [0, 86400] seconds, got {}", options.grace);
+  if (!(options.start_timeout > 0.0) || options.start_timeout > 86'400.0)
+    reject("expected --start-timeout in (0, 86400] seconds, got {}", options.start_timeout);
   if (options.hosts && options.host_file)
     reject("--hosts and --hostfile are two ways of saying the same; give one");
   if (options.ssh.find_first_not_of(' ') == std::string::npos) reject("--ssh is empty");
@@ -147,11 +152,12 @@ Plan make_plan(const RunOptions& options) {
   for (const HostSlots& host : plan.hosts)
     if (!plan.one_host() && host.name == "localhost")
       reject("the other hosts know this one by another name than 'localhost'");
-  const bool alike = options.ranks || (!options.workers && !options.chief);
+  plan.alike = options.ranks || (!options.workers && !options.chief);
   for (const Task& task : tasks) {
     PlannedRank rank = {.rank = static_cast<int>(plan.ranks.size()), .task = task};
     rank.serves = task.type == "ps";
-    rank.label = alike ? std::to_string(rank.rank) : fmt::format("{} {}", task.type, task.index);
+    rank.label =
+        plan.alike ? std::to_string(rank.rank) : fmt::format("{} {}", task.type, task.index);
     plan.ranks.push_back(rank);
   }
   // Host by host: neighbours in rank are neighbours in place.
@@ -184,14 +190,23 @@ Environment environment_of(const Plan& plan, const PlannedRank& rank, const Addr
                     addresses.task_ports[static_cast<std::size_t>(each.rank)]));
   const nlohmann::ordered_json config = {
       {"cluster", cluster}, {"task", {{"type", rank.task.type}, {"index", rank.task.index}}}};
-  return {{"RANK", std::to_string(rank.rank)},
-          {"LOCAL_RANK", std::to_string(rank.local_rank)},
-          {"WORLD_SIZE", std::to_string(plan.ranks.size())},
-          {"LOCAL_WORLD_SIZE", std::to_string(rank.local_size)},
-          {"MASTER_ADDR", addresses.hosts.front()},
-          {"MASTER_PORT", std::to_string(addresses.master_port)},
-          {"TANDEM_JOB_TOKEN", token},
-          {"TF_CONFIG", config.dump()}};
+  Environment result = {{"RANK", std::to_string(rank.rank)},
+                        {"LOCAL_RANK", std::to_string(rank.local_rank)},
+                        {"WORLD_SIZE", std::to_string(plan.ranks.size())},
+                        {"LOCAL_WORLD_SIZE", std::to_string(rank.local_size)},
+                        {"MASTER_ADDR", addresses.hosts.front()},
+                        {"MASTER_PORT", std::to_string(addresses.master_port)},
+                        {"TANDEM_JOB_TOKEN", token}};
+  std::string text = config.dump();
+  const std::size_t size = std::string_view("TF_CONFIG=").size() + text.size() + 1;
+  if (size <= kLongestVariable)
+    result.emplace_back("TF_CONFIG", std::move(text));
+  else if (!plan.alike)
+    throw ResourceExhaustedError(
+        fmt::format("[run] TF_CONFIG with the addresses of {} tasks takes {} bytes, and a variable "
+                    "has room for {}; use shorter names of hosts, or fewer tasks",
+                    plan.ranks.size(), size, kLongestVariable));
+  return result;
 }
 
 Environment user_environment(const RunOptions& options) {

@@ -13,12 +13,16 @@ struct RunOptions {
   std::optional<std::string> hosts, host_file;    // h1:2,h2:2; or a line a host
   std::optional<int> workers, parameter_servers;  // with these or the next, tasks of TF_CONFIG
   bool chief = false, evaluator = false;
-  std::string bind = "core";                    // or none
-  std::string output;                           // a directory; empty: stdout and stderr
-  std::string ssh = "ssh -T -o BatchMode=yes";  // what runs a command on another host
-  std::string remote_command;                   // `tandem` there; empty: where it is here
-  std::vector<std::string> environment;         // NAME=VALUE, or NAME to pass on
-  double grace = 10.0;                          // seconds from SIGTERM to SIGKILL
+  std::string bind = "core";  // or none
+  std::string output;         // a directory; empty: stdout and stderr
+  // What runs a command on another host. A connection that answers no more is closed by ssh itself.
+  std::string ssh =
+      "ssh -T -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15 "
+      "-o ServerAliveCountMax=3";
+  std::string remote_command;            // `tandem` there; empty: where it is here
+  std::vector<std::string> environment;  // NAME=VALUE, or NAME to pass on
+  double grace = 10.0;                   // seconds from SIGTERM to SIGKILL
+  double start_timeout = 60.0;           // seconds that a host has for each answer
   std::vector<std::string> program;
 };
 
@@ -45,6 +49,7 @@ struct PlannedRank {
 struct Plan {
   std::vector<HostSlots> hosts;
   std::vector<PlannedRank> ranks;
+  bool alike = true;  // ranks, and no tasks of TF_CONFIG
   bool one_host() const { return hosts.size() == 1; }
 };
 

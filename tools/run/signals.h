@@ -21,4 +21,9 @@ class Signals {
   Descriptor descriptor_;
 };
 
+// Whether a launcher that is sent it ends its job, rather than pass it on alone.
+inline bool ends_job(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
 }  // namespace tandem::tools

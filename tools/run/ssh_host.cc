@@ -16,7 +16,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using json = nlohmann::json;
 
-constexpr auto kAnswerLimit = std::chrono::seconds(60);  // ssh may have to find its way
 constexpr auto kFarewellLimit = std::chrono::seconds(5);
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -64,8 +63,9 @@ json describe(const RankSpec& spec) {
 
 }  // namespace
 
-SshHost::SshHost(std::string name, const std::string& ssh, const std::string& remote_command)
-    : name_(std::move(name)) {
+SshHost::SshHost(std::string name, const std::string& ssh, const std::string& remote_command,
+                 const Signals& signals, std::chrono::milliseconds time_limit)
+    : name_(std::move(name)), signals_(signals), time_limit_(time_limit) {
   std::vector<std::string> words = words_of(ssh);
   words.push_back(name_);
   words.push_back("exec " + quoted(remote_command) + " agent");
@@ -76,6 +76,7 @@ SshHost::SshHost(std::string name, const std::string& ssh, const std::string& re
     throw ResourceExhaustedError(std::string("[run] cannot fork: ") + std::strerror(errno));
   if (process_ == 0) become(words, input.read.number(), output.write.number(), parent);
   input_ = std::move(input.write);
+  make_nonblocking(input_);
   output_ = LineReader(std::move(output.read));
 }
 
@@ -119,6 +120,7 @@ void SshHost::send_signal(int number) {
 
 void SshHost::add_polled(std::vector<pollfd>& polled) const {
   if (output_.is_open()) polled.push_back({output_.number(), POLLIN, 0});
+  if (!unsent_.empty()) polled.push_back({input_.number(), POLLOUT, 0});
 }
 
 template <class Handle>
@@ -133,6 +135,7 @@ void SshHost::read_lines(const Handle& handle) {
 }
 
 void SshHost::progress(RankEvents& events) {
+  flush();
   for (const std::string& line : std::exchange(queued_, {})) handle(line, events);
   read_lines([&](const std::string& line) { handle(line, events); });
   if (output_.is_open() || told_) return;
@@ -141,23 +144,34 @@ void SshHost::progress(RankEvents& events) {
 }
 
 void SshHost::send(const std::string& line) {
-  const std::string text = line + '\n';
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const ssize_t count = write(input_.number(), rest.data(), rest.size());
+  unsent_ += line + '\n';
+  flush();
+}
+
+void SshHost::flush() {
+  std::size_t sent = 0;
+  while (sent < unsent_.size()) {
+    const ssize_t count = write(input_.number(), unsent_.data() + sent, unsent_.size() - sent);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return;  // it has gone, as progress() will find
-    rest.remove_prefix(static_cast<std::size_t>(count));
+    if (count < 0 && errno != EAGAIN) sent = unsent_.size();  // it has gone, as is read soon
+    if (count < 0) break;
+    sent += static_cast<std::size_t>(count);
   }
+  unsent_.erase(0, sent);
 }
 
 std::string SshHost::wait_for_answer(const std::string& letters) {
-  const Clock::time_point end = Clock::now() + kAnswerLimit;
+  const Clock::time_point end = Clock::now() + time_limit_;
   const bool greeting = letters == kAgentHello;
   std::string found;
+  std::vector<pollfd> polled;
   while (output_.is_open() && Clock::now() < end) {
-    pollfd entry = {output_.number(), POLLIN, 0};
-    poll(&entry, 1, 100);
+    polled = {{signals_.number(), POLLIN, 0}};
+    add_polled(polled);
+    poll(polled.data(), polled.size(), 100);
+    for (int number = signals_.next(); number != 0; number = signals_.next())
+      if (ends_job(number)) throw StartInterrupted{number};
+    flush();
     read_lines([&](const std::string& line) {
       if (!found.empty()) {
         queued_.push_back(line);
@@ -167,8 +181,10 @@ std::string SshHost::wait_for_answer(const std::string& letters) {
     });
     if (!found.empty()) return found;
   }
-  throw UnavailableError(fmt::format("[run] {}: `tandem agent` does not answer there{}", name_,
-                                     output_.is_open() ? "" : ": the connection has ended"));
+  throw UnavailableError(fmt::format(
+      "[run] {}: `tandem agent` does not answer there{}", name_,
+      output_.is_open() ? fmt::format(" within {} s (--start-timeout)", time_limit_.count() / 1e3)
+                        : ": the connection has ended"));
 }
 
 void SshHost::handle(const std::string& line, RankEvents& events) {

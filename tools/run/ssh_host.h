@@ -3,13 +3,20 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
 #include "run/descriptor.h"
 #include "run/host.h"
+#include "run/signals.h"
 
 namespace tandem::tools {
+
+// The launcher was asked to end while it started a job.
+struct StartInterrupted {
+  int signal = 0;
+};
 
 // The agent is told what to do in lines of JSON, and answers in lines that begin with a letter:
 //
@@ -23,8 +30,11 @@ namespace tandem::tools {
 // kills its ranks: nothing outlives the connection.
 class SshHost final : public Host {
  public:
-  // `remote_command`: the path of `tandem` there.
-  SshHost(std::string name, const std::string& ssh, const std::string& remote_command);
+  // `remote_command`: the path of `tandem` there. reserve_ports() and start() throw
+  // UnavailableError when the agent does not answer within `time_limit`, and StartInterrupted when
+  // a signal comes that ends a job.
+  SshHost(std::string name, const std::string& ssh, const std::string& remote_command,
+          const Signals& signals, std::chrono::milliseconds time_limit);
   ~SshHost() override;
 
   std::vector<int> reserve_ports(std::size_t count) override;
@@ -34,7 +44,9 @@ class SshHost final : public Host {
   void progress(RankEvents& events) override;
 
  private:
+  // Never waits: what the connection does not take now, flush() sends later.
   void send(const std::string& line);
+  void flush();
   // Calls `handle(line)` for the agent's lines.
   template <class Handle>
   void read_lines(const Handle& handle);
@@ -45,9 +57,12 @@ class SshHost final : public Host {
   void handle(const std::string& line, RankEvents& events);
 
   std::string name_;
+  const Signals& signals_;
+  std::chrono::milliseconds time_limit_;
   pid_t process_ = -1;
   Descriptor input_;
   LineReader output_;
+  std::string unsent_;
   std::string line_;                 // the agent's, as far as it has come
   std::vector<std::string> queued_;  // lines that came behind an answer
   bool told_ = false;                // that it is lost
