@@ -100,6 +100,7 @@ std::vector<ReplicaStep> LocalStrategy::steps_of(const BatchSplit& split) const 
     if (split.total >= 0) {
       const bool idle = split.counts[id] == 0;
       steps[id].offset = split.offsets[id];
+      steps[id].count = split.counts[id];
       steps[id].stands_by = idle && group_->all_take_part();
       steps[id].active = !idle || group_->all_take_part();
     }

@@ -49,6 +49,7 @@ void Replica::begin(const ReplicaStep& step) {
   stands_by_ = step.stands_by;
   leader_ = step.leader;
   example_offset_ = step.total < 0 ? -1 : step.offset;
+  local_examples_ = step.total < 0 ? -1 : step.count;
   global_examples_ = step.total;
   generator_.set_state(step.draws);
 }

@@ -20,6 +20,7 @@ struct ReplicaStep {
   bool active = true;       // takes part in the collectives
   bool stands_by = false;   // without examples
   std::int64_t offset = 0;  // of its examples in the global batch; -1: there is no batch
+  std::int64_t count = -1;  // of its examples
   std::int64_t total = -1;  // of the global batch
   int leader = 0;           // the first replica with examples, of all processes
   random::GeneratorState draws;

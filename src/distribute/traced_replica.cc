@@ -173,6 +173,7 @@ TracedReplica::TracedReplica(TracedStep& step, int local, const ReplicaStep& how
   num_local_replicas_ = static_cast<int>(step.devices.size());
   stands_by_ = how.stands_by;
   example_offset_ = how.total < 0 ? -1 : how.offset;
+  local_examples_ = how.total < 0 ? -1 : how.count;
   global_examples_ = how.total;
 }
 

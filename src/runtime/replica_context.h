@@ -47,10 +47,11 @@ class ReplicaContext {
   // its part in their collectives: it adds zeros. What it would keep to itself (on-read variables,
   // metrics) stays as it is.
   bool stands_by() const { return stands_by_; }
-  // Where this replica's examples start in the step's global batch, and how many there are over all
-  // replicas; -1 where the step has no batch. Draws for an example are keyed by its global
-  // position, so that they do not depend on how many replicas there are.
+  // Where this replica's examples start in the step's global batch, how many they are, and how many
+  // there are over all replicas; -1 where the step has no batch. Draws for an example are keyed by
+  // its global position, so that they do not depend on how many replicas there are.
   std::int64_t example_offset() const { return example_offset_; }
+  std::int64_t local_examples() const { return local_examples_; }
   std::int64_t global_examples() const { return global_examples_; }
 
   // Sums each tensor over the replicas, in a fixed order; every replica gets the sums, on its own
@@ -82,6 +83,7 @@ class ReplicaContext {
   int num_local_replicas_ = 1;
   bool stands_by_ = false;
   std::int64_t example_offset_ = -1;
+  std::int64_t local_examples_ = -1;
   std::int64_t global_examples_ = -1;
 };
 

@@ -106,6 +106,33 @@ TEST(NnInReplicas, AStepOutsideReplicasChangesEveryCopy) {
   expect_equal_copies(optimizer.variables());
 }
 
+// Each example has two labels of its own, as rows of the logits or along an axis.
+TEST(NnInReplicas, ALabelOutOfRangeIsToldByItsPositionInTheGlobalBatch) {
+  const MirroredStrategy strategy = two_cpus();
+  std::vector<std::int64_t> labels(10, 0);
+  labels[9] = 7;  // the second of example 4, which is the second replica's second
+  const auto data =
+      data::Dataset::from_tensor_slices({constant(labels, {.shape = {5, 2}}), ones({5, 2, 3})})
+          .batch(5);
+  for (const Dims& rows : {Dims{-1}, Dims{-1, 2}}) {
+    const auto step = [&](const data::Example& batch) {
+      Dims logits = rows;
+      logits.push_back(3);
+      return reduce_sum(nn::sparse_softmax_cross_entropy(reshape(batch[0], Shape(rows)),
+                                                         reshape(batch[1], Shape(logits))));
+    };
+    const auto summed = [&](const distribute::PerReplica<data::Example>& batch) {
+      return strategy.reduce(ReduceOp::kSum, strategy.run(step, batch));
+    };
+    const auto traced = function(summed);
+    for (const auto& batch : strategy.experimental_distribute_dataset(data)) {
+      const char* expected = "label 7 at position 9 is outside the valid range [0, 3)";
+      expect_error<InvalidArgumentError>([&] { summed(batch).item<float>(); }, expected);
+      expect_error<InvalidArgumentError>([&] { traced(batch).item<float>(); }, expected);
+    }
+  }
+}
+
 TEST(NnInReplicas, GradientsThatOnlySomeReplicasHaveAreSummed) {
   const MirroredStrategy strategy = two_cpus();
   Variable a, b, c;

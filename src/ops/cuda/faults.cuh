@@ -12,9 +12,15 @@ struct Refusal {
   const char* text;
   const char* op;
   std::int64_t limit;
+  std::int64_t first;  // the position of the kernel's element 0
 
-  Refusal(const KernelContext& c, const char* refused, std::int64_t bound = 0)
-      : fault(device_of(c).fault()), text(refused), op(c.op->name.data()), limit(bound) {}
+  Refusal(const KernelContext& c, const char* refused, std::int64_t bound = 0,
+          std::int64_t first_position = 0)
+      : fault(device_of(c).fault()),
+        text(refused),
+        op(c.op->name.data()),
+        limit(bound),
+        first(first_position) {}
 
   // The first of all is the one that is told.
   __device__ void tell(std::int64_t value, std::int64_t position) const {
@@ -22,7 +28,7 @@ struct Refusal {
     fault->text = text;
     fault->op = op;
     fault->value = value;
-    fault->position = position;
+    fault->position = first + position;
     fault->limit = limit;
     __threadfence_system();
     *static_cast<volatile int*>(&fault->told) = 1;

@@ -9,6 +9,7 @@
 #include "ops/nn/exp_rows.h"
 #include "ops/nn/norm_math.h"
 #include "runtime/dispatch.h"
+#include "runtime/replica_context.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
 #include "tandem/nn.h"
@@ -54,7 +55,17 @@ void add_loss_outputs(InferContext& c) {
   c.add_output(statistics_dtype(c.dtype(0)), rows_of(c.shape(0)));
 }
 
+void check_position(InferContext& c) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;  // a product with rows is a number
+  const auto& attrs = c.attrs<LabelPositionAttrs>();
+  if (attrs.first_example < 0 || attrs.first_example > kMost || attrs.examples < 0)
+    fail<InvalidArgumentError>(
+        "[{}] expected first_example in [0, {}] and examples >= 0, got {} and {}", c.op().name,
+        kMost, attrs.first_example, attrs.examples);
+}
+
 void infer_sparse(InferContext& c) {
+  check_position(c);
   check_logits(c, 0);
   check_classes(c, 1, c.shape(0));
   add_loss_outputs(c);
@@ -77,6 +88,7 @@ void check_rows(InferContext& c) {
 }
 
 void infer_sparse_grad(InferContext& c) {
+  check_position(c);
   check_logits(c, 1);
   check_classes(c, 2, c.shape(1));
   check_rows(c);
@@ -98,7 +110,7 @@ const std::int64_t* classes_of(KernelContext& c, const TensorView& labels, std::
       if (copy[i] < 0 || copy[i] >= classes)
         fail<InvalidArgumentError>(
             "[{}] label {} at position {} is outside the valid range [0, {})", c.op->name, copy[i],
-            i, classes);
+            c.attrs<LabelPositionAttrs>().first_row(labels.size()) + i, classes);
     }
   });
   return copy;
@@ -224,7 +236,8 @@ void sparse_gradient(GradContext& c) {
     return;
   }
   const Tensor logs = c.output(1);
-  c.set_grad(0, run(kSparseSoftmaxCrossEntropyGrad, {&dloss, &logits, &labels, &logs}));
+  c.set_grad(0, run(kSparseSoftmaxCrossEntropyGrad, {&dloss, &logits, &labels, &logs},
+                    c.attrs<LabelPositionAttrs>()));
 }
 
 void dense_gradient(GradContext& c) {
@@ -277,12 +290,14 @@ void sigmoid_gradient(GradContext& c) {
 }  // namespace
 
 const OpDef kSparseSoftmaxCrossEntropy = {.name = "SparseSoftmaxCrossEntropyWithLogits",
+                                          .attrs = &attrs_type<LabelPositionAttrs>,
                                           .infer = infer_sparse,
                                           .gradient = sparse_gradient,
                                           .cpu_kernel = sparse_kernel,
                                           .saved_inputs = 0b11,
                                           .saved_outputs = 0b10};
 const OpDef kSparseSoftmaxCrossEntropyGrad = {.name = "SparseSoftmaxCrossEntropyWithLogitsGrad",
+                                              .attrs = &attrs_type<LabelPositionAttrs>,
                                               .infer = infer_sparse_grad,
                                               .cpu_kernel = sparse_grad_kernel};
 const OpDef kSoftmaxCrossEntropy = {.name = "SoftmaxCrossEntropyWithLogits",
@@ -305,7 +320,11 @@ namespace nn {
 
 Tensor sparse_softmax_cross_entropy(const Tensor& labels, const Tensor& logits) {
   const Tensor* inputs[] = {&logits, &labels};
-  return std::move(run_op(kSparseSoftmaxCrossEntropy, inputs)[0]);
+  LabelPositionAttrs attrs;
+  const ReplicaContext* replica = ReplicaContext::current();
+  if (replica && replica->example_offset() > 0)
+    attrs = {.first_example = replica->example_offset(), .examples = replica->local_examples()};
+  return std::move(run_op(kSparseSoftmaxCrossEntropy, inputs, attrs)[0]);
 }
 
 Tensor softmax_cross_entropy(const Tensor& labels, const Tensor& logits) {

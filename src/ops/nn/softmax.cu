@@ -5,6 +5,7 @@
 #include "ops/cuda/faults.cuh"
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/rows.cuh"
+#include "ops/nn/cross_entropy.h"
 
 namespace tandem::cuda {
 namespace {
@@ -205,15 +206,23 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <bool kClasses>
+Refusal refusal_of(const KernelContext& c, std::int64_t columns, std::int64_t rows) {
+  std::int64_t first = 0;
+  if constexpr (kClasses) first = c.attrs<LabelPositionAttrs>().first_row(rows);
+  return {c, kNoClass, columns, first};
+}
+
+template <bool kClasses>
 void cross_entropy_kernel(KernelContext& c) {
   const TensorView &logits = c.inputs[0], &labels = c.inputs[1];
   const std::int64_t columns = logits.shape.dim(-1), rows = c.outputs[0].size();
   if (rows == 0) return;
   const int width = row_width(columns);
+  const Refusal refusal = refusal_of<kClasses>(c, columns, rows);
   switch_packs(logits.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     launch(c, {.blocks = row_blocks(rows, width)}, cross_entropy_rows<T, Pack::value>,
            logits.as<const T>(), Labels{labels.data, labels.dtype, kClasses}, c.outputs[0].as<T>(),
-           c.outputs[1].as<ComputeOf<T>>(), rows, columns, width, Refusal(c, kNoClass, columns));
+           c.outputs[1].as<ComputeOf<T>>(), rows, columns, width, refusal);
   });
 }
 
@@ -223,11 +232,12 @@ void cross_entropy_grad_kernel(KernelContext& c) {
   if (logits.size() == 0) return;
   const std::int64_t columns = logits.shape.dim(-1), rows = logits.size() / columns;
   const int width = row_width(columns);
+  const Refusal refusal = refusal_of<kClasses>(c, columns, rows);
   switch_packs(logits.dtype, columns, [&]<class T, class Pack>(Type<T>, Pack) {
     launch(c, {.blocks = row_blocks(rows, width)}, cross_entropy_grad_rows<T, Pack::value>,
            c.inputs[0].as<const T>(), logits.as<const T>(),
            Labels{labels.data, labels.dtype, kClasses}, c.inputs[3].as<const ComputeOf<T>>(),
-           c.outputs[0].as<T>(), rows, columns, width, Refusal(c, kNoClass, columns));
+           c.outputs[0].as<T>(), rows, columns, width, refusal);
   });
 }
 
