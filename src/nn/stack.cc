@@ -8,8 +8,9 @@ namespace {
 class StackLayer final : public UnaryLayer {
  public:
   StackLayer(const std::vector<Layer>& layers, const SimpleOptions& options)
-      : UnaryLayer("stack", options.name, options.input_shape), layers_(layers) {
-    if (layers.empty()) fail<InvalidArgumentError>("[stack] expected at least one layer, got none");
+      : UnaryLayer("sequential", options.name, options.input_shape), layers_(layers) {
+    if (layers.empty())
+      fail<InvalidArgumentError>("[sequential] expected at least one layer, got none");
     assign_unique_names(layers_, label());
     const Shape& first = layers_.front().base().declared_input_shape();
     if (!options.input_shape.known()) declare_input_shape(first);

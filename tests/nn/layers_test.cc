@@ -188,7 +188,7 @@ TEST(Layers, BadOptionsAreRefusedAtOnce) {
   refused([] { layers::Reshape({-1, -1}); }, "[reshape] expected sizes of which at most one is -1");
   refused([] { BatchNormalization({.momentum = 1.5}); },
           "[batch_normalization] expected a momentum in [0, 1], got 1.5");
-  refused([] { Stack({}); }, "[stack] expected at least one layer");
+  refused([] { Stack({}); }, "[sequential] expected at least one layer");
   refused([] { Embedding(0, 3); }, "[embedding] expected positive sizes");
   expect_error<FailedPreconditionError>([] { Layer().name(); }, "[Layer]");
 }
@@ -310,7 +310,7 @@ TEST(Layers, TwoLayersOfOneNameAreRefused) {
       [] {
         layers::Stack({layers::Dense(1, {.name = "a"}), layers::Dense(1, {.name = "a"})});
       },
-      "[stack] expected layers of unique names, got two named 'a'");
+      "[sequential] expected layers of unique names, got two named 'a'");
 }
 
 TEST(Layers, ALayerUsedTwiceSharesItsVariables) {

@@ -151,10 +151,10 @@ TEST(Model, SummaryListsLayersShapesAndParameters) {
   std::ostringstream out;
   model.summary(out);
   const std::string text = out.str();
-  for (const char* part :
-       {"conv2d (conv2d)", "(None, 26, 26, 32)", " 320", "flatten (flatten)", "(None, 21632)",
-        "dense (dense)", "216330", "Total params: 216778 (846.79 KiB)", "Trainable params: 216714",
-        "Non-trainable params: 64 (256 B)"})
+  for (const char* part : {"Model: \"sequential\"\n", "conv2d (conv2d)", "(None, 26, 26, 32)",
+                           " 320", "flatten (flatten)", "(None, 21632)", "dense (dense)", "216330",
+                           "Total params: 216778 (846.79 KiB)", "Trainable params: 216714",
+                           "Non-trainable params: 64 (256 B)"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 
   const SymbolicInput x = Input({8});
