@@ -3,29 +3,12 @@
 #include <algorithm>
 
 #include "core/status.h"
-#include "runtime/gradient_infos.h"
 #include "runtime/placement.h"
+#include "sync/external_group.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 
 namespace tandem::distribute {
-
-namespace {
-
-// The replica's place among its fellows, whose own programs run beside this one's.
-class OwnPlace final : public CollectiveGroup {
- public:
-  explicit OwnPlace(std::shared_ptr<Communicator> communicator)
-      : communicator_(std::move(communicator)) {}
-  Communicator& communicator(int) override { return *communicator_; }
-  int size() const override { return communicator_->size(); }
-  bool within_program() const override { return false; }
-
- private:
-  std::shared_ptr<Communicator> communicator_;
-};
-
-}  // namespace
 
 Replica::Replica(std::shared_ptr<const StrategyMark> strategy, int local, ReplicaGroup& group,
                  Device& device, std::vector<Replica*>& all)
@@ -33,8 +16,8 @@ Replica::Replica(std::shared_ptr<const StrategyMark> strategy, int local, Replic
       device_(device),
       all_(all),
       communicator_(group.communicator(local)),
-      traced_({std::make_shared<OwnPlace>(communicator_), group.first_replica() + local}, device,
-              nullptr) {
+      traced_({std::make_shared<ExternalGroup>(communicator_), group.first_replica() + local},
+              device) {
   strategy_ = std::move(strategy);
   replica_id_ = group.first_replica() + local;
   num_replicas_ = group.num_replicas();
@@ -117,106 +100,16 @@ Tensor Replica::broadcast(const Tensor& tensor) {
   return value.front();
 }
 
-Replica::Plan& Replica::plan_for(const std::vector<Variable>& variables) {
-  const auto same = [&](const std::unique_ptr<Plan>& plan) {
-    return std::equal(
-        plan->variables.begin(), plan->variables.end(), variables.begin(), variables.end(),
-        [](const RefPtr<VariableImpl>& a, const Variable& b) { return a.get() == &b.impl(); });
-  };
-  const auto found = std::find_if(plans_.begin(), plans_.end(), same);
-  if (found != plans_.end()) return **found;
-  auto plan = std::make_unique<Plan>();
-  std::vector<Shape> shapes;
-  for (const Variable& variable : variables) {
-    plan->variables.emplace_back(&variable.impl());
-    shapes.push_back(variable.shape());
-  }
+std::unique_ptr<GradientSync> Replica::start_sync(const std::vector<Variable>& variables) {
+  if (building) return std::make_unique<TracedSync>(variables, device_, traced_.sum(stands_by_));
+  const auto found = std::find_if(syncs_.begin(), syncs_.end(), [&](const auto& sync) {
+    return same_variables(sync->variables(), variables);
+  });
+  if (found != syncs_.end()) return (*found)->start(stands_by_);
   const ReducerOptions options{.rebuild = communicator_->packs()};
-  plan->reducer = std::make_unique<Reducer>(*communicator_, gradient_infos(variables), options);
-  if (plan->reducer->packs()) plan->views.emplace(*plan->reducer, device_, std::move(shapes));
-  return *plans_.emplace_back(std::move(plan));
-}
-
-class Reduction final : public GradientReduction {
- public:
-  Reduction(Replica& replica, Replica::Plan& plan)
-      : replica_(replica), plan_(plan), gradients_(plan.variables.size()) {
-    plan_.reducer->reset();
-    if (plan_.views) plan_.views->begin_step();
-  }
-
-  // In the bucket.
-  Tensor place(std::size_t index) override {
-    if (!plan_.views || replica_.stands_by() || plan_.reducer->settled()[index]) return {};
-    return plan_.views->vacant(index);
-  }
-
-  void ready(std::size_t index, Tensor gradient) override {
-    if (!gradient.defined()) return;
-    const TensorSpec& spec = plan_.variables[index]->spec();
-    if (!may_agree(gradient.shape(), spec.shape) || gradient.dtype() != spec.dtype)
-      fail<InvalidArgumentError>(
-          "[all_reduce] the gradient of {} has shape {} and dtype {}, expected {} and {}",
-          quoted_name(*plan_.variables[index]), gradient.shape().to_string(),
-          name_of(gradient.dtype()), spec.shape.to_string(), name_of(spec.dtype));
-    if (replica_.stands_by()) return add_zeros(index);
-    if (plan_.views) {
-      const Tensor here = copy_to_device(gradient, replica_.device());
-      plan_.reducer->ready(index, impl_of(here).data());
-    } else {
-      gradients_[index] = replica_.own(std::move(gradient));
-      plan_.reducer->ready(index, impl_of(gradients_[index]).data());
-    }
-  }
-
-  std::vector<Tensor> finish() override {
-    const std::vector<bool> present = settle_missing();
-    plan_.reducer->finish();
-    if (plan_.views)
-      for (std::size_t i = 0; i < gradients_.size(); ++i)
-        if (present[i]) gradients_[i] = plan_.views->view(i);
-    return std::move(gradients_);
-  }
-
- private:
-  // Gradients that this replica does not have: zeros where another one has them. Which ones some
-  // replica has.
-  std::vector<bool> settle_missing() {
-    const std::size_t count = gradients_.size();
-    std::vector<std::uint8_t> mine(count),
-        all(count * static_cast<std::size_t>(replica_.num_replicas()), 0);
-    for (std::size_t i = 0; i < count; ++i) mine[i] = plan_.reducer->settled()[i];
-    replica_.communicator_->exchange(mine.data(), count, all.data());
-    std::vector<bool> present(count, false);
-    for (std::size_t i = 0; i < count; ++i) {
-      for (std::size_t at = i; at < all.size(); at += count) present[i] = present[i] || all[at];
-      if (mine[i])
-        continue;
-      else if (present[i])
-        add_zeros(i);
-      else
-        plan_.reducer->skip(i);
-    }
-    return present;
-  }
-
-  void add_zeros(std::size_t index) {
-    if (plan_.views) return plan_.reducer->zeros(index);
-    const OnDevice on(replica_.device());
-    const TensorSpec& spec = plan_.variables[index]->spec();
-    gradients_[index] = zeros(spec.shape, {.dtype = spec.dtype});
-    plan_.reducer->ready(index, impl_of(gradients_[index]).data());
-  }
-
-  Replica& replica_;
-  Replica::Plan& plan_;
-  std::vector<Tensor> gradients_;
-};
-
-std::unique_ptr<GradientReduction> Replica::start_reduction(
-    const std::vector<Variable>& variables) {
-  if (building) return traced_.start_reduction(variables, stands_by_);
-  return std::make_unique<Reduction>(*this, plan_for(variables));
+  return syncs_
+      .emplace_back(std::make_unique<EagerSync>(communicator_, device_, variables, options))
+      ->start(stands_by_);
 }
 
 void Replica::run_for_idle_replicas(const std::function<void()>& update) {

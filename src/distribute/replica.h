@@ -2,16 +2,13 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
-#include "comm/reducer.h"
 #include "distribute/replica_group.h"
 #include "distribute/traced_replica.h"
 #include "runtime/generator.h"
 #include "runtime/replica_context.h"
-#include "runtime/variable_impl.h"
-#include "tensor/gradient_views.h"
+#include "sync/eager_sync.h"
 
 namespace tandem::distribute {
 
@@ -41,21 +38,12 @@ class Replica final : public ReplicaContext {
   Generator& generator() { return generator_; }
 
   std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) override;
-  std::unique_ptr<GradientReduction> start_reduction(
-      const std::vector<Variable>& variables) override;
+  std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables) override;
   void run_for_idle_replicas(const std::function<void()>& update) override;
   Tensor broadcast(const Tensor& tensor) override;
   void add_to_key(std::string& key) const override;
 
  private:
-  friend class Reduction;
-  // The reducer of a list of variables: buckets are assigned once.
-  struct Plan {
-    std::vector<RefPtr<VariableImpl>> variables;
-    std::unique_ptr<Reducer> reducer;
-    std::optional<GradientViews> views;  // where the reducer packs
-  };
-  Plan& plan_for(const std::vector<Variable>& variables);
   // A copy on this replica's device that nothing else refers to; `tensor` itself if it is that.
   Tensor own(Tensor tensor) const;
   // Whether this replica brings an update about for those that sit the step out.
@@ -69,7 +57,7 @@ class Replica final : public ReplicaContext {
   Generator generator_;
   std::shared_ptr<Communicator> communicator_;
   TracedRank traced_;
-  std::vector<std::unique_ptr<Plan>> plans_;
+  std::vector<std::unique_ptr<EagerSync>> syncs_;  // of each list of variables
 };
 
 }  // namespace tandem::distribute

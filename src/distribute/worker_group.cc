@@ -9,6 +9,7 @@
 #include "device/device_manager.h"
 #include "graph/graph.h"
 #include "runtime/placement.h"
+#include "sync/external_group.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tensor/tensor_impl.h"
@@ -35,23 +36,16 @@ Tensor own_on_host(const Tensor& tensor) {
 }  // namespace
 
 // The host's communicator as programs join it.
-class WorkerGroup::HostPlace final : public CollectiveGroup {
- public:
-  explicit HostPlace(std::shared_ptr<WorkerGroup> group) : group_(std::move(group)) {}
-  Communicator& communicator(int) override { return *group_->host_; }
-  int size() const override { return group_->size(); }
-  bool within_program() const override { return false; }
-  void begin() override { group_->check(); }
-  void abort(const std::string& reason) override { group_->give_up(reason); }
-
- private:
-  std::shared_ptr<WorkerGroup> group_;
-};
-
 TracedRank WorkerGroup::traced() {
-  std::shared_ptr<CollectiveGroup> place = place_.lock();
-  if (!place) place_ = place = std::make_shared<HostPlace>(shared_from_this());
-  return TracedRank({std::move(place), rank()}, DeviceManager::get().host(), nullptr);
+  std::shared_ptr<CollectiveGroup> group = traced_.lock();
+  if (!group) {
+    const std::shared_ptr<WorkerGroup> self = shared_from_this();
+    traced_ = group = std::make_shared<ExternalGroup>(
+        std::shared_ptr<Communicator>(self, host_.get()),
+        ExternalGroupHooks{.begin = [self] { self->check(); },
+                           .abort = [self](const std::string& why) { self->give_up(why); }});
+  }
+  return TracedRank({std::move(group), rank()}, DeviceManager::get().host());
 }
 
 WorkerGroup::WorkerGroup(std::shared_ptr<Job> job, bool owns_job,

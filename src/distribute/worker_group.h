@@ -8,8 +8,8 @@
 
 #include "comm/communicator.h"
 #include "comm/rendezvous/rendezvous.h"
-#include "distribute/traced_replica.h"
 #include "runtime/workers.h"
+#include "sync/traced_sync.h"
 
 namespace tandem::distribute {
 
@@ -40,7 +40,6 @@ class WorkerGroup final : public Workers, public std::enable_shared_from_this<Wo
   void give_up(const std::string& reason);
 
  private:
-  class HostPlace;
   // On behalf of this worker, for a trace.
   TracedRank traced();
   // Calls it, and remembers what it throws, for the others to be told where that ends this worker.
@@ -55,7 +54,7 @@ class WorkerGroup final : public Workers, public std::enable_shared_from_this<Wo
   std::shared_ptr<Job> job_;
   bool owns_job_;
   std::shared_ptr<Communicator> host_;
-  std::weak_ptr<CollectiveGroup> place_;  // as the traces of the moment have it
+  std::weak_ptr<CollectiveGroup> traced_;  // as the traces of the moment have it
   int num_replicas_ = 0;
   int first_replica_ = 0;
   std::int64_t calls_ = 0;

@@ -7,22 +7,10 @@
 #include "core/status.h"
 #include "group/connect.h"
 #include "runtime/placement.h"
+#include "sync/external_group.h"
 
 namespace tandem::comm {
 namespace {
-
-// This process's rank of a group, as its programs join it.
-class JoinedGroup final : public CollectiveGroup {
- public:
-  explicit JoinedGroup(std::shared_ptr<Communicator> communicator)
-      : communicator_(std::move(communicator)) {}
-  int size() const override { return communicator_->size(); }
-  Communicator& communicator(int) override { return *communicator_; }
-  bool within_program() const override { return false; }
-
- private:
-  std::shared_ptr<Communicator> communicator_;
-};
 
 std::vector<int> all_ranks(int size) {
   std::vector<int> ranks(static_cast<std::size_t>(size));
@@ -87,7 +75,7 @@ const std::shared_ptr<Communicator>& ProcessGroupImpl::shared_communicator() {
 const std::shared_ptr<const CollectiveMember>& ProcessGroupImpl::member() {
   if (!member_)
     member_ = std::make_shared<const CollectiveMember>(
-        CollectiveMember{std::make_shared<JoinedGroup>(shared_communicator()), rank_});
+        CollectiveMember{std::make_shared<ExternalGroup>(shared_communicator()), rank_});
   return member_;
 }
 

@@ -10,14 +10,12 @@
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
 #include "runtime/variable_impl.h"
+#include "sync/eager_sync.h"
 #include "tandem/autodiff.h"
 #include "tandem/math.h"
-#include "tensor/gradient_views.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::hvd {
-
-using optimizers::GradientExchange;
 
 Combination combination_of(const DistributedOptions& options, int ranks) {
   if (options.op != kAverage && options.op != kSum && options.op != kAdasum)
@@ -69,10 +67,7 @@ bool travel_alike(const std::vector<Variable>& variables, const Combination& com
 
 LaneExchange::Plan& LaneExchange::plan_for(const std::vector<Variable>& variables) {
   for (const auto& plan : plans_)
-    if (std::equal(
-            plan->variables.begin(), plan->variables.end(), variables.begin(), variables.end(),
-            [](const RefPtr<VariableImpl>& a, const Variable& b) { return a.get() == &b.impl(); }))
-      return *plan;
+    if (same_variables(plan->variables, variables)) return *plan;
   auto plan = std::make_unique<Plan>();
   for (std::size_t i = 0; i < variables.size(); ++i) {
     const Variable& variable = variables[i];
@@ -118,21 +113,8 @@ LaneExchange::Home* LaneExchange::home_of(Plan& plan) {
   return &*plan.home;
 }
 
-namespace {
-
-void check_gradient(const Tensor& gradient, const VariableImpl& variable) {
-  const TensorSpec& spec = variable.spec();
-  if (may_agree(gradient.shape(), spec.shape) && gradient.dtype() == spec.dtype) return;
-  fail<InvalidArgumentError>(
-      "[allreduce] the gradient of {} has shape {} and dtype {}, expected {} and {}",
-      quoted_name(variable), gradient.shape().to_string(), name_of(gradient.dtype()),
-      spec.shape.to_string(), name_of(spec.dtype));
-}
-
-}  // namespace
-
 // Gradients set out one by one.
-class LaneExchange::EagerPass final : public GradientExchange::Pass {
+class LaneExchange::EagerPass final : public GradientSync {
  public:
   EagerPass(LaneExchange& exchange, Plan& plan)
       : exchange_(exchange),
@@ -151,7 +133,7 @@ class LaneExchange::EagerPass final : public GradientExchange::Pass {
 
   void ready(std::size_t index, Tensor gradient) override {
     if (!gradient.defined()) return;
-    check_gradient(gradient, *plan_.variables[index]);
+    check_gradient("allreduce", gradient, *plan_.variables[index]);
     submit(index, plan_.present[index], &gradient);
   }
 
@@ -226,17 +208,17 @@ class LaneExchange::EagerPass final : public GradientExchange::Pass {
 };
 
 // Gradients stay on this rank: added up over passes, or applied here alone.
-class LaneExchange::LocalPass final : public GradientExchange::Pass {
+class LaneExchange::LocalPass final : public GradientSync {
  public:
   // `then`: what combines them in the last of the passes; null: nothing.
-  LocalPass(Plan& plan, const DistributedOptions& options, std::unique_ptr<Pass> then)
+  LocalPass(Plan& plan, const DistributedOptions& options, std::unique_ptr<GradientSync> then)
       : plan_(plan), options_(options), then_(std::move(then)) {
     ++plan_.passes;
   }
 
   void ready(std::size_t index, Tensor gradient) override {
     if (!gradient.defined()) return;
-    check_gradient(gradient, *plan_.variables[index]);
+    check_gradient("allreduce", gradient, *plan_.variables[index]);
     Tensor& sum = plan_.added_up[index];
     sum = sum.defined() ? sum + gradient : std::move(gradient);
     if (last() && then_) {
@@ -268,10 +250,10 @@ class LaneExchange::LocalPass final : public GradientExchange::Pass {
 
   Plan& plan_;
   const DistributedOptions& options_;
-  std::unique_ptr<Pass> then_;
+  std::unique_ptr<GradientSync> then_;
 };
 
-std::unique_ptr<GradientExchange::Pass> LaneExchange::start_combining(
+std::unique_ptr<GradientSync> LaneExchange::start_combining(
     const std::vector<Variable>& variables) {
   if (const ReplicaContext* context = ReplicaContext::current();
       context && context->num_replicas() > 1)
@@ -282,8 +264,7 @@ std::unique_ptr<GradientExchange::Pass> LaneExchange::start_combining(
   return std::make_unique<EagerPass>(*this, plan);
 }
 
-std::unique_ptr<GradientExchange::Pass> LaneExchange::start(
-    const std::vector<Variable>& variables) {
+std::unique_ptr<GradientSync> LaneExchange::start(const std::vector<Variable>& variables) {
   const bool adds_up = options_.backward_passes_per_step > 1;
   if (!adds_up && options_.op != kAdasum) return start_combining(variables);
   if (building)

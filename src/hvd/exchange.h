@@ -25,11 +25,11 @@ class LaneExchange final : public optimizers::GradientExchange {
   // `name`: of its operations, the same on every rank.
   LaneExchange(std::string name, const DistributedOptions& options);
 
-  std::unique_ptr<Pass> start(const std::vector<Variable>& variables) override;
+  std::unique_ptr<GradientSync> start(const std::vector<Variable>& variables) override;
   void apply(const std::vector<Variable>& variables, const std::function<void()>& update) override;
 
   // A pass whose gradients are combined, whatever the options say of passes and of Adasum.
-  std::unique_ptr<Pass> start_combining(const std::vector<Variable>& variables);
+  std::unique_ptr<GradientSync> start_combining(const std::vector<Variable>& variables);
 
  private:
   class EagerPass;
@@ -62,8 +62,8 @@ class LaneExchange final : public optimizers::GradientExchange {
 
 // A pass of a thread that builds a graph: buckets of gradients become nodes; the lane brings them
 // together when the program runs. `requests`: of each variable.
-std::unique_ptr<optimizers::GradientExchange::Pass> start_traced_pass(
-    std::shared_ptr<Lane> lane, std::span<const RequestRef> requests,
-    const std::vector<Variable>& variables);
+std::unique_ptr<GradientSync> start_traced_pass(std::shared_ptr<Lane> lane,
+                                                std::span<const RequestRef> requests,
+                                                const std::vector<Variable>& variables);
 
 }  // namespace tandem::hvd

@@ -7,7 +7,7 @@
 #include "core/status.h"
 #include "hvd/adasum.h"
 #include "hvd/timeline.h"
-#include "tensor/gradient_views.h"
+#include "sync/gradient_views.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::hvd {

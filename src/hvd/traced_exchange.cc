@@ -1,17 +1,18 @@
 // Gradients of a traced step: collectives of its program, made of the operations that an eager step
 // would submit, so that some ranks may trace where others do not.
-#include "comm/reducer.h"
 #include "core/status.h"
-#include "graph/collective.h"
 #include "hvd/exchange.h"
-#include "runtime/gradient_infos.h"
-#include "runtime/placement.h"
-#include "runtime/traced_collective.h"
 #include "runtime/variable_impl.h"
+#include "sync/external_group.h"
+#include "sync/traced_sync.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::hvd {
 namespace {
+
+Device& device_of(const Variable& variable) {
+  return impl_of(variable.impl().local().value).device();
+}
 
 // What the buckets of a pass lie in, one behind the other: they may travel as one.
 class PassMemory {
@@ -181,78 +182,26 @@ class BucketCommunicator final : public Communicator {
   std::size_t bytes_ = 0, offset_ = 0;
 };
 
-class BucketGroup final : public CollectiveGroup {
- public:
-  explicit BucketGroup(std::unique_ptr<Communicator> communicator)
-      : communicator_(std::move(communicator)) {}
-  int size() const override { return communicator_->size(); }
-  Communicator& communicator(int) override { return *communicator_; }
-  bool within_program() const override { return false; }
-
- private:
-  std::unique_ptr<Communicator> communicator_;
-};
-
-class TracedPass final : public optimizers::GradientExchange::Pass {
- public:
-  TracedPass(std::shared_ptr<Lane> lane, std::span<const RequestRef> requests,
-             const std::vector<Variable>& variables)
-      : lane_(std::move(lane)),
-        requests_(requests.begin(), requests.end()),
-        variables_(variables),
-        gradients_(variables.size()),
-        together_(variables.size()),
-        buckets_(gradient_infos(variables)),
-        memory_(std::make_shared<PassMemory>(lane_)) {}
-
-  void ready(std::size_t index, Tensor gradient) override {
-    if (!gradient.defined()) return;
-    gradients_[index] = std::move(gradient);
-    if (const std::size_t bucket = buckets_.add(index); buckets_.full(bucket)) launch(bucket);
-  }
-
-  std::optional<std::vector<Tensor>> finish() override {
-    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
-      if (!buckets_.full(bucket)) launch(bucket);
-    return std::move(together_);
-  }
-
- private:
-  void launch(std::size_t bucket) {
-    std::vector<Tensor> parts;
-    std::vector<std::size_t> indices;
-    for (std::size_t index : buckets_.gradients(bucket)) {
-      if (!gradients_[index].defined()) continue;
-      parts.push_back(std::move(gradients_[index]));
-      indices.push_back(index);
-    }
-    if (parts.empty()) return;
-    Device& device = impl_of(variables_[indices.front()].impl().local().value).device();
-    std::vector<RequestRef> requests;
-    for (std::size_t index : indices) requests.push_back(requests_[index]);
-    const auto member = std::make_shared<const CollectiveMember>(
-        CollectiveMember{std::make_shared<BucketGroup>(std::make_unique<BucketCommunicator>(
-                             lane_, std::move(requests), device, parts.front().dtype(), memory_)),
-                         lane_->rank()});
-    const std::vector<Tensor> sums = trace_collective(
-        kCollectiveReduce, CollectiveReduceAttrs{ReduceOp::kSum}, parts, member, device);
-    for (std::size_t i = 0; i < indices.size(); ++i) together_[indices[i]] = sums[i];
-  }
-
-  std::shared_ptr<Lane> lane_;
-  std::vector<RequestRef> requests_;
-  std::vector<Variable> variables_;
-  std::vector<Tensor> gradients_, together_;
-  BucketFill buckets_;
-  std::shared_ptr<PassMemory> memory_;
-};
-
 }  // namespace
 
-std::unique_ptr<optimizers::GradientExchange::Pass> start_traced_pass(
-    std::shared_ptr<Lane> lane, std::span<const RequestRef> requests,
-    const std::vector<Variable>& variables) {
-  return std::make_unique<TracedPass>(std::move(lane), requests, variables);
+std::unique_ptr<GradientSync> start_traced_pass(std::shared_ptr<Lane> lane,
+                                                std::span<const RequestRef> requests,
+                                                const std::vector<Variable>& variables) {
+  const auto memory = std::make_shared<PassMemory>(lane);
+  ReduceTraced reduce =
+      [lane, memory, variables,
+       requests = std::vector(requests.begin(), requests.end())](const TracedBucket& bucket) {
+        std::vector<RequestRef> parts;
+        for (std::size_t index : bucket.variables) parts.push_back(requests[index]);
+        Device& device = device_of(variables[bucket.variables.front()]);
+        auto communicator = std::make_shared<BucketCommunicator>(
+            lane, std::move(parts), device, bucket.gradients.front().dtype(), memory);
+        const TracedRank rank(
+            {std::make_shared<ExternalGroup>(std::move(communicator)), lane->rank()}, device);
+        return rank.sum()(bucket);
+      };
+  return std::make_unique<TracedSync>(variables, device_of(variables.front()), std::move(reduce),
+                                      TracedSyncOptions{.op = "allreduce"});
 }
 
 }  // namespace tandem::hvd

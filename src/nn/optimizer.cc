@@ -275,6 +275,18 @@ void Optimizer::Impl::report_missing(std::span<const Tensor> gradients,
       name_, fmt::join(missing, ", "));
 }
 
+namespace {
+
+// Null: the gradients are used as they are.
+std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables,
+                                         GradientExchange* exchange) {
+  if (exchange) return exchange->start(variables);
+  ReplicaContext* context = ReplicaContext::current();
+  return context && context->num_replicas() > 1 ? context->start_sync(variables) : nullptr;
+}
+
+}  // namespace
+
 void Optimizer::Impl::take_step(std::span<State* const> states, std::vector<Tensor> gradients,
                                 const std::vector<Variable>& variables,
                                 GradientExchange* exchange) {
@@ -311,19 +323,15 @@ void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Var
 
   NoGradScope no_grad;
   const MemoryTagScope tag(MemoryTag::kGradients);
-  ReplicaContext* context = ReplicaContext::current();
   // Before anything is exchanged: what cannot be updated is an error now.
   const std::vector<State*> states = states_of(variables);
-  if (exchange && !options.skip_gradients_aggregation) {
-    const auto pass = exchange->start(variables);
-    for (std::size_t i = 0; i < gradients.size(); ++i) pass->ready(i, std::move(gradients[i]));
-    std::optional<std::vector<Tensor>> together = pass->finish();
-    if (!together) return;
-    gradients = std::move(*together);
-  } else if (context && context->num_replicas() > 1 && !options.skip_gradients_aggregation) {
-    const auto reduction = context->start_reduction(variables);
-    for (std::size_t i = 0; i < gradients.size(); ++i) reduction->ready(i, std::move(gradients[i]));
-    gradients = reduction->finish();
+  if (!options.skip_gradients_aggregation) {
+    if (const auto sync = start_sync(variables, exchange)) {
+      for (std::size_t i = 0; i < gradients.size(); ++i) sync->ready(i, std::move(gradients[i]));
+      std::optional<std::vector<Tensor>> reduced = sync->finish();
+      if (!reduced) return;
+      gradients = std::move(*reduced);
+    }
   }
   if (missing == Missing::kReported) report_missing(gradients, variables);
   take_step(states, std::move(gradients), variables, exchange);
@@ -349,31 +357,17 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
       fail<InvalidArgumentError>("[{}] variable {} is not trainable", name_, quoted_name(variable));
     pass.sources.push_back({leaf, 0});
   }
-  ReplicaContext* context = ReplicaContext::current();
-  if (exchange) {
-    const auto exchanged = exchange->start(variables);
-    pass.on_ready = [&](std::size_t source, Tensor gradient) {
-      exchanged->ready(source, std::move(gradient));
-    };
-    pass.place = [&](std::size_t source) { return exchanged->place(source); };
-    run_backward(pass);
-    std::optional<std::vector<Tensor>> together = exchanged->finish();
-    if (!together) return;
-    report_missing(*together, variables);
-    take_step(states_of(variables), std::move(*together), variables, exchange);
-  } else if (context && context->num_replicas() > 1) {
-    const auto reduction = context->start_reduction(variables);
-    pass.on_ready = [&](std::size_t source, Tensor gradient) {
-      reduction->ready(source, std::move(gradient));
-    };
-    pass.place = [&](std::size_t source) { return reduction->place(source); };
-    run_backward(pass);
-    std::vector<Tensor> gradients = reduction->finish();
-    report_missing(gradients, variables);
-    take_step(states_of(variables), std::move(gradients), variables, nullptr);
-  } else {
-    apply(run_backward(pass), variables, {}, nullptr, Missing::kReported);
-  }
+  const auto sync = start_sync(variables, exchange);
+  if (!sync) return apply(run_backward(pass), variables, {}, nullptr, Missing::kReported);
+  pass.on_ready = [&](std::size_t source, Tensor gradient) {
+    sync->ready(source, std::move(gradient));
+  };
+  pass.place = [&](std::size_t source) { return sync->place(source); };
+  run_backward(pass);
+  std::optional<std::vector<Tensor>> gradients = sync->finish();
+  if (!gradients) return;
+  report_missing(*gradients, variables);
+  take_step(states_of(variables), std::move(*gradients), variables, exchange);
 }
 
 // --- the handle ---

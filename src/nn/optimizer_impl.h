@@ -11,33 +11,17 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sync/gradient_sync.h"
 #include "tandem/optimizers.h"
 
 namespace tandem::optimizers {
 
-// Brings the gradients of several processes together, outside strategies. Belongs to one thread at
-// a time.
+// How an optimizer's gradients are synchronised outside strategies. Belongs to one thread at a time.
 class GradientExchange {
  public:
-  // Of one backward pass.
-  class Pass {
-   public:
-    virtual ~Pass() = default;
-    // Where gradient `index` is best computed (BackwardPass::place).
-    virtual Tensor place(std::size_t index) {
-      static_cast<void>(index);
-      return {};
-    }
-    // Gradient `index` is final; undefined: there is none.
-    virtual void ready(std::size_t index, Tensor gradient) = 0;
-    // Waits for the rest. What is to be applied, in the order of the variables, undefined where no
-    // process had a gradient; nothing when the step is to be taken in a later pass.
-    virtual std::optional<std::vector<Tensor>> finish() = 0;
-  };
-
   virtual ~GradientExchange() = default;
-  virtual std::unique_ptr<Pass> start(const std::vector<Variable>& variables) = 0;
-  // Calls `update`, which applies what finish() gave to `variables`.
+  virtual std::unique_ptr<GradientSync> start(const std::vector<Variable>& variables) = 0;
+  // Calls `update`, which applies what GradientSync::finish() gave to `variables`.
   virtual void apply(const std::vector<Variable>& variables, const std::function<void()>& update) {
     static_cast<void>(variables);
     update();

@@ -5,6 +5,7 @@
 #include "core/status.h"
 #include "graph/graph.h"
 #include "runtime/variable_impl.h"
+#include "sync/gradient_views.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tensor/tensor_impl.h"
@@ -40,23 +41,17 @@ class TensorHook final : public BucketHook {
   }
 
  private:
-  Tensor tensor_of(const Bucket& bucket, const Buffer& buffer, const Shape& shape) const {
-    RefPtr<TensorImpl> impl(new TensorImpl);
-    impl->storage = Storage::adopt(device_, bucket.memory(), buffer.data, buffer.bytes());
-    impl->shape = shape;
-    impl->dtype = buffer.dtype;
-    return Tensor(std::move(impl));
-  }
-
   GradBucket tensors_of(const Place& place, const Bucket& bucket) const {
     GradBucket tensors;
     tensors.index = place.index;
     tensors.is_last = place.is_last;
     tensors.group = comm::ProcessGroup(group_);
-    tensors.buffer = tensor_of(bucket, bucket.whole(), Shape({bucket.whole().count}));
+    tensors.buffer =
+        view_of(device_, bucket.memory(), bucket.whole(), Shape({bucket.whole().count}));
     for (std::size_t i = 0; i < bucket.size(); ++i) {
       const Variable& parameter = parameters_[place.gradients[i]];
-      tensors.gradients.push_back(tensor_of(bucket, bucket.array(i), parameter.shape()));
+      tensors.gradients.push_back(
+          view_of(device_, bucket.memory(), bucket.array(i), parameter.shape()));
       tensors.parameters.push_back(parameter);
     }
     return tensors;

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "comm/reducer.h"
 #include "group/process_group_impl.h"
+#include "sync/reducer.h"
 #include "tandem/ddp.h"
 
 namespace tandem::parallel {

@@ -10,7 +10,6 @@
 #include "parallel/bucket_tensors.h"
 #include "parallel/model_agreement.h"
 #include "parallel/reachable.h"
-#include "runtime/gradient_infos.h"
 #include "runtime/gradient_place.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
@@ -61,6 +60,13 @@ Device& device_of(const std::vector<Variable>& variables) {
   return *found;
 }
 
+BucketSizes bucket_sizes(const DistributedDataParallelOptions& options) {
+  if (options.bucket_cap_mib < 1)
+    fail<InvalidArgumentError>("[{}] expected a bucket_cap_mib of at least 1, got {}", kName,
+                               options.bucket_cap_mib);
+  return {.others = static_cast<std::size_t>(options.bucket_cap_mib) << 20};
+}
+
 std::shared_ptr<comm::ProcessGroupImpl> own_group(const comm::ProcessGroup& group, Device& device) {
   const auto outer = comm::detail::group_of(group, kName);
   outer->require_use(kName);
@@ -79,13 +85,10 @@ DistributedDataParallel::State::State(Model module, const DistributedDataParalle
       group_(own_group(options.process_group, *device_)),
       communicator_(group_->shared_communicator()),
       names_(group_->ranks()),
-      traced_(std::make_shared<TracedReductions>(communicator_, *device_, parameters_)),
+      traced_(std::make_shared<TracedReductions>(communicator_, *device_, parameters_,
+                                                 bucket_sizes(options))),
       announcements_(*communicator_, sizeof(Announcement)),
-      used_(*communicator_, parameters_.size()),
       touched_(parameters_.size(), 0) {
-  if (options_.bucket_cap_mib < 1)
-    fail<InvalidArgumentError>("[{}] expected a bucket_cap_mib of at least 1, got {}", kName,
-                               options_.bucket_cap_mib);
   const std::vector<Variable> variables = module_.variables();
   check_same_variables(*communicator_, variables, kName, names_);
   broadcast_variables(*communicator_, variables, 0);
@@ -110,7 +113,7 @@ void DistributedDataParallel::State::set_hook(CommHook hook) {
   if (hook_)
     throw FailedPreconditionError(
         "[DistributedDataParallel] register_comm_hook can only be called once.");
-  if (reducer_)
+  if (eager_)
     throw FailedPreconditionError(
         "[DistributedDataParallel] register_comm_hook must come before the first backward()");
   if (!hook) throw InvalidArgumentError("[DistributedDataParallel] expected a hook, got none");
@@ -126,16 +129,12 @@ bool DistributedDataParallel::State::set_sync(bool sync) {
   return std::exchange(sync_, sync);
 }
 
-Reducer& DistributedDataParallel::State::reducer() {
-  if (reducer_) return *reducer_;
-  std::vector<Shape> shapes;
-  for (const Variable& parameter : parameters_) shapes.push_back(parameter.shape());
-  ReducerOptions options{.bucket_bytes = static_cast<std::size_t>(options_.bucket_cap_mib) << 20,
-                         .rebuild = true};
+EagerSync& DistributedDataParallel::State::eager() {
+  if (eager_) return *eager_;
+  ReducerOptions options{.sizes = bucket_sizes(options_), .rebuild = true};
   if (hook_) options.hook = make_tensor_hook(hook_, *device_, parameters_, group_);
-  reducer_ = std::make_unique<Reducer>(*communicator_, gradient_infos(parameters_), options);
-  views_.emplace(*reducer_, *device_, std::move(shapes));
-  return *reducer_;
+  eager_ = std::make_unique<EagerSync>(communicator_, *device_, parameters_, options);
+  return *eager_;
 }
 
 void DistributedDataParallel::State::require_sound() const {
@@ -224,7 +223,7 @@ void DistributedDataParallel::State::require_kind(Kind kind) const {
 Tensor DistributedDataParallel::State::place_of(std::size_t index) {
   if (building || !sync_ || leaf(index).grad.defined()) return {};
   if (!in_pass_) begin_pass();
-  return reducer_->settled()[index] ? Tensor() : views_->vacant(index);
+  return eager_->place(index);
 }
 
 void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& leaf) {
@@ -248,7 +247,7 @@ void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& lea
   touched_[index] = 1;
   if (!sync_) return;
   if (!in_pass_) begin_pass();
-  if (reducer_->settled()[index])
+  if (eager_->settled(index))
     fail<RuntimeError>(
         "[{}] Expected to mark a variable ready only once: {} was taken for unused, for the "
         "results of the model do not depend on it",
@@ -259,8 +258,7 @@ void DistributedDataParallel::State::gradient_ready(std::size_t index, Leaf& lea
 
 void DistributedDataParallel::State::begin_pass() {
   require_sound();
-  reducer();
-  views_->begin_step();
+  eager().begin();
   in_pass_ = true;
   weighed_ = false;
   waiting_.clear();
@@ -291,7 +289,7 @@ void DistributedDataParallel::State::weigh() {
                      : 1.0 / static_cast<double>(whole ? ranks : active.size());
     if (equal && !hook_) {  // gradients go as they are
       weight_ = 1.0;
-      reducer_->combine_by(ReduceOp::kMean);
+      eager_->reduce_by(ReduceOp::kMean);
     }
     if (joining_) last_active_ = active;
     weighed_ = true;
@@ -302,15 +300,10 @@ void DistributedDataParallel::State::weigh() {
 
 void DistributedDataParallel::State::send(std::size_t index) {
   const Tensor gradient = leaf(index).grad;
-  if (!gradient.defined()) {
-    reducer_->zeros(index);
-  } else if (weight_ == 1.0 || device_->host_accessible()) {
-    reducer_->ready(index, impl_of(gradient).data(), weight_);
-  } else {
-    const NoGradScope no_grad;
-    const Tensor weighted = gradient * weight_;
-    reducer_->ready(index, impl_of(weighted).data());
-  }
+  if (gradient.defined())
+    eager_->ready(index, gradient, weight_);
+  else
+    eager_->zeros(index);
 }
 
 void DistributedDataParallel::State::end_pass(bool completed) {
@@ -327,8 +320,7 @@ void DistributedDataParallel::State::end_pass(bool completed) {
   }
   try {
     for (std::size_t i = 0; i < leaves_.size(); ++i)
-      if (!reducer_->settled()[i] &&
-          std::find(waiting_.begin(), waiting_.end(), i) == waiting_.end())
+      if (!eager_->settled(i) && std::find(waiting_.begin(), waiting_.end(), i) == waiting_.end())
         waiting_.push_back(i);
     weigh();
     finish_step();
@@ -345,16 +337,9 @@ void DistributedDataParallel::State::end_pass(bool completed) {
 
 // With every gradient in its bucket.
 void DistributedDataParallel::State::finish_step() {
-  std::copy(touched_.begin(), touched_.end(), used_.mine());
-  used_.start();
-  reducer_->finish();
-  used_.wait();
+  std::vector<Tensor> reduced = eager_->finish(touched_);
   for (std::size_t i = 0; i < leaves_.size(); ++i)
-    for (int rank = 0; rank < communicator_->size(); ++rank)
-      if (used_.of(rank)[i]) {
-        leaf(i).grad = views_->view(i);
-        break;
-      }
+    if (reduced[i].defined()) leaf(i).grad = std::move(reduced[i]);
 }
 
 // What the error of the strict mode says; empty: every rank had every gradient.
@@ -373,7 +358,7 @@ std::string DistributedDataParallel::State::unused() const {
 std::string DistributedDataParallel::State::unused_on(int rank) const {
   std::string names;
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    if (used_.of(rank)[i]) continue;
+    if (eager_->was_present(rank, i)) continue;
     if (!names.empty()) names += ", ";
     names += quoted_name(parameters_[i]);
     if (rank == communicator_->rank())
@@ -437,9 +422,7 @@ void DistributedDataParallel::State::shadow() {
       continue;
     }
     last_active_ = active;
-    reducer();
-    views_->begin_step();
-    for (std::size_t i = 0; i < leaves_.size(); ++i) reducer_->zeros(i);
+    eager().begin();
     std::fill(touched_.begin(), touched_.end(), 0);
     finish_step();
     if (const std::string missing = options_.strict ? unused() : std::string(); !missing.empty())

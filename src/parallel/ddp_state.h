@@ -7,15 +7,13 @@
 #include <unordered_set>
 #include <vector>
 
-#include "comm/reducer.h"
 #include "comm/signature.h"
 #include "group/process_group_impl.h"
 #include "op/record.h"
 #include "parallel/ddp_trace.h"
-#include "parallel/rank_words.h"
 #include "runtime/trace_mark.h"
+#include "sync/eager_sync.h"
 #include "tandem/ddp.h"
-#include "tensor/gradient_views.h"
 
 namespace tandem::parallel {
 
@@ -49,7 +47,7 @@ class DistributedDataParallel::State {
   };
 
   Leaf& leaf(std::size_t index) const { return *leaves_[index]; }
-  Reducer& reducer();
+  EagerSync& eager();
   void require_sound() const;
   void prepare_forward();
   void note_reachable(const Tensor& output);
@@ -82,9 +80,8 @@ class DistributedDataParallel::State {
   RankNames names_;  // the group's ranks in errors
   std::shared_ptr<TracedReductions> traced_;
   CommHook hook_;
-  std::unique_ptr<Reducer> reducer_;  // made by the first step
-  std::optional<GradientViews> views_;
-  RankWords announcements_, used_;
+  std::unique_ptr<EagerSync> eager_;  // made by the first step
+  RankWords announcements_;
 
   bool sync_ = true;
   std::optional<TraceMark> local_;  // while not: functions are traced without reductions

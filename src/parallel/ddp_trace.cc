@@ -1,11 +1,10 @@
 #include "parallel/ddp_trace.h"
 
-#include <atomic>
-
 #include "core/status.h"
 #include "graph/graph.h"
 #include "parallel/bucket_tensors.h"
 #include "runtime/placement.h"
+#include "sync/external_group.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
@@ -13,38 +12,29 @@
 
 namespace tandem::parallel {
 
-// The programs of the other ranks run in their processes.
-class TracedReductions::Member final : public CollectiveGroup {
- public:
-  explicit Member(std::shared_ptr<Communicator> communicator)
-      : communicator_(std::move(communicator)) {}
-  int size() const override { return communicator_->size(); }
-  int rank() const { return communicator_->rank(); }
-  Communicator& communicator(int) override { return *communicator_; }
-  bool within_program() const override { return false; }
-  void begin() override {
-    if (!allowed_)
-      fail<FailedPreconditionError>(
-          "[DistributedDataParallel] a function that was traced with reductions was called under "
-          "join()");
-  }
-  void allow(bool runs) { allowed_ = runs; }
+namespace {
 
- private:
-  std::shared_ptr<Communicator> communicator_;
-  std::atomic<bool> allowed_ = true;
-};
+std::shared_ptr<CollectiveGroup> group_of(std::shared_ptr<Communicator> communicator,
+                                          std::shared_ptr<std::atomic<bool>> allowed) {
+  return std::make_shared<ExternalGroup>(
+      std::move(communicator), ExternalGroupHooks{.begin = [allowed = std::move(allowed)] {
+        if (!*allowed)
+          fail<FailedPreconditionError>(
+              "[DistributedDataParallel] a function that was traced with reductions was called "
+              "under join()");
+      }});
+}
+
+}  // namespace
 
 TracedReductions::TracedReductions(std::shared_ptr<Communicator> communicator, Device& device,
-                                   std::vector<Variable> parameters)
-    : member_(std::make_shared<Member>(communicator)),
-      rank_({member_, communicator->rank()}, device, nullptr),
+                                   std::vector<Variable> parameters, const BucketSizes& sizes)
+    : communicator_(std::move(communicator)),
+      allowed_(std::make_shared<std::atomic<bool>>(true)),
+      rank_({group_of(communicator_, allowed_), communicator_->rank()}, device),
       weighs_itself_(!device.host_accessible()),
-      parameters_(std::move(parameters)) {}
-
-TracedReductions::~TracedReductions() = default;
-
-void TracedReductions::allow(bool runs) { member_->allow(runs); }
+      parameters_(std::move(parameters)),
+      sizes_(sizes) {}
 
 void TracedReductions::forward(std::int64_t examples, const std::vector<Variable>& buffers) {
   const NoGradScope no_grad;
@@ -63,22 +53,23 @@ void TracedReductions::begin() {
   const Tensor mine = counted ? examples_ : constant(1.0);
   examples_ = {};
   ready_.assign(parameters_.size(), false);
-  std::vector<float> own_place(static_cast<std::size_t>(member_->size()));
-  own_place[static_cast<std::size_t>(member_->rank())] = 1.0f;
+  std::vector<float> own_place(static_cast<std::size_t>(communicator_->size()));
+  own_place[static_cast<std::size_t>(communicator_->rank())] = 1.0f;
   const Tensor alone = constant(own_place) * mine;
   const Tensor all = rank_.all_reduce({&alone, 1}, ReduceOp::kSum).front();
   if (weighs_itself_) weight_ = mine / reduce_sum(all);
-  reduction_ = rank_.start_reduction(
-      parameters_, false, weighs_itself_ ? Tensor() : all,
-      hook_ ? [this](const distribute::TracedBucket& bucket) { return combine(bucket); }
-            : distribute::CombineTraced());
+  ReduceTraced reduce = weighs_itself_ ? rank_.sum() : rank_.average(all);
+  if (hook_) reduce = [this](const TracedBucket& bucket) { return call_hook(bucket); };
+  sync_ = std::make_unique<TracedSync>(
+      parameters_, rank_.device(), std::move(reduce),
+      TracedSyncOptions{.sizes = sizes_, .zeros_for_missing = hook_ != nullptr});
 }
 
 void TracedReductions::ready(std::size_t index, const Tensor& gradient) {
   if (ready_[index]) return;
   ready_[index] = true;
   const NoGradScope no_grad;
-  reduction_->ready(index, weighs_itself_ ? gradient * cast(weight_, gradient.dtype()) : gradient);
+  sync_->ready(index, weighs_itself_ ? gradient * cast(weight_, gradient.dtype()) : gradient);
 }
 
 void TracedReductions::set_hook(CommHook hook, std::shared_ptr<comm::ProcessGroupImpl> group) {
@@ -88,8 +79,7 @@ void TracedReductions::set_hook(CommHook hook, std::shared_ptr<comm::ProcessGrou
 }
 
 // As TensorHook does it for buckets that are there.
-std::function<std::vector<Tensor>()> TracedReductions::combine(
-    const distribute::TracedBucket& traced) const {
+std::function<std::vector<Tensor>()> TracedReductions::call_hook(const TracedBucket& traced) const {
   GradBucket bucket{.index = traced.index,
                     .is_last = traced.is_last,
                     .buffer = {},
@@ -111,9 +101,9 @@ std::function<std::vector<Tensor>()> TracedReductions::combine(
 std::vector<Tensor> TracedReductions::finish() {
   weight_ = {};
   const NoGradScope no_grad;
-  return std::exchange(reduction_, nullptr)->finish();
+  return *std::exchange(sync_, nullptr)->finish();
 }
 
-void TracedReductions::give_up() { reduction_.reset(); }
+void TracedReductions::give_up() { sync_.reset(); }
 
 }  // namespace tandem::parallel

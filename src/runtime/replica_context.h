@@ -15,22 +15,7 @@
 
 namespace tandem {
 
-// The sum of gradients over the replicas, started before all of them are there. Of one thread.
-class GradientReduction {
- public:
-  virtual ~GradientReduction() = default;
-  // Where gradient `index` is best computed (BackwardPass::place).
-  virtual Tensor place(std::size_t index) {
-    static_cast<void>(index);
-    return {};
-  }
-  // Gradient `index` is final; undefined stands for zeros. A tensor that nothing else refers to is
-  // summed in place. Buckets that are full set out at once.
-  virtual void ready(std::size_t index, Tensor gradient) = 0;
-  // Waits for the rest. The sums, in the order of the variables, on this replica's device;
-  // undefined where no replica had a gradient.
-  virtual std::vector<Tensor> finish() = 0;
-};
+class GradientSync;  // sync/gradient_sync.h
 
 class ReplicaContext {
  public:
@@ -57,10 +42,9 @@ class ReplicaContext {
   // Sums each tensor over the replicas, in a fixed order; every replica gets the sums, on its own
   // device. Every replica must call it, with tensors of the same shapes in the same order.
   virtual std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) = 0;
-  // The same for the gradients of `variables`, given one by one while the backward pass runs. One
-  // reduction at a time; every replica must start it with the same variables.
-  virtual std::unique_ptr<GradientReduction> start_reduction(
-      const std::vector<Variable>& variables) = 0;
+  // The same for the gradients of `variables`, given one by one while the backward pass runs. One at
+  // a time; every replica must start it with the same variables.
+  virtual std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables) = 0;
   // Runs `update` once on behalf of each replica that has no examples in this step, with that
   // replica's context current, on the thread of one of the others; its fellows return at once. For
   // writes that every copy of a variable must see.

@@ -3,13 +3,14 @@
 
 #include "comm/process/process_communicator.h"
 #include "comm/shm/shm_backend.h"
-#include "distribute/traced_replica.h"
 #include "graph/collective.h"
 #include "graph/graph_support.h"
 #include "graph/memory_plan.h"
 #include "graph/passes/grouped_update.h"
 #include "graph/passes/passes.h"
 #include "support/forked_store.h"
+#include "sync/external_group.h"
+#include "sync/traced_sync.h"
 
 namespace tandem {
 namespace {
@@ -17,24 +18,17 @@ namespace {
 using Tensors = std::vector<Tensor>;
 
 // A process group of this process alone.
-class OneRank final : public CollectiveGroup {
- public:
-  explicit OneRank(Device& device)
-      : communicator_(make_process_communicator(
-            make_shm_backend({.store = std::make_shared<ForkedStore>(), .rank = 0, .size = 1}),
-            device, {})) {}
-  int size() const override { return 1; }
-  Communicator& communicator(int) override { return *communicator_; }
-  bool within_program() const override { return false; }
-
- private:
-  std::unique_ptr<Communicator> communicator_;
-};
+TracedRank one_rank(Device& device) {
+  auto communicator = make_process_communicator(
+      make_shm_backend({.store = std::make_shared<ForkedStore>(), .rank = 0, .size = 1}), device,
+      {});
+  return {{std::make_shared<ExternalGroup>(std::move(communicator)), 0}, device};
+}
 
 TEST(PackedCollective, IsComputedAndReadInItsBucket) {
   const Tensor x = random::normal({16, 16});
   Device& device = impl_of(x).device();
-  const distribute::TracedRank rank({std::make_shared<OneRank>(device), 0}, device, nullptr);
+  const TracedRank rank = one_rank(device);
   const auto body = [&](const Tensors& in, bool reduces) -> Tensors {
     Tensors parts = {matmul(in[0], in[0]), reduce_sum(in[0], {.axis = Dims{0}})};
     if (reduces) parts = rank.all_reduce(parts, ReduceOp::kSum);
@@ -69,11 +63,11 @@ TEST(PackedCollective, WhatIsAveragedByExamplesIsComputedThereToo) {
   const Tensor x = random::normal({16, 16});
   const Variable w(zeros({16, 16}));
   Device& device = impl_of(x).device();
-  distribute::TracedRank rank({std::make_shared<OneRank>(device), 0}, device, nullptr);
+  const TracedRank rank = one_rank(device);
   const auto traced = [&](const Tensors& in) -> Tensors {
-    const auto reduction = rank.start_reduction({w}, false, constant(std::vector{3.0f}));
-    reduction->ready(0, matmul(in[0], in[0]));
-    return {reduce_sum(tanh(reduction->finish().front()))};
+    TracedSync sync({w}, device, rank.average(constant(std::vector{3.0f})));
+    sync.ready(0, matmul(in[0], in[0]));
+    return {reduce_sum(tanh(sync.finish()->front()))};
   };
   Block block = block_of({x}, traced);
   schedule_collectives(block);
@@ -96,7 +90,7 @@ TEST(PackedCollective, UpdatesWaitForTheirOwnGradientsAlone) {
   optimizers::Optimizer sgd = optimizers::SGD({.learning_rate = 0.5});
   const Tensor x = ones({8, 8});
   Device& device = impl_of(x).device();
-  const distribute::TracedRank rank({std::make_shared<OneRank>(device), 0}, device, nullptr);
+  const TracedRank rank = one_rank(device);
   const auto traced = [&](const Tensors& in) -> Tensors {
     const Tensor late = add(in[0], 1.0);
     const Tensors first =

@@ -1,4 +1,5 @@
 #include "tandem/losses.h"
+#include "sync/gradient_sync.h"
 
 #include <gtest/gtest.h>
 
@@ -270,7 +271,7 @@ class LoneContext final : public ReplicaContext {
   std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) override {
     return {tensors.begin(), tensors.end()};
   }
-  std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>&) override {
+  std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>&) override {
     return nullptr;
   }
   void run_for_idle_replicas(const std::function<void()>&) override {}

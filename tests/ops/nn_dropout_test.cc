@@ -7,6 +7,7 @@
 #include "runtime/generator.h"
 #include "runtime/replica_context.h"
 #include "support/thread_counts.h"
+#include "sync/gradient_sync.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
 #include "tandem/nn.h"
@@ -30,7 +31,7 @@ class FakeReplica final : public ReplicaContext {
     global_examples_ = examples;
   }
   std::vector<Tensor> all_reduce_sum(std::span<const Tensor>) override { return {}; }
-  std::unique_ptr<GradientReduction> start_reduction(const std::vector<Variable>&) override {
+  std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>&) override {
     return nullptr;
   }
   void run_for_idle_replicas(const std::function<void()>&) override {}

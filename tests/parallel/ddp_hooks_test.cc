@@ -254,6 +254,39 @@ void expect_traced_as_eager(const std::function<CommHook()>& make_hook) {
   });
 }
 
+// Three kernels of 1 MiB, which share a bucket of 25 MiB and not one of 1 MiB.
+TEST(CommHooks, BucketsHaveTheirSizesInTracedStepsToo) {
+  expect_group({.size = 2}, [](int) {
+    const auto buckets_of = [](bool traced, std::int64_t cap) {
+      const auto dense = [] {
+        return layers::Dense(512, {.use_bias = false, .input_shape = {512}});
+      };
+      const DistributedDataParallel model(Sequential({dense(), dense(), dense()}),
+                                          {.bucket_cap_mib = cap});
+      std::vector<std::size_t> sizes;
+      model.register_comm_hook(
+          [&](const GradBucket& bucket) -> std::function<std::vector<Tensor>()> {
+            sizes.push_back(bucket.parameters.size());
+            return [gradients = bucket.gradients] { return gradients; };
+          });
+      const auto body = [&](const Tensor& x) {
+        const Tensor loss = reduce_sum(model(x));
+        loss.backward();
+        return loss;
+      };
+      if (traced)
+        function(body)(ones({1, 512}));
+      else
+        body(ones({1, 512}));
+      return sizes;
+    };
+    for (const bool traced : {false, true}) {
+      EXPECT_EQ(buckets_of(traced, 1), (std::vector<std::size_t>{1, 1, 1})) << traced;
+      EXPECT_EQ(buckets_of(traced, 25), (std::vector<std::size_t>{1, 2})) << traced;
+    }
+  });
+}
+
 TEST(CommHooks, HalvesInTracedSteps) {
   expect_traced_as_eager(parallel::hooks::bf16_compress);
   expect_traced_as_eager(parallel::hooks::fp16_compress);

@@ -1,4 +1,4 @@
-#include "tensor/gradient_views.h"
+#include "sync/gradient_views.h"
 
 #include "tensor/tensor_impl.h"
 

@@ -1,4 +1,4 @@
-#include "comm/reducer.h"
+#include "sync/reducer.h"
 
 #include <gtest/gtest.h>
 
@@ -25,9 +25,9 @@ TEST(AssignBuckets, TakesGradientsLastToFirst) {
 
 TEST(AssignBuckets, ClosesABucketWhenItReachesTheLimit) {
   // 16 bytes close the first bucket, 24 the later ones; both may be exceeded by the last gradient.
-  const ReducerOptions options{.first_bucket_bytes = 16, .bucket_bytes = 24};
-  EXPECT_EQ(assign_buckets(floats({2, 5, 1, 3, 1}), options), (Buckets{{4, 3}, {2, 1}, {0}}));
-  EXPECT_EQ(assign_buckets(floats({2, 6, 4}), options), (Buckets{{2}, {1}, {0}}));
+  const BucketSizes sizes{16, 24};
+  EXPECT_EQ(assign_buckets(floats({2, 5, 1, 3, 1}), sizes), (Buckets{{4, 3}, {2, 1}, {0}}));
+  EXPECT_EQ(assign_buckets(floats({2, 6, 4}), sizes), (Buckets{{2}, {1}, {0}}));
 }
 
 TEST(AssignBuckets, KeepsTypesApart) {
@@ -36,9 +36,9 @@ TEST(AssignBuckets, KeepsTypesApart) {
 }
 
 TEST(AssignBuckets, FollowsAnOrder) {
-  const ReducerOptions options{.first_bucket_bytes = 8, .bucket_bytes = 8};
+  const BucketSizes sizes{8, 8};
   const std::vector<std::size_t> order = {1, 3, 0, 2};
-  EXPECT_EQ(assign_buckets(floats({1, 1, 1, 1}), options, order), (Buckets{{1, 3}, {0, 2}}));
+  EXPECT_EQ(assign_buckets(floats({1, 1, 1, 1}), sizes, order), (Buckets{{1, 3}, {0, 2}}));
 }
 
 // Counts what sets out and when. Of two ranks of which the other one gives the same as this one.
@@ -102,8 +102,7 @@ class CountingCommunicator final : public Communicator {
 
 TEST(Reducer, LaunchesABucketAsSoonAsItIsFullAndInOrder) {
   CountingCommunicator communicator(false);
-  Reducer reducer(communicator, floats({4, 4, 4, 4}),
-                  {.first_bucket_bytes = 32, .bucket_bytes = 32});
+  Reducer reducer(communicator, floats({4, 4, 4, 4}), {.sizes = {32, 32}});
   float memory[16] = {};
   reducer.ready(0, memory);
   reducer.ready(1, memory + 4);  // the second bucket is full, but the first has not set out
@@ -114,20 +113,6 @@ TEST(Reducer, LaunchesABucketAsSoonAsItIsFullAndInOrder) {
   EXPECT_EQ(communicator.launched, (std::vector<std::size_t>{2, 2}));
   reducer.finish();
   EXPECT_EQ(communicator.allocations, 0);
-}
-
-TEST(Reducer, LeavesOutSkippedGradients) {
-  CountingCommunicator communicator(false);
-  Reducer reducer(communicator, floats({4, 4, 4, 4}),
-                  {.first_bucket_bytes = 32, .bucket_bytes = 32});
-  float memory[4] = {};
-  reducer.skip(3);
-  reducer.ready(2, memory);
-  EXPECT_EQ(communicator.launched, (std::vector<std::size_t>{1}));
-  reducer.skip(1);
-  reducer.skip(0);
-  EXPECT_EQ(communicator.launched, (std::vector<std::size_t>{1}));
-  reducer.finish();
 }
 
 TEST(Reducer, RefusesToFinishBeforeAllIsThere) {
@@ -144,7 +129,7 @@ std::vector<float> result(const Reducer& reducer, std::size_t index) {
 
 TEST(Reducer, PacksGradientsIntoOneBuffer) {
   CountingCommunicator communicator(true);
-  Reducer reducer(communicator, floats({3, 2, 4}), {.first_bucket_bytes = 1 << 10});
+  Reducer reducer(communicator, floats({3, 2, 4}), {.sizes = {.first = 1 << 10}});
   const int allocated = communicator.allocations;
   EXPECT_EQ(allocated, 1);
   for (float step = 1; step < 4; ++step) {
@@ -163,21 +148,10 @@ TEST(Reducer, PacksGradientsIntoOneBuffer) {
   EXPECT_EQ(communicator.allocations, allocated);
 }
 
-TEST(Reducer, SendsNothingForABucketThatNoRankHas) {
-  CountingCommunicator communicator(true);
-  Reducer reducer(communicator, floats({4, 4}), {.first_bucket_bytes = 16, .bucket_bytes = 16});
-  std::vector<float> gradient = {1, 2, 3, 4};
-  reducer.ready(1, gradient.data());
-  reducer.skip(0);
-  reducer.finish();
-  EXPECT_EQ(communicator.launched.size(), 1u);
-}
-
 TEST(Reducer, FollowsTheFirstRanksOrderFromTheSecondStepOn) {
   CountingCommunicator communicator(true);
   communicator.order_of_rank_0 = {0, 2, 1, 3};
-  Reducer reducer(communicator, floats({4, 4, 4, 4}),
-                  {.first_bucket_bytes = 32, .bucket_bytes = 32, .rebuild = true});
+  Reducer reducer(communicator, floats({4, 4, 4, 4}), {.sizes = {32, 32}, .rebuild = true});
   std::vector<float> gradient(4, 1.0f);
   for (std::size_t i : {3, 2, 1, 0}) reducer.ready(i, gradient.data());
   reducer.finish();
@@ -215,8 +189,7 @@ struct Tripling final : BucketHook {
 TEST(Reducer, AHookCombinesTheBuckets) {
   CountingCommunicator communicator(true);
   const auto hook = std::make_shared<Tripling>();
-  Reducer reducer(communicator, floats({4, 4, 4}),
-                  {.first_bucket_bytes = 16, .bucket_bytes = 32, .hook = hook});
+  Reducer reducer(communicator, floats({4, 4, 4}), {.sizes = {16, 32}, .hook = hook});
   std::vector<float> gradient(4, 2.0f);
   for (std::size_t i : {0, 1, 2}) reducer.ready(i, gradient.data());
   reducer.finish();

@@ -35,11 +35,15 @@ class BucketHook {
   virtual void finish(const Place& place, Bucket& bucket) = 0;
 };
 
+// A bucket is closed when its size reaches the limit, so it may exceed it (as in PyTorch). The first
+// is small, so that the first collective starts early.
+struct BucketSizes {
+  std::size_t first = std::size_t{1} << 20;    // bytes
+  std::size_t others = std::size_t{25} << 20;  // bytes
+};
+
 struct ReducerOptions {
-  // A bucket is closed when its size reaches the limit, so it may exceed it (as in PyTorch). The
-  // first is small, so that the first collective starts early.
-  std::size_t first_bucket_bytes = std::size_t{1} << 20;
-  std::size_t bucket_bytes = std::size_t{25} << 20;
+  BucketSizes sizes{};
   // From the second step on the buckets follow the order in which rank 0's gradients were ready in
   // the first one.
   bool rebuild = false;
@@ -49,13 +53,13 @@ struct ReducerOptions {
 // Which gradients share a bucket, in the order of the launches: they are taken in `order`, or last
 // to first, as backward makes them; one dtype a bucket.
 std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientInfo>& gradients,
-                                                     const ReducerOptions& options,
+                                                     const BucketSizes& sizes,
                                                      std::span<const std::size_t> order = {});
 
 // The same buckets, filled by gradients that come one by one.
 class BucketFill {
  public:
-  explicit BucketFill(const std::vector<GradientInfo>& gradients);
+  BucketFill(const std::vector<GradientInfo>& gradients, const BucketSizes& sizes);
 
   std::size_t size() const { return buckets_.size(); }
   std::span<const std::size_t> gradients(std::size_t bucket) const { return buckets_[bucket]; }
@@ -88,11 +92,9 @@ class Reducer {
   void ready(std::size_t index, void* data, double scale = 1.0);
   // This rank adds nothing to gradient `index`. REQUIRES: packs().
   void zeros(std::size_t index);
-  // No rank has gradient `index` in this step. Every rank must say so before finish().
-  void skip(std::size_t index);
   const std::vector<bool>& settled() const { return settled_; }
-  // Waits for every bucket; the buffers then hold the sums. REQUIRES: every gradient is ready,
-  // zeros or skipped. The reducer is fresh for the next step afterwards, also when this throws.
+  // Waits for every bucket; the buffers then hold the sums. REQUIRES: every gradient is ready or
+  // zeros. The reducer is fresh for the next step afterwards, also when this throws.
   void finish();
   void reset();
 
@@ -113,7 +115,6 @@ class Reducer {
   struct Members {
     std::vector<std::size_t> gradients;
     std::size_t missing = 0;
-    bool present = false;          // some gradient of this step is in it
     std::optional<Bucket> memory;  // packed
     std::string label;
   };
@@ -123,7 +124,7 @@ class Reducer {
   };
 
   void assign(std::span<const std::size_t> order);
-  void settle(std::size_t index, bool present);
+  void settle(std::size_t index);
   void launch();
   void start(std::size_t bucket);
   BucketHook::Place place_of(std::size_t bucket) const;
@@ -135,7 +136,7 @@ class Reducer {
   std::vector<GradientInfo> gradients_;
   std::vector<Members> buckets_;
   std::vector<Place> places_;
-  std::vector<void*> data_;  // not packed; null: skipped, or not there yet
+  std::vector<void*> data_;  // not packed; null: not there yet
   std::vector<bool> settled_;
   std::vector<std::size_t> ready_order_;  // of the first step, where the buckets are to follow it
   bool order_known_ = false;              // and every rank's is rank 0's
@@ -143,7 +144,7 @@ class Reducer {
   std::int64_t step_ = 0;
   ReduceOp op_ = ReduceOp::kSum;
   std::size_t next_ = 0;                          // the first bucket that has not set out
-  std::vector<std::shared_ptr<Work>> under_way_;  // a bucket each; null: nothing was to be done
+  std::vector<std::shared_ptr<Work>> under_way_;  // a bucket each; null: the hook's
 };
 
 }  // namespace tandem

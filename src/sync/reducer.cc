@@ -1,11 +1,11 @@
-#include "comm/reducer.h"
+#include "sync/reducer.h"
 
 #include "core/status.h"
 
 namespace tandem {
 
 std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientInfo>& gradients,
-                                                     const ReducerOptions& options,
+                                                     const BucketSizes& sizes,
                                                      std::span<const std::size_t> order) {
   struct Open {
     std::vector<std::size_t> gradients;
@@ -13,7 +13,7 @@ std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientI
   };
   std::vector<std::vector<std::size_t>> buckets;
   Open open[8];  // by dtype
-  std::size_t limit = options.first_bucket_bytes;
+  std::size_t limit = sizes.first;
   for (std::size_t k = 0; k < gradients.size(); ++k) {
     const std::size_t i = order.empty() ? gradients.size() - 1 - k : order[k];
     Open& bucket = open[static_cast<int>(gradients[i].dtype)];
@@ -22,7 +22,7 @@ std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientI
     if (bucket.bytes >= limit) {
       buckets.push_back(std::move(bucket.gradients));
       bucket = {};
-      limit = options.bucket_bytes;
+      limit = sizes.others;
     }
   }
   for (Open& bucket : open)
@@ -30,8 +30,8 @@ std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientI
   return buckets;
 }
 
-BucketFill::BucketFill(const std::vector<GradientInfo>& gradients)
-    : buckets_(assign_buckets(gradients, {})), bucket_of_(gradients.size()) {
+BucketFill::BucketFill(const std::vector<GradientInfo>& gradients, const BucketSizes& sizes)
+    : buckets_(assign_buckets(gradients, sizes)), bucket_of_(gradients.size()) {
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
     missing_.push_back(buckets_[bucket].size());
     for (std::size_t index : buckets_[bucket]) bucket_of_[index] = bucket;
@@ -58,7 +58,7 @@ Reducer::Reducer(Communicator& communicator, std::vector<GradientInfo> gradients
 void Reducer::assign(std::span<const std::size_t> order) {
   buckets_.clear();
   std::vector<std::int64_t> counts;
-  for (auto& members : assign_buckets(gradients_, options_, order)) {
+  for (auto& members : assign_buckets(gradients_, options_.sizes, order)) {
     counts.clear();
     for (std::size_t array = 0; array < members.size(); ++array) {
       places_[members[array]] = {buckets_.size(), array};
@@ -86,7 +86,6 @@ void Reducer::reset() {
   settled_.assign(gradients_.size(), false);
   for (Members& bucket : buckets_) {
     bucket.missing = bucket.gradients.size();
-    bucket.present = false;
   }
   if (!order_known_) ready_order_.clear();
   op_ = ReduceOp::kSum;
@@ -103,7 +102,7 @@ void Reducer::ready(std::size_t index, void* data, double scale) {
     TANDEM_ASSERT(scale == 1.0);
     data_[index] = data;
   }
-  settle(index, true);
+  settle(index);
 }
 
 void Reducer::zeros(std::size_t index) {
@@ -111,21 +110,13 @@ void Reducer::zeros(std::size_t index) {
   TANDEM_ASSERT(packs_);
   const Place place = places_[index];
   buckets_[place.bucket].memory->put_zeros(place.array);
-  settle(index, true);
+  settle(index);
 }
 
-void Reducer::skip(std::size_t index) {
-  prepare();
-  const Place place = places_[index];
-  if (packs_) buckets_[place.bucket].memory->put_zeros(place.array);
-  settle(index, false);
-}
-
-void Reducer::settle(std::size_t index, bool present) {
+void Reducer::settle(std::size_t index) {
   TANDEM_ASSERT(!settled_[index]);
   settled_[index] = true;
   Members& bucket = buckets_[places_[index].bucket];
-  bucket.present = bucket.present || present;
   --bucket.missing;
   if (options_.rebuild && !order_known_) ready_order_.push_back(index);
   launch();
@@ -139,7 +130,6 @@ void Reducer::launch() {
 void Reducer::start(std::size_t index) {
   Members& bucket = buckets_[index];
   std::shared_ptr<Work>& work = under_way_.emplace_back();
-  if (!bucket.present) return;
   communicator_.label(bucket.label, step_);
   if (options_.hook) {
     options_.hook->start(place_of(index), *bucket.memory);
@@ -149,7 +139,7 @@ void Reducer::start(std::size_t index) {
   } else {
     std::vector<Buffer> parts;
     for (std::size_t i : bucket.gradients)
-      if (data_[i]) parts.push_back({data_[i], gradients_[i].count, gradients_[i].dtype});
+      parts.push_back({data_[i], gradients_[i].count, gradients_[i].dtype});
     work = communicator_.all_reduce(parts, op_);
   }
   communicator_.label({}, -1);
@@ -168,7 +158,7 @@ void Reducer::finish() {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     if (under_way_[i]) {
       under_way_[i]->wait();
-    } else if (options_.hook && buckets_[i].present) {
+    } else {
       communicator_.label(buckets_[i].label, step_);
       options_.hook->finish(place_of(i), *buckets_[i].memory);
       communicator_.label({}, -1);

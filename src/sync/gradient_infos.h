@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "comm/reducer.h"
+#include "sync/reducer.h"
 #include "tandem/variable.h"
 
 namespace tandem {

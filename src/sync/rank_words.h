@@ -3,22 +3,28 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
 
-namespace tandem::parallel {
+namespace tandem {
 
-// A few bytes of every rank for every other one. Made once, used in every step without allocating.
+// A few bytes of every rank for every other one, in host memory that serves every step.
 class RankWords {
  public:
-  RankWords(Communicator& communicator, std::size_t bytes);
+  RankWords(Communicator& communicator, std::size_t bytes)
+      : communicator_(communicator),
+        mine_(bytes),
+        all_(bytes * static_cast<std::size_t>(communicator.size())) {}
 
   std::uint8_t* mine() { return mine_.data(); }
   // Sends mine(), which belongs to the collective until wait().
-  void start();
+  void start() { work_ = communicator_.start_exchange(mine_.data(), mine_.size(), all_.data()); }
   bool test() { return !work_ || work_->test(); }
-  void wait();
+  void wait() {
+    if (const auto work = std::exchange(work_, nullptr)) work->wait();
+  }
   // What a rank sent.
   const std::uint8_t* of(int rank) const {
     return all_.data() + static_cast<std::size_t>(rank) * mine_.size();
@@ -27,8 +33,7 @@ class RankWords {
  private:
   Communicator& communicator_;
   std::vector<std::uint8_t> mine_, all_;
-  std::vector<Buffer> gathered_;
   std::shared_ptr<Work> work_;
 };
 
-}  // namespace tandem::parallel
+}  // namespace tandem

@@ -1,0 +1,125 @@
+#include "sync/eager_sync.h"
+
+#include <algorithm>
+
+#include "runtime/placement.h"
+#include "sync/gradient_infos.h"
+#include "tandem/autodiff.h"
+#include "tandem/creation.h"
+#include "tandem/math.h"
+#include "tensor/tensor_impl.h"
+
+namespace tandem {
+
+bool same_variables(const std::vector<RefPtr<VariableImpl>>& a, const std::vector<Variable>& b) {
+  return std::equal(
+      a.begin(), a.end(), b.begin(), b.end(),
+      [](const RefPtr<VariableImpl>& x, const Variable& y) { return x.get() == &y.impl(); });
+}
+
+EagerSync::EagerSync(std::shared_ptr<Communicator> communicator, Device& device,
+                     const std::vector<Variable>& variables, ReducerOptions options)
+    : communicator_(std::move(communicator)),
+      device_(device),
+      reducer_(*communicator_, gradient_infos(variables), std::move(options)),
+      present_(*communicator_, variables.size()) {
+  std::vector<Shape> shapes;
+  for (const Variable& variable : variables) {
+    variables_.emplace_back(&variable.impl());
+    shapes.push_back(variable.shape());
+  }
+  if (reducer_.packs()) views_.emplace(reducer_, device_, std::move(shapes));
+}
+
+void EagerSync::begin() {
+  reducer_.reset();
+  if (views_)
+    views_->begin_step();
+  else
+    gradients_.assign(variables_.size(), Tensor());
+}
+
+Tensor EagerSync::place(std::size_t index) {
+  return views_ && !settled(index) ? views_->vacant(index) : Tensor();
+}
+
+void EagerSync::ready(std::size_t index, Tensor gradient, double weight) {
+  if (weight != 1.0 && !(views_ && device_.host_accessible())) {
+    const NoGradScope no_grad;
+    gradient = gradient * weight;
+    weight = 1.0;
+  }
+  const Tensor here = views_ ? copy_to_device(gradient, device_) : own(std::move(gradient));
+  reducer_.ready(index, impl_of(here).data(), weight);
+  if (!views_) gradients_[index] = here;
+}
+
+void EagerSync::zeros(std::size_t index) {
+  if (views_) return reducer_.zeros(index);
+  const OnDevice on(device_);
+  const TensorSpec& spec = variables_[index]->spec();
+  gradients_[index] = tandem::zeros(spec.shape, {.dtype = spec.dtype});
+  reducer_.ready(index, impl_of(gradients_[index]).data());
+}
+
+std::vector<Tensor> EagerSync::finish(const std::vector<std::uint8_t>& present) {
+  for (std::size_t i = 0; i < variables_.size(); ++i)
+    if (!settled(i)) zeros(i);
+  std::copy(present.begin(), present.end(), present_.mine());
+  present_.start();
+  reducer_.finish();
+  present_.wait();
+  std::vector<Tensor> reduced(variables_.size());
+  for (std::size_t i = 0; i < reduced.size(); ++i)
+    for (int rank = 0; rank < communicator_->size() && !reduced[i].defined(); ++rank)
+      if (was_present(rank, i)) reduced[i] = views_ ? views_->view(i) : std::move(gradients_[i]);
+  return reduced;
+}
+
+Tensor EagerSync::own(Tensor tensor) const {
+  const TensorImpl& impl = impl_of(tensor);
+  if (&impl.device() == &device_ && impl.unique() && impl.storage->unique()) {
+    impl_of(tensor).grad = {};
+    return tensor;
+  }
+  Tensor copy = make_tensor(device_, impl.shape, impl.dtype);
+  copy_into(copy, tensor);
+  return copy;
+}
+
+namespace {
+
+class EagerPass final : public GradientSync {
+ public:
+  EagerPass(EagerSync& sync, bool inactive)
+      : sync_(sync), inactive_(inactive), present_(sync.variables().size(), 0) {
+    sync_.begin();
+  }
+
+  Tensor place(std::size_t index) override { return inactive_ ? Tensor() : sync_.place(index); }
+
+  void ready(std::size_t index, Tensor gradient) override {
+    if (!gradient.defined()) return;
+    check_gradient("all_reduce", gradient, *sync_.variables()[index]);
+    present_[index] = 1;
+    if (inactive_)
+      sync_.zeros(index);
+    else
+      sync_.ready(index, std::move(gradient));
+  }
+
+  std::optional<std::vector<Tensor>> finish() override { return sync_.finish(present_); }
+
+ private:
+  EagerSync& sync_;
+  bool inactive_;
+  std::vector<std::uint8_t> present_;
+};
+
+}  // namespace
+
+std::unique_ptr<GradientSync> EagerSync::start(bool inactive) {
+  return std::make_unique<EagerPass>(*this, inactive);
+}
+
+}  // namespace tandem

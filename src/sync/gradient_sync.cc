@@ -1,0 +1,16 @@
+#include "sync/gradient_sync.h"
+
+#include "core/status.h"
+
+namespace tandem {
+
+void check_gradient(std::string_view op, const Tensor& gradient, const VariableImpl& variable) {
+  const TensorSpec& spec = variable.spec();
+  if (may_agree(gradient.shape(), spec.shape) && gradient.dtype() == spec.dtype) return;
+  fail<InvalidArgumentError>(
+      "[{}] the gradient of {} has shape {} and dtype {}, expected {} and {}", op,
+      quoted_name(variable), gradient.shape().to_string(), name_of(gradient.dtype()),
+      spec.shape.to_string(), name_of(spec.dtype));
+}
+
+}  // namespace tandem

@@ -1,0 +1,131 @@
+#include "sync/traced_sync.h"
+
+#include "core/status.h"
+#include "runtime/placement.h"
+#include "runtime/traced_collective.h"
+#include "sync/gradient_infos.h"
+#include "tandem/creation.h"
+
+namespace tandem {
+
+// --- buckets ---
+
+TracedSync::TracedSync(std::vector<Variable> variables, Device& device, ReduceTraced reduce,
+                       const TracedSyncOptions& options)
+    : variables_(std::move(variables)),
+      device_(device),
+      reduce_(std::move(reduce)),
+      options_(options),
+      gradients_(variables_.size()),
+      present_(variables_.size(), false),
+      buckets_(gradient_infos(variables_), options_.sizes) {
+  if (options_.agreements && options_.pass < options_.agreements->size())
+    agreed_ = &(*options_.agreements)[options_.pass];
+}
+
+void TracedSync::ready(std::size_t index, Tensor gradient) {
+  if (!gradient.defined()) return;
+  const Variable& variable = variables_[index];
+  check_gradient(options_.op, gradient, variable.impl());
+  if (agreed_ && !agreed(index))
+    fail<InvalidArgumentError>(
+        "[{}] {} has a gradient on this replica and none on the first one: in a traced step the "
+        "first replica with examples has every gradient that another one has. Use the variable on "
+        "each of them, or run the step without td::function (fit: run_eagerly)",
+        options_.op, quoted_name(variable));
+  gradients_[index] = std::move(gradient);
+  present_[index] = true;
+  buckets_.add(index);
+  launch(false);
+}
+
+std::optional<std::vector<Tensor>> TracedSync::finish() {
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (present_[i] || !(options_.zeros_for_missing || agreed(i))) continue;
+    const OnDevice on(device_);
+    gradients_[i] = zeros(variables_[i].shape(), {.dtype = variables_[i].dtype()});
+  }
+  if (options_.agreements && !agreed_) options_.agreements->push_back(present_);
+  launch(true);
+  std::vector<Tensor> result(variables_.size());
+  for (const Launched& bucket : launched_) {
+    const std::vector<Tensor> reduced = bucket.reduced();
+    for (std::size_t i = 0; i < bucket.variables.size(); ++i)
+      if (const std::size_t index = bucket.variables[i]; present_[index] || agreed(index))
+        result[index] = reduced[i];
+  }
+  return result;
+}
+
+void TracedSync::launch(bool rest) {
+  for (; next_ < buckets_.size() && (rest || buckets_.full(next_)); ++next_) {
+    TracedBucket bucket{next_, next_ + 1 == buckets_.size(), {}, {}};
+    for (std::size_t index : buckets_.gradients(next_)) {
+      if (!gradients_[index].defined()) continue;
+      bucket.variables.push_back(index);
+      bucket.gradients.push_back(std::exchange(gradients_[index], {}));
+    }
+    if (bucket.variables.empty()) continue;
+    auto reduced = reduce_(bucket);
+    launched_.push_back({std::move(bucket.variables), std::move(reduced)});
+  }
+}
+
+// --- nodes ---
+
+TracedRank::TracedRank(CollectiveMember member, Device& device)
+    : member_(std::make_shared<const CollectiveMember>(std::move(member))), device_(device) {}
+
+std::vector<Tensor> TracedRank::add(const OpDef& op, AttrsRef attrs,
+                                    std::span<const Tensor> tensors) const {
+  return trace_collective(op, attrs, tensors, member_, device_);
+}
+
+std::vector<Tensor> TracedRank::all_reduce(std::span<const Tensor> tensors, ReduceOp op,
+                                           bool inactive) const {
+  if (tensors.empty()) return {};
+  std::vector<Tensor> contributed;
+  if (inactive) {
+    const OnDevice on(device_);
+    for (const Tensor& tensor : tensors) contributed.push_back(zeros_like(tensor));
+    tensors = contributed;
+  }
+  return add(kCollectiveReduce, CollectiveReduceAttrs{op}, tensors);
+}
+
+Tensor TracedRank::broadcast(const Tensor& tensor, int root) const {
+  return add(kCollectiveBroadcast, CollectiveBroadcastAttrs{root}, {&tensor, 1}).front();
+}
+
+std::vector<Tensor> TracedRank::all_gather(const Tensor& tensor, std::int64_t axis,
+                                           std::vector<std::int64_t> sizes) const {
+  const CollectiveGatherAttrs attrs{.rank = member_->rank,
+                                    .ranks = static_cast<std::int64_t>(sizes.size()),
+                                    .axis = axis,
+                                    .sizes = std::move(sizes)};
+  return add(kCollectiveGather, attrs, {&tensor, 1});
+}
+
+namespace {
+
+std::function<std::vector<Tensor>()> known(std::vector<Tensor> tensors) {
+  return [tensors = std::move(tensors)] { return tensors; };
+}
+
+}  // namespace
+
+ReduceTraced TracedRank::sum(bool inactive) const {
+  return [rank = *this, inactive](const TracedBucket& bucket) {
+    return known(rank.all_reduce(bucket.gradients, ReduceOp::kSum, inactive));
+  };
+}
+
+ReduceTraced TracedRank::average(const Tensor& examples) const {
+  return [rank = *this, examples](const TracedBucket& bucket) {
+    std::vector<Tensor> parts = bucket.gradients;
+    parts.push_back(examples);
+    return known(rank.add(kCollectiveReduce, CollectiveReduceAttrs{.by_examples = true}, parts));
+  };
+}
+
+}  // namespace tandem

@@ -1,0 +1,129 @@
+// Gradients of a few ranks, where memory is reduced as it is (threads) and where it is packed.
+#include "sync/eager_sync.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "comm/local/local_group.h"
+#include "comm/process/process_communicator.h"
+#include "comm/shm/shm_backend.h"
+#include "device/device_manager.h"
+#include "support/errors.h"
+#include "support/forked_store.h"
+#include "support/tensors.h"
+#include "support/waiting.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+using testing::values_of;
+using Values = std::vector<double>;
+
+class EagerSyncTest : public ::testing::TestWithParam<bool> {
+ protected:
+  static constexpr int kRanks = 2;
+
+  EagerSyncTest() {
+    config::set_logical_cpus(kRanks);
+    for (Device* device : DeviceManager::get().devices(DeviceType::kCpu, "test"))
+      devices_.push_back(device);
+    devices_.resize(kRanks);
+    for (int i = 0; i < 3; ++i) variables_.emplace_back(zeros({2}));
+  }
+
+  // Runs a rank on each of two threads.
+  void on_ranks(const std::function<void(int rank, EagerSync& sync)>& body) {
+    const auto local = std::make_shared<LocalGroup>(devices_);
+    const auto store = std::make_shared<ForkedStore>();
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kRanks; ++rank)
+      threads.emplace_back([&, rank] {
+        Device& device = *devices_[static_cast<std::size_t>(rank)];
+        std::shared_ptr<Communicator> communicator;
+        if (GetParam())
+          communicator =
+              make_process_communicator(make_shm_backend({.store = store,
+                                                          .name = "test",
+                                                          .rank = rank,
+                                                          .size = kRanks,
+                                                          .time_limit = testing::kFarAway}),
+                                        device, {.time_limit = testing::kFarAway});
+        else
+          communicator = local->communicator(rank);
+        EagerSync sync(communicator, device, variables_, {});
+        body(rank, sync);
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  std::vector<Device*> devices_;
+  std::vector<Variable> variables_;
+};
+
+// Variable 0 has a gradient on both ranks, 1 on the second alone, 2 on none.
+TEST_P(EagerSyncTest, WhatARankDoesNotHaveCountsAsZeros) {
+  on_ranks([](int rank, EagerSync& sync) {
+    for (int step = 1; step < 4; ++step) {
+      const auto pass = sync.start(false);
+      if (rank == 1) pass->ready(1, full({2}, 10.0 * step));
+      pass->ready(0, full({2}, 1.0 + rank));
+      const std::vector<Tensor> reduced = *pass->finish();
+      EXPECT_EQ(values_of(reduced[0]), (Values{3, 3}));
+      EXPECT_EQ(values_of(reduced[1]), (Values{10.0 * step, 10.0 * step}));
+      EXPECT_FALSE(reduced[2].defined());
+      EXPECT_FALSE(sync.was_present(0, 1));
+      EXPECT_TRUE(sync.was_present(1, 1));
+    }
+  });
+}
+
+TEST_P(EagerSyncTest, AnInactiveRankAddsNothing) {
+  on_ranks([](int rank, EagerSync& sync) {
+    const auto pass = sync.start(rank == 1);
+    for (std::size_t i : {2, 1, 0}) pass->ready(i, full({2}, 5.0));
+    const std::vector<Tensor> reduced = *pass->finish();
+    for (const Tensor& gradient : reduced) EXPECT_EQ(values_of(gradient), (Values{5, 5}));
+  });
+}
+
+TEST_P(EagerSyncTest, GradientsCountByTheirWeights) {
+  on_ranks([](int rank, EagerSync& sync) {
+    sync.begin();
+    sync.ready(0, full({2}, 8.0), rank == 0 ? 0.25 : 0.75);
+    const std::vector<Tensor> reduced = sync.finish({1, 0, 0});
+    EXPECT_EQ(values_of(reduced[0]), (Values{8, 8}));
+  });
+}
+
+// The results of a step stay as they are in the next one.
+TEST_P(EagerSyncTest, ResultsThatAreKeptStayAsTheyAre) {
+  on_ranks([](int, EagerSync& sync) {
+    std::vector<std::vector<Tensor>> kept;
+    for (int step = 1; step < 4; ++step) {
+      const auto pass = sync.start(false);
+      for (std::size_t i : {2, 1, 0}) pass->ready(i, full({2}, 1.0 * step));
+      kept.push_back(*pass->finish());
+    }
+    for (int step = 1; step < 4; ++step)
+      for (const Tensor& gradient : kept[static_cast<std::size_t>(step - 1)])
+        EXPECT_EQ(values_of(gradient), (Values{2.0 * step, 2.0 * step}));
+  });
+}
+
+TEST_P(EagerSyncTest, AGradientOfAnotherShapeIsNamed) {
+  on_ranks([](int, EagerSync& sync) {
+    const auto pass = sync.start(false);
+    testing::expect_error<InvalidArgumentError>(
+        [&] { pass->ready(0, ones({3})); },
+        "has shape (3,) and dtype float32, expected (2,) and float32");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Communicators, EagerSyncTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "packing" : "inPlace"; });
+
+}  // namespace
+}  // namespace tandem
