@@ -22,12 +22,11 @@ using testing::error_of;
 
 // The operation on placeholders of these specs.
 void add_node(std::string_view op, AttrsRef attrs, const std::vector<TensorSpec>& inputs) {
-  GraphImpl& graph = *make_ref<GraphImpl>();
-  const RefPtr<GraphImpl> owner(&graph);
+  const RefPtr<GraphImpl> graph = make_ref<GraphImpl>();
   std::vector<Node::Input> from;
   for (const TensorSpec& spec : inputs)
-    from.push_back({&graph.add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {}), 0});
-  graph.add(*find_op(op), attrs, from);
+    from.push_back({&graph->add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {}), 0});
+  graph->add(*find_op(op), attrs, from);
 }
 
 TEST(GradientGraphs, GradientsOfGatherHaveTheShapeOfWhatWasTaken) {
