@@ -28,27 +28,6 @@ CrossDeviceOps ReductionToOneDevice(const ReductionToOneDeviceOptions& options) 
   return CrossDeviceOps(CrossDeviceOps::Kind::kReductionToOneDevice, 1, options.reduce_to_device);
 }
 
-void BatchSplit::check(std::size_t replicas) const {
-  if (total >= 0 && (offsets.size() != replicas || counts.size() != replicas))
-    fail<InvalidArgumentError>(
-        "[PerReplica] expected a split of the batch over {} replica(s), one for each value, got {} "
-        "offsets and {} counts",
-        replicas, offsets.size(), counts.size());
-}
-
-BatchSplit BatchSplit::even(std::int64_t examples, int replicas) {
-  BatchSplit split;
-  split.total = examples;
-  std::int64_t offset = 0;
-  for (int replica = 0; replica < replicas; ++replica) {
-    const std::int64_t count = examples / replicas + (replica < examples % replicas ? 1 : 0);
-    split.offsets.push_back(offset);
-    split.counts.push_back(count);
-    offset += count;
-  }
-  return split;
-}
-
 // --- the faces of a strategy ---
 
 int Strategy::num_replicas_in_sync() const { return impl_->num_replicas(); }

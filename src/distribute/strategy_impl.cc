@@ -91,21 +91,10 @@ PerReplica<data::Example> StrategyImpl::parts_of(const data::Example& batch, Bat
 
 namespace {
 
-BatchParts as_batch_parts(const PerReplica<data::Example>& parts) {
-  return {.examples = parts.values(),
-          .offsets = parts.split().offsets,
-          .counts = parts.split().counts,
-          .total = parts.split().total,
-          .leader = parts.split().leader};
-}
-
 class PartsOfInput final : public BatchSource {
  public:
   explicit PartsOfInput(Input input) : input_(std::move(input)) {}
-  std::optional<BatchParts> next() override {
-    const auto parts = input_.next();
-    return parts ? std::optional(as_batch_parts(*parts)) : std::nullopt;
-  }
+  std::optional<GlobalBatch> next() override { return input_.next(); }
 
  private:
   Input input_;
@@ -132,8 +121,8 @@ class Runner final : public ReplicaRunner {
   Workers* workers() const override { return strategy_->workers().get(); }
   void give_up(const char* reason) override { strategy_->give_up(reason); }
 
-  BatchParts split(const data::Example& global_batch) override {
-    return as_batch_parts(strategy_->split(global_batch));
+  GlobalBatch split(const data::Example& global_batch) override {
+    return strategy_->split(global_batch);
   }
 
   std::unique_ptr<BatchSource> iterate(const data::Dataset& data,
@@ -142,20 +131,17 @@ class Runner final : public ReplicaRunner {
     return std::make_unique<PartsOfInput>(Input(strategy_, data, options, std::move(check)));
   }
 
-  std::vector<std::vector<Tensor>> run(const BatchParts& parts, const Step& step) override {
-    std::vector<std::vector<Tensor>> results(parts.examples.size());
+  std::vector<std::vector<Tensor>> run(const GlobalBatch& batch, const Step& step) override {
+    std::vector<std::vector<Tensor>> results(batch.size());
     strategy_->run(
         [&](int replica) {
-          results[static_cast<std::size_t>(replica)] =
-              step(parts.examples[static_cast<std::size_t>(replica)]);
+          const auto index = static_cast<std::size_t>(replica);
+          results[index] = step(batch[index]);
         },
-        {.offsets = parts.offsets,
-         .counts = parts.counts,
-         .total = parts.total,
-         .leader = parts.leader});
+        batch.split());
     std::vector<std::vector<Tensor>> present;
     for (std::size_t replica = 0; replica < results.size(); ++replica)
-      if (!parts.examples[replica].empty()) present.push_back(std::move(results[replica]));
+      if (!batch[replica].empty()) present.push_back(std::move(results[replica]));
     return present;
   }
 

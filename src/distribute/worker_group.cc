@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 
+#include "comm/exchange_bytes.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "device/device_manager.h"
@@ -186,18 +187,8 @@ std::vector<std::string> WorkerGroup::gather_bytes(const std::string& mine,
                                                    const std::string& what) {
   check_own();
   host_->label(what, calls_++);
-  const std::uint64_t bytes = mine.size();
-  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(size()));
-  attempt([&] { host_->exchange(&bytes, sizeof(bytes), sizes.data()); });
   std::vector<std::string> all;
-  all.reserve(sizes.size());
-  std::vector<Buffer> buffers;
-  for (std::uint64_t count : sizes) {
-    all.emplace_back(count, '\0');
-    buffers.push_back(bytes_at(all.back().data(), count));
-  }
-  const Buffer own = bytes_at(const_cast<char*>(mine.data()), mine.size());
-  attempt([&] { host_->all_gather(own, buffers)->wait(); });
+  attempt([&] { all = exchange_bytes(*host_, mine); });
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "comm/exchange_bytes.h"
 #include "comm/host_identity.h"
 #include "comm/local/local_group.h"
 #include "comm/rendezvous/cluster_environment.h"
@@ -100,8 +101,8 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
   rank_ = communicator_->rank();
   size_ = communicator_->size();
   static_assert(std::is_trivially_copyable_v<Settings>);
-  const std::vector<std::string> all =
-      exchange({reinterpret_cast<const char*>(&settings_), sizeof(settings_)});
+  const std::vector<std::string> all = exchange_bytes(
+      *communicator_, {reinterpret_cast<const char*>(&settings_), sizeof(settings_)});
   std::memcpy(&settings_, all.front().data(), sizeof(settings_));
   find_places();
   share_cores();
@@ -115,25 +116,10 @@ World::World(const InitOptions& options) : options_(options), settings_(settings
 
 World::~World() { shut_down(std::chrono::milliseconds(0)); }
 
-std::vector<std::string> World::exchange(const std::string& bytes) {
-  const auto ranks = static_cast<std::size_t>(size_);
-  const auto mine = static_cast<std::int64_t>(bytes.size());
-  std::vector<std::int64_t> lengths(ranks);
-  communicator_->exchange(&mine, sizeof(mine), lengths.data());
-  std::vector<std::string> all(ranks);
-  std::vector<Buffer> buffers;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    all[r].resize(static_cast<std::size_t>(lengths[r]));
-    buffers.push_back({all[r].data(), lengths[r], uint8});
-  }
-  communicator_->all_gather({const_cast<char*>(bytes.data()), mine, uint8}, buffers)->wait();
-  return all;
-}
-
 // Ranks with one name of a host share it.
 void World::find_places() {
   const std::vector<std::string> all =
-      exchange(env_string("HOROVOD_HOSTNAME").value_or(host_identity()));
+      exchange_bytes(*communicator_, env_string("HOROVOD_HOSTNAME").value_or(host_identity()));
   std::vector<int> local_rank(all.size()), host_of(all.size());
   std::vector<std::string> hosts;
   for (std::size_t r = 0; r < all.size(); ++r) {
@@ -167,7 +153,8 @@ void World::share_cores() {
   auto& manager = DeviceManager::get();
   const int mine = available_cores(), online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   int wanted = 0;
-  for (const std::string& cores : exchange(fmt::format("{} {}", mine, places_.host)))
+  for (const std::string& cores :
+       exchange_bytes(*communicator_, fmt::format("{} {}", mine, places_.host)))
     if (cores.substr(cores.find(' ') + 1) == places_.host) wanted += std::atoi(cores.c_str());
   const int share = std::max(1, online / places_.local_size);
   if (wanted <= online || mine <= share || manager.initialized() ||
@@ -196,7 +183,8 @@ std::shared_ptr<Lane> World::make_lane(int id, const std::vector<int>& ranks) {
 }
 
 std::shared_ptr<ProcessSet::State> World::add_set(const std::vector<int>& ranks) {
-  const std::vector<std::string> all = exchange(fmt::format("{}", fmt::join(ranks, ", ")));
+  const std::vector<std::string> all =
+      exchange_bytes(*communicator_, fmt::format("{}", fmt::join(ranks, ", ")));
   for (std::size_t r = 1; r < all.size(); ++r)
     if (all[r] != all[0])
       fail<InvalidArgumentError>(
@@ -225,7 +213,7 @@ std::shared_ptr<ProcessSet::State> World::add_set(const std::vector<int>& ranks)
 
 bool World::remove_set(ProcessSet::State& set) {
   if (set.id == 0) return false;
-  const std::vector<std::string> all = exchange(std::to_string(set.id));
+  const std::vector<std::string> all = exchange_bytes(*communicator_, std::to_string(set.id));
   if (std::any_of(all.begin(), all.end(), [&](const std::string& id) { return id != all[0]; }))
     throw InvalidArgumentError("[remove_process_set] every rank must name the same set");
   const std::shared_ptr<Lane> lane = release_lane(set);

@@ -54,9 +54,6 @@ class World {
   std::shared_ptr<ProcessSet::State> add_set(const std::vector<int>& ranks);
   bool remove_set(ProcessSet::State& set);
 
-  // Every rank's `bytes`, by rank. Every rank calls it, on the thread that makes process sets.
-  std::vector<std::string> exchange(const std::string& bytes);
-
   // Ends this rank's part. `limit`: for the others to take note.
   void shut_down(std::chrono::milliseconds limit);
   bool ended() const { return ended_.load(); }

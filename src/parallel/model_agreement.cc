@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "comm/exchange_bytes.h"
 #include "core/status.h"
 #include "runtime/variable_impl.h"
 
@@ -39,26 +40,11 @@ std::vector<Described> read(std::string_view text) {
   return variables;
 }
 
-std::vector<std::string> gather(Communicator& communicator, std::string mine) {
-  const auto ranks = static_cast<std::size_t>(communicator.size());
-  std::vector<std::uint64_t> lengths(ranks);
-  const std::uint64_t length = mine.size();
-  communicator.exchange(&length, sizeof(length), lengths.data());
-  const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
-  mine.resize(longest);
-  std::string all(longest * ranks, '\0');
-  communicator.exchange(mine.data(), longest, all.data());
-  std::vector<std::string> texts;
-  for (std::size_t rank = 0; rank < ranks; ++rank)
-    texts.push_back(all.substr(rank * longest, lengths[rank]));
-  return texts;
-}
-
 }  // namespace
 
 void check_same_variables(Communicator& communicator, const std::vector<Variable>& variables,
                           std::string_view op, const RankNames& names) {
-  const std::vector<std::string> texts = gather(communicator, describe(variables));
+  const std::vector<std::string> texts = exchange_bytes(communicator, describe(variables));
   const std::vector<Described> first = read(texts[0]);
   for (int rank = 1; rank < communicator.size(); ++rank) {
     const std::vector<Described> other = read(texts[static_cast<std::size_t>(rank)]);

@@ -12,13 +12,13 @@ class BatchesAhead final : public BatchSource {
  public:
   explicit BatchesAhead(std::unique_ptr<BatchSource> batches) : batches_(std::move(batches)) {}
 
-  std::optional<BatchParts> next() override {
+  std::optional<GlobalBatch> next() override {
     return ahead_.next([this] { return batches_->next(); });
   }
 
  private:
   std::unique_ptr<BatchSource> batches_;
-  FetchedAhead<BatchParts> ahead_;
+  FetchedAhead<GlobalBatch> ahead_;
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ void for_each_batch(const data::Dataset& data, const EvaluateOptions& options, P
   bar.begin({}, total, 0);
   const auto source = batches();
   std::int64_t done = 0;
-  for (std::optional<BatchParts> batch;
+  for (std::optional<GlobalBatch> batch;
        (!options.steps || done < *options.steps) && (batch = source->next()); ++done)
     step(*batch, done + 1);
   if (done == 0) fail<InvalidArgumentError>("[{}] the data is empty: it gave no batch", what);
@@ -55,9 +55,9 @@ std::map<std::string, double> Model::evaluate(const data::Dataset& data,
   ProgressBar bar(impl.is_chief() ? options.verbose : 0);
   for_each_batch(
       data, options, bar, "evaluate", [&] { return stepper.batches(data); },
-      [&](const BatchParts& batch, std::int64_t done) {
+      [&](const GlobalBatch& batch, std::int64_t done) {
         stepper.test(batch);
-        bar.step(done, batch.total, [&] { return stepper.statistics().own_logs(); });
+        bar.step(done, batch.split().total, [&] { return stepper.statistics().own_logs(); });
       });
   std::map<std::string, double> result = stepper.statistics().logs();
   bar.end(result);
@@ -80,9 +80,9 @@ Tensor Model::predict(const data::Dataset& data, const EvaluateOptions& options)
   std::vector<Tensor> outputs;
   for_each_batch(
       data, options, bar, "predict", [&] { return stepper.batches_to_predict(data); },
-      [&](const BatchParts& batch, std::int64_t done) {
+      [&](const GlobalBatch& batch, std::int64_t done) {
         outputs.push_back(stepper.predict(batch));
-        bar.step(done, batch.total, [] { return callbacks::Logs(); });
+        bar.step(done, batch.split().total, [] { return callbacks::Logs(); });
       });
   bar.end({});
   NoGradScope no_grad;

@@ -106,21 +106,22 @@ class Explainer {
 
   // As StepProgram does it.
   void trace(GraphImpl& graph, LowerOptions& options) {
-    BatchParts parts = impl_.runner->split(batch_);
+    GlobalBatch parts = impl_.runner->split(batch_);
     Stepper stepper(impl_, "explain");
     const BuildingScope building_scope(&graph);
     Generator generator({.seed = 0, .draws = 0});
     const GeneratorScope draws(generator);
-    for (data::Example& part : parts.examples)
-      for (std::size_t i = 0; i < part.size(); ++i) {
-        const TensorImpl& given = impl_of(part[i]);
+    for (std::size_t replica = 0; replica < parts.size(); ++replica)
+      for (std::size_t i = 0; i < parts[replica].size(); ++i) {
+        Tensor& part = parts[replica][i];
+        const TensorImpl& given = impl_of(part);
         entry_of(given.device()).inputs += bytes_of(given);
         Node& node = graph.add(kPlaceholder, SpecAttrs{given.dtype, given.shape}, {},
                                {.name = fmt::format("args_{}", options.feeds.size())});
         options.feeds.push_back({&node, 0});
         options.feed_specs.push_back(given);
         options.feed_devices.push_back(&given.device());
-        part[i] = graph.tensor(node);
+        part = graph.tensor(node);
       }
     const auto step = [&](const data::Example& examples) { return stepper.train_part(examples); };
     for (const std::vector<Tensor>& results : impl_.runner->run(parts, step))

@@ -117,7 +117,7 @@ class FitLoop {
   // Whether the epoch ran to its end.
   bool run_steps() {
     while (!options_.steps_per_epoch || progress_.step < *options_.steps_per_epoch) {
-      const std::optional<BatchParts> batch = next_batch();
+      const std::optional<GlobalBatch> batch = next_batch();
       if (!batch) {
         if (options_.steps_per_epoch)
           logging::warn("[fit] the data ended after {} of {} steps", progress_.step,
@@ -128,7 +128,8 @@ class FitLoop {
       train(*batch);
       ++progress_.step;
       ++progress_.data.batch;
-      bar_.step(progress_.step, batch->total, [&] { return progress_.statistics.own_logs(); });
+      bar_.step(progress_.step, batch->split().total,
+                [&] { return progress_.statistics.own_logs(); });
       end_batch();
     }
     return true;
@@ -136,13 +137,13 @@ class FitLoop {
 
   // The next batch of the epoch; nothing where the epoch ends with the data. An epoch with a fixed
   // number of steps continues with the next pass over the data.
-  std::optional<BatchParts> next_batch() {
+  std::optional<GlobalBatch> next_batch() {
     for (;;) {
       DataPosition& at = progress_.data;
       if (!batches_)
         batches_ = stepper_.batches(
             data_, {.epoch = static_cast<std::uint64_t>(at.pass), .skip = at.batch});
-      std::optional<BatchParts> batch = next_of(*batches_);
+      std::optional<GlobalBatch> batch = next_of(*batches_);
       if (batch) return batch;
       batches_.reset();
       if (at.batch == 0) return std::nullopt;  // there is no data
@@ -151,13 +152,13 @@ class FitLoop {
     }
   }
 
-  static std::optional<BatchParts> next_of(BatchSource& batches) {
+  static std::optional<GlobalBatch> next_of(BatchSource& batches) {
     const profile::Span span(
         [] { return profile::Event{.name = "wait for data", .lane = profile::Lane::kData}; });
     return batches.next();
   }
 
-  void train(const BatchParts& batch) {
+  void train(const GlobalBatch& batch) {
     const profile::Span span([&] {
       return profile::Event{.name = "train step",
                             .lane = profile::Lane::kSteps,
@@ -199,7 +200,7 @@ class FitLoop {
     Stepper tester(impl_, "fit");
     const auto batches = tester.batches(validation_);
     for (std::int64_t step = 0; step != options_.validation_steps.value_or(-1); ++step) {
-      const std::optional<BatchParts> batch = batches->next();
+      const std::optional<GlobalBatch> batch = batches->next();
       if (!batch) break;
       tester.test(*batch);
     }

@@ -13,7 +13,7 @@ class SingleReplica final : public ReplicaRunner {
  public:
   int num_replicas() const override { return 1; }
   bool owns(const Variable& variable) const override { return !variable.impl().distributed(); }
-  BatchParts split(const data::Example& global_batch) override {
+  GlobalBatch split(const data::Example& global_batch) override {
     const std::int64_t total = global_batch[0].dim(0);
     data::Example batch = global_batch;
     if (Device& device = place_constant("fit"); !device.host_accessible()) {
@@ -22,14 +22,10 @@ class SingleReplica final : public ReplicaRunner {
       for (const Tensor& component : global_batch)
         batch.push_back(copy_to_device(component, device));
     }
-    return {.examples = {std::move(batch)},
-            .offsets = {0},
-            .counts = {total},
-            .total = total,
-            .leader = 0};
+    return GlobalBatch({std::move(batch)}, {.offsets = {0}, .counts = {total}, .total = total});
   }
-  std::vector<std::vector<Tensor>> run(const BatchParts& parts, const Step& step) override {
-    return {step(parts.examples.front())};
+  std::vector<std::vector<Tensor>> run(const GlobalBatch& batch, const Step& step) override {
+    return {step(batch[0])};
   }
 };
 
@@ -43,7 +39,7 @@ class SplitBatches final : public BatchSource {
                std::function<void(const data::Example&)> check)
       : runner_(runner), batches_(std::move(batches)), check_(std::move(check)) {}
 
-  std::optional<BatchParts> next() override {
+  std::optional<GlobalBatch> next() override {
     const data::NextExample batch = batches_.next();
     if (!batch) return std::nullopt;
     check_(*batch);

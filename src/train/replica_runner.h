@@ -9,28 +9,22 @@
 
 #include "runtime/workers.h"
 #include "tandem/data.h"
+#include "tandem/per_replica.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
 namespace tandem {
 
-// A global batch in one part a replica of this process.
-struct BatchParts {
-  // Empty: the replica sits the step out. A replica with examples whose count is 0 stands by
-  // (ReplicaContext::stands_by).
-  std::vector<data::Example> examples;
-  std::vector<std::int64_t> offsets;  // where each part starts
-  std::vector<std::int64_t> counts;
-  std::int64_t total = 0;  // of all processes
-  int leader = 0;          // the first replica with examples, of all processes
-};
+// A global batch in one part a replica of this process. An empty part: the replica takes no part in
+// the step. One with examples whose count is 0: ReplicaContext::stands_by.
+using GlobalBatch = distribute::PerReplica<data::Example>;
 
 // The batches of an epoch.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
   // Nothing at the end, which is the end for every process.
-  virtual std::optional<BatchParts> next() = 0;
+  virtual std::optional<GlobalBatch> next() = 0;
 };
 
 class ReplicaRunner {
@@ -47,7 +41,7 @@ class ReplicaRunner {
   virtual bool owns(const Variable& variable) const = 0;
   // The global batch split over the replicas (sizes differ by at most one; replicas that would get
   // none sit the step out), on their devices.
-  virtual BatchParts split(const data::Example& global_batch) = 0;
+  virtual GlobalBatch split(const data::Example& global_batch) = 0;
   // The dataset's global batches, split; `check` sees each of them first.
   virtual std::unique_ptr<BatchSource> iterate(const data::Dataset& data,
                                                const data::IterateOptions& options,
@@ -55,7 +49,7 @@ class ReplicaRunner {
   // Runs `step` on each replica that has a part, side by side, in its ReplicaContext and on its
   // device, and returns the results in the order of the replicas that ran it. The first
   // replica's error is thrown when all have stopped. In a trace: one after the other.
-  virtual std::vector<std::vector<Tensor>> run(const BatchParts& parts, const Step& step) = 0;
+  virtual std::vector<std::vector<Tensor>> run(const GlobalBatch& parts, const Step& step) = 0;
 
   // That of the strategy whose scope is open on this thread; null: none is.
   static std::shared_ptr<ReplicaRunner> in_scope();

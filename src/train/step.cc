@@ -159,11 +159,11 @@ std::vector<Tensor> Stepper::statistics_of(const Parts& parts, const Tensor& out
   return result;
 }
 
-void Stepper::run(StepProgram& program, const BatchParts& parts, const ReplicaRunner::Step& step) {
-  const auto results = program.run(*runner_, parts, key_, step);
+void Stepper::run(StepProgram& program, const GlobalBatch& batch, const ReplicaRunner::Step& step) {
+  const auto results = program.run(*runner_, batch, key_, step);
   auto result = results.begin();
-  for (std::size_t replica = 0; replica < parts.examples.size(); ++replica) {
-    if (parts.examples[replica].empty()) continue;
+  for (std::size_t replica = 0; replica < batch.size(); ++replica) {
+    if (batch[replica].empty()) continue;
     auto next = result->begin();
     const Tensor loss = *next++;
     std::vector<std::vector<Tensor>> metrics;
@@ -171,7 +171,7 @@ void Stepper::run(StepProgram& program, const BatchParts& parts, const ReplicaRu
       metrics.emplace_back(next, next + static_cast<std::ptrdiff_t>(size));
       next += static_cast<std::ptrdiff_t>(size);
     }
-    statistics_.add(static_cast<int>(replica), parts.counts[replica], loss, metrics);
+    statistics_.add(static_cast<int>(replica), batch.split().counts[replica], loss, metrics);
     ++result;
   }
 }
@@ -192,12 +192,12 @@ std::vector<Tensor> Stepper::train_part(const data::Example& examples) {
   return statistics;
 }
 
-void Stepper::train(const BatchParts& batch) {
+void Stepper::train(const GlobalBatch& batch) {
   run(*model_.train_step, batch,
       [&](const data::Example& examples) { return train_part(examples); });
 }
 
-void Stepper::test(const BatchParts& batch) {
+void Stepper::test(const GlobalBatch& batch) {
   run(*model_.test_step, batch, [&](const data::Example& examples) {
     NoGradScope no_grad;
     const Parts parts = parts_of(examples);
@@ -206,10 +206,10 @@ void Stepper::test(const BatchParts& batch) {
   });
 }
 
-Tensor Stepper::predict(const BatchParts& batch) {
-  BatchParts parts = batch;
-  for (data::Example& part : parts.examples)
-    if (!part.empty())
+Tensor Stepper::predict(const GlobalBatch& batch) {
+  GlobalBatch parts = batch;
+  for (std::size_t replica = 0; replica < parts.size(); ++replica)
+    if (data::Example& part = parts[replica]; !part.empty())
       part = data::Example(std::vector<Tensor>(
           part.begin(), part.begin() + static_cast<std::ptrdiff_t>(model_.num_inputs)));
   const auto step = [&](const data::Example& examples) -> std::vector<Tensor> {
@@ -223,10 +223,10 @@ Tensor Stepper::predict(const BatchParts& batch) {
   const DeviceScope host("/cpu:0");
   std::vector<Tensor> outputs;
   auto result = results.begin();
-  for (std::size_t replica = 0; replica < parts.examples.size(); ++replica) {
-    if (parts.examples[replica].empty()) continue;
+  for (std::size_t replica = 0; replica < parts.size(); ++replica) {
+    if (parts[replica].empty()) continue;
     const Tensor output = (result++)->front().cpu();
-    outputs.push_back(parts.counts[replica] > 0 ? output : slice_rows(output, 0, 0));
+    outputs.push_back(parts.split().counts[replica] > 0 ? output : slice_rows(output, 0, 0));
   }
   const Tensor mine = outputs.size() == 1 ? outputs.front() : concat(outputs, 0);
   return runner_->workers() ? runner_->workers()->gather(mine, 0, "predict") : mine;

@@ -24,13 +24,13 @@ class Stepper {
   std::unique_ptr<BatchSource> batches_to_predict(const data::Dataset& data) const;
   // Forward, backward and the optimizer's step on a global batch of inputs, targets and perhaps
   // sample weights.
-  void train(const BatchParts& batch);
+  void train(const GlobalBatch& batch);
   // What train() does on one replica, with its part of the batch; returns the statistics.
   std::vector<Tensor> train_part(const data::Example& examples);
   // Forward alone.
-  void test(const BatchParts& batch);
+  void test(const GlobalBatch& batch);
   // The outputs for the batch's inputs, in order, on the host.
-  Tensor predict(const BatchParts& batch);
+  Tensor predict(const GlobalBatch& batch);
 
   Statistics& statistics() { return statistics_; }
 
@@ -41,7 +41,7 @@ class Stepper {
   };
   Parts parts_of(const data::Example& batch) const;
   // Runs `step` through `program` and keeps the statistics that it returns.
-  void run(StepProgram& program, const BatchParts& parts, const ReplicaRunner::Step& step);
+  void run(StepProgram& program, const GlobalBatch& batch, const ReplicaRunner::Step& step);
   // One value per example, times its weight. Over positions: their mean, or for a loss that is a
   // sum their sum.
   Tensor example_losses(const Parts& parts, const Tensor& outputs) const;

@@ -13,29 +13,31 @@ StepProgram::StepProgram(std::string what, bool run_eagerly, std::shared_ptr<Pro
       run_eagerly_(run_eagerly),
       traces_({.name = what, .input_signature = {}}, std::move(memory)) {}
 
-std::vector<std::vector<Tensor>> StepProgram::run(ReplicaRunner& runner, const BatchParts& parts,
+std::vector<std::vector<Tensor>> StepProgram::run(ReplicaRunner& runner, const GlobalBatch& batch,
                                                   std::string_view key,
                                                   const ReplicaRunner::Step& step) {
-  if (run_eagerly_ || detail::FunctionTraces::tracing()) return runner.run(parts, step);
+  if (run_eagerly_ || detail::FunctionTraces::tracing()) return runner.run(batch, step);
   detail::FunctionCall call = detail::FunctionTraces::start_call();
   call.add_to_key(key);
-  call.add_to_key(static_cast<std::uint64_t>(parts.total));
-  call.add_to_key(static_cast<std::uint64_t>(parts.leader));
+  const distribute::BatchSplit& split = batch.split();
+  call.add_to_key(static_cast<std::uint64_t>(split.total));
+  call.add_to_key(static_cast<std::uint64_t>(split.leader));
   std::size_t replicas = 0;
-  for (std::size_t replica = 0; replica < parts.examples.size(); ++replica) {
-    const data::Example& mine = parts.examples[replica];
+  for (std::size_t replica = 0; replica < batch.size(); ++replica) {
+    const data::Example& mine = batch[replica];
     call.add_to_key(static_cast<std::uint64_t>(mine.size()));
-    call.add_to_key(static_cast<std::uint64_t>(parts.offsets[replica]));
-    call.add_to_key(static_cast<std::uint64_t>(parts.counts[replica]));
+    call.add_to_key(static_cast<std::uint64_t>(split.offsets[replica]));
+    call.add_to_key(static_cast<std::uint64_t>(split.counts[replica]));
     replicas += mine.empty() ? 0 : 1;
     for (const Tensor& component : mine) call.inputs.push_back(component);
   }
   const auto body = [&](std::vector<Tensor> symbols) {
     const detail::SymbolicAdvice advice(advice_);
-    BatchParts symbolic = parts;
+    GlobalBatch symbolic = batch;
     std::size_t next = 0;
-    for (data::Example& mine : symbolic.examples)
-      for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = std::move(symbols[next++]);
+    for (std::size_t replica = 0; replica < symbolic.size(); ++replica)
+      for (std::size_t i = 0; i < symbolic[replica].size(); ++i)
+        symbolic[replica][i] = std::move(symbols[next++]);
     std::vector<Tensor> outputs;
     for (const std::vector<Tensor>& results : runner.run(symbolic, step))
       outputs.insert(outputs.end(), results.begin(), results.end());
@@ -43,7 +45,7 @@ std::vector<std::vector<Tensor>> StepProgram::run(ReplicaRunner& runner, const B
   };
   if (!traces_.run(call, std::ref(body))) {
     detail::FunctionTraces::keep(std::move(call));
-    return runner.run(parts, step);
+    return runner.run(batch, step);
   }
   const std::size_t each = call.outputs.size() / replicas;
   std::vector<std::vector<Tensor>> results(replicas);

@@ -21,7 +21,7 @@ class StepProgram {
   // batch's shapes, tells one trace from another. `step` itself runs only to be traced, unless
   // run_eagerly. Throws FailedPreconditionError, naming run_eagerly, for a step that asks for
   // elements while it is traced.
-  std::vector<std::vector<Tensor>> run(ReplicaRunner& runner, const BatchParts& parts,
+  std::vector<std::vector<Tensor>> run(ReplicaRunner& runner, const GlobalBatch& batch,
                                        std::string_view key, const ReplicaRunner::Step& step);
 
  private:

@@ -457,6 +457,11 @@ TEST_F(RendezvousSlow, TriesEachAddressOfAName) {
 // Processes that may have few files and sockets open.
 class FewDescriptors : public Rendezvous {
  protected:
+  void SetUp() override {
+#ifdef __SANITIZE_ADDRESS__
+    GTEST_SKIP() << "a sanitizer of undefined behaviour wants a pipe of its own to look at objects";
+#endif
+  }
   static void limit(rlim_t soft, rlim_t hard) {
     const rlimit limit = {soft, hard};
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -492,9 +497,6 @@ TEST_F(FewDescriptors, EndARankAtOnce) {
 
 // All ranks that have joined learn the cause, and none is reported missing.
 TEST_F(FewDescriptors, ThatRunOutWhileRanksJoinEndTheJob) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "a sanitizer of undefined behaviour wants a pipe of its own to look at objects";
-#endif
   const testing::Arrivals joined;
   ChildProcess host([&] {
     TcpServer server({.port = port_, .size = 40});
