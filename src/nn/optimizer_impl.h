@@ -16,7 +16,7 @@
 
 namespace tandem::optimizers {
 
-// How an optimizer's gradients are synchronised outside strategies. Belongs to one thread at a time.
+// How an optimizer's gradients are synchronised outside strategies. Belongs to one thread.
 class GradientExchange {
  public:
   virtual ~GradientExchange() = default;

@@ -42,8 +42,8 @@ class ReplicaContext {
   // Sums each tensor over the replicas, in a fixed order; every replica gets the sums, on its own
   // device. Every replica must call it, with tensors of the same shapes in the same order.
   virtual std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) = 0;
-  // The same for the gradients of `variables`, given one by one while the backward pass runs. One at
-  // a time; every replica must start it with the same variables.
+  // The same for the gradients of `variables`, given one by one while the backward pass runs. One
+  // at a time; every replica must start it with the same variables.
   virtual std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables) = 0;
   // Runs `update` once on behalf of each replica that has no examples in this step, with that
   // replica's context current, on the thread of one of the others; its fellows return at once. For

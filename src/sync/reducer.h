@@ -35,8 +35,8 @@ class BucketHook {
   virtual void finish(const Place& place, Bucket& bucket) = 0;
 };
 
-// A bucket is closed when its size reaches the limit, so it may exceed it (as in PyTorch). The first
-// is small, so that the first collective starts early.
+// A bucket is closed when its size reaches the limit, so it may exceed it (as in PyTorch). The
+// first is small, so that the first collective starts early.
 struct BucketSizes {
   std::size_t first = std::size_t{1} << 20;    // bytes
   std::size_t others = std::size_t{25} << 20;  // bytes
