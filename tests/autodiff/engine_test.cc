@@ -247,6 +247,20 @@ TEST(Engine, AVariablesValueKeepsItsEdge) {
   EXPECT_FALSE(frozen.value().requires_grad());
 }
 
+// Once per process: a process of its own sees it.
+TEST(Engine, ARecordedBackwardPassWarnsOfItsCycleOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto twice = [] {
+    for (int i = 0; i < 2; ++i) {
+      Tensor x = ones({2}).set_requires_grad();
+      reduce_sum(x * x).backward({.create_graph = true});
+      x.zero_grad();
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(twice(), ::testing::ExitedWithCode(0), "create_graph .*zero_grad");
+}
+
 // A gradient with a graph holds its leaf, which holds it, until zero_grad().
 TEST(Engine, ZeroGradBreaksTheCycleOfARecordedBackwardPass) {
   const auto in_use = [] { return config::get_memory_info("CPU:0").current; };

@@ -57,6 +57,20 @@ TEST_F(GlooConnect, StrangersAtTheDoorsOfRanksAreDropped) {
   EXPECT_EQ(codes, ExitCodes(3, 0));
 }
 
+// The others hear it at once, without a membership, and who it was.
+TEST_F(GlooConnect, ARankThatCannotListenIsHeardByAll) {
+  const FaultJob job{.backend = "gloo", .address = "127.0.0.1"};
+  const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
+    FaultJob mine = job;
+    if (rank == 1) mine.address = "192.0.2.1";  // no address of this machine
+    const std::string text = testing::error_of<Error>([&] { mine.join(rank); });
+    EXPECT_NE(text.find("cannot listen on address '192.0.2.1'"), std::string::npos) << text;
+    if (rank == 1) return;
+    EXPECT_EQ(text.find("rank 1 could not join group 'test': "), 0u) << text;
+  });
+  EXPECT_EQ(codes, ExitCodes(3, 0));
+}
+
 // As a rank that is stopped there, or whose cable is cut. The membership finds it out.
 TEST_F(GlooConnect, ARankThatSaysNothingIsWaitedForAsLongAsItCountsAsAlive) {
   const auto membership = std::make_shared<testing::TestMembership>();

@@ -5,8 +5,10 @@
 #include <thread>
 #include <vector>
 
+#include "comm/fault_job.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/socket.h"
+#include "support/errors.h"
 #include "support/expects.h"
 #include "support/files.h"
 #include "support/hosts.h"
@@ -88,6 +90,21 @@ TEST(Hosts, NeedAToken) {
                         "which other machines can reach"),
             0u)
       << result;
+}
+
+// Connections to one rank want a port each. The ranks that have theirs hear of the one that has not.
+TEST(Hosts, PortsThatRunOutWhileAGroupConnectsAreATypedErrorOfAll) {
+  TANDEM_REQUIRE(has_gloo(), "gloo");
+  const Hosts hosts(1);
+  TANDEM_REQUIRE(hosts.connected(), "netns");
+  testing::write_file("/proc/sys/net/ipv4/ip_local_port_range", "33000 33007");
+  const testing::FaultJob job{.backend = "gloo", .ranks = 6, .address = "127.0.0.1"};
+  const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
+    const std::string text = testing::error_of<ResourceExhaustedError>([&] { job.join(rank); });
+    EXPECT_NE(text.find("this host has no free port for another connection"), std::string::npos)
+        << text;
+  });
+  EXPECT_EQ(codes, ExitCodes(6, 0));
 }
 
 }  // namespace

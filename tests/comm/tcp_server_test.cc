@@ -1,7 +1,9 @@
 // The rendezvous server against peers that are not what it hopes for.
 #include "comm/rendezvous/tcp_server.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <memory>
@@ -29,6 +31,18 @@ Socket stranger(const TcpServer& server) {
 Socket friendly(const TcpServer& server) {
   Socket socket = stranger(server);
   EXPECT_EQ(greet(socket, "secret", soon()), Greeted::kWelcome);
+  return socket;
+}
+// A connection that comes from another address of this host.
+Socket connected_from(const char* source, std::uint16_t port) {
+  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in from = {}, to = {};
+  from.sin_family = to.sin_family = AF_INET;
+  inet_pton(AF_INET, source, &from.sin_addr);
+  inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+  to.sin_port = htons(port);
+  EXPECT_EQ(bind(socket.descriptor(), reinterpret_cast<sockaddr*>(&from), sizeof(from)), 0);
+  EXPECT_EQ(connect(socket.descriptor(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
   return socket;
 }
 // What the peer is still sent until it is dropped.
@@ -141,6 +155,15 @@ TEST_F(Server, ManyStrangersDoNotShutOutFriends) {
   std::vector<Socket> strangers;
   for (int i = 0; i < 300; ++i) strangers.push_back(stranger(*server_));
   expect_well();
+}
+
+// One that is still on its way: strangers of another address make room before it does.
+TEST_F(Server, StrangersOfOneSourceMakeRoomForThoseOfOthers) {
+  restart({.greeting_limit = testing::kFarAway});
+  const Socket rank = connected_from("127.0.0.2", server_->port());
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 300; ++i) strangers.push_back(stranger(*server_));
+  EXPECT_EQ(greet(rank, "secret", soon()), Greeted::kWelcome);
 }
 
 TEST_F(Server, APeerThatDoesNotReadHoldsUpNobody) {

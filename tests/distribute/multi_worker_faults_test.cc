@@ -205,6 +205,17 @@ TEST(MultiWorkerFaults, WorkersThatPartAreTold) {
       },
       {"ranks parted", "rank 1 called broadcast of 24 float32", "'initial value of dense/kernel'",
        "of 18 float32"});
+  expect_parting(
+      [](const Strategy& strategy, int worker) {
+        const auto scope = strategy.scope();
+        std::vector<Layer> stack = {layers::Dense(3, {.input_shape = {6}})};
+        if (worker != 1) stack.push_back(layers::BatchNormalization());
+        stack.push_back(layers::Dense(2));
+        Sequential model(stack);
+        model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1}), .loss = "mse"});
+      },
+      {"ranks parted", "rank 1 called broadcast of 6 float32", "'initial value of dense_1/kernel'",
+       "'initial value of batch_normalization/gamma'"});
 }
 
 TEST(MultiWorkerFaults, AWorkerThatLeavesEarlyIsNamed) {

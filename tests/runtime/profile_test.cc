@@ -15,6 +15,17 @@ using testing::TemporaryDirectory;
 const std::string kCpu = "/job:localhost/replica:0/task:0/device:CPU:0";
 const std::string kGpu = "/job:localhost/replica:0/task:0/device:GPU:0";
 
+TEST(Profile, ShapesOfOperationsWithoutInputsBeginWithTheArrow) {
+  testing::use_gpus(0);
+  const TemporaryDirectory directory;
+  profiler::start({.file = directory / "t"});
+  random::normal({4, 2});
+  profiler::stop();
+  const auto draws = select(read_trace(directory / "t"), "RandomStandardNormal", kCpu, "stream");
+  ASSERT_EQ(draws.size(), 1u);
+  EXPECT_EQ(draws[0].args["shapes"], "-> (4, 2)");
+}
+
 TEST(Profile, ShowsOperationsOnTheCpuWithTheirShapes) {
   testing::use_gpus(0);
   const TemporaryDirectory directory;

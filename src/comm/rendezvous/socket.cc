@@ -193,8 +193,15 @@ Socket accept_from(const Socket& listener) {
 Socket start_connecting(const Endpoint& endpoint) {
   const Addresses addresses = resolve(endpoint, 0);
   Socket socket = open_socket(*addresses);
-  if (connect(socket.descriptor(), addresses->ai_addr, addresses->ai_addrlen) != 0 &&
-      errno != EINPROGRESS)
+  const bool started =
+      connect(socket.descriptor(), addresses->ai_addr, addresses->ai_addrlen) == 0 ||
+      errno == EINPROGRESS;
+  if (!started && errno == EADDRNOTAVAIL)
+    fail<ResourceExhaustedError>(
+        "[rendezvous] cannot connect to {}: this host has no free port for another connection "
+        "(net.ipv4.ip_local_port_range)",
+        to_string(endpoint));
+  if (!started)
     fail<UnavailableError>("[rendezvous] cannot connect to {}: {}", to_string(endpoint),
                            std::strerror(errno));
   send_at_once(socket);

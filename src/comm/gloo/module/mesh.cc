@@ -29,6 +29,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kAMoment(1);
 constexpr milliseconds kLook(100);  // at the membership, while ranks connect
+// At the store, which all ranks ask.
+constexpr milliseconds kLookAtStore(500);
+constexpr std::string_view kFailed = "!";  // in place of a rank's address
 
 // One for each address, with its thread, which all groups of the process share.
 std::shared_ptr<gloo::transport::tcp::Device> device_at(const GlooOptions& options) {
@@ -74,6 +77,15 @@ std::string name_of_host() {
 
 Mesh::Mesh(GlooOptions options) : options_(std::move(options)) {
   const NoSigpipe quiet;
+  try {
+    join();
+  } catch (const Error& error) {
+    tell_of_failure(error);
+    throw;
+  }
+}
+
+void Mesh::join() {
   choose_address();
   device_ = device_at(options_);
   Socket listener = listen_on({address_of(options_), 0});
@@ -89,6 +101,22 @@ Mesh::Mesh(GlooOptions options) : options_(std::move(options)) {
     return peer.host == peers_[static_cast<std::size_t>(rank())].host;
   });
   crowded_ = 2 * here > sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+// Ranks that wait for what this one would have put into the store find the mark there. Those that
+// waited in vain, or whose job has failed, know as much as this one.
+void Mesh::tell_of_failure(const Error& error) const noexcept {
+  try {
+    if (dynamic_cast<const DeadlineExceededError*>(&error) != nullptr) return;
+    if (options_.membership && options_.membership->failed()) return;
+    if (find(key("failure")).empty())
+      publish_failure(failure_of(error), fmt::format("rank {} could not join group '{}': {}",
+                                                     names()[rank()], options_.name, error.what()));
+    for (const char* what : {"host", "at"}) options_.store->set(key(what, rank()), kFailed);
+  } catch (const std::exception& other) {
+    logging::debug("[gloo] the other ranks of group '{}' will not learn why it failed: {}",
+                   options_.name, other.what());
+  }
 }
 
 Mesh::~Mesh() {
@@ -129,8 +157,14 @@ std::vector<std::string> Mesh::collect(std::string_view what, const std::string&
   std::vector<std::string> values;
   try {
     // The store of a job asks the membership while it waits.
-    while (static_cast<int>(values.size()) < size())
+    while (static_cast<int>(values.size()) < size()) {
       values.push_back(options_.store->get(key(what, static_cast<int>(values.size())), deadline));
+      if (values.back() != kFailed) continue;
+      check_failure();
+      fail<AbortedError>("[gloo] {} could not join group '{}'",
+                         list_ranks(std::vector<int>{static_cast<int>(values.size()) - 1}, names()),
+                         options_.name);
+    }
     return values;
   } catch (const DeadlineExceededError&) {
     std::vector<int> missing;
@@ -191,10 +225,15 @@ std::vector<Door> Mesh::exchange_doors(const Socket& listener) {
 
 void Mesh::connect(Wiring& wiring) {
   const auto deadline = Clock::now() + options_.time_limit;
+  auto look_at_store = Clock::now() + kLookAtStore;
   try {
     while (!wiring.get_on(kLook)) {
       if (options_.membership && options_.membership->failed())
         options_.membership->throw_failure();
+      if (Clock::now() >= look_at_store) {
+        check_failure();
+        look_at_store = Clock::now() + kLookAtStore;
+      }
       if (Clock::now() >= deadline) fail_to_assemble("at", wiring.missing());
     }
   } catch (const Disconnected& broken) {

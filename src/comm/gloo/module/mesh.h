@@ -12,6 +12,7 @@
 
 #include "comm/gloo/gloo_backend.h"
 #include "comm/gloo/module/wiring.h"
+#include "tandem/errors.h"
 
 namespace tandem::gloo_backend {
 
@@ -53,6 +54,9 @@ class Mesh {
     std::int64_t pid = 0;
   };
 
+  void join();
+  // So that the ranks which still join do not wait for this one.
+  void tell_of_failure(const Error& error) const noexcept;
   std::string key(std::string_view what) const;
   std::string key(std::string_view what, int rank) const;
   // What every rank has put there; waits for it.
