@@ -300,13 +300,16 @@ void Group::throw_failure() const {
                         std::string(state_->text, strnlen(state_->text, sizeof(state_->text))));
 }
 
-void Group::check_peer(int peer, const std::string& waiting_for) const {
+bool Group::is_gone(int peer) const {
   const RankState& other = state(peer);
-  const bool left = other.left.load(std::memory_order_acquire) != 0;
-  if (!left && other.process.alive()) return;
+  return other.left.load(std::memory_order_acquire) != 0 || !other.process.alive();
+}
+
+void Group::throw_gone(int peer, const std::string& waiting_for) const {
+  const RankState& other = state(peer);
   throw_if_failed();  // why it left, should it have told
   throw_first_failure(options_.membership.get());
-  if (left)
+  if (other.left.load(std::memory_order_acquire) != 0)
     fail<AbortedError>("rank {} (pid {}) has left the group; rank {} still waits for it: {}",
                        names()[peer], other.process.pid, names()[rank()], waiting_for);
   fail<AbortedError>("rank {} (pid {}) died; rank {} was waiting for it: {}", names()[peer],

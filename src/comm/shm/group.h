@@ -84,8 +84,10 @@ class Group {
   // reads or writes this rank's buffers any more, and none will: the caller may free them. A peer
   // that does not run is waited for no longer than kPatience.
   void set_failure(GroupFailure failure, const std::string& text) noexcept;
-  // Throws AbortedError when the rank is gone or has left, telling what this rank was waiting for.
-  void check_peer(int peer, const std::string& waiting_for) const;
+  // Whether the rank has left, or its process has ended. What it did before is seen from then on.
+  bool is_gone(int peer) const;
+  // Throws AbortedError that tells what this rank was waiting for. REQUIRES: is_gone(peer).
+  [[noreturn]] void throw_gone(int peer, const std::string& waiting_for) const;
 
  private:
   static constexpr std::chrono::seconds kPatience{10};  // with a peer that does not run

@@ -32,8 +32,11 @@ class ShmBackend final : public Backend {
 
   void check_peers(const BackendOperation& operation) override {
     const auto& waiting = static_cast<const shm::ShmOperation&>(operation);
-    for (int peer = 0; peer < size(); ++peer)
-      if (peer != rank() && waiting.waits_for(peer)) group_.check_peer(peer, waiting.description());
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank() || !waiting.waits_for(peer) || !group_.is_gone(peer)) continue;
+      // It may have done its part before it went, and after this rank looked.
+      if (waiting.waits_for(peer)) group_.throw_gone(peer, waiting.description());
+    }
   }
 
   bool wait_for_peers(std::chrono::microseconds limit) override {
