@@ -205,7 +205,7 @@ struct SerializeOptions {
   // Stores the present values of variables, which become constants under the variables' names.
   // Their initializers are left out.
   bool freeze_variables = false;
-  // What the graph is for: these are kept, with all that they depend on. Empty: everything.
+  // The results to compute: these are kept, with all that they depend on. Empty: everything.
   std::vector<Fetch> outputs = {};
   // Whose values are those of the variables that were made in a GraphScope.
   Session* session = nullptr;

@@ -16,8 +16,8 @@ struct StrategyMark;
 namespace tandem::distribute {
 
 // How the replicas of a step share a global batch: replica r of this process has `counts[r]`
-// examples from `offsets[r]` on. A replica without examples sits the step out; where there are
-// replicas in other processes it stands by (see Strategy::run).
+// examples from `offsets[r]` on. A replica without examples is inactive in the step; where there
+// are replicas in other processes it takes part with zeros (see Strategy::run).
 struct BatchSplit {
   std::vector<std::int64_t> offsets{};
   std::vector<std::int64_t> counts{};

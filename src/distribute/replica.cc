@@ -7,6 +7,7 @@
 #include "sync/external_group.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
+#include "tensor/tensor_buffers.h"
 
 namespace tandem::distribute {
 
@@ -56,23 +57,7 @@ bool Replica::updates_idle() const {
   return *first == this;
 }
 
-Tensor Replica::own(Tensor tensor) const {
-  const TensorImpl& impl = impl_of(tensor);
-  if (&impl.device() == &device_ && impl.unique() && impl.storage->unique()) {
-    impl_of(tensor).grad = {};
-    return tensor;
-  }
-  Tensor copy = make_tensor(device_, impl.shape, impl.dtype);
-  copy_into(copy, tensor);
-  return copy;
-}
-
 namespace {
-
-Buffer buffer_of(const Tensor& tensor) {
-  const TensorImpl& impl = impl_of(tensor);
-  return {impl.data(), impl.shape.num_elements(), impl.dtype};
-}
 
 std::vector<Buffer> buffers_of(const std::vector<Tensor>& tensors) {
   std::vector<Buffer> buffers;
@@ -88,14 +73,14 @@ std::vector<Tensor> Replica::all_reduce_sum(std::span<const Tensor> tensors) {
   std::vector<Tensor> sums;
   sums.reserve(tensors.size());
   for (const Tensor& tensor : tensors)
-    sums.push_back(own(stands_by_ ? zeros_like(tensor) : tensor));
+    sums.push_back(exclusive_on(device_, stands_by_ ? zeros_like(tensor) : tensor));
   communicator_->all_reduce(buffers_of(sums), ReduceOp::kSum)->wait();
   return sums;
 }
 
 Tensor Replica::broadcast(const Tensor& tensor) {
   if (building) return traced_.broadcast(tensor, leader_);
-  std::vector<Tensor> value = {own(tensor)};
+  std::vector<Tensor> value = {exclusive_on(device_, tensor)};
   communicator_->broadcast(buffers_of(value), leader_)->wait();
   return value.front();
 }

@@ -44,8 +44,6 @@ class Replica final : public ReplicaContext {
   void add_to_key(std::string& key) const override;
 
  private:
-  // A copy on this replica's device that nothing else refers to; `tensor` itself if it is that.
-  Tensor own(Tensor tensor) const;
   // Whether this replica brings an update about for those that sit the step out.
   bool updates_idle() const;
 

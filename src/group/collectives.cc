@@ -4,10 +4,10 @@
 #include "core/status.h"
 #include "graph/graph.h"
 #include "group/process_group_impl.h"
-#include "group/tensor_buffers.h"
 #include "runtime/placement.h"
 #include "runtime/traced_collective.h"
 #include "tandem/array.h"
+#include "tensor/tensor_buffers.h"
 
 namespace tandem::comm {
 namespace {

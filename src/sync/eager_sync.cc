@@ -7,7 +7,7 @@
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
-#include "tensor/tensor_impl.h"
+#include "tensor/tensor_buffers.h"
 
 namespace tandem {
 
@@ -49,7 +49,8 @@ void EagerSync::ready(std::size_t index, Tensor gradient, double weight) {
     gradient = gradient * weight;
     weight = 1.0;
   }
-  const Tensor here = views_ ? copy_to_device(gradient, device_) : own(std::move(gradient));
+  const Tensor here =
+      views_ ? copy_to_device(gradient, device_) : exclusive_on(device_, std::move(gradient));
   reducer_.ready(index, impl_of(here).data(), weight);
   if (!views_) gradients_[index] = here;
 }
@@ -74,17 +75,6 @@ std::vector<Tensor> EagerSync::finish(const std::vector<std::uint8_t>& present) 
     for (int rank = 0; rank < communicator_->size() && !reduced[i].defined(); ++rank)
       if (was_present(rank, i)) reduced[i] = views_ ? views_->view(i) : std::move(gradients_[i]);
   return reduced;
-}
-
-Tensor EagerSync::own(Tensor tensor) const {
-  const TensorImpl& impl = impl_of(tensor);
-  if (&impl.device() == &device_ && impl.unique() && impl.storage->unique()) {
-    impl_of(tensor).grad = {};
-    return tensor;
-  }
-  Tensor copy = make_tensor(device_, impl.shape, impl.dtype);
-  copy_into(copy, tensor);
-  return copy;
 }
 
 namespace {

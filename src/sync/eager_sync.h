@@ -51,9 +51,6 @@ class EagerSync {
   std::unique_ptr<GradientSync> start(bool inactive);
 
  private:
-  // On the rank's device; nothing else refers to it.
-  Tensor own(Tensor tensor) const;
-
   std::shared_ptr<Communicator> communicator_;
   Device& device_;
   std::vector<RefPtr<VariableImpl>> variables_;

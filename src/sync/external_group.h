@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// What the owner of the communicator does when a program runs. May be empty.
+// Calls to the communicator's owner while a program runs. Each may be empty.
 struct ExternalGroupHooks {
   std::function<void()> begin{};                    // a run starts; what it throws ends the run
   std::function<void(const std::string&)> abort{};  // a lane of the run has failed

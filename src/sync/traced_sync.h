@@ -31,7 +31,7 @@ struct TracedSyncOptions {
   BucketSizes sizes{};
   // Variables without a gradient contribute zeros, so that each bucket is whole.
   bool zeros_for_missing = false;
-  // What the replicas of one trace share: which variables have a gradient, as the first replica
+  // Shared by the replicas of one trace: which variables have a gradient, as the first replica
   // that was traced found it, in the order of the passes. The others follow it. Null: the other
   // ranks are traced elsewhere, and are taken to have the gradients that this one has.
   std::vector<std::vector<bool>>* agreements = nullptr;
