@@ -74,13 +74,33 @@ Group::~Group() { mine_->left.store(1, std::memory_order_release); }
 // on, and gives the others its name.
 void Group::map_common() {
   const bool makes = rank() == 0;
-  segment_ = std::make_shared<Segment>(makes ? Segment::create(layout_.total())
-                                             : Segment::open(name_from_rank_0(), layout_.total()));
+  segment_ = std::make_shared<Segment>(makes ? Segment::create(layout_.total()) : open_segment());
   common_.emplace(segment_, 0, layout_.common_bytes());
   memory_ = common_->data();
   if (!makes) return;
   if (!common_->reserve(0, layout_.state_bytes())) throw_no_room(options_);
   options_.store->set(key_of(options_), segment_->name());
+}
+
+// The group may fail after the name was read, and the segment go. Then rank 0 has put the error in
+// place of the name.
+Segment Group::open_segment() const {
+  const std::string name = name_from_rank_0();
+  try {
+    return Segment::open(name, layout_.total());
+  } catch (const UnavailableError&) {
+    if (const std::string value = find_name(); value.starts_with(kFailureMark))
+      throw_decoded(value);
+    throw;
+  }
+}
+
+std::string Group::find_name() const {
+  try {
+    return options_.store->get(key_of(options_), std::chrono::steady_clock::now());
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 std::string Group::name_from_rank_0() const {
@@ -149,20 +169,31 @@ void Group::wait_for_ranks() {
       sleep_until_bell(kLook, waiting);
     }
     throw_if_failed();
-  } catch (const Error&) {
-    forget_name();
+  } catch (const Error& error) {
+    withdraw_name(error);
     throw;
   }
   forget_name();
 }
 
-// Whoever learns first that all have it, or never will: the maker may not live to do it.
+// Whoever learns first that all have it: the maker may not live to do it.
 void Group::forget_name() {
   segment_->unlink();
   if (rank() != 0) return;
   options_.store->remove(key_of(options_));
   options_.store->remove(failure_key_of(options_));
   options_.store->remove(failures_key_of(options_));
+}
+
+// Ranks that have yet to come find the error in place of the name. It goes there before the segment
+// goes, so that one which cannot open that any more finds it, too. Where rank 0 may not live to do
+// it, any rank removes the segment.
+void Group::withdraw_name(const Error& error) noexcept {
+  if (rank() == 0) tell_through_store(error);
+  const bool job_failed = options_.membership && options_.membership->failed();
+  const bool maker_died =
+      state(0).joined.load(std::memory_order_acquire) != 0 && !state(0).process.alive();
+  if (rank() == 0 || job_failed || maker_died) segment_->unlink();
 }
 
 void Group::throw_missing() {

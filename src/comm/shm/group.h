@@ -100,12 +100,15 @@ class Group {
   bool shares_core() const;
   std::uint64_t beats_of_peers() const;
   void map_common();
+  Segment open_segment() const;
   std::string name_from_rank_0() const;
+  std::string find_name() const;  // what is in its place at present; empty: nothing
   void tell_through_store(const Error& error) const noexcept;
   void hear_through_store();
   void join();
   void wait_for_ranks();
   void forget_name();
+  void withdraw_name(const Error& error) noexcept;
   [[noreturn]] void throw_missing();
   void sleep_until_bell(std::chrono::microseconds limit, const auto& waiting);
   void wait_for_peer_access() const noexcept;
