@@ -92,7 +92,7 @@ TEST(Hosts, NeedAToken) {
       << result;
 }
 
-// Connections to one rank want a port each. The ranks that have theirs hear of the one that has not.
+// Connections to one rank want a port each. Ranks that have theirs hear of the one that has not.
 TEST(Hosts, PortsThatRunOutWhileAGroupConnectsAreATypedErrorOfAll) {
   TANDEM_REQUIRE(has_gloo(), "gloo");
   const Hosts hosts(1);

@@ -15,7 +15,7 @@ struct RunOptions {
   bool chief = false, evaluator = false;
   std::string bind = "core";  // or none
   std::string output;         // a directory; empty: stdout and stderr
-  // The command that runs another on a host. A connection that answers no more is closed by ssh itself.
+  // The command that runs another on a host. ssh itself closes a connection that does not answer.
   std::string ssh =
       "ssh -T -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15 "
       "-o ServerAliveCountMax=3";
