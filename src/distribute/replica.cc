@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include "core/status.h"
 #include "runtime/placement.h"
 #include "sync/external_group.h"
-#include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tensor/tensor_buffers.h"
 
@@ -47,6 +45,7 @@ void Replica::add_to_key(std::string& key) const {
   add(leader_);
   add(stands_by_);
   add(example_offset_);
+  add(local_examples_);
   add(global_examples_);
   for (const Replica* replica : all_) key += replica->active() ? '1' : '0';
 }

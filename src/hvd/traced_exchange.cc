@@ -1,6 +1,7 @@
 // Gradients of a traced step: collectives of its program, made of the operations that an eager step
 // would submit, so that some ranks may trace where others do not.
 #include "core/status.h"
+#include "device/device_manager.h"
 #include "hvd/exchange.h"
 #include "runtime/variable_impl.h"
 #include "sync/external_group.h"
@@ -200,7 +201,8 @@ std::unique_ptr<GradientSync> start_traced_pass(std::shared_ptr<Lane> lane,
             {std::make_shared<ExternalGroup>(std::move(communicator)), lane->rank()}, device);
         return rank.sum()(bucket);
       };
-  return std::make_unique<TracedSync>(variables, device_of(variables.front()), std::move(reduce),
+  // A missing gradient is not replaced by zeros, so that no device is needed for them.
+  return std::make_unique<TracedSync>(variables, DeviceManager::get().host(), std::move(reduce),
                                       TracedSyncOptions{.op = "allreduce"});
 }
 

@@ -1,6 +1,5 @@
 #include "parallel/model_agreement.h"
 
-#include <algorithm>
 #include <string>
 
 #include "comm/exchange_bytes.h"

@@ -49,10 +49,13 @@ void EagerSync::ready(std::size_t index, Tensor gradient, double weight) {
     gradient = gradient * weight;
     weight = 1.0;
   }
-  const Tensor here =
-      views_ ? copy_to_device(gradient, device_) : exclusive_on(device_, std::move(gradient));
-  reducer_.ready(index, impl_of(here).data(), weight);
-  if (!views_) gradients_[index] = here;
+  if (views_) {
+    const Tensor here = copy_to_device(gradient, device_);
+    reducer_.ready(index, impl_of(here).data(), weight);
+  } else {
+    gradients_[index] = exclusive_on(device_, std::move(gradient));
+    reducer_.ready(index, impl_of(gradients_[index]).data());
+  }
 }
 
 void EagerSync::zeros(std::size_t index) {
@@ -74,6 +77,7 @@ std::vector<Tensor> EagerSync::finish(const std::vector<std::uint8_t>& present) 
   for (std::size_t i = 0; i < reduced.size(); ++i)
     for (int rank = 0; rank < communicator_->size() && !reduced[i].defined(); ++rank)
       if (was_present(rank, i)) reduced[i] = views_ ? views_->view(i) : std::move(gradients_[i]);
+  gradients_.clear();  // zeros that nobody asked for
   return reduced;
 }
 
