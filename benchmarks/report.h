@@ -20,6 +20,7 @@ struct Options {
   std::string name = "mlp64";  // the case
   int threads = 1;             // of each replica
   int replicas = 1;
+  int parts = 0;                  // config::set_replica_invariant_parts
   long batch = 0;                 // of a replica; 0: the case's
   std::string device = "cpu";     // "gpu": the first one
   std::string dtype = "float32";  // "tf32": where the device has it; "bfloat16": mixed precision
@@ -41,6 +42,7 @@ inline Options parse(int argc, char** argv) {
     if (key == "--case") options.name = argv[i + 1];
     if (key == "--threads") options.threads = std::atoi(argv[i + 1]);
     if (key == "--replicas") options.replicas = std::atoi(argv[i + 1]);
+    if (key == "--parts") options.parts = std::atoi(argv[i + 1]);
     if (key == "--batch") options.batch = std::atol(argv[i + 1]);
     if (key == "--device") options.device = argv[i + 1];
     if (key == "--dtype") options.dtype = argv[i + 1];

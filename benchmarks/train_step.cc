@@ -2,8 +2,9 @@
 // memory, the step is forward, backward and SGD with momentum. With --replicas N, N replicas of
 // --threads threads each take the case's batch EACH, under a MirroredStrategy. With --traced 1 the
 // step is a traced function. With --device gpu, all of it, data included, is on the first GPU.
-// With --check K the line tells the losses of K steps before the others. With --serve 1 the
-// program prepares itself, says so by a line, and measures when asked to.
+// With --parts P sums are replica-invariant, over P parts of a batch. With --check K the line tells
+// the losses of K steps before the others. With --serve 1 the program prepares itself, says so by a
+// line, and measures when asked to.
 #include <tandem/tandem.h>
 
 #include <cstdlib>
@@ -22,7 +23,9 @@ void run_alone(const bench::Options& options, const Case& what, double startup_m
   auto optimizer = td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
   const std::vector<Example> pool = make_pool(what, what.batch);
   const auto step = [&](const Example& batch) {
-    return train_step(model, optimizer, variables, batch, what.batch);
+    return td::distribute::for_each_part(batch, [&](const Example& part) {
+      return train_step(model, optimizer, variables, part, what.batch);
+    });
   };
   const auto measure = [&](const char* program, const auto& run) {
     const auto batch = [&](int i) -> const Example& {
@@ -68,7 +71,9 @@ void run_mirrored(const bench::Options& options, const Case& what, double startu
   const auto step = [&](const td::distribute::PerReplica<Example>& batch) {
     return strategy.run(
         [&](const Example& inputs) {
-          return train_step(model, optimizer, variables, inputs, global_batch);
+          return td::distribute::for_each_part(inputs, [&](const Example& part) {
+            return train_step(model, optimizer, variables, part, global_batch);
+          });
         },
         batch);
   };
@@ -104,6 +109,7 @@ int main(int argc, char** argv) {
     td::config::set_visible_devices({gpus[0]}, "GPU");
     td::config::set_memory_growth(gpus[0], true);
   }
+  td::config::set_replica_invariant_parts(options.parts);
   td::config::set_logical_cpus(options.replicas);
   td::config::set_intra_op_parallelism_threads(options.threads * options.replicas);
   (td::ones({1}) + td::ones({1})).item<float>();

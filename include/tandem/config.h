@@ -92,6 +92,17 @@ void set_emulated_gpus(int count, std::int64_t memory_mib = 4096);
 void set_soft_device_placement(bool enabled);
 bool get_soft_device_placement();
 
+// Replica-invariant sums: the bits of a training run do not depend on how many replicas, threads or
+// processes share it. A global batch is cut into `parts` parts (a power of two, 8 as a rule; 0
+// switches the mode off, as it is by default). Each replica computes its parts one after the other,
+// and gradients, metrics and moving statistics are added by one binary tree over the parts, whoever
+// computed them. fit() and evaluate() do so by themselves; a step of your own goes into
+// distribute::for_each_part(), or DistributedDataParallel::for_each_part(). The number of replicas
+// is a power of two of at most `parts`. Each process sets the same, between steps. The costs are in
+// docs/replica_invariance.md. Throws InvalidArgumentError for another number of parts.
+void set_replica_invariant_parts(int parts);
+int get_replica_invariant_parts();
+
 // Cores that operations may use in all; 0: every core of the process. Logical CPUs share them.
 void set_intra_op_parallelism_threads(int threads);
 int get_intra_op_parallelism_threads();

@@ -21,6 +21,7 @@
 
 #include "tandem/comm.h"
 #include "tandem/model.h"
+#include "tandem/parts.h"
 
 namespace tandem::parallel {
 
@@ -142,6 +143,21 @@ class DistributedDataParallel {
   // Afterwards all ranks have the variables of those that took the last step.
   void join(const std::function<void()>& inputs, const JoinOptions& options = {}) const;
 
+  // A step in the replica-invariant mode (config::set_replica_invariant_parts): calls `step`, which
+  // runs forward and backward() with a loss that is a mean, on each part of this rank's examples.
+  // Afterwards grad() is the average over the parts of all ranks, which have as many examples each.
+  // `step` returns nothing, or a Tensor, whose sum over this rank's parts is the result: reduce it
+  // with ReduceOp::kTreeSum. Where the mode is off, `step` is called once with all examples.
+  //
+  // Throws InvalidArgumentError where the number of examples is no multiple of this rank's parts,
+  // FailedPreconditionError where a parameter has a gradient already, and UnimplementedError inside
+  // join() and no_sync(), with a hook and with the option strict.
+  template <class Step>
+  auto for_each_part(const data::Example& examples, const Step& step) const {
+    return detail::over_parts(
+        [&](const detail::PartStep& part) { return run_parts(examples, part); }, step);
+  }
+
   // Before the first backward(), with the same hook on every rank. Throws FailedPreconditionError
   // "register_comm_hook can only be called once" the second time.
   void register_comm_hook(CommHook hook) const;
@@ -149,6 +165,8 @@ class DistributedDataParallel {
   class State;
 
  private:
+  std::vector<Tensor> run_parts(const data::Example& examples, const detail::PartStep& step) const;
+
   std::shared_ptr<State> state_;
 };
 

@@ -16,6 +16,7 @@
 #include "tandem/data.h"
 #include "tandem/errors.h"
 #include "tandem/function.h"
+#include "tandem/parts.h"
 #include "tandem/per_replica.h"
 #include "tandem/reduce_op.h"
 #include "tandem/tensor.h"
@@ -279,6 +280,30 @@ bool in_replica_context();
 bool in_cross_replica_context();
 // The index of the replica that this thread runs; 0 outside.
 int replica_id_in_sync_group();
+
+// --- replica-invariant steps ---
+
+namespace detail {
+std::vector<Tensor> for_each_part(const data::Example& examples,
+                                  const tandem::detail::PartStep& step);
+}
+
+// The step of a replica's own training loop in the replica-invariant mode
+// (config::set_replica_invariant_parts): calls `step` on each part of the replica's examples, a
+// batch of a distributed dataset inside Strategy::run(), or outside every strategy the global
+// batch. An optimizer's step in it is taken once, in the last part, with the gradients of the whole batch;
+// losses are averaged with nn::compute_average_loss(), as in a strategy's replica. `step` returns
+// nothing, or a Tensor, whose sum over the parts is the result. Where the mode is off, `step` is
+// called once with all examples.
+//
+// Throws InvalidArgumentError where the examples are not those of whole parts, RuntimeError inside
+// a part and between a strategy's steps, UnimplementedError for a second optimizer's step in one.
+template <class Step>
+auto for_each_part(const data::Example& examples, const Step& step) {
+  return tandem::detail::over_parts(
+      [&](const tandem::detail::PartStep& part) { return detail::for_each_part(examples, part); },
+      step);
+}
 
 // --- input ---
 

@@ -26,7 +26,8 @@ struct BatchSplit {
   // Each process's part, where processes have data of their own; else empty: `total` tells.
   std::vector<std::int64_t> of_processes = {};
 
-  // Sizes that differ by at most one, the larger ones first.
+  // Sizes that differ by at most one, the larger ones first. In the replica-invariant mode
+  // (tandem/config.h): the parts of the batch, as many for each replica.
   static BatchSplit even(std::int64_t examples, int replicas);
   // Throws InvalidArgumentError where it is not one of so many values.
   void check(std::size_t replicas) const;

@@ -58,6 +58,7 @@ TANDEM_CLONES void fold(Accumulator<T>* sum, const T* from, std::int64_t count, 
   using A = Accumulator<T>;
   switch (op) {
     case ReduceOp::kSum:
+    case ReduceOp::kTreeSum:
     case ReduceOp::kMean:
       for (std::int64_t i = 0; i < count; ++i) sum[i] = add(sum[i], static_cast<A>(from[i]));
       break;
@@ -114,12 +115,45 @@ void combine_range(std::span<const void* const> inputs, std::span<void* const> o
 }
 
 template <class T>
+TANDEM_CLONES void add_to(T* sum, const T* from, std::int64_t count) {
+  using A = Accumulator<T>;
+  for (std::int64_t i = 0; i < count; ++i)
+    sum[i] = static_cast<T>(add(static_cast<A>(sum[i]), static_cast<A>(from[i])));
+}
+
+// ReduceOp::kTreeSum. The sums on the stack are those of the 1-bits of the number of ranks so far.
+template <class T>
+void tree_range(std::span<const void* const> inputs, std::span<void* const> outputs,
+                std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kTreeBlock = 256;
+  constexpr int kMostDepth = 32;  // of 2^32 ranks
+  alignas(64) T sums[kMostDepth][kTreeBlock];
+  for (std::int64_t at = begin; at < end; at += kTreeBlock) {
+    const std::int64_t count = std::min(kTreeBlock, end - at);
+    int depth = 0;
+    const auto fold_top = [&] {
+      --depth;
+      add_to<T>(sums[depth - 1], sums[depth], count);
+    };
+    for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+      const T* from = static_cast<const T*>(inputs[rank]) + at;
+      std::memcpy(sums[depth++], from, static_cast<std::size_t>(count) * sizeof(T));
+      for (std::size_t pairs = rank; pairs % 2 == 1; pairs /= 2) fold_top();
+    }
+    while (depth > 1) fold_top();
+    for (void* output : outputs)
+      std::memcpy(static_cast<T*>(output) + at, sums[0],
+                  static_cast<std::size_t>(count) * sizeof(T));
+  }
+}
+
+template <class T>
 void combine_typed(std::span<const void* const> inputs, std::span<void* const> outputs,
                    std::int64_t count, ReduceOp op, CombineOrder order) {
   parallel_for(count, 32 * kBlock, [&](std::int64_t begin, std::int64_t end) {
     if constexpr (std::is_same_v<T, float>) {
       if (inputs.size() == 2 && (outputs.size() == 1 || outputs.size() == 2) &&
-          (op == ReduceOp::kSum || op == ReduceOp::kMean)) {
+          (op == ReduceOp::kSum || op == ReduceOp::kTreeSum || op == ReduceOp::kMean)) {
         sum_pair(static_cast<const float*>(inputs[0]) + begin,
                  static_cast<const float*>(inputs[1]) + begin,
                  static_cast<float*>(outputs.front()) + begin,
@@ -128,7 +162,10 @@ void combine_typed(std::span<const void* const> inputs, std::span<void* const> o
         return;
       }
     }
-    combine_range<T>(inputs, outputs, begin, end, op, order);
+    if (op == ReduceOp::kTreeSum)
+      tree_range<T>(inputs, outputs, begin, end);
+    else
+      combine_range<T>(inputs, outputs, begin, end, op, order);
   });
 }
 

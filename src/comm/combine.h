@@ -15,7 +15,8 @@ enum class CombineOrder { kInOrder, kHalves };
 // `outputs`: plain memory that this thread can reach. An output may be an input. float16 and
 // bfloat16 are combined in float32, integers in int64, where sums and products wrap around. A
 // minimum or maximum with a NaN in it is NaN, as in torch.minimum and tf.minimum, whichever input
-// has it. A mean of integers is rounded towards zero. Throws InvalidArgumentError for bool.
+// has it. A mean of integers is rounded towards zero. kTreeSum has an order of its own, and each of
+// its sums is rounded to `dtype`. Throws InvalidArgumentError for bool.
 void combine(std::span<const void* const> inputs, std::span<void* const> outputs,
              std::int64_t count, DType dtype, ReduceOp op, CombineOrder order);
 

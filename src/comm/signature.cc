@@ -14,7 +14,7 @@ std::string_view name_of(CollectiveKind kind) {
 }
 
 std::string_view name_of(ReduceOp op) {
-  constexpr std::string_view kNames[] = {"sum", "mean", "min", "max", "product"};
+  constexpr std::string_view kNames[] = {"sum", "mean", "min", "max", "product", "tree sum"};
   return kNames[static_cast<std::size_t>(op)];
 }
 

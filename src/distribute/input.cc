@@ -8,6 +8,7 @@
 #include "core/status.h"
 #include "data/node.h"
 #include "runtime/placement.h"
+#include "runtime/replica_invariance.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::distribute {
@@ -88,6 +89,13 @@ void Input::compare(const data::NextExample& batch) const {
 }
 
 std::optional<PerReplica<data::Example>> Input::join(data::NextExample batch) {
+  if (invariant_parts() > 0)
+    fail<UnimplementedError>(
+        "[{}] in the replica-invariant mode every worker gives the same global batches; data of "
+        "its "
+        "own on each worker (AutoShardPolicy::kOff, kFile) is split elsewhere on another number of "
+        "them. Use AutoShardPolicy::kData",
+        strategy_->name());
   struct Share {
     std::int64_t examples = -1;  // -1: the worker's data has ended
     std::int64_t first_replica = 0;

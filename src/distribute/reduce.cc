@@ -5,6 +5,8 @@
 #include "distribute/strategy_impl.h"
 #include "ops/math/element_count.h"
 #include "runtime/placement.h"
+#include "runtime/replica_invariance.h"
+#include "sync/tree_sum.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -47,6 +49,7 @@ Tensor neutral(ReduceOp op, const Tensor& like) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   switch (op) {
     case ReduceOp::kSum:
+    case ReduceOp::kTreeSum:
     case ReduceOp::kMean: break;
     case ReduceOp::kMin: return of_limits(kInfinity, false);
     case ReduceOp::kMax: return of_limits(-kInfinity, true);
@@ -58,6 +61,11 @@ Tensor neutral(ReduceOp op, const Tensor& like) {
 Tensor combine(ReduceOp op, const std::vector<Tensor>& tensors) {
   if (tensors.size() == 1) return tensors.front();
   if (op == ReduceOp::kSum) return add_n(tensors);
+  if (op == ReduceOp::kTreeSum) {
+    TreeSum sum;
+    for (const Tensor& tensor : tensors) sum.add(tensor);
+    return sum.total();
+  }
   Tensor result = tensors.front();
   for (std::size_t i = 1; i < tensors.size(); ++i)
     result = op == ReduceOp::kMin   ? minimum(result, tensors[i])
@@ -77,6 +85,7 @@ Tensor reduce_axis(ReduceOp op, const Tensor& tensor, std::int64_t axis) {
   const ReduceOptions options{.axis = Dims{axis}};
   switch (op) {
     case ReduceOp::kSum:
+    case ReduceOp::kTreeSum:
     case ReduceOp::kMean: return reduce_sum(tensor, options);
     case ReduceOp::kMin: return reduce_min(tensor, options);
     case ReduceOp::kMax: return reduce_max(tensor, options);
@@ -108,7 +117,8 @@ Tensor reduce_values(StrategyImpl& strategy, ReduceOp op, const PerReplica<Tenso
       tensor = reduce_axis(op, tensor, *axis);
     }
   }
-  const ReduceOp summing = op == ReduceOp::kMean ? ReduceOp::kSum : op;
+  const ReduceOp sum = invariant_parts() > 0 ? ReduceOp::kTreeSum : ReduceOp::kSum;
+  const ReduceOp summing = op == ReduceOp::kMean || op == ReduceOp::kSum ? sum : op;
   Tensor result = combine(summing, tensors);
   if (const std::shared_ptr<Workers> workers = strategy.workers()) {
     if (collected.stands_by) result = neutral(op, result);

@@ -67,13 +67,13 @@ std::vector<Buffer> buffers_of(const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
-std::vector<Tensor> Replica::all_reduce_sum(std::span<const Tensor> tensors) {
-  if (building) return traced_.all_reduce(tensors, ReduceOp::kSum, stands_by_);
+std::vector<Tensor> Replica::all_reduce(std::span<const Tensor> tensors, ReduceOp op) {
+  if (building) return traced_.all_reduce(tensors, op, stands_by_);
   std::vector<Tensor> sums;
   sums.reserve(tensors.size());
   for (const Tensor& tensor : tensors)
     sums.push_back(exclusive_on(device_, stands_by_ ? zeros_like(tensor) : tensor));
-  communicator_->all_reduce(buffers_of(sums), ReduceOp::kSum)->wait();
+  communicator_->all_reduce(buffers_of(sums), op)->wait();
   return sums;
 }
 
@@ -84,16 +84,18 @@ Tensor Replica::broadcast(const Tensor& tensor) {
   return value.front();
 }
 
-std::unique_ptr<GradientSync> Replica::start_sync(const std::vector<Variable>& variables) {
-  if (building) return std::make_unique<TracedSync>(variables, device_, traced_.sum(stands_by_));
+std::unique_ptr<GradientSync> Replica::start_sync(const std::vector<Variable>& variables,
+                                                  ReduceOp op) {
+  if (building)
+    return std::make_unique<TracedSync>(variables, device_, traced_.reduce(op, stands_by_));
   const auto found = std::find_if(syncs_.begin(), syncs_.end(), [&](const auto& sync) {
     return same_variables(sync->variables(), variables);
   });
-  if (found != syncs_.end()) return (*found)->start(stands_by_);
+  if (found != syncs_.end()) return (*found)->start(stands_by_, op);
   const ReducerOptions options{.rebuild = communicator_->packs()};
   return syncs_
       .emplace_back(std::make_unique<EagerSync>(communicator_, device_, variables, options))
-      ->start(stands_by_);
+      ->start(stands_by_, op);
 }
 
 void Replica::run_for_idle_replicas(const std::function<void()>& update) {

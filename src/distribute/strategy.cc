@@ -5,6 +5,7 @@
 #include "distribute/strategy_impl.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
+#include "sync/parts.h"
 
 namespace tandem::distribute {
 
@@ -165,6 +166,16 @@ Strategy get_strategy() {
 bool has_strategy() { return current && !current->is_default(); }
 bool in_replica_context() { return !in_cross_replica_context(); }
 bool in_cross_replica_context() { return has_strategy() && !ReplicaContext::current(); }
+std::vector<Tensor> detail::for_each_part(const data::Example& examples,
+                                          const tandem::detail::PartStep& step) {
+  if (in_cross_replica_context())
+    throw RuntimeError(
+        "for_each_part() was called between a strategy's steps, expected inside a replica: call it "
+        "in the step that run() runs");
+  return sum_over_parts(examples.components(), ReplicaContext::current(),
+                        [&](const std::vector<Tensor>& part) { return step(data::Example(part)); });
+}
+
 int replica_id_in_sync_group() {
   const ReplicaContext* context = ReplicaContext::current();
   return context ? context->replica_id() : 0;

@@ -29,17 +29,19 @@ TracedReplica::TracedReplica(TracedStep& step, int local, const ReplicaStep& how
   global_examples_ = how.total;
 }
 
-std::vector<Tensor> TracedReplica::all_reduce_sum(std::span<const Tensor> tensors) {
-  return rank_.all_reduce(tensors, ReduceOp::kSum, stands_by_);
+std::vector<Tensor> TracedReplica::all_reduce(std::span<const Tensor> tensors, ReduceOp op) {
+  return rank_.all_reduce(tensors, op, stands_by_);
 }
 
 Tensor TracedReplica::broadcast(const Tensor& tensor) {
   return rank_.broadcast(tensor, step_.root);
 }
 
-std::unique_ptr<GradientSync> TracedReplica::start_sync(const std::vector<Variable>& variables) {
+std::unique_ptr<GradientSync> TracedReplica::start_sync(const std::vector<Variable>& variables,
+                                                        ReduceOp op) {
   const TracedSyncOptions options{.agreements = &step_.agreements, .pass = passes_++};
-  return std::make_unique<TracedSync>(variables, rank_.device(), rank_.sum(stands_by_), options);
+  return std::make_unique<TracedSync>(variables, rank_.device(), rank_.reduce(op, stands_by_),
+                                      options);
 }
 
 void TracedReplica::run_for_idle_replicas(const std::function<void()>& update) {

@@ -37,8 +37,9 @@ class TracedReplica final : public ReplicaContext {
 
   Generator& generator() { return generator_; }
 
-  std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) override;
-  std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables) override;
+  std::vector<Tensor> all_reduce(std::span<const Tensor> tensors, ReduceOp op) override;
+  std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables,
+                                           ReduceOp op) override;
   void run_for_idle_replicas(const std::function<void()>& update) override;
   Tensor broadcast(const Tensor& tensor) override;
   void add_to_key(std::string&) const override {}  // functions are inlined here

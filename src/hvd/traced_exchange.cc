@@ -199,7 +199,7 @@ std::unique_ptr<GradientSync> start_traced_pass(std::shared_ptr<Lane> lane,
             lane, std::move(parts), device, bucket.gradients.front().dtype(), memory);
         const TracedRank rank(
             {std::make_shared<ExternalGroup>(std::move(communicator)), lane->rank()}, device);
-        return rank.sum()(bucket);
+        return rank.reduce(ReduceOp::kSum)(bucket);
       };
   // A missing gradient is not replaced by zeros, so that no device is needed for them.
   return std::make_unique<TracedSync>(variables, DeviceManager::get().host(), std::move(reduce),

@@ -126,7 +126,8 @@ Tensor Loss::per_example(const Tensor& y_true, const Tensor& y_pred) const {
 Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred,
                         const Tensor& sample_weight) const {
   const bool mean = reduction_ == Reduction::kAuto || reduction_ == Reduction::kSumOverBatchSize;
-  if (mean && ReplicaContext::current())
+  const ReplicaContext* replica = ReplicaContext::current();
+  if (mean && replica && !replica->averages_gradients())
     fail<InvalidArgumentError>(
         "[{}] Please use Reduction::kSum or Reduction::kNone for loss reduction when losses are "
         "used in a strategy's replicas: what to divide by is the global batch. Average with "

@@ -13,7 +13,9 @@
 #include "ops/math/element_count.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
+#include "runtime/replica_invariance.h"
 #include "runtime/variable_impl.h"
+#include "sync/tree_sum.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
@@ -182,13 +184,14 @@ Metric mean_metric(std::string name, const char* what, MeanMetric::Values values
 }  // namespace
 
 // The sums so far, a set for each device that statistics came from: adding never waits for a device
-// or moves a tensor.
+// or moves a tensor. In the replica-invariant mode: for each part of the batches.
 struct Metric::State {
   std::string name;
   std::shared_ptr<const MetricBase> base;
   std::shared_ptr<Workers> workers;  // who has sums of their own; null: nobody
   mutable std::mutex mutex;
-  std::map<std::string, std::vector<Tensor>> sums;
+  // By part (ReplicaContext::part) and device.
+  std::map<std::pair<int, std::string>, std::vector<Tensor>> sums;
 };
 
 Metric::Metric(std::string name, std::shared_ptr<const MetricBase> base)
@@ -228,8 +231,11 @@ void Metric::add_statistics(const std::vector<Tensor>& statistics) {
   if (statistics.empty()) return;
   NoGradScope no_grad;
   OnDevice on(impl_of(statistics.front()).device());
+  const ReplicaContext* context = ReplicaContext::current();
+  const int part = context ? context->part() : -1;
   const std::lock_guard lock(state.mutex);
-  std::vector<Tensor>& sums = state.sums[statistics.front().device()];
+  std::vector<Tensor>& sums =
+      state.sums[{part, part < 0 ? statistics.front().device() : std::string()}];
   sums.resize(statistics.size());
   for (std::size_t i = 0; i < statistics.size(); ++i) {
     const Tensor addend = cast(statistics[i].detach(), float64);
@@ -263,7 +269,8 @@ std::vector<Tensor> over_workers(Workers& workers, std::vector<Tensor> mine,
       mine.push_back(zeros(Shape(sizes), {.dtype = float64}));
     }
   }
-  for (Tensor& sum : mine) sum = workers.all_reduce(sum, ReduceOp::kSum, what);
+  const ReduceOp op = invariant_parts() > 0 ? ReduceOp::kTreeSum : ReduceOp::kSum;
+  for (Tensor& sum : mine) sum = workers.all_reduce(sum, op, what);
   return mine;
 }
 
@@ -275,13 +282,12 @@ double Metric::result() const {
   OnDevice on(DeviceManager::get().host());
   const std::lock_guard lock(state.mutex);
   std::vector<Tensor> totals;
-  for (const auto& [device, sums] : state.sums) {
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      const Tensor sum = sums[i].cpu();
-      if (i == totals.size())
-        totals.push_back(sum);
-      else
-        totals[i] = totals[i] + sum;
+  if (!state.sums.empty()) {
+    const std::size_t size = state.sums.begin()->second.size();
+    for (std::size_t i = 0; i < size; ++i) {
+      std::vector<Tensor> values;
+      for (const auto& [place, sums] : state.sums) values.push_back(sums[i].cpu());
+      totals.push_back(sum_of_places(values));
     }
   }
   if (state.workers) totals = over_workers(*state.workers, std::move(totals), state.name);

@@ -8,6 +8,7 @@
 #include "nn/optimizer_impl.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
+#include "runtime/replica_invariance.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
@@ -277,12 +278,28 @@ void Optimizer::Impl::report_missing(std::span<const Tensor> gradients,
 
 namespace {
 
+[[noreturn]] void fail_without_parts(const std::string& optimizer) {
+  fail<FailedPreconditionError>(
+      "[{}] replica-invariant sums are on (config::set_replica_invariant_parts), and the step is "
+      "not "
+      "taken in parts: take it inside distribute::for_each_part()",
+      optimizer);
+}
+
 // Null: the gradients are used as they are.
-std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables,
+std::unique_ptr<GradientSync> start_sync(const std::string& optimizer,
+                                         const std::vector<Variable>& variables,
                                          GradientExchange* exchange) {
+  if (exchange && invariant_parts() > 0)
+    fail<UnimplementedError>(
+        "[{}] replica-invariant sums (config::set_replica_invariant_parts) are those of strategies "
+        "and of DistributedDataParallel; a distributed optimizer of Horovod's API has none",
+        optimizer);
   if (exchange) return exchange->start(variables);
   ReplicaContext* context = ReplicaContext::current();
-  return context && context->num_replicas() > 1 ? context->start_sync(variables) : nullptr;
+  if (!context || (context->num_replicas() == 1 && context->part() < 0)) return nullptr;
+  if (invariant_parts() > 0 && context->part() < 0) fail_without_parts(optimizer);
+  return context->start_sync(variables, ReduceOp::kSum);
 }
 
 }  // namespace
@@ -326,7 +343,7 @@ void Optimizer::Impl::apply(std::vector<Tensor> gradients, const std::vector<Var
   // Before anything is exchanged: what cannot be updated is an error now.
   const std::vector<State*> states = states_of(variables);
   if (!options.skip_gradients_aggregation) {
-    if (const auto sync = start_sync(variables, exchange)) {
+    if (const auto sync = start_sync(name_, variables, exchange)) {
       for (std::size_t i = 0; i < gradients.size(); ++i) sync->ready(i, std::move(gradients[i]));
       std::optional<std::vector<Tensor>> reduced = sync->finish();
       if (!reduced) return;
@@ -357,7 +374,8 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
       fail<InvalidArgumentError>("[{}] variable {} is not trainable", name_, quoted_name(variable));
     pass.sources.push_back({leaf, 0});
   }
-  const auto sync = start_sync(variables, exchange);
+  const auto sync = start_sync(name_, variables, exchange);
+  if (!sync && invariant_parts() > 0) fail_without_parts(name_);
   if (!sync) return apply(run_backward(pass), variables, {}, nullptr, Missing::kReported);
   pass.on_ready = [&](std::size_t source, Tensor gradient) {
     sync->ready(source, std::move(gradient));

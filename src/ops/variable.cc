@@ -6,6 +6,7 @@
 #include "core/status.h"
 #include "runtime/placement.h"
 #include "runtime/replica_context.h"
+#include "runtime/replica_invariance.h"
 #include "runtime/trace.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
@@ -35,6 +36,14 @@ bool on_read(const VariableImpl& variable) {
   return variable.options().synchronization == VariableSynchronization::kOnRead;
 }
 
+// REQUIRES: at least one, and 1, 2, 4, ... of them.
+Tensor pairwise_sum(std::vector<Tensor> values) {
+  for (; values.size() > 1; values.resize(values.size() / 2))
+    for (std::size_t i = 0; i < values.size() / 2; ++i)
+      values[i] = add(values[2 * i], values[2 * i + 1]);
+  return values.front();
+}
+
 // The copies of an on-read variable, of all processes, brought together.
 Tensor aggregate_copies(VariableImpl& variable) {
   const VariableAggregation aggregation = variable.options().aggregation;
@@ -51,8 +60,11 @@ Tensor aggregate_copies(VariableImpl& variable) {
     return variable.read(0);
   std::vector<Tensor> values;
   for (std::size_t i = 0; i < variable.copies().size(); ++i) values.push_back(variable.read(i));
-  Tensor sum = add_n(values);
-  if (workers) sum = workers->all_reduce(sum, ReduceOp::kSum, what());
+  // Copies that are equal have that value as their mean only where they are added in pairs.
+  const bool invariant = invariant_parts() > 0;
+  Tensor sum = invariant ? pairwise_sum(values) : add_n(values);
+  if (workers)
+    sum = workers->all_reduce(sum, invariant ? ReduceOp::kTreeSum : ReduceOp::kSum, what());
   return aggregation == VariableAggregation::kSum
              ? sum
              : divide(sum, static_cast<double>(variable.num_copies()));
@@ -68,9 +80,9 @@ Tensor aggregate_write(const VariableImpl& variable, const Tensor& value, Replic
           "VariableAggregation::kNone; create it with kSum, kMean or kOnlyFirstReplica.",
           quoted_name(variable));
     case VariableAggregation::kOnlyFirstReplica: return context.broadcast(value);
-    case VariableAggregation::kSum: return context.all_reduce_sum({&value, 1}).front();
+    case VariableAggregation::kSum: return context.all_reduce({&value, 1}, ReduceOp::kSum).front();
     case VariableAggregation::kMean:
-      return divide(context.all_reduce_sum({&value, 1}).front(),
+      return divide(context.all_reduce({&value, 1}, ReduceOp::kSum).front(),
                     static_cast<double>(context.num_replicas()));
   }
   return value;
@@ -93,7 +105,9 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
     OnDeviceOf on(variable.copies()[copy].value);
     variable.write(copy, combine(variable, copy, new_value));
   };
-  if (!variable.distributed()) {
+  if (context && context->part() >= 0 && context->gathers_write(variable)) {
+    write(variable.local_index(), value);
+  } else if (!variable.distributed()) {
     write(0, value);
   } else if (context) {
     const std::size_t mine = variable.local_index();  // before anything is exchanged

@@ -13,6 +13,7 @@
 #include "parallel/ddp_trace.h"
 #include "runtime/trace_mark.h"
 #include "sync/eager_sync.h"
+#include "sync/tree_sum.h"
 #include "tandem/ddp.h"
 
 namespace tandem::parallel {
@@ -32,6 +33,8 @@ class DistributedDataParallel::State {
   bool set_sync(bool sync);
   void join(const std::function<void()>& inputs, const JoinOptions& options);
   void set_hook(CommHook hook);
+  // ddp_parts.cc
+  std::vector<Tensor> for_each_part(const data::Example& examples, const detail::PartStep& step);
 
  private:
   // Told by the leaves of the parameters.
@@ -69,6 +72,9 @@ class DistributedDataParallel::State {
 
   void shadow();
   void stop_early(const std::vector<int>& active) const;
+
+  void require_parts() const;
+  void average_parts(std::vector<TreeSum>& gradients);
 
   Model module_;
   DistributedDataParallelOptions options_;

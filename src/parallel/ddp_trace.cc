@@ -58,7 +58,7 @@ void TracedReductions::begin() {
   const Tensor alone = constant(own_place) * mine;
   const Tensor all = rank_.all_reduce({&alone, 1}, ReduceOp::kSum).front();
   if (weighs_itself_) weight_ = mine / reduce_sum(all);
-  ReduceTraced reduce = weighs_itself_ ? rank_.sum() : rank_.average(all);
+  ReduceTraced reduce = weighs_itself_ ? rank_.reduce(ReduceOp::kSum) : rank_.average(all);
   if (hook_) reduce = [this](const TracedBucket& bucket) { return call_hook(bucket); };
   sync_ = std::make_unique<TracedSync>(
       parameters_, rank_.device(), std::move(reduce),
@@ -102,6 +102,12 @@ std::vector<Tensor> TracedReductions::finish() {
   weight_ = {};
   const NoGradScope no_grad;
   return *std::exchange(sync_, nullptr)->finish();
+}
+
+std::unique_ptr<GradientSync> TracedReductions::start(ReduceOp op) {
+  examples_ = {};
+  return std::make_unique<TracedSync>(parameters_, rank_.device(), rank_.reduce(op),
+                                      TracedSyncOptions{.sizes = sizes_});
 }
 
 void TracedReductions::give_up() { sync_.reset(); }

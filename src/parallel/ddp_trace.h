@@ -31,6 +31,10 @@ class TracedReductions {
   std::vector<Tensor> finish();
   void give_up();
 
+  // What brings gradients that are whole together by `op`, as they are.
+  std::unique_ptr<GradientSync> start(ReduceOp op);
+  const TracedRank& rank() const { return rank_; }
+
   // Runs of the programs are refused from now on, or again allowed.
   void allow(bool runs) { *allowed_ = runs; }
 

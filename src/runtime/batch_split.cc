@@ -1,4 +1,7 @@
+#include <numeric>
+
 #include "core/status.h"
+#include "runtime/replica_invariance.h"
 #include "tandem/per_replica.h"
 
 namespace tandem::distribute {
@@ -14,12 +17,13 @@ void BatchSplit::check(std::size_t replicas) const {
 BatchSplit BatchSplit::even(std::int64_t examples, int replicas) {
   BatchSplit split;
   split.total = examples;
+  const int parts = invariant_parts() > 0 ? parts_per_replica(replicas) : 1;
+  const std::vector<std::int64_t> sizes = even_shares(examples, replicas * parts);
   std::int64_t offset = 0;
-  for (int replica = 0; replica < replicas; ++replica) {
-    const std::int64_t count = examples / replicas + (replica < examples % replicas ? 1 : 0);
+  for (auto size = sizes.begin(); size != sizes.end(); size += parts) {
     split.offsets.push_back(offset);
-    split.counts.push_back(count);
-    offset += count;
+    split.counts.push_back(std::accumulate(size, size + parts, std::int64_t{0}));
+    offset += split.counts.back();
   }
   return split;
 }

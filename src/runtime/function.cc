@@ -14,6 +14,7 @@
 #include "runtime/placement.h"
 #include "runtime/placer.h"
 #include "runtime/replica_context.h"
+#include "runtime/replica_invariance.h"
 #include "runtime/trace.h"
 #include "runtime/trace_gradient.h"
 #include "runtime/trace_mark.h"
@@ -30,6 +31,7 @@ void add_surroundings(FunctionCall& call) {
   // A tape outside makes those inside record their own passes.
   const std::uint64_t recording = !grad_mode ? 0 : live_tapes > 0 ? 2 : 1;
   call.add_to_key(recording << 1 | (checks_numerics() ? 1 : 0));
+  call.add_to_key(static_cast<std::uint64_t>(invariant_parts()));
   if (placement_frame) {
     const DeviceName& name = *placement_frame->name;
     call.add_to_key(name.job ? std::string_view(*name.job) : std::string_view());

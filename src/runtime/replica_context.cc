@@ -13,12 +13,14 @@ ReplicaContext* ReplicaContext::current() { return current_context; }
 
 ReplicaContextScope::ReplicaContextScope(ReplicaContext* context) : previous_(current_context) {
   current_context = context;
+  if (context && context->part() >= 0) return;  // still the replica's
   profile::current_replica = context ? context->replica_id() : -1;
 }
 
 ReplicaContextScope::~ReplicaContextScope() {
+  const bool was_part = current_context && current_context->part() >= 0;
   current_context = previous_;
-  profile::current_replica = previous_ ? previous_->replica_id() : -1;
+  if (!was_part) profile::current_replica = previous_ ? previous_->replica_id() : -1;
 }
 
 }  // namespace tandem

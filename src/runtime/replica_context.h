@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/strategy_mark.h"
+#include "tandem/reduce_op.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
@@ -23,6 +24,7 @@ class ReplicaContext {
 
   // The strategy that this is a replica of.
   const StrategyMark* strategy() const { return strategy_.get(); }
+  const std::shared_ptr<const StrategyMark>& shared_strategy() const { return strategy_; }
   int replica_id() const { return replica_id_; }
   int num_replicas() const { return num_replicas_; }
   // The same among the replicas of this process: variables have a copy for each of these.
@@ -39,12 +41,26 @@ class ReplicaContext {
   std::int64_t local_examples() const { return local_examples_; }
   std::int64_t global_examples() const { return global_examples_; }
 
-  // Sums each tensor over the replicas, in a fixed order; every replica gets the sums, on its own
-  // device. Every replica must call it, with tensors of the same shapes in the same order.
-  virtual std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) = 0;
+  // The part of the global batch that is computed here; -1: all of the replica's examples
+  // (sync/parts.h).
+  int part() const { return part_; }
+  // Whether gradients are averaged over the replicas behind the backward pass, so that a loss is
+  // the mean over the examples here.
+  bool averages_gradients() const { return averages_gradients_; }
+
+  // Combines each tensor over the replicas, in a fixed order; every replica gets the results, on
+  // its own device. Every replica must call it, with tensors of the same shapes in the same order.
+  virtual std::vector<Tensor> all_reduce(std::span<const Tensor> tensors, ReduceOp op) = 0;
   // The same for the gradients of `variables`, given one by one while the backward pass runs. One
   // at a time; every replica must start it with the same variables.
-  virtual std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables) = 0;
+  virtual std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables,
+                                                   ReduceOp op) = 0;
+  // The variable's copy is about to be assigned to. True: it is assigned to as it is, and brought
+  // together with what the other parts write when all are computed. REQUIRES: part() >= 0.
+  virtual bool gathers_write(VariableImpl& variable) {
+    static_cast<void>(variable);
+    return false;
+  }
   // Runs `update` once on behalf of each replica that has no examples in this step, with that
   // replica's context current, on the thread of one of the others; its fellows return at once. For
   // writes that every copy of a variable must see.
@@ -69,6 +85,8 @@ class ReplicaContext {
   std::int64_t example_offset_ = -1;
   std::int64_t local_examples_ = -1;
   std::int64_t global_examples_ = -1;
+  int part_ = -1;
+  bool averages_gradients_ = false;
 };
 
 // Makes `context` the calling thread's while it lives.

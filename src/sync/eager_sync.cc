@@ -11,12 +11,6 @@
 
 namespace tandem {
 
-bool same_variables(const std::vector<RefPtr<VariableImpl>>& a, const std::vector<Variable>& b) {
-  return std::equal(
-      a.begin(), a.end(), b.begin(), b.end(),
-      [](const RefPtr<VariableImpl>& x, const Variable& y) { return x.get() == &y.impl(); });
-}
-
 EagerSync::EagerSync(std::shared_ptr<Communicator> communicator, Device& device,
                      const std::vector<Variable>& variables, ReducerOptions options)
     : communicator_(std::move(communicator)),
@@ -85,9 +79,10 @@ namespace {
 
 class EagerPass final : public GradientSync {
  public:
-  EagerPass(EagerSync& sync, bool inactive)
+  EagerPass(EagerSync& sync, bool inactive, ReduceOp op)
       : sync_(sync), inactive_(inactive), present_(sync.variables().size(), 0) {
     sync_.begin();
+    sync_.reduce_by(op);
   }
 
   Tensor place(std::size_t index) override { return inactive_ ? Tensor() : sync_.place(index); }
@@ -112,8 +107,8 @@ class EagerPass final : public GradientSync {
 
 }  // namespace
 
-std::unique_ptr<GradientSync> EagerSync::start(bool inactive) {
-  return std::make_unique<EagerPass>(*this, inactive);
+std::unique_ptr<GradientSync> EagerSync::start(bool inactive, ReduceOp op) {
+  return std::make_unique<EagerPass>(*this, inactive, op);
 }
 
 }  // namespace tandem

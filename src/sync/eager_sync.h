@@ -14,9 +14,6 @@
 
 namespace tandem {
 
-// Whether both are the same variables in the same order.
-bool same_variables(const std::vector<RefPtr<VariableImpl>>& a, const std::vector<Variable>& b);
-
 // One rank's side, for one list of variables: buckets are assigned once. Every rank makes it with
 // the same variables and takes the same steps. Belongs to one thread at a time.
 class EagerSync {
@@ -48,7 +45,7 @@ class EagerSync {
 
   // --- the same as one pass ---
   // `inactive`: the rank runs the pass on another rank's examples, and contributes zeros.
-  std::unique_ptr<GradientSync> start(bool inactive);
+  std::unique_ptr<GradientSync> start(bool inactive, ReduceOp op = ReduceOp::kSum);
 
  private:
   std::shared_ptr<Communicator> communicator_;

@@ -1,8 +1,16 @@
 #include "sync/gradient_sync.h"
 
+#include <algorithm>
+
 #include "core/status.h"
 
 namespace tandem {
+
+bool same_variables(const std::vector<RefPtr<VariableImpl>>& a, const std::vector<Variable>& b) {
+  return std::equal(
+      a.begin(), a.end(), b.begin(), b.end(),
+      [](const RefPtr<VariableImpl>& x, const Variable& y) { return x.get() == &y.impl(); });
+}
 
 void check_gradient(std::string_view op, const Tensor& gradient, const VariableImpl& variable) {
   const TensorSpec& spec = variable.spec();

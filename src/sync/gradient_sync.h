@@ -9,6 +9,7 @@
 
 #include "runtime/variable_impl.h"
 #include "tandem/tensor.h"
+#include "tandem/variable.h"
 
 namespace tandem {
 
@@ -29,6 +30,9 @@ class GradientSync {
   // variables are; undefined where no rank had one. Nothing: the step is taken in a later pass.
   virtual std::optional<std::vector<Tensor>> finish() = 0;
 };
+
+// Whether both are the same variables in the same order.
+bool same_variables(const std::vector<RefPtr<VariableImpl>>& a, const std::vector<Variable>& b);
 
 // Throws InvalidArgumentError, in the name of `op`, where the variable cannot have this gradient.
 void check_gradient(std::string_view op, const Tensor& gradient, const VariableImpl& variable);

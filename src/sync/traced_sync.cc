@@ -114,9 +114,9 @@ std::function<std::vector<Tensor>()> known(std::vector<Tensor> tensors) {
 
 }  // namespace
 
-ReduceTraced TracedRank::sum(bool inactive) const {
-  return [rank = *this, inactive](const TracedBucket& bucket) {
-    return known(rank.all_reduce(bucket.gradients, ReduceOp::kSum, inactive));
+ReduceTraced TracedRank::reduce(ReduceOp op, bool inactive) const {
+  return [rank = *this, op, inactive](const TracedBucket& bucket) {
+    return known(rank.all_reduce(bucket.gradients, op, inactive));
   };
 }
 

@@ -82,8 +82,8 @@ class TracedRank {
   std::vector<Tensor> all_gather(const Tensor& tensor, std::int64_t axis,
                                  std::vector<std::int64_t> sizes) const;
 
-  // How a TracedSync reduces its buckets over the group: by their sum, or
-  ReduceTraced sum(bool inactive = false) const;
+  // How a TracedSync reduces its buckets over the group: by `op`, or
+  ReduceTraced reduce(ReduceOp op, bool inactive = false) const;
   // by an average that weighs each rank by its examples (float32 [ranks]). REQUIRES: a device whose
   // memory the host reaches.
   ReduceTraced average(const Tensor& examples) const;

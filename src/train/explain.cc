@@ -123,7 +123,7 @@ class Explainer {
         options.feed_devices.push_back(&given.device());
         part = graph.tensor(node);
       }
-    const auto step = [&](const data::Example& examples) { return stepper.train_part(examples); };
+    const auto step = [&](const data::Example& examples) { return stepper.train_share(examples); };
     for (const std::vector<Tensor>& results : impl_.runner->run(parts, step))
       for (const Tensor& result : results) options.fetches.push_back(graph.input_of(result));
   }

@@ -5,6 +5,8 @@
 
 #include "core/status.h"
 #include "runtime/placement.h"
+#include "runtime/replica_invariance.h"
+#include "sync/tree_sum.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
@@ -25,8 +27,8 @@ void accumulate(std::vector<Tensor>& totals, const std::vector<Tensor>& values) 
   for (std::size_t i = 0; i < values.size(); ++i) accumulate(totals[i], values[i]);
 }
 
-std::string key_of(std::size_t replica, const std::string& what) {
-  return fmt::format("{}/{}", replica, what);
+std::string key_of(std::size_t place, const std::string& what) {
+  return fmt::format("{}/{}", place, what);
 }
 
 std::string metric_key(const metrics::Metric& metric, std::size_t statistic) {
@@ -35,11 +37,12 @@ std::string metric_key(const metrics::Metric& metric, std::size_t statistic) {
 
 }  // namespace
 
-void Statistics::add(int replica, std::int64_t examples, const Tensor& loss,
+void Statistics::add(const StatisticsPlace& place, std::int64_t examples, const Tensor& loss,
                      const std::vector<std::vector<Tensor>>& metrics) {
   NoGradScope no_grad;
   const MemoryTagScope tag(MemoryTag::kOther);
-  Replica& sums = replicas_[static_cast<std::size_t>(replica)];
+  Sums& sums = sums_[static_cast<std::size_t>(place.replica) * parts_ +
+                     static_cast<std::size_t>(place.part)];
   sums.examples += examples;
   accumulate(sums.loss, loss);
   sums.metrics.resize(metrics.size());
@@ -47,33 +50,39 @@ void Statistics::add(int replica, std::int64_t examples, const Tensor& loss,
 }
 
 void Statistics::clear() {
-  for (Replica& replica : replicas_) replica = {};
+  for (Sums& sums : sums_) sums = {};
 }
 
 bool Statistics::empty() const {
-  return std::none_of(replicas_.begin(), replicas_.end(),
-                      [](const Replica& replica) { return replica.loss.defined(); });
+  return std::none_of(sums_.begin(), sums_.end(),
+                      [](const Sums& sums) { return sums.loss.defined(); });
 }
 
-std::size_t Statistics::first_replica() const {
-  return workers_ ? static_cast<std::size_t>(workers_->first_replica()) : 0;
+std::size_t Statistics::first_place() const {
+  return workers_ ? static_cast<std::size_t>(workers_->first_replica()) * parts_ : 0;
 }
-std::size_t Statistics::num_replicas() const {
-  return workers_ ? static_cast<std::size_t>(workers_->num_replicas()) : replicas_.size();
+std::size_t Statistics::num_places() const {
+  return workers_ ? static_cast<std::size_t>(workers_->num_replicas()) * parts_ : sums_.size();
 }
 
 Statistics::Totals Statistics::totals() const {
   Totals totals{.metrics = std::vector<std::vector<Tensor>>(metrics_.size())};
-  for (const Replica& replica : replicas_) {
-    if (!replica.loss.defined()) continue;
-    totals.examples += static_cast<double>(replica.examples);
-    totals.loss += replica.loss.item<double>();
+  std::vector<Tensor> losses;
+  std::vector<std::vector<std::vector<Tensor>>> values(metrics_.size());  // by metric and statistic
+  for (const Sums& sums : sums_) {
+    if (!sums.loss.defined()) continue;
+    totals.examples += static_cast<double>(sums.examples);
+    losses.push_back(sums.loss.cpu());
     for (std::size_t i = 0; i < metrics_.size(); ++i) {
-      std::vector<Tensor> on_host;
-      for (const Tensor& tensor : replica.metrics[i]) on_host.push_back(tensor.cpu());
-      accumulate(totals.metrics[i], on_host);
+      values[i].resize(sums.metrics[i].size());
+      for (std::size_t k = 0; k < values[i].size(); ++k)
+        values[i][k].push_back(sums.metrics[i][k].cpu());
     }
   }
+  totals.loss = sum_of_places(losses).item<double>();
+  for (std::size_t i = 0; i < metrics_.size(); ++i)
+    for (const std::vector<Tensor>& statistic : values[i])
+      totals.metrics[i].push_back(sum_of_places(statistic));
   return totals;
 }
 
@@ -83,7 +92,9 @@ Statistics::Totals Statistics::over_workers(const Totals& mine) const {
       constant(std::vector<double>{mine.examples, mine.loss}, {.dtype = float64})};
   for (const std::vector<Tensor>& metric : mine.metrics)
     for (const Tensor& sum : metric) parts.push_back(reshape(sum, {-1}));
-  const Tensor sums = workers_->all_reduce(concat(parts, 0), ReduceOp::kSum, "loss and metrics");
+  const Tensor sums = workers_->all_reduce(
+      concat(parts, 0), invariant_parts() > 0 ? ReduceOp::kTreeSum : ReduceOp::kSum,
+      "loss and metrics");
   const auto* figures = sums.data<double>();
   Totals all{.examples = figures[0], .loss = figures[1], .metrics = mine.metrics};
   std::int64_t at = 2;
@@ -126,16 +137,16 @@ callbacks::Logs Statistics::own_logs() const {
 
 std::map<std::string, Tensor> Statistics::state() const {
   std::map<std::string, Tensor> state;
-  for (std::size_t id = 0; id < replicas_.size(); ++id) {
-    const Replica& replica = replicas_[id];
-    if (!replica.loss.defined()) continue;
+  for (std::size_t place = 0; place < sums_.size(); ++place) {
+    const Sums& sums = sums_[place];
+    if (!sums.loss.defined()) continue;
     const DeviceScope host("/cpu:0");
-    const std::size_t key = first_replica() + id;
-    state[key_of(key, "examples")] = constant(std::vector<std::int64_t>{replica.examples});
-    state[key_of(key, "loss")] = replica.loss;
+    const std::size_t key = first_place() + place;
+    state[key_of(key, "examples")] = constant(std::vector<std::int64_t>{sums.examples});
+    state[key_of(key, "loss")] = sums.loss;
     for (std::size_t i = 0; i < metrics_.size(); ++i)
-      for (std::size_t k = 0; k < replica.metrics[i].size(); ++k)
-        state[key_of(key, metric_key(metrics_[i], k))] = replica.metrics[i][k];
+      for (std::size_t k = 0; k < sums.metrics[i].size(); ++k)
+        state[key_of(key, metric_key(metrics_[i], k))] = sums.metrics[i][k];
   }
   return state;
 }
@@ -144,17 +155,17 @@ namespace {
 
 using Named = std::map<std::string, Tensor>;
 
-// The tensors of each replica, by what follows its number in their names.
-std::map<std::size_t, Named> by_replica(const Named& state) {
+// The tensors of each place, by what follows its number in their names.
+std::map<std::size_t, Named> by_place(const Named& state) {
   std::map<std::size_t, Named> parts;
   for (const auto& [key, tensor] : state) {
     const std::size_t slash = key.find('/');
-    std::size_t replica = 0;
+    std::size_t place = 0;
     const auto parsed =
-        std::from_chars(key.data(), key.data() + std::min(slash, key.size()), replica);
+        std::from_chars(key.data(), key.data() + std::min(slash, key.size()), place);
     if (slash == std::string::npos || parsed.ptr != key.data() + slash)
       fail<DataLossError>("[load] the checkpoint's sums have a tensor named '{}'", key);
-    parts[replica][key.substr(slash + 1)] = tensor;
+    parts[place][key.substr(slash + 1)] = tensor;
   }
   return parts;
 }
@@ -170,12 +181,12 @@ void Statistics::restore(const std::map<std::string, Tensor>& state) {
   NoGradScope no_grad;
   const DeviceScope host("/cpu:0");
   clear();
-  for (auto& [id, tensors] : by_replica(state)) {
+  for (auto& [id, tensors] : by_place(state)) {
     // Sums of replicas that are no more go to those that are, which may be other workers'.
-    const std::size_t target = id % num_replicas();
-    const bool here = target >= first_replica() && target < first_replica() + replicas_.size();
-    Replica elsewhere;
-    Replica& replica = here ? replicas_[target - first_replica()] : elsewhere;
+    const std::size_t target = id % num_places();
+    const bool here = target >= first_place() && target < first_place() + sums_.size();
+    Sums elsewhere;
+    Sums& mine = here ? sums_[target - first_place()] : elsewhere;
     const Tensor examples = take(tensors, "examples"), loss = take(tensors, "loss");
     std::vector<std::vector<Tensor>> sums(metrics_.size());
     for (std::size_t i = 0; i < metrics_.size(); ++i)
@@ -187,10 +198,10 @@ void Statistics::restore(const std::map<std::string, Tensor>& state) {
     if (!is_one(examples, int64) || !is_one(loss, float64) || !tensors.empty())
       throw DataLossError(
           "[load] the checkpoint's sums are not those of the model's loss and metrics");
-    replica.examples += examples.to_vector<std::int64_t>().at(0);
-    accumulate(replica.loss, loss);
-    replica.metrics.resize(metrics_.size());
-    for (std::size_t i = 0; i < metrics_.size(); ++i) accumulate(replica.metrics[i], sums[i]);
+    mine.examples += examples.to_vector<std::int64_t>().at(0);
+    accumulate(mine.loss, loss);
+    mine.metrics.resize(metrics_.size());
+    for (std::size_t i = 0; i < metrics_.size(); ++i) accumulate(mine.metrics[i], sums[i]);
   }
 }
 

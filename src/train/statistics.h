@@ -12,19 +12,31 @@
 
 namespace tandem {
 
+// Where sums are kept apart: on each replica of this process, for each part of its examples
+// (runtime/replica_invariance.h), of which there is one unless the mode is on.
+struct StatisticsPlaces {
+  int replicas = 1;
+  int parts = 1;  // of each replica
+};
+struct StatisticsPlace {
+  int replica = 0;
+  int part = 0;
+};
+
 // Sums in float64 on each replica's device, so that adding a batch waits for no device and a split
 // over batches loses nothing. Of one thread.
 class Statistics {
  public:
-  // `replicas`: of this process. `workers`: the processes that train together; null: this one.
-  Statistics(int replicas, std::vector<metrics::Metric> metrics, Workers* workers)
+  // `workers`: the processes that train together; null: this one.
+  Statistics(const StatisticsPlaces& places, std::vector<metrics::Metric> metrics, Workers* workers)
       : metrics_(std::move(metrics)),
-        replicas_(static_cast<std::size_t>(replicas)),
+        parts_(static_cast<std::size_t>(places.parts)),
+        sums_(static_cast<std::size_t>(places.replicas) * parts_),
         workers_(workers) {}
 
-  // What one replica has of a batch: its examples, the sum of their losses (a scalar), and for each
+  // What is at one place of a batch: its examples, the sum of their losses (a scalar), and for each
   // metric what MetricBase::statistics() gave.
-  void add(int replica, std::int64_t examples, const Tensor& loss,
+  void add(const StatisticsPlace& place, std::int64_t examples, const Tensor& loss,
            const std::vector<std::vector<Tensor>>& metrics);
   void clear();
   // Whether nothing was added.
@@ -43,12 +55,12 @@ class Statistics {
   void restore(const std::map<std::string, Tensor>& state);
 
  private:
-  struct Replica {
+  struct Sums {
     std::int64_t examples = 0;
     Tensor loss;  // undefined: nothing was added
     std::vector<std::vector<Tensor>> metrics;
   };
-  // Over several replicas, on the host.
+  // Over several places, on the host.
   struct Totals {
     double examples = 0.0;
     double loss = 0.0;
@@ -58,11 +70,12 @@ class Statistics {
   Totals totals() const;
   Totals over_workers(const Totals& mine) const;
   callbacks::Logs figures(const Totals& totals, const std::string& prefix) const;
-  std::size_t first_replica() const;
-  std::size_t num_replicas() const;  // of all workers
+  std::size_t first_place() const;
+  std::size_t num_places() const;  // of all workers
 
   std::vector<metrics::Metric> metrics_;
-  std::vector<Replica> replicas_;
+  std::size_t parts_;
+  std::vector<Sums> sums_;  // by place
   Workers* workers_;
 };
 

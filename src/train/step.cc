@@ -5,6 +5,8 @@
 #include "core/status.h"
 #include "nn/layer_tree.h"
 #include "runtime/replica_context.h"
+#include "runtime/replica_invariance.h"
+#include "sync/parts.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
@@ -73,7 +75,9 @@ Stepper::Stepper(Model::Impl& model, std::string what)
       what_(std::move(what)),
       variables_(model.layer.trainable_variables()),
       runner_(model.runner ? model.runner : ReplicaRunner::current()),
-      statistics_(runner_->num_replicas(), model.metrics, runner_->workers()) {
+      parts_(invariant_parts() > 0 ? parts_per_replica(num_replicas()) : 1),
+      statistics_({.replicas = runner_->num_replicas(), .parts = parts_}, model.metrics,
+                  runner_->workers()) {
   for (const Variable& variable : variables_) {
     const auto address = reinterpret_cast<std::uintptr_t>(&variable.impl());
     key_.append(reinterpret_cast<const char*>(&address), sizeof(address));
@@ -159,24 +163,57 @@ std::vector<Tensor> Stepper::statistics_of(const Parts& parts, const Tensor& out
   return result;
 }
 
-void Stepper::run(StepProgram& program, const GlobalBatch& batch, const ReplicaRunner::Step& step) {
-  const auto results = program.run(*runner_, batch, key_, step);
-  auto result = results.begin();
-  for (std::size_t replica = 0; replica < batch.size(); ++replica) {
-    if (batch[replica].empty()) continue;
-    auto next = result->begin();
+int Stepper::num_replicas() const {
+  return runner_->workers() ? runner_->workers()->num_replicas() : runner_->num_replicas();
+}
+
+void Stepper::keep(std::size_t replica, const distribute::BatchSplit& split,
+                   const std::vector<Tensor>& statistics) {
+  std::vector<std::int64_t> examples = {split.counts[replica]};
+  if (invariant_parts() > 0) {
+    const int first = runner_->workers() ? runner_->workers()->first_replica() : 0;
+    examples.clear();
+    for (const BatchPart& part :
+         parts_of_replica(split.total, first + static_cast<int>(replica), num_replicas()))
+      examples.push_back(part.examples);
+    if (examples.empty()) examples.push_back(0);  // tells the shapes
+  }
+  auto next = statistics.begin();
+  for (std::size_t part = 0; part < examples.size(); ++part) {
     const Tensor loss = *next++;
     std::vector<std::vector<Tensor>> metrics;
     for (std::size_t size : model_.metric_sizes) {
       metrics.emplace_back(next, next + static_cast<std::ptrdiff_t>(size));
       next += static_cast<std::ptrdiff_t>(size);
     }
-    statistics_.add(static_cast<int>(replica), batch.split().counts[replica], loss, metrics);
-    ++result;
+    statistics_.add({static_cast<int>(replica), static_cast<int>(part)}, examples[part], loss,
+                    metrics);
   }
 }
 
-std::vector<Tensor> Stepper::train_part(const data::Example& examples) {
+void Stepper::run(StepProgram& program, const GlobalBatch& batch, const ReplicaRunner::Step& step) {
+  const auto results = program.run(*runner_, batch, key_, step);
+  auto result = results.begin();
+  for (std::size_t replica = 0; replica < batch.size(); ++replica)
+    if (!batch[replica].empty()) keep(replica, batch.split(), *result++);
+}
+
+std::vector<Tensor> Stepper::by_parts(const data::Example& share,
+                                      const ReplicaRunner::Step& step) const {
+  if (invariant_parts() == 0) return step(share);
+  const auto results =
+      run_parts(share.components(), ReplicaContext::current(),
+                [&](const std::vector<Tensor>& part) { return step(data::Example(part)); });
+  std::vector<Tensor> all;
+  for (const std::vector<Tensor>& result : results)
+    all.insert(all.end(), result.begin(), result.end());
+  const std::size_t width = results.front().size();
+  const std::size_t size = width * static_cast<std::size_t>(parts_);
+  while (all.size() < size) all.push_back(zeros_like(all[all.size() % width]));
+  return all;
+}
+
+std::vector<Tensor> Stepper::train_on(const data::Example& examples) {
   const Parts parts = parts_of(examples);
   const Tensor outputs = model_.layer(parts.inputs, {.training = true});
   const Tensor losses = example_losses(parts, outputs);
@@ -192,17 +229,25 @@ std::vector<Tensor> Stepper::train_part(const data::Example& examples) {
   return statistics;
 }
 
+std::vector<Tensor> Stepper::test_on(const data::Example& examples) {
+  NoGradScope no_grad;
+  const Parts parts = parts_of(examples);
+  const Tensor outputs = model_.layer(parts.inputs, {.training = false});
+  return statistics_of(parts, outputs, example_losses(parts, outputs));
+}
+
+std::vector<Tensor> Stepper::train_share(const data::Example& examples) {
+  return by_parts(examples, [this](const data::Example& part) { return train_on(part); });
+}
+
 void Stepper::train(const GlobalBatch& batch) {
   run(*model_.train_step, batch,
-      [&](const data::Example& examples) { return train_part(examples); });
+      [this](const data::Example& examples) { return train_share(examples); });
 }
 
 void Stepper::test(const GlobalBatch& batch) {
-  run(*model_.test_step, batch, [&](const data::Example& examples) {
-    NoGradScope no_grad;
-    const Parts parts = parts_of(examples);
-    const Tensor outputs = model_.layer(parts.inputs, {.training = false});
-    return statistics_of(parts, outputs, example_losses(parts, outputs));
+  run(*model_.test_step, batch, [this](const data::Example& examples) {
+    return by_parts(examples, [this](const data::Example& part) { return test_on(part); });
   });
 }
 

@@ -25,8 +25,9 @@ class Stepper {
   // Forward, backward and the optimizer's step on a global batch of inputs, targets and perhaps
   // sample weights.
   void train(const GlobalBatch& batch);
-  // What train() does on one replica, with its part of the batch; returns the statistics.
-  std::vector<Tensor> train_part(const data::Example& examples);
+  // What train() does on one replica, with its share of the batch; returns the statistics. In the
+  // replica-invariant mode: those of each part, of as many parts on every replica.
+  std::vector<Tensor> train_share(const data::Example& examples);
   // Forward alone.
   void test(const GlobalBatch& batch);
   // The outputs for the batch's inputs, in order, on the host.
@@ -40,6 +41,13 @@ class Stepper {
     Tensor targets, weights;
   };
   Parts parts_of(const data::Example& batch) const;
+  std::vector<Tensor> train_on(const data::Example& examples);
+  std::vector<Tensor> test_on(const data::Example& examples);
+  std::vector<Tensor> by_parts(const data::Example& share, const ReplicaRunner::Step& step) const;
+  int num_replicas() const;  // of all processes
+  // Keeps what the step of one replica of this process returned.
+  void keep(std::size_t replica, const distribute::BatchSplit& split,
+            const std::vector<Tensor>& statistics);
   // Runs `step` through `program` and keeps the statistics that it returns.
   void run(StepProgram& program, const GlobalBatch& batch, const ReplicaRunner::Step& step);
   // One value per example, times its weight. Over positions: their mean, or for a loss that is a
@@ -55,6 +63,7 @@ class Stepper {
   std::string what_;
   std::vector<Variable> variables_;
   std::shared_ptr<ReplicaRunner> runner_;
+  int parts_ = 1;  // of a replica's share
   Statistics statistics_;
   std::string key_;  // which variables the step trains, and which layers are frozen
 };

@@ -55,6 +55,62 @@ TEST_P(Conformance, AllReduce) {
   });
 }
 
+// Numbers whose sums are rounded.
+template <class T>
+T rough(int rank, std::int64_t i) {
+  return static_cast<T>(static_cast<float>((i * 31 + rank * 17) % 97 - 48) * 0.37f +
+                        1.0f / static_cast<float>(rank + 2));
+}
+
+// The tree of ReduceOp::kTreeSum from its root: the largest power of two of ranks below `end -
+// begin`, and the others.
+template <class T>
+T tree_sum(int begin, int end, std::int64_t i) {
+  if (end - begin == 1) return rough<T>(begin, i);
+  int half = 1;
+  while (2 * half < end - begin) half *= 2;
+  const T a = tree_sum<T>(begin, begin + half, i), b = tree_sum<T>(begin + half, end, i);
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return static_cast<T>(static_cast<float>(a) + static_cast<float>(b));
+  else
+    return a + b;
+}
+
+template <class T>
+void check_tree_sum(Communicator& communicator, std::int64_t length) {
+  const int ranks = communicator.size(), me = communicator.rank();
+  const Array array(communicator, length % 2 == 0, length, dtype_of<T>);
+  const auto fill_roughly = [&] {
+    for (std::int64_t i = 0; i < length; ++i) array.data<T>()[i] = rough<T>(me, i);
+  };
+  const auto expected = [&](std::int64_t i) { return tree_sum<T>(0, ranks, i); };
+  const Buffer buffer = array.all();
+  fill_roughly();
+  communicator.all_reduce({&buffer, 1}, ReduceOp::kTreeSum)->wait();
+  expect_elements<T>(buffer, "all_reduce by a tree", expected);
+  fill_roughly();
+  communicator.reduce({&buffer, 1}, ReduceOp::kTreeSum, ranks - 1)->wait();
+  if (me == ranks - 1) expect_elements<T>(buffer, "reduce by a tree", expected);
+}
+
+TEST_P(Conformance, ATreeSumIsThatOfOneTree) {
+  run([may_refuse = !backend().sums_in_order](Communicator& communicator) {
+    try {
+      for (const std::int64_t length : {1, 300, 65'539}) {
+        check_tree_sum<float>(communicator, length);
+        check_tree_sum<double>(communicator, length);
+        check_tree_sum<Half>(communicator, length);
+        check_tree_sum<BFloat16>(communicator, length);
+        check_tree_sum<std::int32_t>(communicator, length);
+      }
+    } catch (const UnimplementedError& error) {
+      EXPECT_TRUE(may_refuse) << error.what();
+      EXPECT_NE(std::string(error.what()).find("a tree sum over"), std::string::npos)
+          << error.what();
+    }
+  });
+}
+
 template <class T>
 void check_nan(Communicator& communicator, int origin, std::int64_t length, bool allocated) {
   for (ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {

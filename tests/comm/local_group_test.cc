@@ -8,129 +8,19 @@
 #include <numeric>
 #include <thread>
 
-#include "device/device_manager.h"
+#include "comm/local_ranks.h"
 #include "support/errors.h"
-#include "tandem/config.h"
 #include "tandem/errors.h"
 
 namespace tandem {
 namespace {
 
+using testing::check_all_reduce;
+using testing::DeviceArray;
+using testing::devices_for;
 using testing::error_of;
-
-// Memory of a device, filled from and read to the host.
-template <class T>
-class DeviceArray {
- public:
-  DeviceArray(Device& device, const std::vector<T>& values)
-      : device_(device), count_(values.size()) {
-    memory_ = device.allocator().allocate(count_ * sizeof(T));
-    if (count_) device.copy_from_host(memory_, values.data(), count_ * sizeof(T));
-  }
-  ~DeviceArray() {
-    device_.stream().synchronize();
-    device_.allocator().deallocate(memory_);
-  }
-  Buffer part(std::size_t begin, std::size_t end) const {
-    return {static_cast<T*>(memory_) + begin, static_cast<std::int64_t>(end - begin), dtype_of<T>};
-  }
-  std::vector<T> read() const {
-    std::vector<T> values(count_);
-    if (count_) device_.copy_to_host(values.data(), memory_, count_ * sizeof(T));
-    device_.stream().synchronize();
-    return values;
-  }
-
- private:
-  Device& device_;
-  std::size_t count_;
-  void* memory_ = nullptr;
-};
-
-void on_ranks(int ranks, const std::function<void(int)>& body) {
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&, rank] { body(rank); });
-  for (std::thread& thread : threads) thread.join();
-}
-
-template <class T>
-T value_of(int rank, std::size_t i) {
-  return static_cast<T>(static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 13) % 5 + 1));
-}
-
-// kNvidia: a GPU each; kShared: one GPU, shared. None where there are not so many.
-enum class Where { kCpus, kGpus, kMixed, kNvidia, kShared };
-
-std::vector<Device*> nvidia_devices_for(Where where, int ranks) {
-  const auto physical = config::list_physical_devices("GPU");
-  if (physical.empty()) return {};
-  if (where == Where::kShared)
-    config::set_logical_device_configuration(
-        physical.front(), std::vector(4, config::LogicalDeviceConfiguration{.memory_limit = 64}));
-  std::vector<Device*> devices;
-  for (Device* device : DeviceManager::get().devices(DeviceType::kGpu, "test"))
-    if (device->backend() == DeviceBackend::kCuda && static_cast<int>(devices.size()) < ranks)
-      devices.push_back(device);
-  if (static_cast<int>(devices.size()) < ranks) devices.clear();
-  return devices;
-}
-
-std::vector<Device*> devices_for(Where where, int ranks) {
-  if (where == Where::kNvidia || where == Where::kShared) return nvidia_devices_for(where, ranks);
-  config::set_logical_cpus(7);
-  config::set_emulated_gpus(7, 64);
-  DeviceManager& manager = DeviceManager::get();
-  const auto cpus = manager.devices(DeviceType::kCpu, "test");
-  const auto gpus = manager.devices(DeviceType::kGpu, "test");
-  std::vector<Device*> devices;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const bool gpu = where == Where::kGpus || (where == Where::kMixed && rank % 2 == 1);
-    devices.push_back((gpu ? gpus : cpus)[static_cast<std::size_t>(rank)]);
-  }
-  return devices;
-}
-
-template <class T>
-void check_all_reduce(const std::vector<Device*>& devices, const LocalPlan& plan,
-                      std::size_t length, ReduceOp op) {
-  const int ranks = static_cast<int>(devices.size());
-  auto group = std::make_shared<LocalGroup>(devices, LocalGroupOptions{.plan = plan});
-  std::vector<std::vector<T>> results(devices.size());
-  on_ranks(ranks, [&](int rank) {
-    const auto me = static_cast<std::size_t>(rank);
-    auto communicator = group->communicator(rank);
-    std::vector<T> values(length);
-    for (std::size_t i = 0; i < length; ++i) values[i] = value_of<T>(rank, i);
-    DeviceArray<T> array(*devices[me], values);
-    // Two collectives under way at once, of two parts and of one.
-    const std::size_t third = length / 3, half = length / 2;
-    const Buffer first[] = {array.part(0, third), array.part(third, half)};
-    const Buffer second[] = {array.part(half, length)};
-    auto one = communicator->all_reduce(first, op);
-    auto two = communicator->all_reduce(second, op);
-    two->wait();
-    one->wait();
-    results[me] = array.read();
-  });
-  for (std::size_t i = 0; i < length; ++i) {
-    float expected = static_cast<float>(value_of<T>(0, i));
-    for (int rank = 1; rank < ranks; ++rank) {
-      const float next = static_cast<float>(value_of<T>(rank, i));
-      switch (op) {
-        case ReduceOp::kSum:
-        case ReduceOp::kMean: expected += next; break;
-        case ReduceOp::kMin: expected = std::min(expected, next); break;
-        case ReduceOp::kMax: expected = std::max(expected, next); break;
-        case ReduceOp::kProduct: expected *= next; break;
-      }
-    }
-    if (op == ReduceOp::kMean) expected /= static_cast<float>(ranks);
-    for (int rank = 0; rank < ranks; ++rank)
-      ASSERT_EQ(static_cast<float>(results[static_cast<std::size_t>(rank)][i]),
-                static_cast<float>(static_cast<T>(expected)))
-          << "rank " << rank << " of " << ranks << ", element " << i << " of " << length;
-  }
-}
+using testing::on_ranks;
+using testing::Where;
 
 class LocalAllReduce : public ::testing::TestWithParam<std::tuple<Where, LocalPlan::Kind>> {};
 
@@ -157,6 +47,7 @@ TEST_P(LocalAllReduce, EveryOperationAndType) {
     check_all_reduce<std::uint8_t>(devices, {.kind = kind}, 257, op);
   }
   check_all_reduce<float>(devices, {.kind = kind}, 257, ReduceOp::kMean);
+  check_all_reduce<float>(devices, {.kind = kind}, 257, ReduceOp::kTreeSum);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -164,130 +55,6 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(Where::kCpus, Where::kGpus, Where::kMixed),
                        ::testing::Values(LocalPlan::Kind::kSliced, LocalPlan::Kind::kToOneDevice,
                                          LocalPlan::Kind::kHierarchical)));
-
-// ---- On GPUs of NVIDIA's.
-
-class OnGpuLocalAllReduce : public LocalAllReduce {};
-
-TEST_P(OnGpuLocalAllReduce, SumsOverRanksAndLengths) {
-  const auto [where, kind] = GetParam();
-  if (devices_for(where, 2).empty()) GTEST_SKIP() << "there are not two such GPUs here";
-  for (int ranks : {1, 2, 3, 4}) {
-    const auto devices = devices_for(where, ranks);
-    if (devices.empty()) break;
-    for (std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{1021}})
-      check_all_reduce<float>(devices, {.kind = kind}, length, ReduceOp::kSum);
-  }
-}
-
-TEST_P(OnGpuLocalAllReduce, EveryOperationAndType) {
-  const auto [where, kind] = GetParam();
-  const auto devices = devices_for(where, 2);
-  if (devices.empty()) GTEST_SKIP() << "there are not two such GPUs here";
-  for (ReduceOp op :
-       {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
-    check_all_reduce<float>(devices, {.kind = kind}, 257, op);
-    check_all_reduce<double>(devices, {.kind = kind}, 257, op);
-    check_all_reduce<Half>(devices, {.kind = kind}, 257, op);
-    check_all_reduce<BFloat16>(devices, {.kind = kind}, 257, op);
-    if (op == ReduceOp::kMean) continue;
-    check_all_reduce<std::int32_t>(devices, {.kind = kind}, 257, op);
-    check_all_reduce<std::int64_t>(devices, {.kind = kind}, 257, op);
-    check_all_reduce<std::uint8_t>(devices, {.kind = kind}, 257, op);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(OnGpuNvidia, OnGpuLocalAllReduce,
-                         ::testing::Combine(::testing::Values(Where::kNvidia, Where::kShared),
-                                            ::testing::Values(LocalPlan::Kind::kNccl,
-                                                              LocalPlan::Kind::kSliced,
-                                                              LocalPlan::Kind::kToOneDevice,
-                                                              LocalPlan::Kind::kHierarchical)));
-
-TEST(OnGpuLocalGroup, PacksOfNccl) {
-  const auto devices = devices_for(Where::kNvidia, 2);
-  if (devices.empty()) GTEST_SKIP() << "there are not two GPUs here";
-  for (int packs : {0, 1, 3, 9})
-    check_all_reduce<float>(devices, {.kind = LocalPlan::Kind::kNccl, .num_packs = packs}, 1001,
-                            ReduceOp::kSum);
-}
-
-TEST(OnGpuLocalGroup, EveryCollectiveOfNccl) {
-  using Values = std::vector<float>;
-  const auto devices = devices_for(Where::kNvidia, 2);
-  if (devices.empty()) GTEST_SKIP() << "there are not two GPUs here";
-  auto group = std::make_shared<LocalGroup>(
-      devices, LocalGroupOptions{.plan = {.kind = LocalPlan::Kind::kNccl}});
-  on_ranks(2, [&](int rank) {
-    Device& device = *devices[static_cast<std::size_t>(rank)];
-    auto communicator = group->communicator(rank);
-    EXPECT_EQ(communicator->packs(), why_no_nccl(devices).empty());
-    const float one = static_cast<float>(rank + 1);
-    const auto parts_of = [](const DeviceArray<float>& array) {
-      return std::vector<Buffer>{array.part(0, 2), array.part(2, 3)};
-    };
-    DeviceArray<float> reduced(device, Values(4, one)), sent(device, Values{one, 10 * one, one}),
-        received(device, Values(3, 0.0f)), gathered(device, Values(3, 0.0f));
-    const Buffer whole[] = {reduced.part(0, 4)};
-    communicator->reduce(whole, ReduceOp::kSum, 1)->wait();
-    EXPECT_EQ(reduced.read(), Values(4, rank == 1 ? 3.0f : one));
-    communicator->broadcast(whole, 1)->wait();
-    EXPECT_EQ(reduced.read(), Values(4, 3.0f));
-
-    const std::size_t mine = rank == 0 ? 2 : 1;  // elements
-    DeviceArray<float> own(device, Values(mine, one));
-    communicator->all_gather(own.part(0, mine), parts_of(gathered))->wait();
-    EXPECT_EQ(gathered.read(), (Values{1, 1, 2}));
-    communicator->reduce_scatter(parts_of(gathered), own.part(0, mine), ReduceOp::kSum)->wait();
-    EXPECT_EQ(own.read(), Values(mine, rank == 0 ? 2.0f : 4.0f));
-
-    const std::vector<Buffer> to = {sent.part(0, 1), sent.part(1, 2)};
-    const std::vector<Buffer> from = {received.part(0, 1), received.part(1, 2)};
-    communicator->all_to_all(to, from)->wait();
-    EXPECT_EQ(received.read(), rank == 0 ? (Values{1, 2, 0}) : (Values{10, 20, 0}));
-    const auto sending = communicator->send(sent.part(0, 2), 1 - rank);
-    communicator->recv(received.part(0, 2), 1 - rank)->wait();
-    sending->wait();
-    EXPECT_EQ(received.read(), (Values{3 - one, 10 * (3 - one), 0}));
-  });
-}
-
-// Where the fake of NCCL runs: it fails as it is told.
-TEST(OnGpuLocalGroup, AConnectionThatFailsIsAnErrorAndMadeAnew) {
-  const auto devices = devices_for(Where::kNvidia, 2);
-  if (devices.empty() || !why_no_nccl(devices).empty()) GTEST_SKIP() << "there is no NCCL here";
-  const auto gpu = config::list_physical_devices("GPU").front();
-  if (config::get_device_details(gpu).device_name != "Fake GPU")
-    GTEST_SKIP() << "a real NCCL does not fail when it is told";
-  setenv("FAKE_NCCL_FAILS", "2", 1);
-  auto group = std::make_shared<LocalGroup>(
-      devices, LocalGroupOptions{.plan = {.kind = LocalPlan::Kind::kNccl}});
-  std::vector<std::unique_ptr<Communicator>> communicators;
-  for (int rank = 0; rank < 2; ++rank) communicators.push_back(group->communicator(rank));
-  for (int step = 0; step < 3; ++step) {
-    group->begin({true, true});
-    on_ranks(2, [&](int rank) {
-      const auto me = static_cast<std::size_t>(rank);
-      DeviceArray<float> array(*devices[me], {1.0f});
-      const Buffer parts[] = {array.part(0, 1)};
-      const auto reduce = [&] { communicators[me]->all_reduce(parts, ReduceOp::kSum)->wait(); };
-      if (step != 1) {
-        reduce();
-        EXPECT_EQ(array.read(), (std::vector<float>{2.0f}));
-        return;
-      }
-      const std::string text = error_of<AbortedError>([&] {
-        try {
-          reduce();
-        } catch (const std::exception& error) {
-          group->abort(rank, error.what());  // as a strategy does
-          throw;
-        }
-      });
-      EXPECT_NE(text.find("a cable was pulled"), std::string::npos) << text;
-    });
-  }
-}
 
 TEST(LocalGroup, HierarchicalPacks) {
   const auto devices = devices_for(Where::kCpus, 4);

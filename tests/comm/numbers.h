@@ -81,6 +81,7 @@ T combined(ReduceOp op, int ranks, std::int64_t i, int salt = 0) {
     const std::int64_t next = number_of(rank, i, salt);
     switch (op) {
       case ReduceOp::kSum:
+      case ReduceOp::kTreeSum:
       case ReduceOp::kMean: result += next; break;
       case ReduceOp::kMin: result = std::min(result, next); break;
       case ReduceOp::kMax: result = std::max(result, next); break;

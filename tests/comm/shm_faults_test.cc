@@ -111,12 +111,13 @@ TEST(ShmFaults, ALateRankLeavesTheBuffersOfOneThatGaveUpAlone) {
 }
 
 TEST(ShmFaults, ARankThatLeavesAnOpenCollectiveGetsItsBuffersBack) {
-  const Arrivals left, came;
+  const Arrivals allocated, left, came;
   const Job job{.ranks = 2};
   const ExitCodes codes = run_processes(2, [&](int rank) {
     const ThreadBudget one(1);
     auto communicator = job.join(rank);
     const SharedFloats floats(*communicator, 1 << 20, 1.0f);
+    allocated.meet(2);  // allocate() fails once a rank has left
     const auto start = [&] {
       return communicator->all_reduce({&floats.buffer, 1}, ReduceOp::kSum);
     };

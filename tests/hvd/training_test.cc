@@ -413,5 +413,17 @@ TEST(HvdTraining, StepsThatCannotBeTracedSaySo) {
   });
 }
 
+TEST(HvdTraining, ReplicaInvariantSumsAreRefused) {
+  expect_hvd(1, [](int) {
+    config::set_replica_invariant_parts(4);
+    const Variable weight(ones({2}));
+    optimizers::Optimizer optimizer =
+        hvd::DistributedOptimizer(optimizers::SGD({.learning_rate = 0.1}));
+    expect_error<UnimplementedError>(
+        [&] { optimizer.minimize(reduce_sum(weight.value()), {weight}); },
+        "a distributed optimizer of Horovod's API has none");
+  });
+}
+
 }  // namespace
 }  // namespace tandem

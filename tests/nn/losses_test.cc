@@ -268,10 +268,10 @@ TEST(Losses, AWeightCoversAllPositionsOfItsExample) {
 
 class LoneContext final : public ReplicaContext {
  public:
-  std::vector<Tensor> all_reduce_sum(std::span<const Tensor> tensors) override {
+  std::vector<Tensor> all_reduce(std::span<const Tensor> tensors, ReduceOp) override {
     return {tensors.begin(), tensors.end()};
   }
-  std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>&) override {
+  std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>&, ReduceOp) override {
     return nullptr;
   }
   void run_for_idle_replicas(const std::function<void()>&) override {}

@@ -30,8 +30,8 @@ class FakeReplica final : public ReplicaContext {
     example_offset_ = offset;
     global_examples_ = examples;
   }
-  std::vector<Tensor> all_reduce_sum(std::span<const Tensor>) override { return {}; }
-  std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>&) override {
+  std::vector<Tensor> all_reduce(std::span<const Tensor>, ReduceOp) override { return {}; }
+  std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>&, ReduceOp) override {
     return nullptr;
   }
   void run_for_idle_replicas(const std::function<void()>&) override {}

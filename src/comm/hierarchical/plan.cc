@@ -365,8 +365,25 @@ class Plan {
 
 }  // namespace
 
+namespace {
+
+// The tree over all ranks is that over the groups of the trees inside them.
+bool sums_by_tree(const Layout& layout) {
+  const int size = layout.group_size(0);
+  const int last = layout.groups() - 1;
+  bool fits = (size & (size - 1)) == 0 && layout.group_size(last) <= size;
+  for (int group = 0; group < last; ++group) fits = fits && layout.group_size(group) == size;
+  return fits && std::is_sorted(layout.rank_at.begin(), layout.rank_at.end());
+}
+
+}  // namespace
+
 std::shared_ptr<HierarchicalWork> plan(const std::shared_ptr<Pipeline>& pipeline,
                                        const CheckedCall& call) {
+  if (call.op == ReduceOp::kTreeSum && !sums_by_tree(pipeline->layout))
+    throw UnimplementedError(
+        "[all_reduce] a tree sum over groups that do not have 1, 2, 4, ... ranks each, as many in "
+        "each, in the order of the ranks: give every process as many replicas, 1, 2, 4, ...");
   return Plan(pipeline, call).make();
 }
 

@@ -300,7 +300,8 @@ std::shared_ptr<LocalCollective> LocalGroup::join(int rank, Call call) {
 
 bool LocalGroup::by_nccl(const LocalCollective& collective) const {
   return uses_nccl() && !collective.on_host() && collective.members.size() == devices_.size() &&
-         collective.kind() != CollectiveKind::kSend && collective.kind() != CollectiveKind::kRecv;
+         collective.kind() != CollectiveKind::kSend && collective.kind() != CollectiveKind::kRecv &&
+         collective.signature.op != ReduceOp::kTreeSum;  // NCCL's order is its own
 }
 
 void LocalGroup::perform(LocalCollective& collective, int rank) {

@@ -57,6 +57,8 @@ class Backend {
   virtual const RankNames& names() const = 0;
   // Whether buffers may be in the memory of a device that the host cannot reach.
   virtual bool takes_device_memory() const = 0;
+  // Whether it adds up in an order that the ranks alone decide (ReduceOp::kTreeSum).
+  virtual bool sums_by_tree() const { return true; }
   // Whether spinning keeps others from their work: the ranks that share this host outnumber its
   // cores, or one of them runs on this one's.
   virtual bool crowded() const = 0;

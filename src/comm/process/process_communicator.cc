@@ -74,6 +74,11 @@ class ProcessCommunicator final : public CheckedCommunicator {
  private:
   std::shared_ptr<Work> start(const CheckedCall& call) override {
     if (group_->failure) std::rethrow_exception(group_->failure);
+    if (call.op == ReduceOp::kTreeSum && !group_->backend->sums_by_tree())
+      throw UnimplementedError(
+          "[all_reduce] a tree sum over NCCL between processes, whose order of sums is its own: "
+          "use "
+          "the backend shm, gloo or mpi");
     const auto other = std::find_if(call.in.begin(), call.in.end(), [&](const Buffer& part) {
       return part.dtype != call.in.front().dtype;
     });

@@ -50,6 +50,37 @@ struct Sum {
   }
 };
 
+// ReduceOp::kTreeSum, as the host's combine() does it.
+template <int kCount, class T>
+__device__ __forceinline__ Pack<T, kCount> tree_sum(const Ranks<T>& ranks,
+                                                    const MyPack<kCount>& mine) {
+  constexpr int kMostDepth = 7;  // of kMostRanks
+  Pack<T, kCount> sums[kMostDepth];
+  int depth = 0;
+  const auto fold_top = [&] {
+    --depth;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      sums[depth - 1].at[i] = store_as<T>(folded<SumOf<T>>(
+          ReduceOp::kSum, load_as(sums[depth - 1].at[i]), load_as(sums[depth].at[i])));
+  };
+  for (int rank = 0; rank < ranks.inputs; ++rank) {
+    sums[depth++] = load_pack<kCount>(ranks.in[rank], mine.begin, mine.count);
+    for (int pairs = rank; pairs % 2 == 1; pairs /= 2) fold_top();
+  }
+  while (depth > 1) fold_top();
+  return sums[0];
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) combine_by_tree(Ranks<T> ranks, std::int64_t size) {
+  constexpr int kCount = kPackOf<T>;
+  const MyPack<kCount> mine(size);
+  if (mine.count == 0) return;
+  const Pack<T, kCount> out = tree_sum<kCount>(ranks, mine);
+  for (int n = 0; n < ranks.outputs; ++n) store_pack(ranks.out[n], mine.begin, mine.count, out);
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads) combine_ranks(Ranks<T> ranks, std::int64_t size) {
   using C = SumOf<T>;
@@ -112,7 +143,8 @@ void combine(NativeGpu& gpu, std::span<const void* const> inputs, std::span<void
     ranks.op = op;
     for (std::size_t i = 0; i < inputs.size(); ++i) ranks.in[i] = static_cast<const T*>(inputs[i]);
     for (std::size_t i = 0; i < outputs.size(); ++i) ranks.out[i] = static_cast<T*>(outputs[i]);
-    launch(c, {.blocks = packs_in<T>(count)}, combine_ranks<T>, ranks, count);
+    launch(c, {.blocks = packs_in<T>(count)},
+           op == ReduceOp::kTreeSum ? combine_by_tree<T> : combine_ranks<T>, ranks, count);
   });
 }
 

@@ -14,6 +14,7 @@ class NcclBackend final : public Backend {
   int size() const override { return group_.size(); }
   const RankNames& names() const override { return group_.names(); }
   bool takes_device_memory() const override { return group_.on_cuda(); }
+  bool sums_by_tree() const override { return false; }
   bool crowded() const override { return false; }
 
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {

@@ -1,0 +1,275 @@
+#include "sync/parts.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/status.h"
+#include "graph/graph.h"
+#include "runtime/generator.h"
+#include "runtime/placement.h"
+#include "runtime/replica_invariance.h"
+#include "sync/gradient_sync.h"
+#include "sync/part_writes.h"
+#include "sync/tree_sum.h"
+#include "tandem/array.h"
+
+namespace tandem {
+namespace {
+
+constexpr const char* kName = "for_each_part";
+
+// --- which parts ---
+
+// The replica's parts. Offsets are -1 where nobody knows the global batch.
+std::vector<BatchPart> parts_here(std::int64_t examples, const ReplicaContext* replica) {
+  const int rank = replica ? replica->replica_id() : 0;
+  const int ranks = replica ? replica->num_replicas() : 1;
+  const int each = parts_per_replica(ranks);
+  if (replica && replica->stands_by()) return {{rank * each, replica->example_offset(), examples}};
+  const bool known = !replica || replica->global_examples() >= 0;
+  if (!known && examples % each != 0)
+    fail<InvalidArgumentError>(
+        "[{}] expected a number of examples that is a multiple of the {} parts of this replica, "
+        "got "
+        "{}",
+        kName, each, examples);
+  std::vector<BatchPart> parts = parts_of_replica(!replica ? examples
+                                                  : known  ? replica->global_examples()
+                                                           : examples * ranks,
+                                                  rank, ranks);
+  std::int64_t mine = 0;
+  for (const BatchPart& part : parts) mine += part.examples;
+  const bool same_begin =
+      parts.empty() || !replica || !known || parts.front().offset == replica->example_offset();
+  if (mine != examples || !same_begin)
+    fail<InvalidArgumentError>(
+        "[{}] expected the {} examples of parts {} to {} of {}, got {}: in the replica-invariant "
+        "mode a batch is split by its parts, which distributed datasets and BatchSplit::even() do",
+        kName, mine, rank * each, (rank + 1) * each - 1, invariant_parts(), examples);
+  if (!known && replica->example_offset() < 0)
+    for (BatchPart& part : parts) part.offset = -1;
+  return parts;
+}
+
+std::int64_t count_examples(const std::vector<Tensor>& examples) {
+  if (examples.empty() || examples.front().rank() < 1)
+    fail<InvalidArgumentError>("[{}] expected tensors with a batch axis, got {}", kName,
+                               examples.empty() ? "none" : "a scalar");
+  const std::int64_t count = examples.front().dim(0);
+  if (count < 0)
+    fail<UnimplementedError>(
+        "[{}] the replica-invariant mode needs batches of known sizes, got {}: leave out "
+        "input_signature",
+        kName, examples.front().shape().to_string());
+  for (const Tensor& component : examples)
+    if (component.rank() < 1 || component.dim(0) != count)
+      fail<InvalidArgumentError>("[{}] expected tensors of {} examples each, got shape {}", kName,
+                                 count, component.shape().to_string());
+  return count;
+}
+
+// --- a step ---
+
+const std::shared_ptr<const StrategyMark>& no_strategy() {
+  static const auto mark =
+      std::make_shared<const StrategyMark>(StrategyMark{"the parts of a batch without a strategy"});
+  return mark;
+}
+
+// What the parts of one replica's step share.
+struct Step {
+  ReplicaContext* replica;
+  std::vector<BatchPart> parts;
+  std::size_t at = 0;  // the part under way
+  const GraphImpl* graph = building;
+  PartWrites writes;
+  // Of the optimizer's step.
+  std::vector<RefPtr<VariableImpl>> variables;
+  std::vector<TreeSum> gradients;
+  bool synced = false;  // in this part
+
+  bool last() const { return at + 1 == parts.size(); }
+  void require_same_graph() const {
+    if (building != graph)
+      fail<UnimplementedError>(
+          "[{}] a traced function inside a part takes an optimizer's step or assigns to variables: "
+          "put the function around {}()",
+          kName, kName);
+  }
+};
+
+// Gradients of one part. Those of the last complete the sums, which go on to the other replicas.
+class PartSync final : public GradientSync {
+ public:
+  PartSync(Step& step, std::unique_ptr<GradientSync> others)
+      : step_(step),
+        others_(std::move(others)),
+        gradients_(step.variables.size()),
+        present_(step.variables.size(), false) {}
+
+  void ready(std::size_t index, Tensor gradient) override {
+    if (!gradient.defined()) return;
+    check_gradient("all_reduce", gradient, *step_.variables[index]);
+    present_[index] = true;
+    add(index, std::move(gradient));
+  }
+
+  std::optional<std::vector<Tensor>> finish() override {
+    for (std::size_t i = 0; i < gradients_.size(); ++i)
+      if (!present_[i]) add(i, {});
+    if (!step_.last()) return std::nullopt;
+    return others_ ? others_->finish() : std::move(gradients_);
+  }
+
+ private:
+  void add(std::size_t index, Tensor gradient) {
+    TreeSum& sum = step_.gradients[index];
+    sum.add(std::move(gradient));
+    if (!step_.last()) return;
+    gradients_[index] = sum.total();
+    if (others_) others_->ready(index, std::move(gradients_[index]));
+  }
+
+  Step& step_;
+  std::unique_ptr<GradientSync> others_;  // in the last part; null: one replica
+  std::vector<Tensor> gradients_;
+  std::vector<bool> present_;
+};
+
+class Part final : public ReplicaContext {
+ public:
+  explicit Part(Step& step) : step_(step) {
+    const BatchPart& part = step.parts[step.at];
+    const ReplicaContext* replica = step.replica;
+    strategy_ = no_strategy();
+    part_ = replica_id_ = part.index;
+    num_replicas_ = invariant_parts();
+    example_offset_ = part.offset;
+    local_examples_ = part.examples;
+    if (!replica) {
+      global_examples_ = step.parts.back().offset + step.parts.back().examples;
+      return;
+    }
+    strategy_ = replica->shared_strategy();
+    local_replica_id_ = replica->local_replica_id();
+    num_local_replicas_ = replica->num_local_replicas();
+    stands_by_ = replica->stands_by();
+    if (stands_by_) local_examples_ = replica->local_examples();
+    averages_gradients_ = replica->averages_gradients();
+    global_examples_ = replica->global_examples();
+    if (averages_gradients_) num_replicas_ = 1;
+  }
+
+  std::vector<Tensor> all_reduce(std::span<const Tensor>, ReduceOp) override {
+    fail<UnimplementedError>(
+        "[{}] an all-reduce inside a part: parts are computed one after the other, and cannot wait "
+        "for each other. Return the values: {}() gives their sum",
+        kName, kName);
+  }
+
+  Tensor broadcast(const Tensor&) override {
+    fail<UnimplementedError>(
+        "[{}] a broadcast inside a part: parts are computed one after the other", kName);
+  }
+
+  std::unique_ptr<GradientSync> start_sync(const std::vector<Variable>& variables,
+                                           ReduceOp) override {
+    step_.require_same_graph();
+    if (averages_gradients_)
+      fail<FailedPreconditionError>(
+          "[{}] an optimizer takes its step in a part: DistributedDataParallel averages gradients "
+          "after the last part. Take the step after {}()",
+          kName, kName);
+    if (std::exchange(step_.synced, true))
+      fail<UnimplementedError>(
+          "[{}] an optimizer takes a second step in a part, expected one: the first one is taken "
+          "when all parts are computed. Call {}() for each",
+          kName, kName);
+    begin_gradients(variables);
+    std::unique_ptr<GradientSync> others;
+    if (ReplicaContext* replica = step_.replica; step_.last() && replica)
+      if (replica->num_replicas() > 1) others = replica->start_sync(variables, ReduceOp::kTreeSum);
+    return std::make_unique<PartSync>(step_, std::move(others));
+  }
+
+  void run_for_idle_replicas(const std::function<void()>& update) override {
+    if (step_.replica) step_.replica->run_for_idle_replicas(update);
+  }
+
+  bool gathers_write(VariableImpl& variable) override {
+    step_.require_same_graph();
+    step_.writes.begin(variable);
+    return true;
+  }
+
+  void add_to_key(std::string& key) const override {
+    if (step_.replica) step_.replica->add_to_key(key);
+    for (const std::int64_t number :
+         {std::int64_t{part_}, example_offset_, local_examples_, global_examples_})
+      key.append(reinterpret_cast<const char*>(&number), sizeof(number));
+  }
+
+ private:
+  void begin_gradients(const std::vector<Variable>& variables) {
+    const bool first = step_.at == 0;
+    if (first) {
+      for (const Variable& variable : variables) step_.variables.emplace_back(&variable.impl());
+      step_.gradients = std::vector<TreeSum>(variables.size());
+    } else if (!same_variables(step_.variables, variables)) {
+      fail<InvalidArgumentError>(
+          "[{}] expected the optimizer's step of each part to be for the same variables", kName);
+    }
+  }
+
+  Step& step_;
+};
+
+}  // namespace
+
+std::vector<std::vector<Tensor>> run_parts(const std::vector<Tensor>& examples,
+                                           ReplicaContext* replica, const PartStep& step) {
+  if (const ReplicaContext* context = ReplicaContext::current(); context && context->part() >= 0)
+    fail<RuntimeError>("[{}] was called inside a part", kName);
+  const std::int64_t count = count_examples(examples);
+  Step shared{.replica = replica, .parts = parts_here(count, replica)};
+  std::vector<std::vector<Tensor>> results;
+  Generator& draws = Generator::current();
+  Generator before, mine;
+  before.follow(draws);
+  std::int64_t row = 0;
+  for (; shared.at < shared.parts.size(); ++shared.at) {
+    Part part(shared);
+    shared.synced = false;
+    mine.follow(before);
+    const std::int64_t end = row + shared.parts[shared.at].examples;
+    std::vector<Tensor> rows = examples;
+    if (end - row < count)
+      for (Tensor& component : rows) component = slice_rows(component, row, end);
+    row = end;
+    const ReplicaContextScope context(&part);
+    const GeneratorScope generator(mine);
+    results.push_back(step(rows));
+    shared.writes.end_part();
+  }
+  draws.follow(mine);
+  shared.writes.finish(replica);
+  return results;
+}
+
+std::vector<Tensor> sum_over_parts(const std::vector<Tensor>& examples, ReplicaContext* replica,
+                                   const PartStep& step) {
+  if (invariant_parts() == 0) return step(examples);
+  std::vector<TreeSum> sums;
+  for (const std::vector<Tensor>& values : run_parts(examples, replica, step)) {
+    if (sums.empty()) sums.resize(values.size());
+    if (sums.size() != values.size())
+      fail<InvalidArgumentError>("[{}] expected as many values from each part, got {} and {}",
+                                 kName, sums.size(), values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) sums[i].add(values[i].detach());
+  }
+  std::vector<Tensor> totals;
+  for (TreeSum& sum : sums) totals.push_back(sum.total());
+  return totals;
+}
+
+}  // namespace tandem
