@@ -103,6 +103,23 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+std::array<Side, 2> make_sides(std::int64_t count) {
+  std::array<Side, 2> sides;
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+  for (Side& side : sides)
+    side = {static_cast<float*>(allocate(bytes)), static_cast<float*>(allocate(bytes)),
+            static_cast<float*>(allocate(bytes)),
+            new (allocate(4096)) std::atomic<std::int64_t>(0)};
+  return sides;
+}
+
+void stay_on_core(int number) {
+  cpu_set_t core;
+  CPU_ZERO(&core);
+  CPU_SET(number, &core);
+  sched_setaffinity(0, sizeof(core), &core);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -112,21 +129,12 @@ int main(int argc, char** argv) {
     if (std::string(argv[i]) == "--parameters") count = std::atol(argv[i + 1]);
     if (std::string(argv[i]) == "--rounds") rounds = std::atoi(argv[i + 1]);
   }
-  std::array<Side, 2> sides;
-  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
-  for (Side& side : sides)
-    side = {static_cast<float*>(allocate(bytes)), static_cast<float*>(allocate(bytes)),
-            static_cast<float*>(allocate(bytes)),
-            new (allocate(4096)) std::atomic<std::int64_t>(0)};
+  const std::array<Side, 2> sides = make_sides(count);
   const pid_t child = fork();
   const int rank = child == 0 ? 1 : 0;
   const Side &mine = sides[static_cast<std::size_t>(rank)],
              &other = sides[static_cast<std::size_t>(1 - rank)];
-  cpu_set_t core;
-  CPU_ZERO(&core);
-  CPU_SET(rank, &core);
-  sched_setaffinity(0, sizeof(core), &core);
-
+  stay_on_core(rank);
   const auto meet = [&] {
     const std::int64_t now = mine.meetings->fetch_add(1) + 1;
     while (other.meetings->load(std::memory_order_acquire) < now) __builtin_ia32_pause();

@@ -164,7 +164,8 @@ std::string signal_name(int signal) {
   return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
 }
 
-void tell_interruption(const TrainOptions& options, int signal, const Stopwatch& stopwatch) {
+void tell_interruption(const TrainOptions& options, int signal, const Stopwatch& stopwatch,
+                       nlohmann::ordered_json& report) {
   const std::string how =
       options.checkpoint.empty()
           ? std::string("its state is lost, which --checkpoint FILE would have kept")
@@ -172,6 +173,8 @@ void tell_interruption(const TrainOptions& options, int signal, const Stopwatch&
                         options.checkpoint);
   std::cerr << fmt::format("tandem: [train] {} ended training after step {} of epoch {}; {}\n",
                            signal_name(signal), stopwatch.steps(), stopwatch.epoch(), how);
+  report["interrupted"] = {
+      {"signal", signal_name(signal)}, {"epoch", stopwatch.epoch()}, {"step", stopwatch.steps()}};
 }
 
 Model make_compiled_model(const TrainOptions& options, const Recipe& recipe,
@@ -217,14 +220,12 @@ int train(const TrainOptions& options) {
                 {.epochs = options.epochs, .callbacks = callbacks});
   auto report = report_of(history, *stopwatch, model, strategy);
   if (interrupted_by != 0) {
-    if (!chief) return 128 + interrupted_by;
-    tell_interruption(options, interrupted_by, *stopwatch);
-    profile.end();
-    std::cout << profile.table();
-    report["interrupted"] = {{"signal", signal_name(interrupted_by)},
-                             {"epoch", stopwatch->epoch()},
-                             {"step", stopwatch->steps()}};
-    write_report(options.report, report);
+    if (chief) {
+      tell_interruption(options, interrupted_by, *stopwatch, report);
+      profile.end();
+      std::cout << profile.table();
+      write_report(options.report, report);
+    }
     return 128 + interrupted_by;
   }
   const auto test = model.evaluate(test_batches(pictures.test, std::max<std::int64_t>(batch, 256)));

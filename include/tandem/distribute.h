@@ -291,10 +291,10 @@ std::vector<Tensor> for_each_part(const data::Example& examples,
 // The step of a replica's own training loop in the replica-invariant mode
 // (config::set_replica_invariant_parts): calls `step` on each part of the replica's examples, a
 // batch of a distributed dataset inside Strategy::run(), or outside every strategy the global
-// batch. An optimizer's step in it is taken once, in the last part, with the gradients of the whole batch;
-// losses are averaged with nn::compute_average_loss(), as in a strategy's replica. `step` returns
-// nothing, or a Tensor, whose sum over the parts is the result. Where the mode is off, `step` is
-// called once with all examples.
+// batch. An optimizer's step in it is taken once, in the last part, with the gradients of the whole
+// batch; losses are averaged with nn::compute_average_loss(), as in a strategy's replica. `step`
+// returns nothing, or a Tensor, whose sum over the parts is the result. Where the mode is off,
+// `step` is called once with all examples.
 //
 // Throws InvalidArgumentError where the examples are not those of whole parts, RuntimeError inside
 // a part and between a strategy's steps, UnimplementedError for a second optimizer's step in one.

@@ -183,6 +183,23 @@ class FunctionTraces {
   std::unique_ptr<Impl> impl_;
 };
 
+// What a call that has run gives back: the traced result, with this call's tensors in it.
+template <class Result>
+Result result_of(FunctionCall call) {
+  if constexpr (std::is_void_v<Result>) {
+    FunctionTraces::keep(std::move(call));
+  } else {
+    Result result = *static_cast<const Result*>(call.result.get());
+    std::size_t next = 0;
+    const auto fill = [&](Tensor& tensor) {
+      if (tensor.defined()) tensor = std::move(call.outputs[next++]);
+    };
+    visit_tensors(result, fill, [](const auto&) {});
+    FunctionTraces::keep(std::move(call));
+    return result;
+  }
+}
+
 }  // namespace detail
 
 // A callable that is traced. Copies share their traces. Thread-safe: calls that share a trace wait
@@ -240,19 +257,7 @@ class Function {
       detail::FunctionTraces::keep(std::move(call));
       return shared.callable(args...);
     }
-    if constexpr (std::is_void_v<Result>) {
-      detail::FunctionTraces::keep(std::move(call));
-    } else {
-      // The same, with this call's tensors in it.
-      Result result = *static_cast<const Result*>(call.result.get());
-      std::size_t next = 0;
-      const auto fill = [&](Tensor& tensor) {
-        if (tensor.defined()) tensor = std::move(call.outputs[next++]);
-      };
-      visit_tensors(result, fill, no_key);
-      detail::FunctionTraces::keep(std::move(call));
-      return result;
-    }
+    return detail::result_of<Result>(std::move(call));
   }
 
   // For how many signatures there is a trace.

@@ -216,12 +216,7 @@ struct Lanes::Impl {
         if (!stretch) stretch = std::make_shared<Stretch>();
         stretch->add(*step, profiled);
       } else {
-        step->context.native_stream = stream.native_handle();
-        if (profiled) [[unlikely]]
-          run_profiled(*step, execution);
-        else
-          step->kernel(step->context);
-        step->context.end_call();
+        call(*step, stream, profiled);
       }
       if (step->member) {
         flush();
@@ -234,6 +229,15 @@ struct Lanes::Impl {
       }
     }
     flush();
+  }
+
+  static void call(Step& step, Stream& stream, bool profiled) {
+    step.context.native_stream = stream.native_handle();
+    if (profiled) [[unlikely]]
+      run_profiled(step, stream.execution());
+    else
+      step.kernel(step.context);
+    step.context.end_call();
   }
 
   static void run_profiled(Step& step, Stream::Execution execution) {

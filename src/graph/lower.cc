@@ -285,17 +285,29 @@ class Lowering {
       sizes_.bind(node.outputs[i].shape, outputs[i].spec.shape, node.name);
     if (flow.needs_record()) share_record(flow, *control);
 
+    add_control(node, device, {std::move(control), std::move(inputs), outputs}, made);
+  }
+
+  struct LoweredControl {
+    std::shared_ptr<Control> control;
+    std::vector<Value*> inputs;
+    std::vector<FrameEntry> outputs;
+  };
+  void add_control(const Node& node, Device& device, LoweredControl lowered,
+                   std::vector<Value*>& made) {
+    const ControlFlow& flow = *node.control;
     Operation& operation = *block_.operations.emplace_back(std::make_unique<Operation>());
     operation.op = node.op;
-    operation.control = std::move(control);
+    operation.control = std::move(lowered.control);
     operation.draws_behind = node.draws_behind;
     operation.device = &device;
     operation.name = node.name;
-    operation.inputs = std::move(inputs);
-    for (const FrameEntry& output : outputs)
+    operation.inputs = std::move(lowered.inputs);
+    for (const FrameEntry& output : lowered.outputs)
       made.push_back(&computed(operation, output.spec, *output.device));
     if (flow.loops())
-      for (const FrameEntry& output : outputs) computed(operation, output.spec, *output.device);
+      for (const FrameEntry& output : lowered.outputs)
+        computed(operation, output.spec, *output.device);
     operation_of_[&node] = &operation;
   }
 

@@ -16,6 +16,7 @@
 #include "graph/lanes.h"
 #include "graph/memory_plan.h"
 #include "graph/passes/passes.h"
+#include "graph/program_values.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem {
@@ -50,36 +51,6 @@ void add_devices(const Block& block, std::vector<const Device*>& devices) {
 }  // namespace
 
 struct Program::Impl {
-  struct External {
-    const Value* value = nullptr;  // a feed or a result
-    std::vector<Binding> bindings;
-    std::byte* bound = nullptr;
-    bool moves = false;           // it has been bound to other memory before
-    std::shared_ptr<void> fixed;  // where it is in every run, copied in or out; null: as given
-
-    void bind(std::byte* memory) {
-      if (fixed) memory = static_cast<std::byte*>(fixed.get());
-      if (memory == bound) return;
-      moves = bound != nullptr;
-      bound = memory;
-      for (const Binding& binding : bindings) binding.set(memory);
-    }
-    void copy(void* to, const void* from) const {
-      copy_between(*value->device, to, *value->device, from, value->bytes());
-    }
-  };
-  struct VariableUse {
-    RefPtr<Resource> resource;
-    bool written = false;
-    External external;
-    Tensor value;  // during a run
-  };
-  // A value that leaves the program. Its memory is kept from run to run while nobody else holds it.
-  struct Result {
-    External external;
-    std::size_t arena = 0, number = 0;  // where its tensor is kept
-    std::byte* given = nullptr;         // during a run: where it goes
-  };
   // A stretch of steps, or one of control flow. The steps' attributes are renewed when its turn
   // comes: control flow before it may have taken draws, or an optimizer's steps.
   struct Section {

@@ -99,77 +99,87 @@ void print_field(std::string& out, const char* name, const T& value) {
   }
 }
 
+// The functions of an AttrsType for the attributes A.
+template <class A>
+struct AttrsFunctions {
+  static std::shared_ptr<const void> copy(const void* attrs) {
+    if constexpr (std::is_empty_v<A>) return nullptr;
+    return std::make_shared<const A>(of(attrs));
+  }
+
+  // Field by field, by address offset within the two structs.
+  static bool equal(const void* a, const void* b) {
+    bool equal = true;
+    of(a).fields([&](const char*, const auto& value) {
+      using T = std::remove_cvref_t<decltype(value)>;
+      const auto offset = reinterpret_cast<const char*>(&value) - static_cast<const char*>(a);
+      equal = equal &&
+              same_value(value, *reinterpret_cast<const T*>(static_cast<const char*>(b) + offset));
+    });
+    return equal;
+  }
+
+  static std::size_t hash(const void* attrs) {
+    std::size_t seed = 14695981039346656037u;
+    of(attrs).fields([&](const char*, const auto& value) {
+      seed = (seed ^ hash_value(value)) * 1099511628211u;
+    });
+    return seed;
+  }
+
+  static std::string print(const void* attrs) {
+    std::string out;
+    of(attrs).fields([&](const char* name, const auto& value) { print_field(out, name, value); });
+    return out;
+  }
+
+  static void visit(void* attrs, void (*visitor)(void*, std::int64_t&), void* user) {
+    of(attrs).fields([&](const char*, const auto& value) {
+      using T = std::remove_cvref_t<decltype(value)>;
+      visit_field(const_cast<T&>(value), [&](std::int64_t& number) { visitor(user, number); });
+    });
+  }
+
+  static AttrFields save(const void* attrs) {
+    AttrFields saved;
+    of(attrs).fields([&](const char* name, const auto& value) {
+      save_field(saved.emplace_back(AttrField{.name = name}), value);
+    });
+    return saved;
+  }
+
+  static std::shared_ptr<const void> load(const AttrFields& fields) {
+    auto loaded = std::make_shared<A>();
+    std::size_t known = 0;
+    loaded->fields([&](const char* name, const auto& value) {
+      using T = std::remove_cvref_t<decltype(value)>;
+      load_field(field_named(fields, name), const_cast<T&>(value));
+      ++known;
+    });
+    check_count(known, fields.size());
+    if constexpr (std::is_empty_v<A>) return nullptr;
+    return loaded;
+  }
+
+  static void set(void* attrs, const AttrField& field) {
+    of(attrs).fields([&](const char* name, const auto& value) {
+      using T = std::remove_cvref_t<decltype(value)>;
+      if (field.name == name) load_field(field, const_cast<T&>(value));
+    });
+  }
+
+ private:
+  static const A& of(const void* attrs) { return *static_cast<const A*>(attrs); }
+};
+
 }  // namespace detail
 
 // `A` lists its fields: template <class F> void fields(F&& f) const { f("axis", axis); ... }
 template <class A>
 const AttrsType& attrs_type() {
-  static const AttrsType type = {
-      [](const void* attrs) -> std::shared_ptr<const void> {
-        if constexpr (std::is_empty_v<A>) return nullptr;
-        return std::make_shared<const A>(*static_cast<const A*>(attrs));
-      },
-      [](const void* a, const void* b) {
-        // Field by field, by address offset within the two structs.
-        const auto* left = static_cast<const A*>(a);
-        const auto* right = static_cast<const A*>(b);
-        bool equal = true;
-        left->fields([&](const char*, const auto& value) {
-          using T = std::remove_cvref_t<decltype(value)>;
-          const auto offset =
-              reinterpret_cast<const char*>(&value) - reinterpret_cast<const char*>(left);
-          equal = equal &&
-                  detail::same_value(value, *reinterpret_cast<const T*>(
-                                                reinterpret_cast<const char*>(right) + offset));
-        });
-        return equal;
-      },
-      [](const void* attrs) {
-        std::size_t seed = 14695981039346656037u;
-        static_cast<const A*>(attrs)->fields([&](const char*, const auto& value) {
-          seed = (seed ^ detail::hash_value(value)) * 1099511628211u;
-        });
-        return seed;
-      },
-      [](const void* attrs) {
-        std::string out;
-        static_cast<const A*>(attrs)->fields(
-            [&](const char* name, const auto& value) { detail::print_field(out, name, value); });
-        return out;
-      },
-      [](void* attrs, void (*visit)(void*, std::int64_t&), void* user) {
-        static_cast<A*>(attrs)->fields([&](const char*, const auto& value) {
-          using T = std::remove_cvref_t<decltype(value)>;
-          detail::visit_field(const_cast<T&>(value),
-                              [&](std::int64_t& number) { visit(user, number); });
-        });
-      },
-      [](const void* attrs) {
-        AttrFields saved;
-        static_cast<const A*>(attrs)->fields([&](const char* name, const auto& value) {
-          detail::save_field(saved.emplace_back(AttrField{.name = name}), value);
-        });
-        return saved;
-      },
-      [](const AttrFields& fields) -> std::shared_ptr<const void> {
-        auto loaded = std::make_shared<A>();
-        std::size_t known = 0;
-        loaded->fields([&](const char* name, const auto& value) {
-          using T = std::remove_cvref_t<decltype(value)>;
-          detail::load_field(detail::field_named(fields, name), const_cast<T&>(value));
-          ++known;
-        });
-        detail::check_count(known, fields.size());
-        if constexpr (std::is_empty_v<A>) return nullptr;
-        return loaded;
-      },
-      [](void* attrs, const AttrField& field) {
-        static_cast<A*>(attrs)->fields([&](const char* name, const auto& value) {
-          using T = std::remove_cvref_t<decltype(value)>;
-          if (field.name == name) detail::load_field(field, const_cast<T&>(value));
-        });
-      },
-  };
+  using F = detail::AttrsFunctions<A>;
+  static const AttrsType type = {F::copy,  F::equal, F::hash, F::print,
+                                 F::visit, F::save,  F::load, F::set};
   return type;
 }
 

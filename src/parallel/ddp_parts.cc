@@ -125,9 +125,4 @@ void DistributedDataParallel::State::average_parts(std::vector<TreeSum>& gradien
   reachable_.clear();
 }
 
-std::vector<Tensor> DistributedDataParallel::run_parts(const data::Example& examples,
-                                                       const detail::PartStep& step) const {
-  return state_->for_each_part(examples, step);
-}
-
 }  // namespace tandem::parallel

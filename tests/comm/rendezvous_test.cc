@@ -1,32 +1,26 @@
-// Jobs of several processes: how their ranks find each other, and what they learn of a rank that
-// dies, gives up, leaves or never comes.
-#include "comm/rendezvous/rendezvous.h"
-
+// How the ranks of a job find each other.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "comm/rendezvous/cluster_environment.h"
 #include "comm/rendezvous/file_store.h"
-#include "comm/rendezvous/local_secret.h"
 #include "comm/rendezvous/server_connection.h"
 #include "comm/rendezvous/socket.h"
 #include "comm/rendezvous/tcp_server.h"
-#include "comm/rendezvous/tcp_store.h"
+#include "comm/rendezvous_job.h"
 #include "support/errors.h"
 #include "support/expects.h"
 #include "support/files.h"
@@ -38,71 +32,16 @@
 namespace tandem {
 namespace {
 
-using testing::any_error_of;
 using testing::ChildProcess;
 using testing::eventually;
 using testing::free_port;
-using testing::TemporaryDirectory;
+using testing::host_name;
+using testing::in;
+using testing::refusal;
+using testing::Rendezvous;
+using testing::start;
+using testing::talk;
 using namespace std::chrono_literals;
-
-Clock::time_point in(std::chrono::milliseconds time) { return Clock::now() + time; }
-
-// Every rank says its own word and hears the others'; in good order, "01..".
-std::string talk(Job& job) {
-  job.store()->set(fmt::format("word {}", job.rank()), std::to_string(job.rank()));
-  std::string words;
-  for (int rank = 0; rank < job.size(); ++rank)
-    words += job.store()->get(fmt::format("word {}", rank), in(testing::kFarAway));
-  return words;
-}
-
-// Waits until a rank has failed, and throws what the membership says of it.
-[[noreturn]] void wait_for_failure(const Membership& membership) {
-  if (eventually([&] { return membership.failed(); })) membership.throw_failure();
-  throw std::runtime_error("no rank has failed");
-}
-
-// The ranks of a job, each a process.
-std::vector<ChildProcess> start(int size, const std::function<std::string(int rank)>& body) {
-  std::vector<ChildProcess> ranks;
-  for (int rank = 0; rank < size; ++rank) ranks.emplace_back([&, rank] { return body(rank); });
-  return ranks;
-}
-
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
-// How the others name a rank.
-std::string named(int rank, pid_t process) {
-  return fmt::format("rank {} (process {} on {})", rank, process, host_name());
-}
-
-class Rendezvous : public ::testing::Test {
- protected:
-  Rendezvous() {
-    for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
-                             "MASTER_PORT", "TANDEM_JOB_TOKEN", "TORCHELASTIC_USE_AGENT_STORE"})
-      unsetenv(name);
-  }
-  std::string tcp(int rank, int size) const {
-    return fmt::format("tcp://127.0.0.1:{}?rank={}&world_size={}", port_, rank, size);
-  }
-  std::string file(int rank, int size) const {
-    return fmt::format("file://{}?rank={}&world_size={}", path().string(), rank, size);
-  }
-  std::filesystem::path path() const { return folder_ / "job"; }
-
-  const std::uint16_t port_ = free_port();
-  const TemporaryDirectory folder_;
-};
-
-// The error of a rendezvous in this process.
-std::string refusal(const std::string& url, const RendezvousOptions& options = {}) {
-  return any_error_of([&] { rendezvous(url, options); });
-}
 
 TEST_F(Rendezvous, ByTcpAndByFile) {
   for (const int size : {1, 2, 5})
@@ -265,117 +204,6 @@ TEST_F(Rendezvous, NamesRankZeroWhenItNeverCame) {
                         path().string()));
 }
 
-TEST_F(Rendezvous, RefusesAWrongTokenOnTheRankThatHasIt) {
-  ChildProcess rank0([&] {
-    const auto job = rendezvous(tcp(0, 2), {.timeout = testing::kFarAway, .token = "right"});
-    return talk(*job);
-  });
-  EXPECT_EQ(refusal(tcp(1, 2), {.timeout = testing::kFarAway, .token = "wrong"}),
-            fmt::format("InvalidArgumentError: [rendezvous] the job at 127.0.0.1:{} has another "
-                        "token, or is another user's: TANDEM_JOB_TOKEN must be the same for all "
-                        "ranks of a job",
-                        port_));
-  ChildProcess file_rank0([&] {
-    const auto job = rendezvous(file(0, 2), {.timeout = testing::kFarAway, .token = "right"});
-    return talk(*job);
-  });
-  const std::string by_file = refusal(file(1, 2), {.timeout = testing::kFarAway, .token = "wrong"});
-  EXPECT_NE(by_file.find("has another token"), std::string::npos) << by_file;
-}
-
-// On the loopback, where every user can connect.
-TEST_F(Rendezvous, WithoutATokenIsForOneUser) {
-  TANDEM_REQUIRE(getuid() == 0, "root");
-  // Rank 0, whose server the other one needs, leaves last.
-  const auto meet_and_leave = [&](int rank) {
-    const auto job = rendezvous(tcp(rank, 2), {.timeout = testing::kFarAway});
-    const std::string words = talk(*job);
-    job->leave();
-    return words;
-  };
-  ChildProcess rank0([&] { return meet_and_leave(0); });
-  ChildProcess nobody([&] {
-    if (setgid(65534) != 0 || setuid(65534) != 0) return std::string("cannot become nobody");
-    return refusal(tcp(1, 2), {.timeout = testing::kFarAway});
-  });
-  const std::string error = nobody.result();
-  std::filesystem::remove_all("/tmp/tandem-65534");
-  EXPECT_EQ(error.find("InvalidArgumentError: [rendezvous] the job at 127.0.0.1:"), 0u) << error;
-  EXPECT_NE(error.find("has another token, or is another user's"), std::string::npos) << error;
-  // Nor does the empty secret open it.
-  ChildProcess stranger([&] {
-    TcpStore({{"127.0.0.1", port_}, ""}).set("word 0", "of a stranger");
-    return std::string("well");
-  });
-  EXPECT_EQ(stranger.result().find("InvalidArgumentError: "), 0u);
-  EXPECT_EQ(meet_and_leave(1), "01");
-  EXPECT_EQ(rank0.result(), "01");
-}
-
-TEST_F(Rendezvous, TheSecretOfAUserIsOneForAll) {
-  const std::string folder = folder_.path() / "secrets";
-  const testing::Arrivals ready;
-  std::vector<ChildProcess> processes;
-  for (int i = 0; i < 8; ++i)
-    processes.emplace_back([&] {
-      ready.meet(8);
-      return local_secret_in(folder);
-    });
-  const std::string secret = processes.front().result();
-  EXPECT_EQ(secret.size(), 32u);
-  for (int i = 1; i < 8; ++i) EXPECT_EQ(processes[static_cast<std::size_t>(i)].result(), secret);
-  struct stat status = {};
-  ASSERT_EQ(stat((folder + "/secret").c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0600u);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
-}
-
-TEST_F(Rendezvous, TheSecretOfAUserIsNotReadFromAPlaceThatOthersMayUse) {
-  const std::string folder = folder_.path() / "open";
-  std::filesystem::create_directory(folder);
-  chmod(folder.c_str(), 0777);
-  EXPECT_NE(testing::error_of<FailedPreconditionError>([&] {
-              local_secret_in(folder);
-            }).find("has mode 777"),
-            std::string::npos);
-  chmod(folder.c_str(), 0700);
-  std::filesystem::create_symlink("/etc/passwd", folder + "/secret");
-  EXPECT_NE(
-      testing::error_of<UnavailableError>([&] { local_secret_in(folder); }).find("cannot open it"),
-      std::string::npos);
-  std::filesystem::create_symlink(folder, folder_.path() / "link");
-  testing::error_of<UnavailableError>([&] { local_secret_in(folder_.path() / "link"); });
-  TANDEM_REQUIRE(getuid() == 0, "root");
-  std::filesystem::remove(folder + "/secret");
-  ASSERT_EQ(chown(folder.c_str(), 65534, 65534), 0);
-  EXPECT_NE(testing::error_of<FailedPreconditionError>([&] {
-              local_secret_in(folder);
-            }).find("belongs to user 65534"),
-            std::string::npos);
-}
-
-TEST_F(Rendezvous, DoesNotListenToOtherMachinesWithoutAToken) {
-  EXPECT_EQ(refusal(tcp(0, 2), {.bind_address = "0.0.0.0"}),
-            "FailedPreconditionError: [rendezvous] rank 0 would listen at 0.0.0.0, which other "
-            "machines can reach: set the environment variable TANDEM_JOB_TOKEN to the same secret "
-            "for all ranks");
-  const auto job = rendezvous(tcp(0, 1), {.token = "secret", .bind_address = "0.0.0.0"});
-  EXPECT_EQ(talk(*job), "0");
-  job->leave();
-}
-
-TEST_F(Rendezvous, RefusesANameThatIsTheLoopbackForRanksElsewhere) {
-  for (const auto& [name, value] :
-       {std::pair("RANK", "0"), std::pair("WORLD_SIZE", "2"), std::pair("LOCAL_WORLD_SIZE", "1"),
-        std::pair("MASTER_ADDR", "localhost"), std::pair("MASTER_PORT", "29500")})
-    setenv(name, value, 1);
-  EXPECT_EQ(
-      refusal("env://"),
-      "FailedPreconditionError: [rendezvous] MASTER_ADDR: 'localhost' is the loopback on rank "
-      "0's machine, where ranks on other machines cannot reach it: use its address, or a "
-      "name that is known alike on all");
-}
-
 TEST_F(Rendezvous, APortThatIsTakenIsAClearError) {
   const Socket other = listen_on({"127.0.0.1", port_});
   EXPECT_EQ(refusal(tcp(0, 2)),
@@ -412,16 +240,6 @@ TEST_F(Rendezvous, RefusesASecondProcessOfOneNumber) {
   EXPECT_NE(errors[0].find(" was refused: rank 1 (process "), std::string::npos);
   EXPECT_EQ(errors[2].find("InvalidArgumentError: [rendezvous] rank 1 (process "), 0u) << errors[2];
   EXPECT_NE(errors[2].find(" is in the job already"), std::string::npos);
-}
-
-// It is no member, maybe a stranger: it ends no job. But ranks that wait in vain name it.
-TEST_F(Rendezvous, NamesAWrongTokenToTheRanksThatWait) {
-  ChildProcess rank0([&] { return refusal(tcp(0, 2), {.timeout = 3s, .token = "right"}); });
-  refusal(tcp(1, 2), {.timeout = testing::kFarAway, .token = "wrong"});
-  EXPECT_EQ(
-      rank0.result(),
-      "DeadlineExceededError: [rendezvous] rank 1 of 2 did not join within 3000 ms; 1 process "
-      "was refused, the first at 127.0.0.1: another token than this job's, or another user");
 }
 
 // Each connection takes a while.
@@ -569,187 +387,6 @@ TEST_F(Rendezvous, WhatACrashedJobLeftInTheFileDoesNoHarm) {
     return words;
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "012");
-}
-
-class Failures : public Rendezvous {
- protected:
-  // Three ranks; `act(job)` is what rank `who` does when all have talked. Expects that the others
-  // throw this.
-  void expect(int who, const std::function<void(Job&)>& act, const std::string& start_of_error,
-              const std::string& reason, std::chrono::milliseconds silence = testing::kFarAway) {
-    const testing::Arrivals talked;
-    auto ranks = start(3, [&](int rank) {
-      const auto job = rendezvous(tcp(rank, 3), {.heartbeat = 100ms, .silence = silence});
-      talk(*job);
-      talked.meet(3);
-      if (rank == who) act(*job);
-      wait_for_failure(*job->membership());
-      return "";
-    });
-    const std::string name = named(who, ranks[static_cast<std::size_t>(who)].id());
-    for (int rank = 0; rank < 3; ++rank) {
-      if (rank == who) continue;
-      EXPECT_EQ(ranks[static_cast<std::size_t>(rank)].result(), start_of_error + name + reason);
-    }
-  }
-};
-
-TEST_F(Failures, AKilledRankIsNamedToTheOthers) {
-  expect(
-      2, [](Job&) { raise(SIGKILL); }, "UnavailableError: [membership] ",
-      " is gone: its connection closed without goodbye");
-}
-
-TEST_F(Failures, AKilledRankZeroIsNamedToTheOthers) {
-  expect(
-      0, [](Job&) { raise(SIGKILL); }, "UnavailableError: [membership] ",
-      " is gone: [rendezvous] the peer closed the connection");
-}
-
-TEST_F(Failures, ASilentRankIsDead) {
-  expect(
-      1, [](Job&) { raise(SIGSTOP); }, "UnavailableError: [membership] ",
-      " is gone: nothing was heard of it for 5000 ms", 5s);
-}
-
-TEST_F(Failures, ASilentRankZeroIsDead) {
-  expect(
-      0, [](Job&) { raise(SIGSTOP); }, "UnavailableError: [membership] ",
-      " is gone: nothing was heard of it for 5000 ms", 5s);
-}
-
-TEST_F(Failures, ASilentRankIsDeadAfterTheLimitOfTheEnvironment) {
-  setenv("TANDEM_SILENCE_LIMIT", "2", 1);
-  auto ranks = start(2, [&](int rank) {
-    const auto job = rendezvous(tcp(rank, 2), {.heartbeat = 100ms});
-    talk(*job);
-    if (rank == 1) raise(SIGSTOP);
-    wait_for_failure(*job->membership());
-    return "";
-  });
-  EXPECT_EQ(ranks[0].result(), "UnavailableError: [membership] " + named(1, ranks[1].id()) +
-                                   " is gone: nothing was heard of it for 2000 ms");
-  ranks[1].kill(SIGKILL);
-  setenv("TANDEM_SILENCE_LIMIT", "0", 1);
-  EXPECT_EQ(refusal(tcp(0, 1)).find("InvalidArgumentError"), 0u);
-  EXPECT_EQ(refusal(tcp(0, 1), {.silence = 0ms}),
-            "InvalidArgumentError: [rendezvous] expected a positive silence_limit, got 0 ms");
-}
-
-TEST_F(Failures, ARankThatGivesUpSaysWhy) {
-  const auto give_up = [](Job& job) {
-    job.membership()->report("InvalidArgumentError: [MatMul] sizes");
-    _exit(3);
-  };
-  for (const int who : {0, 1})
-    expect(who, give_up, "AbortedError: [membership] ",
-           " gave up: InvalidArgumentError: [MatMul] sizes");
-}
-
-TEST_F(Failures, RankZeroThatLeavesBeforeTheOthersIsNamed) {
-  expect(
-      0, [](Job& job) { job.leave(50ms); }, "UnavailableError: [membership] ",
-      " is gone: it has left the job and taken the rendezvous along");
-}
-
-TEST_F(Failures, WakeWhoWaitsForAKeyOfTheDeadRank) {
-  auto ranks = start(2, [&](int rank) {
-    const auto job = rendezvous(tcp(rank, 2));
-    talk(*job);
-    if (rank == 1) raise(SIGKILL);
-    return job->store()->get("of rank 1", in(testing::kFarAway));
-  });
-  EXPECT_EQ(ranks[0].result(), "UnavailableError: [membership] " + named(1, ranks[1].id()) +
-                                   " is gone: its connection closed without goodbye");
-}
-
-TEST_F(Failures, OfARankWhileOthersAreStillToComeAreToldAtOnce) {
-  ChildProcess rank0([&] { return refusal(tcp(0, 3), {.timeout = testing::kFarAway}); });
-  {
-    const std::vector<std::uint16_t> ports = {port_};
-    FoundServer rank1 =
-        find_server("127.0.0.1", ports, local_secret(), TimeLimit(testing::kFarAway));
-    rank1.connection.send(
-        {.type = MessageType::kJoin, .rank = 1, .number = 4711, .key = "elsewhere", .value = "3"},
-        in(testing::kFarAway));
-    for (std::string missing; missing != "2"; std::this_thread::sleep_for(5ms)) {
-      rank1.connection.send({.type = MessageType::kHeartbeat}, in(testing::kFarAway));
-      missing = rank1.connection.receive(in(testing::kFarAway)).value().value;
-    }
-  }
-  EXPECT_EQ(rank0.result(),
-            "UnavailableError: [membership] rank 1 (process 4711 on elsewhere) is "
-            "gone: its connection closed without goodbye");
-}
-
-// Though rank 0 has ended because of it: its process stays for a moment to tell.
-TEST_F(Failures, AreToldToARankThatComesLate) {
-  const testing::Arrivals failed;
-  ChildProcess rank0([&]() -> std::string {
-    refusal(tcp(0, 3), {.timeout = testing::kFarAway});
-    failed.arrive();
-    std::exit(0);
-  });
-  {
-    const std::vector<std::uint16_t> ports = {port_};
-    FoundServer rank1 =
-        find_server("127.0.0.1", ports, local_secret(), TimeLimit(testing::kFarAway));
-    rank1.connection.send(
-        {.type = MessageType::kJoin, .rank = 1, .number = 4711, .key = "elsewhere", .value = "3"},
-        in(testing::kFarAway));
-    rank1.connection.receive(in(testing::kFarAway));
-  }
-  failed.wait_for(1);
-  EXPECT_EQ(refusal(tcp(2, 3), {.timeout = testing::kFarAway}),
-            "UnavailableError: [membership] rank 1 (process 4711 on elsewhere) is gone: its "
-            "connection closed without goodbye");
-  rank0.result();  // does not stay when it has told all
-}
-
-TEST_F(Failures, LeavingInAnyOrderIsNone) {
-  auto ranks = start(4, [&](int rank) {
-    const auto job = rendezvous(tcp(rank, 4), {.heartbeat = 50ms, .silence = testing::kFarAway});
-    talk(*job);
-    // Rank 0, which carries the rendezvous, is the first to leave.
-    std::this_thread::sleep_for(rank * 100ms);
-    const bool failed = job->membership()->failed();
-    job->store()->set(fmt::format("last word of {}", rank), "");
-    job->leave();
-    return std::string(failed ? "failed" : "well");
-  });
-  for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "well");
-}
-
-TEST_F(Failures, LeaveDoesNotWaitForTheDead) {
-  auto ranks = start(3, [&](int rank) {
-    const auto job = rendezvous(tcp(rank, 3));
-    talk(*job);
-    if (rank == 1) raise(SIGKILL);
-    job->leave(std::chrono::hours(1));
-    return std::string("left");
-  });
-  EXPECT_EQ(ranks[0].result(), "left");
-  EXPECT_EQ(ranks[2].result(), "left");
-}
-
-TEST_F(Failures, OfAJobWhoseRanksAreThreadsOfAProcess) {
-  std::vector<std::thread> threads;
-  std::vector<std::string> words(3);
-  for (int rank = 0; rank < 3; ++rank)
-    threads.emplace_back([&, rank] {
-      auto job = rendezvous(tcp(rank, 3));
-      words[static_cast<std::size_t>(rank)] = talk(*job);
-      if (rank == 2) job.reset();  // without goodbye
-      if (!job) return;
-      try {
-        wait_for_failure(*job->membership());
-      } catch (const UnavailableError& error) {
-        words[static_cast<std::size_t>(rank)] += error.what();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(words[1], "012[membership] " + named(2, getpid()) +
-                          " is gone: its connection closed without goodbye");
 }
 
 }  // namespace

@@ -4,12 +4,11 @@
 #include "ops/nn/attention.h"
 
 #include <limits>
-#include <optional>
 
-#include "ops/cuda/cudnn.h"
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/renewed.cuh"
 #include "ops/cuda/rows.cuh"
+#include "ops/nn/attention_cudnn.h"
 #include "ops/random/philox.h"
 
 namespace tandem::cuda {
@@ -365,43 +364,6 @@ Grid tiles(std::int64_t heads, std::int64_t positions, std::int64_t columns) {
 
 Renewed<Draw> drawn_by(const KernelContext& c) {
   return renewed<AttentionAttrs>(c, [](const AttentionAttrs& attrs) { return attrs.draw(); });
-}
-
-// What cuDNN is told; nothing where there is a mask, or something is dropped. Query, key and value
-// are inputs `first` and the two behind it, a mask would be input `mask`.
-std::optional<CudnnAttention> for_cudnn(const KernelContext& c, AttentionPass pass, int first,
-                                        int mask) {
-  const auto& attrs = c.attrs<AttentionAttrs>();
-  if (c.inputs.size() > mask || attrs.rate > 0.0) return std::nullopt;
-  return CudnnAttention{
-      .pass = pass,
-      .dtype = c.inputs[first].dtype,
-      .sizes = {c.inputs[first].shape, c.inputs[first + 1].shape, c.inputs[first + 2].shape},
-      .causal = attrs.causal};
-}
-
-bool through_cudnn(KernelContext& c) {
-  const auto told = for_cudnn(c, AttentionPass::kForward, 0, 3);
-  return told && cudnn_attention(c, *told, c.attrs<AttentionAttrs>().softmax_scale,
-                                 {.query = c.inputs[0].data,
-                                  .key = c.inputs[1].data,
-                                  .value = c.inputs[2].data,
-                                  .result = c.outputs[0].data,
-                                  .log_sums = c.outputs[1].data});
-}
-
-bool grad_through_cudnn(KernelContext& c) {
-  const auto told = for_cudnn(c, AttentionPass::kBackward, 1, 6);
-  return told && cudnn_attention(c, *told, c.attrs<AttentionAttrs>().softmax_scale,
-                                 {.query = c.inputs[1].data,
-                                  .key = c.inputs[2].data,
-                                  .value = c.inputs[3].data,
-                                  .result = c.inputs[4].data,
-                                  .log_sums = c.inputs[5].data,
-                                  .dresult = c.inputs[0].data,
-                                  .dquery = c.outputs[0].data,
-                                  .dkey = c.outputs[1].data,
-                                  .dvalue = c.outputs[2].data});
 }
 
 void attention_on(KernelContext& c) {

@@ -3,90 +3,14 @@
 
 #include "graph/passes/fused_tiled.h"
 #include "op/cuda_kernels.h"
-#include "ops/cuda/chain.cuh"
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/numbers.cuh"
+#include "ops/nn/batch_norm_ends.cuh"
 #include "ops/nn/norm_attrs.h"
 
 namespace tandem::cuda {
 namespace {
-
-// What is done to the elements of input 0 before, and to those of output 0 behind: nothing, or what
-// a chain does, of which these are input 0.
-template <class T, int kPack>
-struct Plain {
-  using C = ComputeOf<T>;
-  const T* x;
-  static constexpr int kRows = 4;  // at once
-  template <class F>
-  __device__ void memory(const F& f) const {
-    f(x);
-  }
-  using Loaded = Pack<T, kPack>;
-  __device__ Loaded load(std::int64_t at) const { return load_pack<kPack>(x, at, kPack); }
-  __device__ void numbers(const Loaded& pack, C (&values)[kPack]) const {
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) values[i] = load_as(pack.at[i]);
-  }
-};
-template <class T, int kPack>
-struct PlainResult {
-  T* y;
-  static constexpr int kRows = 4;  // at once
-  template <class F>
-  __device__ void memory(const F& f) const {
-    f(y);
-  }
-  struct Loaded {};
-  __device__ Loaded load(std::int64_t) const { return {}; }
-  __device__ void store(std::int64_t at, Loaded, const Pack<T, kPack>& pack) const {
-    store_pack(y, at, kPack, pack);
-  }
-};
-
-// Inputs of a chain, but the first `given`.
-template <int kPack>
-struct TileInputs {
-  RawPack<kPack> inputs[kTileInputs];
-  __device__ TileInputs(const Chain& chain, int given, std::int64_t at) {
-    load_inputs(chain, given, at, kPack, inputs);
-  }
-};
-
-template <class T, int kPack>
-struct Chained {
-  Chain chain;
-  static constexpr int kRows = 1;
-  template <class F>
-  __device__ void memory(const F&) const {}  // it looks at each input itself
-  using Loaded = TileInputs<kPack>;
-  __device__ Loaded load(std::int64_t at) const { return {chain, 0, at}; }
-  __device__ void numbers(const Loaded& loaded, float (&values)[kPack]) const {
-    run_chain<false>(chain, loaded.inputs, nullptr, values);
-  }
-};
-template <class T, int kPack>
-struct ChainedResult {
-  Chain chain;
-  T* y;
-  static constexpr int kRows = 1;
-  template <class F>
-  __device__ void memory(const F& f) const {
-    f(y);
-  }
-  using Loaded = TileInputs<kPack>;
-  __device__ Loaded load(std::int64_t at) const { return {chain, 1, at}; }
-  __device__ void store(std::int64_t at, const Loaded& loaded, Pack<T, kPack> pack) const {
-    float given[kPack], x[kPack];
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) given[i] = load_as(pack.at[i]);
-    run_chain<false>(chain, loaded.inputs, &given, x);
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) pack.at[i] = store_as<T>(x[i]);
-    store_pack(y, at, kPack, pack);
-  }
-};
 
 template <class T, int kPack>
 struct MomentsOf {

@@ -28,16 +28,16 @@ struct Entry {
   bool within = true;  // may be in a chain within another kernel
 };
 
-const Entry* entry_of(std::string_view name) {
-  using enum ChainOp;
-  using enum Form;
-  // clang-format off
+// clang-format off
 #define TANDEM_FEW(Name) {#Name, {k##Name}},
 #define TANDEM_MORE(Name) {#Name, {k##Name, kPlain, false}},
 #define TANDEM_FEW_ACTIVATIONS(Name) \
   {#Name, {k##Name, kActivation}}, {#Name "Grad", {k##Name##Grad, kActivation}},
 #define TANDEM_MORE_ACTIVATIONS(Name) \
   {#Name, {k##Name, kActivation, false}}, {#Name "Grad", {k##Name##Grad, kActivation, false}},
+const Entry* entry_of(std::string_view name) {
+  using enum ChainOp;
+  using enum Form;
   static const std::unordered_map<std::string_view, Entry> entries = {
       TANDEM_CHAIN_UNARY_FEW(TANDEM_FEW)
       TANDEM_CHAIN_UNARY_MORE(TANDEM_MORE)
@@ -78,14 +78,14 @@ const Entry* entry_of(std::string_view name) {
       {"Cast", {kMove, kCast}},
       {"ClipByValue", {kAtLeast, kClip}},
       {"AddN", {kAdd, kSum}}};
+  const auto found = entries.find(name);
+  return found == entries.end() ? nullptr : &found->second;
+}
 #undef TANDEM_FEW
 #undef TANDEM_MORE
 #undef TANDEM_FEW_ACTIVATIONS
 #undef TANDEM_MORE_ACTIVATIONS
-  // clang-format on
-  const auto found = entries.find(name);
-  return found == entries.end() ? nullptr : &found->second;
-}
+// clang-format on
 
 // A number beside elements of a dtype, as the operations' own kernels take it.
 float rounded_to(DType dtype, double number) {
@@ -154,6 +154,27 @@ class Translation {
     return operand.external ? dtypes_[index] : members_[index].dtype;
   }
 
+  void add_clip(std::size_t i) {
+    const auto& member = members_[i];
+    const auto& attrs = *static_cast<const ClipAttrs*>(member.attrs.get());
+    add({.op = ChainOp::kAtLeast,
+         .operands = {place_of(i, 0), kNumber, kNowhere},
+         .number = rounded_to(member.dtype, attrs.low)});
+    add({.op = ChainOp::kAtMost,
+         .operands = {kLast, kNumber, kNowhere},
+         .number = rounded_to(member.dtype, attrs.high)});
+  }
+
+  void add_sum(std::size_t i, ChainOp op) {
+    const std::size_t count = members_[i].inputs.size();
+    if (count == 1)
+      add({.op = ChainOp::kMove, .operands = {place_of(i, 0), kNowhere, kNowhere}});
+    else
+      add({.op = op, .operands = {place_of(i, 0), place_of(i, 1), kNowhere}});
+    for (std::size_t k = 2; k < count; ++k)
+      add({.op = op, .operands = {kLast, place_of(i, k), kNowhere}});
+  }
+
   void translate(std::size_t i, const Entry& entry) {
     const auto& member = members_[i];
     const auto number_of = [&] {
@@ -187,24 +208,8 @@ class Translation {
         else
           add({.op = ChainOp::kMove, .operands = {place(0), kNowhere, kNowhere}});
         break;
-      case Form::kClip: {
-        const auto& attrs = *static_cast<const ClipAttrs*>(member.attrs.get());
-        add({.op = ChainOp::kAtLeast,
-             .operands = {place(0), kNumber, kNowhere},
-             .number = rounded_to(member.dtype, attrs.low)});
-        add({.op = ChainOp::kAtMost,
-             .operands = {kLast, kNumber, kNowhere},
-             .number = rounded_to(member.dtype, attrs.high)});
-        break;
-      }
-      case Form::kSum:
-        if (member.inputs.size() == 1)
-          add({.op = ChainOp::kMove, .operands = {place(0), kNowhere, kNowhere}});
-        else
-          add({.op = entry.op, .operands = {place(0), place(1), kNowhere}});
-        for (std::size_t k = 2; k < member.inputs.size(); ++k)
-          add({.op = entry.op, .operands = {kLast, place(k), kNowhere}});
-        break;
+      case Form::kClip: add_clip(i); break;
+      case Form::kSum: add_sum(i, entry.op); break;
     }
     if (!fits_) return;
     ChainStep& last = code_.step[code_.steps - 1];

@@ -1,0 +1,215 @@
+// What the ranks of a job learn of one that dies, gives up, leaves or never comes.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "comm/rendezvous/local_secret.h"
+#include "comm/rendezvous/server_connection.h"
+#include "comm/rendezvous/wire.h"
+#include "comm/rendezvous_job.h"
+#include "tandem/errors.h"
+
+namespace tandem {
+namespace {
+
+using testing::ChildProcess;
+using testing::in;
+using testing::named;
+using testing::refusal;
+using testing::Rendezvous;
+using testing::start;
+using testing::talk;
+using testing::wait_for_failure;
+using namespace std::chrono_literals;
+
+class Failures : public Rendezvous {
+ protected:
+  // Three ranks; `act(job)` is what rank `who` does when all have talked. Expects that the others
+  // throw this.
+  void expect(int who, const std::function<void(Job&)>& act, const std::string& start_of_error,
+              const std::string& reason, std::chrono::milliseconds silence = testing::kFarAway) {
+    const testing::Arrivals talked;
+    auto ranks = start(3, [&](int rank) {
+      const auto job = rendezvous(tcp(rank, 3), {.heartbeat = 100ms, .silence = silence});
+      talk(*job);
+      talked.meet(3);
+      if (rank == who) act(*job);
+      wait_for_failure(*job->membership());
+      return "";
+    });
+    const std::string name = named(who, ranks[static_cast<std::size_t>(who)].id());
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == who) continue;
+      EXPECT_EQ(ranks[static_cast<std::size_t>(rank)].result(), start_of_error + name + reason);
+    }
+  }
+};
+
+TEST_F(Failures, AKilledRankIsNamedToTheOthers) {
+  expect(
+      2, [](Job&) { raise(SIGKILL); }, "UnavailableError: [membership] ",
+      " is gone: its connection closed without goodbye");
+}
+
+TEST_F(Failures, AKilledRankZeroIsNamedToTheOthers) {
+  expect(
+      0, [](Job&) { raise(SIGKILL); }, "UnavailableError: [membership] ",
+      " is gone: [rendezvous] the peer closed the connection");
+}
+
+TEST_F(Failures, ASilentRankIsDead) {
+  expect(
+      1, [](Job&) { raise(SIGSTOP); }, "UnavailableError: [membership] ",
+      " is gone: nothing was heard of it for 5000 ms", 5s);
+}
+
+TEST_F(Failures, ASilentRankZeroIsDead) {
+  expect(
+      0, [](Job&) { raise(SIGSTOP); }, "UnavailableError: [membership] ",
+      " is gone: nothing was heard of it for 5000 ms", 5s);
+}
+
+TEST_F(Failures, ASilentRankIsDeadAfterTheLimitOfTheEnvironment) {
+  setenv("TANDEM_SILENCE_LIMIT", "2", 1);
+  auto ranks = start(2, [&](int rank) {
+    const auto job = rendezvous(tcp(rank, 2), {.heartbeat = 100ms});
+    talk(*job);
+    if (rank == 1) raise(SIGSTOP);
+    wait_for_failure(*job->membership());
+    return "";
+  });
+  EXPECT_EQ(ranks[0].result(), "UnavailableError: [membership] " + named(1, ranks[1].id()) +
+                                   " is gone: nothing was heard of it for 2000 ms");
+  ranks[1].kill(SIGKILL);
+  setenv("TANDEM_SILENCE_LIMIT", "0", 1);
+  EXPECT_EQ(refusal(tcp(0, 1)).find("InvalidArgumentError"), 0u);
+  EXPECT_EQ(refusal(tcp(0, 1), {.silence = 0ms}),
+            "InvalidArgumentError: [rendezvous] expected a positive silence_limit, got 0 ms");
+}
+
+TEST_F(Failures, ARankThatGivesUpSaysWhy) {
+  const auto give_up = [](Job& job) {
+    job.membership()->report("InvalidArgumentError: [MatMul] sizes");
+    _exit(3);
+  };
+  for (const int who : {0, 1})
+    expect(who, give_up, "AbortedError: [membership] ",
+           " gave up: InvalidArgumentError: [MatMul] sizes");
+}
+
+TEST_F(Failures, RankZeroThatLeavesBeforeTheOthersIsNamed) {
+  expect(
+      0, [](Job& job) { job.leave(50ms); }, "UnavailableError: [membership] ",
+      " is gone: it has left the job and taken the rendezvous along");
+}
+
+TEST_F(Failures, WakeWhoWaitsForAKeyOfTheDeadRank) {
+  auto ranks = start(2, [&](int rank) {
+    const auto job = rendezvous(tcp(rank, 2));
+    talk(*job);
+    if (rank == 1) raise(SIGKILL);
+    return job->store()->get("of rank 1", in(testing::kFarAway));
+  });
+  EXPECT_EQ(ranks[0].result(), "UnavailableError: [membership] " + named(1, ranks[1].id()) +
+                                   " is gone: its connection closed without goodbye");
+}
+
+TEST_F(Failures, OfARankWhileOthersAreStillToComeAreToldAtOnce) {
+  ChildProcess rank0([&] { return refusal(tcp(0, 3), {.timeout = testing::kFarAway}); });
+  {
+    const std::vector<std::uint16_t> ports = {port_};
+    FoundServer rank1 =
+        find_server("127.0.0.1", ports, local_secret(), TimeLimit(testing::kFarAway));
+    rank1.connection.send(
+        {.type = MessageType::kJoin, .rank = 1, .number = 4711, .key = "elsewhere", .value = "3"},
+        in(testing::kFarAway));
+    for (std::string missing; missing != "2"; std::this_thread::sleep_for(5ms)) {
+      rank1.connection.send({.type = MessageType::kHeartbeat}, in(testing::kFarAway));
+      missing = rank1.connection.receive(in(testing::kFarAway)).value().value;
+    }
+  }
+  EXPECT_EQ(rank0.result(),
+            "UnavailableError: [membership] rank 1 (process 4711 on elsewhere) is "
+            "gone: its connection closed without goodbye");
+}
+
+// Though rank 0 has ended because of it: its process stays for a moment to tell.
+TEST_F(Failures, AreToldToARankThatComesLate) {
+  const testing::Arrivals failed;
+  ChildProcess rank0([&]() -> std::string {
+    refusal(tcp(0, 3), {.timeout = testing::kFarAway});
+    failed.arrive();
+    std::exit(0);
+  });
+  {
+    const std::vector<std::uint16_t> ports = {port_};
+    FoundServer rank1 =
+        find_server("127.0.0.1", ports, local_secret(), TimeLimit(testing::kFarAway));
+    rank1.connection.send(
+        {.type = MessageType::kJoin, .rank = 1, .number = 4711, .key = "elsewhere", .value = "3"},
+        in(testing::kFarAway));
+    rank1.connection.receive(in(testing::kFarAway));
+  }
+  failed.wait_for(1);
+  EXPECT_EQ(refusal(tcp(2, 3), {.timeout = testing::kFarAway}),
+            "UnavailableError: [membership] rank 1 (process 4711 on elsewhere) is gone: its "
+            "connection closed without goodbye");
+  rank0.result();  // does not stay when it has told all
+}
+
+TEST_F(Failures, LeavingInAnyOrderIsNone) {
+  auto ranks = start(4, [&](int rank) {
+    const auto job = rendezvous(tcp(rank, 4), {.heartbeat = 50ms, .silence = testing::kFarAway});
+    talk(*job);
+    // Rank 0, which carries the rendezvous, is the first to leave.
+    std::this_thread::sleep_for(rank * 100ms);
+    const bool failed = job->membership()->failed();
+    job->store()->set(fmt::format("last word of {}", rank), "");
+    job->leave();
+    return std::string(failed ? "failed" : "well");
+  });
+  for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "well");
+}
+
+TEST_F(Failures, LeaveDoesNotWaitForTheDead) {
+  auto ranks = start(3, [&](int rank) {
+    const auto job = rendezvous(tcp(rank, 3));
+    talk(*job);
+    if (rank == 1) raise(SIGKILL);
+    job->leave(std::chrono::hours(1));
+    return std::string("left");
+  });
+  EXPECT_EQ(ranks[0].result(), "left");
+  EXPECT_EQ(ranks[2].result(), "left");
+}
+
+TEST_F(Failures, OfAJobWhoseRanksAreThreadsOfAProcess) {
+  std::vector<std::thread> threads;
+  std::vector<std::string> words(3);
+  for (int rank = 0; rank < 3; ++rank)
+    threads.emplace_back([&, rank] {
+      auto job = rendezvous(tcp(rank, 3));
+      words[static_cast<std::size_t>(rank)] = talk(*job);
+      if (rank == 2) job.reset();  // without goodbye
+      if (!job) return;
+      try {
+        wait_for_failure(*job->membership());
+      } catch (const UnavailableError& error) {
+        words[static_cast<std::size_t>(rank)] += error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(words[1], "012[membership] " + named(2, getpid()) +
+                          " is gone: its connection closed without goodbye");
+}
+
+}  // namespace
+}  // namespace tandem
