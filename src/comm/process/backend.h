@@ -53,6 +53,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // The group's: the same on all ranks, and no other group's.
+  virtual const std::string& name() const = 0;
   // The names of the group's ranks in errors.
   virtual const RankNames& names() const = 0;
   // Whether buffers may be in the memory of a device that the host cannot reach.
@@ -82,8 +84,7 @@ class Backend {
 
   // Memory that the peers reach directly, or null: then plain memory serves as well.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
-  // Called by the ranks of the new group alone. `name` is the same on all of them, and no other
-  // group's.
+  // Called by the ranks of the new group alone, whose name is `name`.
   virtual std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) = 0;
 };
 

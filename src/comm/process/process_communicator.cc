@@ -4,6 +4,7 @@
 
 #include "comm/checked_communicator.h"
 #include "comm/device_memory.h"
+#include "comm/process/group_name.h"
 #include "comm/process/process_group.h"
 #include "core/status.h"
 
@@ -101,7 +102,8 @@ class ProcessCommunicator final : public CheckedCommunicator {
 
   std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int) override {
     if (group_->failure) std::rethrow_exception(group_->failure);
-    const std::string name = fmt::format("{}#{}", fmt::join(ranks, ","), group_->splits[ranks]++);
+    const std::string name =
+        subgroup_name(group_->backend->name(), ranks, group_->splits[ranks]++);
     return make_process_communicator(group_->backend->split(ranks, name), group_->device,
                                      group_->options);
   }

@@ -17,6 +17,7 @@ class ShmBackend final : public Backend {
 
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
+  const std::string& name() const override { return group_.options().name; }
   const RankNames& names() const override { return group_.names(); }
   bool takes_device_memory() const override { return false; }
   bool crowded() const override { return group_.crowded(); }
@@ -64,7 +65,7 @@ class ShmBackend final : public Backend {
 
   std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
     ShmOptions options = group_.options();
-    options.name += "/" + name;
+    options.name = name;
     options.size = static_cast<int>(ranks.size());
     options.names = options.names.of(ranks);
     for (std::size_t i = 0; i < ranks.size(); ++i)

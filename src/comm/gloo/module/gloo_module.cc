@@ -215,6 +215,7 @@ class GlooBackend final : public Backend {
 
   int rank() const override { return mesh_.rank(); }
   int size() const override { return mesh_.size(); }
+  const std::string& name() const override { return mesh_.options().name; }
   const RankNames& names() const override { return mesh_.names(); }
   bool takes_device_memory() const override { return false; }
   bool crowded() const override { return mesh_.crowded(); }
@@ -251,7 +252,7 @@ class GlooBackend final : public Backend {
 
   std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) override {
     GlooOptions options = mesh_.options();
-    options.name += "/" + name;
+    options.name = name;
     options.size = static_cast<int>(ranks.size());
     options.names = options.names.of(ranks);
     options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());

@@ -41,7 +41,7 @@ Group::Group(MpiOptions options)
 Group::Group(Group& parent, std::span<const int> ranks, const std::string& name)
     : options_(parent.options_),
       session_(parent.session_),
-      name_(parent.name_ + "/" + name),
+      name_(name),
       size_(static_cast<int>(ranks.size())) {
   rank_ = static_cast<int>(std::find(ranks.begin(), ranks.end(), parent.rank_) - ranks.begin());
   for (int rank : ranks) world_.push_back(parent.world_[static_cast<std::size_t>(rank)]);

@@ -17,6 +17,7 @@ class MpiBackend final : public Backend {
 
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
+  const std::string& name() const override { return group_.name(); }
   const RankNames& names() const override { return group_.names(); }
   bool takes_device_memory() const override { return false; }
   bool crowded() const override { return crowded_; }
