@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
+#include "comm/exchange_bytes.h"
 #include "comm/gloo/gloo_backend.h"
 #include "comm/hierarchical/hierarchical_communicator.h"
 #include "comm/host_identity.h"
 #include "comm/mpi/mpi_backend.h"
 #include "comm/nccl/nccl_backend.h"
 #include "comm/process/process_communicator.h"
+#include "comm/rendezvous/consultation.h"
 #include "comm/shm/shm_backend.h"
 #include "comm/signature.h"
 #include "core/env.h"
@@ -26,11 +30,18 @@ using Clock = std::chrono::steady_clock;
 constexpr std::array<std::string_view, 6> kBackends = {"auto", "shm",          "gloo",
                                                        "mpi",  "hierarchical", "nccl"};
 
-// What a rank tells of itself, for all to make the same choice.
+// What a rank tells of itself, for rank 0 to choose.
 struct Seat {
   std::string host;
   bool mpi = false;
   std::size_t shared_memory = 0;  // bytes that are free in /dev/shm
+};
+
+// What rank 0 makes of it. All but `place` is the same on all ranks.
+struct Seating {
+  std::string choice;     // what "auto" is
+  std::string network;    // the backend between hosts
+  std::size_t place = 0;  // of the rank among those on its host
 };
 
 // Groups of a job (the world, duplicates of it, groups of some ranks) for which "auto" wants room
@@ -41,37 +52,6 @@ constexpr std::size_t kGroupsInSharedMemory = 8;
 std::string numbered(Job& job, const std::string& what) {
   const std::string counter = fmt::format("connect/{}/calls of {}", what, job.rank());
   return fmt::format("{} {}", what, job.store()->add(counter, 1) - 1);
-}
-
-std::vector<Seat> exchange_seats(Job& job, std::chrono::milliseconds limit) {
-  const Clock::time_point deadline = Clock::now() + limit;
-  const std::string round = numbered(job, "seats");
-  const auto key = [&](int rank) { return fmt::format("connect/{}/{}", round, rank); };
-  const bool mpi = (env_string("OMPI_COMM_WORLD_SIZE") || env_string("PMI_SIZE")) && has_mpi();
-  job.store()->set(key(job.rank()),
-                   fmt::format("{}{} {}", mpi ? "m" : "-", shm_free_bytes(), host_identity()));
-  std::vector<Seat> seats;
-  std::vector<int> missing;
-  for (int rank = 0; rank < job.size(); ++rank) {
-    try {
-      const std::string text = job.store()->get(key(rank), deadline);
-      const std::size_t blank = text.find(' ');
-      seats.push_back(
-          {text.substr(blank + 1), text.front() == 'm', std::stoull(text.substr(1, blank - 1))});
-    } catch (const DeadlineExceededError&) {
-      missing.push_back(rank);
-    }
-  }
-  if (!missing.empty())
-    fail<DeadlineExceededError>("[connect] {} did not come to choose a backend within {} ms",
-                                list_ranks(missing), limit.count());
-  // The last to have read them removes them.
-  const std::string readers = fmt::format("connect/{}/readers", round);
-  if (job.store()->add(readers, 1) == job.size()) {
-    for (int rank = 0; rank < job.size(); ++rank) job.store()->remove(key(rank));
-    job.store()->remove(readers);
-  }
-  return seats;
 }
 
 std::unique_ptr<Backend> make_backend(const std::string& backend, Job& job,
@@ -101,48 +81,94 @@ std::unique_ptr<Backend> make_backend(const std::string& backend, Job& job,
                             .membership = job.membership()});
 }
 
-std::string between_hosts(const std::vector<Seat>& seats) {
+std::string network_of(const std::vector<Seat>& seats) {
   const bool mpi =
       std::all_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.mpi; });
   return mpi ? "mpi" : "gloo";
 }
 
 // The ranks of each host; hosts in the order of their first ranks.
-std::vector<std::vector<int>> ranks_by_host(const std::vector<Seat>& seats) {
+std::vector<std::vector<int>> ranks_by_host(const std::vector<std::string>& host_of) {
   std::vector<std::vector<int>> hosts;
-  for (int rank = 0; rank < static_cast<int>(seats.size()); ++rank) {
-    const auto host = std::find_if(hosts.begin(), hosts.end(), [&](const auto& ranks) {
-      return seats[static_cast<std::size_t>(ranks.front())].host ==
-             seats[static_cast<std::size_t>(rank)].host;
-    });
-    if (host == hosts.end())
-      hosts.push_back({rank});
-    else
-      host->push_back(rank);
+  std::unordered_map<std::string_view, std::size_t> index;
+  for (std::size_t rank = 0; rank < host_of.size(); ++rank) {
+    const auto [host, is_new] = index.emplace(host_of[rank], hosts.size());
+    if (is_new) hosts.emplace_back();
+    hosts[host->second].push_back(static_cast<int>(rank));
   }
   return hosts;
 }
 
-// Whether hosts with several ranks have room for their groups in shared memory; warns where one has
-// not, the same on every rank.
-bool shared_memory_suffices(Job& job, const std::vector<Seat>& seats) {
-  for (const std::vector<int>& ranks : ranks_by_host(seats)) {
+// The first host with several ranks that has no room for their groups in shared memory.
+const std::vector<int>* short_of_memory(const std::vector<std::vector<int>>& hosts,
+                                        const std::vector<Seat>& seats) {
+  for (const std::vector<int>& ranks : hosts) {
     if (ranks.size() == 1 && seats.size() > 1) continue;
-    const Seat& seat = seats[static_cast<std::size_t>(ranks.front())];
     const std::size_t wanted =
         kGroupsInSharedMemory * shm_group_bytes(static_cast<int>(ranks.size()));
-    if (seat.shared_memory >= wanted) continue;
-    if (job.rank() == 0)
-      logging::warn(
-          "[connect] the backend is {}, not shared memory: {} MiB are free in /dev/shm on the host "
-          "of {}, and groups of {} ranks want {} MiB. Make it larger (docker run --shm-size=1g), "
-          "or "
-          "choose the backend yourself",
-          between_hosts(seats), seat.shared_memory >> 20, list_ranks(ranks), ranks.size(),
-          wanted >> 20);
-    return false;
+    if (seats[static_cast<std::size_t>(ranks.front())].shared_memory < wanted) return &ranks;
   }
-  return true;
+  return nullptr;
+}
+
+void warn_of_memory(const std::string& backend, const Seat& seat, const std::vector<int>& ranks) {
+  logging::warn(
+      "[connect] the backend is {}, not shared memory: {} MiB are free in /dev/shm on the host of "
+      "{}, and groups of {} ranks want {} MiB. Make it larger (docker run --shm-size=1g), or "
+      "choose "
+      "the backend yourself",
+      backend, seat.shared_memory >> 20, list_ranks(ranks), ranks.size(),
+      kGroupsInSharedMemory * shm_group_bytes(static_cast<int>(ranks.size())) >> 20);
+}
+
+Seat parse_seat(const std::string& text) {
+  const std::size_t blank = text.find(' ');
+  return {text.substr(blank + 1), text.front() == 'm', std::stoull(text.substr(1, blank - 1))};
+}
+
+// The answers to the ranks: choice, network, place. Warns where memory decides and `warns`.
+std::vector<std::string> judge_seats(const std::vector<std::string>& texts, bool warns) {
+  std::vector<Seat> seats;
+  std::vector<std::string> host_of;
+  for (const std::string& text : texts) {
+    seats.push_back(parse_seat(text));
+    host_of.push_back(seats.back().host);
+  }
+  const auto hosts = ranks_by_host(host_of);
+  const std::string network = network_of(seats);
+  std::string choice = hosts.size() == 1 ? "shm" : "hierarchical";
+  if (hosts.size() > 1 && hosts.size() == seats.size()) {
+    choice = network;
+  } else if (const std::vector<int>* ranks = short_of_memory(hosts, seats)) {
+    choice = network;
+    if (warns) warn_of_memory(network, seats[static_cast<std::size_t>(ranks->front())], *ranks);
+  }
+  std::vector<std::string> answers(seats.size());
+  for (const std::vector<int>& ranks : hosts)
+    for (std::size_t place = 0; place < ranks.size(); ++place)
+      answers[static_cast<std::size_t>(ranks[place])] =
+          fmt::format("{} {} {}", choice, network, place);
+  return answers;
+}
+
+Seating find_seating(Job& job, std::chrono::milliseconds limit, bool warns = false) {
+  const bool mpi = (env_string("OMPI_COMM_WORLD_SIZE") || env_string("PMI_SIZE")) && has_mpi();
+  const std::string answer = consult(
+      {.store = *job.store(),
+       .name = "connect/" + numbered(job, "seats"),
+       .rank = job.rank(),
+       .size = job.size(),
+       .deadline = Clock::now() + limit,
+       .describe_missing =
+           [&](const std::vector<int>& missing) {
+             return fmt::format("[connect] {} did not come to choose a backend within {} ms",
+                                list_ranks(missing), limit.count());
+           }},
+      fmt::format("{}{} {}", mpi ? "m" : "-", shm_free_bytes(), host_identity()),
+      [&](const auto& texts) { return judge_seats(texts, warns); });
+  Seating seating;
+  std::istringstream(answer) >> seating.choice >> seating.network >> seating.place;
+  return seating;
 }
 
 std::unique_ptr<Communicator> connect_through(std::unique_ptr<Backend> backend, Job& job,
@@ -154,17 +180,18 @@ std::unique_ptr<Communicator> connect_through(std::unique_ptr<Backend> backend, 
 // Shared memory inside the hosts, a network between their first ranks.
 std::unique_ptr<Communicator> connect_hosts(Job& job, Device& device,
                                             std::chrono::milliseconds limit) {
-  const std::vector<Seat> seats = exchange_seats(job, limit);
-  const auto hosts = ranks_by_host(seats);
-  auto all = connect_through(make_backend(between_hosts(seats), job, limit), job, device, limit);
-  if (hosts.size() == seats.size()) return all;
+  const std::string network = find_seating(job, limit).network;
+  auto all = connect_through(make_backend(network, job, limit), job, device, limit);
+  const std::vector<std::string> host_of = exchange_bytes(*all, host_identity());
+  const auto hosts = ranks_by_host(host_of);
+  if (hosts.size() == host_of.size()) return all;
   std::vector<int> first, ranks;
   std::size_t mine = 0;
   for (std::size_t host = 0; host < hosts.size(); ++host) {
     first.push_back(hosts[host].front());
     ranks.insert(ranks.end(), hosts[host].begin(), hosts[host].end());
-    if (seats[static_cast<std::size_t>(hosts[host].front())].host ==
-        seats[static_cast<std::size_t>(job.rank())].host)
+    if (host_of[static_cast<std::size_t>(hosts[host].front())] ==
+        host_of[static_cast<std::size_t>(job.rank())])
       mine = host;
   }
   const std::vector<int>& here = hosts[mine];
@@ -200,10 +227,7 @@ std::unique_ptr<Communicator> connect_gpus(Job& job, Device& device,
   if (const NativeGpu* gpu = as_native(device))
     options.gpu = gpu->ordinal();
   else
-    for (const std::vector<int>& ranks : ranks_by_host(exchange_seats(job, limit)))
-      if (const auto found = std::find(ranks.begin(), ranks.end(), job.rank());
-          found != ranks.end())
-        options.gpu = static_cast<int>(found - ranks.begin());
+    options.gpu = static_cast<int>(find_seating(job, limit).place);
   return connect_through(make_nccl_backend(std::move(options)), job, device, limit);
 }
 
@@ -218,11 +242,7 @@ void check_backend(const std::string& name) {
 std::string choose_backend(Job& job, const ConnectOptions& options) {
   check_backend(options.backend);
   if (options.backend != "auto") return options.backend;
-  const std::vector<Seat> seats = exchange_seats(job, options.time_limit);
-  const std::size_t hosts = ranks_by_host(seats).size();
-  if ((hosts > 1 && hosts == seats.size()) || !shared_memory_suffices(job, seats))
-    return between_hosts(seats);
-  return hosts == 1 ? "shm" : "hierarchical";
+  return find_seating(job, options.time_limit, true).choice;
 }
 
 std::unique_ptr<Communicator> connect(Job& job, Device& device, const ConnectOptions& options) {

@@ -102,8 +102,7 @@ class ProcessCommunicator final : public CheckedCommunicator {
 
   std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int) override {
     if (group_->failure) std::rethrow_exception(group_->failure);
-    const std::string name =
-        subgroup_name(group_->backend->name(), ranks, group_->splits[ranks]++);
+    const std::string name = subgroup_name(group_->backend->name(), ranks, group_->splits[ranks]++);
     return make_process_communicator(group_->backend->split(ranks, name), group_->device,
                                      group_->options);
   }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <sstream>
 #include <thread>
 
 #include "comm/gloo/module/address.h"
@@ -16,6 +15,7 @@
 #include "comm/gloo/module/sigpipe.h"
 #include "comm/host_identity.h"
 #include "comm/process/first_failure.h"
+#include "comm/rendezvous/consultation.h"
 #include "comm/rendezvous/handshake.h"
 #include "core/env.h"
 #include "core/log.h"
@@ -31,7 +31,8 @@ constexpr milliseconds kAMoment(1);
 constexpr milliseconds kLook(100);  // at the membership, while ranks connect
 // At the store, which all ranks ask.
 constexpr milliseconds kLookAtStore(500);
-constexpr std::string_view kFailed = "!";  // in place of a rank's address
+constexpr auto kGrace = std::chrono::seconds(5);  // from a rank's time limit to rank 0's
+constexpr std::string_view kFailed = "!";         // in place of a rank's address
 
 // One for each address, with its thread, which all groups of the process share.
 std::shared_ptr<gloo::transport::tcp::Device> device_at(const GlooOptions& options) {
@@ -77,27 +78,27 @@ std::string name_of_host() {
 
 Mesh::Mesh(GlooOptions options) : options_(std::move(options)) {
   const NoSigpipe quiet;
+  std::optional<Wiring> wiring;  // its connections stand until the others are told of a failure
   try {
-    join();
+    join(wiring);
   } catch (const Error& error) {
     tell_of_failure(error);
     throw;
   }
 }
 
-void Mesh::join() {
+void Mesh::join(std::optional<Wiring>& wiring) {
   choose_address();
   device_ = device_at(options_);
   Socket listener = listen_on({address_of(options_), 0});
-  std::vector<Door> doors = exchange_doors(listener);
-  Wiring wiring(std::move(listener), std::move(doors), rank());
-  connect(wiring);
-  context_ = make_connected_context(device_, rank(), wiring.take_sockets(), options_.time_limit);
+  const Door mine = {name_of_host(), getpid(), endpoint_of(listener), new_key()};
+  options_.store->set(key("at", rank()), to_text(mine));
+  wiring.emplace(std::move(listener), mine, rank(), size(), wait_for_parents_door());
+  connect(*wiring);
+  context_ = make_connected_context(device_, rank(), wiring->take_sockets(), options_.time_limit);
   post_sentinels();
-  // Every rank is connected, so that none looks for these any more.
-  options_.store->remove(key("at", rank()));
-  options_.store->remove(key("host", rank()));
-  const auto here = std::count_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+  options_.store->remove(key("at", rank()));  // every rank is connected, so that none looks for it
+  const auto here = std::count_if(peers_.begin(), peers_.end(), [&](const Door& peer) {
     return peer.host == peers_[static_cast<std::size_t>(rank())].host;
   });
   crowded_ = 2 * here > sysconf(_SC_NPROCESSORS_ONLN);
@@ -112,7 +113,7 @@ void Mesh::tell_of_failure(const Error& error) const noexcept {
     if (find(key("failure")).empty())
       publish_failure(failure_of(error), fmt::format("rank {} could not join group '{}': {}",
                                                      names()[rank()], options_.name, error.what()));
-    for (const char* what : {"host", "at"}) options_.store->set(key(what, rank()), kFailed);
+    options_.store->set(key("at", rank()), kFailed);
   } catch (const std::exception& other) {
     logging::debug("[gloo] the other ranks of group '{}' will not learn why it failed: {}",
                    options_.name, other.what());
@@ -151,47 +152,69 @@ std::string Mesh::find(const std::string& key) const {
   }
 }
 
-std::vector<std::string> Mesh::collect(std::string_view what, const std::string& mine) {
-  options_.store->set(key(what, rank()), mine);
-  const auto deadline = Clock::now() + options_.time_limit;
-  std::vector<std::string> values;
+std::optional<Door> Mesh::wait_for_parents_door() const {
+  if (rank() == 0) return std::nullopt;
+  const int parent = TreeExchange::parent_of(rank());
+  std::string text;
   try {
     // The store of a job asks the membership while it waits.
-    while (static_cast<int>(values.size()) < size()) {
-      values.push_back(options_.store->get(key(what, static_cast<int>(values.size())), deadline));
-      if (values.back() != kFailed) continue;
-      check_failure();
-      fail<AbortedError>("[gloo] {} could not join group '{}'",
-                         list_ranks(std::vector<int>{static_cast<int>(values.size()) - 1}, names()),
-                         options_.name);
-    }
-    return values;
+    text = options_.store->get(key("at", parent), Clock::now() + options_.time_limit);
   } catch (const DeadlineExceededError&) {
-    std::vector<int> missing;
-    for (int peer = 0; peer < size(); ++peer)
-      if (find(key(what, peer)).empty()) missing.push_back(peer);
-    fail_to_assemble(what, missing);
+    fail_to_assemble({parent});
   }
+  if (text != kFailed) return parse_door(text);
+  check_failure();
+  fail<AbortedError>("[gloo] rank {} could not join group '{}'", names()[parent], options_.name);
 }
 
-void Mesh::fail_to_assemble(std::string_view what, const std::vector<int>& missing) const {
-  options_.store->remove(key(what, rank()));
+std::string Mesh::describe_missing(const std::vector<int>& missing) const {
   std::vector<int> here;
   for (int peer = 0; peer < size(); ++peer)
     if (std::find(missing.begin(), missing.end(), peer) == missing.end()) here.push_back(peer);
-  fail<DeadlineExceededError>("[gloo] {} did not join group '{}' within {} ms; {} {} waiting",
-                              list_ranks(missing, names()), options_.name,
-                              options_.time_limit.count(), list_ranks(here, names()),
-                              here.size() == 1 ? "is" : "are");
+  return fmt::format("[gloo] {} did not join group '{}' within {} ms; {} {} waiting",
+                     list_ranks(missing, names()), options_.name, options_.time_limit.count(),
+                     list_ranks(here, names()), here.size() == 1 ? "is" : "are");
+}
+
+// Rank 0 looks who is missing, and tells the others: if each looked for each, there would be
+// requests by the square of the ranks. Where rank 0 does not tell it, the others look after all.
+void Mesh::fail_to_assemble(std::vector<int> unconnected) const {
+  check_failure();
+  if (rank() != 0 && !find(key("at", 0)).empty()) {
+    try {
+      options_.store->get(key("failure"), Clock::now() + kGrace);
+    } catch (const DeadlineExceededError&) {
+      // It has time left, or is stopped.
+    }
+  }
+  check_failure();
+  std::vector<int> missing;
+  for (int peer = 0; peer < size(); ++peer)
+    if (find(key("at", peer)).empty()) missing.push_back(peer);
+  const std::string text = describe_missing(missing.empty() ? unconnected : missing);
+  if (rank() == 0) publish_failure(GroupFailure::kDeadlineExceeded, text);
+  options_.store->remove(key("at", rank()));
+  throw DeadlineExceededError(text);
 }
 
 void Mesh::choose_address() {
   if (options_.interface.empty() && options_.address.empty())
     options_.interface = env_string("GLOO_SOCKET_IFNAME").value_or("");
   if (!options_.interface.empty() || !options_.address.empty()) return;
-  const std::string mine = host_identity();
-  const auto hosts = collect("host", mine);
-  if (std::all_of(hosts.begin(), hosts.end(), [&](const auto& host) { return host == mine; })) {
+  const auto judge = [](const std::vector<std::string>& hosts) {
+    const bool one = std::all_of(hosts.begin(), hosts.end(),
+                                 [&](const auto& host) { return host == hosts.front(); });
+    return std::vector<std::string>(hosts.size(), one ? "one" : "several");
+  };
+  const std::string hosts = consult(
+      {.store = *options_.store,
+       .name = key("hosts"),
+       .rank = rank(),
+       .size = size(),
+       .deadline = Clock::now() + options_.time_limit,
+       .describe_missing = [this](const auto& missing) { return describe_missing(missing); }},
+      host_identity(), judge);
+  if (hosts == "one") {
     options_.address = "127.0.0.1";
     return;
   }
@@ -202,25 +225,6 @@ void Mesh::choose_address() {
         "[gloo] the ranks of group '{}' are on several hosts, and this one ({}) has no network "
         "interface but loopback",
         options_.name, name_of_host());
-}
-
-std::vector<Door> Mesh::exchange_doors(const Socket& listener) {
-  const Endpoint mine = endpoint_of(listener);
-  const auto values = collect("at", fmt::format("{} {} {} {} {}", name_of_host(), getpid(),
-                                                mine.host, mine.port, new_key()));
-  std::vector<Door> doors;
-  for (const std::string& value : values) {
-    std::istringstream parts(value);
-    Peer peer;
-    Door door;
-    parts >> peer.host >> peer.pid >> door.endpoint.host >> door.endpoint.port >> door.key;
-    if (!parts)
-      fail<DataLossError>("[gloo] the store holds no address of rank {} of group '{}'",
-                          peers_.size(), options_.name);
-    peers_.push_back(std::move(peer));
-    doors.push_back(std::move(door));
-  }
-  return doors;
 }
 
 void Mesh::connect(Wiring& wiring) {
@@ -234,9 +238,11 @@ void Mesh::connect(Wiring& wiring) {
         check_failure();
         look_at_store = Clock::now() + kLookAtStore;
       }
-      if (Clock::now() >= deadline) fail_to_assemble("at", wiring.missing());
+      if (Clock::now() >= deadline) fail_to_assemble(wiring.missing());
     }
+    peers_ = wiring.doors();
   } catch (const Disconnected& broken) {
+    peers_ = wiring.doors();
     throw_broken(broken.rank, fmt::format("joining group '{}'", options_.name), broken.reason);
   }
 }
@@ -266,7 +272,7 @@ void Mesh::check_failure() const {
 void Mesh::throw_broken(int peer, const std::string& what, const std::string& reason) const {
   check_failure();
   throw_first_failure(options_.membership.get());
-  const Peer& other = peers_[static_cast<std::size_t>(peer)];
+  const Door& other = peers_[static_cast<std::size_t>(peer)];
   if (!find(key("left", peer)).empty())
     fail<AbortedError>("rank {} (pid {} on {}) has left the group; rank {} still waits for it: {}",
                        names()[peer], other.pid, other.host, names()[rank()], what);

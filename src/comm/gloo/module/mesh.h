@@ -6,6 +6,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,32 +50,27 @@ class Mesh {
   void close() noexcept;
 
  private:
-  struct Peer {
-    std::string host;
-    std::int64_t pid = 0;
-  };
-
-  void join();
+  void join(std::optional<Wiring>& wiring);
   // So that the ranks which still join do not wait for this one.
   void tell_of_failure(const Error& error) const noexcept;
   std::string key(std::string_view what) const;
   std::string key(std::string_view what, int rank) const;
-  // What every rank has put there; waits for it.
-  std::vector<std::string> collect(std::string_view what, const std::string& mine);
   void check_connection(int peer, bool needed, const std::string& waiting_for);
   void choose_address();
-  // Where each rank listens; notes what it says of itself.
-  std::vector<Door> exchange_doors(const Socket& listener);
+  // Of this rank's parent in the tree along which addresses go; none for rank 0.
+  std::optional<Door> wait_for_parents_door() const;
   // Connects this rank with all others.
   void connect(Wiring& wiring);
   void post_sentinels();
-  [[noreturn]] void fail_to_assemble(std::string_view what, const std::vector<int>& missing) const;
+  std::string describe_missing(const std::vector<int>& missing) const;
+  // At the time limit. `unconnected`: the ranks that are missing where all have told their address.
+  [[noreturn]] void fail_to_assemble(std::vector<int> unconnected) const;
   std::string find(const std::string& key) const;  // empty: not there, or nobody tells
 
   GlooOptions options_;
   std::shared_ptr<gloo::transport::tcp::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
-  std::vector<Peer> peers_;
+  std::vector<Door> peers_;
   // Receives that nobody ever serves, by rank: they tell of broken connections. Null: that broke
   // before.
   std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> sentinels_;
