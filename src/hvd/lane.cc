@@ -245,7 +245,8 @@ std::shared_ptr<Work> Lane::gather(std::span<const std::byte> mine,
 }
 
 void Lane::begin_cycle() {
-  Header header{.fusion_threshold = fusion_threshold_, .cycle_microseconds = cycle_time().count()};
+  CycleHeader header{.fusion_threshold = fusion_threshold_,
+                     .cycle_microseconds = cycle_time().count()};
   {
     const std::lock_guard lock(mutex_);
     waiting_.insert(waiting_.end(), std::make_move_iterator(submitted_.begin()),
@@ -257,8 +258,8 @@ void Lane::begin_cycle() {
   }
   header.stalled = stalled_;
   const std::size_t words = negotiation_.words();
-  mine_.assign(sizeof(Header) + words * sizeof(std::uint64_t), std::byte{0});
-  auto* bits = reinterpret_cast<std::uint64_t*>(mine_.data() + sizeof(Header));
+  mine_.assign(sizeof(CycleHeader) + words * sizeof(std::uint64_t), std::byte{0});
+  auto* bits = reinterpret_cast<std::uint64_t*>(mine_.data() + sizeof(CycleHeader));
   requests_.clear();
   for (const OperationRef& operation : waiting_) {
     if (operation->sent) continue;
@@ -289,7 +290,7 @@ bool Lane::read_headers() {
   int last = -1;
   for (std::size_t r = 0; r < ranks; ++r) {
     const std::byte* from = gathered_.data() + r * mine_.size();
-    Header header;
+    CycleHeader header;
     std::memcpy(&header, from, sizeof(header));
     if (messages_.words > 0)
       std::memcpy(hits_.data() + r * messages_.words, from + sizeof(header),

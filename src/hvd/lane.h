@@ -84,12 +84,6 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
  private:
   enum class Phase { kIdle, kAgree, kRequests, kExecute };
-  struct Header {
-    std::uint8_t finished = 0, stalled = 0, joined = 0;
-    std::uint32_t request_bytes = 0;
-    std::int64_t fusion_threshold = 0, cycle_microseconds = 0;  // rank 0's count
-  };
-
   // Leads, with `lock` of mutex_ given up meanwhile. REQUIRES: nobody leads.
   void take_lead(std::unique_lock<std::mutex>& lock, bool may_wait);
   // What the leader does. Until a cycle has ended, or nothing can be done without waiting.

@@ -122,10 +122,13 @@ std::vector<AgreementRef> Negotiation::settle(const CycleMessages& messages) {
       auto found = waiting_by_name_.find(request.name);
       if (found == waiting_by_name_.end()) {
         waiting_.push_back(
-            {{std::vector<RequestRef>(static_cast<std::size_t>(ranks_)), {}}, ++now_});
+            {{std::vector<RequestRef>(static_cast<std::size_t>(ranks_)), {}}, ++now_, nullptr});
         found = waiting_by_name_.emplace(request.name, std::prev(waiting_.end())).first;
       }
-      found->second->agreement.requests[rank] = std::make_shared<const Request>(request);
+      Waiting& waiting = *found->second;
+      if (!waiting.last || *waiting.last != request)
+        waiting.last = std::make_shared<const Request>(request);
+      waiting.agreement.requests[rank] = waiting.last;
     }
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     if (!complete(*it, messages.joined)) {

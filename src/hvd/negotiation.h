@@ -25,6 +25,13 @@ using AgreementRef = std::shared_ptr<const Agreement>;
 // The text for ranks that submitted different things by one name; empty: they suit.
 std::string mismatch_of(const Agreement& agreement, const RankNames& names = {});
 
+// What a rank tells the others first in a cycle; a bit for each slot, and its requests, follow.
+struct CycleHeader {
+  std::uint8_t finished = 0, stalled = 0, joined = 0;
+  std::uint32_t request_bytes = 0;
+  std::int64_t fusion_threshold = 0, cycle_microseconds = 0;  // rank 0's count
+};
+
 // What the ranks tell each other in one cycle.
 struct CycleMessages {
   // Cached operations that each rank waits for: a bit a slot, `words` words a rank.
@@ -63,6 +70,7 @@ class Negotiation {
   struct Waiting {
     Agreement agreement;
     std::uint64_t since = 0;
+    RequestRef last;  // that came; ranks that ask for the same share it
   };
 
   bool complete(const Waiting& waiting, const std::vector<bool>& joined) const;

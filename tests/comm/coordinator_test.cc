@@ -165,6 +165,16 @@ TEST_F(Three, ARankThatGivesUpIsHeardByTheOthers) {
   EXPECT_EQ(sent_[10].size(), 1u);  // that was to be expected
 }
 
+// Or a job of which all ranks fail would take messages by the square of the ranks.
+TEST_F(Three, OnlyTheFirstFailureIsAnnounced) {
+  join_all();
+  coordinator_.dropped(12, "its connection closed without goodbye");
+  coordinator_.dropped(11, "its connection closed without goodbye");
+  EXPECT_EQ(sent_[10].size(), 1u);
+  EXPECT_EQ(last(10).rank, 2);
+  EXPECT_EQ(sent_[11].size(), 1u);
+}
+
 TEST_F(Three, GoodbyeIsNoFailure) {
   join_all();
   handle(12, {.type = MessageType::kGoodbye});

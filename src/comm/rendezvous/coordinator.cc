@@ -13,7 +13,9 @@ constexpr std::size_t kHostBytes = 255;  // of a host's name
 }  // namespace
 
 Coordinator::Coordinator(int size, std::chrono::milliseconds silence, Send send)
-    : silence_(silence), send_(std::move(send)), members_(static_cast<std::size_t>(size)) {}
+    : silence_(silence), send_(std::move(send)), members_(static_cast<std::size_t>(size)) {
+  for (int rank = 0; rank < size; ++rank) missing_.insert(missing_.end(), rank);
+}
 
 bool Coordinator::handle(int connection, const Message& message, TimePoint now) {
   if (message.type == MessageType::kJoin) return join(connection, message, now);
@@ -104,6 +106,7 @@ bool Coordinator::join(int connection, const Message& message, TimePoint now) {
   if (member.state == State::kLeft) return false;
   if (member.state == State::kPresent)
     return refuse(fmt::format("{} is in the job already", describe(message.rank)));
+  missing_.erase(message.rank);
   if (failure_) {
     member.state = State::kFailed;
     send_(connection, *failure_);
@@ -112,7 +115,7 @@ bool Coordinator::join(int connection, const Message& message, TimePoint now) {
   member = {State::kPresent, connection, message.key.substr(0, kHostBytes), message.number, now};
   rank_of_[connection] = message.rank;
   send_(connection, alive());
-  if (++joined_ == size) start();
+  if (missing_.empty()) start();
   return true;
 }
 
@@ -140,11 +143,12 @@ Message Coordinator::alive() const {
   constexpr int kNamed = 16;
   Message message = {.type = MessageType::kAlive};
   if (!assembling()) return message;
-  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-    if (members_[rank].state != State::kMissing) continue;
+  for (const int rank : missing_)
     if (++message.number <= kNamed)
       message.value += fmt::format("{}{}", message.number == 1 ? "" : ", ", rank);
-  }
+    else
+      break;
+  message.number = static_cast<std::int64_t>(missing_.size());
   if (message.number > kNamed)
     message.value += fmt::format(" and {} more", message.number - kNamed);
   if (refused_ > 0)
@@ -200,12 +204,6 @@ void Coordinator::give_up(const std::string& reason) {
   if (!failure_) announce_failure(0, true, reason);
 }
 
-bool Coordinator::has_last_word() const {
-  return failure_ && std::any_of(members_.begin(), members_.end(), [](const Member& member) {
-           return member.state == State::kMissing;
-         });
-}
-
 void Coordinator::announce_failure(int rank, bool gave_up, const std::string& reason) {
   const std::string what = fmt::format(fmt::runtime(gave_up ? "{} gave up: {}" : "{} is gone: {}"),
                                        describe(rank), reason);
@@ -216,12 +214,13 @@ void Coordinator::announce_failure(int rank, bool gave_up, const std::string& re
 }
 
 void Coordinator::announce(Message message) {
+  if (failure_) return;
   // The rank itself, too, if it is only cut off. Rank 0, whose end is the server's, is told last.
   for (std::size_t other = members_.size(); other-- > 0;)
     if (members_[other].state == State::kPresent ||
         (static_cast<int>(other) == message.rank && message.number == 0))
       send_(members_[other].connection, message);
-  if (!failure_) failure_ = std::move(message);
+  failure_ = std::move(message);
 }
 
 std::string Coordinator::describe(int rank) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -34,7 +35,7 @@ class Coordinator {
   // The server ends: the ranks that are still there learn that it was no crash.
   void close();
   // Not all ranks have joined yet.
-  bool assembling() const { return joined_ < static_cast<int>(members_.size()); }
+  bool assembling() const { return !missing_.empty(); }
   // No rank is there that has joined and not left.
   bool deserted() const;
   // A process was refused because it does not know the secret. Its rank is unknown, and it may be
@@ -43,7 +44,7 @@ class Coordinator {
   // The job ends, unless it has failed before: for `reason`, which is rank 0's.
   void give_up(const std::string& reason);
   // Before all ranks were there the job has failed, and not all have come to hear it.
-  bool has_last_word() const;
+  bool has_last_word() const { return failure_ && assembling(); }
 
  private:
   enum class State { kMissing, kPresent, kLeft, kFailed };
@@ -62,7 +63,8 @@ class Coordinator {
   bool handle_member(int rank, const Message& message);
   Message alive() const;
   void start();
-  // Tells every rank that is there, and those that come later.
+  // Tells every rank that is there, and those that come later. Once: of a job of which all ranks
+  // fail one after the other, telling all of each would take messages by the square of the ranks.
   void announce_failure(int rank, bool gave_up, const std::string& reason);
   void announce(Message message);
   std::string describe(int rank) const;
@@ -74,10 +76,10 @@ class Coordinator {
   std::unordered_map<int, std::string> waits_for_;             // connection: key
   std::vector<Member> members_;
   std::unordered_map<int, int> rank_of_;  // connection: rank
-  int joined_ = 0;
-  std::optional<Message> failure_;  // the first one
-  int refused_ = 0;                 // processes without the secret
-  std::string refused_at_;          // where the first was
+  std::set<int> missing_;                 // ranks that have not come
+  std::optional<Message> failure_;        // the first one
+  int refused_ = 0;                       // processes without the secret
+  std::string refused_at_;                // where the first was
 };
 
 }  // namespace tandem
