@@ -57,6 +57,8 @@ void expect_invariant(InvariantModel model, std::int64_t last_batch = testing::k
   run.threads = 2;
   EXPECT_EQ(alone(run), expected) << "2 threads";
   EXPECT_EQ(mirrored(2, run), expected) << "Mirrored x2, 2 threads each";
+  for (const std::string& worker : in_workers(2, 1, run))
+    EXPECT_EQ(worker, expected) << "MultiWorkerMirrored x2, 2 threads each";
   run.threads = 1;
   EXPECT_EQ(mirrored(4, run), expected) << "Mirrored x4";
   for (const std::string& worker : in_workers(2, 1, run))

@@ -88,6 +88,7 @@ void expect_as_alone(InvariantModel kind) {
     for (int ranks : {1, 2, 4}) {
       SCOPED_TRACE(std::to_string(ranks) + (traced ? " ranks, traced" : " ranks"));
       testing::expect_group({.size = ranks}, [&](int rank) {
+        const ThreadBudget threads(ranks == 4 ? 2 : 1);
         EXPECT_EQ(train_as_rank(kind, rank, ranks, traced), expected);
       });
     }
