@@ -9,6 +9,7 @@
 #include "comm/exchange_bytes.h"
 #include "comm/host_identity.h"
 #include "comm/local/local_group.h"
+#include "comm/process/group_name.h"
 #include "comm/rendezvous/cluster_environment.h"
 #include "core/env.h"
 #include "core/log.h"
@@ -183,13 +184,20 @@ std::shared_ptr<Lane> World::make_lane(int id, const std::vector<int>& ranks) {
 }
 
 std::shared_ptr<ProcessSet::State> World::add_set(const std::vector<int>& ranks) {
-  const std::vector<std::string> all =
-      exchange_bytes(*communicator_, fmt::format("{}", fmt::join(ranks, ", ")));
-  for (std::size_t r = 1; r < all.size(); ++r)
-    if (all[r] != all[0])
-      fail<InvalidArgumentError>(
-          "[add_process_set] every rank must name the same ranks: rank 0 named [{}], rank {} [{}]",
-          all[0], r, all[r]);
+  // The lists themselves would take bytes by the square of the ranks.
+  const std::vector<std::string> digests =
+      exchange_bytes(*communicator_, subgroup_name("", ranks, 0));
+  const std::string named = fmt::format("{}", fmt::join(ranks, ", "));
+  const auto other = std::find_if(digests.begin(), digests.end(),
+                                  [&](const auto& digest) { return digest != digests[0]; });
+  if (other != digests.end()) {
+    constexpr std::size_t kToldBytes = 200;
+    const auto all = exchange_bytes(*communicator_, named.substr(0, kToldBytes));
+    const auto r = static_cast<std::size_t>(other - digests.begin());
+    fail<InvalidArgumentError>(
+        "[add_process_set] every rank must name the same ranks: rank 0 named [{}], rank {} [{}]",
+        all[0], r, all[r]);
+  }
   auto set = std::make_shared<ProcessSet::State>();
   set->ranks = ranks;
   std::sort(set->ranks.begin(), set->ranks.end());
@@ -197,7 +205,7 @@ std::shared_ptr<ProcessSet::State> World::add_set(const std::vector<int>& ranks)
     if (set->ranks[i] < 0 || set->ranks[i] >= size_ ||
         (i > 0 && set->ranks[i] == set->ranks[i - 1]))
       fail<InvalidArgumentError>("[add_process_set] expected different ranks of 0 to {}, got [{}]",
-                                 size_ - 1, all[0]);
+                                 size_ - 1, named);
   if (ranks.empty())
     throw InvalidArgumentError("[add_process_set] expected at least one rank, got none");
   set->id = next_set_++;
