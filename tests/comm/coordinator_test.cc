@@ -64,18 +64,23 @@ TEST(Frames, ThatAreNoneAreRefusedBeforeMemoryIsKeptForThem) {
   EXPECT_THROW(encode({.value = std::string(kMaxValueBytes + 1, 'v')}), InvalidArgumentError);
 }
 
+std::string place_of(int size, Role role) {
+  return std::to_string(size) + (role == Role::kWorker ? "" : role == Role::kServer ? " 1" : " 2");
+}
+
 class Three : public ::testing::Test {
  protected:
   // Connection 10 + rank.
-  bool join(int rank, int size = 3) {
+  bool join(int rank, int size = 3, Role role = Role::kWorker) {
     return handle(10 + rank, {.type = MessageType::kJoin,
                               .rank = rank,
                               .number = 100 + rank,
                               .key = "host",
-                              .value = std::to_string(size)});
+                              .value = place_of(size, role)});
   }
-  void join_all() {
-    for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(join(rank));
+  void join_all(Role last = Role::kWorker) {
+    for (int rank = 0; rank < 2; ++rank) EXPECT_TRUE(join(rank));
+    EXPECT_TRUE(join(2, 3, last));
     sent_.clear();
   }
   bool handle(int connection, const Message& message) {
@@ -173,6 +178,58 @@ TEST_F(Three, OnlyTheFirstFailureIsAnnounced) {
   EXPECT_EQ(sent_[10].size(), 1u);
   EXPECT_EQ(last(10).rank, 2);
   EXPECT_EQ(sent_[11].size(), 1u);
+}
+
+TEST_F(Three, TheDeathOfAnEvaluatorIsItsOwn) {
+  join_all(Role::kEvaluator);
+  coordinator_.dropped(12, "its connection closed without goodbye");
+  for (const int worker : {10, 11}) {
+    ASSERT_EQ(sent_[worker].size(), 1u);
+    EXPECT_EQ(last(worker).type, MessageType::kEpoch);
+    EXPECT_EQ(last(worker).number, 1);
+  }
+}
+
+TEST_F(Three, TheDeathOfAServerIsForItsWorkers) {
+  join_all(Role::kServer);
+  coordinator_.dropped(12, "its connection closed without goodbye");
+  EXPECT_EQ(last(10).type, MessageType::kFailed);
+  EXPECT_EQ(last(11).type, MessageType::kFailed);
+}
+
+TEST_F(Three, TheDeathOfAWorkerIsForWorkersAlone) {
+  for (const Role role : {Role::kServer, Role::kEvaluator})
+    EXPECT_FALSE(fails(role, Role::kWorker));
+  join_all(Role::kServer);
+  coordinator_.dropped(11, "its connection closed without goodbye");
+  EXPECT_EQ(last(10).type, MessageType::kFailed);
+  EXPECT_EQ(last(10).key, "1");
+  EXPECT_EQ(last(12).type, MessageType::kEpoch);
+}
+
+TEST_F(Three, GoOnWithTheWorkersThatAreLeft) {
+  join_all();
+  coordinator_.dropped(11, "its connection closed without goodbye");
+  EXPECT_TRUE(handle(10, {.type = MessageType::kGoOn}));
+  EXPECT_EQ(last(10).type, MessageType::kWorkers);
+  EXPECT_EQ(last(10).number, 1);
+  EXPECT_EQ(last(10).value, "1");
+  // It is told of the next failure, and one that has not gone on is not.
+  const std::size_t told = sent_[12].size();
+  handle(12, {.type = MessageType::kReport, .value = "out of memory"});
+  EXPECT_EQ(last(10).type, MessageType::kFailed);
+  EXPECT_EQ(last(10).key, "2");
+  EXPECT_EQ(sent_[12].size(), told + 1);  // kReported
+  EXPECT_TRUE(handle(10, {.type = MessageType::kGoOn}));
+  EXPECT_EQ(last(10).value, "1 2");
+  EXPECT_FALSE(handle(12, {.type = MessageType::kGoOn}));  // it has given up
+}
+
+TEST_F(Three, RolesThatThereAreNotAndEpochsOfJobsThatHaveNotBegunBreakTheProtocol) {
+  EXPECT_TRUE(join(0));
+  EXPECT_FALSE(handle(10, {.type = MessageType::kGoOn}));
+  for (const char* place : {"3 0", "3 3", "3 ", "3 12"})
+    EXPECT_FALSE(handle(11, {.type = MessageType::kJoin, .rank = 1, .value = place})) << place;
 }
 
 TEST_F(Three, GoodbyeIsNoFailure) {

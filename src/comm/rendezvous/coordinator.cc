@@ -10,6 +10,16 @@ namespace {
 
 constexpr std::size_t kHostBytes = 255;  // of a host's name
 
+// The size of the job, and the role, none where there is no such: of kJoin.
+std::pair<std::string, std::optional<Role>> parse_place(const std::string& text) {
+  const std::size_t blank = text.find(' ');
+  if (blank == std::string::npos) return {text, Role::kWorker};
+  const std::string role = text.substr(blank + 1);
+  const bool is_role = role == "1" || role == "2";
+  return {text.substr(0, blank),
+          is_role ? std::optional(static_cast<Role>(role.front() - '0')) : std::nullopt};
+}
+
 }  // namespace
 
 Coordinator::Coordinator(int size, std::chrono::milliseconds silence, Send send)
@@ -93,12 +103,15 @@ bool Coordinator::join(int connection, const Message& message, TimePoint now) {
                 .rank = message.rank,
                 .number = 1,
                 .value = fmt::format("a process ({} on {}) was refused: {}", message.number,
-                                     message.key.substr(0, kHostBytes), reason)});
+                                     message.key.substr(0, kHostBytes), reason)},
+               Role::kWorker);
     return true;
   };
-  if (message.value != std::to_string(size))
+  const auto [expected, role] = parse_place(message.value);
+  if (expected != std::to_string(size))
     return refuse(fmt::format("rank {} expects a job of {} ranks, rank 0 one of {}", message.rank,
-                              message.value.substr(0, 20), size));
+                              expected.substr(0, 20), size));
+  if (!role) return false;
   if (message.rank < 0 || message.rank >= size)
     return refuse(fmt::format("there is no rank {} in a job of {} ranks", message.rank, size));
   Member& member = members_[static_cast<std::size_t>(message.rank)];
@@ -112,7 +125,8 @@ bool Coordinator::join(int connection, const Message& message, TimePoint now) {
     send_(connection, *failure_);
     return true;
   }
-  member = {State::kPresent, connection, message.key.substr(0, kHostBytes), message.number, now};
+  member = {State::kPresent, connection, message.key.substr(0, kHostBytes),
+            message.number,  now,        *role};
   rank_of_[connection] = message.rank;
   send_(connection, alive());
   if (missing_.empty()) start();
@@ -134,8 +148,24 @@ bool Coordinator::handle_member(int rank, const Message& message) {
       if (member.state == State::kPresent) member.state = State::kLeft;
       send_(member.connection, {.type = MessageType::kFarewell});
       return true;
+    case MessageType::kGoOn:
+      if (assembling() || member.state != State::kPresent) return false;
+      member.told = false;
+      send_(member.connection, workers());
+      return true;
     default: return false;
   }
+}
+
+// Few are not among them, so that this is short.
+Message Coordinator::workers() const {
+  std::vector<std::size_t> others;
+  for (std::size_t rank = 0; rank < members_.size(); ++rank)
+    if (members_[rank].state != State::kPresent || members_[rank].role != Role::kWorker)
+      others.push_back(rank);
+  return {.type = MessageType::kWorkers,
+          .number = epoch_,
+          .value = fmt::format("{}", fmt::join(others, " "))};
 }
 
 // At most so many ranks are named; a job of thousands that nobody joins is told shortly.
@@ -210,17 +240,25 @@ void Coordinator::announce_failure(int rank, bool gave_up, const std::string& re
   announce({.type = MessageType::kFailed,
             .rank = rank,
             .number = gave_up ? 1 : 0,
-            .value = what.substr(0, kMaxValueBytes)});
+            .key = std::to_string(++epoch_),
+            .value = what.substr(0, kMaxValueBytes)},
+           members_[static_cast<std::size_t>(rank)].role);
 }
 
-void Coordinator::announce(Message message) {
-  if (failure_) return;
+// Before all are there, nobody can go on without any other.
+void Coordinator::announce(Message message, Role role) {
   // The rank itself, too, if it is only cut off. Rank 0, whose end is the server's, is told last.
-  for (std::size_t other = members_.size(); other-- > 0;)
-    if (members_[other].state == State::kPresent ||
-        (static_cast<int>(other) == message.rank && message.number == 0))
-      send_(members_[other].connection, message);
-  failure_ = std::move(message);
+  for (std::size_t other = members_.size(); other-- > 0;) {
+    Member& member = members_[other];
+    const bool itself = static_cast<int>(other) == message.rank && message.number == 0;
+    if (member.state != State::kPresent && !itself) continue;
+    if (itself || assembling() || fails(member.role, role)) {
+      if (!std::exchange(member.told, true)) send_(member.connection, message);
+    } else {
+      send_(member.connection, {.type = MessageType::kEpoch, .number = epoch_});
+    }
+  }
+  if (!failure_) failure_ = std::move(message);
 }
 
 std::string Coordinator::describe(int rank) const {

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "comm/membership.h"
 #include "comm/rendezvous/key_values.h"
 #include "comm/rendezvous/wire.h"
 
@@ -54,6 +55,8 @@ class Coordinator {
     std::string host;
     std::int64_t pid = 0;
     TimePoint heard;
+    Role role = Role::kWorker;
+    bool told = false;  // of a failure, since it has last gone on
   };
 
   bool handle_store(int connection, const Message& message);
@@ -63,10 +66,12 @@ class Coordinator {
   bool handle_member(int rank, const Message& message);
   Message alive() const;
   void start();
-  // Tells every rank that is there, and those that come later. Once: of a job of which all ranks
-  // fail one after the other, telling all of each would take messages by the square of the ranks.
+  // Tells every rank that is there, and those that come later. A rank that cannot go on is told no
+  // more until it does: where all ranks fail one after the other, telling all of each would take
+  // messages by the square of the ranks.
   void announce_failure(int rank, bool gave_up, const std::string& reason);
-  void announce(Message message);
+  void announce(Message message, Role role);
+  Message workers() const;
   std::string describe(int rank) const;
 
   std::chrono::milliseconds silence_;
@@ -76,10 +81,11 @@ class Coordinator {
   std::unordered_map<int, std::string> waits_for_;             // connection: key
   std::vector<Member> members_;
   std::unordered_map<int, int> rank_of_;  // connection: rank
-  std::set<int> missing_;                 // ranks that have not come
-  std::optional<Message> failure_;        // the first one
-  int refused_ = 0;                       // processes without the secret
-  std::string refused_at_;                // where the first was
+  std::int64_t epoch_ = 0;
+  std::set<int> missing_;           // ranks that have not come
+  std::optional<Message> failure_;  // the first one
+  int refused_ = 0;                 // processes without the secret
+  std::string refused_at_;          // where the first was
 };
 
 }  // namespace tandem

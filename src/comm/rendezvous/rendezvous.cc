@@ -247,6 +247,7 @@ class TcpJob final : public Job {
           std::make_shared<TcpMembership>(std::move(connection),
                                           TcpMembershipOptions{.rank = place_.rank,
                                                                .size = place_.size,
+                                                               .role = options_.role,
                                                                .heartbeat = options_.heartbeat,
                                                                .silence = silence_},
                                           limit_);

@@ -7,12 +7,14 @@
 #include <string>
 
 #include "comm/membership.h"
+#include "comm/signature.h"
 #include "comm/store.h"
 
 namespace tandem {
 
 struct RendezvousOptions {
   std::optional<int> rank, world_size;  // where the URL does not say
+  Role role = Role::kWorker;
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   // The job's secret, the same for all ranks. Not given: the environment variable TANDEM_JOB_TOKEN.
   std::optional<std::string> token;
@@ -31,6 +33,8 @@ class Job {
   virtual ~Job() = default;  // without leave() before, the others take this rank for dead
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // What errors call the ranks.
+  virtual RankNames names() const { return {}; }
   // The name or address by which this rank knows the machine of rank 0.
   virtual const std::string& master() const = 0;
   // Calls of get() fail as the membership does when a rank fails.

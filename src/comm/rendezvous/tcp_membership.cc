@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <sstream>
 #include <utility>
 
 #include "core/status.h"
@@ -22,6 +24,12 @@ std::string host_name() {
 }
 
 Message heartbeat() { return {.type = MessageType::kHeartbeat}; }
+
+std::string place_of(const TcpMembershipOptions& options) {
+  const std::string size = std::to_string(options.size);
+  return options.role == Role::kWorker ? size
+                                       : fmt::format("{} {}", size, static_cast<int>(options.role));
+}
 
 [[noreturn]] void throw_as(bool gave_up, const std::string& reason) {
   if (gave_up) fail<AbortedError>("[membership] {}", reason);
@@ -50,7 +58,7 @@ void TcpMembership::join(const TimeLimit& limit) {
                       .rank = options_.rank,
                       .number = getpid(),
                       .key = host_name(),
-                      .value = std::to_string(options_.size)},
+                      .value = place_of(options_)},
                      Clock::now() + options_.silence);
     verdict = await_verdict(limit.end, taken_in);
     if (!verdict) verdict = give_up_joining(limit);
@@ -123,6 +131,18 @@ void TcpMembership::throw_failure() const {
 void TcpMembership::report(const std::string& reason) {
   post({.type = MessageType::kReport, .value = reason.substr(0, std::size_t{64} << 10)},
        Clock::now() + kReportLimit);
+}
+
+EpochWorkers TcpMembership::go_on() {
+  post({.type = MessageType::kGoOn}, Clock::now() + options_.silence);
+  const std::scoped_lock lock(mutex_);
+  const auto workers = std::exchange(workers_, std::nullopt);
+  if (!workers && ended_) throw_as(gave_up_, failure_);
+  if (!workers) fail<UnavailableError>("[membership] {} does not answer", server_);
+  if (std::exchange(gone_on_, workers->epoch) == workers->epoch)
+    fail<FailedPreconditionError>("[membership] no process has failed since epoch {} began",
+                                  workers->epoch);
+  return *workers;
 }
 
 void TcpMembership::leave(Clock::time_point deadline) {
@@ -200,13 +220,32 @@ void TcpMembership::hear_last_words() {
 }
 
 bool TcpMembership::handle(const Message& message) {
-  if (message.type == MessageType::kFailed) fail_with(message.number != 0, message.value);
-  if (message.type == MessageType::kReported) {
+  if (message.type == MessageType::kFailed) {
+    epoch_.store(std::max<std::int64_t>(std::atoll(message.key.c_str()), epoch()));
+    fail_with(message.number != 0, message.value);
+  }
+  if (message.type == MessageType::kEpoch) epoch_.store(message.number);
+  if (message.type == MessageType::kWorkers) take_workers(message);
+  if (message.type == MessageType::kReported || message.type == MessageType::kWorkers) {
     const std::scoped_lock lock(mutex_);
     --unheard_;
     changed_.notify_all();
   }
   return message.type != MessageType::kFarewell;
+}
+
+// What the server told before this is of failures that it knew of.
+void TcpMembership::take_workers(const Message& message) {
+  std::vector<bool> there(static_cast<std::size_t>(options_.size), true);
+  std::istringstream others(message.value);
+  for (std::size_t rank = 0; others >> rank;)
+    if (rank < there.size()) there[rank] = false;
+  const std::scoped_lock lock(mutex_);
+  workers_.emplace().epoch = message.number;
+  for (std::size_t rank = 0; rank < there.size(); ++rank)
+    if (there[rank]) workers_->ranks.push_back(static_cast<int>(rank));
+  epoch_.store(message.number);
+  failed_.store(false);
 }
 
 void TcpMembership::send_pending() {

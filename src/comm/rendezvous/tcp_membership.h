@@ -19,6 +19,7 @@ namespace tandem {
 
 struct TcpMembershipOptions {
   int rank = 0, size = 1;
+  Role role = Role::kWorker;
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
   std::chrono::milliseconds silence =
       std::chrono::seconds(30);  // of rank 0 until it counts as dead
@@ -41,9 +42,12 @@ class TcpMembership final : public Membership {
 
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
+  Role role() const override { return options_.role; }
   bool failed() const noexcept override { return failed_.load(std::memory_order_relaxed); }
   [[noreturn]] void throw_failure() const override;
   void report(const std::string& reason) override;
+  std::int64_t epoch() const noexcept override { return epoch_.load(std::memory_order_relaxed); }
+  EpochWorkers go_on() override;
   // Says goodbye: from now on nobody takes this rank's absence for a failure. Returns when the
   // server has heard it, or at the deadline.
   void leave(Clock::time_point deadline);
@@ -62,7 +66,8 @@ class TcpMembership final : public Membership {
   void hear_last_words();
   void send_pending();
   void fail_with(bool gave_up, const std::string& reason);
-  // Hands a report or a goodbye to the thread and waits until the server has heard it.
+  void take_workers(const Message& message);
+  // Hands a message to the thread and waits until the server has answered it.
   void post(const Message& message, Clock::time_point deadline);
   void stop();
 
@@ -71,15 +76,18 @@ class TcpMembership final : public Membership {
   Socket wake_;
   std::string server_ = "rank 0";  // with its process and host, once they are known
   std::atomic<bool> failed_ = false;
+  std::atomic<std::int64_t> epoch_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Message> pending_;  // to be sent
-  int unheard_ = 0;               // reports that the server has not heard yet
+  int unheard_ = 0;               // messages but goodbye that the server has not answered yet
   bool ended_ = false;     // the thread is past its work: the server has heard goodbye, or has gone
   bool stopping_ = false;  // the thread is to end
   bool gave_up_ = false;   // of the failure: the rank said so itself
   std::string failure_;
+  std::optional<EpochWorkers> workers_;  // the answer to go_on()
+  std::int64_t gone_on_ = -1;            // in which epoch this rank has
   std::thread thread_;
 };
 

@@ -16,10 +16,13 @@ enum class MessageType : std::uint8_t {
   kAdd,      // key, number: kNumber, the sum
   kRemove,   // key: kNumber, 1 if it was there
   // Of the membership: from a client.
-  kJoin,       // rank, number: the process's id, key: its host, value: the size of the job; kAlive
+  // rank, number: the process's id, key: its host, value: the size of the job, and behind a blank
+  // the number of the role where it is no worker's; kAlive
+  kJoin,
   kHeartbeat,  // kAlive
   kReport,     // value: why this rank gives up; kReported, when the others are told
   kGoodbye,    // kFarewell
+  kGoOn,       // this rank goes on without those that have failed; kWorkers
   // From the server.
   kValue,    // value
   kNumber,   // number
@@ -27,7 +30,9 @@ enum class MessageType : std::uint8_t {
   kRefused,  // value: why a rank may not join
   kStarted,  // all ranks are there; number, key: process and host of rank 0
   kAlive,    // number: how many ranks have not joined yet, value: which, key: who was turned away
-  kFailed,   // rank, number: 1 when it gave up, 0 when it died; value: who and why
+  kFailed,   // rank, number: 1 when it gave up, 0 when it died; key: the epoch, value: who and why
+  kEpoch,    // number: the epoch; a process has failed that this one does not need
+  kWorkers,  // number: the epoch, value: the ranks that are no workers or not there any more
   kReported,
   kFarewell,  // this rank has left
 };

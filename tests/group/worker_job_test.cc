@@ -1,0 +1,112 @@
+// Workers of real processes that go on when others have died.
+#include "comm/rendezvous/worker_job.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include "comm/gloo/gloo_backend.h"
+#include "core/parallel.h"
+#include "core/status.h"
+#include "device/device_manager.h"
+#include "group/connect.h"
+#include "support/errors.h"
+#include "support/expects.h"
+#include "support/forked_ranks.h"
+#include "support/processes.h"
+#include "support/waiting.h"
+
+namespace tandem {
+namespace {
+
+using testing::error_of;
+
+std::shared_ptr<Job> join(std::uint16_t port, int rank, int size, Role role = Role::kWorker) {
+  return rendezvous(fmt::format("tcp://127.0.0.1:{}?rank={}&world_size={}", port, rank, size),
+                    {.role = role, .timeout = testing::kFarAway});
+}
+
+std::unique_ptr<Communicator> connect_by(const std::string& backend, Job& job) {
+  return connect(job, *DeviceManager::get().devices(DeviceType::kCpu, "test").front(),
+                 {.backend = backend, .time_limit = testing::kFarAway});
+}
+
+float all_reduce(Communicator& communicator) {
+  float value = 1.0f;
+  const Buffer buffer = {&value, 1, float32};
+  communicator.all_reduce({&buffer, 1}, ReduceOp::kSum)->wait();
+  return value;
+}
+
+class WorkerJob : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (std::string(GetParam()) == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
+  }
+};
+
+TEST_P(WorkerJob, WorkersGoOnWithoutOneThatDied) {
+  const std::uint16_t port = testing::free_port();
+  const ExitCodes codes = run_processes(4, [&](int rank) {
+    const ThreadBudget one(1);
+    const std::shared_ptr<Job> job = join(port, rank, 4);
+    Membership& membership = *job->membership();
+    {
+      const auto world = connect_by(GetParam(), *job);
+      EXPECT_EQ(all_reduce(*world), 4.0f);
+      if (rank == 2) kill(getpid(), SIGKILL);
+      error_of<Error>([&] { all_reduce(*world); });
+    }
+    EXPECT_TRUE(testing::eventually([&] { return membership.failed(); }));
+    EXPECT_EQ(membership.epoch(), 1);
+    const std::unique_ptr<Job> left = worker_job(job);
+    EXPECT_FALSE(membership.failed());
+    EXPECT_EQ(left->size(), 3);
+    EXPECT_EQ(left->names()[2], 3);
+    EXPECT_EQ(error_of<FailedPreconditionError>([&] { worker_job(job); }),
+              "[membership] no process has failed since epoch 1 began");
+    auto workers = connect_by(GetParam(), *left);
+    EXPECT_EQ(workers->size(), 3);
+    EXPECT_EQ(all_reduce(*workers), 3.0f);
+    workers.reset();
+    left->leave();
+  });
+  EXPECT_EQ(codes, (ExitCodes{0, 0, 128 + SIGKILL, 0}));
+}
+
+TEST_P(WorkerJob, AnEvaluatorThatDiesIsNotMissed) {
+  const std::uint16_t port = testing::free_port();
+  const ExitCodes codes = run_processes(3, [&](int rank) {
+    const ThreadBudget one(1);
+    const std::shared_ptr<Job> job =
+        join(port, rank, 3, rank == 1 ? Role::kEvaluator : Role::kWorker);
+    Membership& membership = *job->membership();
+    if (rank == 1) {
+      EXPECT_EQ(error_of<FailedPreconditionError>([&] { worker_job(job); }),
+                "[worker_job] rank 1 is no worker");
+      // The workers have begun when both have told so.
+      job->store()->get("begun 0", std::chrono::steady_clock::now() + testing::kFarAway);
+      job->store()->get("begun 2", std::chrono::steady_clock::now() + testing::kFarAway);
+      kill(getpid(), SIGKILL);
+    }
+    const std::unique_ptr<Job> workers = worker_job(job);
+    auto communicator = connect_by(GetParam(), *workers);
+    EXPECT_EQ(all_reduce(*communicator), 2.0f);
+    job->store()->set(fmt::format("begun {}", rank), "");
+    EXPECT_TRUE(testing::eventually([&] { return membership.epoch() == 1; }));
+    EXPECT_FALSE(membership.failed());
+    EXPECT_EQ(all_reduce(*communicator), 2.0f);
+    communicator.reset();
+    workers->leave();
+  });
+  EXPECT_EQ(codes, (ExitCodes{0, 128 + SIGKILL, 0}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, WorkerJob, ::testing::Values("shm", "gloo"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace tandem
