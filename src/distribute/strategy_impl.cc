@@ -107,14 +107,15 @@ class Runner final : public ReplicaRunner {
   int num_replicas() const override { return static_cast<int>(strategy_->devices().size()); }
 
   bool owns(const Variable& variable) const override {
-    const auto& copies = variable.impl().copies();
+    const VariableStorage& storage = variable.impl().storage();
     const auto& devices = strategy_->devices();
-    if (strategy_->is_default()) return copies.size() == 1;
-    if (copies.size() != devices.size() || variable.impl().workers() != strategy_->workers())
+    if (strategy_->is_default()) return storage.num_readers() == 1;
+    if (storage.num_readers() != devices.size() ||
+        variable.impl().workers() != strategy_->workers())
       return false;
     if (variable.impl().distributed()) return variable.impl().strategy() == strategy_->mark();
     for (std::size_t i = 0; i < devices.size(); ++i)
-      if (&impl_of(copies[i].value).device() != devices[i]) return false;
+      if (&storage.device(i) != devices[i]) return false;
     return true;
   }
 

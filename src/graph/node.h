@@ -19,7 +19,7 @@ struct CollectiveMember;  // graph/collective.h
 struct ControlFlow;       // graph/control_flow.h
 class DrawSequence;
 
-// Memory that outlives a run, as programs refer to it: one copy of a variable.
+// Memory that outlives a run, as programs refer to it: one place of a variable.
 class Resource : public RefCounted {
  public:
   // The same for every Resource that stands for the same memory.
@@ -29,9 +29,9 @@ class Resource : public RefCounted {
   virtual const TensorSpec& spec() const = 0;
   // The present elements. Throws FailedPreconditionError "Attempting to use uninitialized value
   // NAME".
-  virtual const Tensor& value() = 0;
+  virtual Tensor value() = 0;
   // The elements for a program that writes them: in memory that no reader shares.
-  virtual const Tensor& writable() = 0;
+  virtual Tensor writable() = 0;
 };
 
 // Changes a node's attributes at the start of each run: what the host computes anew for every step

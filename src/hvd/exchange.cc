@@ -58,8 +58,7 @@ bool travel_alike(const std::vector<Variable>& variables, const Combination& com
   return !variables.empty() && combination.postscale == 1.0 &&
          travelling(dtype, combination.compression) == dtype &&
          std::all_of(variables.begin(), variables.end(), [&](const Variable& variable) {
-           return variable.dtype() == dtype &&
-                  impl_of(variable.impl().local().value).device().host_accessible();
+           return variable.dtype() == dtype && variable.impl().device().host_accessible();
          });
 }
 
@@ -72,16 +71,15 @@ LaneExchange::Plan& LaneExchange::plan_for(const std::vector<Variable>& variable
   for (std::size_t i = 0; i < variables.size(); ++i) {
     const Variable& variable = variables[i];
     plan->variables.emplace_back(&variable.impl());
-    Request request{
-        .kind = Kind::kAllreduce,
-        .op = combination_.op,
-        .on_gpu = impl_of(variable.impl().local().value).device().type() == DeviceType::kGpu,
-        .prescale = combination_.prescale,
-        .postscale = combination_.postscale,
-        .name = fmt::format("{}.{}.{}.{}", name_, plans_.size(), i, variable.name()),
-        .dtypes = {travelling(variable.dtype(), combination_.compression)},
-        .shapes = {variable.shape().dims()},
-        .splits = {}};
+    Request request{.kind = Kind::kAllreduce,
+                    .op = combination_.op,
+                    .on_gpu = variable.impl().device().type() == DeviceType::kGpu,
+                    .prescale = combination_.prescale,
+                    .postscale = combination_.postscale,
+                    .name = fmt::format("{}.{}.{}.{}", name_, plans_.size(), i, variable.name()),
+                    .dtypes = {travelling(variable.dtype(), combination_.compression)},
+                    .shapes = {variable.shape().dims()},
+                    .splits = {}};
     plan->present.push_back(std::make_shared<const Request>(request));
     request.absent = true;
     plan->absent.push_back(std::make_shared<const Request>(request));
@@ -196,9 +194,7 @@ class LaneExchange::EagerPass final : public GradientSync {
     operation.in = {{bucket.array(place).data, bucket.dtype(), operation.memory.get()}};
   }
 
-  Device& device_of(std::size_t index) const {
-    return impl_of(plan_.variables[index]->local().value).device();
-  }
+  Device& device_of(std::size_t index) const { return plan_.variables[index]->device(); }
 
   LaneExchange& exchange_;
   Plan& plan_;

@@ -11,9 +11,7 @@
 namespace tandem::hvd {
 namespace {
 
-Device& device_of(const Variable& variable) {
-  return impl_of(variable.impl().local().value).device();
-}
+Device& device_of(const Variable& variable) { return variable.impl().device(); }
 
 // What the buckets of a pass lie in, one behind the other: they may travel as one.
 class PassMemory {

@@ -19,33 +19,15 @@
 namespace tandem::optimizers {
 namespace {
 
-using Copy = VariableImpl::Copy;
-
-// Variables that no program makes by itself: one copy beside each of `like`'s.
-Variable make_beside(const VariableImpl& like, const Tensor& value, std::string name,
-                     std::span<Device* const> devices, MemoryTag tag) {
-  return Variable(
-      make_ref<VariableImpl>(value, devices,
-                             VariableOptions{.name = std::move(name),
-                                             .trainable = false,
-                                             .synchronization = like.options().synchronization},
-                             tag, nullptr, like.strategy()));
-}
-
-Variable make_in_graph(const Tensor& value, std::string name) {
-  return Variable(
-      make_ref<VariableImpl>(value, VariableOptions{.name = std::move(name), .trainable = false}));
-}
-
-// The count of steps, on the host.
-std::int64_t read_count(const Copy& copy) {
-  if (is_symbolic(copy.value))
+// The count of a replica's steps, on the host.
+std::int64_t read_count(const VariableImpl& steps, std::size_t replica) {
+  if (steps.of_graph())
     throw FailedPreconditionError(
         "[Optimizer] the count of steps is a variable of a graph: a session's run() fetches it");
-  return *copy.value.data<std::int64_t>();
+  return *steps.storage().value(replica).data<std::int64_t>();
 }
-void write_count(Copy& copy, std::int64_t count) {
-  *reinterpret_cast<std::int64_t*>(impl_of(VariableImpl::writable(copy)).data()) = count;
+void write_count(const VariableImpl& steps, std::size_t replica, std::int64_t count) {
+  *reinterpret_cast<std::int64_t*>(impl_of(steps.storage().writable(replica)).data()) = count;
 }
 
 void check_pair(const std::string& optimizer, const Tensor& gradient, const Variable& variable) {
@@ -85,11 +67,39 @@ Optimizer::Impl::Impl(std::string name, LearningRate rate, const Clipping& clipp
 
 // --- slots ---
 
+// One step's update of any of the variables.
+class Optimizer::Impl::StepUpdate final : public VariableUpdate {
+ public:
+  // `of_run`: the step that a run of the program finds; null outside functions.
+  StepUpdate(std::shared_ptr<const Impl> self, const Step& step, std::function<Step()> of_run)
+      : self_(std::move(self)), step_(step), of_run_(std::move(of_run)) {}
+
+  void apply(const Tensor& variable, const Tensor& gradient,
+             std::span<const Tensor> slots) const override {
+    self_->update(in_run_ ? of_run_() : step_, variable, gradient, slots);
+  }
+
+  std::shared_ptr<const VariableUpdate> for_runs() const override {
+    if (!of_run_)
+      throw UnimplementedError(
+          "[Optimizer] a graph for sessions has no variables that a storage's own node updates");
+    auto result = std::make_shared<StepUpdate>(*this);
+    result->in_run_ = true;
+    return result;
+  }
+
+ private:
+  std::shared_ptr<const Impl> self_;
+  Step step_;
+  std::function<Step()> of_run_;
+  bool in_run_ = false;
+};
+
 // Each replica of a step needs a copy of its own, and all variables of an optimizer the same
 // number.
 void Optimizer::Impl::check_copies(const Variable& variable) const {
   static_cast<void>(variable.impl().local_index());  // throws in a replica of another strategy
-  const std::size_t copies = variable.impl().copies().size();
+  const std::size_t copies = variable.impl().storage().num_readers();
   const auto expect = [&](std::size_t replicas) {
     if (copies == replicas) return;
     fail<InvalidArgumentError>(
@@ -98,7 +108,7 @@ void Optimizer::Impl::check_copies(const Variable& variable) const {
         "for {}). Make the variables and take the optimizer's steps under one strategy.",
         name_, replicas, quoted_name(variable), copies);
   };
-  if (iterations_.defined()) expect(iterations_.impl().copies().size());
+  if (iterations_.defined()) expect(iterations_.impl().storage().num_readers());
   if (const ReplicaContext* context = ReplicaContext::current())
     expect(static_cast<std::size_t>(context->num_local_replicas()));
 }
@@ -107,26 +117,26 @@ std::unique_ptr<Optimizer::Impl::State> Optimizer::Impl::make_state(
     const Variable& variable) const {
   VariableImpl& impl = variable.impl();
   auto state = std::make_unique<State>(State{variable, {}});
-  if (impl.of_graph()) {
-    const ColocateWith beside(impl.copies().front().value);
-    for (const SlotSpec& slot : slots())
-      state->slots.push_back(
-          make_in_graph(full(variable.shape(), slot.initial_value, {.dtype = variable.dtype()}),
-                        fmt::format("{}/{}/{}", name_, variable.name(), slot.name)));
-    return state;
-  }
-  std::vector<Device*> devices;
-  for (const Copy& copy : variable.impl().copies())
-    devices.push_back(&impl_of(copy.value).device());
   const std::string of =
-      variable.name().empty() ? "variable_" + std::to_string(order_.size()) : variable.name();
-  OnDevice on(*devices.front());
-  for (const SlotSpec& slot : slots()) {
-    const Tensor initial = full(variable.shape(), slot.initial_value, {.dtype = variable.dtype()});
-    state->slots.push_back(make_beside(impl, initial, name_ + "/" + of + "/" + slot.name, devices,
-                                       MemoryTag::kOptimizer));
-  }
+      variable.name().empty() ? fmt::format("variable_{}", order_.size()) : variable.name();
+  const ColocateWith beside(impl.storage().value(0));
+  for (const SlotSpec& slot : slots())
+    state->slots.push_back(
+        impl.make_slot(full(variable.shape(), slot.initial_value, {.dtype = variable.dtype()}),
+                       fmt::format("{}/{}/{}", name_, of, slot.name)));
   return state;
+}
+
+// A copy on the host for each reader of `like`.
+Variable Optimizer::Impl::make_count(const VariableImpl& like) {
+  const DeviceScope on_host("/cpu:0");
+  const Tensor zero = zeros(Shape::scalar(), {.dtype = int64});
+  VariableOptions options{
+      .name = "iterations", .trainable = false, .synchronization = like.options().synchronization};
+  if (like.of_graph()) return Variable(make_ref<VariableImpl>(zero, std::move(options)));
+  const std::vector<Device*> hosts(like.storage().num_readers(), &DeviceManager::get().host());
+  return Variable(make_ref<VariableImpl>(zero, hosts, std::move(options), MemoryTag::kOptimizer,
+                                         nullptr, like.strategy()));
 }
 
 std::vector<Optimizer::Impl::State*> Optimizer::Impl::states_of(
@@ -142,16 +152,7 @@ std::vector<Optimizer::Impl::State*> Optimizer::Impl::states_of(
     // it.
     std::optional<BuildingScope> at_once;
     if (!variable.impl().of_graph()) at_once.emplace(nullptr);
-    if (!iterations_.defined() && variable.impl().of_graph()) {
-      const DeviceScope host("/cpu:0");
-      iterations_ = make_in_graph(zeros(Shape::scalar(), {.dtype = int64}), "iterations");
-    } else if (!iterations_.defined()) {
-      Device& host = DeviceManager::get().host();
-      const std::vector<Device*> hosts(variable.impl().copies().size(), &host);
-      OnDevice on(host);
-      iterations_ = make_beside(variable.impl(), zeros(Shape::scalar(), {.dtype = int64}),
-                                "iterations", hosts, MemoryTag::kOptimizer);
-    }
+    if (!iterations_.defined()) iterations_ = make_count(variable.impl());
     std::unique_ptr<State>& state = states_[&variable.impl()];
     if (!state) {
       state = make_state(variable);
@@ -173,7 +174,9 @@ std::vector<Variable> Optimizer::Impl::variables() const {
 
 std::int64_t Optimizer::Impl::iterations() const {
   const std::lock_guard lock(mutex_);
-  return iterations_.defined() ? read_count(iterations_.impl().local()) : 0;
+  if (!iterations_.defined()) return 0;
+  const VariableImpl& steps = iterations_.impl();
+  return read_count(steps, steps.local_index());
 }
 
 // --- a step ---
@@ -192,23 +195,19 @@ void Optimizer::Impl::clip(std::vector<Tensor>& gradients) const {
   }
 }
 
-void Optimizer::Impl::update_states(const Step& step, std::size_t copy,
+void Optimizer::Impl::update_states(const StepUpdate& update, std::size_t copy,
                                     std::span<State* const> states,
                                     std::span<const Tensor> gradients) {
-  std::vector<Tensor> slots;
-  for (std::size_t i = 0; i < states.size(); ++i) {
-    if (!gradients[i].defined()) continue;
-    slots.clear();
-    for (const Variable& slot : states[i]->slots) slots.push_back(slot.impl().memory(copy));
-    update(step, states[i]->variable.impl().memory(copy), gradients[i], slots);
-  }
+  for (std::size_t i = 0; i < states.size(); ++i)
+    if (gradients[i].defined())
+      states[i]->variable.impl().update(copy, update, gradients[i], states[i]->slots);
 }
 
 void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> states,
                                       std::span<const Tensor> gradients) {
   VariableImpl& iterations = iterations_.impl();
   const std::size_t before = building->nodes().size();
-  update_states(step_at(0), copy, states, gradients);
+  update_states({shared_from_this(), step_at(0), nullptr}, copy, states, gradients);
   auto counted = std::make_shared<CountedRenewal>();
   counted->counter = symbol_of(iterations.memory(copy)).node;
   counted->formula = [rate = rate_, name = name_]() -> std::optional<RateFormula> {
@@ -236,23 +235,26 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
     update_in_graph(copy, states, gradients);
     return;
   }
-  Copy& steps = iterations_.impl().copies()[copy];
-  std::int64_t count = read_count(steps);
+  const VariableImpl& steps = iterations_.impl();
+  std::int64_t count = read_count(steps, copy);
   // In a program the count that each run finds decides, and each run raises it.
   std::shared_ptr<const Renewal> renewal;
+  std::function<Step()> of_run;
   if (building) {
-    const int earlier = building->next_of(&steps);
+    const int earlier = building->next_of(steps.storage().identity(copy));
+    of_run = [self = shared_from_this(), &steps, copy, earlier] {
+      return self->step_at(read_count(steps, copy) + earlier);
+    };
     renewal = std::make_shared<const Renewal>(
-        [self = shared_from_this(), renew = this->renewal(), &steps, earlier](void* attrs) {
-          renew(self->step_at(read_count(steps) + earlier), attrs);
-        });
-    building->after_run(
-        [self = shared_from_this(), &steps] { write_count(steps, read_count(steps) + 1); });
+        [of_run, renew = this->renewal()](void* attrs) { renew(of_run(), attrs); });
+    building->after_run([self = shared_from_this(), &steps, copy] {
+      write_count(steps, copy, read_count(steps, copy) + 1);
+    });
     count += earlier;
   }
   const RenewingScope renewing(renewal);
-  update_states(step_at(count), copy, states, gradients);
-  if (!building) write_count(steps, count + 1);
+  update_states({shared_from_this(), step_at(count), std::move(of_run)}, copy, states, gradients);
+  if (!building) write_count(steps, copy, count + 1);
 }
 
 void Optimizer::Impl::report_missing(std::span<const Tensor> gradients,
@@ -318,7 +320,7 @@ void Optimizer::Impl::take_step(std::span<State* const> states, std::vector<Tens
         update_copy(static_cast<std::size_t>(idle), states, gradients);
       });
     } else {
-      const std::size_t copies = iterations_.impl().copies().size();
+      const std::size_t copies = iterations_.impl().storage().num_readers();
       for (std::size_t copy = 0; copy < copies; ++copy) update_copy(copy, states, gradients);
     }
   };
@@ -369,7 +371,7 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
   BackwardPass pass;
   pass.roots.push_back({impl_of(loss).grad, ones_like(loss.detach())});
   for (const Variable& variable : variables) {
-    const RefPtr<Leaf>& leaf = variable.impl().local().leaf;
+    const RefPtr<Leaf>& leaf = variable.impl().leaf();
     if (!leaf)
       fail<InvalidArgumentError>("[{}] variable {} is not trainable", name_, quoted_name(variable));
     pass.sources.push_back({leaf, 0});

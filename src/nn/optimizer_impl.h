@@ -72,6 +72,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   virtual Renew renewal() const = 0;
 
  private:
+  class StepUpdate;
   struct State {
     Variable variable;  // kept, so that its address means no other one
     std::vector<Variable> slots;
@@ -85,6 +86,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   void take_step(std::span<State* const> states, std::vector<Tensor> gradients,
                  const std::vector<Variable>& variables, GradientExchange* exchange);
   void check_copies(const Variable& variable) const;
+  static Variable make_count(const VariableImpl& like);
   std::unique_ptr<State> make_state(const Variable& variable) const;
   void clip(std::vector<Tensor>& gradients) const;
   Step step_at(std::int64_t count) const {
@@ -97,7 +99,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
   // The same in a graph that sessions run: what an update depends on is then counted by a variable.
   void update_in_graph(std::size_t copy, std::span<State* const> states,
                        std::span<const Tensor> gradients);
-  void update_states(const Step& step, std::size_t copy, std::span<State* const> states,
+  void update_states(const StepUpdate& update, std::size_t copy, std::span<State* const> states,
                      std::span<const Tensor> gradients);
 
   std::string name_;

@@ -1,6 +1,7 @@
 // Variables' faces that compute: reading and assigning, alone and in a strategy's replicas.
 #include "tandem/variable.h"
 
+#include <optional>
 #include <ostream>
 
 #include "core/status.h"
@@ -53,13 +54,14 @@ Tensor aggregate_copies(VariableImpl& variable) {
            (variable.options().name.empty() ? quoted_name(variable) : variable.options().name);
   };
   NoGradScope no_grad;
-  OnDevice on(impl_of(variable.copies().front().value).device());
+  OnDevice on(variable.storage().home(0));
   if (aggregation == VariableAggregation::kOnlyFirstReplica && workers)
     return workers->broadcast(variable.read(0), what());
   if (aggregation != VariableAggregation::kSum && aggregation != VariableAggregation::kMean)
     return variable.read(0);
   std::vector<Tensor> values;
-  for (std::size_t i = 0; i < variable.copies().size(); ++i) values.push_back(variable.read(i));
+  for (std::size_t i = 0; i < variable.storage().num_places(); ++i)
+    values.push_back(variable.read(i));
   // Copies that are equal have that value as their mean only where they are added in pairs.
   const bool invariant = invariant_parts() > 0;
   Tensor sum = invariant ? pairwise_sum(values) : add_n(values);
@@ -102,7 +104,12 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
   NoGradScope no_grad;
   ReplicaContext* context = ReplicaContext::current();
   const auto write = [&](std::size_t copy, const Tensor& new_value) {
-    OnDeviceOf on(variable.copies()[copy].value);
+    std::optional<OnDevice> at_home;
+    std::optional<OnDeviceOf> asked_for;
+    if (variable.of_graph())
+      asked_for.emplace(variable.storage().value(copy));
+    else
+      at_home.emplace(variable.storage().home(copy));
     variable.write(copy, combine(variable, copy, new_value));
   };
   if (context && context->part() >= 0 && context->gathers_write(variable)) {
@@ -112,9 +119,10 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
   } else if (context) {
     const std::size_t mine = variable.local_index();  // before anything is exchanged
     if (on_read(variable) && context->stands_by()) return;
-    write(mine, on_read(variable) ? value : aggregate_write(variable, value, *context));
+    const Tensor agreed = on_read(variable) ? value : aggregate_write(variable, value, *context);
+    if (variable.storage().applies(mine)) write(mine, agreed);
   } else {
-    for (std::size_t copy = 0; copy < variable.copies().size(); ++copy) write(copy, value);
+    for (std::size_t copy = 0; copy < variable.storage().num_places(); ++copy) write(copy, value);
   }
 }
 
@@ -136,8 +144,10 @@ const std::string& Variable::name() const { return impl().options().name; }
 const Shape& Variable::shape() const { return impl().spec().shape; }
 DType Variable::dtype() const { return impl().spec().dtype; }
 const std::string& Variable::device() const {
-  const Tensor& value = impl().local().value;
-  return is_symbolic(value) ? symbol_of(value).node->requested_text : value.device();
+  const VariableImpl& variable = impl();
+  VariableStorage& storage = variable.storage();
+  return variable.of_graph() ? symbol_of(storage.value(0)).node->requested_text
+                             : storage.home(variable.local_index()).full_name();
 }
 bool Variable::trainable() const { return impl().options().trainable; }
 VariableSynchronization Variable::synchronization() const {
@@ -196,12 +206,12 @@ void Variable::assign_sub(const Tensor& delta) {
 }
 
 Tensor Variable::grad() const {
-  const auto& leaf = impl().local().leaf;
+  const auto& leaf = impl().leaf();
   return leaf ? leaf->grad : Tensor();
 }
 
 void Variable::set_grad(const Tensor& gradient) {
-  const auto& leaf = impl().local().leaf;
+  const auto& leaf = impl().leaf();
   if (!leaf)
     fail<InvalidArgumentError>("[set_grad] variable {} is not trainable", quoted_name(*this));
   if (!may_agree(gradient.shape(), shape()) || gradient.dtype() != dtype())
@@ -213,7 +223,7 @@ void Variable::set_grad(const Tensor& gradient) {
 }
 
 void Variable::zero_grad() {
-  if (const auto& leaf = impl().local().leaf) leaf->grad = {};
+  if (const auto& leaf = impl().leaf()) leaf->grad = {};
 }
 
 std::ostream& operator<<(std::ostream& out, const Variable& variable) {

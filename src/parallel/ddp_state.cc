@@ -50,7 +50,7 @@ Device& device_of(const std::vector<Variable>& variables) {
       fail<InvalidArgumentError>(
           "[{}] {} belongs to a {}; expected variables made outside of strategies and graphs",
           kName, quoted_name(variable), impl.of_graph() ? "graph" : "strategy");
-    Device& device = impl_of(impl.local().value).device();
+    Device& device = impl.device();
     if (!found) found = &device;
     if (found != &device)
       fail<InvalidArgumentError>(
@@ -93,7 +93,7 @@ DistributedDataParallel::State::State(Model module, const DistributedDataParalle
   check_same_variables(*communicator_, variables, kName, names_);
   broadcast_variables(*communicator_, variables, 0);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    leaves_.push_back(parameters_[i].impl().local().leaf);
+    leaves_.push_back(parameters_[i].impl().leaf());
     leaf(i).on_grad_ready.push_back(GradientReady{this, i});
     set_gradient_place(leaf(i), [this, i] { return place_of(i); });
   }

@@ -71,7 +71,8 @@ void broadcast_variables(Communicator& communicator, const std::vector<Variable>
   std::vector<Buffer> parts;
   parts.reserve(variables.size());
   for (const Variable& variable : variables) {
-    const TensorImpl& impl = impl_of(VariableImpl::writable(variable.impl().local()));
+    const TensorImpl& impl =
+        impl_of(variable.impl().storage().writable(variable.impl().local_index()));
     parts.push_back({impl.data(), impl.shape.num_elements(), impl.dtype});
   }
   if (!parts.empty()) communicator.broadcast(parts, root)->wait();

@@ -167,7 +167,7 @@ class PowerSgd : public std::enable_shared_from_this<PowerSgd> {
     Factor& factor = found->second;
     if (!fresh) return factor;
     const OutsideTrace at_once;
-    const OnDevice there(impl_of(parameter.impl().local().value).device());
+    const OnDevice there(parameter.impl().device());
     factor.start = random({shape.dim(1), rank_for(shape)}, dtype);
     factor.right = Variable(factor.start, {.trainable = false});
     if (options_.use_error_feedback)

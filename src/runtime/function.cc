@@ -124,7 +124,7 @@ struct Trace {
   bool note_captured(const GraphImpl& nodes) {
     bool branches = false;
     for (const auto& node : nodes.nodes()) {
-      if (const Tensor* tensor = captured_by(*node); tensor && !is_tracked(*tensor))
+      if (const Tensor tensor = captured_by(*node); tensor.defined() && !is_tracked(tensor))
         untracked.push_back(node.get());
       if (!node->control) continue;
       branches = true;
@@ -133,10 +133,10 @@ struct Trace {
     return branches;
   }
 
-  // The tensor that a node captured and that may be tracked; null: none.
-  static const Tensor* captured_by(const Node& node) {
-    const Tensor& tensor = node.resource ? node.resource->value() : node.value;
-    return tensor.defined() && is_floating(tensor.dtype()) ? &tensor : nullptr;
+  // The tensor that a node captured and that may be tracked; undefined: none.
+  static Tensor captured_by(const Node& node) {
+    Tensor tensor = node.resource ? node.resource->value() : node.value;
+    return tensor.defined() && is_floating(tensor.dtype()) ? tensor : Tensor();
   }
 
   // Whether the trace still tells what has gradients: nothing that it captured is tracked now and
@@ -144,7 +144,7 @@ struct Trace {
   bool current() {
     const std::lock_guard lock(running);
     return std::none_of(untracked.begin(), untracked.end(), [](const Node* node) {
-      return (!node->resource || live_tapes > 0) && is_tracked(*captured_by(*node));
+      return (!node->resource || live_tapes > 0) && is_tracked(captured_by(*node));
     });
   }
 

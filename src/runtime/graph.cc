@@ -34,7 +34,7 @@ const Node& kept_node(const Graph& graph, const Fetch& output) {
     if (const auto* name = std::get_if<std::string>(&output.what()))
       tensor = graph.tensor(*name);
     else if (const auto* variable = std::get_if<Variable>(&output.what()))
-      tensor = variable->impl().copies().front().value;
+      tensor = variable->impl().storage().value(0);
     else
       tensor = std::get<Tensor>(output.what());
     if (is_symbolic(tensor)) node = symbol_of(tensor).node;

@@ -357,7 +357,7 @@ struct Session::Impl {
     if (const auto* name = std::get_if<std::string>(&fetch.what()))
       tensor = handle.tensor(*name);
     else if (const auto* variable = std::get_if<Variable>(&fetch.what()))
-      tensor = variable->impl().copies().front().value;
+      tensor = variable->impl().storage().value(0);
     else
       tensor = std::get<Tensor>(fetch.what());
     request.fetches.push_back(in_graph(tensor, "fetch"));

@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-const Tensor& SessionVariable::value() {
+Tensor SessionVariable::value() {
   if (!initialized_)
     fail<FailedPreconditionError>(
         "Attempting to use uninitialized value {}. Run graph.initializer() first, or make the "
@@ -13,7 +13,7 @@ const Tensor& SessionVariable::value() {
   return value_;
 }
 
-const Tensor& SessionVariable::writable() {
+Tensor SessionVariable::writable() {
   if (!value_.defined()) {
     const MemoryTagScope tag(MemoryTag::kWeights);
     value_ = make_tensor(device_, spec().shape, spec().dtype, handle_.op->name);

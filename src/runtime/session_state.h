@@ -18,9 +18,9 @@ class SessionVariable final : public Resource {
   const std::string& name() const override { return handle_.name; }
   Device& device() const override { return device_; }
   const TensorSpec& spec() const override { return handle_.outputs[0]; }
-  const Tensor& value() override;
+  Tensor value() override;
   // Also before the first assignment, which overwrites all of it.
-  const Tensor& writable() override;
+  Tensor writable() override;
 
   bool initialized() const { return initialized_; }
   void set_initialized() { initialized_ = true; }

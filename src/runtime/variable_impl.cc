@@ -12,51 +12,61 @@ namespace {
 
 thread_local VariableCreator* current_creator = nullptr;
 
-Tensor clone_to(const Tensor& value, Device& device, MemoryTag tag) {
-  MemoryTagScope scope(tag);
-  Tensor copy = make_tensor(device, value.shape(), value.dtype());
-  copy_into(copy, value);
-  return copy;
-}
-
-void keep_leaf(const VariableImpl::Copy& copy, const Tensor& value) {
-  impl_of(value).grad = {copy.leaf, 0, true};
-}
-
-// A copy as programs refer to it.
-class CopyResource final : public Resource {
+// A reader's place as programs refer to it.
+class StoredResource final : public Resource {
  public:
-  CopyResource(RefPtr<VariableImpl> variable, std::size_t index)
-      : variable_(std::move(variable)), copy_(variable_->copies()[index]) {}
+  StoredResource(RefPtr<VariableImpl> variable, std::size_t reader)
+      : variable_(std::move(variable)), storage_(variable_->storage()), reader_(reader) {}
 
-  const void* identity() const override { return &copy_; }
+  const void* identity() const override { return storage_.identity(reader_); }
   const std::string& name() const override { return variable_->options().name; }
-  Device& device() const override { return impl_of(copy_.value).device(); }
+  Device& device() const override { return storage_.home(reader_); }
   const TensorSpec& spec() const override { return variable_->spec(); }
-  const Tensor& value() override { return copy_.value; }
-  const Tensor& writable() override { return VariableImpl::writable(copy_); }
+  Tensor value() override { return storage_.value(reader_); }
+  Tensor writable() override { return storage_.writable(reader_); }
 
  private:
   RefPtr<VariableImpl> variable_;
-  VariableImpl::Copy& copy_;
+  VariableStorage& storage_;
+  std::size_t reader_;
 };
 
+// The update that an assignment is.
+class Assignment final : public VariableUpdate {
+ public:
+  void apply(const Tensor& variable, const Tensor& value, std::span<const Tensor>) const override {
+    const Tensor* inputs[] = {&variable, &value};
+    run_update(kAssignVariable, inputs, NoAttrs());
+  }
+  std::shared_ptr<const VariableUpdate> for_runs() const override {
+    return std::make_shared<const Assignment>();
+  }
+};
+
+bool has_gradients(const VariableOptions& options, const Tensor& initial_value) {
+  return options.trainable && is_floating(initial_value.dtype());
+}
+
 }  // namespace
+
+VariableImpl::VariableImpl(std::unique_ptr<VariableStorage> storage, const TensorSpec& spec,
+                           VariableOptions options, std::shared_ptr<Workers> workers,
+                           std::shared_ptr<const StrategyMark> strategy)
+    : options_(std::move(options)),
+      spec_(spec),
+      distributed_(storage->num_readers() > 1 || workers),
+      workers_(std::move(workers)),
+      strategy_(distributed_ ? std::move(strategy) : nullptr),
+      storage_(std::move(storage)) {
+  options_.trainable = static_cast<bool>(storage_->leaf(0));
+}
 
 VariableImpl::VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
                            VariableOptions options, MemoryTag tag, std::shared_ptr<Workers> workers,
                            std::shared_ptr<const StrategyMark> strategy)
-    : options_(std::move(options)), spec_(impl_of(initial_value)), workers_(std::move(workers)) {
-  if (devices.size() > 1 || workers_) strategy_ = std::move(strategy);
-  if (options_.trainable && !is_floating(spec_.dtype)) options_.trainable = false;
-  for (Device* device : devices) {
-    Copy& copy = copies_.emplace_back();
-    copy.tag = tag;
-    copy.value = clone_to(initial_value, *device, tag);
-    if (options_.trainable) copy.leaf = make_ref<Leaf>(device);
-    keep_leaf(copy, copy.value);
-  }
-}
+    : VariableImpl(
+          copy_per_replica(initial_value, devices, has_gradients(options, initial_value), tag),
+          impl_of(initial_value), options, std::move(workers), std::move(strategy)) {}
 
 VariableImpl::VariableImpl(const Tensor& initial_value, VariableOptions options)
     : options_(std::move(options)), spec_(impl_of(initial_value)), of_graph_(true) {
@@ -70,7 +80,7 @@ VariableImpl::VariableImpl(const Tensor& initial_value, VariableOptions options)
         "[Variable] {} was made in a branch or in the body of a loop: make variables of a graph "
         "outside of control flow (those of an optimizer: build())",
         quoted_name(*this));
-  if (options_.trainable && !is_floating(spec_.dtype)) options_.trainable = false;
+  options_.trainable = has_gradients(options_, initial_value);
   const Node::Input initial = building->input_of(initial_value);
   Node& handle =
       building->variable(spec_, node_options(options_.name.empty() ? "Variable" : options_.name));
@@ -78,9 +88,7 @@ VariableImpl::VariableImpl(const Tensor& initial_value, VariableOptions options)
   const Node::Input inputs[] = {{&handle, 0}, initial};
   handle.initializer = &building->add(kAssignVariable, NoAttrs(), inputs, node_options());
   building->rename_under(*handle.initializer, handle, "Assign");
-  Copy& copy = copies_.emplace_back();
-  copy.value = building->tensor(handle);
-  if (options_.trainable) copy.leaf = make_ref<Leaf>(nullptr);
+  storage_ = memory_in_graph(building->tensor(handle), options_.trainable);
 }
 
 std::size_t VariableImpl::local_index() const {
@@ -104,57 +112,41 @@ void VariableImpl::require_elements() const {
         quoted_name(*this));
 }
 
-Tensor VariableImpl::read(std::size_t copy) {
+Tensor VariableImpl::read(std::size_t reader) {
   require_elements();
-  if (!building) return copies_[copy].value;
-  const Tensor handle = memory(copy);
-  symbol_of(handle).node->leaf = copies_[copy].leaf;
-  Tensor value = run(kReadVariable, {&handle});
-  keep_leaf(copies_[copy], value);
+  if (!building) return storage_->read(reader);
+  const Tensor handle = memory(reader);
+  symbol_of(handle).node->leaf = storage_->leaf(reader);
+  Tensor value = storage_->of_reader(reader, run(kReadVariable, {&handle}));
   // What a tape watches though it is not trainable.
-  if (!is_tracked(value) && !of_graph()) impl_of(value).grad = impl_of(copies_[copy].value).grad;
+  if (!is_tracked(value) && !of_graph())
+    impl_of(value).grad = impl_of(storage_->value(reader)).grad;
   return value;
 }
 
-void VariableImpl::write(std::size_t copy, const Tensor& value) {
+void VariableImpl::write(std::size_t reader, const Tensor& value) {
   require_elements();
-  if (!building) {
-    store(copies_[copy], value);
-    return;
-  }
-  const Tensor handle = memory(copy);
-  const Tensor* inputs[] = {&handle, &value};
-  run_update(kAssignVariable, inputs, NoAttrs());
+  if (building)
+    storage_->update(*this, reader, Assignment(), value, {});
+  else
+    storage_->store(reader, value);
 }
 
-Tensor VariableImpl::memory(std::size_t copy) {
+Tensor VariableImpl::memory(std::size_t reader) {
   require_elements();
   // Of this graph, or of one that it is a body of.
-  if (of_graph()) return building->local(copies_[copy].value);
-  if (!building) return writable(copies_[copy]);
+  if (of_graph()) return building->local(storage_->value(reader));
+  if (!building) return storage_->writable(reader);
   return building->tensor(
-      building->handle(make_ref<CopyResource>(RefPtr<VariableImpl>(this), copy)));
+      building->handle(make_ref<StoredResource>(RefPtr<VariableImpl>(this), reader)));
 }
 
-const Tensor& VariableImpl::writable(Copy& copy) {
-  const TensorImpl& impl = impl_of(copy.value);
-  if (!impl.unique() || !impl.storage->unique()) {
-    Tensor fresh = clone_to(copy.value, impl.device(), copy.tag);
-    keep_leaf(copy, fresh);
-    copy.value = std::move(fresh);
-  }
-  return copy.value;
-}
-
-void VariableImpl::store(Copy& copy, const Tensor& value) {
-  const TensorImpl& impl = impl_of(copy.value);
-  if (impl.unique() && impl.storage->unique()) {
-    copy_into(copy.value, value);
-    return;
-  }
-  Tensor fresh = clone_to(value, impl.device(), copy.tag);
-  keep_leaf(copy, fresh);
-  copy.value = std::move(fresh);
+Variable VariableImpl::make_slot(const Tensor& initial_value, std::string name) {
+  VariableOptions options{
+      .name = std::move(name), .trainable = false, .synchronization = options_.synchronization};
+  if (of_graph()) return Variable(make_ref<VariableImpl>(initial_value, std::move(options)));
+  return Variable(make_ref<VariableImpl>(storage_->make_slot(initial_value), impl_of(initial_value),
+                                         std::move(options), nullptr, strategy_));
 }
 
 std::string quoted_name(const std::string& name, const TensorSpec& spec) {

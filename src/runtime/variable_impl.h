@@ -3,11 +3,10 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "graph/node.h"
-#include "op/record.h"
 #include "runtime/strategy_mark.h"
+#include "runtime/variable_storage.h"
 #include "runtime/workers.h"
 #include "tandem/variable.h"
 
@@ -15,21 +14,18 @@ namespace tandem {
 
 class VariableImpl final : public RefCounted {
  public:
-  // One copy of the variable: on one device, with its own leaf for gradients.
-  struct Copy {
-    Tensor value;       // of_graph(): the memory, as a symbolic tensor
-    RefPtr<Leaf> leaf;  // null: not trainable
-    MemoryTag tag = MemoryTag::kWeights;
-  };
-
+  // `workers`: the other processes that keep the variable. `strategy`: whose replicas the readers
+  // are.
+  VariableImpl(std::unique_ptr<VariableStorage> storage, const TensorSpec& spec,
+               VariableOptions options, std::shared_ptr<Workers> workers = nullptr,
+               std::shared_ptr<const StrategyMark> strategy = nullptr);
   // `initial_value` is copied to each of `devices`: one copy each, in the order of the replicas.
-  // `tag`: what the memory is accounted as. `workers`: who has copies in other processes.
-  // `strategy`: whose replicas the copies belong to.
+  // `tag`: what the memory is accounted as.
   VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
                VariableOptions options, MemoryTag tag = MemoryTag::kWeights,
                std::shared_ptr<Workers> workers = nullptr,
                std::shared_ptr<const StrategyMark> strategy = nullptr);
-  // A variable of the graph that the thread builds: its one copy is symbolic, the elements are each
+  // A variable of the graph that the thread builds: its memory is symbolic, the elements are each
   // session's. `initial_value`: symbolic or not. REQUIRES: building->for_sessions.
   VariableImpl(const Tensor& initial_value, VariableOptions options);
 
@@ -37,36 +33,41 @@ class VariableImpl final : public RefCounted {
   const TensorSpec& spec() const { return spec_; }
   // Whether the elements belong to sessions.
   bool of_graph() const { return of_graph_; }
-  bool distributed() const { return copies_.size() > 1 || workers_; }
+  bool distributed() const { return distributed_; }
   // Null: no other process has copies.
   const std::shared_ptr<Workers>& workers() const { return workers_; }
-  // Null unless distributed(): a variable with a single copy may be used under every strategy.
+  // Null unless distributed(): a variable with a single reader may be used under every strategy.
   const std::shared_ptr<const StrategyMark>& strategy() const { return strategy_; }
-  // This process's.
-  std::vector<Copy>& copies() { return copies_; }
-  // Those of all processes.
+  // Whose functions act at once, whether the thread builds a graph or not.
+  VariableStorage& storage() const { return *storage_; }
+  // The readers of all processes.
   std::size_t num_copies() const {
-    return workers_ ? static_cast<std::size_t>(workers_->num_replicas()) : copies_.size();
+    return workers_ ? static_cast<std::size_t>(workers_->num_replicas()) : storage_->num_readers();
   }
-  // The present replica's copy; the first one outside replicas. Everything that a replica reads or
-  // writes goes through it. Throws RuntimeError "Mixing different ..." in a replica of a strategy
-  // other than the variable's.
+  // The reader that the present replica is; the first one outside replicas. Everything that a
+  // replica reads or writes goes through it. Throws RuntimeError "Mixing different ..." in a
+  // replica of a strategy other than the variable's.
   std::size_t local_index() const;
-  Copy& local() { return copies_[local_index()]; }
+  // The present reader's.
+  const RefPtr<Leaf>& leaf() const { return storage_->leaf(local_index()); }
+  Device& device() const { return storage_->device(local_index()); }
 
-  // What the three following do when the thread builds a graph is a node of it.
+  // What the four following do when the thread builds a graph is nodes of it.
   //
-  // The elements of a copy.
-  Tensor read(std::size_t copy);
-  // Replaces the elements of a copy by those of `value`.
-  void write(std::size_t copy, const Tensor& value);
-  // A copy for an operation that writes it in place.
-  Tensor memory(std::size_t copy);
+  // The elements for a reader.
+  Tensor read(std::size_t reader);
+  // Replaces the elements at a reader's place by those of `value`.
+  void write(std::size_t reader, const Tensor& value);
+  // A reader's place for an operation that writes it in place.
+  Tensor memory(std::size_t reader);
+  // Changes the variable and `slots`, made by make_slot(), once for each place.
+  void update(std::size_t reader, const VariableUpdate& update, const Tensor& gradient,
+              std::span<const Variable> slots) {
+    if (storage_->applies(reader)) storage_->update(*this, reader, update, gradient, slots);
+  }
 
-  // The value of `copy` in memory that nothing else refers to any more (readers keep the old one).
-  static const Tensor& writable(Copy& copy);
-  // Replaces the elements of `copy` by those of `value`, at once.
-  static void store(Copy& copy, const Tensor& value);
+  // A variable for the same readers, not trainable, that lives where this one does.
+  Variable make_slot(const Tensor& initial_value, std::string name);
 
  private:
   // Throws FailedPreconditionError for a variable of a graph that is not being built.
@@ -75,9 +76,10 @@ class VariableImpl final : public RefCounted {
   VariableOptions options_;
   TensorSpec spec_;
   bool of_graph_ = false;
+  bool distributed_ = false;
   std::shared_ptr<Workers> workers_;
   std::shared_ptr<const StrategyMark> strategy_;
-  std::vector<Copy> copies_;  // each touched by its own replica's thread
+  std::unique_ptr<VariableStorage> storage_;
 };
 
 // How texts refer to a variable: "'NAME'", or "(unnamed, of shape (3, 4) and dtype float32)".
@@ -85,7 +87,7 @@ std::string quoted_name(const std::string& name, const TensorSpec& spec);
 std::string quoted_name(const VariableImpl& variable);
 std::string quoted_name(const Variable& variable);
 
-// Decides where the copies of a new variable go. Strategies install one for their scope.
+// Decides where a new variable lives. Strategies install one for their scope.
 class VariableCreator {
  public:
   virtual ~VariableCreator() = default;

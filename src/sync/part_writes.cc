@@ -30,7 +30,7 @@ void check_aggregation(const VariableImpl& variable) {
 }
 
 void write_copy(VariableImpl& variable, std::size_t copy, const Tensor& value) {
-  const OnDeviceOf on(variable.copies()[copy].value);
+  const OnDevice on(variable.storage().home(copy));
   variable.write(copy, value);
 }
 

@@ -84,12 +84,13 @@ class Explainer {
                                        .shape = impl.spec().shape,
                                        .optimizer = optimizer,
                                        .bytes = bytes_of(impl.spec())};
-      for (const auto& copy : impl.copies()) {
-        const Device& device = impl_of(copy.value).device();
+      const VariableStorage& storage = impl.storage();
+      for (std::size_t place = 0; place < storage.num_places(); ++place) {
+        const Device& device = storage.home(place);
         entry.devices.push_back(device.full_name());
         auto& total = entry_of(device);
         (optimizer ? total.optimizer : total.weights) += entry.bytes;
-        if (variable.trainable()) trainable_.insert(&copy);
+        if (variable.trainable()) trainable_.insert(storage.identity(place));
       }
       result_.variables.push_back(std::move(entry));
     }
@@ -99,9 +100,8 @@ class Explainer {
   Device& device_of(int replica) const {
     const auto variables = impl_.layer.variables();
     if (variables.empty()) return place_constant("explain");
-    const auto& copies = variables.front().impl().copies();
-    const std::size_t copy = copies.size() > 1 ? static_cast<std::size_t>(replica) : 0;
-    return impl_of(copies[copy].value).device();
+    const VariableStorage& storage = variables.front().impl().storage();
+    return storage.device(storage.num_readers() > 1 ? static_cast<std::size_t>(replica) : 0);
   }
 
   // As StepProgram does it.
@@ -258,7 +258,7 @@ class Explainer {
   Model::Impl& impl_;
   const data::Example& batch_;
   Explanation result_;
-  std::unordered_set<const void*> trainable_;  // Resource::identity() of their copies
+  std::unordered_set<const void*> trainable_;  // Resource::identity() of their places
 };
 
 }  // namespace

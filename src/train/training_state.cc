@@ -72,22 +72,22 @@ std::size_t first_replica(const Variable& variable) {
 void save_copies(Named& tensors, const std::vector<Variable>& variables) {
   for (const Variable& variable : variables) {
     if (!kept_apart(variable)) continue;
-    const auto& copies = variable.impl().copies();
-    for (std::size_t copy = 0; copy < copies.size(); ++copy)
-      tensors[copy_name(first_replica(variable) + copy, variable)] = copies[copy].value;
+    VariableStorage& storage = variable.impl().storage();
+    for (std::size_t place = 0; place < storage.num_places(); ++place)
+      tensors[copy_name(first_replica(variable) + place, variable)] = storage.value(place);
   }
 }
 
 void restore_copies(const Named& tensors, const std::vector<Variable>& variables) {
   for (const Variable& variable : variables) {
     if (!kept_apart(variable)) continue;
-    auto& copies = variable.impl().copies();
+    VariableStorage& storage = variable.impl().storage();
     // Of another number of replicas: the aggregate, which the variable has already, stands.
     if (tensors.contains(copy_name(variable.impl().num_copies(), variable))) continue;
-    for (std::size_t copy = 0; copy < copies.size(); ++copy) {
-      const auto found = tensors.find(copy_name(first_replica(variable) + copy, variable));
+    for (std::size_t place = 0; place < storage.num_places(); ++place) {
+      const auto found = tensors.find(copy_name(first_replica(variable) + place, variable));
       if (found == tensors.end()) break;
-      VariableImpl::store(copies[copy], found->second);
+      storage.store(place, found->second);
     }
   }
 }

@@ -51,7 +51,7 @@ TEST(RunBackward, WaitsForEveryUseBeforeHandingOver) {
 TEST(RunBackward, CallsTheHooksOfLeaves) {
   const Variable w(constant(4.0));
   std::vector<float> seen;
-  w.impl().local().leaf->on_grad_ready.push_back(
+  w.impl().leaf()->on_grad_ready.push_back(
       [&](Leaf& leaf) { seen.push_back(leaf.grad.item<float>()); });
   (w * w).backward();
   EXPECT_EQ(seen, (std::vector<float>{8.0f}));
@@ -61,7 +61,7 @@ TEST(RunBackward, HooksOfLeavesMayActAtItsEnd) {
   const Variable first(constant(4.0)), second(constant(2.0));
   std::vector<std::string> seen;
   const auto watch = [&](const Variable& variable, const std::string& name) {
-    variable.impl().local().leaf->on_grad_ready.push_back([&seen, name](Leaf&) {
+    variable.impl().leaf()->on_grad_ready.push_back([&seen, name](Leaf&) {
       seen.push_back(name);
       after_backward([&seen, name](bool completed) {
         seen.push_back(name + (completed ? " done" : " failed"));
@@ -77,9 +77,9 @@ TEST(RunBackward, HooksOfLeavesMayActAtItsEnd) {
 TEST(RunBackward, WhatActsAtItsEndLearnsOfAFailure) {
   const Variable w(constant(4.0)), late(constant(2.0));
   std::vector<bool> completed;
-  late.impl().local().leaf->on_grad_ready.push_back(
+  late.impl().leaf()->on_grad_ready.push_back(
       [&](Leaf&) { after_backward([&](bool whole) { completed.push_back(whole); }); });
-  w.impl().local().leaf->on_grad_ready.push_back([](Leaf&) { throw RuntimeError("no"); });
+  w.impl().leaf()->on_grad_ready.push_back([](Leaf&) { throw RuntimeError("no"); });
   EXPECT_THROW((square(w) * late).backward(), RuntimeError);
   EXPECT_EQ(completed, (std::vector<bool>{false}));
   EXPECT_THROW(after_backward([](bool) {}), InternalError);
@@ -95,7 +95,7 @@ class GradientPlace : public ::testing::Test {
     });
   }
   ~GradientPlace() override { set_gradient_place(*leaf(), nullptr); }
-  RefPtr<Leaf> leaf() const { return kernel_.impl().local().leaf; }
+  RefPtr<Leaf> leaf() const { return kernel_.impl().leaf(); }
   Tensor product(float value) const { return dense_(full({4, 3}, value)); }
 
   Layer dense_ = [] {

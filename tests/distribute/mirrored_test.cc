@@ -68,7 +68,7 @@ std::vector<std::vector<std::vector<float>>> train(const Strategy& strategy,
     auto& mine = weights.emplace_back();
     for (const Variable& variable : net->variables())
       mine.push_back(
-          variable.impl().copies()[static_cast<std::size_t>(replica)].value.to_vector<float>());
+          variable.impl().storage().value(static_cast<std::size_t>(replica)).to_vector<float>());
   }
   return weights;
 }
@@ -322,12 +322,12 @@ TEST(MirroredVariable, WritingInAReplicaNeedsAnAggregation) {
       },
       values);
   for (std::size_t copy = 0; copy < 2; ++copy) {
-    EXPECT_FLOAT_EQ(sum.impl().copies()[copy].value.item<float>(), 8.0f);
-    EXPECT_FLOAT_EQ(mean.impl().copies()[copy].value.item<float>(), 4.0f);
-    EXPECT_FLOAT_EQ(first.impl().copies()[copy].value.item<float>(), 2.0f);
+    EXPECT_FLOAT_EQ(sum.impl().storage().value(copy).item<float>(), 8.0f);
+    EXPECT_FLOAT_EQ(mean.impl().storage().value(copy).item<float>(), 4.0f);
+    EXPECT_FLOAT_EQ(first.impl().storage().value(copy).item<float>(), 2.0f);
   }
   none.assign(constant(7.0));  // between steps: every copy
-  EXPECT_FLOAT_EQ(none.impl().copies()[1].value.item<float>(), 7.0f);
+  EXPECT_FLOAT_EQ(none.impl().storage().value(1).item<float>(), 7.0f);
 }
 
 TEST(OnReadVariable, IsBroughtTogetherWhenRead) {
@@ -353,7 +353,7 @@ TEST(OnReadVariable, IsBroughtTogetherWhenRead) {
   EXPECT_FLOAT_EQ(mean.value().item<float>(), 4.0f);
   sum.assign(constant(10.0));  // what a checkpoint held is read again
   EXPECT_FLOAT_EQ(sum.value().item<float>(), 10.0f);
-  EXPECT_FLOAT_EQ(sum.impl().copies()[0].value.item<float>(), 5.0f);
+  EXPECT_FLOAT_EQ(sum.impl().storage().value(0).item<float>(), 5.0f);
   EXPECT_THROW(sum.assign_add(constant(1.0)), InvalidArgumentError);
 }
 

@@ -1,7 +1,7 @@
 // Layers and optimizers inside the replicas of a strategy.
 #include <gtest/gtest.h>
 
-#include "runtime/variable_impl.h"
+#include "support/copies.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
@@ -19,11 +19,11 @@ MirroredStrategy two_cpus() {
   return MirroredStrategy({.devices = {"/cpu:0", "/cpu:1"}});
 }
 
-// The copies of a variable, by replica.
+// What each replica has of a variable.
 std::vector<std::vector<double>> copies_of(const Variable& variable) {
-  std::vector<std::vector<double>> copies;
-  for (const auto& copy : variable.impl().copies()) copies.push_back(values_of(copy.value));
-  return copies;
+  std::vector<std::vector<double>> values;
+  for (const Tensor& copy : testing::copies_of(variable)) values.push_back(values_of(copy));
+  return values;
 }
 
 void expect_equal_copies(const std::vector<Variable>& variables) {
@@ -89,10 +89,10 @@ TEST(NnInReplicas, SlotsHaveACopyBesideEachOfTheVariable) {
   const auto variables = optimizer.variables();
   ASSERT_EQ(variables.size(), 2u);
   for (std::size_t replica = 0; replica < 2; ++replica) {
-    EXPECT_EQ(variables[1].impl().copies()[replica].value.device(),
-              w.impl().copies()[replica].value.device());
-    EXPECT_EQ(variables[0].impl().copies()[replica].value.device(),
-              w.impl().copies()[0].value.device());  // the host
+    EXPECT_EQ(variables[1].impl().storage().value(replica).device(),
+              w.impl().storage().value(replica).device());
+    EXPECT_EQ(variables[0].impl().storage().value(replica).device(),
+              w.impl().storage().value(0).device());  // the host
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/variable_impl.h"
+#include "support/copies.h"
 #include "support/gpus.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
@@ -72,7 +73,7 @@ Trained train(const Strategy& strategy, const data::Dataset& data, bool traced) 
     auto& mine = result.weights.emplace_back();
     for (const Variable& variable : model.variables())
       mine.push_back(
-          variable.impl().copies()[static_cast<std::size_t>(replica)].value.to_vector<float>());
+          variable.impl().storage().value(static_cast<std::size_t>(replica)).to_vector<float>());
   }
   return result;
 }
@@ -183,12 +184,12 @@ TEST(TracedStrategy, VariablesAreAggregatedAsTheySay) {
   });
   EXPECT_EQ(step(constant({4.0f})).to_vector<float>(), (std::vector<float>{4, 8}));
   EXPECT_EQ(step(constant({2.0f})).to_vector<float>(), (std::vector<float>{2, 4}));
-  for (const auto& copy : mean.impl().copies()) EXPECT_EQ(copy.value.to_vector<float>()[0], 3.0f);
-  for (const auto& copy : first.impl().copies()) EXPECT_EQ(copy.value.to_vector<float>()[0], 2.0f);
+  for (const Tensor& copy : testing::copies_of(mean)) EXPECT_EQ(copy.to_vector<float>()[0], 3.0f);
+  for (const Tensor& copy : testing::copies_of(first)) EXPECT_EQ(copy.to_vector<float>()[0], 2.0f);
   const Tensor total = sum.value();
   EXPECT_EQ(state.value().to_vector<float>()[0], 3.0f);
-  for (const auto& copy : sum.impl().copies())
-    EXPECT_EQ(copy.value.to_vector<float>(), total.to_vector<float>());
+  for (const Tensor& copy : testing::copies_of(sum))
+    EXPECT_EQ(copy.to_vector<float>(), total.to_vector<float>());
 }
 
 TEST(TracedStrategy, EagerReplicasMayCallAFunction) {
@@ -214,7 +215,7 @@ TEST(TracedStrategy, EagerReplicasMayCallAFunction) {
                    batch);
       if (++steps == 12) break;
     }
-    return w.impl().copies().back().value.to_vector<float>();
+    return testing::copies_of(w).back().to_vector<float>();
   };
   expect_close(run(two, true), run(one, false));
 }
@@ -269,13 +270,12 @@ TEST(TracedStrategy, EagerReplicasMayGoBackThroughAFunction) {
     }
     // By replica and size of its part: 4 and 4, 2 and 1.
     EXPECT_LE(replayed.num_traces(), 4u);
-    for (const Variable& variable : model.variables())
-      for (const auto& copy : variable.impl().copies()) {
-        const std::vector<float> values = copy.value.to_vector<float>();
-        EXPECT_EQ(values, variable.impl().copies()[0].value.to_vector<float>());
-        if (&copy == &variable.impl().copies().back())
-          figures.insert(figures.end(), values.begin(), values.end());
-      }
+    for (const Variable& variable : model.variables()) {
+      const std::vector<Tensor> copies = testing::copies_of(variable);
+      const std::vector<float> values = copies.back().to_vector<float>();
+      for (const Tensor& copy : copies) EXPECT_EQ(copy.to_vector<float>(), values);
+      figures.insert(figures.end(), values.begin(), values.end());
+    }
     return figures;
   };
   const MirroredStrategy two = cpus(2);

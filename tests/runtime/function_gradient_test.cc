@@ -77,7 +77,7 @@ TEST(FunctionGradient, BackwardAccumulatesInTheLeavesAndTellsTheirHooks) {
   };
   const auto expected = run(parts);
   int told = 0;
-  parts.w.impl().local().leaf->on_grad_ready.push_back([&](Leaf&) { ++told; });
+  parts.w.impl().leaf()->on_grad_ready.push_back([&](Leaf&) { ++told; });
   const auto actual = run(f);
   for (std::size_t i = 0; i < expected.size(); ++i) expect_close(actual[i], expected[i], 1e-12);
   EXPECT_EQ(told, 2);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cuda/fake_cuda.h"
-#include "runtime/variable_impl.h"
+#include "support/copies.h"
 #include "tandem/tandem.h"
 
 namespace tandem {
@@ -58,8 +58,8 @@ struct Trained {
   void add(const std::vector<Variable>& variables) {
     for (const Variable& variable : variables)
       if (variable.dtype() == float32)  // but for the count of steps
-        for (const auto& copy : variable.impl().copies())
-          values.push_back(copy.value.to_vector<float>());
+        for (const Tensor& copy : testing::copies_of(variable))
+          values.push_back(copy.to_vector<float>());
   }
 };
 
