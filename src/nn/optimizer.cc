@@ -26,8 +26,8 @@ std::int64_t read_count(const VariableImpl& steps, std::size_t replica) {
         "[Optimizer] the count of steps is a variable of a graph: a session's run() fetches it");
   return *steps.storage().value(replica).data<std::int64_t>();
 }
-void write_count(const VariableImpl& steps, std::size_t replica, std::int64_t count) {
-  *reinterpret_cast<std::int64_t*>(impl_of(steps.storage().writable(replica)).data()) = count;
+void raise_count(const VariableImpl& steps, std::size_t replica) {
+  ++*reinterpret_cast<std::int64_t*>(impl_of(steps.storage().writable(replica)).data());
 }
 
 void check_pair(const std::string& optimizer, const Tensor& gradient, const Variable& variable) {
@@ -70,13 +70,14 @@ Optimizer::Impl::Impl(std::string name, LearningRate rate, const Clipping& clipp
 // One step's update of any of the variables.
 class Optimizer::Impl::StepUpdate final : public VariableUpdate {
  public:
-  // `of_run`: the step that a run of the program finds; null outside functions.
-  StepUpdate(std::shared_ptr<const Impl> self, const Step& step, std::function<Step()> of_run)
-      : self_(std::move(self)), step_(step), of_run_(std::move(of_run)) {}
+  // `of_run`: the step that a run of the program finds, which keeps `optimizer`; null outside
+  // functions.
+  StepUpdate(const Impl& optimizer, const Step& step, std::function<Step()> of_run)
+      : optimizer_(optimizer), step_(step), of_run_(std::move(of_run)) {}
 
   void apply(const Tensor& variable, const Tensor& gradient,
              std::span<const Tensor> slots) const override {
-    self_->update(in_run_ ? of_run_() : step_, variable, gradient, slots);
+    optimizer_.update(in_run_ ? of_run_() : step_, variable, gradient, slots);
   }
 
   std::shared_ptr<const VariableUpdate> for_runs() const override {
@@ -89,7 +90,7 @@ class Optimizer::Impl::StepUpdate final : public VariableUpdate {
   }
 
  private:
-  std::shared_ptr<const Impl> self_;
+  const Impl& optimizer_;
   Step step_;
   std::function<Step()> of_run_;
   bool in_run_ = false;
@@ -207,7 +208,7 @@ void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> 
                                       std::span<const Tensor> gradients) {
   VariableImpl& iterations = iterations_.impl();
   const std::size_t before = building->nodes().size();
-  update_states({shared_from_this(), step_at(0), nullptr}, copy, states, gradients);
+  update_states({*this, step_at(0), nullptr}, copy, states, gradients);
   auto counted = std::make_shared<CountedRenewal>();
   counted->counter = symbol_of(iterations.memory(copy)).node;
   counted->formula = [rate = rate_, name = name_]() -> std::optional<RateFormula> {
@@ -247,14 +248,12 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
     };
     renewal = std::make_shared<const Renewal>(
         [of_run, renew = this->renewal()](void* attrs) { renew(of_run(), attrs); });
-    building->after_run([self = shared_from_this(), &steps, copy] {
-      write_count(steps, copy, read_count(steps, copy) + 1);
-    });
+    building->after_run([self = shared_from_this(), &steps, copy] { raise_count(steps, copy); });
     count += earlier;
   }
   const RenewingScope renewing(renewal);
-  update_states({shared_from_this(), step_at(count), std::move(of_run)}, copy, states, gradients);
-  if (!building) write_count(steps, copy, count + 1);
+  update_states({*this, step_at(count), std::move(of_run)}, copy, states, gradients);
+  if (!building) raise_count(steps, copy);
 }
 
 void Optimizer::Impl::report_missing(std::span<const Tensor> gradients,
