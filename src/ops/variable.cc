@@ -1,7 +1,6 @@
 // Variables' faces that compute: reading and assigning, alone and in a strategy's replicas.
 #include "tandem/variable.h"
 
-#include <optional>
 #include <ostream>
 
 #include "core/status.h"
@@ -104,13 +103,14 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
   NoGradScope no_grad;
   ReplicaContext* context = ReplicaContext::current();
   const auto write = [&](std::size_t copy, const Tensor& new_value) {
-    std::optional<OnDevice> at_home;
-    std::optional<OnDeviceOf> asked_for;
-    if (variable.of_graph())
-      asked_for.emplace(variable.storage().value(copy));
-    else
-      at_home.emplace(variable.storage().home(copy));
-    variable.write(copy, combine(variable, copy, new_value));
+    const auto change = [&] { variable.write(copy, combine(variable, copy, new_value)); };
+    if (variable.of_graph()) {
+      const OnDeviceOf on(variable.storage().value(copy));
+      change();
+    } else {
+      const OnDevice on(variable.storage().home(copy));
+      change();
+    }
   };
   if (context && context->part() >= 0 && context->gathers_write(variable)) {
     write(variable.local_index(), value);

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/status.h"
+#include "graph/graph.h"
 #include "runtime/variable_impl.h"
 
 namespace tandem {
@@ -16,6 +17,14 @@ Tensor clone_to(const Tensor& value, Device& device, MemoryTag tag) {
 }
 
 bool shared(const TensorImpl& impl) { return !impl.unique() || !impl.storage->unique(); }
+
+template <class Memory, class Apply>
+void with_slots(std::span<const Variable> slots, const Memory& memory_of, const Apply& apply) {
+  TANDEM_ASSERT(slots.size() <= VariableStorage::kMaxSlots);
+  std::array<Tensor, VariableStorage::kMaxSlots> memory;
+  for (std::size_t i = 0; i < slots.size(); ++i) memory[i] = memory_of(slots[i]);
+  apply(std::span<const Tensor>(memory.data(), slots.size()));
+}
 
 class ReplicaCopies final : public VariableStorage {
  public:
@@ -44,6 +53,18 @@ class ReplicaCopies final : public VariableStorage {
       copy = of_reader(reader, clone_to(value, device(reader), tag_));
     else
       copy_into(copy, value);
+  }
+
+  // The usual step: as VariableStorage does it, without virtual calls.
+  void update(VariableImpl& variable, std::size_t reader, const VariableUpdate& update,
+              const Tensor& gradient, std::span<const Variable> slots) override {
+    if (building) return VariableStorage::update(variable, reader, update, gradient, slots);
+    with_slots(
+        slots,
+        [&](const Variable& slot) {
+          return static_cast<ReplicaCopies&>(slot.impl().storage()).writable(reader);
+        },
+        [&](std::span<const Tensor> memory) { update.apply(writable(reader), gradient, memory); });
   }
 
   std::unique_ptr<VariableStorage> make_slot(const Tensor& initial_value) const override {
@@ -93,10 +114,11 @@ VariableStorage::VariableStorage(std::span<Device* const> readers, std::size_t n
 void VariableStorage::update(VariableImpl& variable, std::size_t reader,
                              const VariableUpdate& update, const Tensor& gradient,
                              std::span<const Variable> slots) {
-  TANDEM_ASSERT(slots.size() <= kMaxSlots);
-  std::array<Tensor, kMaxSlots> memory;
-  for (std::size_t i = 0; i < slots.size(); ++i) memory[i] = slots[i].impl().memory(reader);
-  update.apply(variable.memory(reader), gradient, {memory.data(), slots.size()});
+  with_slots(
+      slots, [&](const Variable& slot) { return slot.impl().memory(reader); },
+      [&](std::span<const Tensor> memory) {
+        update.apply(variable.memory(reader), gradient, memory);
+      });
 }
 
 std::unique_ptr<VariableStorage> copy_per_replica(const Tensor& initial_value,
