@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 
 #include "comm/rendezvous/local_secret.h"
 #include "comm/rendezvous/server_connection.h"
+#include "comm/rendezvous/socket.h"
 #include "comm/rendezvous/wire.h"
 #include "comm/rendezvous_job.h"
 #include "tandem/errors.h"
@@ -177,6 +179,30 @@ TEST_F(Failures, LeavingInAnyOrderIsNone) {
     return std::string(failed ? "failed" : "well");
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "well");
+}
+
+// Whoever still has the store of a job that is over does not wait for its server to come back.
+TEST_F(Failures, TheStoreOfAJobThatIsOverIsAskedOnce) {
+  const auto job = rendezvous(tcp(0, 1));
+  const std::shared_ptr<Store> store = job->store();
+  talk(*job);
+  job->leave(testing::kFarAway);
+  std::atomic<int> attempts = 0;
+  std::atomic<bool> over = false;
+  std::thread stranger([&, listener = listen_on({"127.0.0.1", port_})] {
+    while (!over) {
+      if (accept_from(listener).is_open())
+        ++attempts;  // and closes it
+      else
+        std::this_thread::sleep_for(1ms);
+    }
+  });
+  // By the connection that it has, and by new ones.
+  for (int call = 0; call < 3; ++call) EXPECT_THROW(store->set("kept", "1"), UnavailableError);
+  over = true;
+  stranger.join();
+  EXPECT_GE(attempts, 1);
+  EXPECT_LE(attempts, 3);
 }
 
 TEST_F(Failures, LeaveDoesNotWaitForTheDead) {

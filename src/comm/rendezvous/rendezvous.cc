@@ -122,6 +122,7 @@ class TcpJob final : public Job {
   }
   ~TcpJob() override {
     store_.reset();
+    tcp_store_.reset();
     membership_.reset();
     tcp_membership_.reset();
     if (server_) LastWords::get().keep(std::move(server_));
@@ -136,6 +137,7 @@ class TcpJob final : public Job {
   void leave(std::chrono::milliseconds limit) override {
     const Clock::time_point deadline = Clock::now() + limit;
     tcp_membership_->leave(deadline);
+    tcp_store_->leave();
     if (server_) server_->wait_until_deserted(deadline);
     server_.reset();
     if (file_ && place_.rank == 0) file_->remove_file();
@@ -255,7 +257,7 @@ class TcpJob final : public Job {
       return false;
     }
     membership_ = tcp_membership_;
-    store_ = std::make_shared<TcpStore>(address, [membership = membership_] {
+    store_ = tcp_store_ = std::make_shared<TcpStore>(address, [membership = membership_] {
       if (membership->failed()) membership->throw_failure();
     });
     return true;
@@ -323,6 +325,7 @@ class TcpJob final : public Job {
   std::unique_ptr<TcpServer> server_;  // rank 0; goes after what is connected to it
   std::shared_ptr<TcpMembership> tcp_membership_;
   std::shared_ptr<Membership> membership_;
+  std::shared_ptr<TcpStore> tcp_store_;
   std::shared_ptr<Store> store_;
 };
 

@@ -66,7 +66,7 @@ std::unique_ptr<ServerConnection> TcpStore::take_connection() {
     try {
       return std::make_unique<ServerConnection>(address_, end);
     } catch (const UnavailableError&) {
-      if (!check_ || Clock::now() >= end) throw;
+      if (!check_ || left_ || Clock::now() >= end) throw;
     }
   }
 }
@@ -105,7 +105,7 @@ std::optional<Message> TcpStore::ask(ServerConnection& connection, const Message
 }
 
 void TcpStore::check_for_cause() const {
-  if (!check_) return;
+  if (!check_ || left_) return;
   for (const TimePoint end = Clock::now() + kCauseLimit; Clock::now() < end;
        std::this_thread::sleep_for(std::chrono::milliseconds(2)))
     check_();

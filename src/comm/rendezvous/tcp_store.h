@@ -1,6 +1,7 @@
 // The store of a job, behind its rendezvous server.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,9 @@ class TcpStore final : public Store {
   std::int64_t add(const std::string& key, std::int64_t delta) override;
   bool remove(const std::string& key) override;
 
+  // This rank has left the job, whose server may be gone: from here on a call tries once.
+  void leave() { left_.store(true); }
+
  private:
   std::unique_ptr<ServerConnection> take_connection();
   // Nothing at the deadline.
@@ -36,6 +40,7 @@ class TcpStore final : public Store {
 
   ServerAddress address_;
   std::function<void()> check_;
+  std::atomic<bool> left_ = false;
   std::mutex mutex_;
   std::vector<std::unique_ptr<ServerConnection>> idle_;  // a thread that waits has its own
 };
