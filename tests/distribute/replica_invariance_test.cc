@@ -19,7 +19,7 @@ using testing::InvariantRun;
 
 std::string alone(const InvariantRun& run) {
   return ChildProcess([&] {
-           config::set_intra_op_parallelism_threads(run.threads);
+           testing::use_cpus(1, run.threads);
            return fit_invariant(distribute::DefaultStrategy(), run);
          })
       .result();
@@ -27,8 +27,7 @@ std::string alone(const InvariantRun& run) {
 
 std::string mirrored(int replicas, const InvariantRun& run) {
   return ChildProcess([&] {
-           config::set_intra_op_parallelism_threads(run.threads * replicas);
-           config::set_logical_cpus(replicas);
+           testing::use_cpus(replicas, run.threads);
            std::vector<std::string> devices;
            for (int i = 0; i < replicas; ++i) devices.push_back("/cpu:" + std::to_string(i));
            return fit_invariant(MirroredStrategy({.devices = devices}), run);
@@ -38,8 +37,7 @@ std::string mirrored(int replicas, const InvariantRun& run) {
 
 std::vector<std::string> in_workers(int workers, int replicas, const InvariantRun& run) {
   return testing::run_workers(workers, [&](int) {
-    config::set_intra_op_parallelism_threads(run.threads * replicas);
-    config::set_logical_cpus(replicas);
+    testing::use_cpus(replicas, run.threads);
     std::vector<std::string> devices;
     for (int i = 0; i < replicas; ++i) devices.push_back("/cpu:" + std::to_string(i));
     return fit_invariant(
@@ -165,7 +163,7 @@ TEST(ReplicaInvariance, LoopsOfOnesOwnHaveTheSameBits) {
     SCOPED_TRACE(traced);
     const auto run = [&](int replicas) {
       return ChildProcess([&] {
-               config::set_logical_cpus(replicas);
+               testing::use_cpus(replicas, 1);
                std::vector<std::string> devices;
                for (int i = 0; i < replicas; ++i) devices.push_back("/cpu:" + std::to_string(i));
                return train_in_parts(
@@ -175,11 +173,13 @@ TEST(ReplicaInvariance, LoopsOfOnesOwnHaveTheSameBits) {
     };
     const std::string expected =
         ChildProcess([&] {
+          testing::use_cpus(1, 1);
           return train_in_parts({.strategy = distribute::DefaultStrategy(), .traced = traced});
         }).result();
     ASSERT_GT(testing::numbers_of(expected).size(), 100u) << expected;
     for (int replicas : {1, 2, 4, 8}) EXPECT_EQ(run(replicas), expected) << replicas;
     for (const std::string& worker : testing::run_workers(2, [&](int) {
+           testing::use_cpus(1, 1);
            return train_in_parts(
                {.strategy = distribute::MultiWorkerMirroredStrategy({.timeout = testing::kFarAway}),
                 .traced = traced});

@@ -26,7 +26,7 @@ optimizers::Optimizer momentum(const Model& model) {
 // One process, without DistributedDataParallel.
 std::string train_alone(InvariantModel kind, int threads) {
   return ChildProcess([&] {
-           config::set_intra_op_parallelism_threads(threads);
+           testing::use_cpus(1, threads);
            config::set_replica_invariant_parts(8);
            Model model = testing::make_invariant(kind);
            optimizers::Optimizer optimizer = momentum(model);
@@ -88,6 +88,7 @@ void expect_as_alone(InvariantModel kind) {
     for (int ranks : {1, 2, 4}) {
       SCOPED_TRACE(std::to_string(ranks) + (traced ? " ranks, traced" : " ranks"));
       testing::expect_group({.size = ranks}, [&](int rank) {
+        testing::use_cpus(1, 2);
         const ThreadBudget threads(ranks == 4 ? 2 : 1);
         EXPECT_EQ(train_as_rank(kind, rank, ranks, traced), expected);
       });

@@ -107,6 +107,13 @@ inline std::string invariant_text(std::vector<double> losses, const Model& model
   return text_of(losses);
 }
 
+// Only runs on one kind of device have the same bits: these are on CPUs, also where GPUs are.
+inline void use_cpus(int count, int threads) {
+  config::set_visible_devices({}, "GPU");
+  config::set_logical_cpus(count);
+  config::set_intra_op_parallelism_threads(threads * count);
+}
+
 struct InvariantRun {
   InvariantModel model = InvariantModel::kLeNet;
   int parts = 8;
