@@ -1,7 +1,6 @@
 #include "comm/gloo/module/connected_context.h"
 
 #include <fcntl.h>
-#include <gloo/transport/tcp/context.h>
 #include <gloo/transport/tcp/pair.h>
 #include <unistd.h>
 
@@ -20,7 +19,11 @@ namespace tcp = gloo::transport::tcp;
 // the peer does. This pair's is replaced at once by a socket that leads to the peer.
 class ConnectedPair final : public tcp::Pair {
  public:
-  using tcp::Pair::Pair;
+  ConnectedPair(tcp::Context* context, tcp::Device* device, int rank,
+                std::chrono::milliseconds time_limit, const std::function<void()>& on_event)
+      : Pair(context, device, rank, time_limit), on_event_(on_event) {}
+  // While there is a pair of this class to call: the device's thread may be about to.
+  ~ConnectedPair() override { close(); }
 
   // False where a stranger was faster: this pair may have read from it, and is of no use.
   bool connect_by(const Socket& socket) {
@@ -32,27 +35,36 @@ class ConnectedPair final : public tcp::Pair {
     handleConnected();
     return true;
   }
-};
 
-class ConnectedContext final : public tcp::Context {
- public:
-  using tcp::Context::Context;
-
-  void connect(int peer, const Socket& socket) {
-    std::unique_ptr<ConnectedPair> pair;
-    do pair = std::make_unique<ConnectedPair>(this, device_.get(), peer, getTimeout());
-    while (!pair->connect_by(socket));
-    pairs_[static_cast<std::size_t>(peer)] = std::move(pair);
+  void handleEvents(int events) override {
+    Pair::handleEvents(events);
+    on_event_();
   }
+
+ private:
+  const std::function<void()>& on_event_;  // the context's
 };
 
 }  // namespace
 
-std::shared_ptr<gloo::transport::Context> make_connected_context(
-    const std::shared_ptr<tcp::Device>& device, int rank, std::vector<Socket> sockets,
-    std::chrono::milliseconds time_limit) {
+void ConnectedContext::connect(int peer, const Socket& socket) {
+  std::unique_ptr<ConnectedPair> pair;
+  do pair = std::make_unique<ConnectedPair>(this, device_.get(), peer, getTimeout(), on_event_);
+  while (!pair->connect_by(socket));
+  pairs_[static_cast<std::size_t>(peer)] = std::move(pair);
+}
+
+void ConnectedContext::close() noexcept {
+  for (const auto& pair : pairs_)
+    if (pair) pair->close();
+}
+
+std::shared_ptr<ConnectedContext> make_connected_context(const std::shared_ptr<tcp::Device>& device,
+                                                         int rank, std::vector<Socket> sockets,
+                                                         std::chrono::milliseconds time_limit,
+                                                         std::function<void()> on_event) {
   const int size = static_cast<int>(sockets.size());
-  auto context = std::make_shared<ConnectedContext>(device, rank, size);
+  auto context = std::make_shared<ConnectedContext>(device, rank, size, std::move(on_event));
   context->setTimeout(time_limit);
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;

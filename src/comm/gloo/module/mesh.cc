@@ -10,8 +10,7 @@
 #include <thread>
 
 #include "comm/gloo/module/address.h"
-#include "comm/gloo/module/connected_context.h"
-#include "comm/gloo/module/line.h"
+#include "comm/gloo/module/gloo_transfers.h"
 #include "comm/gloo/module/sigpipe.h"
 #include "comm/host_identity.h"
 #include "comm/process/first_failure.h"
@@ -27,7 +26,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAMoment(1);
 constexpr milliseconds kLook(100);  // at the membership, while ranks connect
 // At the store, which all ranks ask.
 constexpr milliseconds kLookAtStore(500);
@@ -76,7 +74,8 @@ std::string name_of_host() {
 
 }  // namespace
 
-Mesh::Mesh(GlooOptions options) : options_(std::move(options)) {
+Mesh::Mesh(GlooOptions options, std::function<void()> on_event)
+    : options_(std::move(options)), on_event_(std::move(on_event)) {
   const NoSigpipe quiet;
   std::optional<Wiring> wiring;  // its connections stand until the others are told of a failure
   try {
@@ -95,7 +94,8 @@ void Mesh::join(std::optional<Wiring>& wiring) {
   options_.store->set(key("at", rank()), to_text(mine));
   wiring.emplace(std::move(listener), mine, rank(), size(), wait_for_parents_door());
   connect(*wiring);
-  context_ = make_connected_context(device_, rank(), wiring->take_sockets(), options_.time_limit);
+  context_ = make_connected_context(device_, rank(), wiring->take_sockets(), options_.time_limit,
+                                    on_event_);
   post_sentinels();
   options_.store->remove(key("at", rank()));  // every rank is connected, so that none looks for it
   const auto here = std::count_if(peers_.begin(), peers_.end(), [&](const Door& peer) {
@@ -281,25 +281,23 @@ void Mesh::throw_broken(int peer, const std::string& what, const std::string& re
       names()[peer], other.pid, other.host, names()[rank()], what, reason);
 }
 
-void Mesh::check_connections(int needed, const std::string& waiting_for) {
+void Mesh::check_connections(const std::function<bool(int peer)>& needs,
+                             const std::string& waiting_for) {
   for (int peer = 0; peer < size(); ++peer)
-    if (peer != rank()) check_connection(peer, peer == needed, waiting_for);
+    if (peer != rank()) check_connection(peer, needs, waiting_for);
 }
 
-// A wait that is called off before it begins still throws what the connection broke with.
-void Mesh::check_connection(int peer, bool needed, const std::string& waiting_for) {
+void Mesh::check_connection(int peer, const std::function<bool(int peer)>& needs,
+                            const std::string& waiting_for) {
   const auto at = static_cast<std::size_t>(peer);
-  if (left_[at] && !needed) return;
   std::string reason = "it closed the connection";
   try {
-    if (sentinels_[at]) {
-      sentinels_[at]->abortWaitRecv();
-      sentinels_[at]->waitRecv(nullptr, kAMoment);
-      return;
-    }
+    if (sentinels_[at] && !is_complete(*sentinels_[at], false)) return;
   } catch (const std::exception& error) {
     reason = error.what();
   }
+  const bool needed = needs(peer);
+  if (left_[at] && !needed) return;
   if (!needed && find(key("failure")).empty() && !find(key("left", peer)).empty())
     left_[at] = true;
   else
@@ -312,16 +310,8 @@ void Mesh::publish_failure(GroupFailure failure, const std::string& text) const 
       fmt::format("{}{}", static_cast<char>('0' + static_cast<int>(failure)), text));
 }
 
-// Gloo closes all connections of a context when a wait runs out of time, and wakes those that wait,
-// as no function of its interface does.
 void Mesh::close() noexcept {
-  try {
-    const NoSigpipe quiet;
-    char nothing = 0;
-    context_->createUnboundBuffer(&nothing, 1)->waitRecv(nullptr, kAMoment);
-  } catch (const std::exception&) {
-    // As expected.
-  }
+  if (context_) context_->close();
 }
 
 }  // namespace tandem::gloo_backend

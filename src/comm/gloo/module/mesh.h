@@ -1,10 +1,10 @@
 // A group's connections: every rank with every other.
 #pragma once
 
-#include <gloo/transport/context.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/gloo/gloo_backend.h"
+#include "comm/gloo/module/connected_context.h"
 #include "comm/gloo/module/wiring.h"
 #include "tandem/errors.h"
 
@@ -20,8 +21,9 @@ namespace tandem::gloo_backend {
 // Thread-safe once it is made.
 class Mesh {
  public:
-  // Waits until every rank has made its own.
-  explicit Mesh(GlooOptions options);
+  // Waits until every rank has made its own. `on_event` is called by Gloo's thread whenever a
+  // connection has read, written or broken; it must not throw or block.
+  Mesh(GlooOptions options, std::function<void()> on_event);
   // Says goodbye: a peer that waits for this rank learns that it has left.
   ~Mesh();
 
@@ -38,15 +40,17 @@ class Mesh {
   // this rank was waiting for `what`.
   [[noreturn]] void throw_broken(int peer, const std::string& what,
                                  const std::string& reason) const;
-  // Throws so when the connection to a peer is broken, unless that has left in good order and is
-  // not `needed`.
-  void check_connections(int needed, const std::string& waiting_for);
+  // Throws so when the connection to a peer is broken, unless that has left in good order and this
+  // rank does not need it.
+  void check_connections(const std::function<bool(int peer)>& needs,
+                         const std::string& waiting_for);
 
   // Tells the ranks that find connections broken why. They still stand.
   void publish_failure(GroupFailure failure, const std::string& text) const;
   // Throws what a rank has published, as far as the store tells.
   void check_failure() const;
-  // Breaks the connections. Nothing is read from them or written to them any more.
+  // Closes the connections. Nothing is read from them or written to them any more. REQUIRES:
+  // on_event() does nothing any more.
   void close() noexcept;
 
  private:
@@ -55,7 +59,8 @@ class Mesh {
   void tell_of_failure(const Error& error) const noexcept;
   std::string key(std::string_view what) const;
   std::string key(std::string_view what, int rank) const;
-  void check_connection(int peer, bool needed, const std::string& waiting_for);
+  void check_connection(int peer, const std::function<bool(int peer)>& needs,
+                        const std::string& waiting_for);
   void choose_address();
   // Of this rank's parent in the tree along which addresses go; none for rank 0.
   std::optional<Door> wait_for_parents_door() const;
@@ -68,8 +73,9 @@ class Mesh {
   std::string find(const std::string& key) const;  // empty: not there, or nobody tells
 
   GlooOptions options_;
+  std::function<void()> on_event_;
   std::shared_ptr<gloo::transport::tcp::Device> device_;
-  std::shared_ptr<gloo::transport::Context> context_;
+  std::shared_ptr<ConnectedContext> context_;
   std::vector<Door> peers_;
   // Receives that nobody ever serves, by rank: they tell of broken connections. Null: that broke
   // before.

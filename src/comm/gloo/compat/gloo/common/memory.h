@@ -7,7 +7,15 @@
 namespace gloo {
 
 template <class T>
+class ShareableNonOwningPtr;
+
+template <class T>
 class WeakNonOwningPtr {
+ public:
+  WeakNonOwningPtr() = default;
+  explicit WeakNonOwningPtr(const ShareableNonOwningPtr<T>& owner);  // for the library alone
+
+ private:
   std::weak_ptr<T> pointer_;
 };
 

@@ -1,0 +1,182 @@
+#include "comm/gloo/module/operation.h"
+
+#include <cstring>
+
+#include "core/status.h"
+
+namespace tandem::gloo_backend {
+
+bool GlooOperation::advance() {
+  if (!ended_.load(std::memory_order_acquire)) return false;
+  if (broken_) mesh_.throw_broken(broken_->peer, description(), broken_->reason);
+  if (error_) std::rethrow_exception(error_);
+  return true;
+}
+
+bool GlooOperation::sleep(std::chrono::microseconds limit) const {
+  std::unique_lock lock(mutex_);
+  has_ended_.wait_for(lock, limit, [this] { return ended_.load(std::memory_order_acquire); });
+  return true;
+}
+
+void GlooOperation::step() noexcept {
+  if (ended_.load(std::memory_order_relaxed)) return;
+  bool ended = true;
+  try {
+    ended = proceed();
+  } catch (const Broken& broken) {
+    broken_ = broken;
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+  progress_.store(steps_, std::memory_order_relaxed);
+  if (!ended) return;
+  const std::lock_guard lock(mutex_);
+  ended_.store(true, std::memory_order_release);
+  has_ended_.notify_all();
+}
+
+bool GlooOperation::waits_for(int peer) const {
+  bool waits = false;
+  engine_.pause([&] { waits = is_waiting_for(peer); });
+  return waits;
+}
+
+GlooCollective::GlooCollective(const Mesh& mesh, Engine& engine, Scratch& scratch,
+                               const Collective& collective)
+    : GlooOperation(mesh, engine, collective),
+      messages_(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(mesh.size()) *
+                                                            kMessageBytes)),
+      announcing_(mesh.context(), collective_slot(collective.sequence)),
+      received_(static_cast<std::size_t>(mesh.size())),
+      sent_(announcing_),
+      data_(mesh.context(), collective, mesh.names(), scratch) {
+  engine_.add(*this);
+}
+
+std::string GlooCollective::description() const {
+  return fmt::format("collective {} ({})", collective_.sequence,
+                     describe(collective_.signature, collective_.label, mesh_.names()));
+}
+
+bool GlooCollective::proceed() {
+  if (!started_) start();
+  if (!announced_) {
+    if (!all_have_announced()) return false;
+    compare();
+    std::vector<const std::byte*> small;
+    for (int rank = 0; rank < mesh_.size(); ++rank)
+      small.push_back(message_of(rank) + sizeof(Announcement));
+    data_.start(small);
+    announced_ = true;
+    ++steps_;
+  }
+  return data_.advance(steps_) && sent_.complete();
+}
+
+// Of a peer's message only as much arrives as it has sent.
+void GlooCollective::start() {
+  started_ = true;
+  const int me = mesh_.rank();
+  for (int peer = 0; peer < mesh_.size(); ++peer)
+    if (peer != me)
+      received_[static_cast<std::size_t>(peer)] =
+          announcing_.receive(peer, 0, message_of(peer), kMessageBytes);
+  const std::size_t bytes = write_message(message_of(me));
+  for (int peer = 0; peer < mesh_.size(); ++peer)
+    if (peer != me) sent_.send(peer, 0, message_of(me), bytes);
+  data_.start_early();
+}
+
+std::size_t GlooCollective::write_message(std::byte* to) const {
+  const Announcement mine = announce(collective_);
+  std::memcpy(to, &mine, sizeof(mine));
+  std::size_t bytes = sizeof(mine);
+  if (bytes_with_announcement(collective_) == 0) return bytes;
+  for (const Buffer& buffer : collective_.in) {
+    if (buffer.count > 0) std::memcpy(to + bytes, buffer.data, buffer.bytes());
+    bytes += buffer.bytes();
+  }
+  return bytes;
+}
+
+bool GlooCollective::all_have_announced() {
+  for (; first_missing_ < mesh_.size(); ++first_missing_)
+    if (first_missing_ != mesh_.rank() &&
+        !announcing_.complete(received_[static_cast<std::size_t>(first_missing_)]))
+      return false;
+  return true;
+}
+
+void GlooCollective::compare() const {
+  std::vector<Announcement> all(received_.size());
+  for (int rank = 0; rank < mesh_.size(); ++rank)
+    std::memcpy(&all[static_cast<std::size_t>(rank)], message_of(rank), sizeof(Announcement));
+  check_announcements(collective_, all, mesh_.names());
+}
+
+std::vector<int> GlooCollective::missing() const {
+  std::vector<int> ranks;
+  engine_.pause([&] {
+    for (int rank = first_missing_; started_ && rank < mesh_.size(); ++rank)
+      if (rank != mesh_.rank() &&
+          !announcing_.has_arrived(received_[static_cast<std::size_t>(rank)]))
+        ranks.push_back(rank);
+  });
+  return ranks;
+}
+
+bool GlooCollective::is_waiting_for(int peer) const {
+  return announcing_.waits_for(peer) || data_.waits_for(peer);
+}
+
+GlooMessage::GlooMessage(const Mesh& mesh, Engine& engine, const Collective& collective,
+                         std::uint64_t number)
+    : GlooOperation(mesh, engine, collective),
+      transfers_(mesh.context(), kMessageSlots + 2 * number),
+      first_(transfers_),
+      data_(transfers_) {
+  engine_.add(*this);
+}
+
+std::string GlooMessage::description() const {
+  return describe(collective_.signature, collective_.label, mesh_.names());
+}
+
+bool GlooMessage::proceed() {
+  const int peer = collective_.signature.root;
+  const bool sends = collective_.signature.kind == CollectiveKind::kSend;
+  const Buffer& buffer = sends ? collective_.in.front() : collective_.out.front();
+  auto* const data = static_cast<std::byte*>(buffer.data);
+  if (!started_) {
+    started_ = true;
+    if (sends) {
+      header_ = {buffer.count, static_cast<std::int64_t>(buffer.dtype)};
+      first_.send(peer, 0, reinterpret_cast<const std::byte*>(&header_), sizeof(header_));
+      data_.send(peer, 1, data, buffer.bytes());
+    } else {
+      first_.receive(peer, 0, reinterpret_cast<std::byte*>(&header_), sizeof(header_));
+    }
+  }
+  if (!first_.complete()) return false;
+  if (!sends && !compared_) {
+    compare();
+    compared_ = true;
+    ++steps_;
+    data_.receive(peer, 1, data, buffer.bytes());
+  }
+  return data_.complete();
+}
+
+void GlooMessage::compare() const {
+  const Buffer& buffer = collective_.out.front();
+  if (header_.count == buffer.count && header_.dtype == static_cast<std::int64_t>(buffer.dtype))
+    return;
+  const RankNames& names = mesh_.names();
+  fail<InvalidArgumentError>("[recv] rank {} sent {} {}, rank {} expected {} {}",
+                             names[collective_.signature.root], header_.count,
+                             name_of(static_cast<DType>(header_.dtype)), names[mesh_.rank()],
+                             buffer.count, name_of(buffer.dtype));
+}
+
+}  // namespace tandem::gloo_backend

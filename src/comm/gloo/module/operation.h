@@ -1,0 +1,117 @@
+// Collectives and messages between two ranks under way, each a sequence of transfers.
+#pragma once
+
+#include <gloo/transport/context.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/gloo/module/data_exchange.h"
+#include "comm/gloo/module/engine.h"
+#include "comm/gloo/module/mesh.h"
+#include "comm/process/announcement.h"
+
+namespace tandem::gloo_backend {
+
+// Stepped by the engine; the group's owner looks whether it has ended.
+class GlooOperation : public BackendOperation, public Engine::Operation {
+ public:
+  GlooOperation(const Mesh& mesh, Engine& engine, const Collective& collective)
+      : mesh_(mesh), engine_(engine), collective_(collective) {}
+
+  bool advance() override;
+  bool sleep(std::chrono::microseconds limit) const override;
+  std::uint64_t steps() const override { return progress_.load(std::memory_order_relaxed); }
+
+  void step() noexcept override;
+  virtual std::string description() const = 0;
+  // Whether something of the rank has not arrived, or something for it has not gone.
+  bool waits_for(int peer) const;
+
+ protected:
+  // For the destructors of what follows: nobody steps it any more.
+  void end() { engine_.remove(*this); }
+
+  const Mesh& mesh_;
+  Engine& engine_;
+  const Collective& collective_;
+  std::uint64_t steps_ = 0;
+
+ private:
+  // The first one starts the operation; returns whether it is complete. Throws Broken, and what the
+  // operation is to fail with.
+  virtual bool proceed() = 0;
+  virtual bool is_waiting_for(int peer) const = 0;
+
+  std::atomic<std::uint64_t> progress_{0};  // steps_
+  std::atomic<bool> ended_{false};
+  std::optional<Broken> broken_;  // these two once it has ended
+  std::exception_ptr error_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable has_ended_;
+};
+
+// Ranks first tell each other what they call, so that each knows who is missing or calls something
+// else.
+class GlooCollective final : public GlooOperation {
+ public:
+  GlooCollective(const Mesh& mesh, Engine& engine, Scratch& scratch, const Collective& collective);
+  ~GlooCollective() override { end(); }
+  std::vector<int> missing() const override;
+  std::string description() const override;
+
+ private:
+  static constexpr std::size_t kMessageBytes = sizeof(Announcement) + kSmallBytes;
+
+  bool proceed() override;
+  bool is_waiting_for(int peer) const override;
+  void start();
+  bool all_have_announced();
+  void compare() const;
+  std::size_t write_message(std::byte* to) const;
+  std::byte* message_of(int rank) const {
+    return messages_.get() + static_cast<std::size_t>(rank) * kMessageBytes;
+  }
+
+  // By rank: announcements, and the data that travels with them.
+  std::unique_ptr<std::byte[]> messages_;
+  GlooTransfers announcing_;
+  std::vector<Transfers::Id> received_;  // by rank; this rank's own has no meaning
+  int first_missing_ = 0;                // announcements of lower ranks have arrived
+  TransferSet sent_;
+  DataExchange data_;
+  bool started_ = false, announced_ = false;
+};
+
+// First the number and type of the elements, which the receiver compares with its own.
+class GlooMessage final : public GlooOperation {
+ public:
+  GlooMessage(const Mesh& mesh, Engine& engine, const Collective& collective, std::uint64_t number);
+  ~GlooMessage() override { end(); }
+  std::vector<int> missing() const override { return {}; }
+  std::string description() const override;
+
+ private:
+  struct Header {
+    std::int64_t count = 0;
+    std::int64_t dtype = 0;
+  };
+
+  bool proceed() override;
+  bool is_waiting_for(int peer) const override { return peer == collective_.signature.root; }
+  void compare() const;
+
+  Header header_;
+  GlooTransfers transfers_;
+  TransferSet first_, data_;
+  bool started_ = false, compared_ = false;
+};
+
+}  // namespace tandem::gloo_backend
