@@ -58,7 +58,7 @@ void measure(const Options& options, const Case& what, int rank, int ranks, cons
 }
 
 void run_ddp(const Options& options, const Case& what) {
-  td::comm::init_process_group();
+  td::comm::init_process_group({.backend = options.backend});
   {
     const td::parallel::DistributedDataParallel model(make_model(what));
     auto optimizer =
@@ -115,7 +115,7 @@ void run_hvd(const Options& options, const Case& what) {
 }
 
 void run_barrier(const Options& options, const Case& what) {
-  td::comm::init_process_group();
+  td::comm::init_process_group({.backend = options.backend});
   measure(options, what, td::comm::get_rank(), td::comm::get_world_size(),
           local_steps(options, what, [] { td::comm::barrier(); }));
   td::comm::destroy_process_group();

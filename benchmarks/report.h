@@ -27,12 +27,13 @@ struct Options {
   bool tiny = false;
   double seconds = 2.0;
   bool traced = false;
-  int check = 0;       // steps whose losses are told, before any is timed
-  bool serve = false;  // each line of the standard input asks for a measurement
-  std::string face;    // of many processes
-  int steps = 100;     // of a measurement; the same in every process
-  int cycles = 5;      // of measurements
-  std::string trace;   // a file for a profile of some more steps; empty: none
+  int check = 0;                 // steps whose losses are told, before any is timed
+  bool serve = false;            // each line of the standard input asks for a measurement
+  std::string face;              // of many processes
+  std::string backend = "auto";  // of communication
+  int steps = 100;               // of a measurement; the same in every process
+  int cycles = 5;                // of measurements
+  std::string trace;             // a file for a profile of some more steps; empty: none
 };
 
 inline Options parse(int argc, char** argv) {
@@ -52,6 +53,7 @@ inline Options parse(int argc, char** argv) {
     if (key == "--check") options.check = std::atoi(argv[i + 1]);
     if (key == "--serve") options.serve = std::atoi(argv[i + 1]) != 0;
     if (key == "--face") options.face = argv[i + 1];
+    if (key == "--backend") options.backend = argv[i + 1];
     if (key == "--steps") options.steps = std::atoi(argv[i + 1]);
     if (key == "--cycles") options.cycles = std::atoi(argv[i + 1]);
     if (key == "--trace") options.trace = argv[i + 1];

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "core/status.h"
@@ -14,6 +15,8 @@ namespace tandem::gloo_backend {
 namespace {
 
 namespace tcp = gloo::transport::tcp;
+
+constexpr std::chrono::microseconds kPairIsTaken(50);
 
 // Gloo gives each pair a listening socket when it is made, to which a stranger might connect before
 // the peer does. This pair's is replaced at once by a socket that leads to the peer.
@@ -36,7 +39,11 @@ class ConnectedPair final : public tcp::Pair {
     return true;
   }
 
+  // Where another thread has the pair, Gloo has its loop call this again at once. A sender that
+  // shares the core with the loop would wait for it to use up its time slice.
   void handleEvents(int events) override {
+    if (!m_.try_lock()) return std::this_thread::sleep_for(kPairIsTaken);
+    m_.unlock();
     Pair::handleEvents(events);
     on_event_();
   }
