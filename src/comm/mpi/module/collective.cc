@@ -11,6 +11,8 @@
 namespace tandem::mpi_backend {
 namespace {
 
+constexpr std::int64_t kWindowBytes = 4 << 20;  // of all ranks' slices together
+
 // MPI counts in int.
 int count_of(std::string_view what, std::int64_t count) {
   if (count > std::numeric_limits<int>::max())
@@ -67,6 +69,18 @@ std::size_t bytes_with_announcement(const Collective& collective, std::size_t li
 void keep_for_ever(std::shared_ptr<void> memory) {
   static auto& kept = *new std::vector<std::shared_ptr<void>>;
   kept.push_back(std::move(memory));
+}
+
+// Where the buffers' elements begin in one array; their sum.
+std::int64_t place_behind_each_other(std::span<const Buffer> buffers, std::vector<int>& counts,
+                                     std::vector<int>& places) {
+  std::int64_t place = 0;
+  for (const Buffer& buffer : buffers) {
+    places.push_back(static_cast<int>(place));
+    place += buffer.count;
+    counts.push_back(static_cast<int>(buffer.count));
+  }
+  return place;
 }
 
 bool same_place(const Buffer& a, const Buffer& b) { return a.count > 0 && a.data == b.data; }
@@ -227,78 +241,71 @@ void MpiCollective::use_announced() {
 
 void MpiCollective::start_data() {
   const Signature& signature = collective_.signature;
-  const std::string_view what = name_of(signature.kind);
-  const MPI_Datatype type = type_of(signature.dtype);
-  const bool root = signature.root == group_.rank();
-  const auto counts_of = [&](std::span<const Buffer> buffers) {
-    for (const Buffer& buffer : buffers) {
-      memory_->places.push_back(
-          memory_->places.empty() ? 0 : memory_->places.back() + memory_->counts.back());
-      memory_->counts.push_back(static_cast<int>(buffer.count));
-    }
-  };
   if (signature.kind == CollectiveKind::kBarrier || signature.count == 0) return;
   if (small_ > 0) return use_announced();
-  const auto reduction = [&]() -> Reduction& {
-    // Of each collective the next two of 2^14 tags.
-    const int tag = static_cast<int>(collective_.sequence % (1 << 13)) * 2;
-    return reduction_.emplace(group_.data(), tag, group_.rank(), group_.size(), queue_.scratch_,
-                              signature.dtype, signature.op);
+  const auto all = [&] {
+    memory_->in.emplace(collective_.in);
+    memory_->in->gather();
+    return Share{memory_->in->data(), memory_->in->count()};
   };
-  const auto count = [&] { return count_of(what, signature.count); };
   switch (signature.kind) {
-    case CollectiveKind::kAllReduce:
-      memory_->in.emplace(collective_.in);
-      memory_->in->gather();
-      return reduction().all_reduce({memory_->in->data(), memory_->in->count()});
-    case CollectiveKind::kReduce:
-      memory_->in.emplace(collective_.in);
-      memory_->in->gather();
-      return reduction().reduce({memory_->in->data(), memory_->in->count()}, signature.root);
-    case CollectiveKind::kBroadcast:
-      memory_->in.emplace(collective_.in);
-      if (root) memory_->in->gather();
-      return check(
-          MPI_Ibcast(memory_->in->data(), count(), type, signature.root, group_.data(), &request_),
-          "MPI_Ibcast");
+    case CollectiveKind::kAllReduce: return make_reduction().all_reduce(all());
+    case CollectiveKind::kReduce: return make_reduction().reduce(all(), signature.root);
+    case CollectiveKind::kBroadcast: return start_broadcast();
     case CollectiveKind::kAllGather:
-    case CollectiveKind::kExchange: {
-      count();
-      const Buffer& mine = collective_.in.front();
-      const bool in_place = same_place(mine, collective_.out[index(group_.rank())]);
-      memory_->out.emplace(collective_.out);
-      if (in_place) memory_->out->gather();
-      counts_of(collective_.out);
-      return check(MPI_Iallgatherv(in_place ? MPI_IN_PLACE : mine.data,
-                                   in_place ? 0 : static_cast<int>(mine.count), type,
-                                   memory_->out->data(), memory_->counts.data(),
-                                   memory_->places.data(), type, group_.data(), &request_),
-                   "MPI_Iallgatherv");
-    }
+    case CollectiveKind::kExchange: return start_all_gather();
     case CollectiveKind::kReduceScatter: {
-      std::vector<Reduction::Share> shares;
+      std::vector<Share> shares;
       for (const Buffer& part : collective_.in)
         shares.push_back({static_cast<std::byte*>(part.data), part.count});
-      return reduction().reduce_scatter(shares,
-                                        static_cast<std::byte*>(collective_.out.front().data));
+      return make_reduction().reduce_scatter(shares,
+                                             static_cast<std::byte*>(collective_.out.front().data));
     }
-    default: fail<InternalError>("[mpi] {} is no collective", what);
+    default: fail<InternalError>("[mpi] {} is no collective", name_of(signature.kind));
   }
 }
 
+WindowedReduction& MpiCollective::make_reduction() {
+  // Of each collective the next two of 2^14 tags.
+  const int tag = static_cast<int>(collective_.sequence % (1 << 13)) * 2;
+  transfers_.emplace(group_.data(), tag);
+  return reduction_.emplace(*transfers_, queue_.scratch_,
+                            ReductionOptions{.rank = group_.rank(),
+                                             .size = group_.size(),
+                                             .dtype = collective_.signature.dtype,
+                                             .op = collective_.signature.op,
+                                             .window_bytes = kWindowBytes});
+}
+
+void MpiCollective::start_broadcast() {
+  const Signature& signature = collective_.signature;
+  memory_->in.emplace(collective_.in);
+  if (signature.root == group_.rank()) memory_->in->gather();
+  check(MPI_Ibcast(memory_->in->data(), count_of("broadcast", signature.count),
+                   type_of(signature.dtype), signature.root, group_.data(), &request_),
+        "MPI_Ibcast");
+}
+
+void MpiCollective::start_all_gather() {
+  const Signature& signature = collective_.signature;
+  count_of(name_of(signature.kind), signature.count);
+  const MPI_Datatype type = type_of(signature.dtype);
+  const Buffer& mine = collective_.in.front();
+  const bool in_place = same_place(mine, collective_.out[index(group_.rank())]);
+  memory_->out.emplace(collective_.out);
+  if (in_place) memory_->out->gather();
+  place_behind_each_other(collective_.out, memory_->counts, memory_->places);
+  check(MPI_Iallgatherv(in_place ? MPI_IN_PLACE : mine.data,
+                        in_place ? 0 : static_cast<int>(mine.count), type, memory_->out->data(),
+                        memory_->counts.data(), memory_->places.data(), type, group_.data(),
+                        &request_),
+        "MPI_Iallgatherv");
+}
+
 void MpiCollective::start_all_to_all() {
-  const auto counts_of = [](std::span<const Buffer> buffers, std::vector<int>& counts,
-                            std::vector<int>& places) {
-    std::int64_t place = 0;
-    for (const Buffer& buffer : buffers) {
-      places.push_back(static_cast<int>(place));
-      place += buffer.count;
-      counts.push_back(static_cast<int>(buffer.count));
-    }
-    return place;
-  };
-  count_of("all_to_all", counts_of(collective_.in, memory_->counts, memory_->places));
-  count_of("all_to_all", counts_of(collective_.out, memory_->out_counts, memory_->out_places));
+  count_of("all_to_all", place_behind_each_other(collective_.in, memory_->counts, memory_->places));
+  count_of("all_to_all",
+           place_behind_each_other(collective_.out, memory_->out_counts, memory_->out_places));
   const auto me = index(group_.rank());
   memory_->in.emplace(collective_.in, same_place(collective_.in[me], collective_.out[me]));
   memory_->out.emplace(collective_.out);
@@ -345,7 +352,10 @@ bool MpiCollective::call_off() noexcept {
   for (MPI_Request& request : received_) all = cancel_receive(request) && all;
   for (MPI_Request& request : rest_) all = cancel_receive(request) && all;
   for (MPI_Request& request : sent_) all = is_done(request) && all;
-  if (reduction_) all = reduction_->call_off() && all;
+  if (transfers_ && !transfers_->call_off()) {
+    reduction_->keep_memory();
+    all = false;
+  }
   return is_done(request_) && all;
 }
 

@@ -2,14 +2,15 @@
 // of them.
 //
 // Ranks first tell each other what they call, from rank to rank, so that each knows who is missing.
-// When all have, and agree, the data moves: what is combined as reduction.h tells, the rest in one
+// When all have, and agree, the data moves: what is combined as windowed_reduction.h tells, the rest in one
 // call of MPI, made in the order of the collectives. What is little goes with the announcement.
 #pragma once
 
 #include <array>
 
 #include "comm/mpi/module/group.h"
-#include "comm/mpi/module/reduction.h"
+#include "comm/mpi/module/mpi_transfers.h"
+#include "comm/process/windowed_reduction.h"
 
 namespace tandem::mpi_backend {
 
@@ -47,6 +48,9 @@ class MpiCollective final : public MpiOperation {
   // Whether every rank expects what the others send it.
   bool agreed_on_counts();
   void start_data();
+  WindowedReduction& make_reduction();
+  void start_broadcast();
+  void start_all_gather();
   void start_all_to_all();
   void use_announced();
   bool data_done();
@@ -76,7 +80,8 @@ class MpiCollective final : public MpiOperation {
   std::vector<MPI_Request> rest_, sent_;  // of the messages
   bool checked_ = false, counting_ = false, started_ = false, done_ = false;
   MPI_Request request_ = MPI_REQUEST_NULL;
-  std::optional<Reduction> reduction_;
+  std::optional<MpiTransfers> transfers_;  // of reduction_
+  std::optional<WindowedReduction> reduction_;
 };
 
 // Goes round in order: first the size and the type, which the receiver checks, then the data.

@@ -1,0 +1,37 @@
+// Sends and receives through MPI that nobody waits for.
+#pragma once
+
+#include <mpi.h>
+
+#include <vector>
+
+#include "comm/process/transfers.h"
+
+namespace tandem::mpi_backend {
+
+// REQUIRES of all functions: the caller alone calls MPI; at most INT_MAX bytes per transfer.
+class MpiTransfers final : public Transfers {
+ public:
+  // Phase p of them has the tag `tag` + p among all ranks of the communicator.
+  MpiTransfers(MPI_Comm among, int tag) : among_(among), tag_(tag) {}
+
+  Id send(int peer, int phase, const std::byte* data, std::size_t bytes) override;
+  Id receive(int peer, int phase, std::byte* data, std::size_t bytes) override;
+  bool complete(Id id) override;
+  // MPI must not write where it still reads.
+  bool receives_into_sent() const override { return false; }
+
+  // Cancels the receives; whether MPI is done with all memory.
+  bool call_off() noexcept;
+
+ private:
+  struct Transfer {
+    MPI_Request request = MPI_REQUEST_NULL;  // null: complete
+    bool sends = false;
+  };
+  const MPI_Comm among_;
+  const int tag_;
+  std::vector<Transfer> transfers_;
+};
+
+}  // namespace tandem::mpi_backend
