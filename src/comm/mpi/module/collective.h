@@ -2,8 +2,8 @@
 // of them.
 //
 // Ranks first tell each other what they call, from rank to rank, so that each knows who is missing.
-// When all have, and agree, the data moves: what is combined as windowed_reduction.h tells, the rest in one
-// call of MPI, made in the order of the collectives. What is little goes with the announcement.
+// When all have, and agree, the data moves: a WindowedReduction combines, the rest is one call of
+// MPI, made in the order of the collectives. What is little goes with the announcement.
 #pragma once
 
 #include <array>
