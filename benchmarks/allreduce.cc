@@ -3,6 +3,7 @@
 //
 //     allreduce [--backend shm|gloo|hierarchical] [--ranks 2] [--seconds 0.5] [--bytes N]
 //     mpirun -n 2 allreduce --backend mpi [...]
+//     link --mbit 1000 allreduce --backend gloo [...]    (a rank of a job, where RANK is set)
 //
 // hierarchical is two hosts, played by halves of the ranks: shm inside, gloo between. The peers,
 // peers/gloo_allreduce.cc, peers/mpi_allreduce.cc and peers/torch_allreduce.py, are called the same
@@ -23,6 +24,7 @@
 #include "comm/hierarchical/hierarchical_communicator.h"
 #include "comm/mpi/mpi_backend.h"
 #include "comm/process/process_communicator.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "comm/shm/shm_backend.h"
 #include "core/parallel.h"
 #include "device/device_manager.h"
@@ -115,6 +117,20 @@ std::unique_ptr<td::Communicator> through_gloo(std::shared_ptr<td::Store> store,
       {.store = std::move(store), .name = "bench", .rank = rank, .size = size}));
 }
 
+void run_rank_of_job(const Options& options) {
+  const td::ThreadBudget one(1);
+  const auto job = td::rendezvous("env://");
+  {
+    const auto communicator = through(td::make_gloo_backend({.store = job->store(),
+                                                             .name = "bench",
+                                                             .rank = job->rank(),
+                                                             .size = job->size(),
+                                                             .master = job->master()}));
+    run_rank(*communicator, options);
+  }
+  job->leave();
+}
+
 std::unique_ptr<td::Communicator> through_both(std::shared_ptr<td::Store> store, int rank,
                                                int size) {
   const int half = size / 2, host = rank < half ? 0 : 1;
@@ -132,6 +148,10 @@ int main(int argc, char** argv) {
   if (options.backend == "mpi") {
     const td::ThreadBudget one(1);
     run_rank(*through(td::make_mpi_backend()), options);
+    return 0;
+  }
+  if (std::getenv("RANK")) {
+    run_rank_of_job(options);
     return 0;
   }
   const auto store = std::make_shared<td::ForkedStore>();

@@ -1,6 +1,7 @@
 // Gloo's own all-reduce (the ring), measured as allreduce.cc is.
 //
 //     gloo_allreduce [--ranks 2] [--seconds 0.5] [--bytes N]
+//     link --mbit 1000 gloo_allreduce --store FOLDER    (one rank, where RANK is set)
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
@@ -11,17 +12,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <string>
 
 #include "peers/allreduce_loop.h"
 
 namespace {
 
 void run_rank(int rank, int ranks, const std::string& folder, int argc, char** argv) {
-  gloo::transport::tcp::attr loopback("127.0.0.1");
+  gloo::transport::tcp::attr address("127.0.0.1");
+  if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME")) {
+    address.hostname.clear();
+    address.iface = interface;
+  }
   auto context = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
   gloo::rendezvous::FileStore store(folder);
-  auto device = gloo::transport::tcp::CreateDevice(loopback);
+  auto device = gloo::transport::tcp::CreateDevice(address);
   context->connectFullMesh(store, device);
   measure_all_reduce(
       {.name = "gloo_allreduce",
@@ -55,6 +62,13 @@ void run_rank(int rank, int ranks, const std::string& folder, int argc, char** a
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const char* rank = std::getenv("RANK")) {
+    std::string store;
+    for (int i = 1; i + 1 < argc; ++i)
+      if (std::string(argv[i]) == "--store") store = argv[i + 1];
+    run_rank(std::atoi(rank), std::atoi(std::getenv("WORLD_SIZE")), store, argc, argv);
+    return 0;
+  }
   const int ranks = static_cast<int>(option_of(argc, argv, "--ranks", 2));
   const auto folder =
       std::filesystem::temp_directory_path() / ("gloo_allreduce." + std::to_string(getpid()));

@@ -1,6 +1,7 @@
 """PyTorch's all-reduce between processes, measured as allreduce.cc is: a JSON line a size.
 
     torch_allreduce.py [--backend gloo] [--ranks 2] [--seconds 0.5] [--bytes N]
+    link --mbit 1000 torch_allreduce.py --store FOLDER    (one rank, where RANK is set)
 """
 
 import argparse
@@ -37,6 +38,7 @@ def run_rank(rank, options, store):
             print(json.dumps({"program": f"torch_{options.backend}", "ranks": options.ranks, "bytes": size,
                               "plain_us": us, "plain_gbps": size / us * 1e-3}), flush=True)
     dist.barrier()
+    dist.destroy_process_group()
 
 
 def main():
@@ -45,7 +47,11 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--bytes", type=int, default=0)
+    parser.add_argument("--store", help="a folder that the ranks share")
     options = parser.parse_args()
+    if "RANK" in os.environ:
+        run_rank(int(os.environ["RANK"]), options, os.path.join(options.store, "store"))
+        return
     with tempfile.TemporaryDirectory() as folder:
         children = []
         for rank in range(options.ranks):
