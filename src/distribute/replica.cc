@@ -93,8 +93,9 @@ std::unique_ptr<GradientSync> Replica::start_sync(const std::vector<Variable>& v
   });
   if (found != syncs_.end()) return (*found)->start(stands_by_, op);
   const ReducerOptions options{.rebuild = communicator_->packs()};
+  auto transport = std::make_shared<CommunicatorTransport>(communicator_);
   return syncs_
-      .emplace_back(std::make_unique<EagerSync>(communicator_, device_, variables, options))
+      .emplace_back(std::make_unique<EagerSync>(std::move(transport), device_, variables, options))
       ->start(stands_by_, op);
 }
 
