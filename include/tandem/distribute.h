@@ -22,6 +22,10 @@
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
+namespace tandem {
+class BatchSource;
+}
+
 namespace tandem::distribute {
 
 // --- cross-device operations ---
@@ -323,7 +327,7 @@ class DistributedDataset {
    private:
     friend class DistributedDataset;
     void load();
-    std::shared_ptr<class InputAhead> input_;
+    std::shared_ptr<BatchSource> input_;
     value_type current_;
     bool done_ = true;
   };

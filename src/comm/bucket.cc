@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "comm/scaled_copy.h"
 #include "core/status.h"
@@ -21,8 +22,8 @@ bool Bucket::kept() const {
   return others;
 }
 
-Bucket::Bucket(Communicator& communicator, std::span<const std::int64_t> counts, DType dtype)
-    : communicator_(&communicator) {
+Bucket::Bucket(Device& device, Allocate allocate, std::span<const std::int64_t> counts, DType dtype)
+    : device_(&device), allocate_(std::move(allocate)) {
   lay_out(counts, dtype);
   renew();
 }
@@ -41,7 +42,7 @@ void Bucket::lay_out(std::span<const std::int64_t> counts, DType dtype) {
 
 void Bucket::renew() {
   const MemoryTagScope tag(MemoryTag::kGradients);
-  memory_ = communicator_->allocate(capacity_);
+  memory_ = allocate_(capacity_);
   clear_gaps();
 }
 

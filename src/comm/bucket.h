@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,12 +16,21 @@ namespace tandem {
 // device. Belongs to one thread at a time.
 class Bucket {
  public:
-  // `counts`: the elements of each array.
-  Bucket(Communicator& communicator, std::span<const std::int64_t> counts, DType dtype);
+  // Allocates memory as Communicator::allocate() does.
+  using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
+
+  // `counts`: the elements of each array. `communicator` must outlive the bucket.
+  Bucket(Communicator& communicator, std::span<const std::int64_t> counts, DType dtype)
+      : Bucket(
+            communicator.device(),
+            [&communicator](std::size_t bytes) { return communicator.allocate(bytes); }, counts,
+            dtype) {}
+  // The same in memory of `device` that `allocate` gives.
+  Bucket(Device& device, Allocate allocate, std::span<const std::int64_t> counts, DType dtype);
 
   std::size_t size() const { return counts_.size(); }
   DType dtype() const { return dtype_; }
-  Device& device() const { return communicator_->device(); }
+  Device& device() const { return *device_; }
   // What an array takes in a bucket.
   static std::size_t array_bytes(std::int64_t count, DType dtype);
   // Everything, as the collective takes it.
@@ -56,7 +66,8 @@ class Bucket {
   void lay_out(std::span<const std::int64_t> counts, DType dtype);
   void clear_gaps();
 
-  Communicator* communicator_;
+  Device* device_;
+  Allocate allocate_;
   DType dtype_;
   std::vector<std::int64_t> counts_;
   std::vector<std::int64_t> offsets_;  // elements

@@ -1,6 +1,6 @@
 #include "data/node.h"
-#include "distribute/input.h"
 #include "distribute/strategy_impl.h"
+#include "train/batches_ahead.h"
 
 namespace tandem::distribute {
 
@@ -22,8 +22,11 @@ DistributedDataset::Iterator& DistributedDataset::Iterator::operator++() {
 DistributedDataset::Iterator DistributedDataset::begin() const {
   Iterator iterator;
   const data::IterateOptions epoch{.epoch = dataset_.node()->next_epoch()};
-  iterator.input_ = std::make_shared<InputAhead>(
-      Input(strategy_, dataset_, epoch, [](const data::Example&) {}), strategy_->devices());
+  const std::vector<Device*>& devices = strategy_->devices();
+  iterator.input_ = copied_ahead(strategy_->iterate(dataset_, epoch, [](const data::Example&) {}),
+                                 std::any_of(devices.begin(), devices.end(), [](Device* device) {
+                                   return !device->host_accessible();
+                                 }));
   iterator.load();
   return iterator;
 }

@@ -64,7 +64,7 @@ Input::Input(std::shared_ptr<StrategyImpl> strategy, const data::Dataset& data,
   batches_ = mine.iterate(options);
 }
 
-std::optional<PerReplica<data::Example>> Input::next() {
+std::optional<GlobalBatch> Input::next() {
   data::NextExample batch = batches_.next();
   if (batch) check_(*batch);
   const std::shared_ptr<Workers> workers = strategy_->workers();
@@ -88,7 +88,7 @@ void Input::compare(const data::NextExample& batch) const {
           strategy_->name(), worker, all[worker], all[0]);
 }
 
-std::optional<PerReplica<data::Example>> Input::join(data::NextExample batch) {
+std::optional<GlobalBatch> Input::join(data::NextExample batch) {
   if (invariant_parts() > 0)
     fail<UnimplementedError>(
         "[{}] in the replica-invariant mode every worker gives the same global batches; data of "
@@ -129,15 +129,6 @@ std::optional<PerReplica<data::Example>> Input::join(data::NextExample batch) {
   split.leader = static_cast<int>(leader);
   split.of_processes = std::move(of_processes);
   return strategy_->parts_of(stand_in_, std::move(split), before);
-}
-
-InputAhead::InputAhead(Input input, const std::vector<Device*>& devices)
-    : input_(std::move(input)),
-      copies_(std::any_of(devices.begin(), devices.end(),
-                          [](Device* device) { return !device->host_accessible(); })) {}
-
-std::optional<PerReplica<data::Example>> InputAhead::next() {
-  return copies_ ? ahead_.next([this] { return input_.next(); }) : input_.next();
 }
 
 }  // namespace tandem::distribute

@@ -77,20 +77,24 @@ class RefuseVariables final : public VariableCreator {
 }  // namespace
 
 LocalStrategy::LocalStrategy(std::string name, std::vector<Device*> devices,
-                             std::unique_ptr<ReplicaGroup> group)
+                             std::shared_ptr<ReplicaGroup> group)
     : StrategyImpl(std::move(name), devices),
       devices_(std::move(devices)),
       group_(std::move(group)),
+      replicas_(make_replicas(all_)),
       errors_(devices_.size()),
-      threads_(static_cast<int>(devices_.size())) {
-  for (std::size_t id = 0; id < devices_.size(); ++id) {
-    replicas_.push_back(
-        std::make_unique<Replica>(mark(), static_cast<int>(id), *group_, *devices_[id], all_));
-    all_.push_back(replicas_.back().get());
-  }
-}
+      threads_(static_cast<int>(devices_.size())) {}
 
 LocalStrategy::~LocalStrategy() = default;
+
+std::vector<std::unique_ptr<Replica>> LocalStrategy::make_replicas(std::vector<Replica*>& all,
+                                                                   TracedRun* run) {
+  std::vector<std::unique_ptr<Replica>> replicas;
+  for (std::size_t id = 0; id < devices_.size(); ++id)
+    replicas.push_back(
+        std::make_unique<Replica>(mark(), static_cast<int>(id), *group_, *devices_[id], all, run));
+  return replicas;
+}
 
 std::vector<ReplicaStep> LocalStrategy::steps_of(const BatchSplit& split) const {
   std::vector<ReplicaStep> steps(devices_.size());
@@ -121,6 +125,11 @@ std::vector<bool> taking_part(const std::vector<ReplicaStep>& steps) {
   return result;
 }
 
+Replica& first_active(const std::vector<Replica*>& replicas) {
+  return **std::find_if(replicas.begin(), replicas.end(),
+                        [](const Replica* replica) { return replica->active(); });
+}
+
 }  // namespace
 
 void LocalStrategy::begin(const std::vector<ReplicaStep>& steps) {
@@ -133,22 +142,26 @@ void LocalStrategy::begin(const std::vector<ReplicaStep>& steps) {
   }
 }
 
+void LocalStrategy::enter(Replica& replica, const std::function<void()>& step) {
+  static RefuseVariables refuse;
+  const OnDevice on(replica.device());
+  const CurrentStrategyScope strategy(this);
+  const ReplicaContextScope context(&replica);
+  const GeneratorScope generator(replica.generator());
+  const VariableCreatorScope creator(&refuse);
+  step();
+}
+
 void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
   Replica& replica = *replicas_[static_cast<std::size_t>(id)];
   if (!replica.active()) return;
-  static RefuseVariables refuse;
   try {
-    ThreadBudget budget(replica.device().intra_op_threads());
-    OnDevice on(replica.device());
-    CurrentStrategyScope strategy(this);
-    ReplicaContextScope context(&replica);
-    GeneratorScope generator(replica.generator());
-    VariableCreatorScope creator(&refuse);
-    {
+    const ThreadBudget budget(replica.device().intra_op_threads());
+    enter(replica, [&] {
       const profile::Span span(
           [] { return profile::Event{.name = "replica step", .lane = profile::Lane::kSteps}; });
       step(id);
-    }
+    });
     group_->leave(id);
   } catch (const std::exception& error) {
     errors_[static_cast<std::size_t>(id)] = std::current_exception();
@@ -161,32 +174,15 @@ void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
 
 void LocalStrategy::trace(const std::function<void(int)>& step, const BatchSplit& split) {
   const std::vector<ReplicaStep> steps = steps_of(split);
-  ReplicaGroup::Ranks ranks = group_->ranks_of_program(taking_part(steps));
-  TracedStep traced{.strategy = mark(),
-                    .group = std::move(ranks.group),
-                    .rank_of = std::move(ranks.of_replica),
-                    .devices = devices_,
-                    .first_replica = group_->first_replica(),
-                    .num_replicas = group_->num_replicas(),
-                    .root = 0,
-                    .agreements = {},
-                    .replicas = {}};
-  if (group_->all_take_part()) traced.root = split.leader;
-  for (std::size_t id = 0; id < devices_.size(); ++id)
-    traced.replicas.push_back(
-        std::make_unique<TracedReplica>(traced, static_cast<int>(id), steps[id]));
-  static RefuseVariables refuse;
-  for (std::size_t id = 0; id < devices_.size(); ++id) {
-    if (!steps[id].active) continue;
-    const OnDevice on(*devices_[id]);
-    const CurrentStrategyScope strategy(this);
-    const ReplicaContextScope context(traced.replicas[id].get());
-    const GeneratorScope generator(traced.replicas[id]->generator());
-    const VariableCreatorScope creator(&refuse);
-    step(static_cast<int>(id));
-  }
-  Generator::current().follow(
-      traced.replicas[static_cast<std::size_t>(traced.first())]->generator());
+  TracedRun run{.ranks = group_->ranks_of_program(taking_part(steps)),
+                .root = group_->all_take_part() ? split.leader : 0,
+                .agreements = {}};
+  std::vector<Replica*> all;
+  const std::vector<std::unique_ptr<Replica>> replicas = make_replicas(all, &run);
+  for (std::size_t id = 0; id < all.size(); ++id) all[id]->begin(steps[id]);
+  for (std::size_t id = 0; id < all.size(); ++id)
+    if (all[id]->active()) enter(*all[id], [&] { step(static_cast<int>(id)); });
+  Generator::current().follow(first_active(all).generator());
 }
 
 void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSplit& split) {
@@ -202,9 +198,7 @@ void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSp
     run_replica(replica, step);
     grad_mode = previous;
   });
-  const auto first = std::find_if(all_.begin(), all_.end(),
-                                  [](const Replica* replica) { return replica->active(); });
-  Generator::current().set_state((*first)->generator().state());
+  Generator::current().set_state(first_active(all_).generator().state());
 
   // The error that came first is the cause; AbortedErrors are its echo.
   std::exception_ptr cause;

@@ -14,7 +14,7 @@ namespace tandem::distribute {
 class LocalStrategy : public StrategyImpl {
  public:
   LocalStrategy(std::string name, std::vector<Device*> devices,
-                std::unique_ptr<ReplicaGroup> group);
+                std::shared_ptr<ReplicaGroup> group);
   ~LocalStrategy() override;
 
   const std::vector<Device*>& devices() const override { return devices_; }
@@ -28,14 +28,19 @@ class LocalStrategy : public StrategyImpl {
   // What the step is for each replica. Throws InvalidArgumentError when there are no examples.
   std::vector<ReplicaStep> steps_of(const BatchSplit& split) const;
   void begin(const std::vector<ReplicaStep>& steps);
+  // A replica a device, which are `all`.
+  std::vector<std::unique_ptr<Replica>> make_replicas(std::vector<Replica*>& all,
+                                                      TracedRun* run = nullptr);
+  // Calls `step` as `replica`.
+  void enter(Replica& replica, const std::function<void()>& step);
   // In a trace: the replicas one after the other, on this thread.
   void trace(const std::function<void(int)>& step, const BatchSplit& split);
   void run_replica(int replica, const std::function<void(int)>& step);
 
   std::vector<Device*> devices_;
-  std::unique_ptr<ReplicaGroup> group_;
-  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::shared_ptr<ReplicaGroup> group_;
   std::vector<Replica*> all_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<std::exception_ptr> errors_;
   ThreadTeam threads_;
 };

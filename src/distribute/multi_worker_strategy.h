@@ -31,7 +31,7 @@ class MultiWorkerStrategy final : public LocalStrategy {
  public:
   // `workers`: null: this process is alone.
   MultiWorkerStrategy(WorkerPlace place, std::vector<Device*> devices,
-                      std::shared_ptr<WorkerGroup> workers, std::unique_ptr<ReplicaGroup> group)
+                      std::shared_ptr<WorkerGroup> workers, std::shared_ptr<ReplicaGroup> group)
       : LocalStrategy("MultiWorkerMirroredStrategy", std::move(devices), std::move(group)),
         place_(std::move(place)),
         workers_(std::move(workers)) {}

@@ -10,17 +10,22 @@
 namespace tandem::distribute {
 
 Replica::Replica(std::shared_ptr<const StrategyMark> strategy, int local, ReplicaGroup& group,
-                 Device& device, std::vector<Replica*>& all)
+                 Device& device, std::vector<Replica*>& all, TracedRun* run)
     : group_(group),
       device_(device),
       all_(all),
-      communicator_(group.communicator(local)),
-      traced_({std::make_shared<ExternalGroup>(communicator_), group.first_replica() + local},
+      run_(run),
+      communicator_(run ? nullptr : group.communicator(local)),
+      traced_(run ? CollectiveMember{run->ranks.group,
+                                     run->ranks.of_replica[static_cast<std::size_t>(local)]}
+                  : CollectiveMember{std::make_shared<ExternalGroup>(communicator_),
+                                     group.first_replica() + local},
               device) {
   strategy_ = std::move(strategy);
   replica_id_ = group.first_replica() + local;
   num_replicas_ = group.num_replicas();
   local_replica_id_ = local;
+  all_.push_back(this);
 }
 
 Replica::~Replica() = default;
@@ -33,10 +38,14 @@ void Replica::begin(const ReplicaStep& step) {
   example_offset_ = step.total < 0 ? -1 : step.offset;
   local_examples_ = step.total < 0 ? -1 : step.count;
   global_examples_ = step.total;
-  generator_.set_state(step.draws);
+  if (run_)
+    generator_.follow(Generator::current());
+  else
+    generator_.set_state(step.draws);
 }
 
 void Replica::add_to_key(std::string& key) const {
+  if (run_) return;  // functions are inlined
   const auto add = [&](std::int64_t number) {
     key.append(reinterpret_cast<const char*>(&number), sizeof(number));
   };
@@ -78,7 +87,7 @@ std::vector<Tensor> Replica::all_reduce(std::span<const Tensor> tensors, ReduceO
 }
 
 Tensor Replica::broadcast(const Tensor& tensor) {
-  if (building) return traced_.broadcast(tensor, leader_);
+  if (building) return traced_.broadcast(tensor, run_ ? run_->root : leader_);
   std::vector<Tensor> value = {exclusive_on(device_, tensor)};
   communicator_->broadcast(buffers_of(value), leader_)->wait();
   return value.front();
@@ -86,15 +95,20 @@ Tensor Replica::broadcast(const Tensor& tensor) {
 
 std::unique_ptr<GradientSync> Replica::start_sync(const std::vector<Variable>& variables,
                                                   ReduceOp op) {
-  if (building)
-    return std::make_unique<TracedSync>(variables, device_, traced_.reduce(op, stands_by_));
+  if (building) {
+    TracedSyncOptions options;
+    if (run_) options = {.agreements = &run_->agreements, .pass = passes_++};
+    return std::make_unique<TracedSync>(variables, device_, traced_.reduce(op, stands_by_),
+                                        options);
+  }
   const auto found = std::find_if(syncs_.begin(), syncs_.end(), [&](const auto& sync) {
     return same_variables(sync->variables(), variables);
   });
   if (found != syncs_.end()) return (*found)->start(stands_by_, op);
   const ReducerOptions options{.rebuild = communicator_->packs()};
+  auto transport = std::make_shared<CommunicatorTransport>(communicator_);
   return syncs_
-      .emplace_back(std::make_unique<EagerSync>(communicator_, device_, variables, options))
+      .emplace_back(std::make_unique<EagerSync>(std::move(transport), device_, variables, options))
       ->start(stands_by_, op);
 }
 

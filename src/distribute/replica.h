@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "distribute/replica_group.h"
-#include "distribute/traced_replica.h"
 #include "runtime/generator.h"
 #include "runtime/replica_context.h"
 #include "sync/eager_sync.h"
+#include "sync/traced_sync.h"
 
 namespace tandem::distribute {
 
@@ -23,15 +23,24 @@ struct ReplicaStep {
   random::GeneratorState draws;
 };
 
-// The context of a replica that a thread of this process runs. Used by one thread at a time. What a
-// function that is traced inside the replica's step calls becomes nodes of its graph.
+// What the replicas of one call of run() share that is made while a function is traced. They are
+// traced one after the other on one thread; in the program they meet in their collectives.
+struct TracedRun {
+  ReplicaGroup::Ranks ranks;
+  int root = 0;                               // the rank of the first replica with examples
+  std::vector<std::vector<bool>> agreements;  // TracedSyncOptions
+};
+
+// The context of a replica: one that a thread of this process runs step by step, in which functions
+// may be traced, or one of a TracedRun. Used by one thread at a time.
 class Replica final : public ReplicaContext {
  public:
-  // `local`: the number among `all`, those of this process.
+  // `local`: the number among `all`, those of this process. `run`: null: a thread runs it.
   Replica(std::shared_ptr<const StrategyMark> strategy, int local, ReplicaGroup& group,
-          Device& device, std::vector<Replica*>& all);
+          Device& device, std::vector<Replica*>& all, TracedRun* run = nullptr);
   ~Replica() override;
 
+  // A replica of a TracedRun draws as the thread's generator would, not from `draws`.
   void begin(const ReplicaStep& step);
   bool active() const { return active_; }
   Device& device() const { return device_; }
@@ -51,10 +60,12 @@ class Replica final : public ReplicaContext {
   ReplicaGroup& group_;
   Device& device_;
   std::vector<Replica*>& all_;
+  TracedRun* run_;
+  std::size_t passes_ = 0;  // of the run
   bool active_ = true;
   int leader_ = 0;
   Generator generator_;
-  std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<Communicator> communicator_;  // null in a TracedRun
   TracedRank traced_;
   std::vector<std::unique_ptr<EagerSync>> syncs_;  // of each list of variables
 };

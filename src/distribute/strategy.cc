@@ -140,7 +140,7 @@ CurrentStrategyScope::~CurrentStrategyScope() { current = previous_; }
 
 struct StrategyScope::State {
   explicit State(const std::shared_ptr<StrategyImpl>& entered)
-      : strategy(entered), mark(entered.get()), creator(entered.get()), runner(entered->runner()) {}
+      : strategy(entered), mark(entered.get()), creator(entered.get()), runner(entered) {}
   std::shared_ptr<StrategyImpl> strategy;
   CurrentStrategyScope mark;
   VariableCreatorScope creator;

@@ -47,7 +47,7 @@ RefPtr<VariableImpl> StrategyImpl::create(const Tensor& initial_value, VariableO
                                 mark_);
 }
 
-PerReplica<data::Example> StrategyImpl::split(const data::Example& batch) {
+GlobalBatch StrategyImpl::split(const data::Example& batch) {
   if (batch.empty()) fail<InvalidArgumentError>("[{}] a batch has no components", name());
   for (const Tensor& component : batch)
     if (component.rank() < 1)
@@ -71,8 +71,8 @@ PerReplica<data::Example> StrategyImpl::split(const data::Example& batch) {
   return parts_of(batch, std::move(split), 0);
 }
 
-PerReplica<data::Example> StrategyImpl::parts_of(const data::Example& batch, BatchSplit split,
-                                                 std::int64_t begin) {
+GlobalBatch StrategyImpl::parts_of(const data::Example& batch, BatchSplit split,
+                                   std::int64_t begin) {
   const MemoryTagScope tag(MemoryTag::kOther);
   std::vector<data::Example> parts(devices().size());
   for (std::size_t replica = 0; replica < parts.size(); ++replica) {
@@ -86,74 +86,38 @@ PerReplica<data::Example> StrategyImpl::parts_of(const data::Example& batch, Bat
       parts[replica].push_back(
           copy_to_device(slice_rows(component, row, row + count), *devices()[replica]));
   }
-  return PerReplica<data::Example>(std::move(parts), std::move(split), mark_);
+  return GlobalBatch(std::move(parts), std::move(split), mark_);
 }
 
-namespace {
+bool StrategyImpl::owns(const Variable& variable) const {
+  const VariableStorage& storage = variable.impl().storage();
+  if (is_default()) return storage.num_readers() == 1;
+  if (storage.num_readers() != devices().size() || variable.impl().workers() != workers())
+    return false;
+  if (variable.impl().distributed()) return variable.impl().strategy() == mark();
+  for (std::size_t i = 0; i < devices().size(); ++i)
+    if (&storage.device(i) != devices()[i]) return false;
+  return true;
+}
 
-class PartsOfInput final : public BatchSource {
- public:
-  explicit PartsOfInput(Input input) : input_(std::move(input)) {}
-  std::optional<GlobalBatch> next() override { return input_.next(); }
+std::unique_ptr<BatchSource> StrategyImpl::iterate(
+    const data::Dataset& data, const data::IterateOptions& options,
+    std::function<void(const data::Example&)> check) {
+  return std::make_unique<Input>(shared_from_this(), data, options, std::move(check));
+}
 
- private:
-  Input input_;
-};
-
-class Runner final : public ReplicaRunner {
- public:
-  explicit Runner(std::shared_ptr<StrategyImpl> strategy) : strategy_(std::move(strategy)) {}
-
-  int num_replicas() const override { return static_cast<int>(strategy_->devices().size()); }
-
-  bool owns(const Variable& variable) const override {
-    const VariableStorage& storage = variable.impl().storage();
-    const auto& devices = strategy_->devices();
-    if (strategy_->is_default()) return storage.num_readers() == 1;
-    if (storage.num_readers() != devices.size() ||
-        variable.impl().workers() != strategy_->workers())
-      return false;
-    if (variable.impl().distributed()) return variable.impl().strategy() == strategy_->mark();
-    for (std::size_t i = 0; i < devices.size(); ++i)
-      if (&storage.device(i) != devices[i]) return false;
-    return true;
-  }
-
-  Workers* workers() const override { return strategy_->workers().get(); }
-  void give_up(const char* reason) override { strategy_->give_up(reason); }
-
-  GlobalBatch split(const data::Example& global_batch) override {
-    return strategy_->split(global_batch);
-  }
-
-  std::unique_ptr<BatchSource> iterate(const data::Dataset& data,
-                                       const data::IterateOptions& options,
-                                       std::function<void(const data::Example&)> check) override {
-    return std::make_unique<PartsOfInput>(Input(strategy_, data, options, std::move(check)));
-  }
-
-  std::vector<std::vector<Tensor>> run(const GlobalBatch& batch, const Step& step) override {
-    std::vector<std::vector<Tensor>> results(batch.size());
-    strategy_->run(
-        [&](int replica) {
-          const auto index = static_cast<std::size_t>(replica);
-          results[index] = step(batch[index]);
-        },
-        batch.split());
-    std::vector<std::vector<Tensor>> present;
-    for (std::size_t replica = 0; replica < results.size(); ++replica)
-      if (!batch[replica].empty()) present.push_back(std::move(results[replica]));
-    return present;
-  }
-
- private:
-  std::shared_ptr<StrategyImpl> strategy_;
-};
-
-}  // namespace
-
-std::shared_ptr<ReplicaRunner> StrategyImpl::runner() {
-  return std::make_shared<Runner>(shared_from_this());
+std::vector<std::vector<Tensor>> StrategyImpl::run(const GlobalBatch& parts, const Step& step) {
+  std::vector<std::vector<Tensor>> results(parts.size());
+  run(
+      [&](int replica) {
+        const auto index = static_cast<std::size_t>(replica);
+        results[index] = step(parts[index]);
+      },
+      parts.split());
+  std::vector<std::vector<Tensor>> present;
+  for (std::size_t replica = 0; replica < results.size(); ++replica)
+    if (!parts[replica].empty()) present.push_back(std::move(results[replica]));
+  return present;
 }
 
 }  // namespace tandem::distribute

@@ -14,7 +14,9 @@
 
 namespace tandem::distribute {
 
-class StrategyImpl : public VariableCreator, public std::enable_shared_from_this<StrategyImpl> {
+class StrategyImpl : public VariableCreator,
+                     public ReplicaRunner,
+                     public std::enable_shared_from_this<StrategyImpl> {
  public:
   // `devices`: of this process's replicas, for messages.
   explicit StrategyImpl(std::string name, const std::vector<Device*>& devices = {});
@@ -31,21 +33,24 @@ class StrategyImpl : public VariableCreator, public std::enable_shared_from_this
   // Whether a replica without examples stands by (ReplicaContext::stands_by), or sits the step out.
   virtual bool all_take_part() const { return false; }
   virtual bool is_chief() const { return true; }
-  // This process has failed between steps: tells the others.
-  virtual void give_up(const char* reason) { static_cast<void>(reason); }
   // Runs `step` once for each replica that has examples; see Strategy::run.
   void run(const std::function<void(int replica)>& step, const BatchSplit& split);
   // Throws RuntimeError inside a replica ("Method requires being in cross-replica context: ...")
   // and in the scope of another strategy ("Mixing different ...").
   void require_cross_replica(const char* method) const;
 
-  // `batch` in one part a replica of this process, on the replicas' devices.
-  PerReplica<data::Example> split(const data::Example& batch);
-  // The same where `batch` is the rows from `begin` on of a global batch, split so.
-  PerReplica<data::Example> parts_of(const data::Example& batch, BatchSplit split,
-                                     std::int64_t begin);
-  // The hook through which models train under this strategy.
-  std::shared_ptr<ReplicaRunner> runner();
+  // split() where `batch` is the rows from `begin` on of a global batch, split so.
+  GlobalBatch parts_of(const data::Example& batch, BatchSplit split, std::int64_t begin);
+
+  // How models train under this strategy.
+  int num_local_replicas() const override { return static_cast<int>(devices().size()); }
+  std::shared_ptr<Workers> workers() const override { return nullptr; }
+  bool owns(const Variable& variable) const override;
+  GlobalBatch split(const data::Example& batch) override;
+  std::unique_ptr<BatchSource> iterate(const data::Dataset& data,
+                                       const data::IterateOptions& options,
+                                       std::function<void(const data::Example&)> check) override;
+  std::vector<std::vector<Tensor>> run(const GlobalBatch& parts, const Step& step) override;
 
   // Copies of the variable on every replica's device.
   RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) override;

@@ -10,24 +10,25 @@
 namespace tandem::distribute {
 namespace {
 
-class WorkerReplicas;
-
 // The local replicas' ranks, for programs that run them as lanes.
 class WorkerLanes final : public CollectiveGroup {
  public:
-  explicit WorkerLanes(std::shared_ptr<WorkerReplicas> replicas) : replicas_(std::move(replicas)) {}
-  Communicator& communicator(int rank) override;
-  int size() const override;
+  explicit WorkerLanes(std::shared_ptr<ReplicaGroup> replicas) : replicas_(std::move(replicas)) {}
+  Communicator& communicator(int rank) override {
+    return *replicas_->communicator(rank - replicas_->first_replica());
+  }
+  int size() const override { return replicas_->num_replicas(); }
   bool within_program() const override { return false; }
-  void begin() override;
-  void abort(const std::string& reason) override;
+  void begin() override { replicas_->begin({}); }
+  void abort(const std::string& reason) override { replicas_->abort(0, reason); }
 
  private:
-  std::shared_ptr<WorkerReplicas> replicas_;
+  std::shared_ptr<ReplicaGroup> replicas_;
 };
 
-// What programs share with the strategy.
-class WorkerReplicas {
+// Shared by the strategy and its programs.
+class WorkerReplicas final : public ReplicaGroup,
+                             public std::enable_shared_from_this<WorkerReplicas> {
  public:
   WorkerReplicas(Job& job, std::shared_ptr<WorkerGroup> workers,
                  const std::vector<Device*>& devices, const WorkerReplicasOptions& options)
@@ -58,61 +59,36 @@ class WorkerReplicas {
       if (error) std::rethrow_exception(error);
   }
 
-  WorkerGroup& workers() const { return *workers_; }
-  std::size_t local() const { return communicators_.size(); }
-  const std::shared_ptr<Communicator>& communicator(int local) const {
+  int num_replicas() const override { return workers_->num_replicas(); }
+  int first_replica() const override { return workers_->first_replica(); }
+  bool all_take_part() const override { return true; }
+  std::shared_ptr<Communicator> communicator(int local) override {
     return communicators_[static_cast<std::size_t>(local)];
   }
-
-  void begin() {
+  void begin(const std::vector<bool>&) override {
     workers_->check();
-    if (threads_) threads_->begin(std::vector<bool>(local(), true));
+    if (threads_) threads_->begin(std::vector<bool>(communicators_.size(), true));
   }
-  void leave(int local) {
+  void leave(int local) override {
     if (threads_) threads_->leave(local);
   }
-  void abort(int local, const std::string& reason) {
+  void abort(int local, const std::string& reason) override {
     if (threads_) threads_->abort(local, reason);
     workers_->give_up(reason);
+  }
+  Ranks ranks_of_program(const std::vector<bool>&) override {
+    Ranks ranks{.group = lanes_.lock(), .of_replica = {}};
+    if (!ranks.group) lanes_ = ranks.group = std::make_shared<WorkerLanes>(shared_from_this());
+    for (std::size_t local = 0; local < communicators_.size(); ++local)
+      ranks.of_replica.push_back(first_replica() + static_cast<int>(local));
+    return ranks;
   }
 
  private:
   std::shared_ptr<WorkerGroup> workers_;
   std::shared_ptr<LocalGroup> threads_;  // null: one replica here, and at every other worker
   std::vector<std::shared_ptr<Communicator>> communicators_;
-};
-
-Communicator& WorkerLanes::communicator(int rank) {
-  return *replicas_->communicator(rank - replicas_->workers().first_replica());
-}
-int WorkerLanes::size() const { return replicas_->workers().num_replicas(); }
-void WorkerLanes::begin() { replicas_->begin(); }
-void WorkerLanes::abort(const std::string& reason) { replicas_->abort(0, reason); }
-
-class WorkerReplicaGroup final : public ReplicaGroup {
- public:
-  explicit WorkerReplicaGroup(std::shared_ptr<WorkerReplicas> replicas)
-      : replicas_(std::move(replicas)), lanes_(std::make_shared<WorkerLanes>(replicas_)) {}
-
-  int num_replicas() const override { return replicas_->workers().num_replicas(); }
-  int first_replica() const override { return replicas_->workers().first_replica(); }
-  bool all_take_part() const override { return true; }
-  std::shared_ptr<Communicator> communicator(int local) override {
-    return replicas_->communicator(local);
-  }
-  void begin(const std::vector<bool>&) override { replicas_->begin(); }
-  void leave(int local) override { replicas_->leave(local); }
-  void abort(int local, const std::string& reason) override { replicas_->abort(local, reason); }
-  Ranks ranks_of_program(const std::vector<bool>&) override {
-    Ranks ranks{.group = lanes_, .of_replica = {}};
-    for (std::size_t local = 0; local < replicas_->local(); ++local)
-      ranks.of_replica.push_back(first_replica() + static_cast<int>(local));
-    return ranks;
-  }
-
- private:
-  std::shared_ptr<WorkerReplicas> replicas_;
-  std::shared_ptr<CollectiveGroup> lanes_;
+  std::weak_ptr<CollectiveGroup> lanes_;  // of the programs of the moment
 };
 
 }  // namespace
@@ -127,11 +103,10 @@ std::shared_ptr<WorkerGroup> make_worker_group(std::shared_ptr<Job> job, bool ow
   return std::make_shared<WorkerGroup>(std::move(job), owns_job, std::move(host), local_replicas);
 }
 
-std::unique_ptr<ReplicaGroup> make_worker_replicas(Job& job, std::shared_ptr<WorkerGroup> workers,
+std::shared_ptr<ReplicaGroup> make_worker_replicas(Job& job, std::shared_ptr<WorkerGroup> workers,
                                                    const std::vector<Device*>& devices,
                                                    const WorkerReplicasOptions& options) {
-  return std::make_unique<WorkerReplicaGroup>(
-      std::make_shared<WorkerReplicas>(job, std::move(workers), devices, options));
+  return std::make_shared<WorkerReplicas>(job, std::move(workers), devices, options);
 }
 
 }  // namespace tandem::distribute

@@ -23,7 +23,7 @@ std::shared_ptr<WorkerGroup> make_worker_group(std::shared_ptr<Job> job, bool ow
 
 // A replica for each of `devices`, and those of the other workers: joined by the processes' group
 // where each worker has one, else by threads inside the workers and that group between them.
-std::unique_ptr<ReplicaGroup> make_worker_replicas(Job& job, std::shared_ptr<WorkerGroup> workers,
+std::shared_ptr<ReplicaGroup> make_worker_replicas(Job& job, std::shared_ptr<WorkerGroup> workers,
                                                    const std::vector<Device*>& devices,
                                                    const WorkerReplicasOptions& options);
 

@@ -13,6 +13,10 @@
 
 namespace tandem {
 
+Communicator& CollectiveGroup::communicator(int) {
+  throw InternalError("[graph] a group that reduces alone was asked for another collective");
+}
+
 const OpDef kCollectiveWait = {.name = "_CollectiveWait", .traits = kStateful};
 
 namespace {

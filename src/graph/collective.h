@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/bucket.h"
 #include "comm/communicator.h"
 #include "op/op.h"
 
@@ -21,8 +22,9 @@ class CollectiveGroup {
   virtual ~CollectiveGroup() = default;
   // How many ranks there are.
   virtual int size() const = 0;
-  // The rank's, for the lane that it is on.
-  virtual Communicator& communicator(int rank) = 0;
+  // The rank's, for the lane that it is on. A group that reduces alone (below) may have none, and
+  // throws InternalError.
+  virtual Communicator& communicator(int rank);
   // Whether every rank is a lane of the same program. If not, the others run programs of their own
   // beside it, and whoever started them all does what the next two do.
   virtual bool within_program() const = 0;
@@ -30,6 +32,18 @@ class CollectiveGroup {
   virtual void begin() {}
   // A lane has failed: every wait of the others throws AbortedError.
   virtual void abort(const std::string&) {}
+
+  // The rest is for CollectiveReduce, and goes to the rank's communicator unless the group has a way
+  // of its own. Whether the arrays that are reduced lie in a bucket:
+  virtual bool packs(int rank) { return communicator(rank).packs(); }
+  virtual Bucket make_bucket(int rank, std::span<const std::int64_t> counts, DType dtype) {
+    return Bucket(communicator(rank), counts, dtype);
+  }
+  virtual std::shared_ptr<Work> all_reduce(int rank, std::span<const Buffer> parts, ReduceOp op) {
+    return communicator(rank).all_reduce(parts, op);
+  }
+  // Advances collectives under way, without waiting.
+  virtual void progress(int rank) { communicator(rank).progress(); }
 };
 
 // Which rank of which group a node belongs to.

@@ -24,7 +24,7 @@ namespace {
 struct Lane {
   Device* device = nullptr;  // null: nothing to do
   std::vector<Step*> steps;
-  std::vector<Communicator*> communicators;  // of its collectives
+  std::vector<const CollectiveMember*> members;  // of its collectives
   // On a real GPU: the steps that are enqueued as one, by the place of the first.
   std::map<std::size_t, std::unique_ptr<RecordedSteps>> recorded;
 
@@ -141,11 +141,13 @@ struct Lanes::Impl {
   }
 
   void join(const CollectiveMember& member, Lane& lane) {
-    const auto add = [](auto& list, auto* item) {
-      if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
+    if (std::find(groups.begin(), groups.end(), member.group.get()) == groups.end())
+      groups.push_back(member.group.get());
+    const auto same = [&](const CollectiveMember* other) {
+      return other->group == member.group && other->rank == member.rank;
     };
-    add(groups, member.group.get());
-    add(lane.communicators, &member.group->communicator(member.rank));
+    if (std::none_of(lane.members.begin(), lane.members.end(), same))
+      lane.members.push_back(&member);
   }
 
   void run() {
@@ -185,8 +187,8 @@ struct Lanes::Impl {
     Stream& stream = lane.device->stream();
     const Stream::Execution execution = stream.execution();
     const bool profiled = profile::on();
-    const profile::ReplicaScope replica(
-        lane.communicators.empty() ? profile::current_replica : lane.communicators.front()->rank());
+    const profile::ReplicaScope replica(lane.members.empty() ? profile::current_replica
+                                                             : lane.members.front()->rank);
     const profile::Span span([&] {
       return profile::Event{
           .name = "program", .lane = profile::Lane::kSteps, .node = lane.device->full_name()};
@@ -222,7 +224,7 @@ struct Lanes::Impl {
         flush();
         start(*step);
       }
-      for (Communicator* communicator : lane.communicators) communicator->progress();
+      for (const CollectiveMember* member : lane.members) member->group->progress(member->rank);
       if (step->awaited) {
         flush();
         finish(*step);
@@ -257,9 +259,10 @@ struct Lanes::Impl {
   // What the kernel has put into the outputs sets out.
   static void start(Step& step) {
     const auto& outputs = step.context.outputs;
-    Communicator& communicator = step.member->group->communicator(step.member->rank);
+    CollectiveGroup& group = *step.member->group;
+    const int rank = step.member->rank;
     const bool reduces = step.operation->op == &kCollectiveReduce;
-    const ReduceOp how = reduces ? weigh(step.context, step.member->rank) : ReduceOp::kSum;
+    const ReduceOp how = reduces ? weigh(step.context, rank) : ReduceOp::kSum;
     std::vector<Buffer> parts;
     if (step.bucket) {
       for (std::size_t i = 0; i < step.bucket->size(); ++i)  // where they are not computed there
@@ -270,9 +273,9 @@ struct Lanes::Impl {
       for (const TensorView& output : outputs)
         parts.push_back({output.data, output.size(), output.dtype});
     }
-    step.work = reduces ? communicator.all_reduce(parts, how)
+    step.work = reduces ? group.all_reduce(rank, parts, how)
                         : start_collective(*step.operation->op, step.context.attrs_data,
-                                           communicator, parts);
+                                           group.communicator(rank), parts);
   }
 
   static void finish_collective(Step& step) {

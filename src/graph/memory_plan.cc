@@ -160,7 +160,7 @@ bool packs(const Operation& operation) {
   if (operation.op != &kCollectiveReduce || operation.outputs.empty()) return false;
   for (const Value* output : operation.outputs)
     if (output->spec.dtype != operation.outputs[0]->spec.dtype) return false;
-  return operation.member->group->communicator(operation.member->rank).packs();
+  return operation.member->group->packs(operation.member->rank);
 }
 
 MemoryPlan plan_memory(Block& block) { return Planner(block).run(); }

@@ -169,9 +169,9 @@ struct Program::Impl {
       counts.clear();
       for (const Value* output : operation->outputs)
         counts.push_back(output->spec.shape.num_elements());
-      buckets.try_emplace(operation.get(),
-                          operation->member->group->communicator(operation->member->rank), counts,
-                          operation->outputs[0]->spec.dtype);
+      const CollectiveMember& member = *operation->member;
+      buckets.emplace(operation.get(), member.group->make_bucket(
+                                           member.rank, counts, operation->outputs[0]->spec.dtype));
     }
   }
 

@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "hvd/lane.h"
+#include "hvd/lane_transport.h"
 #include "nn/optimizer_impl.h"
+#include "sync/eager_sync.h"
 
 namespace tandem::hvd {
 
@@ -32,26 +33,17 @@ class LaneExchange final : public optimizers::GradientExchange {
   std::unique_ptr<GradientSync> start_combining(const std::vector<Variable>& variables);
 
  private:
-  class EagerPass;
   class LocalPass;
-  // Where the gradients of some variables lie one behind the other, as they are submitted.
-  struct Home {
-    Bucket bucket;
-    std::vector<std::size_t> place_of;  // by variable
-  };
-  // What is asked for each of some variables: with a gradient, and without one.
+  // What the gradients of some variables need.
   struct Plan {
     std::vector<RefPtr<VariableImpl>> variables;
-    std::vector<RequestRef> present, absent;
-    std::vector<Tensor> added_up;  // over the passes before
+    GradientRequests requests;
+    std::size_t bytes = 0;          // of all buckets
+    std::optional<EagerSync> sync;  // made by the first eager pass
+    std::vector<Tensor> added_up;   // over the passes before
     int passes = 0;
-    bool may_have_home = false;
-    std::vector<std::size_t> order;  // in which the first pass submitted the variables
-    std::optional<Home> home;        // behind that pass
   };
   Plan& plan_for(const std::vector<Variable>& variables);
-  // For a pass, where nobody reads what the last one left there; null: there is none.
-  Home* home_of(Plan& plan);
 
   std::string name_;
   DistributedOptions options_;
@@ -59,11 +51,5 @@ class LaneExchange final : public optimizers::GradientExchange {
   Combination combination_;
   std::vector<std::unique_ptr<Plan>> plans_;
 };
-
-// A pass of a thread that builds a graph: buckets of gradients become nodes; the lane brings them
-// together when the program runs. `requests`: of each variable.
-std::unique_ptr<GradientSync> start_traced_pass(std::shared_ptr<Lane> lane,
-                                                std::span<const RequestRef> requests,
-                                                const std::vector<Variable>& variables);
 
 }  // namespace tandem::hvd

@@ -7,7 +7,6 @@
 #include "core/status.h"
 #include "hvd/adasum.h"
 #include "hvd/timeline.h"
-#include "sync/gradient_views.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem::hvd {
@@ -140,19 +139,19 @@ void Execution::start_batch(const std::vector<FusionUnit>& units) {
            [this, batch = std::move(batch)] { finish_batch(batch); });
 }
 
-// Where a bucket of their own would have them, but in one that another holds.
+// Where a bucket of their own would have them, but in memory that another holds.
 bool Execution::lies_in_a_row(const Batch& batch) const {
-  const HostArray* first = nullptr;
-  std::size_t offset = 0;
+  const OperationRef& first = operation_of(batch.items.front());
+  if (!first || !first->bucket) return false;
+  std::byte* next = static_cast<std::byte*>(first->in[batch.items.front().tensor].data);
   for (const Item& item : batch.items) {
     const OperationRef& operation = operation_of(item);
-    if (!operation || operation->in.empty()) return false;
-    const HostArray& array = operation->in[item.tensor];
-    if (!first) first = &array;
-    if (!array.bucket || array.bucket != first->bucket || array.dtype != batch.dtype ||
-        array.data != static_cast<std::byte*>(first->data) + offset)
+    if (!operation || !operation->bucket || operation->bucket.owner_before(first->bucket) ||
+        first->bucket.owner_before(operation->bucket))
       return false;
-    offset += Bucket::array_bytes(item.mine->count(item.tensor), array.dtype);
+    const HostArray& array = operation->in[item.tensor];
+    if (array.dtype != batch.dtype || array.data != next) return false;
+    next += Bucket::array_bytes(item.mine->count(item.tensor), array.dtype);
   }
   return true;
 }
@@ -181,12 +180,6 @@ void Execution::finish_batch(const Batch& batch) {
     const OperationRef& operation = operation_of(item);
     if (!operation) continue;
     const Buffer from = array(batch, i);
-    if (operation->view_on) {
-      operation->results[item.tensor] =
-          view_of(*operation->view_on, batch.bucket ? batch.bucket->memory() : operation->memory,
-                  from, Shape(operation->request->shapes[item.tensor]));
-      continue;
-    }
     const HostArray& out = operation->out[item.tensor];
     copy_scaled(out.data, out.dtype, from.data, batch.dtype, from.count, item.mine->postscale);
     if (timed && batch.bucket)

@@ -361,7 +361,7 @@ void Lane::complete(const OperationRef& operation, std::exception_ptr error) {
   if (operation->done.load(std::memory_order_relaxed)) return;  // the lane was abandoned meanwhile
   by_name_.erase(operation->request->name);
   operation->inputs.clear();
-  operation->memory.reset();
+  operation->bucket.reset();
   operation->error = std::move(error);
   operation->done.store(true, std::memory_order_release);
 }

@@ -51,11 +51,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   const std::vector<int>& ranks() const { return options_.ranks; }
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(options_.ranks.size()); }
-  // Memory from which operations travel the fastest (HostArray::bucket).
+  // Memory from which operations travel the fastest (Handle::State::bucket).
   std::shared_ptr<void> allocate(std::size_t bytes) { return communicator_->allocate(bytes); }
-  Bucket make_bucket(std::span<const std::int64_t> counts, DType dtype) {
-    return Bucket(*communicator_, counts, dtype);
-  }
 
   // Throws InvalidArgumentError for a name that is under way, and what the lane failed with.
   void submit(const OperationRef& operation);

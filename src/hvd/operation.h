@@ -17,9 +17,6 @@ namespace tandem::hvd {
 struct HostArray {
   void* data = nullptr;
   DType dtype = float32;
-  // Of which memory of the lane's it is an array, laid out as by a Bucket: those that travel
-  // together and lie there one behind the other travel as they are. Null: of none.
-  const void* bucket = nullptr;
 };
 
 class Lane;
@@ -28,14 +25,13 @@ struct Handle::State {
   RequestRef request;
   // Which holds this while it is under way. Gone: this is done.
   std::weak_ptr<Lane> lane;
-  // A tensor of the request each; where the request is absent `in` is empty, or zeros in a bucket.
-  // Outputs may be inputs.
+  // A tensor of the request each, zeros where the request is absent. Outputs may be inputs.
   // Operations whose results have sizes that only the others know make `results` when they run.
   std::vector<HostArray> in, out;
-  // Where results are to be tensors of this device that share the memory in which they travelled;
-  // null: they go to `out`.
-  Device* view_on = nullptr;
-  std::shared_ptr<void> memory;  // until it is done: keeps the bucket that the input lies in
+  // The lane's memory in which the arrays lie one behind the other, as in a Bucket; kept until this
+  // is done. Operations that travel together and lie there in a row travel as they are. Null: they
+  // lie elsewhere.
+  std::shared_ptr<void> bucket;
   std::vector<Tensor> inputs;    // kept
   std::vector<Tensor> results;   // on the host, or where the host reaches them
   std::vector<DType> dtypes;     // that results are wanted in, where they travel in another one

@@ -1,7 +1,5 @@
 #include "parallel/bucket_tensors.h"
 
-#include <map>
-
 #include "core/status.h"
 #include "graph/graph.h"
 #include "runtime/variable_impl.h"
@@ -13,43 +11,61 @@
 namespace tandem::parallel {
 namespace {
 
-class TensorHook final : public BucketHook {
+class HookTransport final : public CommunicatorTransport {
  public:
-  TensorHook(CommHook hook, Device& device, std::vector<Variable> parameters,
-             std::shared_ptr<comm::ProcessGroupImpl> group)
-      : hook_(std::move(hook)),
+  HookTransport(CommHook hook, Device& device, std::vector<Variable> parameters,
+                std::shared_ptr<comm::ProcessGroupImpl> group)
+      : CommunicatorTransport(group->shared_communicator()),
+        hook_(std::move(hook)),
         device_(device),
         parameters_(std::move(parameters)),
         group_(std::move(group)) {}
 
-  void start(const Place& place, Bucket& bucket) override {
+  std::shared_ptr<Work> start(const FullBucket& bucket) override {
     const NoGradScope no_grad;
-    then_[place.index] = hook_(tensors_of(place, bucket));
-  }
-
-  void finish(const Place& place, Bucket& bucket) override {
-    const NoGradScope no_grad;
-    const auto then = std::exchange(then_[place.index], nullptr);
-    const std::vector<Tensor> combined = then ? then() : std::vector<Tensor>();
-    std::vector<Variable> parameters;
-    for (std::size_t index : place.gradients) parameters.push_back(parameters_[index]);
-    check_combined(combined, parameters, place.index);
-    for (std::size_t i = 0; i < combined.size(); ++i) {
-      const Tensor here = copy_to_device(combined[i], device_);
-      bucket.put(i, impl_of(here).data());
-    }
+    auto work = std::make_shared<HookWork>(*this, bucket);
+    work->then = labelled(bucket.index, bucket.step, [&] { return hook_(tensors_of(bucket)); });
+    return work;
   }
 
  private:
-  GradBucket tensors_of(const Place& place, const Bucket& bucket) const {
+  // What a hook has started with a bucket.
+  struct HookWork final : Work {
+    HookWork(HookTransport& hook, const FullBucket& full)
+        : transport(hook), index(full.index), step(full.step), memory(*full.memory) {
+      for (std::size_t i : full.gradients) parameters.push_back(hook.parameters_[i]);
+    }
+
+    void wait() override {
+      const NoGradScope no_grad;
+      const std::vector<Tensor> combined =
+          transport.labelled(index, step, [&] { return then ? then() : std::vector<Tensor>(); });
+      check_combined(combined, parameters, index);
+      for (std::size_t i = 0; i < combined.size(); ++i) {
+        const Tensor here = copy_to_device(combined[i], transport.device_);
+        memory.put(i, impl_of(here).data());
+      }
+    }
+    bool test() override { return false; }  // a hook only waits
+
+    HookTransport& transport;
+    std::size_t index;
+    std::int64_t step;
+    Bucket& memory;
+    std::vector<Variable> parameters;
+    std::function<std::vector<Tensor>()> then;
+  };
+
+  GradBucket tensors_of(const FullBucket& full) const {
+    const Bucket& bucket = *full.memory;
     GradBucket tensors;
-    tensors.index = place.index;
-    tensors.is_last = place.is_last;
+    tensors.index = full.index;
+    tensors.is_last = full.is_last;
     tensors.group = comm::ProcessGroup(group_);
     tensors.buffer =
         view_of(device_, bucket.memory(), bucket.whole(), Shape({bucket.whole().count}));
     for (std::size_t i = 0; i < bucket.size(); ++i) {
-      const Variable& parameter = parameters_[place.gradients[i]];
+      const Variable& parameter = parameters_[full.gradients[i]];
       tensors.gradients.push_back(
           view_of(device_, bucket.memory(), bucket.array(i), parameter.shape()));
       tensors.parameters.push_back(parameter);
@@ -61,7 +77,6 @@ class TensorHook final : public BucketHook {
   Device& device_;
   std::vector<Variable> parameters_;
   std::shared_ptr<comm::ProcessGroupImpl> group_;
-  std::map<std::size_t, std::function<std::vector<Tensor>()>> then_;  // by bucket
 };
 
 }  // namespace
@@ -83,11 +98,11 @@ void check_combined(const std::vector<Tensor>& combined, std::span<const Variabl
   }
 }
 
-std::shared_ptr<BucketHook> make_tensor_hook(CommHook hook, Device& device,
-                                             std::vector<Variable> parameters,
-                                             std::shared_ptr<comm::ProcessGroupImpl> group) {
-  return std::make_shared<TensorHook>(std::move(hook), device, std::move(parameters),
-                                      std::move(group));
+std::shared_ptr<CommunicatorTransport> make_hook_transport(
+    CommHook hook, Device& device, std::vector<Variable> parameters,
+    std::shared_ptr<comm::ProcessGroupImpl> group) {
+  return std::make_shared<HookTransport>(std::move(hook), device, std::move(parameters),
+                                         std::move(group));
 }
 
 std::vector<Tensor> GradBucket::split(const Tensor& flat) const {

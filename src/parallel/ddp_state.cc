@@ -131,9 +131,10 @@ bool DistributedDataParallel::State::set_sync(bool sync) {
 
 EagerSync& DistributedDataParallel::State::eager() {
   if (eager_) return *eager_;
-  ReducerOptions options{.sizes = bucket_sizes(options_), .rebuild = true};
-  if (hook_) options.hook = make_tensor_hook(hook_, *device_, parameters_, group_);
-  eager_ = std::make_unique<EagerSync>(communicator_, *device_, parameters_, options);
+  transport_ = hook_ ? make_hook_transport(hook_, *device_, parameters_, group_)
+                     : std::make_shared<CommunicatorTransport>(communicator_);
+  const ReducerOptions options{.sizes = bucket_sizes(options_), .rebuild = true};
+  eager_ = std::make_unique<EagerSync>(transport_, *device_, parameters_, options);
   return *eager_;
 }
 
@@ -358,7 +359,7 @@ std::string DistributedDataParallel::State::unused() const {
 std::string DistributedDataParallel::State::unused_on(int rank) const {
   std::string names;
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    if (eager_->was_present(rank, i)) continue;
+    if (transport_->was_present(rank, i)) continue;
     if (!names.empty()) names += ", ";
     names += quoted_name(parameters_[i]);
     if (rank == communicator_->rank())

@@ -86,7 +86,8 @@ class DistributedDataParallel::State {
   RankNames names_;  // the group's ranks in errors
   std::shared_ptr<TracedReductions> traced_;
   CommHook hook_;
-  std::unique_ptr<EagerSync> eager_;  // made by the first step
+  std::shared_ptr<CommunicatorTransport> transport_;  // this and the next: made by the first step
+  std::unique_ptr<EagerSync> eager_;
   RankWords announcements_;
 
   bool sync_ = true;

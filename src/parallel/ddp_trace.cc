@@ -78,7 +78,7 @@ void TracedReductions::set_hook(CommHook hook, std::shared_ptr<comm::ProcessGrou
   group_ = comm::ProcessGroup(std::move(group));
 }
 
-// As TensorHook does it for buckets that are there.
+// As HookTransport does it for buckets that are there.
 std::function<std::vector<Tensor>()> TracedReductions::call_hook(const TracedBucket& traced) const {
   GradBucket bucket{.index = traced.index,
                     .is_last = traced.is_last,

@@ -1,7 +1,5 @@
 #include "sync/eager_sync.h"
 
-#include <algorithm>
-
 #include "runtime/placement.h"
 #include "sync/gradient_infos.h"
 #include "tandem/autodiff.h"
@@ -11,12 +9,11 @@
 
 namespace tandem {
 
-EagerSync::EagerSync(std::shared_ptr<Communicator> communicator, Device& device,
+EagerSync::EagerSync(std::shared_ptr<GradientTransport> transport, Device& device,
                      const std::vector<Variable>& variables, ReducerOptions options)
-    : communicator_(std::move(communicator)),
+    : transport_(std::move(transport)),
       device_(device),
-      reducer_(*communicator_, gradient_infos(variables), std::move(options)),
-      present_(*communicator_, variables.size()) {
+      reducer_(*transport_, gradient_infos(variables), options) {
   std::vector<Shape> shapes;
   for (const Variable& variable : variables) {
     variables_.emplace_back(&variable.impl());
@@ -63,14 +60,14 @@ void EagerSync::zeros(std::size_t index) {
 std::vector<Tensor> EagerSync::finish(const std::vector<std::uint8_t>& present) {
   for (std::size_t i = 0; i < variables_.size(); ++i)
     if (!settled(i)) zeros(i);
-  std::copy(present.begin(), present.end(), present_.mine());
-  present_.start();
+  transport_->tell_present(present);
   reducer_.finish();
-  present_.wait();
+  const std::vector<std::uint8_t> anywhere = transport_->wait_present();
   std::vector<Tensor> reduced(variables_.size());
   for (std::size_t i = 0; i < reduced.size(); ++i)
-    for (int rank = 0; rank < communicator_->size() && !reduced[i].defined(); ++rank)
-      if (was_present(rank, i)) reduced[i] = views_ ? views_->view(i) : std::move(gradients_[i]);
+    if (anywhere[i])
+      reduced[i] = copy_to_device(views_ ? views_->view(i) : std::move(gradients_[i]),
+                                  variables_[i]->device());
   gradients_.clear();  // zeros that nobody asked for
   return reduced;
 }
@@ -89,7 +86,7 @@ class EagerPass final : public GradientSync {
 
   void ready(std::size_t index, Tensor gradient) override {
     if (!gradient.defined()) return;
-    check_gradient("all_reduce", gradient, *sync_.variables()[index]);
+    check_gradient(gradient, *sync_.variables()[index]);
     present_[index] = 1;
     if (inactive_)
       sync_.zeros(index);

@@ -12,11 +12,11 @@ bool same_variables(const std::vector<RefPtr<VariableImpl>>& a, const std::vecto
       [](const RefPtr<VariableImpl>& x, const Variable& y) { return x.get() == &y.impl(); });
 }
 
-void check_gradient(std::string_view op, const Tensor& gradient, const VariableImpl& variable) {
+void check_gradient(const Tensor& gradient, const VariableImpl& variable) {
   const TensorSpec& spec = variable.spec();
   if (may_agree(gradient.shape(), spec.shape) && gradient.dtype() == spec.dtype) return;
   fail<InvalidArgumentError>(
-      "[{}] the gradient of {} has shape {} and dtype {}, expected {} and {}", op,
+      "[all_reduce] the gradient of {} has shape {} and dtype {}, expected {} and {}",
       quoted_name(variable), gradient.shape().to_string(), name_of(gradient.dtype()),
       spec.shape.to_string(), name_of(spec.dtype));
 }

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "runtime/variable_impl.h"
@@ -34,7 +33,7 @@ class GradientSync {
 // Whether both are the same variables in the same order.
 bool same_variables(const std::vector<RefPtr<VariableImpl>>& a, const std::vector<Variable>& b);
 
-// Throws InvalidArgumentError, in the name of `op`, where the variable cannot have this gradient.
-void check_gradient(std::string_view op, const Tensor& gradient, const VariableImpl& variable);
+// Throws InvalidArgumentError where the variable cannot have this gradient.
+void check_gradient(const Tensor& gradient, const VariableImpl& variable);
 
 }  // namespace tandem

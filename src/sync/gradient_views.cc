@@ -22,7 +22,7 @@ void GradientViews::begin_step() {
     generation_ = reducer_.generation();
     views_.assign(shapes_.size(), Tensor());
   }
-  for (std::size_t i = 0; i < views_.size(); ++i) {
+  for (std::size_t i = views_.size(); i-- > 0;) {  // as buckets are made: last to first
     if (!views_[i].defined()) continue;
     const TensorImpl& impl = impl_of(views_[i]);
     if (impl.unique() && impl.storage->unique()) continue;

@@ -109,7 +109,7 @@ class PartSync final : public GradientSync {
 
   void ready(std::size_t index, Tensor gradient) override {
     if (!gradient.defined()) return;
-    check_gradient("all_reduce", gradient, *step_.variables[index]);
+    check_gradient(gradient, *step_.variables[index]);
     present_[index] = true;
     add(index, std::move(gradient));
   }

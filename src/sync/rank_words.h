@@ -18,6 +18,7 @@ class RankWords {
         mine_(bytes),
         all_(bytes * static_cast<std::size_t>(communicator.size())) {}
 
+  std::size_t size() const { return mine_.size(); }  // bytes of a rank
   std::uint8_t* mine() { return mine_.data(); }
   // Sends mine(), which belongs to the collective until wait().
   void start() { work_ = communicator_.start_exchange(mine_.data(), mine_.size(), all_.data()); }

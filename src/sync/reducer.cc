@@ -43,14 +43,13 @@ std::size_t BucketFill::add(std::size_t index) {
   return bucket_of_[index];
 }
 
-Reducer::Reducer(Communicator& communicator, std::vector<GradientInfo> gradients,
+Reducer::Reducer(GradientTransport& transport, std::vector<GradientInfo> gradients,
                  ReducerOptions options)
-    : communicator_(communicator),
-      packs_(communicator.packs()),
-      options_(std::move(options)),
+    : transport_(transport),
+      packs_(transport.packs()),
+      options_(options),
       gradients_(std::move(gradients)),
       places_(gradients_.size()) {
-  TANDEM_ASSERT(packs_ || !options_.hook);
   assign({});
   reset();
 }
@@ -65,10 +64,9 @@ void Reducer::assign(std::span<const std::size_t> order) {
       counts.push_back(gradients_[members[array]].count);
     }
     Members& bucket = buckets_.emplace_back();
-    if (packs_) bucket.memory.emplace(communicator_, counts, gradients_[members.front()].dtype);
+    if (packs_) bucket.memory = transport_.make_bucket(counts, gradients_[members.front()].dtype);
     bucket.gradients = std::move(members);
     bucket.missing = bucket.gradients.size();
-    bucket.label = "bucket " + std::to_string(buckets_.size() - 1);
   }
   under_way_.reserve(buckets_.size());
 }
@@ -84,9 +82,8 @@ void Reducer::prepare() {
 void Reducer::reset() {
   data_.assign(gradients_.size(), nullptr);
   settled_.assign(gradients_.size(), false);
-  for (Members& bucket : buckets_) {
-    bucket.missing = bucket.gradients.size();
-  }
+  zeros_.assign(gradients_.size(), false);
+  for (Members& bucket : buckets_) bucket.missing = bucket.gradients.size();
   if (!order_known_) ready_order_.clear();
   op_ = ReduceOp::kSum;
   next_ = 0;
@@ -110,6 +107,7 @@ void Reducer::zeros(std::size_t index) {
   TANDEM_ASSERT(packs_);
   const Place place = places_[index];
   buckets_[place.bucket].memory->put_zeros(place.array);
+  zeros_[index] = true;
   settle(index);
 }
 
@@ -124,29 +122,25 @@ void Reducer::settle(std::size_t index) {
 
 void Reducer::launch() {
   for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) start(next_);
-  communicator_.progress();
+  transport_.progress();
 }
 
 void Reducer::start(std::size_t index) {
   Members& bucket = buckets_[index];
-  std::shared_ptr<Work>& work = under_way_.emplace_back();
-  communicator_.label(bucket.label, step_);
-  if (options_.hook) {
-    options_.hook->start(place_of(index), *bucket.memory);
-  } else if (packs_) {
-    const Buffer whole = bucket.memory->whole();
-    work = communicator_.all_reduce({&whole, 1}, op_);
-  } else {
-    std::vector<Buffer> parts;
+  std::vector<Buffer> parts;
+  if (packs_)
+    parts.push_back(bucket.memory->whole());
+  else
     for (std::size_t i : bucket.gradients)
       parts.push_back({data_[i], gradients_[i].count, gradients_[i].dtype});
-    work = communicator_.all_reduce(parts, op_);
-  }
-  communicator_.label({}, -1);
-}
-
-BucketHook::Place Reducer::place_of(std::size_t bucket) const {
-  return {bucket, bucket + 1 == buckets_.size(), buckets_[bucket].gradients};
+  under_way_.push_back(transport_.start({.index = index,
+                                         .is_last = index + 1 == buckets_.size(),
+                                         .step = step_,
+                                         .gradients = bucket.gradients,
+                                         .zeros = zeros_,
+                                         .memory = packs_ ? &*bucket.memory : nullptr,
+                                         .parts = parts,
+                                         .op = op_}));
 }
 
 void Reducer::finish() {
@@ -155,29 +149,14 @@ void Reducer::finish() {
     ~Fresh() { reducer.reset(); }
   } fresh{*this};
   TANDEM_ASSERT(next_ == buckets_.size());
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    if (under_way_[i]) {
-      under_way_[i]->wait();
-    } else {
-      communicator_.label(buckets_[i].label, step_);
-      options_.hook->finish(place_of(i), *buckets_[i].memory);
-      communicator_.label({}, -1);
-    }
-  }
+  for (const std::shared_ptr<Work>& work : under_way_) work->wait();
   ++step_;
   if (options_.rebuild && !order_known_) agree_on_order();
 }
 
 void Reducer::agree_on_order() {
   std::vector<std::int64_t> order(ready_order_.begin(), ready_order_.end());
-  const Buffer buffer = {order.data(), static_cast<std::int64_t>(order.size()), int64};
-  if (communicator_.device().host_accessible()) {
-    communicator_.broadcast({&buffer, 1}, 0)->wait();
-  } else {
-    std::vector<std::int64_t> all(order.size() * static_cast<std::size_t>(communicator_.size()));
-    communicator_.exchange(order.data(), buffer.bytes(), all.data());
-    order.assign(all.begin(), all.begin() + buffer.count);
-  }
+  transport_.share_order(order);
   ready_order_.assign(order.begin(), order.end());
   order_known_ = true;
 }

@@ -5,34 +5,15 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "comm/bucket.h"
-#include "comm/communicator.h"
+#include "sync/gradient_transport.h"
 
 namespace tandem {
 
 struct GradientInfo {
   std::int64_t count = 0;  // elements
   DType dtype = float32;
-};
-
-// How a full bucket is combined over the ranks, where a plain sum is not what is wanted. Used by
-// the reducer's thread alone; every rank's is called for the same buckets in the same order.
-class BucketHook {
- public:
-  struct Place {
-    std::size_t index = 0;
-    bool is_last = false;
-    std::span<const std::size_t> gradients;  // which ones the bucket holds, array by array
-  };
-  virtual ~BucketHook() = default;
-  // Starts to combine, without waiting.
-  virtual void start(const Place& place, Bucket& bucket) = 0;
-  // Called for each bucket in the order of the starts, once all have started. The bucket then holds
-  // what the ranks' gradients were combined to.
-  virtual void finish(const Place& place, Bucket& bucket) = 0;
 };
 
 // A bucket is closed when its size reaches the limit, so it may exceed it (as in PyTorch). The
@@ -47,7 +28,6 @@ struct ReducerOptions {
   // From the second step on the buckets follow the order in which rank 0's gradients were ready in
   // the first one.
   bool rebuild = false;
-  std::shared_ptr<BucketHook> hook{};  // null: the sum
 };
 
 // Which gradients share a bucket, in the order of the launches: they are taken in `order`, or last
@@ -74,16 +54,16 @@ class BucketFill {
 
 // One rank's side. Every rank makes it with the same gradients. Belongs to one thread at a time.
 //
-// Where the communicator packs, gradients are copied into buckets of its memory, and the results
+// Where the transport packs, gradients are copied into buckets of its memory, and the results
 // are there (result()). Where it does not, they are combined where they are.
 class Reducer {
  public:
-  Reducer(Communicator& communicator, std::vector<GradientInfo> gradients,
+  Reducer(GradientTransport& transport, std::vector<GradientInfo> gradients,
           ReducerOptions options = {});
 
   bool packs() const { return packs_; }
-  // How the buckets of this step are combined where no hook does it; kSum unless told. Every rank
-  // says the same, before any gradient.
+  // How the buckets of this step are combined, unless the transport has a way of its own; kSum
+  // unless told. Every rank says the same, before any gradient.
   void combine_by(ReduceOp op) { op_ = op; }
   // Gradient `index` is final in `data`. Packed: it is copied, times `scale`, where it is not in
   // its place (result()) already, and `data` is the caller's again. Else the memory belongs to the
@@ -116,7 +96,6 @@ class Reducer {
     std::vector<std::size_t> gradients;
     std::size_t missing = 0;
     std::optional<Bucket> memory;  // packed
-    std::string label;
   };
   struct Place {
     std::size_t bucket = 0;
@@ -127,10 +106,9 @@ class Reducer {
   void settle(std::size_t index);
   void launch();
   void start(std::size_t bucket);
-  BucketHook::Place place_of(std::size_t bucket) const;
   void agree_on_order();
 
-  Communicator& communicator_;
+  GradientTransport& transport_;
   bool packs_;
   ReducerOptions options_;
   std::vector<GradientInfo> gradients_;
@@ -138,13 +116,14 @@ class Reducer {
   std::vector<Place> places_;
   std::vector<void*> data_;  // not packed; null: not there yet
   std::vector<bool> settled_;
+  std::vector<bool> zeros_;               // of the step: this rank adds nothing
   std::vector<std::size_t> ready_order_;  // of the first step, where the buckets are to follow it
   bool order_known_ = false;              // and every rank's is rank 0's
   std::size_t generation_ = 0;
   std::int64_t step_ = 0;
   ReduceOp op_ = ReduceOp::kSum;
   std::size_t next_ = 0;                          // the first bucket that has not set out
-  std::vector<std::shared_ptr<Work>> under_way_;  // a bucket each; null: the hook's
+  std::vector<std::shared_ptr<Work>> under_way_;  // a bucket each
 };
 
 }  // namespace tandem

@@ -26,13 +26,14 @@ TracedSync::TracedSync(std::vector<Variable> variables, Device& device, ReduceTr
 void TracedSync::ready(std::size_t index, Tensor gradient) {
   if (!gradient.defined()) return;
   const Variable& variable = variables_[index];
-  check_gradient(options_.op, gradient, variable.impl());
+  check_gradient(gradient, variable.impl());
   if (agreed_ && !agreed(index))
     fail<InvalidArgumentError>(
-        "[{}] {} has a gradient on this replica and none on the first one: in a traced step the "
+        "[all_reduce] {} has a gradient on this replica and none on the first one: in a traced "
+        "step the "
         "first replica with examples has every gradient that another one has. Use the variable on "
         "each of them, or run the step without td::function (fit: run_eagerly)",
-        options_.op, quoted_name(variable));
+        quoted_name(variable));
   gradients_[index] = std::move(gradient);
   present_[index] = true;
   buckets_.add(index);

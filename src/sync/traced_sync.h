@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,7 +26,6 @@ struct TracedBucket {
 using ReduceTraced = std::function<std::function<std::vector<Tensor>()>(const TracedBucket&)>;
 
 struct TracedSyncOptions {
-  std::string_view op = "all_reduce";  // in errors
   BucketSizes sizes{};
   // Variables without a gradient contribute zeros, so that each bucket is whole.
   bool zeros_for_missing = false;

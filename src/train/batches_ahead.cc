@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "device/copy_ahead.h"
-#include "device/device_manager.h"
 
 namespace tandem {
 namespace {
@@ -23,8 +22,8 @@ class BatchesAhead final : public BatchSource {
 
 }  // namespace
 
-std::unique_ptr<BatchSource> copied_ahead(std::unique_ptr<BatchSource> batches) {
-  if (DeviceManager::get().devices(DeviceType::kGpu, "fit").empty()) return batches;
+std::unique_ptr<BatchSource> copied_ahead(std::unique_ptr<BatchSource> batches, bool to_gpus) {
+  if (!to_gpus) return batches;
   return std::make_unique<BatchesAhead>(std::move(batches));
 }
 

@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// The same batches; `batches` itself where there are no GPUs. An error comes when its batch's turn
-// does.
-std::unique_ptr<BatchSource> copied_ahead(std::unique_ptr<BatchSource> batches);
+// The same batches; `batches` itself where none is copied to a GPU. An error comes when its batch's
+// turn does.
+std::unique_ptr<BatchSource> copied_ahead(std::unique_ptr<BatchSource> batches, bool to_gpus);
 
 }  // namespace tandem

@@ -170,7 +170,7 @@ class FitLoop {
   // Workers take the same steps, and all of them make the figures that a callback of one asks for.
   void agree() {
     for_each([&](auto& callback) { batch_logs_ = batch_logs_ || callback.needs_batch_logs(); });
-    Workers* const workers = impl_.runner->workers();
+    const std::shared_ptr<Workers> workers = impl_.runner->workers();
     if (!workers) return;
     const std::string mine = fmt::format(
         "{} to {} epochs, {} steps each, {} validation data ({} steps)", options_.initial_epoch,

@@ -11,7 +11,7 @@ thread_local std::shared_ptr<ReplicaRunner> current_runner;
 
 class SingleReplica final : public ReplicaRunner {
  public:
-  int num_replicas() const override { return 1; }
+  int num_local_replicas() const override { return 1; }
   bool owns(const Variable& variable) const override { return !variable.impl().distributed(); }
   GlobalBatch split(const data::Example& global_batch) override {
     const std::int64_t total = global_batch[0].dim(0);

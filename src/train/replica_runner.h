@@ -32,9 +32,9 @@ class ReplicaRunner {
   using Step = std::function<std::vector<Tensor>(const data::Example& examples)>;
 
   virtual ~ReplicaRunner() = default;
-  virtual int num_replicas() const = 0;  // of this process
+  virtual int num_local_replicas() const = 0;  // of this process
   // The processes that train together; null: this one alone.
-  virtual Workers* workers() const { return nullptr; }
+  virtual std::shared_ptr<Workers> workers() const { return nullptr; }
   // This process has failed: tells the others, who would wait for it.
   virtual void give_up(const char* reason) { static_cast<void>(reason); }
   // Whether a variable was made under this runner's strategy.

@@ -28,11 +28,12 @@ struct StatisticsPlace {
 class Statistics {
  public:
   // `workers`: the processes that train together; null: this one.
-  Statistics(const StatisticsPlaces& places, std::vector<metrics::Metric> metrics, Workers* workers)
+  Statistics(const StatisticsPlaces& places, std::vector<metrics::Metric> metrics,
+             std::shared_ptr<Workers> workers)
       : metrics_(std::move(metrics)),
         parts_(static_cast<std::size_t>(places.parts)),
         sums_(static_cast<std::size_t>(places.replicas) * parts_),
-        workers_(workers) {}
+        workers_(std::move(workers)) {}
 
   // What is at one place of a batch: its examples, the sum of their losses (a scalar), and for each
   // metric what MetricBase::statistics() gave.
@@ -76,7 +77,7 @@ class Statistics {
   std::vector<metrics::Metric> metrics_;
   std::size_t parts_;
   std::vector<Sums> sums_;  // by place
-  Workers* workers_;
+  std::shared_ptr<Workers> workers_;
 };
 
 }  // namespace tandem

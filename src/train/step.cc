@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "core/status.h"
+#include "device/device_manager.h"
 #include "nn/layer_tree.h"
 #include "runtime/replica_context.h"
 #include "runtime/replica_invariance.h"
@@ -76,7 +77,7 @@ Stepper::Stepper(Model::Impl& model, std::string what)
       variables_(model.layer.trainable_variables()),
       runner_(model.runner ? model.runner : ReplicaRunner::current()),
       parts_(invariant_parts() > 0 ? parts_per_replica(num_replicas()) : 1),
-      statistics_({.replicas = runner_->num_replicas(), .parts = parts_}, model.metrics,
+      statistics_({.replicas = runner_->num_local_replicas(), .parts = parts_}, model.metrics,
                   runner_->workers()) {
   for (const Variable& variable : variables_) {
     const auto address = reinterpret_cast<std::uintptr_t>(&variable.impl());
@@ -97,15 +98,24 @@ Stepper::Parts Stepper::parts_of(const data::Example& batch) const {
   return parts;
 }
 
+namespace {
+
+std::unique_ptr<BatchSource> ahead(std::unique_ptr<BatchSource> batches) {
+  return copied_ahead(std::move(batches),
+                      !DeviceManager::get().devices(DeviceType::kGpu, "fit").empty());
+}
+
+}  // namespace
+
 std::unique_ptr<BatchSource> Stepper::batches(const data::Dataset& data,
                                               const data::IterateOptions& options) const {
-  return copied_ahead(runner_->iterate(data, options, [this](const data::Example& batch) {
+  return ahead(runner_->iterate(data, options, [this](const data::Example& batch) {
     check_batch(model_, batch, model_.num_inputs + 1, model_.num_inputs + 2, what_);
   }));
 }
 
 std::unique_ptr<BatchSource> Stepper::batches_to_predict(const data::Dataset& data) const {
-  return copied_ahead(runner_->iterate(data, {}, [this](const data::Example& batch) {
+  return ahead(runner_->iterate(data, {}, [this](const data::Example& batch) {
     check_batch(model_, batch, model_.num_inputs, batch.size(), what_);
   }));
 }
@@ -164,14 +174,16 @@ std::vector<Tensor> Stepper::statistics_of(const Parts& parts, const Tensor& out
 }
 
 int Stepper::num_replicas() const {
-  return runner_->workers() ? runner_->workers()->num_replicas() : runner_->num_replicas();
+  const std::shared_ptr<Workers> workers = runner_->workers();
+  return workers ? workers->num_replicas() : runner_->num_local_replicas();
 }
 
 void Stepper::keep(std::size_t replica, const distribute::BatchSplit& split,
                    const std::vector<Tensor>& statistics) {
   std::vector<std::int64_t> examples = {split.counts[replica]};
   if (invariant_parts() > 0) {
-    const int first = runner_->workers() ? runner_->workers()->first_replica() : 0;
+    const std::shared_ptr<Workers> workers = runner_->workers();
+    const int first = workers ? workers->first_replica() : 0;
     examples.clear();
     for (const BatchPart& part :
          parts_of_replica(split.total, first + static_cast<int>(replica), num_replicas()))

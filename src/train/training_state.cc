@@ -183,7 +183,7 @@ void gather_apart(Named& tensors, Workers& workers, const std::string& path) {
 // The chief's file, on every worker; nothing when it is not there and need not be.
 std::optional<TensorFile> load_shared(const Model& model, const std::filesystem::path& path,
                                       bool must_exist) {
-  Workers* const workers = impl_of(model, "load").runner->workers();
+  const std::shared_ptr<Workers> workers = impl_of(model, "load").runner->workers();
   const auto is_there = [&] { return must_exist || std::filesystem::exists(path); };
   if (!workers) return is_there() ? std::optional(load_safetensors(path)) : std::nullopt;
   std::string bytes;
@@ -213,7 +213,7 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
   for (std::size_t i = 0; i < progress.callbacks.size(); ++i)
     put_all(file.tensors, fmt::format("{}{}/", kCallbacks, i), progress.callbacks[i]->state());
 
-  if (Workers* const workers = impl_of(model, "save").runner->workers()) {
+  if (const std::shared_ptr<Workers> workers = impl_of(model, "save").runner->workers()) {
     gather_apart(file.tensors, *workers, path.string());
     if (!workers->is_chief()) return;
   }

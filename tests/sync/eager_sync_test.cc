@@ -35,7 +35,8 @@ class EagerSyncTest : public ::testing::TestWithParam<bool> {
   }
 
   // Runs a rank on each of two threads.
-  void on_ranks(const std::function<void(int rank, EagerSync& sync)>& body) {
+  void on_ranks(const std::function<void(int rank, EagerSync& sync,
+                                         CommunicatorTransport& transport)>& body) {
     const auto local = std::make_shared<LocalGroup>(devices_);
     const auto store = std::make_shared<ForkedStore>();
     std::vector<std::thread> threads;
@@ -53,8 +54,9 @@ class EagerSyncTest : public ::testing::TestWithParam<bool> {
                                         device, {.time_limit = testing::kFarAway});
         else
           communicator = local->communicator(rank);
-        EagerSync sync(communicator, device, variables_, {});
-        body(rank, sync);
+        const auto transport = std::make_shared<CommunicatorTransport>(communicator);
+        EagerSync sync(transport, device, variables_);
+        body(rank, sync, *transport);
       });
     for (std::thread& thread : threads) thread.join();
   }
@@ -65,7 +67,7 @@ class EagerSyncTest : public ::testing::TestWithParam<bool> {
 
 // Variable 0 has a gradient on both ranks, 1 on the second alone, 2 on none.
 TEST_P(EagerSyncTest, WhatARankDoesNotHaveCountsAsZeros) {
-  on_ranks([](int rank, EagerSync& sync) {
+  on_ranks([](int rank, EagerSync& sync, CommunicatorTransport& transport) {
     for (int step = 1; step < 4; ++step) {
       const auto pass = sync.start(false);
       if (rank == 1) pass->ready(1, full({2}, 10.0 * step));
@@ -74,14 +76,14 @@ TEST_P(EagerSyncTest, WhatARankDoesNotHaveCountsAsZeros) {
       EXPECT_EQ(values_of(reduced[0]), (Values{3, 3}));
       EXPECT_EQ(values_of(reduced[1]), (Values{10.0 * step, 10.0 * step}));
       EXPECT_FALSE(reduced[2].defined());
-      EXPECT_FALSE(sync.was_present(0, 1));
-      EXPECT_TRUE(sync.was_present(1, 1));
+      EXPECT_FALSE(transport.was_present(0, 1));
+      EXPECT_TRUE(transport.was_present(1, 1));
     }
   });
 }
 
 TEST_P(EagerSyncTest, AnInactiveRankAddsNothing) {
-  on_ranks([](int rank, EagerSync& sync) {
+  on_ranks([](int rank, EagerSync& sync, CommunicatorTransport&) {
     const auto pass = sync.start(rank == 1);
     for (std::size_t i : {2, 1, 0}) pass->ready(i, full({2}, 5.0));
     const std::vector<Tensor> reduced = *pass->finish();
@@ -90,7 +92,7 @@ TEST_P(EagerSyncTest, AnInactiveRankAddsNothing) {
 }
 
 TEST_P(EagerSyncTest, GradientsCountByTheirWeights) {
-  on_ranks([](int rank, EagerSync& sync) {
+  on_ranks([](int rank, EagerSync& sync, CommunicatorTransport&) {
     sync.begin();
     sync.ready(0, full({2}, 8.0), rank == 0 ? 0.25 : 0.75);
     const std::vector<Tensor> reduced = sync.finish({1, 0, 0});
@@ -100,7 +102,7 @@ TEST_P(EagerSyncTest, GradientsCountByTheirWeights) {
 
 // The results of a step stay as they are in the next one.
 TEST_P(EagerSyncTest, ResultsThatAreKeptStayAsTheyAre) {
-  on_ranks([](int, EagerSync& sync) {
+  on_ranks([](int, EagerSync& sync, CommunicatorTransport&) {
     std::vector<std::vector<Tensor>> kept;
     for (int step = 1; step < 4; ++step) {
       const auto pass = sync.start(false);
@@ -114,7 +116,7 @@ TEST_P(EagerSyncTest, ResultsThatAreKeptStayAsTheyAre) {
 }
 
 TEST_P(EagerSyncTest, AGradientOfAnotherShapeIsNamed) {
-  on_ranks([](int, EagerSync& sync) {
+  on_ranks([](int, EagerSync& sync, CommunicatorTransport&) {
     const auto pass = sync.start(false);
     testing::expect_error<InvalidArgumentError>(
         [&] { pass->ready(0, ones({3})); },

@@ -16,8 +16,9 @@ class GradientViewsTest : public ::testing::Test {
     communicator_ = make_process_communicator(
         make_shm_backend({.store = std::make_shared<ForkedStore>(), .rank = 0, .size = 1}), device_,
         {});
+    transport_ = std::make_unique<CommunicatorTransport>(communicator_);
     reducer_ = std::make_unique<Reducer>(
-        *communicator_, std::vector<GradientInfo>{{2, float32}, {3, float32}}, ReducerOptions{});
+        *transport_, std::vector<GradientInfo>{{2, float32}, {3, float32}}, ReducerOptions{});
     views_.emplace(*reducer_, device_, std::vector<Shape>{{2}, {3, 1}});
   }
 
@@ -30,7 +31,8 @@ class GradientViewsTest : public ::testing::Test {
   }
 
   Device& device_ = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
-  std::unique_ptr<Communicator> communicator_;
+  std::shared_ptr<Communicator> communicator_;
+  std::unique_ptr<CommunicatorTransport> transport_;
   std::unique_ptr<Reducer> reducer_;
   std::optional<GradientViews> views_;
 };
@@ -64,6 +66,7 @@ TEST_F(GradientViewsTest, MayOutliveTheCommunicator) {
   const Tensor kept = views_->view(0);
   views_.reset();
   reducer_.reset();
+  transport_.reset();
   communicator_.reset();
   EXPECT_EQ(kept.to_vector<float>(), std::vector<float>(2, 1.0f));
 }

@@ -98,11 +98,11 @@ class StopOnSignalImpl final : public CallbackBase {
     handlers_.emplace(options_.signals);
   }
   void on_batch_end(Model& model, std::int64_t, const Logs&) override {
-    Workers* const workers = impl_of(model, "StopOnSignal").runner->workers();
-    if (!workers || pace_.due()) look(model, workers);
+    const std::shared_ptr<Workers> workers = impl_of(model, "StopOnSignal").runner->workers();
+    if (!workers || pace_.due()) look(model, workers.get());
   }
   void on_train_end(Model& model) override {
-    look(model, impl_of(model, "StopOnSignal").runner->workers());
+    look(model, impl_of(model, "StopOnSignal").runner->workers().get());
     if (!stopped_) handlers_.reset();
   }
 

@@ -1,0 +1,166 @@
+#include "hvd/lane_transport.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "device/device_manager.h"
+#include "runtime/placement.h"
+#include "runtime/variable_impl.h"
+#include "tandem/array.h"
+
+namespace tandem::hvd {
+
+std::shared_ptr<void> LaneMemory::allocate(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (!memory_ || used_ + bytes > all_) {
+    memory_ = lane_->allocate(std::max(bytes, all_));
+    used_ = 0;
+  }
+  return {memory_, static_cast<std::byte*>(memory_.get()) + std::exchange(used_, used_ + bytes)};
+}
+
+namespace {
+
+// The operations of a bucket, under way.
+class BucketWork final : public Work {
+ public:
+  explicit BucketWork(std::shared_ptr<Lane> lane) : lane_(std::move(lane)) {}
+  // The memory is about to be used otherwise. Of a lane that was abandoned, operations are done
+  // while another thread may yet lead it.
+  ~BucketWork() override {
+    for (const OperationRef& operation : operations_)
+      if (!operation->done.load(std::memory_order_acquire) || (operation->error && lane_->failed()))
+        lane_->withdraw();
+  }
+
+  // `array`: in a bucket that lies in `memory`.
+  const OperationRef& submit(const RequestRef& request, const Buffer& array,
+                             std::shared_ptr<void> memory) {
+    auto operation = std::make_shared<Handle::State>();
+    operation->lane = lane_;
+    operation->request = request;
+    operation->in = operation->out = {{array.data, array.dtype}};
+    operation->bucket = std::move(memory);
+    lane_->submit(operation);
+    return operations_.emplace_back(std::move(operation));
+  }
+  // Has wait() return when these are done, too: one that fails leaves none of the others under way.
+  void await(const std::vector<OperationRef>& others) { others_ = &others; }
+
+  void wait() override {
+    for (const OperationRef& operation : others_ ? *others_ : operations_) lane_->wait(*operation);
+    throw_first();
+  }
+  bool test() override {
+    for (const OperationRef& operation : operations_)
+      if (!operation->done.load(std::memory_order_acquire)) return false;
+    throw_first();
+    return true;
+  }
+
+ private:
+  void throw_first() const {
+    for (const OperationRef& operation : operations_)
+      if (operation->error) std::rethrow_exception(operation->error);
+  }
+
+  std::shared_ptr<Lane> lane_;
+  std::vector<OperationRef> operations_;
+  const std::vector<OperationRef>* others_ = nullptr;
+};
+
+// What the node of one bucket calls.
+class TracedBucketGroup final : public CollectiveGroup {
+ public:
+  TracedBucketGroup(std::shared_ptr<Lane> lane, std::vector<RequestRef> requests, Device& device,
+                    std::shared_ptr<LaneMemory> memory)
+      : lane_(std::move(lane)),
+        requests_(std::move(requests)),
+        device_(device),
+        memory_(std::move(memory)) {}
+
+  int size() const override { return lane_->size(); }
+  bool within_program() const override { return false; }
+  bool packs(int) override { return true; }
+  Bucket make_bucket(int, std::span<const std::int64_t> counts, DType dtype) override {
+    const auto allocate = [this](std::size_t bytes) {
+      if (!bucket_) bucket_ = memory_->allocate(bytes);
+      return bucket_;
+    };
+    return Bucket(device_, allocate, counts, dtype);
+  }
+  std::shared_ptr<Work> all_reduce(int, std::span<const Buffer> parts, ReduceOp) override {
+    auto work = std::make_shared<BucketWork>(lane_);
+    auto* at = static_cast<std::byte*>(parts.front().data);
+    for (const RequestRef& request : requests_) {
+      const Buffer array = {at, request->count(0), parts.front().dtype};
+      work->submit(request, array, bucket_);
+      at += Bucket::array_bytes(array.count, array.dtype);
+    }
+    return work;
+  }
+  void progress(int) override {}
+
+ private:
+  std::shared_ptr<Lane> lane_;
+  std::vector<RequestRef> requests_;
+  Device& device_;
+  std::shared_ptr<LaneMemory> memory_;
+  std::shared_ptr<void> bucket_;  // of every program that has the node
+};
+
+}  // namespace
+
+LaneTransport::LaneTransport(std::shared_ptr<Lane> lane, const GradientRequests& requests,
+                             LaneMemory memory, Device& device)
+    : lane_(std::move(lane)),
+      requests_(requests),
+      memory_(std::move(memory)),
+      device_(device),
+      operations_(requests.present.size()) {}
+
+Bucket LaneTransport::make_bucket(std::span<const std::int64_t> counts, DType dtype) {
+  return Bucket(
+      device_, [this](std::size_t bytes) { return memory_.allocate(bytes); }, counts, dtype);
+}
+
+std::shared_ptr<Work> LaneTransport::start(const FullBucket& bucket) {
+  auto work = std::make_shared<BucketWork>(lane_);
+  for (std::size_t i = 0; i < bucket.gradients.size(); ++i) {
+    const std::size_t index = bucket.gradients[i];
+    const RequestRef& request =
+        bucket.zeros[index] ? requests_.absent[index] : requests_.present[index];
+    operations_[index] = work->submit(request, bucket.memory->array(i), bucket.memory->memory());
+  }
+  work->await(operations_);
+  return work;
+}
+
+std::vector<std::uint8_t> LaneTransport::wait_present() {
+  std::vector<std::uint8_t> present;
+  for (const OperationRef& operation : operations_) present.push_back(!operation->nowhere);
+  return present;
+}
+
+ReduceTraced reduce_over_lane(std::shared_ptr<Lane> lane, const GradientRequests& requests,
+                              LaneMemory memory, const std::vector<Variable>& variables) {
+  return [lane = std::move(lane), present = requests.present,
+          memory = std::make_shared<LaneMemory>(std::move(memory)),
+          variables](const TracedBucket& bucket) -> std::function<std::vector<Tensor>()> {
+    std::vector<RequestRef> mine;
+    for (std::size_t index : bucket.variables) mine.push_back(present[index]);
+    Device& home = variables[bucket.variables.front()].impl().device();
+    Device& device = home.host_accessible() ? home : DeviceManager::get().host();
+    const TracedRank rank(
+        {std::make_shared<TracedBucketGroup>(lane, std::move(mine), device, memory), lane->rank()},
+        device);
+    std::vector<Tensor> reduced = rank.all_reduce(bucket.gradients, ReduceOp::kSum);
+    if (&home != &device) {
+      const OnDevice on(home);
+      for (Tensor& gradient : reduced) gradient = identity(gradient);
+    }
+    return [reduced = std::move(reduced)] { return reduced; };
+  };
+}
+
+}  // namespace tandem::hvd
