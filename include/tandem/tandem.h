@@ -34,6 +34,7 @@
 #include "tandem/parallel.h"
 #include "tandem/profiler.h"
 #include "tandem/random.h"
+#include "tandem/rendezvous.h"
 #include "tandem/shape.h"
 #include "tandem/tensor.h"
 #include "tandem/variable.h"

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -12,9 +13,13 @@ std::string host_identity() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   std::error_code none;
   const auto network = std::filesystem::read_symlink("/proc/self/ns/net", none);
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  return std::string(name) + " " + boot + " " + network.string();
+  return host_name() + " " + boot + " " + network.string();
+}
+
+std::string host_name() {
+  std::array<char, 256> name = {};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "an unknown host";
+  return name.data();
 }
 
 }  // namespace tandem

@@ -9,4 +9,7 @@ namespace tandem {
 // counts as a host of its own.
 std::string host_identity();
 
+// The name by which errors call this machine.
+std::string host_name();
+
 }  // namespace tandem

@@ -64,6 +64,7 @@ void set_environment(int rank, int size, std::uint16_t port, const std::string& 
   set("MASTER_ADDR", "127.0.0.1");
   set("MASTER_PORT", std::to_string(port));
   set("TANDEM_JOB_TOKEN", token);
+  unsetenv("TANDEM_RENDEZVOUS");  // of a job that this process is a rank of
 }
 
 void share_out_cores(int rank, int size) {

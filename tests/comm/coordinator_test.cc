@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "comm/rendezvous/wire.h"
 #include "tandem/errors.h"
@@ -64,19 +66,38 @@ TEST(Frames, ThatAreNoneAreRefusedBeforeMemoryIsKeptForThem) {
   EXPECT_THROW(encode({.value = std::string(kMaxValueBytes + 1, 'v')}), InvalidArgumentError);
 }
 
-std::string place_of(int size, Role role) {
-  return std::to_string(size) + (role == Role::kWorker ? "" : role == Role::kServer ? " 1" : " 2");
+TEST(JoinTerms, AreReadAsTheyWereWritten) {
+  const std::string text = encode(JoinTerms{.size = 8, .role = Role::kEvaluator, .silence = 5s});
+  EXPECT_EQ(text, "8 2 5000");
+  const auto terms = decode_join_terms(text);
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(terms->size, 8);
+  EXPECT_EQ(terms->role, Role::kEvaluator);
+  EXPECT_EQ(terms->silence, 5s);
+  // Longer than a clock can add to the present time.
+  EXPECT_EQ(decode_join_terms("8 0 9223372036854775807")->silence, 1'000'000'000'000ms);
+  for (const char* none : {"", "8", "8 0", "8 0 ", "8 3 5000", "8 -1 5000", "8 0 0", "8 0 5000 ",
+                           "8  0 5000", "8 0 99999999999999999999", "eight 0 5000"})
+    EXPECT_FALSE(decode_join_terms(none)) << none;
 }
+
+const std::string kThreeWorkers = encode(JoinTerms{.size = 3, .silence = 5s});
 
 class Three : public ::testing::Test {
  protected:
+  explicit Three(std::optional<OutsideHost> outside = std::nullopt)
+      : coordinator_({.size = 3, .outside = std::move(outside)},
+                     [this](int connection, const Message& message) {
+                       sent_[connection].push_back(message);
+                     }) {}
+
   // Connection 10 + rank.
   bool join(int rank, int size = 3, Role role = Role::kWorker) {
     return handle(10 + rank, {.type = MessageType::kJoin,
                               .rank = rank,
                               .number = 100 + rank,
                               .key = "host",
-                              .value = place_of(size, role)});
+                              .value = encode(JoinTerms{size, role, 5s})});
   }
   void join_all(Role last = Role::kWorker) {
     for (int rank = 0; rank < 2; ++rank) EXPECT_TRUE(join(rank));
@@ -91,9 +112,7 @@ class Three : public ::testing::Test {
 
   Coordinator::TimePoint now_ = {};
   std::map<int, std::vector<Message>> sent_;
-  Coordinator coordinator_{3, 5s, [this](int connection, const Message& message) {
-                             sent_[connection].push_back(message);
-                           }};
+  Coordinator coordinator_;
 };
 
 TEST_F(Three, StartWhenAllAreThere) {
@@ -121,7 +140,7 @@ TEST_F(Three, RefuseWhoDoesNotBelong) {
   EXPECT_EQ(last(17).value, "there is no rank 7 in a job of 3 ranks");
   EXPECT_TRUE(join(-1));
   EXPECT_EQ(last(9).value, "there is no rank -1 in a job of 3 ranks");
-  EXPECT_TRUE(handle(99, {.type = MessageType::kJoin, .rank = 0, .value = "3"}));
+  EXPECT_TRUE(handle(99, {.type = MessageType::kJoin, .rank = 0, .value = kThreeWorkers}));
   EXPECT_EQ(last(99).value, "rank 0 (process 100 on host) is in the job already");
   EXPECT_FALSE(join(0));  // the same connection again
 }
@@ -135,7 +154,7 @@ TEST_F(Three, ADroppedConnectionIsADeadRankForTheOthers) {
   EXPECT_EQ(last(10).number, 0);
   EXPECT_EQ(last(11).value,
             "rank 2 (process 102 on host) is gone: its connection closed without goodbye");
-  EXPECT_TRUE(handle(50, {.type = MessageType::kJoin, .rank = 2, .value = "3"}));
+  EXPECT_TRUE(handle(50, {.type = MessageType::kJoin, .rank = 2, .value = kThreeWorkers}));
   EXPECT_EQ(last(50).type, MessageType::kFailed);  // who comes late learns the first failure
   EXPECT_EQ(last(50).value, last(11).value);
   EXPECT_FALSE(coordinator_.deserted());
@@ -228,8 +247,21 @@ TEST_F(Three, GoOnWithTheWorkersThatAreLeft) {
 TEST_F(Three, RolesThatThereAreNotAndEpochsOfJobsThatHaveNotBegunBreakTheProtocol) {
   EXPECT_TRUE(join(0));
   EXPECT_FALSE(handle(10, {.type = MessageType::kGoOn}));
-  for (const char* place : {"3 0", "3 3", "3 ", "3 12"})
-    EXPECT_FALSE(handle(11, {.type = MessageType::kJoin, .rank = 1, .value = place})) << place;
+  EXPECT_FALSE(handle(11, {.type = MessageType::kJoin, .rank = 1, .value = "3 3 5000"}));
+}
+
+TEST_F(Three, SayThemselvesHowLongTheyMayBeSilent) {
+  EXPECT_TRUE(join(0));
+  EXPECT_TRUE(join(1));
+  EXPECT_TRUE(handle(12, {.type = MessageType::kJoin, .rank = 2, .value = "3 0 9000"}));
+  for (const auto at : {4s, 8s, 10s}) {
+    now_ = Coordinator::TimePoint(at);
+    handle(10, {.type = MessageType::kHeartbeat});
+    handle(11, {.type = MessageType::kHeartbeat});
+    coordinator_.tick(now_);
+    EXPECT_EQ(last(10).type, at < 9s ? MessageType::kAlive : MessageType::kFailed);
+  }
+  EXPECT_EQ(last(10).value, "rank 2 is gone: nothing was heard of it for 9000 ms");
 }
 
 TEST_F(Three, GoodbyeIsNoFailure) {
@@ -243,7 +275,7 @@ TEST_F(Three, GoodbyeIsNoFailure) {
   handle(10, {.type = MessageType::kGoodbye});
   EXPECT_TRUE(coordinator_.deserted());
   // The next job's rank: to come again when this server has gone.
-  EXPECT_FALSE(handle(50, {.type = MessageType::kJoin, .rank = 1, .value = "3"}));
+  EXPECT_FALSE(handle(50, {.type = MessageType::kJoin, .rank = 1, .value = kThreeWorkers}));
 }
 
 TEST_F(Three, RankZeroThatLeavesFirstTakesTheServerAlong) {
@@ -255,10 +287,96 @@ TEST_F(Three, RankZeroThatLeavesFirstTakesTheServerAlong) {
             "the rendezvous along");
 }
 
+// Of three ranks that another process than rank 0 hosts.
+class ThreeOutside : public Three {
+ protected:
+  ThreeOutside() : Three(OutsideHost{.pid = 99, .name = "login"}) {}
+};
+
+TEST_F(ThreeOutside, AreToldWhoHostsThem) {
+  EXPECT_TRUE(join(0));
+  EXPECT_TRUE(join(1));
+  EXPECT_TRUE(join(2));
+  EXPECT_EQ(last(12).type, MessageType::kStarted);
+  EXPECT_EQ(last(12).number, 99);
+  EXPECT_EQ(last(12).key, "login");
+}
+
+TEST_F(ThreeOutside, LoseRankZeroAsAnyOther) {
+  join_all(Role::kEvaluator);
+  coordinator_.dropped(10, "its connection closed without goodbye");
+  EXPECT_EQ(last(11).value,
+            "rank 0 (process 100 on host) is gone: its connection closed without goodbye");
+  EXPECT_EQ(last(12).type, MessageType::kEpoch);
+  EXPECT_TRUE(handle(11, {.type = MessageType::kGoOn}));
+  EXPECT_EQ(last(11).value, "0 2");
+}
+
+TEST_F(ThreeOutside, AreNotFewerWhenRankZeroLeavesFirst) {
+  join_all();
+  handle(10, {.type = MessageType::kGoodbye});
+  EXPECT_EQ(sent_[11].size(), 0u);
+  EXPECT_FALSE(coordinator_.deserted());
+}
+
+// Whatever their roles: nobody goes on without it.
+TEST_F(ThreeOutside, AllLearnThatTheServerIsClosed) {
+  join_all(Role::kEvaluator);
+  coordinator_.close();
+  for (const int rank : {10, 11, 12}) {
+    EXPECT_EQ(last(rank).type, MessageType::kFailed);
+    EXPECT_EQ(last(rank).rank, -1);
+    EXPECT_EQ(last(rank).value,
+              "the rendezvous server (process 99 on login) is gone: it was closed");
+  }
+}
+
+TEST_F(ThreeOutside, RefuseAnotherSizeInTheServersName) {
+  EXPECT_TRUE(join(1, 4));
+  EXPECT_EQ(last(11).value, "rank 1 expects a job of 4 ranks, the rendezvous server one of 3");
+}
+
+// One that has failed before all had joined is told once; it comes again for the next job.
+TEST_F(ThreeOutside, ComeAgainForTheNextJob) {
+  EXPECT_TRUE(join(0));
+  EXPECT_TRUE(join(1));
+  coordinator_.dropped(10, "its connection closed without goodbye");
+  coordinator_.dropped(11, "its connection closed without goodbye");
+  EXPECT_TRUE(coordinator_.has_last_word());
+  EXPECT_FALSE(handle(50, {.type = MessageType::kJoin, .rank = 0, .value = kThreeWorkers}));
+  EXPECT_TRUE(join(2));
+  EXPECT_EQ(last(12).value,
+            "rank 0 (process 100 on host) is gone: its connection closed without goodbye");
+  EXPECT_FALSE(coordinator_.assembling());
+  EXPECT_EQ(coordinator_.failure(), last(12).value);
+}
+
+TEST_F(ThreeOutside, HaveFailedUnlessOneLeavesInGoodOrder) {
+  join_all();
+  coordinator_.dropped(10, "its connection closed without goodbye");
+  coordinator_.dropped(11, "its connection closed without goodbye");
+  EXPECT_NE(coordinator_.failure(), "");
+  handle(12, {.type = MessageType::kGoodbye});
+  EXPECT_EQ(coordinator_.failure(), "");
+}
+
+TEST(Coordinator, TakesNoRequestOfAnEarlierJob) {
+  Message told;
+  Coordinator coordinator({.size = 1, .job = 2, .outside = OutsideHost()},
+                          [&](int, const Message& message) { told = message; });
+  EXPECT_TRUE(coordinator.handle(
+      1, {.type = MessageType::kJoin, .rank = 0, .value = encode(JoinTerms())}, {}));
+  EXPECT_EQ(told.type, MessageType::kStarted);
+  EXPECT_EQ(told.rank, 2);
+  EXPECT_FALSE(coordinator.handle(2, {.type = MessageType::kSet, .rank = 1, .key = "k"}, {}));
+  EXPECT_TRUE(coordinator.handle(2, {.type = MessageType::kSet, .rank = 2, .key = "k"}, {}));
+}
+
 TEST(Coordinator, NamesFewOfManyThatAreMissing) {
   Message told;
-  Coordinator coordinator(100, 5s, [&](int, const Message& message) { told = message; });
-  coordinator.handle(1, {.type = MessageType::kJoin, .rank = 3, .value = "100"}, {});
+  Coordinator coordinator({.size = 100}, [&](int, const Message& message) { told = message; });
+  coordinator.handle(
+      1, {.type = MessageType::kJoin, .rank = 3, .value = encode(JoinTerms{.size = 100})}, {});
   EXPECT_EQ(told.number, 99);
   EXPECT_EQ(told.value, "0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 83 more");
 }

@@ -130,9 +130,12 @@ TEST_F(Failures, OfARankWhileOthersAreStillToComeAreToldAtOnce) {
     const std::vector<std::uint16_t> ports = {port_};
     FoundServer rank1 =
         find_server("127.0.0.1", ports, local_secret(), TimeLimit(testing::kFarAway));
-    rank1.connection.send(
-        {.type = MessageType::kJoin, .rank = 1, .number = 4711, .key = "elsewhere", .value = "3"},
-        in(testing::kFarAway));
+    rank1.connection.send({.type = MessageType::kJoin,
+                           .rank = 1,
+                           .number = 4711,
+                           .key = "elsewhere",
+                           .value = "3 0 30000"},
+                          in(testing::kFarAway));
     for (std::string missing; missing != "2"; std::this_thread::sleep_for(5ms)) {
       rank1.connection.send({.type = MessageType::kHeartbeat}, in(testing::kFarAway));
       missing = rank1.connection.receive(in(testing::kFarAway)).value().value;
@@ -155,9 +158,12 @@ TEST_F(Failures, AreToldToARankThatComesLate) {
     const std::vector<std::uint16_t> ports = {port_};
     FoundServer rank1 =
         find_server("127.0.0.1", ports, local_secret(), TimeLimit(testing::kFarAway));
-    rank1.connection.send(
-        {.type = MessageType::kJoin, .rank = 1, .number = 4711, .key = "elsewhere", .value = "3"},
-        in(testing::kFarAway));
+    rank1.connection.send({.type = MessageType::kJoin,
+                           .rank = 1,
+                           .number = 4711,
+                           .key = "elsewhere",
+                           .value = "3 0 30000"},
+                          in(testing::kFarAway));
     rank1.connection.receive(in(testing::kFarAway));
   }
   failed.wait_for(1);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -60,13 +61,16 @@ inline std::string named(int rank, pid_t process) {
 class Rendezvous : public ::testing::Test {
  protected:
   Rendezvous() {
-    for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
-                             "MASTER_PORT", "TANDEM_JOB_TOKEN", "TORCHELASTIC_USE_AGENT_STORE"})
+    for (const char* name :
+         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+          "TANDEM_JOB_TOKEN", "TANDEM_RENDEZVOUS", "TORCHELASTIC_USE_AGENT_STORE"})
       unsetenv(name);
   }
   std::string tcp(int rank, int size) const {
     return fmt::format("tcp://127.0.0.1:{}?rank={}&world_size={}", port_, rank, size);
   }
+  // Of a server at the same port that is none of the ranks'.
+  std::string outside(int rank, int size) const { return tcp(rank, size) + "&server=outside"; }
   std::string file(int rank, int size) const {
     return fmt::format("file://{}?rank={}&world_size={}", path().string(), rank, size);
   }
@@ -74,6 +78,20 @@ class Rendezvous : public ::testing::Test {
 
   const std::uint16_t port_ = free_port();
   const TemporaryDirectory folder_;
+};
+
+// Processes that may have few files and sockets open.
+class FewDescriptors : public Rendezvous {
+ protected:
+  void SetUp() override {
+#ifdef __SANITIZE_ADDRESS__
+    GTEST_SKIP() << "a sanitizer of undefined behaviour wants a pipe of its own to look at objects";
+#endif
+  }
+  static void limit(rlim_t soft, rlim_t hard) {
+    const rlimit limit = {soft, hard};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
 };
 
 // The error of a rendezvous in this process.

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -34,6 +33,7 @@ namespace {
 
 using testing::ChildProcess;
 using testing::eventually;
+using testing::FewDescriptors;
 using testing::free_port;
 using testing::host_name;
 using testing::in;
@@ -272,20 +272,6 @@ TEST_F(RendezvousSlow, TriesEachAddressOfAName) {
   EXPECT_EQ(rank0.result(), "01");
 }
 
-// Processes that may have few files and sockets open.
-class FewDescriptors : public Rendezvous {
- protected:
-  void SetUp() override {
-#ifdef __SANITIZE_ADDRESS__
-    GTEST_SKIP() << "a sanitizer of undefined behaviour wants a pipe of its own to look at objects";
-#endif
-  }
-  static void limit(rlim_t soft, rlim_t hard) {
-    const rlimit limit = {soft, hard};
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-  }
-};
-
 TEST_F(FewDescriptors, OfRankZeroAreTooFewForAllRanks) {
   limit(32, 32);
   EXPECT_EQ(refusal(tcp(0, 24)),
@@ -328,8 +314,9 @@ TEST_F(FewDescriptors, ThatRunOutWhileRanksJoinEndTheJob) {
       std::move(find_server("127.0.0.1", ports, "", TimeLimit(testing::kFarAway)).connection));
   try {
     for (int rank = 0;; ++rank) {
-      ranks.back().send({.type = MessageType::kJoin, .rank = rank, .key = "host", .value = "40"},
-                        in(testing::kFarAway));
+      ranks.back().send(
+          {.type = MessageType::kJoin, .rank = rank, .key = "host", .value = "40 0 30000"},
+          in(testing::kFarAway));
       ranks.emplace_back(ServerAddress{{"127.0.0.1", port_}, ""}, in(1s));
     }
   } catch (const UnavailableError&) {

@@ -33,6 +33,10 @@ TEST(RendezvousUrl, Parses) {
   EXPECT_EQ(url.port, 65535);
   EXPECT_EQ(url.rank, 3);
   EXPECT_EQ(url.world_size, 8);
+  EXPECT_FALSE(url.outside);
+  url = parse_rendezvous_url("tcp://gpu-1:80?rank=3&server=outside&world_size=8");
+  EXPECT_TRUE(url.outside);
+  EXPECT_EQ(url.world_size, 8);
   url = parse_rendezvous_url("tcp://[::1]:80/");
   EXPECT_EQ(url.host, "::1");
   EXPECT_EQ(url.port, 80);
@@ -68,7 +72,7 @@ TEST(RendezvousUrl, RefusesWithTheTextsOfTorch) {
             "[rendezvous] world_size: expected an integer in [0, 1000000], got ''");
   EXPECT_EQ(refusal("env://?rank=1&rank=2"), "[rendezvous] the parameter rank is given twice");
   EXPECT_EQ(refusal("env://?size=2"),
-            "[rendezvous] expected the parameters rank and world_size, got 'size=2'");
+            "[rendezvous] expected the parameters rank, world_size and server, got 'size=2'");
 }
 
 class Variables : public ::testing::Test {

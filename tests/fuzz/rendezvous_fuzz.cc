@@ -34,8 +34,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   }
 
   Coordinator::TimePoint now = {};
-  Coordinator coordinator(3, std::chrono::milliseconds(500),
-                          [](int, const Message& message) { check_sent(message); });
+  CoordinatorOptions options{.size = 3};
+  if (size % 2 == 0) options.outside = OutsideHost{.pid = 1, .name = "host"};
+  Coordinator coordinator(options, [](int, const Message& message) { check_sent(message); });
   std::map<int, FrameReader> connections;
   // A connection, a length, and so many bytes on that connection.
   while (input.size() > 2) {

@@ -18,15 +18,18 @@
 #include "support/forked_ranks.h"
 #include "support/processes.h"
 #include "support/waiting.h"
+#include "tandem/rendezvous.h"
 
 namespace tandem {
 namespace {
 
 using testing::error_of;
 
-std::shared_ptr<Job> join(std::uint16_t port, int rank, int size, Role role = Role::kWorker) {
-  return rendezvous(fmt::format("tcp://127.0.0.1:{}?rank={}&world_size={}", port, rank, size),
-                    {.role = role, .timeout = testing::kFarAway});
+std::shared_ptr<Job> join(std::uint16_t port, int rank, int size, Role role = Role::kWorker,
+                          const char* more = "") {
+  return rendezvous(
+      fmt::format("tcp://127.0.0.1:{}?rank={}&world_size={}{}", port, rank, size, more),
+      {.role = role, .timeout = testing::kFarAway});
 }
 
 std::unique_ptr<Communicator> connect_by(const std::string& backend, Job& job) {
@@ -75,6 +78,87 @@ TEST_P(WorkerJob, WorkersGoOnWithoutOneThatDied) {
     left->leave();
   });
   EXPECT_EQ(codes, (ExitCodes{0, 0, 128 + SIGKILL, 0}));
+}
+
+// Rank 0 dies, which the server outlives. The evaluator and the server of parameters are not
+// concerned; workers go on once more when rank 1, the first of those that are left, dies too.
+TEST_P(WorkerJob, WorkersGoOnWithoutRankZeroUnderAnOutsideServer) {
+  const std::uint16_t port = testing::free_port();
+  constexpr int kWorkers = 4, kEvaluator = 4, kServer = 5, kRanks = 6;
+  const auto role_of = [](int rank) {
+    return rank == kEvaluator ? Role::kEvaluator : rank == kServer ? Role::kServer : Role::kWorker;
+  };
+  const auto is_last_error = [](const std::string& error, int rank) {
+    return error.starts_with(fmt::format("[membership] rank {} (process ", rank)) &&
+           error.ends_with(" is gone: its connection closed without goodbye");
+  };
+  const ExitCodes codes = run_processes(kRanks + 1, [&](int rank) {
+    if (rank == kRanks)
+      return comm::RendezvousServer({.port = port, .ranks = kRanks}).wait(testing::kFarAway);
+    const ThreadBudget one(1);
+    const std::shared_ptr<Job> job = join(port, rank, kRanks, role_of(rank), "&server=outside");
+    Membership& membership = *job->membership();
+    if (rank >= kWorkers) {
+      EXPECT_TRUE(testing::eventually([&] { return membership.epoch() == 2; }));
+      EXPECT_FALSE(membership.failed());
+      job->store()->set(fmt::format("well {}", rank), "");
+      return job->leave();
+    }
+    std::unique_ptr<Job> workers = worker_job(job);
+    for (int dies = 0; dies < 2; ++dies) {
+      {
+        const auto communicator = connect_by(GetParam(), *workers);
+        EXPECT_EQ(all_reduce(*communicator), static_cast<float>(kWorkers - dies));
+        if (rank == dies) kill(getpid(), SIGKILL);
+        error_of<Error>([&] { all_reduce(*communicator); });
+      }
+      EXPECT_TRUE(testing::eventually([&] { return membership.failed(); }));
+      const auto error = error_of<UnavailableError>([&] { membership.throw_failure(); });
+      EXPECT_TRUE(is_last_error(error, dies)) << error;
+      workers = worker_job(job);
+    }
+    EXPECT_EQ(workers->size(), 2);
+    EXPECT_EQ(workers->names()[0], 2);
+    auto communicator = connect_by(GetParam(), *workers);
+    EXPECT_EQ(all_reduce(*communicator), 2.0f);
+    for (const int other : {kEvaluator, kServer})
+      job->store()->get(fmt::format("well {}", other),
+                        std::chrono::steady_clock::now() + testing::kFarAway);
+    communicator.reset();
+    workers->leave();
+  });
+  EXPECT_EQ(codes, (ExitCodes{128 + SIGKILL, 128 + SIGKILL, 0, 0, 0, 0, 0}));
+}
+
+// Workers in the midst of a collective: nobody goes on without the server.
+TEST_P(WorkerJob, AnOutsideServerThatDiesIsNamed) {
+  const std::uint16_t port = testing::free_port();
+  const testing::Arrivals reduced;
+  constexpr int kRanks = 3;
+  const ExitCodes codes = run_processes(kRanks + 1, [&](int rank) {
+    if (rank == kRanks) {
+      const comm::RendezvousServer server({.port = port, .ranks = kRanks});
+      reduced.wait_for(kRanks);
+      kill(getpid(), SIGKILL);
+    }
+    const ThreadBudget one(1);
+    const std::shared_ptr<Job> job = join(port, rank, kRanks, Role::kWorker, "&server=outside");
+    const auto world = connect_by(GetParam(), *job);
+    EXPECT_EQ(all_reduce(*world), 3.0f);
+    reduced.arrive();
+    const auto names_server = [](const std::string& error) {
+      return error.find("the rendezvous server (process ") != std::string::npos;
+    };
+    // Of the ranks one does not come, so that the others wait.
+    const std::string error = rank == 0 ? error_of<UnavailableError>([&] {
+      testing::eventually([&] { return job->membership()->failed(); });
+      job->membership()->throw_failure();
+    })
+                                        : testing::any_error_of([&] { all_reduce(*world); });
+    EXPECT_TRUE(names_server(error)) << error;
+    EXPECT_TRUE(names_server(error_of<UnavailableError>([&] { worker_job(job); })));
+  });
+  EXPECT_EQ(codes, (ExitCodes{0, 0, 0, 128 + SIGKILL}));
 }
 
 TEST_P(WorkerJob, AnEvaluatorThatDiesIsNotMissed) {

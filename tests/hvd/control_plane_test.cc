@@ -21,8 +21,6 @@
 namespace tandem {
 namespace {
 
-using namespace std::chrono_literals;
-
 struct Traffic {
   std::int64_t messages = 0, bytes = 0;  // both ways
   void add(std::size_t count) {
@@ -73,7 +71,7 @@ class Server {
   Traffic server_;
   std::vector<Traffic> traffic_;
   std::map<int, Message> last_;  // by connection
-  Coordinator coordinator_{size_, 30s, [this](int connection, const Message& message) {
+  Coordinator coordinator_{{.size = size_}, [this](int connection, const Message& message) {
                              count(connection / 2, message);
                              last_[connection] = message;
                            }};
@@ -113,7 +111,7 @@ void join_all(Server& server) {
                     .rank = rank,
                     .number = 100'000 + rank,
                     .key = "node-0123.cluster",
-                    .value = std::to_string(server.size())});
+                    .value = encode(JoinTerms{.size = server.size()})});
 }
 
 // As ranks choose a backend: what they tell and hear is about so long.

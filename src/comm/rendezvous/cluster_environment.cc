@@ -5,6 +5,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "comm/rendezvous/url.h"
 #include "core/env.h"
 #include "core/status.h"
 
@@ -58,6 +59,17 @@ std::optional<int> digits(std::string_view text) {
   return value;
 }
 
+std::optional<Endpoint> outside_server() {
+  const auto address = env_string("TANDEM_RENDEZVOUS");
+  if (!address) return std::nullopt;
+  try {
+    return parse_endpoint(*address);
+  } catch (const InvalidArgumentError&) {
+    fail<InvalidArgumentError>("[rendezvous] TANDEM_RENDEZVOUS: expected HOST:PORT, got '{}'",
+                               *address);
+  }
+}
+
 }  // namespace
 
 ClusterEnvironment cluster_environment() {
@@ -84,6 +96,7 @@ ClusterEnvironment cluster_environment() {
   if (port && (*port < 0 || *port > 65535))
     fail<InvalidArgumentError>("[rendezvous] port must have value from 0 to 65535 but was {}.",
                                *port);
+  result.server = outside_server();
   // torchrun's own store listens at MASTER_PORT then, and speaks another protocol.
   if (port && env_bool("TORCHELASTIC_USE_AGENT_STORE").value_or(false)) {
     result.job = fmt::format("torchrun {} {} {} {}", address, *port, text("TORCHELASTIC_RUN_ID"),

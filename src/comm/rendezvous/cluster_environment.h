@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/rendezvous/socket.h"
+
 namespace tandem {
 
 struct ClusterEnvironment {
@@ -17,6 +19,8 @@ struct ClusterEnvironment {
   // Where it listens: one port, or several that follow from `job`, of which rank 0 takes the first
   // that is free. Empty when nobody says.
   std::vector<std::uint16_t> ports;
+  // A server that is none of the ranks', where somebody says.
+  std::optional<Endpoint> server;
 
   // All ranks are on this machine.
   bool on_one_host() const { return size && local_size && *size == *local_size; }

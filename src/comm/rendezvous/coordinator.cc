@@ -10,21 +10,13 @@ namespace {
 
 constexpr std::size_t kHostBytes = 255;  // of a host's name
 
-// The size of the job, and the role, none where there is no such: of kJoin.
-std::pair<std::string, std::optional<Role>> parse_place(const std::string& text) {
-  const std::size_t blank = text.find(' ');
-  if (blank == std::string::npos) return {text, Role::kWorker};
-  const std::string role = text.substr(blank + 1);
-  const bool is_role = role == "1" || role == "2";
-  return {text.substr(0, blank),
-          is_role ? std::optional(static_cast<Role>(role.front() - '0')) : std::nullopt};
-}
-
 }  // namespace
 
-Coordinator::Coordinator(int size, std::chrono::milliseconds silence, Send send)
-    : silence_(silence), send_(std::move(send)), members_(static_cast<std::size_t>(size)) {
-  for (int rank = 0; rank < size; ++rank) missing_.insert(missing_.end(), rank);
+Coordinator::Coordinator(CoordinatorOptions options, Send send)
+    : options_(std::move(options)),
+      send_(std::move(send)),
+      members_(static_cast<std::size_t>(options_.size)) {
+  for (int rank = 0; rank < options_.size; ++rank) missing_.insert(missing_.end(), rank);
 }
 
 bool Coordinator::handle(int connection, const Message& message, TimePoint now) {
@@ -38,6 +30,7 @@ bool Coordinator::handle(int connection, const Message& message, TimePoint now) 
 
 bool Coordinator::handle_store(int connection, const Message& message) {
   if (waits_for_.contains(connection)) return false;  // a request at a time
+  if (message.rank != options_.job) return false;     // of a rank of an earlier job
   try {
     switch (message.type) {
       case MessageType::kSet:
@@ -93,8 +86,8 @@ void Coordinator::forget_waiting(int connection) {
 }
 
 bool Coordinator::join(int connection, const Message& message, TimePoint now) {
-  const int size = static_cast<int>(members_.size());
-  if (rank_of_.contains(connection)) return false;
+  const auto terms = decode_join_terms(message.value);
+  if (!terms || rank_of_.contains(connection)) return false;
   const auto refuse = [&](const std::string& reason) {
     send_(connection, {.type = MessageType::kRefused, .value = reason});
     // It knows the secret and is of this job, where a rank will be missing without it.
@@ -107,16 +100,17 @@ bool Coordinator::join(int connection, const Message& message, TimePoint now) {
                Role::kWorker);
     return true;
   };
-  const auto [expected, role] = parse_place(message.value);
-  if (expected != std::to_string(size))
-    return refuse(fmt::format("rank {} expects a job of {} ranks, rank 0 one of {}", message.rank,
-                              expected.substr(0, 20), size));
-  if (!role) return false;
-  if (message.rank < 0 || message.rank >= size)
-    return refuse(fmt::format("there is no rank {} in a job of {} ranks", message.rank, size));
+  if (terms->size != options_.size)
+    return refuse(fmt::format("rank {} expects a job of {} ranks, {} one of {}", message.rank,
+                              terms->size, options_.outside ? kOutsideServer : "rank 0",
+                              options_.size));
+  if (message.rank < 0 || message.rank >= options_.size)
+    return refuse(
+        fmt::format("there is no rank {} in a job of {} ranks", message.rank, options_.size));
   Member& member = members_[static_cast<std::size_t>(message.rank)];
-  // The next job at this address, whose rank 0 is not there yet: to be tried again.
-  if (member.state == State::kLeft) return false;
+  // It comes for the next job, which has not begun: to be tried again.
+  const bool has_failed = member.state == State::kFailed && has_last_word();
+  if (member.state == State::kLeft || (options_.outside && has_failed)) return false;
   if (member.state == State::kPresent)
     return refuse(fmt::format("{} is in the job already", describe(message.rank)));
   missing_.erase(message.rank);
@@ -125,8 +119,13 @@ bool Coordinator::join(int connection, const Message& message, TimePoint now) {
     send_(connection, *failure_);
     return true;
   }
-  member = {State::kPresent, connection, message.key.substr(0, kHostBytes),
-            message.number,  now,        *role};
+  member = {.state = State::kPresent,
+            .connection = connection,
+            .host = message.key.substr(0, kHostBytes),
+            .pid = message.number,
+            .heard = now,
+            .silence = terms->silence,
+            .role = terms->role};
   rank_of_[connection] = message.rank;
   send_(connection, alive());
   if (missing_.empty()) start();
@@ -190,7 +189,10 @@ Message Coordinator::alive() const {
 
 void Coordinator::start() {
   const Message message = {
-      .type = MessageType::kStarted, .number = members_.front().pid, .key = members_.front().host};
+      .type = MessageType::kStarted,
+      .rank = options_.job,
+      .number = options_.outside ? options_.outside->pid : members_.front().pid,
+      .key = options_.outside ? options_.outside->name : members_.front().host};
   for (const Member& member : members_) send_(member.connection, message);
 }
 
@@ -209,14 +211,15 @@ void Coordinator::dropped(int connection, const std::string& reason) {
 void Coordinator::tick(TimePoint now) {
   for (std::size_t rank = 0; rank < members_.size(); ++rank) {
     Member& member = members_[rank];
-    if (member.state != State::kPresent || now - member.heard <= silence_) continue;
+    if (member.state != State::kPresent || now - member.heard <= member.silence) continue;
     member.state = State::kFailed;
     announce_failure(static_cast<int>(rank), false,
-                     fmt::format("nothing was heard of it for {} ms", silence_.count()));
+                     fmt::format("nothing was heard of it for {} ms", member.silence.count()));
   }
 }
 
 void Coordinator::close() {
+  if (options_.outside) return announce_failure(kOutside, false, "it was closed");
   if (members_.front().state != State::kLeft) return;
   announce_failure(0, false, "it has left the job and taken the rendezvous along");
 }
@@ -231,7 +234,13 @@ void Coordinator::refused(const std::string& address) {
 }
 
 void Coordinator::give_up(const std::string& reason) {
-  if (!failure_) announce_failure(0, true, reason);
+  if (!failure_) announce_failure(host(), true, reason);
+}
+
+std::string Coordinator::failure() const {
+  const bool well = std::any_of(members_.begin(), members_.end(),
+                                [](const Member& member) { return member.state == State::kLeft; });
+  return well || !failure_ ? "" : failure_->value;
 }
 
 void Coordinator::announce_failure(int rank, bool gave_up, const std::string& reason) {
@@ -242,17 +251,19 @@ void Coordinator::announce_failure(int rank, bool gave_up, const std::string& re
             .number = gave_up ? 1 : 0,
             .key = std::to_string(++epoch_),
             .value = what.substr(0, kMaxValueBytes)},
-           members_[static_cast<std::size_t>(rank)].role);
+           rank == kOutside ? std::nullopt
+                            : std::optional(members_[static_cast<std::size_t>(rank)].role));
 }
 
 // Before all are there, nobody can go on without any other.
-void Coordinator::announce(Message message, Role role) {
-  // The rank itself, too, if it is only cut off. Rank 0, whose end is the server's, is told last.
+void Coordinator::announce(Message message, std::optional<Role> role) {
+  // The rank itself, too, if it is only cut off. Rank 0, whose end may be the server's, is told
+  // last.
   for (std::size_t other = members_.size(); other-- > 0;) {
     Member& member = members_[other];
     const bool itself = static_cast<int>(other) == message.rank && message.number == 0;
     if (member.state != State::kPresent && !itself) continue;
-    if (itself || assembling() || fails(member.role, role)) {
+    if (itself || assembling() || !role || fails(member.role, *role)) {
       if (!std::exchange(member.told, true)) send_(member.connection, message);
     } else {
       send_(member.connection, {.type = MessageType::kEpoch, .number = epoch_});
@@ -262,6 +273,9 @@ void Coordinator::announce(Message message, Role role) {
 }
 
 std::string Coordinator::describe(int rank) const {
+  if (rank == kOutside)
+    return fmt::format("{} (process {} on {})", kOutsideServer, options_.outside->pid,
+                       options_.outside->name);
   const Member& member = members_[static_cast<std::size_t>(rank)];
   if (member.host.empty()) return fmt::format("rank {}", rank);
   return fmt::format("rank {} (process {} on {})", rank, member.pid, member.host);

@@ -6,6 +6,10 @@
 
 namespace tandem {
 
+// Of a server per rank: a rank's membership and its store each have a connection.
+inline constexpr std::int64_t kDescriptorsARank = 2;
+inline constexpr std::int64_t kOwnDescriptors = 16;  // of a process, besides
+
 // Sees to it that `count` may be open, by raising the soft limit to the hard one. Throws
 // ResourceExhaustedError, naming `what` needs them, when the hard limit is lower.
 void require_descriptors(std::int64_t count, std::string_view what);

@@ -10,6 +10,7 @@
 
 #include "comm/rendezvous/handshake.h"
 #include "comm/rendezvous/private_file.h"
+#include "comm/rendezvous/socket.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -71,6 +72,23 @@ std::string local_secret_in(const std::string& path) {
     fail<DataLossError>("[rendezvous] '{}/secret' does not hold {} bytes; {}", path, kSecretBytes,
                         kAdvice);
   return {bytes.data(), bytes.size()};
+}
+
+std::string job_secret(const std::string& host, const std::string& token) {
+  if (!token.empty()) return token;
+  try {
+    return is_loopback(host) ? local_secret() : "";
+  } catch (const NotFoundError&) {
+    return "";  // the name is not known yet
+  }
+}
+
+void require_token(const std::string& address, const std::string& token, const char* who) {
+  if (token.empty() && !is_loopback(address))
+    fail<FailedPreconditionError>(
+        "[rendezvous] {} would listen at {}, which other machines can reach: set the environment "
+        "variable TANDEM_JOB_TOKEN to the same secret for all ranks",
+        who, address);
 }
 
 }  // namespace tandem

@@ -31,6 +31,12 @@ struct Place {
   int rank = 0, size = 1;
 };
 
+// Whether a server outside of the ranks is this job's. A launcher's server is for the job of all
+// ranks that it has started; one of another size is another job.
+bool has_server(const ClusterEnvironment& environment, int size) {
+  return environment.server && environment.size.value_or(size) == size;
+}
+
 // Under env:// a process is each rank once at a time: MASTER_PORT is one job's.
 class EnvUse {
  public:
@@ -107,10 +113,6 @@ std::chrono::milliseconds silence_limit(std::optional<std::chrono::milliseconds>
   return *option;
 }
 
-// Descriptors of the job's server per rank: a rank's membership and its store each have one.
-constexpr std::int64_t kDescriptorsARank = 2;
-constexpr std::int64_t kOwnDescriptors = 16;  // of a process, besides
-
 class TcpJob final : public Job {
  public:
   TcpJob(Place place, const RendezvousOptions& options)
@@ -147,6 +149,8 @@ class TcpJob final : public Job {
 
   void meet_by_env(const ClusterEnvironment& environment, const std::string& token) {
     env_ = std::make_unique<EnvUse>(place_.rank);
+    if (has_server(environment, place_.size))
+      return meet_outside(*environment.server, token, environment.master);
     // At ports that several jobs may come upon, each is known by its launcher's name for it.
     const std::string name = environment.ports.size() > 1 ? environment.job : "";
     const std::string& host = environment.master;
@@ -161,18 +165,22 @@ class TcpJob final : public Job {
     meet_at(environment.master, environment.ports, token, name);
   }
 
+  // The server is none of the ranks'. `master` as of the job; empty: the server's host.
+  void meet_outside(const Endpoint& server, const std::string& token,
+                    const std::string& master = "") {
+    outside_ = true;
+    master_ = master.empty() ? server.host : master;
+    join(server.host, std::span(&server.port, 1), job_secret(server.host, token));
+  }
+
   // Rank 0 at the first of the ports that is free.
   void meet_at(const std::string& host, const std::vector<std::uint16_t>& ports,
                const std::string& token, const std::string& name = "") {
     master_ = host;
-    const std::string secret = (token.empty() ? secret_at(host) : token) + name;
+    const std::string secret = job_secret(host, token) + name;
     if (place_.rank != 0) return join(host, ports, secret);
     const std::string address = options_.bind_address.empty() ? host : options_.bind_address;
-    if (token.empty() && !is_loopback(address))
-      fail<FailedPreconditionError>(
-          "[rendezvous] rank 0 would listen at {}, which other machines can reach: set the "
-          "environment variable TANDEM_JOB_TOKEN to the same secret for all ranks",
-          address);
+    require_token(address, token, "rank 0");
     serve(address, ports, secret);
     join_own_server(address, secret);
   }
@@ -192,16 +200,6 @@ class TcpJob final : public Job {
   }
 
  private:
-  // Where no token is given. On the loopback any user could connect: there a user's processes know
-  // each other by a file. A rank 0 elsewhere does not listen without a token.
-  static std::string secret_at(const std::string& host) {
-    try {
-      return is_loopback(host) ? local_secret() : "";
-    } catch (const NotFoundError&) {
-      return "";  // the name is not known yet
-    }
-  }
-
   static std::string hexadecimal(const std::string& bytes) {
     std::string text;
     for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
@@ -215,11 +213,8 @@ class TcpJob final : public Job {
     LastWords::get().cut_short();
     for (const std::uint16_t port : ports) {
       try {
-        server_ = std::make_unique<TcpServer>(TcpServerOptions{.host = address,
-                                                               .port = port,
-                                                               .secret = secret,
-                                                               .size = place_.size,
-                                                               .silence = silence_});
+        server_ = std::make_unique<TcpServer>(
+            TcpServerOptions{.host = address, .port = port, .secret = secret, .size = place_.size});
         return;
       } catch (const AlreadyExistsError&) {
         if (port == ports.back()) throw;
@@ -235,10 +230,12 @@ class TcpJob final : public Job {
 
   void join(const std::string& host, std::span<const std::uint16_t> ports,
             const std::string& secret) {
-    while (true) {
-      FoundServer found = find_server(host, ports, secret, limit_);
+    // A server may be an earlier job's for as long as another rank stays in that.
+    for (auto pause = kPause;; pause = std::min(pause * 2, kLongestPause)) {
+      FoundServer found =
+          find_server(host, ports, secret, limit_, outside_ ? kOutsideServer : "rank 0");
       if (enter({found.endpoint, secret}, std::move(found.connection))) return;
-      std::this_thread::sleep_for(kPause);
+      std::this_thread::sleep_for(pause);
     }
   }
 
@@ -250,6 +247,7 @@ class TcpJob final : public Job {
                                           TcpMembershipOptions{.rank = place_.rank,
                                                                .size = place_.size,
                                                                .role = options_.role,
+                                                               .outside = outside_,
                                                                .heartbeat = options_.heartbeat,
                                                                .silence = silence_},
                                           limit_);
@@ -257,9 +255,12 @@ class TcpJob final : public Job {
       return false;
     }
     membership_ = tcp_membership_;
-    store_ = tcp_store_ = std::make_shared<TcpStore>(address, [membership = membership_] {
-      if (membership->failed()) membership->throw_failure();
-    });
+    store_ = tcp_store_ = std::make_shared<TcpStore>(
+        address,
+        [membership = membership_] {
+          if (membership->failed()) membership->throw_failure();
+        },
+        tcp_membership_->job());
     return true;
   }
 
@@ -313,12 +314,14 @@ class TcpJob final : public Job {
   }
 
   static constexpr auto kPause = std::chrono::milliseconds(50);
+  static constexpr auto kLongestPause = std::chrono::milliseconds(800);
   static constexpr auto kFilePatience = std::chrono::seconds(1);
 
   const Place place_;
   const RendezvousOptions options_;
   const TimeLimit limit_;
   const std::chrono::milliseconds silence_;
+  bool outside_ = false;  // the server is none of the ranks'
   std::string master_;
   std::unique_ptr<EnvUse> env_;
   std::unique_ptr<FileStore> file_;
@@ -348,6 +351,12 @@ const char* name_of(RendezvousUrl::Scheme scheme) {
 
 [[noreturn]] void fail_for_want_of(const char* variable) {
   fail_rendezvous("env", fmt::format("environment variable {} expected, but not set", variable));
+}
+
+void require_address(const ClusterEnvironment& environment, int size) {
+  if (has_server(environment, size)) return;
+  if (environment.master.empty()) fail_for_want_of("MASTER_ADDR");
+  if (environment.ports.empty()) fail_for_want_of("MASTER_PORT");
 }
 
 Place place_of(const RendezvousUrl& url, const RendezvousOptions& options,
@@ -381,11 +390,15 @@ std::unique_ptr<Job> rendezvous(const std::string& url, const RendezvousOptions&
   auto job = std::make_unique<TcpJob>(place, options);
   switch (parsed.scheme) {
     case RendezvousUrl::Scheme::kEnv:
-      if (environment.master.empty()) fail_for_want_of("MASTER_ADDR");
-      if (environment.ports.empty()) fail_for_want_of("MASTER_PORT");
+      require_address(environment, place.size);
       job->meet_by_env(environment, token);
       break;
-    case RendezvousUrl::Scheme::kTcp: job->meet_at(parsed.host, {parsed.port}, token); break;
+    case RendezvousUrl::Scheme::kTcp:
+      if (parsed.outside)
+        job->meet_outside({parsed.host, parsed.port}, token);
+      else
+        job->meet_at(parsed.host, {parsed.port}, token);
+      break;
     case RendezvousUrl::Scheme::kFile: job->meet_in_file(parsed.path, token); break;
   }
   return job;

@@ -35,19 +35,20 @@ class Job {
   virtual int size() const = 0;
   // What errors call the ranks.
   virtual RankNames names() const { return {}; }
-  // The name or address by which this rank knows the machine of rank 0.
+  // The name or address by which this rank knows the machine of rank 0, or of the server.
   virtual const std::string& master() const = 0;
   // Calls of get() fail as the membership does when a rank fails.
   virtual const std::shared_ptr<Store>& store() const = 0;
   virtual const std::shared_ptr<Membership>& membership() const = 0;
-  // Ends this rank's part in good order. Rank 0, which carries the rendezvous, waits for the
-  // others, at most so long.
+  // Ends this rank's part in good order. Rank 0 waits for the others where it carries the
+  // rendezvous, at most so long.
   virtual void leave(std::chrono::milliseconds limit = std::chrono::seconds(30)) = 0;
 };
 
 // Waits until every rank of the job is there. `url` is env://, tcp://HOST:PORT or file:///PATH,
 // each with the parameters rank and world_size; env:// also takes them, and where rank 0 is, from
-// the variables of launchers (cluster_environment.h).
+// the variables of launchers (cluster_environment.h). Rank 0 hosts the job, unless the URL has
+// server=outside, or env:// finds the address of a RendezvousServer in TANDEM_RENDEZVOUS.
 //
 // Throws InvalidArgumentError for a URL, a rank or a size that makes no sense, or another token
 // than rank 0's; AlreadyExistsError when rank 0's port or the file is another job's;

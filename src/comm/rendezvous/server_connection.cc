@@ -47,7 +47,7 @@ std::optional<Message> ServerConnection::receive(Clock::time_point until) {
 }
 
 FoundServer find_server(const std::string& host, std::span<const std::uint16_t> ports,
-                        const std::string& secret, const TimeLimit& limit) {
+                        const std::string& secret, const TimeLimit& limit, const char* whose) {
   std::string last = "nothing was tried";
   for (auto pause = std::chrono::milliseconds(10);;
        pause = std::min(pause * 2, std::chrono::milliseconds(200))) {
@@ -66,9 +66,8 @@ FoundServer find_server(const std::string& host, std::span<const std::uint16_t> 
     const Clock::time_point now = Clock::now();
     if (now >= limit.end)
       fail<DeadlineExceededError>(
-          "[rendezvous] rank 0 is missing: the job's rendezvous was not found at {} within {} ms "
-          "({})",
-          to_string({host, ports.front()}), limit.length.count(), last);
+          "[rendezvous] {} is missing: the job's rendezvous was not found at {} within {} ms ({})",
+          whose, to_string({host, ports.front()}), limit.length.count(), last);
     std::this_thread::sleep_for(std::min<Clock::duration>(pause, limit.end - now));
   }
 }

@@ -38,10 +38,11 @@ struct FoundServer {
   Endpoint endpoint;
   ServerConnection connection;
 };
-// Waits for the server of rank 0, which listens at one of the ports. Throws DeadlineExceededError
+// Waits for the server of `whose`, which listens at one of the ports. Throws DeadlineExceededError
 // that tells why the last attempt failed; InvalidArgumentError when the secrets differ and there is
 // one port alone. At others, other jobs may listen. REQUIRES: ports is not empty.
 FoundServer find_server(const std::string& host, std::span<const std::uint16_t> ports,
-                        const std::string& secret, const TimeLimit& limit);
+                        const std::string& secret, const TimeLimit& limit,
+                        const char* whose = "rank 0");
 
 }  // namespace tandem

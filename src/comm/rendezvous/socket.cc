@@ -140,7 +140,7 @@ Socket reserve_port(const std::string& host) {
   return socket;
 }
 
-Socket listen_on(const Endpoint& endpoint) {
+Socket listen_on(const Endpoint& endpoint, const char* who) {
   const Addresses addresses = resolve(endpoint, AI_PASSIVE);
   Socket socket = open_socket(*addresses);
   share_address(socket);
@@ -153,7 +153,7 @@ Socket listen_on(const Endpoint& endpoint) {
       fail<AlreadyExistsError>(
           "{}: another job or program listens there; give this job another port", what);
     if (errno == EADDRNOTAVAIL)
-      fail<InvalidArgumentError>("{}: rank 0 has to run where this address is", what);
+      fail<InvalidArgumentError>("{}: {} has to run where this address is", what, who);
     fail<UnavailableError>("{}", what);
   }
   return socket;

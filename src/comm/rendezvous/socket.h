@@ -45,8 +45,8 @@ struct Endpoint {
 std::string to_string(const Endpoint& endpoint);  // "[::1]:80" for addresses with colons
 
 // Listens, not blocking. Port 0: one that is free. Throws AlreadyExistsError when the port is
-// taken, InvalidArgumentError when the address is none of this machine's.
-Socket listen_on(const Endpoint& endpoint);
+// taken, InvalidArgumentError, which names `who`, when the address is none of this machine's.
+Socket listen_on(const Endpoint& endpoint, const char* who = "rank 0");
 // A port that is free, bound but not listening: while the socket is open no other process is given
 // the port, and a server may still listen there.
 Socket reserve_port(const std::string& host);

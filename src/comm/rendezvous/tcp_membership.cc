@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "comm/host_identity.h"
 #include "core/status.h"
 
 namespace tandem {
@@ -17,19 +18,7 @@ namespace {
 
 constexpr auto kReportLimit = std::chrono::seconds(1);
 
-std::string host_name() {
-  std::array<char, 256> name = {};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "an unknown host";
-  return name.data();
-}
-
 Message heartbeat() { return {.type = MessageType::kHeartbeat}; }
-
-std::string place_of(const TcpMembershipOptions& options) {
-  const std::string size = std::to_string(options.size);
-  return options.role == Role::kWorker ? size
-                                       : fmt::format("{} {}", size, static_cast<int>(options.role));
-}
 
 [[noreturn]] void throw_as(bool gave_up, const std::string& reason) {
   if (gave_up) fail<AbortedError>("[membership] {}", reason);
@@ -54,24 +43,32 @@ void TcpMembership::join(const TimeLimit& limit) {
   bool taken_in = false;
   std::optional<Message> verdict;
   try {
-    connection_.send({.type = MessageType::kJoin,
-                      .rank = options_.rank,
-                      .number = getpid(),
-                      .key = host_name(),
-                      .value = place_of(options_)},
-                     Clock::now() + options_.silence);
+    connection_.send(
+        {.type = MessageType::kJoin,
+         .rank = options_.rank,
+         .number = getpid(),
+         .key = host_name(),
+         .value = encode(
+             JoinTerms{.size = options_.size, .role = options_.role, .silence = options_.silence})},
+        Clock::now() + options_.silence);
     verdict = await_verdict(limit.end, taken_in);
     if (!verdict) verdict = give_up_joining(limit);
   } catch (const UnavailableError& error) {
     verdict = last_verdict();
     if (!verdict && !taken_in) throw NotTakenInError(error.what());
     if (!verdict)
-      fail<UnavailableError>("[rendezvous] rank 0, which hosts the job, is gone: {}", error.what());
+      fail<UnavailableError>("[rendezvous] {} is gone: {}", unknown_server(), error.what());
   }
   if (verdict->type == MessageType::kRefused)
     fail<InvalidArgumentError>("[rendezvous] {}", verdict->value);
   if (verdict->type == MessageType::kFailed) throw_as(verdict->number != 0, verdict->value);
-  server_ = fmt::format("rank 0 (process {} on {})", verdict->number, verdict->key);
+  job_ = verdict->rank;
+  server_ = fmt::format("{} (process {} on {})", options_.outside ? kOutsideServer : "rank 0",
+                        verdict->number, verdict->key);
+}
+
+const char* TcpMembership::unknown_server() const {
+  return options_.outside ? kOutsideServer : "rank 0, which hosts the job,";
 }
 
 std::optional<Message> TcpMembership::await_verdict(Clock::time_point deadline, bool& taken_in) {
@@ -93,26 +90,24 @@ std::optional<Message> TcpMembership::await_verdict(Clock::time_point deadline, 
 
 Message TcpMembership::give_up_joining(const TimeLimit& limit) {
   const Clock::time_point end = Clock::now() + kReportLimit;
-  std::string missing = "rank 0, which hosts the job, does not answer", refused;
+  std::string what =
+      fmt::format("{} does not answer within {} ms", unknown_server(), limit.length.count());
   connection_.send(heartbeat(), end);
   if (const auto message = connection_.receive(end)) {
     if (message->type != MessageType::kAlive) return *message;
-    missing = fmt::format("{} {} of {} did not join", message->number == 1 ? "rank" : "ranks",
-                          message->value, options_.size);
-    if (!message->key.empty()) refused = "; " + message->key;
+    what = describe_missing(*message, options_.size, limit.length);
   }
-  const std::string what = fmt::format("{} within {} ms{}", missing, limit.length.count(), refused);
   try {
     connection_.send({.type = MessageType::kReport, .value = what}, end);
     for (auto heard = connection_.receive(end); heard && heard->type != MessageType::kReported;)
       heard = connection_.receive(end);
   } catch (const UnavailableError&) {
-    // Rank 0 has given up at the same moment, and gone; the reason is the same.
+    // The server has given up at the same moment, and gone; the reason is the same.
   }
   fail<DeadlineExceededError>("[rendezvous] {}", what);
 }
 
-// Rank 0 may have given up, and said so before it went.
+// The server may have given up, and said so before it went.
 std::optional<Message> TcpMembership::last_verdict() {
   try {
     while (auto message = connection_.receive(Clock::time_point()))

@@ -20,9 +20,10 @@ namespace tandem {
 struct TcpMembershipOptions {
   int rank = 0, size = 1;
   Role role = Role::kWorker;
+  bool outside = false;  // the server is none of the ranks'
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
-  std::chrono::milliseconds silence =
-      std::chrono::seconds(30);  // of rank 0 until it counts as dead
+  // Of this rank or the server until it counts as dead for the other.
+  std::chrono::milliseconds silence = std::chrono::seconds(30);
 };
 
 // The server went before it took the rank in: it was that of an earlier job at the same address,
@@ -40,6 +41,8 @@ class TcpMembership final : public Membership {
   // Without leave() before, the others take this rank for dead.
   ~TcpMembership() override;
 
+  // The number of the job, of those that the server has one after the other.
+  int job() const { return job_; }
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
   Role role() const override { return options_.role; }
@@ -54,6 +57,8 @@ class TcpMembership final : public Membership {
 
  private:
   void join(const TimeLimit& limit);
+  // How errors call the server before the job has started.
+  const char* unknown_server() const;
   // The server's word on this rank: refused, started or failed. Nothing at the deadline.
   std::optional<Message> await_verdict(Clock::time_point deadline, bool& taken_in);
   // At the deadline: throws, unless the word comes at the last moment.
@@ -74,7 +79,8 @@ class TcpMembership final : public Membership {
   const TcpMembershipOptions options_;
   ServerConnection connection_;  // after the constructor: the thread's
   Socket wake_;
-  std::string server_ = "rank 0";  // with its process and host, once they are known
+  int job_ = 0;
+  std::string server_;  // with its process and host
   std::atomic<bool> failed_ = false;
   std::atomic<std::int64_t> epoch_ = 0;
 

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/host_identity.h"
 #include "comm/rendezvous/coordinator.h"
 #include "comm/rendezvous/handshake.h"
 #include "comm/rendezvous/wire.h"
@@ -28,6 +29,7 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr auto kMessageLimit = std::chrono::seconds(30);  // from a message's first byte to its last
+constexpr auto kAfterFailure = std::chrono::seconds(5);   // for ranks that come late to hear of it
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;  // a turn: nobody keeps others waiting
 constexpr std::size_t kPauseBytes = std::size_t{1} << 20;  // unsent: no more requests are read
 constexpr std::size_t kDropBytes = std::size_t{64} << 20;  // unsent: the peer does not read
@@ -77,14 +79,12 @@ class TcpServer::Loop {
  public:
   explicit Loop(TcpServerOptions options)
       : options_(std::move(options)),
-        listener_(listen_on({options_.host, options_.port})),
-        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        coordinator_(options_.size, options_.silence,
-                     [this](int connection, const Message& message) {
-                       const auto found = connections_.find(connection);
-                       if (found != connections_.end()) send_bytes(found->second, encode(message));
-                     }) {
+        listener_(listen_on({options_.host, options_.port},
+                            options_.outside ? kOutsideServer : "rank 0")),
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!wake_.is_open()) fail<ResourceExhaustedError>("[rendezvous] cannot open an eventfd");
+    begin_job(0);
+    first_job_.missing = coordinator_->alive();
     thread_ = std::thread([this] { run(); });
   }
 
@@ -107,6 +107,19 @@ class TcpServer::Loop {
     return changed_.wait_until(lock, deadline, [this] { return deserted_; });
   }
 
+  void wait_for_first_job(const TimeLimit& for_joining) const {
+    std::unique_lock lock(mutex_);
+    const auto has_ended = [this] { return first_job_.over || !broken_.empty(); };
+    if (!changed_.wait_until(lock, for_joining.end,
+                             [&] { return first_job_.missing.number == 0 || has_ended(); }))
+      fail<DeadlineExceededError>(
+          "[rendezvous] {}",
+          describe_missing(first_job_.missing, options_.size, for_joining.length));
+    changed_.wait(lock, has_ended);
+    if (!broken_.empty()) fail<UnavailableError>("[rendezvous] the server has failed: {}", broken_);
+    if (!first_job_.failure.empty()) fail<AbortedError>("[rendezvous] {}", first_job_.failure);
+  }
+
   void have_last_word(std::chrono::milliseconds limit) {
     const std::scoped_lock lock(mutex_);
     last_word_until_ = Clock::now() + limit;
@@ -114,7 +127,14 @@ class TcpServer::Loop {
   }
 
  private:
-  // Whatever goes wrong here must not end rank 0's process: the ranks find the server gone.
+  // Of the first job, for who waits for its end.
+  struct Progress {
+    Message missing;  // kAlive
+    bool over = false;
+    std::string failure;
+  };
+
+  // Whatever goes wrong here must not end the process: the ranks find the server gone.
   void run() {
     try {
       serve();
@@ -122,17 +142,61 @@ class TcpServer::Loop {
       logging::error("[rendezvous] the server of the job ends: {}", error.what());
       listener_.close();
       connections_.clear();
+      const std::scoped_lock lock(mutex_);
+      broken_ = error.what();
     }
     const std::scoped_lock lock(mutex_);
     deserted_ = true;
     changed_.notify_all();
   }
 
+  void begin_job(int number) {
+    std::optional<OutsideHost> outside;
+    if (options_.outside) outside = {.pid = getpid(), .name = host_name()};
+    coordinator_.emplace(
+        CoordinatorOptions{.size = options_.size, .job = number, .outside = std::move(outside)},
+        [this](int connection, const Message& message) {
+          const auto found = connections_.find(connection);
+          if (found != connections_.end()) send_bytes(found->second, encode(message));
+        });
+    job_ = number;
+    next_job_at_.reset();
+  }
+
+  // Where it has failed before all ranks had joined, those that come late are to hear of it.
+  bool job_is_over(Clock::time_point now) {
+    if (!coordinator_->deserted()) return false;
+    if (!coordinator_->assembling()) return true;
+    if (!coordinator_->has_last_word()) return false;
+    if (!next_job_at_) next_job_at_ = now + kAfterFailure;
+    return now >= *next_job_at_;
+  }
+
+  // Who still has a connection is of the job that is over, or comes again.
+  void end_job(Clock::time_point now) {
+    for (auto& [id, connection] : connections_)
+      if (connection.known) connection.drop = "the job is over";
+    begin_job(job_ + 1);
+    sweep(now);
+  }
+
+  void tell_progress(Clock::time_point now) {
+    const bool over = options_.outside && job_is_over(now);
+    {
+      const std::scoped_lock lock(mutex_);
+      deserted_ = coordinator_->deserted();
+      if (options_.outside && job_ == 0)
+        first_job_ = {coordinator_->alive(), over, over ? coordinator_->failure() : ""};
+    }
+    changed_.notify_all();
+    if (over) end_job(now);
+  }
+
   void serve() {
     while (!stopping_.load() && !said_last_word()) turn(kTick);
     listener_.close();
     turn(std::chrono::milliseconds(0));  // the last words of rank 0, which has just said them
-    coordinator_.close();
+    coordinator_->close();
     const Clock::time_point end = Clock::now() + std::chrono::seconds(1);
     while (unsent() && Clock::now() < end) turn(std::chrono::milliseconds(20));
   }
@@ -146,8 +210,9 @@ class TcpServer::Loop {
     }
     if (!until) return false;
     turn(std::chrono::milliseconds(0));  // what rank 0 has said, and that it has gone
-    if (coordinator_.assembling()) coordinator_.give_up("it has ended before all ranks were there");
-    return Clock::now() >= *until || !coordinator_.has_last_word();
+    if (coordinator_->assembling())
+      coordinator_->give_up("it has ended before all ranks were there");
+    return Clock::now() >= *until || !coordinator_->has_last_word();
   }
 
   bool unsent() const {
@@ -177,12 +242,10 @@ class TcpServer::Loop {
       }
       if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) receive(id, connection, now);
     }
-    coordinator_.tick(now);
+    coordinator_->tick(now);
     sweep(now);
     if ((polled_[1].revents & POLLIN) != 0) accept_all(now);
-    const std::scoped_lock lock(mutex_);
-    deserted_ = coordinator_.deserted();
-    if (deserted_) changed_.notify_all();
+    tell_progress(now);
   }
 
   void receive(int id, Connection& connection, Clock::time_point now) {
@@ -211,7 +274,7 @@ class TcpServer::Loop {
     send_bytes(connection, verdict);
     if (verdict == kRefusal) {
       connection.drop = "it does not know the secret";
-      coordinator_.refused(connection.source);
+      coordinator_->refused(connection.source);
     } else {
       connection.known = true;
     }
@@ -230,7 +293,7 @@ class TcpServer::Loop {
         const auto message = connection.reader.next();
         if (!message) break;
         handled = true;
-        if (!coordinator_.handle(id, *message, now)) connection.drop = "it broke the protocol";
+        if (!coordinator_->handle(id, *message, now)) connection.drop = "it broke the protocol";
       }
       if (handled || !connection.partial) connection.since = now;
       connection.partial = connection.reader.partial();
@@ -253,7 +316,7 @@ class TcpServer::Loop {
       const int id = it->first;
       const std::string reason = connection.drop;
       it = connections_.erase(it);
-      coordinator_.dropped(id, reason);  // sends to others, and may mark them
+      coordinator_->dropped(id, reason);  // sends to others, and may mark them
     }
   }
 
@@ -264,7 +327,7 @@ class TcpServer::Loop {
         socket = accept_from(listener_);
       } catch (const ResourceExhaustedError& error) {
         if (drop_stranger()) continue;
-        coordinator_.give_up(fmt::format("it cannot take in more ranks: {}", error.what()));
+        coordinator_->give_up(fmt::format("it cannot take in more ranks: {}", error.what()));
         std::this_thread::sleep_for(kTick / 10);  // tried again, but not all the time
         return;
       }
@@ -310,13 +373,17 @@ class TcpServer::Loop {
   Socket listener_, wake_;
   std::map<int, Connection> connections_;  // in the order of their arrival
   int next_id_ = 0;
-  Coordinator coordinator_;
+  std::optional<Coordinator> coordinator_;  // of the present job
+  int job_ = 0;                             // its number
+  std::optional<Clock::time_point> next_job_at_;
   std::vector<pollfd> polled_;
   std::vector<char> read_buffer_;
   std::atomic<bool> stopping_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool deserted_ = true;
+  Progress first_job_;
+  std::string broken_;  // why the server has ended, where it was not asked to
   std::optional<Clock::time_point> last_word_until_;
   std::thread thread_;
 };
@@ -327,6 +394,10 @@ TcpServer::TcpServer(TcpServerOptions options)
 TcpServer::~TcpServer() = default;
 
 std::uint16_t TcpServer::port() const { return loop_->port(); }
+
+void TcpServer::wait_for_first_job(const TimeLimit& for_joining) const {
+  loop_->wait_for_first_job(for_joining);
+}
 
 void TcpServer::have_last_word(std::chrono::milliseconds limit) { loop_->have_last_word(limit); }
 

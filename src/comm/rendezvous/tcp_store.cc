@@ -17,8 +17,8 @@ constexpr auto kRetry = std::chrono::milliseconds(20);
 
 }  // namespace
 
-TcpStore::TcpStore(ServerAddress address, std::function<void()> check)
-    : address_(std::move(address)), check_(std::move(check)) {}
+TcpStore::TcpStore(ServerAddress address, std::function<void()> check, int job)
+    : address_(std::move(address)), check_(std::move(check)), job_(job) {}
 
 TcpStore::~TcpStore() = default;
 
@@ -46,7 +46,7 @@ bool TcpStore::remove(const std::string& key) {
 std::int64_t TcpStore::number_of(const Message& request) {
   const auto answer = call(request, Clock::now() + kRequestLimit);
   if (!answer)
-    fail<UnavailableError>("[Store] rank 0's rendezvous at {} does not answer",
+    fail<UnavailableError>("[Store] the job's rendezvous at {} does not answer",
                            to_string(address_.endpoint));
   return answer->number;
 }
@@ -71,7 +71,8 @@ std::unique_ptr<ServerConnection> TcpStore::take_connection() {
   }
 }
 
-std::optional<Message> TcpStore::call(const Message& request, TimePoint deadline) {
+std::optional<Message> TcpStore::call(Message request, TimePoint deadline) {
+  request.rank = job_;
   std::unique_ptr<ServerConnection> connection;
   std::optional<Message> answer;
   try {

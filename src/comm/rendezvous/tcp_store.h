@@ -16,8 +16,9 @@ namespace tandem {
 class TcpStore final : public Store {
  public:
   // `check` is called from time to time by who waits in get(), and may throw: a key that a dead
-  // rank was to set is not waited for.
-  explicit TcpStore(ServerAddress address, std::function<void()> check = {});
+  // rank was to set is not waited for. `job`: its number, of those that the server has in turn;
+  // once it is over, every function throws UnavailableError.
+  explicit TcpStore(ServerAddress address, std::function<void()> check = {}, int job = 0);
   ~TcpStore() override;
 
   void set(const std::string& key, std::string_view value) override;
@@ -31,7 +32,7 @@ class TcpStore final : public Store {
  private:
   std::unique_ptr<ServerConnection> take_connection();
   // Nothing at the deadline.
-  std::optional<Message> call(const Message& request, TimePoint deadline);
+  std::optional<Message> call(Message request, TimePoint deadline);
   std::optional<Message> ask(ServerConnection& connection, const Message& request,
                              TimePoint deadline) const;
   // The connection has broken: throws what the membership learns of it, where it does so soon.
@@ -40,6 +41,7 @@ class TcpStore final : public Store {
 
   ServerAddress address_;
   std::function<void()> check_;
+  const int job_;
   std::atomic<bool> left_ = false;
   std::mutex mutex_;
   std::vector<std::unique_ptr<ServerConnection>> idle_;  // a thread that waits has its own

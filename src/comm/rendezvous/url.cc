@@ -24,6 +24,14 @@ int parameter(std::string_view name, std::string_view text) {
   return static_cast<int>(*value);
 }
 
+void parse_server(std::string_view value, RendezvousUrl& result) {
+  if (value != "outside")
+    fail<InvalidArgumentError>("[rendezvous] server: expected 'outside', got '{}'", value);
+  if (result.outside)
+    fail<InvalidArgumentError>("[rendezvous] the parameter server is given twice");
+  result.outside = true;
+}
+
 void parse_query(std::string_view query, RendezvousUrl& result) {
   while (!query.empty()) {
     const std::string_view item = query.substr(0, query.find('&'));
@@ -31,20 +39,26 @@ void parse_query(std::string_view query, RendezvousUrl& result) {
     const std::string_view name = item.substr(0, item.find('='));
     const std::string_view value =
         name.size() < item.size() ? item.substr(name.size() + 1) : std::string_view();
+    if (name == "server") {
+      parse_server(value, result);
+      continue;
+    }
     std::optional<int>* target = name == "rank"         ? &result.rank
                                  : name == "world_size" ? &result.world_size
                                                         : nullptr;
     if (target == nullptr)
       fail<InvalidArgumentError>(
-          "[rendezvous] expected the parameters rank and world_size, got '{}'", item);
+          "[rendezvous] expected the parameters rank, world_size and server, got '{}'", item);
     if (target->has_value())
       fail<InvalidArgumentError>("[rendezvous] the parameter {} is given twice", name);
     *target = parameter(name, value);
   }
 }
 
-// HOST:PORT, with an IPv6 address in brackets.
-void parse_authority(std::string_view text, RendezvousUrl& result) {
+}  // namespace
+
+Endpoint parse_endpoint(std::string_view text) {
+  Endpoint result;
   std::string_view rest = text;
   if (!text.empty() && text.front() == '[') {
     const auto close = text.find(']');
@@ -64,9 +78,8 @@ void parse_authority(std::string_view text, RendezvousUrl& result) {
     fail<InvalidArgumentError>("[rendezvous] port must have value from 0 to 65535 but was {}.",
                                digits);
   result.port = static_cast<std::uint16_t>(*port);
+  return result;
 }
-
-}  // namespace
 
 void fail_rendezvous(const char* scheme, const std::string& what) {
   fail<InvalidArgumentError>("[rendezvous] Error initializing tandem using {}:// rendezvous: {}",
@@ -92,7 +105,9 @@ RendezvousUrl parse_rendezvous_url(const std::string& url) {
   } else if (scheme == "tcp") {
     result.scheme = RendezvousUrl::Scheme::kTcp;
     while (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
-    parse_authority(rest, result);
+    const Endpoint endpoint = parse_endpoint(rest);
+    result.host = endpoint.host;
+    result.port = endpoint.port;
   } else if (scheme == "file") {
     result.scheme = RendezvousUrl::Scheme::kFile;
     if (rest.empty() || rest == "/") fail_rendezvous("file", "path missing");
@@ -103,6 +118,10 @@ RendezvousUrl parse_rendezvous_url(const std::string& url) {
   } else {
     fail<InvalidArgumentError>("[rendezvous] No rendezvous handler for {}://", scheme);
   }
+  if (result.outside && result.scheme != RendezvousUrl::Scheme::kTcp)
+    fail<InvalidArgumentError>(
+        "[rendezvous] server=outside goes with tcp://HOST:PORT; for env:// set the environment "
+        "variable TANDEM_RENDEZVOUS");
   return result;
 }
 

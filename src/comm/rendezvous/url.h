@@ -1,13 +1,16 @@
 // The URLs that say how the ranks of a job find each other:
 //
 //   env://[?rank=R&world_size=N]
-//   tcp://HOST:PORT[?rank=R&world_size=N]
+//   tcp://HOST:PORT[?rank=R&world_size=N][&server=outside]
 //   file:///PATH[?rank=R&world_size=N]
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+
+#include "comm/rendezvous/socket.h"
 
 namespace tandem {
 
@@ -18,7 +21,11 @@ struct RendezvousUrl {
   std::uint16_t port = 0;  // kTcp
   std::string path;        // kFile
   std::optional<int> rank, world_size;
+  bool outside = false;  // kTcp: a server that is none of the ranks' listens there
 };
+
+// HOST:PORT, with an IPv6 address in brackets. Throws as parse_rendezvous_url() does.
+Endpoint parse_endpoint(std::string_view text);
 
 // Throws InvalidArgumentError; the texts are those of torch.distributed.
 RendezvousUrl parse_rendezvous_url(const std::string& url);

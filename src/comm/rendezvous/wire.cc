@@ -1,7 +1,9 @@
 #include "comm/rendezvous/wire.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cstring>
 #include <type_traits>
 
@@ -65,6 +67,33 @@ std::string encode(const Message& message) {
   put(frame, static_cast<std::uint32_t>(message.key.size()));
   frame.append(message.key).append(message.value);
   return frame;
+}
+
+std::string encode(const JoinTerms& terms) {
+  return fmt::format("{} {} {}", terms.size, static_cast<int>(terms.role), terms.silence.count());
+}
+
+std::optional<JoinTerms> decode_join_terms(std::string_view text) {
+  constexpr std::int64_t kLongest = 1'000'000'000'000;  // milliseconds that a clock can add
+  std::array<std::int64_t, 3> numbers = {};
+  for (std::int64_t& number : numbers) {
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc()) return std::nullopt;
+    text.remove_prefix(static_cast<std::size_t>(stop - text.data()));
+    const bool last = &number == &numbers.back();
+    if (last ? !text.empty() : !text.starts_with(' ')) return std::nullopt;
+    if (!last) text.remove_prefix(1);
+  }
+  const auto [size, role, silence] = numbers;
+  if (role < 0 || role > static_cast<int>(Role::kEvaluator) || silence < 1) return std::nullopt;
+  return JoinTerms{size, static_cast<Role>(role),
+                   std::chrono::milliseconds(std::min(silence, kLongest))};
+}
+
+std::string describe_missing(const Message& alive, int size, std::chrono::milliseconds limit) {
+  return fmt::format("{} {} of {} did not join within {} ms{}{}",
+                     alive.number == 1 ? "rank" : "ranks", alive.value, size, limit.count(),
+                     alive.key.empty() ? "" : "; ", alive.key);
 }
 
 std::optional<Message> FrameReader::next() {
