@@ -7,9 +7,8 @@
 // WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TANDEM_JOB_TOKEN and GLOO_SOCKET_IFNAME in the environment.
 //
 // Without a delay the link is a veth pair whose ends send through a token bucket. With one it is a
-// TUN device on each host, and a thread for each direction that passes packets on when they are due:
-// a kernel need not have netem. Such packets are of up to 64 KiB, as a network card gets them that
-// cuts them up itself.
+// TUN device on each host, and a thread for each direction that passes packets on when they are
+// due: a kernel need not have netem.
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -38,7 +37,7 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kPacketBytes = 65'000;
+constexpr int kPacketBytes = 9000;
 
 void check(bool good, const char* call) {
   if (!good) throw std::runtime_error(std::string(call) + ": " + std::strerror(errno));

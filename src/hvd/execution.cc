@@ -43,8 +43,7 @@ Execution::Execution(Communicator& communicator, Timeline& timeline, std::string
 void Execution::start(std::span<const AgreementRef> due, const FusionOptions& options,
                       const Take& take) {
   bytes_ = 0;
-  for (PooledBucket& pooled : buckets_) pooled.busy = false;
-  due_.clear();
+  const auto reduced = std::make_shared<std::vector<Due>>();
   std::vector<AgreementRef> fusible;
   for (const AgreementRef& agreement : due) {
     OperationRef operation = take(agreement->any().name);
@@ -68,17 +67,17 @@ void Execution::start(std::span<const AgreementRef> due, const FusionOptions& op
       }
       continue;
     }
-    due_.push_back({agreement, std::move(operation), 0});
+    reduced->push_back({agreement, std::move(operation), 0});
     fusible.push_back(agreement);
   }
   const std::vector<std::vector<FusionUnit>> batches = fuse(fusible, options);
   for (const auto& batch : batches)
-    for (const FusionUnit& unit : batch) ++due_[unit.place].open;
-  for (const auto& batch : batches) start_batch(batch);
+    for (const FusionUnit& unit : batch) ++(*reduced)[unit.place].open;
+  for (const auto& batch : batches) start_batch(reduced, batch);
 }
 
 // One that nobody uses: the smallest that is large enough, else the largest.
-Bucket& Execution::bucket(std::span<const std::int64_t> counts, DType dtype) {
+Execution::PooledBucket& Execution::take_bucket(std::span<const std::int64_t> counts, DType dtype) {
   std::size_t bytes = 0;
   for (std::int64_t count : counts) bytes += static_cast<std::size_t>(count) * size_of(dtype);
   PooledBucket* best = nullptr;
@@ -94,43 +93,43 @@ Bucket& Execution::bucket(std::span<const std::int64_t> counts, DType dtype) {
   else
     best = &buckets_.emplace_back(PooledBucket{Bucket(communicator_, counts, dtype)});
   best->busy = true;
-  return best->bucket;
+  return *best;
 }
 
-void Execution::start_batch(const std::vector<FusionUnit>& units) {
+void Execution::start_batch(const DueList& due, const std::vector<FusionUnit>& units) {
   const DType dtype = units.front().dtype;
   const Request& common = units.front().agreement->any();
-  Batch batch{.items = {}, .dtype = dtype};
+  Batch batch{.due = due, .items = {}, .dtype = dtype};
   std::vector<std::int64_t> counts;
   for (const FusionUnit& unit : units) {
-    const OperationRef& operation = due_[unit.place].operation;
+    const OperationRef& operation = (*due)[unit.place].operation;
     const Request& request = operation ? *operation->request : unit.agreement->any();
     for (std::size_t tensor : unit.tensors) {
       batch.items.push_back({unit.place, &request, tensor});
       counts.push_back(request.count(tensor));
     }
   }
-  if (!lies_in_a_row(batch)) batch.bucket = &bucket(counts, dtype);
-  const Buffer whole = this->whole(batch);
+  if (!batch.lies_in_a_row()) batch.pooled = &take_bucket(counts, dtype);
+  const Buffer whole = batch.whole();
   bytes_ += static_cast<std::int64_t>(whole.bytes());
   const bool timed = timeline_.on();
   const std::int64_t packing = timed ? profile::now() : 0;
   for (std::size_t i = 0; i < batch.items.size(); ++i) {
     const Item& item = batch.items[i];
-    const OperationRef& operation = operation_of(item);
+    const OperationRef& operation = batch.operation_of(item);
     if (operation && !item.mine->absent) {
       const HostArray& in = operation->in[item.tensor];
-      const Buffer to = array(batch, i);
+      const Buffer to = batch.array(i);
       copy_scaled(to.data, dtype, in.data, in.dtype, to.count, item.mine->prescale);
-    } else if (batch.bucket) {
-      batch.bucket->put_zeros(i);
+    } else if (batch.pooled) {
+      batch.pooled->bucket.put_zeros(i);
     }
-    if (timed && batch.bucket) timeline_.add(item.mine->name, "MEMCPY_IN_FUSION_BUFFER", packing);
+    if (timed && batch.pooled) timeline_.add(item.mine->name, "MEMCPY_IN_FUSION_BUFFER", packing);
   }
   std::shared_ptr<Work> work;
   if (common.op == kAdasum) {
     std::vector<Buffer> arrays;
-    for (std::size_t i = 0; i < batch.items.size(); ++i) arrays.push_back(array(batch, i));
+    for (std::size_t i = 0; i < batch.items.size(); ++i) arrays.push_back(batch.array(i));
     work = start_adasum(communicator_, whole, std::move(arrays), scratch_);
   } else if (size() > 1) {
     work = communicator_.all_reduce({&whole, 1}, reduce_op_of(common.op));
@@ -140,35 +139,33 @@ void Execution::start_batch(const std::vector<FusionUnit>& units) {
 }
 
 // Where a bucket of their own would have them, but in memory that another holds.
-bool Execution::lies_in_a_row(const Batch& batch) const {
-  const OperationRef& first = operation_of(batch.items.front());
+bool Execution::Batch::lies_in_a_row() const {
+  const OperationRef& first = operation_of(items.front());
   if (!first || !first->bucket) return false;
-  std::byte* next = static_cast<std::byte*>(first->in[batch.items.front().tensor].data);
-  for (const Item& item : batch.items) {
+  std::byte* next = static_cast<std::byte*>(first->in[items.front().tensor].data);
+  for (const Item& item : items) {
     const OperationRef& operation = operation_of(item);
     if (!operation || !operation->bucket || operation->bucket.owner_before(first->bucket) ||
         first->bucket.owner_before(operation->bucket))
       return false;
     const HostArray& array = operation->in[item.tensor];
-    if (array.dtype != batch.dtype || array.data != next) return false;
+    if (array.dtype != dtype || array.data != next) return false;
     next += Bucket::array_bytes(item.mine->count(item.tensor), array.dtype);
   }
   return true;
 }
 
-Buffer Execution::array(const Batch& batch, std::size_t index) const {
-  if (batch.bucket) return batch.bucket->array(index);
-  const Item& item = batch.items[index];
-  return {operation_of(item)->in[item.tensor].data, item.mine->count(item.tensor), batch.dtype};
+Buffer Execution::Batch::array(std::size_t index) const {
+  if (pooled) return pooled->bucket.array(index);
+  const Item& item = items[index];
+  return {operation_of(item)->in[item.tensor].data, item.mine->count(item.tensor), dtype};
 }
 
-Buffer Execution::whole(const Batch& batch) const {
-  if (batch.bucket) return batch.bucket->whole();
+Buffer Execution::Batch::whole() const {
+  if (pooled) return pooled->bucket.whole();
   std::size_t bytes = 0;
-  for (const Item& item : batch.items)
-    bytes += Bucket::array_bytes(item.mine->count(item.tensor), batch.dtype);
-  return {array(batch, 0).data, static_cast<std::int64_t>(bytes / size_of(batch.dtype)),
-          batch.dtype};
+  for (const Item& item : items) bytes += Bucket::array_bytes(item.mine->count(item.tensor), dtype);
+  return {array(0).data, static_cast<std::int64_t>(bytes / size_of(dtype)), dtype};
 }
 
 void Execution::finish_batch(const Batch& batch) {
@@ -177,19 +174,20 @@ void Execution::finish_batch(const Batch& batch) {
   const std::vector<Item>& items = batch.items;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Item& item = items[i];
-    const OperationRef& operation = operation_of(item);
+    const OperationRef& operation = batch.operation_of(item);
     if (!operation) continue;
-    const Buffer from = array(batch, i);
+    const Buffer from = batch.array(i);
     const HostArray& out = operation->out[item.tensor];
     copy_scaled(out.data, out.dtype, from.data, batch.dtype, from.count, item.mine->postscale);
-    if (timed && batch.bucket)
+    if (timed && batch.pooled)
       timeline_.add(item.mine->name, "MEMCPY_OUT_FUSION_BUFFER", unpacking);
   }
   for (std::size_t i = 0; i < items.size(); ++i) {
-    Due& due = due_[items[i].due];
+    Due& due = (*batch.due)[items[i].due];
     const bool last_of_unit = i + 1 == items.size() || items[i + 1].due != items[i].due;
     if (last_of_unit && --due.open == 0 && due.operation) complete_(due.operation, nullptr);
   }
+  if (batch.pooled) batch.pooled->busy = false;
 }
 
 void Execution::add_step(std::shared_ptr<Work> work, Kind kind, const std::string& name,
@@ -216,7 +214,6 @@ bool Execution::advance(bool may_wait) {
     step.finish();
     steps_.pop_front();
   }
-  due_.clear();
   return true;
 }
 
@@ -322,13 +319,15 @@ std::shared_ptr<Work> Execution::start_reducescatter(const Agreement&, Handle::S
   for (std::int64_t r = 0; r < ranks; ++r) rows.push_back(all / ranks + (r < all % ranks ? 1 : 0));
   operation.results = {make_result(operation, rows[rank()])};
   const std::int64_t count[] = {request.count(0)};
-  Bucket& bucket = this->bucket(count, dtype);
+  PooledBucket& pooled = take_bucket(count, dtype);
+  Bucket& bucket = pooled.bucket;
   bucket.put(0, operation.in[0].data, dtype, request.prescale);
   const std::vector<Buffer> parts = shares(bucket.array(0).data, rows, request);
   const Buffer mine = {impl_of(operation.results[0]).data(), parts[rank()].count, dtype};
   bytes_ += static_cast<std::int64_t>(mine.bytes());
-  finish = [mine, scale = request.postscale] {
+  finish = [mine, &pooled, scale = request.postscale] {
     copy_scaled(mine.data, mine.dtype, mine.data, mine.dtype, mine.count, scale);
+    pooled.busy = false;
   };
   return communicator_.reduce_scatter(parts, mine, reduce_op_of(request.op));
 }

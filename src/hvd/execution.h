@@ -29,9 +29,9 @@ class Execution {
   // `backend`: what the timeline calls its work.
   Execution(Communicator& communicator, Timeline& timeline, std::string backend, Complete complete);
 
-  // Sets out with all of it.
+  // Starts all of it; what was started before may still be under way.
   void start(std::span<const AgreementRef> due, const FusionOptions& options, const Take& take);
-  // Ends what has come back; whether all has.
+  // Ends what has come back, in the order of the starts; whether all has.
   bool advance(bool may_wait);
   bool at_rest() const { return steps_.empty(); }
 
@@ -57,19 +57,27 @@ class Execution {
     std::size_t open = 0;    // batches that it has a part in
   };
 
-  // What travels as one, in a bucket or where it is.
-  struct Batch {
-    std::vector<Item> items;
-    DType dtype = float32;
-    Bucket* bucket = nullptr;  // null: in place
+  using DueList = std::shared_ptr<std::vector<Due>>;  // of one start()
+  struct PooledBucket {
+    Bucket bucket;
+    bool busy = false;
   };
 
-  void start_batch(const std::vector<FusionUnit>& units);
+  // What travels as one, in a bucket or where it is.
+  struct Batch {
+    DueList due;
+    std::vector<Item> items;
+    DType dtype = float32;
+    PooledBucket* pooled = nullptr;  // null: in place
+
+    const OperationRef& operation_of(const Item& item) const { return (*due)[item.due].operation; }
+    bool lies_in_a_row() const;
+    Buffer array(std::size_t index) const;
+    Buffer whole() const;
+  };
+
+  void start_batch(const DueList& due, const std::vector<FusionUnit>& units);
   void finish_batch(const Batch& batch);
-  const OperationRef& operation_of(const Item& item) const { return due_[item.due].operation; }
-  bool lies_in_a_row(const Batch& batch) const;
-  Buffer array(const Batch& batch, std::size_t index) const;
-  Buffer whole(const Batch& batch) const;
   void start_single(const AgreementRef& agreement, const OperationRef& operation);
   std::shared_ptr<Work> start_allgather(const Agreement& agreement, Handle::State& operation);
   std::shared_ptr<Work> start_broadcast(const Agreement& agreement, Handle::State& operation);
@@ -78,8 +86,8 @@ class Execution {
                                             std::function<void()>& finish);
   void add_step(std::shared_ptr<Work> work, Kind kind, const std::string& name,
                 std::function<void()> finish);
-  // What travels together, until the next start().
-  Bucket& bucket(std::span<const std::int64_t> counts, DType dtype);
+  // For what travels together; busy until its step has finished.
+  PooledBucket& take_bucket(std::span<const std::int64_t> counts, DType dtype);
   std::size_t rank() const { return static_cast<std::size_t>(communicator_.rank()); }
   std::size_t size() const { return static_cast<std::size_t>(communicator_.size()); }
 
@@ -87,13 +95,8 @@ class Execution {
   Timeline& timeline_;
   std::string backend_;
   Complete complete_;
-  std::vector<Due> due_;
   Scratch scratch_;  // of Adasum
   std::deque<Step> steps_;
-  struct PooledBucket {
-    Bucket bucket;
-    bool busy = false;  // since the last start()
-  };
   std::deque<PooledBucket> buckets_;
   std::int64_t bytes_ = 0;
 };

@@ -18,6 +18,9 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kIdlePace = std::chrono::milliseconds(10);
 // Cycles in a row that may bring nothing before who waits is patient.
 constexpr int kEagerCycles = 64;
+// While a rank waits for one of several collectives.
+constexpr auto kCheckPeers = std::chrono::milliseconds(100);
+constexpr auto kNap = std::chrono::microseconds(200);
 
 std::string shut_down_text(const std::vector<int>& finished) {
   return fmt::format(
@@ -182,6 +185,7 @@ void Lane::take_lead(std::unique_lock<std::mutex>& lock, bool may_wait) {
 
 void Lane::lead(bool may_wait) {
   if (failed()) return;
+  began_ahead_ = false;
   try {
     if (phase_ == Phase::kIdle) begin_cycle();
     while (phase_ != Phase::kIdle && try_advance(may_wait)) {
@@ -211,20 +215,59 @@ bool Lane::try_advance(bool may_wait) {
       settle();
       return true;
     case Phase::kExecute:
-      if (!execution_.advance(may_wait)) return false;
-      end_cycle();
+      if (execution_.advance(false)) {
+        end_cycle();
+      } else if (may_begin_ahead(may_wait)) {
+        began_ahead_ = true;
+        end_cycle();
+        begin_cycle();
+      } else if (may_wait) {
+        execution_.advance(true);
+      } else {
+        return false;
+      }
       return true;
   }
   return false;
 }
 
+// Where agreeing takes a network's latency, the next operations are agreed on while the data of
+// those before travels. A thread that waits begins at once, but not again and again, for its own
+// operation may have ended. The background thread keeps to the cycle time, so that operations which
+// are submitted one after the other share a cycle.
+bool Lane::may_begin_ahead(bool may_wait) const {
+  if (may_wait && began_ahead_) return false;
+  for (const bool joined : messages_.joined)
+    if (joined) return false;
+  const std::lock_guard lock(mutex_);
+  return !submitted_.empty() && (may_wait || Clock::now() - began_ >= cycle_time());
+}
+
+// While operations of an earlier cycle are under way, a thread that waits gets back as soon as they
+// have ended: its own may be among them, and other ranks may agree much later.
 bool Lane::came_back(bool may_wait) {
-  if (may_wait)
+  if (may_wait) {
+    while (!execution_.at_rest() && !work_->test()) {
+      if (execution_.advance(false)) return false;
+      look_after_peers();
+    }
     work_->wait();
-  else if (!work_->test())
-    return false;
+  } else {
+    execution_.advance(false);
+    if (!work_->test()) return false;
+  }
   work_.reset();
   return true;
+}
+
+// Sleeps a little, as a wait for a single collective would.
+void Lane::look_after_peers() {
+  const auto now = Clock::now();
+  if (now - looked_after_peers_ >= kCheckPeers) {
+    looked_after_peers_ = now;
+    work_->check_peers();
+  }
+  if (!work_->sleep(kNap)) std::this_thread::yield();
 }
 
 std::shared_ptr<Work> Lane::gather(std::span<const std::byte> mine,
@@ -318,7 +361,10 @@ bool Lane::read_headers() {
         "limit "
         "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS).\n" +
         missing_ranks(negotiation_.partials(messages_), {}));
-  if (!finished.empty()) throw AbortedError(shut_down_text(finished));
+  if (!finished.empty()) {
+    execution_.advance(true);  // every rank has agreed on these
+    throw AbortedError(shut_down_text(finished));
+  }
   if (!requests) return false;
   work_ = gather(requests_, request_bytes_, gathered_requests_);
   phase_ = Phase::kRequests;
@@ -352,11 +398,11 @@ OperationRef Lane::take(const std::string& name) {
   if (found->second->submitted > 0)
     timeline_->add(name, fmt::format("NEGOTIATE_{}", upper_name_of(found->second->request->kind)),
                    found->second->submitted);
+  std::erase(waiting_, found->second);
   return found->second;
 }
 
 void Lane::complete(const OperationRef& operation, std::exception_ptr error) {
-  std::erase(waiting_, operation);
   const std::lock_guard lock(mutex_);
   if (operation->done.load(std::memory_order_relaxed)) return;  // the lane was abandoned meanwhile
   by_name_.erase(operation->request->name);

@@ -37,9 +37,9 @@ struct LaneOptions {
 };
 
 // A cycle: every rank tells which operations it waits for, as bits for those that are known and as
-// requests for others; those that all wait for are run. Whoever waits for an operation leads the
-// cycles on its own thread; while nobody does, the background thread leads, and never waits.
-// Thread-safe.
+// requests for others; those that all wait for are run. The next cycle may begin while they run.
+// Whoever waits for an operation leads the cycles on its own thread; while nobody does, the
+// background thread leads, and never waits. Thread-safe.
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
   // Every rank of the set makes it.
@@ -91,7 +91,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void gather_requests();
   void settle();
   void end_cycle();
+  bool may_begin_ahead(bool may_wait) const;
   bool came_back(bool may_wait);
+  void look_after_peers();
   std::shared_ptr<Work> gather(std::span<const std::byte> mine, std::span<const std::size_t> bytes,
                                std::vector<std::byte>& all);
   OperationRef take(const std::string& name);
@@ -122,14 +124,15 @@ class Lane : public std::enable_shared_from_this<Lane> {
   std::optional<Autotune> autotune_;
   Phase phase_ = Phase::kIdle;
   std::shared_ptr<Work> work_;
-  std::vector<OperationRef> waiting_;
+  std::vector<OperationRef> waiting_;  // for the other ranks
   std::vector<std::byte> mine_, gathered_, requests_, gathered_requests_;
   std::vector<std::size_t> header_bytes_, request_bytes_;
   std::vector<std::uint64_t> hits_;
   CycleMessages messages_;
   std::int64_t fusion_threshold_;
-  std::chrono::steady_clock::time_point began_;
+  std::chrono::steady_clock::time_point began_, looked_after_peers_;
   bool stalled_ = false;
+  bool began_ahead_ = false;  // a cycle while operations were under way, since this thread leads
 };
 
 }  // namespace tandem::hvd
