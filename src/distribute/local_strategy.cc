@@ -132,16 +132,6 @@ Replica& first_active(const std::vector<Replica*>& replicas) {
 
 }  // namespace
 
-void LocalStrategy::begin(const std::vector<ReplicaStep>& steps) {
-  group_->begin(taking_part(steps));
-  const random::GeneratorState draws = Generator::current().state();
-  for (std::size_t id = 0; id < steps.size(); ++id) {
-    ReplicaStep step = steps[id];
-    step.draws = draws;
-    replicas_[id]->begin(step);
-  }
-}
-
 void LocalStrategy::enter(Replica& replica, const std::function<void()>& step) {
   static RefuseVariables refuse;
   const OnDevice on(replica.device());
@@ -190,7 +180,9 @@ void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSp
     trace(step, split);
     return;
   }
-  begin(steps_of(split));
+  const std::vector<ReplicaStep> steps = steps_of(split);
+  group_->begin(taking_part(steps));
+  for (std::size_t id = 0; id < all_.size(); ++id) all_[id]->begin(steps[id]);
   const bool record = grad_mode;
   threads_.run([&](int replica) {
     const bool previous = grad_mode;

@@ -27,7 +27,6 @@ class LocalStrategy : public StrategyImpl {
   void run_step(const std::function<void(int replica)>& step, const BatchSplit& split) override;
   // What the step is for each replica. Throws InvalidArgumentError when there are no examples.
   std::vector<ReplicaStep> steps_of(const BatchSplit& split) const;
-  void begin(const std::vector<ReplicaStep>& steps);
   // A replica a device, which are `all`.
   std::vector<std::unique_ptr<Replica>> make_replicas(std::vector<Replica*>& all,
                                                       TracedRun* run = nullptr);

@@ -28,8 +28,6 @@ Replica::Replica(std::shared_ptr<const StrategyMark> strategy, int local, Replic
   all_.push_back(this);
 }
 
-Replica::~Replica() = default;
-
 void Replica::begin(const ReplicaStep& step) {
   num_local_replicas_ = static_cast<int>(all_.size());
   active_ = step.active;
@@ -41,7 +39,7 @@ void Replica::begin(const ReplicaStep& step) {
   if (run_)
     generator_.follow(Generator::current());
   else
-    generator_.set_state(step.draws);
+    generator_.set_state(Generator::current().state());
 }
 
 void Replica::add_to_key(std::string& key) const {

@@ -20,7 +20,6 @@ struct ReplicaStep {
   std::int64_t count = -1;  // of its examples
   std::int64_t total = -1;  // of the global batch
   int leader = 0;           // the first replica with examples, of all processes
-  random::GeneratorState draws;
 };
 
 // What the replicas of one call of run() share that is made while a function is traced. They are
@@ -38,9 +37,8 @@ class Replica final : public ReplicaContext {
   // `local`: the number among `all`, those of this process. `run`: null: a thread runs it.
   Replica(std::shared_ptr<const StrategyMark> strategy, int local, ReplicaGroup& group,
           Device& device, std::vector<Replica*>& all, TracedRun* run = nullptr);
-  ~Replica() override;
 
-  // A replica of a TracedRun draws as the thread's generator would, not from `draws`.
+  // Draws go on from those of the thread that calls this.
   void begin(const ReplicaStep& step);
   bool active() const { return active_; }
   Device& device() const { return device_; }

@@ -13,15 +13,10 @@
 #include "sync/external_group.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
-#include "tensor/tensor_impl.h"
+#include "tensor/tensor_buffers.h"
 
 namespace tandem::distribute {
 namespace {
-
-Buffer buffer_of(const Tensor& tensor) {
-  const TensorImpl& impl = impl_of(tensor);
-  return {impl.data(), impl.shape.num_elements(), impl.dtype};
-}
 
 Buffer bytes_at(void* data, std::size_t bytes) {
   return {data, static_cast<std::int64_t>(bytes), uint8};
@@ -29,9 +24,7 @@ Buffer bytes_at(void* data, std::size_t bytes) {
 
 // On the host, in memory that nothing else refers to.
 Tensor own_on_host(const Tensor& tensor) {
-  Tensor copy = make_tensor(DeviceManager::get().host(), tensor.shape(), tensor.dtype());
-  copy_into(copy, tensor);
-  return copy;
+  return exclusive_on(DeviceManager::get().host(), tensor);
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ class CollectiveGroup {
   // A lane has failed: every wait of the others throws AbortedError.
   virtual void abort(const std::string&) {}
 
-  // The rest is for CollectiveReduce, and goes to the rank's communicator unless the group has a way
-  // of its own. Whether the arrays that are reduced lie in a bucket:
+  // The rest is for CollectiveReduce, and goes to the rank's communicator unless the group has a
+  // way of its own. Whether the arrays that are reduced lie in a bucket:
   virtual bool packs(int rank) { return communicator(rank).packs(); }
   virtual Bucket make_bucket(int rank, std::span<const std::int64_t> counts, DType dtype) {
     return Bucket(communicator(rank), counts, dtype);

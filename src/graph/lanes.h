@@ -28,7 +28,7 @@ struct Step {
   const CollectiveMember* member = nullptr;  // starts a collective
   Step* started = nullptr;                   // waits for the one that this step started
   std::shared_ptr<Work> work;                // started, not waited for yet
-  Bucket* bucket = nullptr;                  // of the one it starts, where its communicator packs
+  Bucket* bucket = nullptr;                  // of the one it starts, where its group packs
   bool awaited = false;                      // some step of another device waits for this one
   std::atomic<std::uint64_t> finished{0};    // awaited: the round in which it was last done
   const Operation* operation = nullptr;

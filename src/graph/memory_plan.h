@@ -14,7 +14,7 @@ struct MemoryPlan {
     std::size_t offset = 0;
     std::size_t bytes = 0;
   };
-  // An array of the bucket of a collective whose communicator packs.
+  // An array of the bucket of a collective whose group packs.
   struct Packed {
     const Operation* collective = nullptr;
     std::size_t array = 0;

@@ -11,8 +11,11 @@
 #include "tandem/math.h"
 
 namespace tandem::hvd {
+namespace {
 
-Combination combination_of(const DistributedOptions& options, int ranks) {
+// How the options have gradients combined. Throws InvalidArgumentError for options that make no
+// sense.
+Request request_of(const DistributedOptions& options, int ranks) {
   if (options.op != kAverage && options.op != kSum && options.op != kAdasum)
     fail<InvalidArgumentError>(
         "[DistributedOptimizer] expected op kAverage, kSum or kAdasum, got {}",
@@ -25,37 +28,27 @@ Combination combination_of(const DistributedOptions& options, int ranks) {
   if (!(factor > 0.0))
     fail<InvalidArgumentError>(
         "[DistributedOptimizer] expected a positive gradient_predivide_factor, got {}", factor);
-  Combination combination{.op = options.op, .compression = options.compression};
-  if (factor == 1.0) return combination;
+  Request request{.kind = Kind::kAllreduce, .op = options.op};
+  if (factor == 1.0) return request;
   if (options.op != kAverage)
     throw InvalidArgumentError(
         "[DistributedOptimizer] gradient_predivide_factor not supported with op != Average");
-  return {.op = kSum,
-          .prescale = 1.0 / factor,
-          .postscale = factor / ranks,
-          .compression = options.compression};
+  request.op = kSum;
+  request.prescale = 1.0 / factor;
+  request.postscale = factor / ranks;
+  return request;
 }
+
+}  // namespace
 
 LaneExchange::LaneExchange(std::string name, const DistributedOptions& options)
     : name_(std::move(name)),
       options_(options),
       lane_(lane_of(options.process_set)),
-      combination_(combination_of(options, lane_->size())) {
+      request_(request_of(options, lane_->size())) {
   if (options.op == kAdasum)
     check_reduction("DistributedOptimizer", kAdasum, float32, lane_->size());
 }
-
-namespace {
-
-// The host reaches the memory in which gradients are combined.
-Device& combining_device(const std::vector<Variable>& variables) {
-  Device& host = DeviceManager::get().host();
-  if (variables.empty()) return host;
-  Device& first = variables.front().impl().device();
-  return first.host_accessible() ? first : host;
-}
-
-}  // namespace
 
 LaneExchange::Plan& LaneExchange::plan_for(const std::vector<Variable>& variables) {
   for (const auto& plan : plans_)
@@ -64,15 +57,11 @@ LaneExchange::Plan& LaneExchange::plan_for(const std::vector<Variable>& variable
   for (std::size_t i = 0; i < variables.size(); ++i) {
     const Variable& variable = variables[i];
     plan->variables.emplace_back(&variable.impl());
-    Request request{.kind = Kind::kAllreduce,
-                    .op = combination_.op,
-                    .on_gpu = variable.impl().device().type() == DeviceType::kGpu,
-                    .prescale = combination_.prescale,
-                    .postscale = combination_.postscale,
-                    .name = fmt::format("{}.{}.{}.{}", name_, plans_.size(), i, variable.name()),
-                    .dtypes = {travelling(variable.dtype(), combination_.compression)},
-                    .shapes = {variable.shape().dims()},
-                    .splits = {}};
+    Request request = request_;
+    request.on_gpu = variable.impl().device().type() == DeviceType::kGpu;
+    request.name = fmt::format("{}.{}.{}.{}", name_, plans_.size(), i, variable.name());
+    request.dtypes = {wire_dtype(variable.dtype(), options_.compression)};
+    request.shapes = {variable.shape().dims()};
     plan->requests.present.push_back(std::make_shared<const Request>(request));
     request.absent = true;
     plan->requests.absent.push_back(std::make_shared<const Request>(request));
@@ -141,7 +130,8 @@ std::unique_ptr<GradientSync> LaneExchange::start_combining(
         variables, DeviceManager::get().host(),
         reduce_over_lane(lane_, plan.requests, std::move(memory), variables));
   if (!plan.sync) {
-    Device& device = combining_device(variables);
+    Device& device = combining_device(variables.empty() ? DeviceManager::get().host()
+                                                        : variables.front().impl().device());
     auto transport =
         std::make_shared<LaneTransport>(lane_, plan.requests, std::move(memory), device);
     plan.sync.emplace(std::move(transport), device, variables);

@@ -12,15 +12,6 @@
 
 namespace tandem::hvd {
 
-// How DistributedOptions has gradients combined.
-struct Combination {
-  Op op = kAverage;
-  double prescale = 1.0, postscale = 1.0;
-  Compression compression = Compression::kNone;
-};
-// Throws InvalidArgumentError for options that make no sense.
-Combination combination_of(const DistributedOptions& options, int ranks);
-
 class LaneExchange final : public optimizers::GradientExchange {
  public:
   // `name`: of its operations, the same on every rank.
@@ -48,7 +39,7 @@ class LaneExchange final : public optimizers::GradientExchange {
   std::string name_;
   DistributedOptions options_;
   std::shared_ptr<Lane> lane_;
-  Combination combination_;
+  Request request_;  // of every gradient, but for its name, dtype and shape
   std::vector<std::unique_ptr<Plan>> plans_;
 };
 

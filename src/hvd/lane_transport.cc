@@ -19,6 +19,10 @@ std::shared_ptr<void> LaneMemory::allocate(std::size_t bytes) {
   return {memory_, static_cast<std::byte*>(memory_.get()) + std::exchange(used_, used_ + bytes)};
 }
 
+Device& combining_device(Device& device) {
+  return device.host_accessible() ? device : DeviceManager::get().host();
+}
+
 namespace {
 
 // The operations of a bucket, under way.
@@ -150,7 +154,7 @@ ReduceTraced reduce_over_lane(std::shared_ptr<Lane> lane, const GradientRequests
     std::vector<RequestRef> mine;
     for (std::size_t index : bucket.variables) mine.push_back(present[index]);
     Device& home = variables[bucket.variables.front()].impl().device();
-    Device& device = home.host_accessible() ? home : DeviceManager::get().host();
+    Device& device = combining_device(home);
     const TracedRank rank(
         {std::make_shared<TracedBucketGroup>(lane, std::move(mine), device, memory), lane->rank()},
         device);

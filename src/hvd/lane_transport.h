@@ -32,10 +32,14 @@ class LaneMemory {
   std::shared_ptr<void> memory_;  // which the buckets keep
 };
 
+// Where gradients of variables on `device` are combined: there, if the host reaches its memory;
+// else on the host.
+Device& combining_device(Device& device);
+
 // The transport of eager steps.
 class LaneTransport final : public GradientTransport {
  public:
-  // `device`: what buckets are arrays of; the host reaches its memory.
+  // `device`: the buckets'.
   LaneTransport(std::shared_ptr<Lane> lane, const GradientRequests& requests, LaneMemory memory,
                 Device& device);
 

@@ -27,7 +27,7 @@ Tensor on_host(const Tensor& tensor) {
   return copy;
 }
 
-DType travelling(DType dtype, Compression compression) {
+DType wire_dtype(DType dtype, Compression compression) {
   if (compression == Compression::kNone || (dtype != float32 && dtype != float64)) return dtype;
   return compression == Compression::kFP16 ? float16 : bfloat16;
 }
@@ -58,7 +58,7 @@ OperationRef make_operation(Request request, const std::vector<Tensor>& tensors,
   for (const Tensor& tensor : tensors) {
     const TensorImpl& impl = impl_of(tensor);
     Device& device = impl.device();
-    request.dtypes.push_back(travelling(impl.dtype, compression));
+    request.dtypes.push_back(wire_dtype(impl.dtype, compression));
     request.shapes.push_back(impl.shape.dims());
     request.on_gpu = request.on_gpu || device.type() == DeviceType::kGpu;
     operation->inputs.push_back(on_host(tensor));

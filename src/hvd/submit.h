@@ -26,6 +26,6 @@ void make_outputs(Handle::State& operation);
 // Throws InvalidArgumentError for dtypes, factors and numbers of ranks that `op` cannot do.
 void check_reduction(std::string_view what, Op op, DType dtype, int ranks);
 
-DType travelling(DType dtype, Compression compression);
+DType wire_dtype(DType dtype, Compression compression);
 
 }  // namespace tandem::hvd

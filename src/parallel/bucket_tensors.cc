@@ -23,37 +23,28 @@ class HookTransport final : public CommunicatorTransport {
 
   std::shared_ptr<Work> start(const FullBucket& bucket) override {
     const NoGradScope no_grad;
-    auto work = std::make_shared<HookWork>(*this, bucket);
-    work->then = labelled(bucket.index, bucket.step, [&] { return hook_(tensors_of(bucket)); });
-    return work;
+    const auto then =
+        labelled(bucket.index, bucket.step, [&] { return hook_(tensors_of(bucket)); });
+    return std::make_shared<HookWork>(
+        [this, index = bucket.index, step = bucket.step, memory = bucket.memory,
+         gradients = std::vector(bucket.gradients.begin(), bucket.gradients.end()), then] {
+          const NoGradScope no_grad;
+          const std::vector<Tensor> combined =
+              labelled(index, step, [&] { return then ? then() : std::vector<Tensor>(); });
+          std::vector<Variable> parameters;
+          for (std::size_t i : gradients) parameters.push_back(parameters_[i]);
+          check_combined(combined, parameters, index);
+          for (std::size_t i = 0; i < combined.size(); ++i)
+            memory->put(i, impl_of(copy_to_device(combined[i], device_)).data());
+        });
   }
 
  private:
-  // What a hook has started with a bucket.
   struct HookWork final : Work {
-    HookWork(HookTransport& hook, const FullBucket& full)
-        : transport(hook), index(full.index), step(full.step), memory(*full.memory) {
-      for (std::size_t i : full.gradients) parameters.push_back(hook.parameters_[i]);
-    }
-
-    void wait() override {
-      const NoGradScope no_grad;
-      const std::vector<Tensor> combined =
-          transport.labelled(index, step, [&] { return then ? then() : std::vector<Tensor>(); });
-      check_combined(combined, parameters, index);
-      for (std::size_t i = 0; i < combined.size(); ++i) {
-        const Tensor here = copy_to_device(combined[i], transport.device_);
-        memory.put(i, impl_of(here).data());
-      }
-    }
-    bool test() override { return false; }  // a hook only waits
-
-    HookTransport& transport;
-    std::size_t index;
-    std::int64_t step;
-    Bucket& memory;
-    std::vector<Variable> parameters;
-    std::function<std::vector<Tensor>()> then;
+    explicit HookWork(std::function<void()> finish) : finish_(std::move(finish)) {}
+    void wait() override { finish_(); }
+    bool test() override { return false; }  // hooks only wait
+    std::function<void()> finish_;
   };
 
   GradBucket tensors_of(const FullBucket& full) const {

@@ -1,7 +1,6 @@
 #include "sync/eager_sync.h"
 
 #include "runtime/placement.h"
-#include "sync/gradient_infos.h"
 #include "tandem/autodiff.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"

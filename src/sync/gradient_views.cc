@@ -27,7 +27,7 @@ void GradientViews::begin_step() {
     const TensorImpl& impl = impl_of(views_[i]);
     if (impl.unique() && impl.storage->unique()) continue;
     reducer_.renew(i);
-    for (std::size_t fellow : reducer_.fellows(i)) views_[fellow] = {};
+    for (std::size_t member : reducer_.bucket_members(i)) views_[member] = {};
   }
 }
 

@@ -4,6 +4,14 @@
 
 namespace tandem {
 
+std::vector<GradientInfo> gradient_infos(const std::vector<Variable>& variables) {
+  std::vector<GradientInfo> infos;
+  infos.reserve(variables.size());
+  for (const Variable& variable : variables)
+    infos.push_back({variable.shape().num_elements(), variable.dtype()});
+  return infos;
+}
+
 std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientInfo>& gradients,
                                                      const BucketSizes& sizes,
                                                      std::span<const std::size_t> order) {
@@ -30,17 +38,18 @@ std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientI
   return buckets;
 }
 
-BucketFill::BucketFill(const std::vector<GradientInfo>& gradients, const BucketSizes& sizes)
-    : buckets_(assign_buckets(gradients, sizes)), bucket_of_(gradients.size()) {
-  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
-    missing_.push_back(buckets_[bucket].size());
-    for (std::size_t index : buckets_[bucket]) bucket_of_[index] = bucket;
-  }
+BucketFill::BucketFill(const std::vector<GradientInfo>& gradients, const BucketSizes& sizes,
+                       std::span<const std::size_t> order)
+    : buckets_(assign_buckets(gradients, sizes, order)), places_(gradients.size()) {
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
+    for (std::size_t array = 0; array < buckets_[bucket].size(); ++array)
+      places_[buckets_[bucket][array]] = {bucket, array};
+  reset();
 }
 
-std::size_t BucketFill::add(std::size_t index) {
-  --missing_[bucket_of_[index]];
-  return bucket_of_[index];
+void BucketFill::reset() {
+  missing_.clear();
+  for (const auto& gradients : buckets_) missing_.push_back(gradients.size());
 }
 
 Reducer::Reducer(GradientTransport& transport, std::vector<GradientInfo> gradients,
@@ -49,33 +58,29 @@ Reducer::Reducer(GradientTransport& transport, std::vector<GradientInfo> gradien
       packs_(transport.packs()),
       options_(options),
       gradients_(std::move(gradients)),
-      places_(gradients_.size()) {
-  assign({});
+      buckets_(gradients_, options_.sizes) {
+  make_memory();
   reset();
 }
 
-void Reducer::assign(std::span<const std::size_t> order) {
-  buckets_.clear();
-  std::vector<std::int64_t> counts;
-  for (auto& members : assign_buckets(gradients_, options_.sizes, order)) {
-    counts.clear();
-    for (std::size_t array = 0; array < members.size(); ++array) {
-      places_[members[array]] = {buckets_.size(), array};
-      counts.push_back(gradients_[members[array]].count);
-    }
-    Members& bucket = buckets_.emplace_back();
-    if (packs_) bucket.memory = transport_.make_bucket(counts, gradients_[members.front()].dtype);
-    bucket.gradients = std::move(members);
-    bucket.missing = bucket.gradients.size();
-  }
+void Reducer::make_memory() {
+  memory_.clear();
   under_way_.reserve(buckets_.size());
+  if (!packs_) return;
+  std::vector<std::int64_t> counts;
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+    counts.clear();
+    for (std::size_t index : buckets_.gradients(bucket)) counts.push_back(gradients_[index].count);
+    const DType dtype = gradients_[buckets_.gradients(bucket).front()].dtype;
+    memory_.push_back(transport_.make_bucket(counts, dtype));
+  }
 }
 
 void Reducer::prepare() {
   if (!order_known_ || ready_order_.empty()) return;
-  const std::vector<std::size_t> order = std::move(ready_order_);
+  buckets_ = BucketFill(gradients_, options_.sizes, ready_order_);
   ready_order_.clear();
-  assign(order);
+  make_memory();
   ++generation_;
 }
 
@@ -83,7 +88,7 @@ void Reducer::reset() {
   data_.assign(gradients_.size(), nullptr);
   settled_.assign(gradients_.size(), false);
   zeros_.assign(gradients_.size(), false);
-  for (Members& bucket : buckets_) bucket.missing = bucket.gradients.size();
+  buckets_.reset();
   if (!order_known_) ready_order_.clear();
   op_ = ReduceOp::kSum;
   next_ = 0;
@@ -93,8 +98,8 @@ void Reducer::reset() {
 void Reducer::ready(std::size_t index, void* data, double scale) {
   prepare();
   if (packs_) {
-    const Place place = places_[index];
-    buckets_[place.bucket].memory->put(place.array, data, scale);
+    const BucketFill::Place place = buckets_.place(index);
+    memory_[place.bucket].put(place.array, data, scale);
   } else {
     TANDEM_ASSERT(scale == 1.0);
     data_[index] = data;
@@ -105,8 +110,8 @@ void Reducer::ready(std::size_t index, void* data, double scale) {
 void Reducer::zeros(std::size_t index) {
   prepare();
   TANDEM_ASSERT(packs_);
-  const Place place = places_[index];
-  buckets_[place.bucket].memory->put_zeros(place.array);
+  const BucketFill::Place place = buckets_.place(index);
+  memory_[place.bucket].put_zeros(place.array);
   zeros_[index] = true;
   settle(index);
 }
@@ -114,31 +119,30 @@ void Reducer::zeros(std::size_t index) {
 void Reducer::settle(std::size_t index) {
   TANDEM_ASSERT(!settled_[index]);
   settled_[index] = true;
-  Members& bucket = buckets_[places_[index].bucket];
-  --bucket.missing;
+  buckets_.add(index);
   if (options_.rebuild && !order_known_) ready_order_.push_back(index);
   launch();
 }
 
 void Reducer::launch() {
-  for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) start(next_);
+  for (; next_ < buckets_.size() && buckets_.full(next_); ++next_) start(next_);
   transport_.progress();
 }
 
-void Reducer::start(std::size_t index) {
-  Members& bucket = buckets_[index];
+void Reducer::start(std::size_t bucket) {
+  const std::vector<std::size_t>& gradients = buckets_.gradients(bucket);
   std::vector<Buffer> parts;
   if (packs_)
-    parts.push_back(bucket.memory->whole());
+    parts.push_back(memory_[bucket].whole());
   else
-    for (std::size_t i : bucket.gradients)
+    for (std::size_t i : gradients)
       parts.push_back({data_[i], gradients_[i].count, gradients_[i].dtype});
-  under_way_.push_back(transport_.start({.index = index,
-                                         .is_last = index + 1 == buckets_.size(),
+  under_way_.push_back(transport_.start({.index = bucket,
+                                         .is_last = bucket + 1 == buckets_.size(),
                                          .step = step_,
-                                         .gradients = bucket.gradients,
+                                         .gradients = gradients,
                                          .zeros = zeros_,
-                                         .memory = packs_ ? &*bucket.memory : nullptr,
+                                         .memory = packs_ ? &memory_[bucket] : nullptr,
                                          .parts = parts,
                                          .op = op_}));
 }
@@ -162,18 +166,14 @@ void Reducer::agree_on_order() {
 }
 
 Buffer Reducer::result(std::size_t index) const {
-  const Place place = places_[index];
-  return buckets_[place.bucket].memory->array(place.array);
+  const BucketFill::Place place = buckets_.place(index);
+  return memory_[place.bucket].array(place.array);
 }
 
 const std::shared_ptr<void>& Reducer::memory(std::size_t index) const {
-  return buckets_[places_[index].bucket].memory->memory();
+  return memory_[buckets_.place(index).bucket].memory();
 }
 
-const std::vector<std::size_t>& Reducer::fellows(std::size_t index) const {
-  return buckets_[places_[index].bucket].gradients;
-}
-
-void Reducer::renew(std::size_t index) { buckets_[places_[index].bucket].memory->renew(); }
+void Reducer::renew(std::size_t index) { memory_[buckets_.place(index).bucket].renew(); }
 
 }  // namespace tandem

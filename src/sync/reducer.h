@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sync/gradient_transport.h"
+#include "tandem/variable.h"
 
 namespace tandem {
 
@@ -15,6 +16,7 @@ struct GradientInfo {
   std::int64_t count = 0;  // elements
   DType dtype = float32;
 };
+std::vector<GradientInfo> gradient_infos(const std::vector<Variable>& variables);
 
 // A bucket is closed when its size reaches the limit, so it may exceed it (as in PyTorch). The
 // first is small, so that the first collective starts early.
@@ -39,17 +41,27 @@ std::vector<std::vector<std::size_t>> assign_buckets(const std::vector<GradientI
 // The same buckets, filled by gradients that come one by one.
 class BucketFill {
  public:
-  BucketFill(const std::vector<GradientInfo>& gradients, const BucketSizes& sizes);
+  struct Place {
+    std::size_t bucket = 0;
+    std::size_t array = 0;  // of the bucket
+  };
+
+  BucketFill(const std::vector<GradientInfo>& gradients, const BucketSizes& sizes,
+             std::span<const std::size_t> order = {});
 
   std::size_t size() const { return buckets_.size(); }
-  std::span<const std::size_t> gradients(std::size_t bucket) const { return buckets_[bucket]; }
-  // Gradient `index` has come; its bucket.
-  std::size_t add(std::size_t index);
+  const std::vector<std::size_t>& gradients(std::size_t bucket) const { return buckets_[bucket]; }
+  Place place(std::size_t index) const { return places_[index]; }
+  // Gradient `index` has come.
+  void add(std::size_t index) { --missing_[places_[index].bucket]; }
   bool full(std::size_t bucket) const { return missing_[bucket] == 0; }
+  // No gradient has come.
+  void reset();
 
  private:
   std::vector<std::vector<std::size_t>> buckets_;
-  std::vector<std::size_t> missing_, bucket_of_;
+  std::vector<std::size_t> missing_;
+  std::vector<Place> places_;
 };
 
 // One rank's side. Every rank makes it with the same gradients. Belongs to one thread at a time.
@@ -86,23 +98,15 @@ class Reducer {
   // memory. REQUIRES: packs(), and nothing of the bucket is settled.
   void renew(std::size_t index);
   // The gradients that share a bucket with `index`.
-  const std::vector<std::size_t>& fellows(std::size_t index) const;
+  const std::vector<std::size_t>& bucket_members(std::size_t index) const {
+    return buckets_.gradients(buckets_.place(index).bucket);
+  }
   // Grows when the buckets are made anew, which is when a step's first gradient comes, or here.
   std::size_t generation() const { return generation_; }
   void prepare();
 
  private:
-  struct Members {
-    std::vector<std::size_t> gradients;
-    std::size_t missing = 0;
-    std::optional<Bucket> memory;  // packed
-  };
-  struct Place {
-    std::size_t bucket = 0;
-    std::size_t array = 0;
-  };
-
-  void assign(std::span<const std::size_t> order);
+  void make_memory();
   void settle(std::size_t index);
   void launch();
   void start(std::size_t bucket);
@@ -112,9 +116,9 @@ class Reducer {
   bool packs_;
   ReducerOptions options_;
   std::vector<GradientInfo> gradients_;
-  std::vector<Members> buckets_;
-  std::vector<Place> places_;
-  std::vector<void*> data_;  // not packed; null: not there yet
+  BucketFill buckets_;
+  std::vector<Bucket> memory_;  // packed: of each bucket
+  std::vector<void*> data_;     // not packed; null: not there yet
   std::vector<bool> settled_;
   std::vector<bool> zeros_;               // of the step: this rank adds nothing
   std::vector<std::size_t> ready_order_;  // of the first step, where the buckets are to follow it

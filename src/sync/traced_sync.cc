@@ -3,7 +3,6 @@
 #include "core/status.h"
 #include "runtime/placement.h"
 #include "runtime/traced_collective.h"
-#include "sync/gradient_infos.h"
 #include "tandem/creation.h"
 
 namespace tandem {
@@ -77,11 +76,6 @@ void TracedSync::launch(bool rest) {
 TracedRank::TracedRank(CollectiveMember member, Device& device)
     : member_(std::make_shared<const CollectiveMember>(std::move(member))), device_(device) {}
 
-std::vector<Tensor> TracedRank::add(const OpDef& op, AttrsRef attrs,
-                                    std::span<const Tensor> tensors) const {
-  return trace_collective(op, attrs, tensors, member_, device_);
-}
-
 std::vector<Tensor> TracedRank::all_reduce(std::span<const Tensor> tensors, ReduceOp op,
                                            bool inactive) const {
   if (tensors.empty()) return {};
@@ -91,11 +85,13 @@ std::vector<Tensor> TracedRank::all_reduce(std::span<const Tensor> tensors, Redu
     for (const Tensor& tensor : tensors) contributed.push_back(zeros_like(tensor));
     tensors = contributed;
   }
-  return add(kCollectiveReduce, CollectiveReduceAttrs{op}, tensors);
+  return trace_collective(kCollectiveReduce, CollectiveReduceAttrs{op}, tensors, member_, device_);
 }
 
 Tensor TracedRank::broadcast(const Tensor& tensor, int root) const {
-  return add(kCollectiveBroadcast, CollectiveBroadcastAttrs{root}, {&tensor, 1}).front();
+  return trace_collective(kCollectiveBroadcast, CollectiveBroadcastAttrs{root}, {&tensor, 1},
+                          member_, device_)
+      .front();
 }
 
 std::vector<Tensor> TracedRank::all_gather(const Tensor& tensor, std::int64_t axis,
@@ -104,7 +100,7 @@ std::vector<Tensor> TracedRank::all_gather(const Tensor& tensor, std::int64_t ax
                                     .ranks = static_cast<std::int64_t>(sizes.size()),
                                     .axis = axis,
                                     .sizes = std::move(sizes)};
-  return add(kCollectiveGather, attrs, {&tensor, 1});
+  return trace_collective(kCollectiveGather, attrs, {&tensor, 1}, member_, device_);
 }
 
 namespace {
@@ -125,7 +121,8 @@ ReduceTraced TracedRank::average(const Tensor& examples) const {
   return [rank = *this, examples](const TracedBucket& bucket) {
     std::vector<Tensor> parts = bucket.gradients;
     parts.push_back(examples);
-    return known(rank.add(kCollectiveReduce, CollectiveReduceAttrs{.by_examples = true}, parts));
+    return known(trace_collective(kCollectiveReduce, CollectiveReduceAttrs{.by_examples = true},
+                                  parts, rank.member_, rank.device_));
   };
 }
 

@@ -89,8 +89,6 @@ class TracedRank {
   Device& device() const { return device_; }
 
  private:
-  std::vector<Tensor> add(const OpDef& op, AttrsRef attrs, std::span<const Tensor> tensors) const;
-
   std::shared_ptr<const CollectiveMember> member_;
   Device& device_;
 };

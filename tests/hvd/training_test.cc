@@ -219,19 +219,6 @@ TEST(HvdTraining, GradientsAreCombinedWhereTheyAreComputed) {
   }
 }
 
-TEST(HvdTraining, GradientsThatAreHeldStayAsTheyWere) {
-  expect_hvd(2, [](int rank) {
-    const Variable w(constant({1.0f, 2.0f}));
-    std::vector<Tensor> held;
-    hvd::DistributedGradientTape tape({.op = hvd::kSum}, {.persistent = true});
-    const Tensor loss = reduce_sum(w * static_cast<double>(rank + 1));
-    for (int i = 0; i < 4; ++i) held.push_back(tape.gradient(loss * (i + 1.0), {w}).front());
-    for (int i = 0; i < 4; ++i)
-      EXPECT_EQ(values_of(held[static_cast<std::size_t>(i)]),
-                (std::vector<double>{3.0 * (i + 1), 3.0 * (i + 1)}));
-  });
-}
-
 TEST(HvdTraining, ARankThatIsKilledInAStepIsNamed) {
   for (Way way : {Way::kMinimize, Way::kTraced}) {
     const ExitCodes codes = run_hvd(2, [&](int rank) {
@@ -329,23 +316,6 @@ TEST(HvdTraining, PassesAreAddedUp) {
           plain, {.backward_passes_per_step = 2, .average_aggregated_gradients = true});
     });
     expect_close(together, weights_of(model), 1e-5);
-  });
-}
-
-TEST(HvdTraining, AVariableWithoutGradientAnywhereStays) {
-  expect_hvd(2, [](int rank) {
-    const Variable a(constant({1.0f})), b(constant({1.0f})), c(constant({1.0f}));
-    auto optimizer =
-        hvd::DistributedOptimizer(optimizers::SGD({.learning_rate = 1.0, .weight_decay = 0.5}));
-    for (int step = 0; step < 3; ++step) {
-      // Rank 1 alone uses b; nobody uses c.
-      const Tensor loss = rank == 1 ? reduce_sum(a + b) : reduce_sum(a.value());
-      optimizer.minimize(loss, {a, b, c});
-    }
-    EXPECT_LT(a.value().item<float>(), 0.0f);
-    EXPECT_LT(b.value().item<float>(), 0.5f);
-    EXPECT_EQ(c.value().item<float>(), 1.0f);
-    EXPECT_EQ(values_of(hvd::allgather(b.value()))[0], values_of(hvd::allgather(b.value()))[1]);
   });
 }
 

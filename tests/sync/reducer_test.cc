@@ -152,7 +152,7 @@ TEST(Reducer, FollowsTheFirstRanksOrderFromTheSecondStepOn) {
   transport.launched.clear();
   reducer.ready(0, gradient.data());
   EXPECT_EQ(reducer.generation(), 1u);
-  EXPECT_EQ(reducer.fellows(0), (std::vector<std::size_t>{0, 2}));
+  EXPECT_EQ(reducer.bucket_members(0), (std::vector<std::size_t>{0, 2}));
   EXPECT_TRUE(transport.launched.empty());
   reducer.ready(2, gradient.data());
   EXPECT_EQ(transport.launched.size(), 1u);
