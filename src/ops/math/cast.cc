@@ -12,10 +12,7 @@ namespace {
 
 struct CastAttrs {
   DType dtype = float32;
-  template <class F>
-  void fields(F&& f) const {
-    f("dtype", dtype);
-  }
+  TANDEM_FIELDS(dtype)
 };
 
 void infer_cast(InferContext& c) { c.add_output(c.attrs<CastAttrs>().dtype, c.shape(0)); }
