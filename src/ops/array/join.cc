@@ -284,9 +284,6 @@ std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis) {
   return run_op(kUnpack, {&input, 1}, JoinAttrs{axis});
 }
 
-OpList join_ops() {
-  static const OpDef* const ops[] = {&kConcat, &kPack, &kSplit, &kUnpack};
-  return ops;
-}
+OpList join_ops() { return list_of<kConcat, kPack, kSplit, kUnpack>(); }
 
 }  // namespace tandem

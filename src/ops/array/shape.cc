@@ -145,11 +145,9 @@ Tensor identity(const Tensor& x, const IdentityOptions& options) {
 Tensor stop_gradient(const Tensor& x) { return run(kStopGradient, {&x}); }
 
 OpList shape_ops() {
-  static const OpDef* const ops[] = {&kReshape,  &kEnsureShape,  &kExpandDims, &kSqueeze,
-                                     &kIdentity, &kStopGradient, &kTranspose,  &kBroadcastTo,
-                                     &kTile,     &kReverse,      &kSlice,      &kStridedSlice,
-                                     &kPad,      &kSliceGrad};
-  return ops;
+  return list_of<kReshape, kEnsureShape, kExpandDims, kSqueeze, kIdentity, kStopGradient,
+                 kTranspose, kBroadcastTo, kTile, kReverse, kSlice, kStridedSlice, kPad,
+                 kSliceGrad>();
 }
 
 }  // namespace tandem

@@ -248,30 +248,10 @@ Tensor maximum(const Tensor& a, double b) { return run(kMaximumScalar, {&a}, Sca
 Tensor minimum(const Tensor& a, double b) { return run(kMinimumScalar, {&a}, ScalarAttrs{b}); }
 
 OpList binary_ops() {
-  static const OpDef* const ops[] = {&kAdd,
-                                     &kSub,
-                                     &kMul,
-                                     &kDiv,
-                                     &kMaximum,
-                                     &kMinimum,
-                                     &kSquaredDifference,
-                                     &kAddScalar,
-                                     &kSubScalar,
-                                     &kScalarSub,
-                                     &kMulScalar,
-                                     &kDivScalar,
-                                     &kScalarDiv,
-                                     &kMaximumScalar,
-                                     &kMinimumScalar,
-                                     &kAddN,
-                                     &kPow,
-                                     &kPowScalar,
-                                     &kFloorDiv,
-                                     &kFloorMod,
-                                     &kTanhGrad,
-                                     &kSigmoidGrad,
-                                     &kClipByValue};
-  return ops;
+  return list_of<kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kSquaredDifference, kAddScalar,
+                 kSubScalar, kScalarSub, kMulScalar, kDivScalar, kScalarDiv, kMaximumScalar,
+                 kMinimumScalar, kAddN, kPow, kPowScalar, kFloorDiv, kFloorMod, kTanhGrad,
+                 kSigmoidGrad, kClipByValue>();
 }
 
 }  // namespace tandem

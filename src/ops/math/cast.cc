@@ -67,9 +67,6 @@ Tensor cast(const Tensor& x, DType dtype) {
   return x.dtype() == dtype ? x : run(kCast, {&x}, CastAttrs{dtype});
 }
 
-OpList cast_ops() {
-  static const OpDef* const ops[] = {&kCast};
-  return ops;
-}
+OpList cast_ops() { return list_of<kCast>(); }
 
 }  // namespace tandem

@@ -181,22 +181,9 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 }
 
 OpList compare_ops() {
-  static const OpDef* const ops[] = {&kEqual,
-                                     &kNotEqual,
-                                     &kLess,
-                                     &kLessEqual,
-                                     &kGreater,
-                                     &kGreaterEqual,
-                                     &kEqualScalar,
-                                     &kLessScalar,
-                                     &kLessEqualScalar,
-                                     &kGreaterScalar,
-                                     &kGreaterEqualScalar,
-                                     &kLogicalAnd,
-                                     &kLogicalOr,
-                                     &kLogicalNot,
-                                     &kSelect};
-  return ops;
+  return list_of<kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kEqualScalar,
+                 kLessScalar, kLessEqualScalar, kGreaterScalar, kGreaterEqualScalar, kLogicalAnd,
+                 kLogicalOr, kLogicalNot, kSelect>();
 }
 
 }  // namespace tandem

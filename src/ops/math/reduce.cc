@@ -418,10 +418,8 @@ Tensor norm(const Tensor& x, const ReduceOptions& options) {
 }
 
 OpList reduce_ops() {
-  static const OpDef* const ops[] = {&kSum,        &kMean,   &kProd,   &kMax,
-                                     &kMin,        &kAny,    &kAll,    &kEuclideanNorm,
-                                     &kSumToShape, &kArgMax, &kArgMin, &kCumsum};
-  return ops;
+  return list_of<kSum, kMean, kProd, kMax, kMin, kAny, kAll, kEuclideanNorm, kSumToShape, kArgMax,
+                 kArgMin, kCumsum>();
 }
 
 }  // namespace tandem

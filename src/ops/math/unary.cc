@@ -196,11 +196,8 @@ Tensor is_nan(const Tensor& x) { return run(kIsNan, {&x}); }
 Tensor is_finite(const Tensor& x) { return run(kIsFinite, {&x}); }
 
 OpList unary_ops() {
-  static const OpDef* const ops[] = {&kNeg,        &kAbs,   &kSign,    &kSquare, &kSqrt,  &kRsqrt,
-                                     &kReciprocal, &kExp,   &kExpm1,   &kLog,    &kLog1p, &kSin,
-                                     &kCos,        &kTanh,  &kSigmoid, &kErf,    &kFloor, &kCeil,
-                                     &kRound,      &kIsNan, &kIsFinite};
-  return ops;
+  return list_of<kNeg, kAbs, kSign, kSquare, kSqrt, kRsqrt, kReciprocal, kExp, kExpm1, kLog, kLog1p,
+                 kSin, kCos, kTanh, kSigmoid, kErf, kFloor, kCeil, kRound, kIsNan, kIsFinite>();
 }
 
 }  // namespace tandem

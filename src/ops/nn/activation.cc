@@ -291,29 +291,14 @@ constexpr ActivationName kActivationNames[] = {
 }  // namespace
 
 OpList activation_ops() {
-  static const OpDef* const ops[] = {&ActivationOp<Relu>::kForward,
-                                     &ActivationOp<Relu>::kGrad,
-                                     &ActivationOp<Relu6>::kForward,
-                                     &ActivationOp<Relu6>::kGrad,
-                                     &ActivationOp<LeakyRelu>::kForward,
-                                     &ActivationOp<LeakyRelu>::kGrad,
-                                     &ActivationOp<Elu>::kForward,
-                                     &ActivationOp<Elu>::kGrad,
-                                     &ActivationOp<Selu>::kForward,
-                                     &ActivationOp<Selu>::kGrad,
-                                     &ActivationOp<Softplus>::kForward,
-                                     &ActivationOp<Softplus>::kGrad,
-                                     &ActivationOp<Swish>::kForward,
-                                     &ActivationOp<Swish>::kGrad,
-                                     &ActivationOp<Gelu>::kForward,
-                                     &ActivationOp<Gelu>::kGrad,
-                                     &ActivationOp<GeluTanh>::kForward,
-                                     &ActivationOp<GeluTanh>::kGrad,
-                                     &kFusedMatMul,
-                                     &kMatMulBiasAdd,
-                                     &kBiasAdd,
-                                     &kBiasAddGrad};
-  return ops;
+  return list_of<
+      ActivationOp<Relu>::kForward, ActivationOp<Relu>::kGrad, ActivationOp<Relu6>::kForward,
+      ActivationOp<Relu6>::kGrad, ActivationOp<LeakyRelu>::kForward, ActivationOp<LeakyRelu>::kGrad,
+      ActivationOp<Elu>::kForward, ActivationOp<Elu>::kGrad, ActivationOp<Selu>::kForward,
+      ActivationOp<Selu>::kGrad, ActivationOp<Softplus>::kForward, ActivationOp<Softplus>::kGrad,
+      ActivationOp<Swish>::kForward, ActivationOp<Swish>::kGrad, ActivationOp<Gelu>::kForward,
+      ActivationOp<Gelu>::kGrad, ActivationOp<GeluTanh>::kForward, ActivationOp<GeluTanh>::kGrad,
+      kFusedMatMul, kMatMulBiasAdd, kBiasAdd, kBiasAddGrad>();
 }
 
 namespace nn {

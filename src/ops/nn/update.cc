@@ -263,16 +263,8 @@ void run_rule(const OpDef& op, std::initializer_list<const Tensor*> inputs, cons
 }  // namespace
 
 OpList update_ops() {
-  static const OpDef* const ops[] = {&kGradientDescent,
-                                     &kMomentum,
-                                     &kAdam,
-                                     &kAdagrad,
-                                     &kLamb,
-                                     &kRmsProp<false, false>,
-                                     &kRmsProp<false, true>,
-                                     &kRmsProp<true, false>,
-                                     &kRmsProp<true, true>};
-  return ops;
+  return list_of<kGradientDescent, kMomentum, kAdam, kAdagrad, kLamb, kRmsProp<false, false>,
+                 kRmsProp<false, true>, kRmsProp<true, false>, kRmsProp<true, true>>();
 }
 
 namespace update {
