@@ -59,7 +59,8 @@ const OpDef kCast = {.name = "Cast",
                      .infer = infer_cast,
                      .gradient = cast_gradient,
                      .cpu_kernel = cast_kernel,
-                     .traits = kElementwise};
+                     .traits = kElementwise,
+                     .chain = {ChainOp::kMove, ChainForm::kCast}};
 
 }  // namespace
 
