@@ -53,6 +53,7 @@ if(CUDNN_LIBRARY)  # what is run where it was built finds it where it is
   set_target_properties(tandem_cuda PROPERTIES BUILD_RPATH ${cudnn_folder})
 endif()
 target_link_options(tandem_cuda PRIVATE -Wl,--as-needed)
+target_compile_definitions(tandem_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:TANDEM_GPU_CODE>)
 target_compile_options(tandem_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra>"
   "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")

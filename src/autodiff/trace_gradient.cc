@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "graph/program.h"
 #include "graph/structural_ops.h"
+#include "op/fields.h"
 #include "runtime/placement.h"
 #include "runtime/placer.h"
 #include "tandem/device.h"
@@ -22,8 +23,7 @@ struct CallAttrs {
   std::shared_ptr<RunOfProgram> program;
   random::GeneratorState draws;  // where the generator stood
   Device* device;                // of the first result
-  template <class F>
-  void fields(F&&) const {}
+  TANDEM_FIELDS()
 };
 
 void go_back(GradContext& c);

@@ -9,3 +9,8 @@
 #else
 #define TANDEM_CLONES
 #endif
+
+// Put before a function (template) that such loops call. A call that is left in a loop keeps it
+// from being vectorised, and computes without the instructions of the loop's own set: it may round
+// differently.
+#define TANDEM_INLINED [[gnu::always_inline]] inline

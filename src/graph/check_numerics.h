@@ -11,11 +11,7 @@ namespace tandem {
 struct CheckNumericsAttrs {
   std::string operation;  // whose result is checked, and where in the model it is
   std::string inputs;     // the names of its inputs, one per line
-  template <class F>
-  void fields(F&& f) const {
-    f("operation", operation);
-    f("inputs", inputs);
-  }
+  TANDEM_FIELDS(operation, inputs)
 };
 
 // Input 0, as it is. The other inputs are those of the operation that computed it. Its kernel

@@ -57,59 +57,34 @@ struct CollectiveReduceAttrs {
   // The result is an average, whatever `op` is: the last input, which has no output, tells how many
   // examples each rank had (float32 [ranks], at least one of them all). Of host memory alone.
   bool by_examples = false;
-  template <class F>
-  void fields(F&& f) const {
-    f("op", op);
-    f("by_examples", by_examples);
-  }
+  TANDEM_FIELDS(op, by_examples)
 };
 struct CollectiveBroadcastAttrs {
   std::int64_t root = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("root", root);
-  }
+  TANDEM_FIELDS(root)
 };
 
 struct CollectiveReduceToAttrs {
   ReduceOp op = ReduceOp::kSum;
   std::int64_t root = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("op", op);
-    f("root", root);
-  }
+  TANDEM_FIELDS(op, root)
 };
 struct CollectiveGatherAttrs {
   std::int64_t rank = 0, ranks = 1;
   // Each rank's size along `axis`; empty: they have this rank's shape.
   std::int64_t axis = 0;
   std::vector<std::int64_t> sizes = {};
-  template <class F>
-  void fields(F&& f) const {
-    f("rank", rank);
-    f("ranks", ranks);
-    f("axis", axis);
-    f("sizes", sizes);
-  }
+  TANDEM_FIELDS(rank, ranks, axis, sizes)
 };
 struct CollectiveSendAttrs {
   std::int64_t peer = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("peer", peer);
-  }
+  TANDEM_FIELDS(peer)
 };
 struct CollectiveReceiveAttrs {
   std::int64_t peer = 0;
   DType dtype = float32;
   Shape shape;
-  template <class F>
-  void fields(F&& f) const {
-    f("peer", peer);
-    f("dtype", dtype);
-    f("shape", shape);
-  }
+  TANDEM_FIELDS(peer, dtype, shape)
 };
 
 // A collective works on the memory of its outputs alone: the kernels put the inputs there, the lane

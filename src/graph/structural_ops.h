@@ -11,11 +11,7 @@ namespace tandem {
 struct SpecAttrs {
   DType dtype = float32;
   Shape shape;
-  template <class F>
-  void fields(F&& f) const {
-    f("dtype", dtype);
-    f("shape", shape);
-  }
+  TANDEM_FIELDS(dtype, shape)
 };
 
 // Fed at each run.

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "op/attribute_fields.h"
+#include "op/fields.h"
 
 namespace tandem {
 
@@ -33,8 +34,7 @@ struct AttrsType {
 };
 
 struct NoAttrs {
-  template <class F>
-  void fields(F&&) const {}
+  TANDEM_FIELDS()
 };
 
 namespace detail {
@@ -174,7 +174,7 @@ struct AttrsFunctions {
 
 }  // namespace detail
 
-// `A` lists its fields: template <class F> void fields(F&& f) const { f("axis", axis); ... }
+// `A` lists its fields by TANDEM_FIELDS.
 template <class A>
 const AttrsType& attrs_type() {
   using F = detail::AttrsFunctions<A>;

@@ -13,6 +13,7 @@
 
 #include "device/device.h"
 #include "op/attributes.h"
+#include "op/chain_role.h"
 #include "tensor/tensor_impl.h"
 
 namespace tandem {
@@ -226,6 +227,7 @@ struct OpDef {
   TiledKernelFn tiled_kernel = nullptr;  // the same with hooks, where it goes range by range
   bool gpu = true;                       // has a kernel on GPUs (emulated ones run the CPU's)
   std::uint32_t traits = kNoTraits;
+  ChainRole chain = {};  // in chains of element-wise operations on GPUs
   // Which inputs and outputs (bit i: tensor i) the gradient reads; only these are kept until then.
   std::uint32_t saved_inputs = 0;
   std::uint32_t saved_outputs = 0;

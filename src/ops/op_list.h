@@ -9,6 +9,12 @@ namespace tandem {
 
 using OpList = std::span<const OpDef* const>;
 
+template <const OpDef&... kOps>
+OpList list_of() {
+  static constexpr const OpDef* ops[] = {&kOps...};
+  return ops;
+}
+
 OpList creation_ops();
 OpList random_ops();
 OpList binary_ops();

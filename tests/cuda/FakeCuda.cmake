@@ -14,7 +14,7 @@ else()
 endif()
 # Less optimised than the library: their compilation takes longer than the tests.
 set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
-                            "-O1;-include;cuda_runtime.h;-Wno-unknown-pragmas;-Wno-sign-compare")
+                            "-O1;-DTANDEM_GPU_CODE;-include;cuda_runtime.h;-Wno-unknown-pragmas;-Wno-sign-compare")
 add_library(fake_cudart SHARED cuda/executor.cc cuda/shared_memory.cc cuda/fake_cuda.cc cuda/module/fake_gpus.cc)
 target_include_directories(fake_cudart PRIVATE cuda/on_host ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
 target_include_directories(fake_cudart SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})

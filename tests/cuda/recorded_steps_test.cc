@@ -13,6 +13,7 @@
 #include "device/cuda/module/cuda_gpus.h"
 #include "device/device_name.h"
 #include "device/discovery.h"
+#include "op/fields.h"
 #include "tandem/errors.h"
 
 namespace tandem {
@@ -43,10 +44,7 @@ void copies_from_the_host(KernelContext& c) {
 
 struct Added {
   int number = 5;
-  template <class F>
-  void fields(F&& f) const {
-    f("number", number);
-  }
+  TANDEM_FIELDS(number)
 };
 const OpDef kAddNumber = {.name = "AddNumber", .attrs = &attrs_type<Added>};
 

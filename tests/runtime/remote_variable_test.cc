@@ -14,6 +14,7 @@
 #include "core/status.h"
 #include "device/device_manager.h"
 #include "graph/graph.h"
+#include "op/fields.h"
 #include "runtime/dispatch.h"
 #include "runtime/variable_impl.h"
 #include "tandem/tandem.h"
@@ -123,11 +124,7 @@ class Server {
 struct PushAttrs {
   std::int64_t server = 0;  // its address
   std::int64_t update = 0;  // the place in Server::traced
-  template <class F>
-  void fields(F&& f) const {
-    f("server", server);
-    f("update", update);
-  }
+  TANDEM_FIELDS(server, update)
 };
 
 // Sends the gradient, and fetches what has become of the variable: reads that stand behind the

@@ -74,8 +74,7 @@ bool is_chain(const Operation& operation);
 
 struct FusedElementwiseAttrs {
   ElementChain chain;
-  template <class F>
-  void fields(F&&) const {}
+  TANDEM_FIELDS()
 };
 // A chain as one operation: its inputs are the chain's externals.
 extern const OpDef kFusedElementwise;

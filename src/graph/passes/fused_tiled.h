@@ -2,6 +2,7 @@
 #pragma once
 
 #include "graph/passes/element_chain.h"
+#include "op/fields.h"
 
 namespace tandem {
 
@@ -17,8 +18,7 @@ struct TiledAttrs {
   int before_inputs = 0;
   int after_inputs = 0;  // without that output
 
-  template <class F>
-  void fields(F&&) const {}
+  TANDEM_FIELDS()
 };
 
 extern const OpDef kFusedTiled;

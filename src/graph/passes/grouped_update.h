@@ -15,8 +15,7 @@ struct GroupedUpdateAttrs {
       : rule(other.rule.own()), inputs_each(other.inputs_each) {}
   GroupedUpdateAttrs& operator=(const GroupedUpdateAttrs&) = delete;
 
-  template <class F>
-  void fields(F&&) const {}
+  TANDEM_FIELDS()
 };
 
 // The inputs of one operation after those of the other; variables have one dtype.

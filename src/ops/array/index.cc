@@ -220,9 +220,6 @@ Tensor one_hot(const Tensor& indices, std::int64_t depth, const OneHotOptions& o
   return run(kOneHot, {&indices}, OneHotAttrs{depth, options.on, options.off, options.dtype});
 }
 
-OpList index_ops() {
-  static const OpDef* const ops[] = {&kGather, &kGatherGrad, &kOneHot};
-  return ops;
-}
+OpList index_ops() { return list_of<kGather, kGatherGrad, kOneHot>(); }
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "op/fields.h"
 #include "tandem/dtype.h"
 #include "tandem/shape.h"
 
@@ -19,20 +20,13 @@ struct AxisSplit {
 
 struct GatherAttrs {
   std::int64_t axis = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-  }
+  TANDEM_FIELDS(axis)
 };
 
 struct GatherGradAttrs {
   std::int64_t axis = 0;
   Shape shape;  // of params
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-    f("shape", shape);
-  }
+  TANDEM_FIELDS(axis, shape)
 };
 
 struct OneHotAttrs {
@@ -40,13 +34,7 @@ struct OneHotAttrs {
   double on = 1.0;
   double off = 0.0;
   DType dtype = float32;
-  template <class F>
-  void fields(F&& f) const {
-    f("depth", depth);
-    f("on", on);
-    f("off", off);
-    f("dtype", dtype);
-  }
+  TANDEM_FIELDS(depth, on, off, dtype)
 };
 
 }  // namespace tandem

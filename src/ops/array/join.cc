@@ -17,10 +17,7 @@ namespace {
 
 struct JoinAttrs {
   std::int64_t axis = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-  }
+  TANDEM_FIELDS(axis)
 };
 
 std::int64_t elements_before(const Shape& shape, int axis) {
@@ -164,11 +161,7 @@ void pack_gradient(GradContext& c) {
 struct SplitAttrs {
   std::vector<std::int64_t> sizes;
   std::int64_t axis = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("sizes", sizes);
-    f("axis", axis);
-  }
+  TANDEM_FIELDS(sizes, axis)
 };
 
 void infer_split(InferContext& c) {
@@ -291,9 +284,6 @@ std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis) {
   return run_op(kUnpack, {&input, 1}, JoinAttrs{axis});
 }
 
-OpList join_ops() {
-  static const OpDef* const ops[] = {&kConcat, &kPack, &kSplit, &kUnpack};
-  return ops;
-}
+OpList join_ops() { return list_of<kConcat, kPack, kSplit, kUnpack>(); }
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "op/fields.h"
 #include "tandem/shape.h"
 
 namespace tandem {
@@ -11,23 +12,14 @@ struct PadAttrs {
   Dims before;
   Dims after;
   double value = 0.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("before", before);
-    f("after", after);
-    f("value", value);
-  }
+  TANDEM_FIELDS(before, after, value)
 };
 
 // Attributes of the gradient of a slice: the slice with zeros around it. They hold the shape of
 // the whole, because its unknown sizes leave the number of zeros after the slice unknown.
 struct SliceGradAttrs : PadAttrs {
   Shape shape;
-  template <class F>
-  void fields(F&& f) const {
-    f("before", before);
-    f("shape", shape);
-  }
+  TANDEM_FIELDS(before, shape)
 };
 
 // The axes of a padded copy, with those that are not padded made part of the one before them: at

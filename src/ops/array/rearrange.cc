@@ -21,10 +21,7 @@ void copy_kernel(KernelContext& c) {
 
 struct TransposeAttrs {
   Dims permutation;  // empty: the axes reversed
-  template <class F>
-  void fields(F&& f) const {
-    f("permutation", permutation);
-  }
+  TANDEM_FIELDS(permutation)
 };
 
 // The permutation in full, with axes of 0 .. rank-1.
@@ -81,10 +78,7 @@ void transpose_gradient(GradContext& c) {
 
 struct BroadcastToAttrs {
   Shape shape;
-  template <class F>
-  void fields(F&& f) const {
-    f("shape", shape);
-  }
+  TANDEM_FIELDS(shape)
 };
 
 void infer_broadcast_to(InferContext& c) {
@@ -123,10 +117,7 @@ void broadcast_to_gradient(GradContext& c) {
 
 struct TileAttrs {
   Dims multiples;
-  template <class F>
-  void fields(F&& f) const {
-    f("multiples", multiples);
-  }
+  TANDEM_FIELDS(multiples)
 };
 
 void infer_tile(InferContext& c) {
@@ -188,10 +179,7 @@ void tile_gradient(GradContext& c) {
 
 struct ReverseAttrs {
   Dims axes;
-  template <class F>
-  void fields(F&& f) const {
-    f("axes", axes);
-  }
+  TANDEM_FIELDS(axes)
 };
 
 void infer_reverse(InferContext& c) {

@@ -22,10 +22,7 @@ namespace {
 
 struct ReshapeAttrs {
   Shape shape;
-  template <class F>
-  void fields(F&& f) const {
-    f("shape", shape);
-  }
+  TANDEM_FIELDS(shape)
 };
 
 void infer_reshape(InferContext& c) {
@@ -70,10 +67,7 @@ void view_gradient(GradContext& c) { c.set_grad(0, reshape(c.grad(), c.input_spe
 
 struct AxesAttrs {
   Dims axes;
-  template <class F>
-  void fields(F&& f) const {
-    f("axes", axes);
-  }
+  TANDEM_FIELDS(axes)
 };
 
 void infer_expand_dims(InferContext& c) {
@@ -151,11 +145,9 @@ Tensor identity(const Tensor& x, const IdentityOptions& options) {
 Tensor stop_gradient(const Tensor& x) { return run(kStopGradient, {&x}); }
 
 OpList shape_ops() {
-  static const OpDef* const ops[] = {&kReshape,  &kEnsureShape,  &kExpandDims, &kSqueeze,
-                                     &kIdentity, &kStopGradient, &kTranspose,  &kBroadcastTo,
-                                     &kTile,     &kReverse,      &kSlice,      &kStridedSlice,
-                                     &kPad,      &kSliceGrad};
-  return ops;
+  return list_of<kReshape, kEnsureShape, kExpandDims, kSqueeze, kIdentity, kStopGradient,
+                 kTranspose, kBroadcastTo, kTile, kReverse, kSlice, kStridedSlice, kPad,
+                 kSliceGrad>();
 }
 
 }  // namespace tandem

@@ -15,11 +15,7 @@ namespace {
 struct SliceAttrs {
   Dims begin;
   Dims size;
-  template <class F>
-  void fields(F&& f) const {
-    f("begin", begin);
-    f("size", size);
-  }
+  TANDEM_FIELDS(begin, size)
 };
 
 void infer_slice(InferContext& c) {
@@ -80,12 +76,7 @@ struct StridedSliceAttrs {
   std::int64_t begin = 0;
   std::int64_t end = 0;  // exclusive
   bool shrink = false;   // the row at `begin`, without the axis
-  template <class F>
-  void fields(F&& f) const {
-    f("begin", begin);
-    f("end", end);
-    f("shrink", shrink);
-  }
+  TANDEM_FIELDS(begin, end, shrink)
 };
 
 // The first row; negative indices count from the end.

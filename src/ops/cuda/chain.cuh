@@ -2,7 +2,9 @@
 #pragma once
 
 #include "ops/cuda/chain.h"
-#include "ops/cuda/functions.cuh"
+#include "ops/cuda/elements.cuh"
+#include "ops/formula/activations.h"
+#include "ops/formula/functions.h"
 
 namespace tandem::cuda {
 

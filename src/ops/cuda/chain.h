@@ -9,37 +9,10 @@
 #include <span>
 
 #include "graph/passes/element_chain.h"
+#include "op/chain_role.h"
 #include "op/op.h"
 
 namespace tandem::cuda {
-
-// What steps compute, by the names that ops/cuda/functions.cuh has for it: on one operand, on two,
-// activations and their gradients. The first of each are what chains within other kernels may have.
-// clang-format off
-#define TANDEM_CHAIN_UNARY_FEW(X) X(Neg) X(Abs) X(Sign) X(Square) X(LogicalNot)
-#define TANDEM_CHAIN_UNARY_MORE(X) \
-  X(Sqrt) X(Rsqrt) X(Reciprocal) X(Exp) X(Expm1) X(Log) X(Log1p) X(Tanh) X(Sigmoid) X(Erf) \
-  X(Floor) X(Ceil) X(Round) X(IsNan) X(IsFinite)
-#define TANDEM_CHAIN_BINARY_FEW(X) \
-  X(Add) X(Sub) X(Mul) X(Div) X(Maximum) X(Minimum) X(AtLeast) X(AtMost) X(SquaredDifference) \
-  X(TanhGrad) X(SigmoidGrad) X(Equal) X(NotEqual) X(Less) X(LessEqual) X(Greater) \
-  X(GreaterEqual) X(LogicalAnd) X(LogicalOr)
-#define TANDEM_CHAIN_BINARY_MORE(X) X(SigmoidCrossEntropy)
-#define TANDEM_CHAIN_ACTIVATION_FEW(X) X(Relu) X(Relu6) X(LeakyRelu)
-#define TANDEM_CHAIN_ACTIVATION_MORE(X) X(Elu) X(Selu) X(Softplus) X(Swish) X(Gelu) X(GeluTanh)
-
-enum class ChainOp : std::uint8_t {
-  kMove,
-  kSelect,  // operand 0 ? operand 1 : operand 2
-#define TANDEM_CHAIN_OP(Name) k##Name,
-  TANDEM_CHAIN_UNARY_FEW(TANDEM_CHAIN_OP) TANDEM_CHAIN_BINARY_FEW(TANDEM_CHAIN_OP)
-  TANDEM_CHAIN_UNARY_MORE(TANDEM_CHAIN_OP) TANDEM_CHAIN_BINARY_MORE(TANDEM_CHAIN_OP)
-#undef TANDEM_CHAIN_OP
-#define TANDEM_CHAIN_OP(Name) k##Name, k##Name##Grad,
-  TANDEM_CHAIN_ACTIVATION_FEW(TANDEM_CHAIN_OP) TANDEM_CHAIN_ACTIVATION_MORE(TANDEM_CHAIN_OP)
-#undef TANDEM_CHAIN_OP
-};
-// clang-format on
 
 inline constexpr int kChainSteps = 24;
 inline constexpr int kChainSlots = 4;   // results that are not used by the next step

@@ -2,6 +2,7 @@
 // of all ranks is read where it is, and the result written to wherever it belongs.
 #include "comm/device_arithmetic.h"
 #include "ops/cuda/elements.cuh"
+#include "ops/formula/functions.h"
 
 namespace tandem::cuda {
 namespace {
@@ -27,8 +28,8 @@ __device__ __forceinline__ C folded(ReduceOp op, C sum, C value) {
   switch (op) {
     case ReduceOp::kMin: return value < sum || value != value ? value : sum;
     case ReduceOp::kMax: return sum < value || value != value ? value : sum;
-    case ReduceOp::kProduct: return wrapping(sum, value, [](auto x, auto y) { return x * y; });
-    default: return wrapping(sum, value, [](auto x, auto y) { return x + y; });
+    case ReduceOp::kProduct: return Mul()(sum, value);
+    default: return Add()(sum, value);
   }
 }
 

@@ -98,17 +98,6 @@ ComputeOf<T> rounded_to(double number) {
     return static_cast<T>(number);
 }
 
-// Integer arithmetic wraps around, as on the CPU.
-template <class T, class F>
-__device__ __forceinline__ T wrapping(T a, T b, F f) {
-  if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;
-    return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
-  } else {
-    return f(a, b);
-  }
-}
-
 // Elements that a thread takes at a time: 16 bytes of the widest type involved.
 template <class... T>
 inline constexpr int kPackOf = 16 / static_cast<int>(std::max({sizeof(T)...}));

@@ -5,20 +5,21 @@
 
 namespace tandem::cuda {
 
-// What a kernel is given to tell of it. `text`: a literal, with {op}, {value}, {position} and
-// {limit}.
+// What a kernel is given to tell of it. `text`: a literal, with {op}, {expected}, {value},
+// {position} and {limit}.
 struct Refusal {
   Fault* fault;
   const char* text;
-  const char* op;
+  const char *op, *expected;
   std::int64_t limit;
   std::int64_t first;  // the position of the kernel's element 0
 
   Refusal(const KernelContext& c, const char* refused, std::int64_t bound = 0,
-          std::int64_t first_position = 0)
+          std::int64_t first_position = 0, const char* instead = "")
       : fault(device_of(c).fault()),
         text(refused),
         op(c.op->name.data()),
+        expected(instead),
         limit(bound),
         first(first_position) {}
 
@@ -27,6 +28,7 @@ struct Refusal {
     if (atomicCAS_system(&fault->claimed, 0, 1) != 0) return;
     fault->text = text;
     fault->op = op;
+    fault->expected = expected;
     fault->value = value;
     fault->position = first + position;
     fault->limit = limit;

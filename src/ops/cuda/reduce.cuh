@@ -1,5 +1,4 @@
-// Reductions over any axes, given an operation with, for C: the type of arithmetic,
-//   C neutral<C>(); C load(C element); C combine(C, C); C finish(C, count of elements)
+// Reductions over any axes, given one of ops/formula/reductions.h.
 //
 // Elements are combined in pieces and orders that the shape alone decides: the same bits in every
 // run, on every GPU.
@@ -10,6 +9,7 @@
 
 #include "ops/cuda/reduce_passes.h"
 #include "ops/cuda/rows.cuh"
+#include "ops/formula/reductions.h"
 
 namespace tandem::cuda {
 
@@ -119,27 +119,5 @@ void reduce_on(KernelContext& c, const TensorView& x, std::uint32_t mask, const 
     from = to;
   }
 }
-
-struct SumOp {
-  bool mean = false;
-  template <class C>
-  __device__ C neutral() const {
-    return C{0};
-  }
-  template <class C>
-  __device__ C load(C x) const {
-    return x;
-  }
-  template <class C>
-  __device__ C combine(C a, C b) const {
-    return wrapping(a, b, [](auto x, auto y) { return x + y; });
-  }
-  template <class C>
-  __device__ C finish(C x, std::int64_t count) const {
-    if constexpr (std::is_floating_point_v<C>)
-      if (mean) return x / static_cast<C>(count);
-    return x;
-  }
-};
 
 }  // namespace tandem::cuda

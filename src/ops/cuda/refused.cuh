@@ -6,40 +6,21 @@
 
 namespace tandem::cuda {
 
-struct IsZero {
-  template <class T>
-  __device__ bool operator()(T x) const {
-    return x == T{0};
-  }
-};
-struct IsNegative {
-  template <class T>
-  __device__ bool operator()(T x) const {
-    return x < T{0};
-  }
-};
-
-template <class T, class Test>
+template <class Op, class T>
 __global__ void __launch_bounds__(kThreads)
-    find_refused(const T* x, std::int64_t size, Test test, Refusal refusal) {
+    find_refused(const T* x, std::int64_t size, Refusal refusal) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < size && test(x[i])) refusal.tell(static_cast<std::int64_t>(x[i]), i);
+  if (i < size && Op::refuses(x[i])) refusal.tell(static_cast<std::int64_t>(x[i]), i);
 }
 
-// `text`: as of Refusal.
-template <class T, class Test>
-void refuse_elements(KernelContext& c, const TensorView& x, const Test& test, const char* text) {
-  if (x.size() > 0)
-    launch(c, {.blocks = blocks_for(x.size())}, find_refused<T, Test>, x.as<const T>(), x.size(),
-           test, Refusal(c, text));
-}
-
-// Integers refuse a divisor of 0.
-template <class T>
-void refuse_zero_divisors(KernelContext& c, const TensorView& divisors) {
+// Reports the elements that `Op` refuses on the right, where T is an integer.
+template <class Op, class T>
+void refuse_right(KernelContext& c, const TensorView& x) {
   if constexpr (std::is_integral_v<T>)
-    refuse_elements<T>(c, divisors, IsZero(),
-                       "[{op}] expected a non-zero divisor, got {value} at element {position}");
+    if (x.size() > 0)
+      launch(c, {.blocks = blocks_for(x.size())}, find_refused<Op, T>, x.as<const T>(), x.size(),
+             Refusal(c, "[{op}] expected {expected}, got {value} at element {position}", 0, 0,
+                     Op::kExpected));
 }
 
 }  // namespace tandem::cuda

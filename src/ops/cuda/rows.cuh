@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/cuda/elements.cuh"
+#include "ops/formula/functions.h"
 
 namespace tandem::cuda {
 
@@ -34,13 +35,6 @@ __device__ __forceinline__ void for_packs(const MyRow& row, std::int64_t columns
   for_steps<kPack == 1 ? 4 : 2>(static_cast<std::int64_t>(row.lane) * kPack, columns,
                                 static_cast<std::int64_t>(row.width) * kPack, f);
 }
-
-struct AddUp {
-  template <class C>
-  __device__ C operator()(C a, C b) const {
-    return a + b;
-  }
-};
 
 // The value of the thread that is `step` away in the warp. A type of several numbers has one of its
 // own.

@@ -1,39 +1,16 @@
-// The activations as formulas on one number, for loops of every kernel that applies one. T is float
-// or double; 16-bit elements are computed in float. NaN stays NaN.
+// The activations that operations apply to their results at once.
 #pragma once
-
-#include <cmath>
 
 #include "core/clones.h"
 #include "core/parallel.h"
-#include "core/vector_math.h"
+#include "ops/formula/activations.h"
 #include "ops/math/elementwise.h"
 #include "tandem/nn.h"
 
 namespace tandem::nn {
 
-template <class T>
-T relu_value(T x) {
-  return x < T(0) ? T(0) : x;
-}
-template <class T>
-T relu6_value(T x) {
-  const T low = x < T(0) ? T(0) : x;
-  return low > T(6) ? T(6) : low;
-}
-// The sign bit tells which branch a result is from, also where it has been rounded to 0: +0 is from
-// the right one.
-template <class T>
-T elu_value(T x, T alpha) {
-  return x < T(0) ? alpha * vec::expm1(x) : x + T(0);
-}
-template <class T>
-bool elu_is_left(T y) {
-  return std::copysign(T(1), y) < T(0);
-}
-
-// The activations that an operation can apply to its result at once: those that know their slope
-// from their own value, so that the result is all that the gradient needs.
+// Those that know their slope from their own value, so that the result is all that the gradient
+// needs.
 inline bool is_fused(Activation activation) {
   switch (activation) {
     case Activation::kLinear:
@@ -55,11 +32,14 @@ template <class T>
 TANDEM_CLONES void activate_range(Activation activation, T* y, std::int64_t count) {
   using C = Compute<T>;
   switch (activation) {
-    case Activation::kRelu: return replace_each(y, count, [](C x) { return relu_value(x); });
-    case Activation::kRelu6: return replace_each(y, count, [](C x) { return relu6_value(x); });
-    case Activation::kElu: return replace_each(y, count, [](C x) { return elu_value(x, C(1)); });
-    case Activation::kSigmoid: return replace_each(y, count, [](C x) { return vec::sigmoid(x); });
-    case Activation::kTanh: return replace_each(y, count, [](C x) { return vec::tanh(x); });
+    case Activation::kRelu: return replace_each(y, count, [](C x) { return cpu::Relu::value(x); });
+    case Activation::kRelu6:
+      return replace_each(y, count, [](C x) { return cpu::Relu6::value(x); });
+    case Activation::kElu:
+      return replace_each(y, count, [](C x) { return cpu::Elu::value(x, C(1)); });
+    case Activation::kSigmoid:
+      return replace_each(y, count, [](C x) { return cpu::prim::sigmoid(x); });
+    case Activation::kTanh: return replace_each(y, count, [](C x) { return cpu::prim::tanh(x); });
     default: return;
   }
 }

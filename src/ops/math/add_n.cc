@@ -4,6 +4,7 @@
 #include "core/clones.h"
 #include "core/parallel.h"
 #include "op/record.h"
+#include "ops/formula/functions.h"
 #include "ops/math/binary.h"
 #include "ops/math/elementwise.h"
 #include "runtime/dispatch.h"
@@ -37,8 +38,7 @@ template <class A, class T>
 TANDEM_CLONES void add_chunks(const A* a, const T* b, Compute<T>* sum, std::int64_t count) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i)
-    sum[i] = wrapping(static_cast<Compute<T>>(a[i]), static_cast<Compute<T>>(b[i]),
-                      [](auto x, auto y) { return x + y; });
+    sum[i] = cpu::Add()(static_cast<Compute<T>>(a[i]), static_cast<Compute<T>>(b[i]));
 }
 template <class T>
 TANDEM_CLONES void store_chunk(const Compute<T>* sum, T* out, std::int64_t count) {
@@ -81,7 +81,8 @@ const OpDef kAddN = {.name = "AddN",
                      .infer = infer_add_n,
                      .gradient = add_n_gradient,
                      .cpu_kernel = add_n_kernel,
-                     .traits = kElementwise | kInPlace};
+                     .traits = kElementwise | kInPlace,
+                     .chain = {ChainOp::kAdd, ChainForm::kSum}};
 
 Tensor add_n(TensorList tensors) {
   if (tensors.empty()) fail<InvalidArgumentError>("[AddN] expected at least one tensor, got none");

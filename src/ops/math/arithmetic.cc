@@ -1,9 +1,8 @@
 // The four operations, maximum, minimum and the squared difference, between tensors that broadcast
 // and between a tensor and a number. The forms with a number are operations of their own: one
 // kernel, no tensor made for the number, and less to keep for the gradient.
-#include <limits>
-
 #include "op/record.h"
+#include "ops/formula/functions.h"
 #include "ops/math/binary.h"
 #include "ops/math/binary_kernel.h"
 #include "ops/op_list.h"
@@ -13,59 +12,6 @@
 
 namespace tandem {
 namespace {
-
-struct Add {
-  template <class C>
-  static C apply(C a, C b) {
-    return wrapping(a, b, [](auto x, auto y) { return x + y; });
-  }
-};
-struct Sub {
-  template <class C>
-  static C apply(C a, C b) {
-    return wrapping(a, b, [](auto x, auto y) { return x - y; });
-  }
-};
-struct Mul {
-  template <class C>
-  static C apply(C a, C b) {
-    return wrapping(a, b, [](auto x, auto y) { return x * y; });
-  }
-};
-struct Div {
-  template <class C>
-  static C apply(C a, C b) {
-    if constexpr (std::signed_integral<C>) {
-      // The quotient that overflows wraps, where the processor would trap.
-      if (b == -1) return Sub::apply(C{0}, a);
-    }
-    return static_cast<C>(a / b);
-  }
-  template <class T>
-  static const char* refuses(T b) {
-    return b == 0 ? "a non-zero divisor" : nullptr;
-  }
-};
-// NaN wins on either side, as in NumPy.
-struct Maximum {
-  template <class C>
-  static C apply(C a, C b) {
-    return a > b || a != a ? a : b;
-  }
-};
-struct Minimum {
-  template <class C>
-  static C apply(C a, C b) {
-    return a < b || a != a ? a : b;
-  }
-};
-struct SquaredDifference {
-  template <class C>
-  static C apply(C a, C b) {
-    const C d = Sub::apply(a, b);
-    return Mul::apply(d, d);
-  }
-};
 
 const Shape& shape_of_input(const GradContext& c, int i) { return c.input_spec(i).shape; }
 
@@ -129,102 +75,27 @@ void minimum_scalar_gradient(GradContext& c) {
   extremum_gradient(c, less_equal(c.input(0), scalar_of(c)));
 }
 
-constexpr std::uint32_t kInPlaceElementwise = kElementwise | kInPlace;
+const OpDef kAdd = binary_op<cpu::Add>("AddV2", add_gradient, {}, kCommutative);
+const OpDef kSub = binary_op<cpu::Sub>("Sub", sub_gradient);
+const OpDef kMul = binary_op<cpu::Mul>("Mul", mul_gradient, {.inputs = 0b11}, kCommutative);
+const OpDef kDiv = binary_op<cpu::Div>("RealDiv", div_gradient, {.inputs = 0b10, .outputs = 0b1});
+const OpDef kMaximum = binary_op<cpu::Maximum>("Maximum", maximum_gradient, {.inputs = 0b11});
+const OpDef kMinimum = binary_op<cpu::Minimum>("Minimum", minimum_gradient, {.inputs = 0b11});
+const OpDef kSquaredDifference = binary_op<cpu::SquaredDifference>(
+    "SquaredDifference", squared_difference_gradient, {.inputs = 0b11}, kCommutative);
 
-const OpDef kAdd = {.name = "AddV2",
-                    .infer = infer_binary<kNumeric>,
-                    .gradient = add_gradient,
-                    .cpu_kernel = binary_kernel<Add>,
-                    .traits = kInPlaceElementwise | kCommutative};
-const OpDef kSub = {.name = "Sub",
-                    .infer = infer_binary<kNumeric>,
-                    .gradient = sub_gradient,
-                    .cpu_kernel = binary_kernel<Sub>,
-                    .traits = kInPlaceElementwise};
-const OpDef kMul = {.name = "Mul",
-                    .infer = infer_binary<kNumeric>,
-                    .gradient = mul_gradient,
-                    .cpu_kernel = binary_kernel<Mul>,
-                    .traits = kInPlaceElementwise | kCommutative,
-                    .saved_inputs = 0b11};
-const OpDef kDiv = {.name = "RealDiv",
-                    .infer = infer_binary<kNumeric>,
-                    .gradient = div_gradient,
-                    .cpu_kernel = binary_kernel<Div>,
-                    .traits = kInPlaceElementwise,
-                    .saved_inputs = 0b10,
-                    .saved_outputs = 0b1};
-const OpDef kMaximum = {.name = "Maximum",
-                        .infer = infer_binary<kNumeric>,
-                        .gradient = maximum_gradient,
-                        .cpu_kernel = binary_kernel<Maximum>,
-                        .traits = kInPlaceElementwise,
-                        .saved_inputs = 0b11};
-const OpDef kMinimum = {.name = "Minimum",
-                        .infer = infer_binary<kNumeric>,
-                        .gradient = minimum_gradient,
-                        .cpu_kernel = binary_kernel<Minimum>,
-                        .traits = kInPlaceElementwise,
-                        .saved_inputs = 0b11};
-const OpDef kSquaredDifference = {.name = "SquaredDifference",
-                                  .infer = infer_binary<kNumeric>,
-                                  .gradient = squared_difference_gradient,
-                                  .cpu_kernel = binary_kernel<SquaredDifference>,
-                                  .traits = kInPlaceElementwise | kCommutative,
-                                  .saved_inputs = 0b11};
-
-const OpDef kAddScalar = {.name = "AddScalar",
-                          .attrs = attrs_type<ScalarAttrs>,
-                          .infer = infer_scalar<kNumeric>,
-                          .gradient = pass_gradient,
-                          .cpu_kernel = scalar_kernel<Add>,
-                          .traits = kInPlaceElementwise};
-const OpDef kSubScalar = {.name = "SubScalar",
-                          .attrs = attrs_type<ScalarAttrs>,
-                          .infer = infer_scalar<kNumeric>,
-                          .gradient = pass_gradient,
-                          .cpu_kernel = scalar_kernel<Sub>,
-                          .traits = kInPlaceElementwise};
-const OpDef kScalarSub = {.name = "ScalarSub",
-                          .attrs = attrs_type<ScalarAttrs>,
-                          .infer = infer_scalar<kNumeric>,
-                          .gradient = scalar_sub_gradient,
-                          .cpu_kernel = scalar_kernel<Sub, ScalarSide::kLeft>,
-                          .traits = kInPlaceElementwise};
-const OpDef kMulScalar = {.name = "MulScalar",
-                          .attrs = attrs_type<ScalarAttrs>,
-                          .infer = infer_scalar<kNumeric>,
-                          .gradient = mul_scalar_gradient,
-                          .cpu_kernel = scalar_kernel<Mul>,
-                          .traits = kInPlaceElementwise};
-const OpDef kDivScalar = {.name = "DivScalar",
-                          .attrs = attrs_type<ScalarAttrs>,
-                          .infer = infer_right_scalar<Div, kNumeric>,
-                          .gradient = div_scalar_gradient,
-                          .cpu_kernel = scalar_kernel<Div>,
-                          .traits = kInPlaceElementwise};
-const OpDef kScalarDiv = {.name = "ScalarDiv",
-                          .attrs = attrs_type<ScalarAttrs>,
-                          .infer = infer_scalar<kNumeric>,
-                          .gradient = scalar_div_gradient,
-                          .cpu_kernel = scalar_kernel<Div, ScalarSide::kLeft>,
-                          .traits = kInPlaceElementwise,
-                          .saved_inputs = 0b1,
-                          .saved_outputs = 0b1};
-const OpDef kMaximumScalar = {.name = "MaximumScalar",
-                              .attrs = attrs_type<ScalarAttrs>,
-                              .infer = infer_scalar<kNumeric>,
-                              .gradient = maximum_scalar_gradient,
-                              .cpu_kernel = scalar_kernel<Maximum>,
-                              .traits = kInPlaceElementwise,
-                              .saved_inputs = 0b1};
-const OpDef kMinimumScalar = {.name = "MinimumScalar",
-                              .attrs = attrs_type<ScalarAttrs>,
-                              .infer = infer_scalar<kNumeric>,
-                              .gradient = minimum_scalar_gradient,
-                              .cpu_kernel = scalar_kernel<Minimum>,
-                              .traits = kInPlaceElementwise,
-                              .saved_inputs = 0b1};
+using enum ScalarSide;
+const OpDef kAddScalar = scalar_op<cpu::Add>("AddScalar", pass_gradient);
+const OpDef kSubScalar = scalar_op<cpu::Sub>("SubScalar", pass_gradient);
+const OpDef kScalarSub = scalar_op<cpu::Sub, kLeft>("ScalarSub", scalar_sub_gradient);
+const OpDef kMulScalar = scalar_op<cpu::Mul>("MulScalar", mul_scalar_gradient);
+const OpDef kDivScalar = scalar_op<cpu::Div>("DivScalar", div_scalar_gradient);
+const OpDef kScalarDiv =
+    scalar_op<cpu::Div, kLeft>("ScalarDiv", scalar_div_gradient, {.inputs = 0b1, .outputs = 0b1});
+const OpDef kMaximumScalar =
+    scalar_op<cpu::Maximum>("MaximumScalar", maximum_scalar_gradient, {.inputs = 0b1});
+const OpDef kMinimumScalar =
+    scalar_op<cpu::Minimum>("MinimumScalar", minimum_scalar_gradient, {.inputs = 0b1});
 
 }  // namespace
 
@@ -248,30 +119,10 @@ Tensor maximum(const Tensor& a, double b) { return run(kMaximumScalar, {&a}, Sca
 Tensor minimum(const Tensor& a, double b) { return run(kMinimumScalar, {&a}, ScalarAttrs{b}); }
 
 OpList binary_ops() {
-  static const OpDef* const ops[] = {&kAdd,
-                                     &kSub,
-                                     &kMul,
-                                     &kDiv,
-                                     &kMaximum,
-                                     &kMinimum,
-                                     &kSquaredDifference,
-                                     &kAddScalar,
-                                     &kSubScalar,
-                                     &kScalarSub,
-                                     &kMulScalar,
-                                     &kDivScalar,
-                                     &kScalarDiv,
-                                     &kMaximumScalar,
-                                     &kMinimumScalar,
-                                     &kAddN,
-                                     &kPow,
-                                     &kPowScalar,
-                                     &kFloorDiv,
-                                     &kFloorMod,
-                                     &kTanhGrad,
-                                     &kSigmoidGrad,
-                                     &kClipByValue};
-  return ops;
+  return list_of<kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kSquaredDifference, kAddScalar,
+                 kSubScalar, kScalarSub, kMulScalar, kDivScalar, kScalarDiv, kMaximumScalar,
+                 kMinimumScalar, kAddN, kPow, kPowScalar, kFloorDiv, kFloorMod, kTanhGrad,
+                 kSigmoidGrad, kClipByValue>();
 }
 
 }  // namespace tandem

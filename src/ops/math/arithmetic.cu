@@ -1,8 +1,8 @@
 // The kernels of arithmetic.cc, add_n.cc and clip.cc on a GPU.
 #include "ops/cuda/elementwise.cuh"
-#include "ops/cuda/functions.cuh"
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/refused.cuh"
+#include "ops/formula/functions.h"
 #include "ops/math/scalar_attrs.h"
 
 namespace tandem::cuda {
@@ -21,14 +21,14 @@ void numeric(KernelContext& c) {
 
 void div_kernel(KernelContext& c) {
   switch_numeric(c.inputs[0].dtype, [&]<class T>(Type<T>) {
-    refuse_zero_divisors<T>(c, c.inputs[1]);
+    refuse_right<Div, T>(c, c.inputs[1]);
     binary_on<Div, T>(c);
   });
 }
 void number_div_kernel(KernelContext& c) {
   const double number = c.attrs<ScalarAttrs>().scalar;
   switch_numeric(c.inputs[0].dtype, [&]<class T>(Type<T>) {
-    refuse_zero_divisors<T>(c, c.inputs[0]);
+    refuse_right<Div, T>(c, c.inputs[0]);
     unary_on<WithNumber<Div, ComputeOf<T>, true>, T>(c, {rounded_to<T>(number)});
   });
 }

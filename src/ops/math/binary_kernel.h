@@ -1,10 +1,9 @@
 // Shape rules and CPU kernels of element-wise operations on two operands: two tensors that
 // broadcast, or a tensor and a number.
 //
-// An operation is a type with
-//   template <class C> static R apply(C a, C b);   // C: Compute<element type>
-// and, if it refuses some integers on the right,
-//   template <class T> static const char* refuses(T b);  // what was expected instead; null: fine
+// An operation is a type that is called with two elements in their type of arithmetic
+// (ops/formula/functions.h). One that refuses some integers on the right has refuses(right) and
+// kExpected, which says what is expected instead.
 #pragma once
 
 #include <array>
@@ -12,6 +11,7 @@
 #include "core/clones.h"
 #include "op/part_scope.h"
 #include "ops/math/broadcast.h"
+#include "ops/math/chain_ops.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/number.h"
 #include "ops/math/scalar_attrs.h"
@@ -34,11 +34,17 @@ void infer_binary(InferContext& c) {
     c.add_output(result, broadcast_shape(c.op().name, a, b));
 }
 
-template <DTypeSet kDTypes, DType... kResult>
+enum class ScalarSide { kLeft, kRight };
+
+template <class Op, ScalarSide kSide, DTypeSet kDTypes, DType... kResult>
 void infer_scalar(InferContext& c) {
   const DType dtype = c.dtype(0);
+  const double scalar = c.attrs<ScalarAttrs>().scalar;
   check_dtype(c.op().name, kDTypes, dtype);
-  check_number(c.op().name, dtype, c.attrs<ScalarAttrs>().scalar);
+  check_number(c.op().name, dtype, scalar);
+  if constexpr (kSide == ScalarSide::kRight && requires { Op::kExpected; })
+    if (is_integer(dtype) && Op::refuses(static_cast<std::int64_t>(scalar)))
+      fail<InvalidArgumentError>("[{}] expected {}, got {}", c.op().name, Op::kExpected, scalar);
   c.add_output(std::array{kResult..., dtype}[0], c.shape(0));
 }
 
@@ -61,62 +67,50 @@ void run_binary(KernelContext& c, const BinaryLoops& loops);
 void run_binary_with_number(KernelContext& c, const BinaryLoops& loops, const void* number,
                             bool number_is_left);
 
-// The same for an operation that refuses some integers on the right.
-template <class Op, DTypeSet kDTypes>
-void infer_right_scalar(InferContext& c) {
-  infer_scalar<kDTypes>(c);
-  const double scalar = c.attrs<ScalarAttrs>().scalar;
-  if (is_integer(c.dtype(0)))
-    if (const char* expected = Op::refuses(static_cast<std::int64_t>(scalar)))
-      fail<InvalidArgumentError>("[{}] expected {}, got {}", c.op().name, expected, scalar);
-}
-
 namespace binary_detail {
 
 // Output element i depends on input elements i alone, so `out` may be `a` itself: no dependencies
-// between the iterations.
+// between the iterations. Static, for the choice between clones would be a symbol of the library's.
 template <class Op, class T, class Out>
-TANDEM_CLONES void tensor_tensor(const void* left, const void* right, void* result,
-                                 std::int64_t count) {
+TANDEM_CLONES static void tensor_tensor(const void* left, const void* right, void* result,
+                                        std::int64_t count) {
   using C = Compute<T>;
   const T *a = static_cast<const T*>(left), *b = static_cast<const T*>(right);
   Out* out = static_cast<Out*>(result);
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i)
-    out[i] = store_as<Out>(Op::template apply<C>(static_cast<C>(a[i]), static_cast<C>(b[i])));
+    out[i] = store_as<Out>(Op()(static_cast<C>(a[i]), static_cast<C>(b[i])));
 }
 
 template <class Op, class T, class Out>
-TANDEM_CLONES void tensor_number(const void* left, const void* right, void* result,
-                                 std::int64_t count) {
+TANDEM_CLONES static void tensor_number(const void* left, const void* right, void* result,
+                                        std::int64_t count) {
   using C = Compute<T>;
   const T* a = static_cast<const T*>(left);
   const C b = static_cast<C>(*static_cast<const T*>(right));
   Out* out = static_cast<Out*>(result);
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i)
-    out[i] = store_as<Out>(Op::template apply<C>(static_cast<C>(a[i]), b));
+  for (std::int64_t i = 0; i < count; ++i) out[i] = store_as<Out>(Op()(static_cast<C>(a[i]), b));
 }
 
 template <class Op, class T, class Out>
-TANDEM_CLONES void number_tensor(const void* left, const void* right, void* result,
-                                 std::int64_t count) {
+TANDEM_CLONES static void number_tensor(const void* left, const void* right, void* result,
+                                        std::int64_t count) {
   using C = Compute<T>;
   const C a = static_cast<C>(*static_cast<const T*>(left));
   const T* b = static_cast<const T*>(right);
   Out* out = static_cast<Out*>(result);
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i)
-    out[i] = store_as<Out>(Op::template apply<C>(a, static_cast<C>(b[i])));
+  for (std::int64_t i = 0; i < count; ++i) out[i] = store_as<Out>(Op()(a, static_cast<C>(b[i])));
 }
 
 template <class Op, class T>
 void check_right(const OpDef& op, const void* right, std::int64_t count) {
   const T* b = static_cast<const T*>(right);
   for (std::int64_t i = 0; i < count; ++i)
-    if (const char* expected = Op::refuses(b[i])) [[unlikely]]
-      fail<InvalidArgumentError>("[{}] expected {}, got {} at element {}", op.name, expected, b[i],
-                                 PartScope::first_element() + i);
+    if (Op::refuses(b[i])) [[unlikely]]
+      fail<InvalidArgumentError>("[{}] expected {}, got {} at element {}", op.name, Op::kExpected,
+                                 b[i], PartScope::first_element() + i);
 }
 
 template <class Op, class T, class Out>
@@ -127,7 +121,7 @@ constexpr BinaryLoops make_loops() {
                        nullptr,
                        sizeof(T),
                        sizeof(Out)};
-  if constexpr (std::integral<T> && requires { Op::refuses(T{}); })
+  if constexpr (std::integral<T> && requires { Op::kExpected; })
     loops.check_right = check_right<Op, T>;
   return loops;
 }
@@ -140,7 +134,7 @@ inline constexpr BinaryLoops loops_of =
 }  // namespace binary_detail
 
 // Result: void for the operands' type, else bool. kDTypes: as in the shape rule.
-template <class Op, class Result = void, DTypeSet kDTypes = kNumeric>
+template <class Op, class Result, DTypeSet kDTypes>
 void binary_kernel(KernelContext& c) {
   switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0)
@@ -148,11 +142,8 @@ void binary_kernel(KernelContext& c) {
   });
 }
 
-enum class ScalarSide { kLeft, kRight };
-
 // The operation on a tensor and the number in its ScalarAttrs.
-template <class Op, ScalarSide kSide = ScalarSide::kRight, class Result = void,
-          DTypeSet kDTypes = kNumeric>
+template <class Op, ScalarSide kSide, class Result, DTypeSet kDTypes>
 void scalar_kernel(KernelContext& c) {
   switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0) {
@@ -161,6 +152,38 @@ void scalar_kernel(KernelContext& c) {
                              kSide == ScalarSide::kLeft);
     }
   });
+}
+
+// The operation on two tensors. kResult: as in the shape rule, and bool where it is given.
+template <class Op, DTypeSet kDTypes = kNumeric, DType... kResult>
+constexpr OpDef binary_op(std::string_view name, GradFn gradient = nullptr, Saved saved = {},
+                          std::uint32_t traits = kNoTraits) {
+  using Result = std::conditional_t<sizeof...(kResult) == 0, void, bool>;
+  return {.name = name,
+          .infer = infer_binary<kDTypes, kResult...>,
+          .gradient = gradient,
+          .cpu_kernel = binary_kernel<Op, Result, kDTypes>,
+          .traits = kElementwise | kInPlace | traits,
+          .chain = {kChainOp<Op>},
+          .saved_inputs = saved.inputs,
+          .saved_outputs = saved.outputs};
+}
+
+// The operation on a tensor and a number on that side of it.
+template <class Op, ScalarSide kSide = ScalarSide::kRight, DTypeSet kDTypes = kNumeric,
+          DType... kResult>
+constexpr OpDef scalar_op(std::string_view name, GradFn gradient = nullptr, Saved saved = {}) {
+  using Result = std::conditional_t<sizeof...(kResult) == 0, void, bool>;
+  return {.name = name,
+          .attrs = attrs_type<ScalarAttrs>,
+          .infer = infer_scalar<Op, kSide, kDTypes, kResult...>,
+          .gradient = gradient,
+          .cpu_kernel = scalar_kernel<Op, kSide, Result, kDTypes>,
+          .traits = kElementwise | kInPlace,
+          .chain = {kChainOp<Op>,
+                    kSide == ScalarSide::kRight ? ChainForm::kNumberRight : ChainForm::kNumberLeft},
+          .saved_inputs = saved.inputs,
+          .saved_outputs = saved.outputs};
 }
 
 }  // namespace tandem

@@ -12,10 +12,7 @@ namespace {
 
 struct CastAttrs {
   DType dtype = float32;
-  template <class F>
-  void fields(F&& f) const {
-    f("dtype", dtype);
-  }
+  TANDEM_FIELDS(dtype)
 };
 
 void infer_cast(InferContext& c) { c.add_output(c.attrs<CastAttrs>().dtype, c.shape(0)); }
@@ -62,7 +59,8 @@ const OpDef kCast = {.name = "Cast",
                      .infer = infer_cast,
                      .gradient = cast_gradient,
                      .cpu_kernel = cast_kernel,
-                     .traits = kElementwise};
+                     .traits = kElementwise,
+                     .chain = {ChainOp::kMove, ChainForm::kCast}};
 
 }  // namespace
 
@@ -70,9 +68,6 @@ Tensor cast(const Tensor& x, DType dtype) {
   return x.dtype() == dtype ? x : run(kCast, {&x}, CastAttrs{dtype});
 }
 
-OpList cast_ops() {
-  static const OpDef* const ops[] = {&kCast};
-  return ops;
-}
+OpList cast_ops() { return list_of<kCast>(); }
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 #include "core/clones.h"
 #include "core/parallel.h"
 #include "op/record.h"
+#include "ops/formula/functions.h"
 #include "ops/math/binary.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/number.h"
@@ -29,9 +30,8 @@ TANDEM_CLONES void clip_loop(const T* x, Compute<T> low, Compute<T> high, T* out
                              std::int64_t count) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto value = static_cast<Compute<T>>(x[i]);
-    const auto above = value < low ? low : value;  // NaN stays
-    out[i] = store_as<T>(above > high ? high : above);
+    const auto above = cpu::AtLeast()(static_cast<Compute<T>>(x[i]), low);
+    out[i] = store_as<T>(cpu::AtMost()(above, high));
   }
 }
 
@@ -63,6 +63,7 @@ const OpDef kClipByValue = {.name = "ClipByValue",
                             .gradient = clip_gradient,
                             .cpu_kernel = clip_kernel,
                             .traits = kElementwise | kInPlace,
+                            .chain = {ChainOp::kAtLeast, ChainForm::kClip},
                             .saved_inputs = 0b1};
 
 Tensor clip_by_value(const Tensor& x, double low, double high) {

@@ -1,5 +1,6 @@
 // Comparisons, logic, and the choice between two tensors.
 #include "op/record.h"
+#include "ops/formula/functions.h"
 #include "ops/math/binary_kernel.h"
 #include "ops/math/unary_kernel.h"
 #include "ops/op_list.h"
@@ -10,68 +11,32 @@
 namespace tandem {
 namespace {
 
-#define TANDEM_COMPARISON(Name, expression) \
-  struct Name {                             \
-    template <class C>                      \
-    static bool apply(C a, C b) {           \
-      return expression;                    \
-    }                                       \
-  }
-
-TANDEM_COMPARISON(Equal, a == b);
-TANDEM_COMPARISON(NotEqual, a != b);
-TANDEM_COMPARISON(Less, a < b);
-TANDEM_COMPARISON(LessEqual, a <= b);
-TANDEM_COMPARISON(Greater, a > b);
-TANDEM_COMPARISON(GreaterEqual, a >= b);
-TANDEM_COMPARISON(LogicalAnd, a& b);
-TANDEM_COMPARISON(LogicalOr, a | b);
-
-#undef TANDEM_COMPARISON
-
-struct LogicalNot {
-  template <class C>
-  static bool apply(C x) {
-    return !x;
-  }
-};
-
 constexpr DTypeSet kBool = set_of(bool_);
 
 template <class Op, DTypeSet kDTypes>
 constexpr OpDef comparison(std::string_view name, std::uint32_t traits = kNoTraits) {
-  return {.name = name,
-          .infer = infer_binary<kDTypes, bool_>,
-          .cpu_kernel = binary_kernel<Op, bool, kDTypes>,
-          .traits = kElementwise | kInPlace | traits};
+  return binary_op<Op, kDTypes, bool_>(name, nullptr, {}, traits);
 }
-
 template <class Op, DTypeSet kDTypes>
 constexpr OpDef scalar_comparison(std::string_view name) {
-  return {.name = name,
-          .attrs = attrs_type<ScalarAttrs>,
-          .infer = infer_scalar<kDTypes, bool_>,
-          .cpu_kernel = scalar_kernel<Op, ScalarSide::kRight, bool, kDTypes>,
-          .traits = kElementwise | kInPlace};
+  return scalar_op<Op, ScalarSide::kRight, kDTypes, bool_>(name);
 }
 
-const OpDef kEqual = comparison<Equal, kAnyDType>("Equal", kCommutative);
-const OpDef kNotEqual = comparison<NotEqual, kAnyDType>("NotEqual", kCommutative);
-const OpDef kLess = comparison<Less, kNumeric>("Less");
-const OpDef kLessEqual = comparison<LessEqual, kNumeric>("LessEqual");
-const OpDef kGreater = comparison<Greater, kNumeric>("Greater");
-const OpDef kGreaterEqual = comparison<GreaterEqual, kNumeric>("GreaterEqual");
-const OpDef kEqualScalar = scalar_comparison<Equal, kAnyDType>("EqualScalar");
-const OpDef kLessScalar = scalar_comparison<Less, kNumeric>("LessScalar");
-const OpDef kLessEqualScalar = scalar_comparison<LessEqual, kNumeric>("LessEqualScalar");
-const OpDef kGreaterScalar = scalar_comparison<Greater, kNumeric>("GreaterScalar");
-const OpDef kGreaterEqualScalar = scalar_comparison<GreaterEqual, kNumeric>("GreaterEqualScalar");
-const OpDef kLogicalAnd = comparison<LogicalAnd, kBool>("LogicalAnd", kCommutative);
-const OpDef kLogicalOr = comparison<LogicalOr, kBool>("LogicalOr", kCommutative);
-const OpDef kLogicalNot = {.name = "LogicalNot",
-                           .infer = infer_unary<kBool>,
-                           .cpu_kernel = unary_kernel<LogicalNot, kBool>,
-                           .traits = kElementwise | kInPlace};
+const OpDef kEqual = comparison<cpu::Equal, kAnyDType>("Equal", kCommutative);
+const OpDef kNotEqual = comparison<cpu::NotEqual, kAnyDType>("NotEqual", kCommutative);
+const OpDef kLess = comparison<cpu::Less, kNumeric>("Less");
+const OpDef kLessEqual = comparison<cpu::LessEqual, kNumeric>("LessEqual");
+const OpDef kGreater = comparison<cpu::Greater, kNumeric>("Greater");
+const OpDef kGreaterEqual = comparison<cpu::GreaterEqual, kNumeric>("GreaterEqual");
+const OpDef kEqualScalar = scalar_comparison<cpu::Equal, kAnyDType>("EqualScalar");
+const OpDef kLessScalar = scalar_comparison<cpu::Less, kNumeric>("LessScalar");
+const OpDef kLessEqualScalar = scalar_comparison<cpu::LessEqual, kNumeric>("LessEqualScalar");
+const OpDef kGreaterScalar = scalar_comparison<cpu::Greater, kNumeric>("GreaterScalar");
+const OpDef kGreaterEqualScalar =
+    scalar_comparison<cpu::GreaterEqual, kNumeric>("GreaterEqualScalar");
+const OpDef kLogicalAnd = comparison<cpu::LogicalAnd, kBool>("LogicalAnd", kCommutative);
+const OpDef kLogicalOr = comparison<cpu::LogicalOr, kBool>("LogicalOr", kCommutative);
+const OpDef kLogicalNot = unary_op<cpu::LogicalNot, kBool>("LogicalNot");
 
 // --- the choice ---
 
@@ -155,6 +120,7 @@ const OpDef kSelect = {.name = "SelectV2",
                        .gradient = select_gradient,
                        .cpu_kernel = select_kernel,
                        .traits = kElementwise,
+                       .chain = {ChainOp::kSelect},
                        .saved_inputs = 0b1};
 
 }  // namespace
@@ -181,22 +147,9 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 }
 
 OpList compare_ops() {
-  static const OpDef* const ops[] = {&kEqual,
-                                     &kNotEqual,
-                                     &kLess,
-                                     &kLessEqual,
-                                     &kGreater,
-                                     &kGreaterEqual,
-                                     &kEqualScalar,
-                                     &kLessScalar,
-                                     &kLessEqualScalar,
-                                     &kGreaterScalar,
-                                     &kGreaterEqualScalar,
-                                     &kLogicalAnd,
-                                     &kLogicalOr,
-                                     &kLogicalNot,
-                                     &kSelect};
-  return ops;
+  return list_of<kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kEqualScalar,
+                 kLessScalar, kLessEqualScalar, kGreaterScalar, kGreaterEqualScalar, kLogicalAnd,
+                 kLogicalOr, kLogicalNot, kSelect>();
 }
 
 }  // namespace tandem

@@ -1,7 +1,7 @@
 // The kernels of compare.cc on a GPU.
 #include "ops/cuda/elementwise.cuh"
-#include "ops/cuda/functions.cuh"
 #include "ops/cuda/kernel_list.h"
+#include "ops/formula/functions.h"
 #include "ops/math/scalar_attrs.h"
 
 namespace tandem::cuda {

@@ -199,10 +199,7 @@ Tensor eye(std::int64_t rows, std::int64_t columns, const CreationOptions& optio
                options.name);
 }
 
-OpList creation_ops() {
-  static const OpDef* const ops[] = {&kFill, &kElementCount, &kRange, &kLinSpace, &kEye};
-  return ops;
-}
+OpList creation_ops() { return list_of<kFill, kElementCount, kRange, kLinSpace, kEye>(); }
 
 Tensor element_count(const Shape& sizes, DType dtype) {
   if (!sizes.fully_defined()) return run(kElementCount, {}, ElementCountAttrs{sizes, dtype});

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "op/fields.h"
 #include "tandem/dtype.h"
 #include "tandem/shape.h"
 
@@ -12,22 +13,13 @@ struct FillAttrs {
   Shape shape;
   double value = 0.0;
   DType dtype = float32;
-  template <class F>
-  void fields(F&& f) const {
-    f("shape", shape);
-    f("value", value);
-    f("dtype", dtype);
-  }
+  TANDEM_FIELDS(shape, value, dtype)
 };
 
 struct ElementCountAttrs {
   Shape sizes;
   DType dtype = float32;
-  template <class F>
-  void fields(F&& f) const {
-    f("sizes", sizes);
-    f("dtype", dtype);
-  }
+  TANDEM_FIELDS(sizes, dtype)
 };
 
 struct SequenceAttrs {
@@ -36,26 +28,14 @@ struct SequenceAttrs {
   double last = 0.0;  // LinSpace: the last element, exactly
   std::int64_t count = 0;
   DType dtype = float32;
-  template <class F>
-  void fields(F&& f) const {
-    f("start", start);
-    f("step", step);
-    f("last", last);
-    f("count", count);
-    f("dtype", dtype);
-  }
+  TANDEM_FIELDS(start, step, last, count, dtype)
 };
 
 struct EyeAttrs {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   DType dtype = float32;
-  template <class F>
-  void fields(F&& f) const {
-    f("rows", rows);
-    f("columns", columns);
-    f("dtype", dtype);
-  }
+  TANDEM_FIELDS(rows, columns, dtype)
 };
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 // Running sums.
 #include "core/parallel.h"
 #include "op/record.h"
+#include "ops/formula/functions.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/reduce.h"
 #include "runtime/dispatch.h"
@@ -31,8 +32,7 @@ void cumsum_kernel(KernelContext& c) {
                      if (attrs.reverse) at += (length - 1) * inner;
                      C sum{0};
                      for (std::int64_t k = 0; k < length; ++k, at += step) {
-                       sum = wrapping(sum, static_cast<C>(c.inputs[0].as<const T>()[at]),
-                                      [](auto a, auto b) { return a + b; });
+                       sum = cpu::Add()(sum, static_cast<C>(c.inputs[0].as<const T>()[at]));
                        c.outputs[0].as<T>()[at] = store_as<T>(sum);
                      }
                    }

@@ -6,13 +6,6 @@
 namespace tandem::cuda {
 namespace {
 
-struct Add {
-  template <class C>
-  __device__ C operator()(C a, C b) const {
-    return wrapping(a, b, [](auto x, auto y) { return x + y; });
-  }
-};
-
 // The sum of the values of the warp's threads up to the calling one.
 template <class C>
 __device__ C sum_up_to(C value) {

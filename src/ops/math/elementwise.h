@@ -29,17 +29,6 @@ inline Out store_as(V value) {
     return static_cast<Out>(value);
 }
 
-// Integer arithmetic wraps around, as in NumPy; signed overflow would be undefined.
-template <class T, class F>
-inline T wrapping(T a, T b, F f) {
-  if constexpr (std::integral<T>) {
-    using U = std::make_unsigned_t<T>;
-    return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
-  } else {
-    return f(a, b);
-  }
-}
-
 // Calls f(TypeTag<T>()) with the element type of a dtype other than bool. REQUIRES: not bool.
 template <class F>
 decltype(auto) switch_numeric(DType dtype, F&& f) {
@@ -59,6 +48,11 @@ inline constexpr DTypeSet kFloating =
 inline constexpr DTypeSet kSigned = kFloating | set_of(int32) | set_of(int64);
 inline constexpr DTypeSet kNumeric = kSigned | set_of(uint8);
 inline constexpr DTypeSet kAnyDType = kNumeric | set_of(bool_);
+
+// The tensors that a gradient reads (OpDef::saved_inputs, saved_outputs).
+struct Saved {
+  std::uint32_t inputs = 0, outputs = 0;
+};
 
 // Throws InvalidArgumentError "[op] expected a floating dtype, got int32" unless `dtype` is in
 // `set`.

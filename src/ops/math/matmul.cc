@@ -177,10 +177,7 @@ const OpDef kBatchMatMul = {.name = "BatchMatMulV2",
 
 }  // namespace
 
-OpList matmul_ops() {
-  static const OpDef* const ops[] = {&kMatMul, &kBatchMatMul};
-  return ops;
-}
+OpList matmul_ops() { return list_of<kMatMul, kBatchMatMul>(); }
 
 Tensor matmul(const Tensor& a, const Tensor& b, const MatMulOptions& options) {
   const bool matrices = a.rank() <= 2 && b.rank() <= 2;

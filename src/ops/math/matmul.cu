@@ -2,12 +2,26 @@
 // ReLU on the way; other activations in a pass of their own.
 #include "ops/math/matmul_on_gpu.h"
 
-#include "ops/cuda/activation.cuh"
 #include "ops/cuda/blas.h"
+#include "ops/cuda/elements.cuh"
 #include "ops/cuda/kernel_list.h"
+#include "ops/formula/activations.h"
 
 namespace tandem::cuda {
 namespace {
+
+// Of the activations that nn::is_fused() names.
+template <class T>
+__device__ T activated(nn::Activation activation, T x) {
+  switch (activation) {
+    case nn::Activation::kRelu: return Relu::value(x);
+    case nn::Activation::kRelu6: return Relu6::value(x);
+    case nn::Activation::kElu: return Elu::value(x, T(1));
+    case nn::Activation::kSigmoid: return prim::sigmoid(x);
+    case nn::Activation::kTanh: return prim::tanh(x);
+    default: return x;
+  }
+}
 
 // y = activation(x + bias) over rows of `columns`; `bias` may be null.
 template <class T>
@@ -24,7 +38,7 @@ __global__ void __launch_bounds__(kThreads)
     auto value = load_as(pack.at[i]);
     if (bias) value += load_as(bias[column]);
     if (++column == columns) column = 0;
-    pack.at[i] = store_as<T>(fused_value(activation, value));
+    pack.at[i] = store_as<T>(activated(activation, value));
   }
   store_pack(y, mine.begin, mine.count, pack);
 }

@@ -12,11 +12,7 @@ namespace tandem {
 struct MatMulAttrs {
   bool transpose_a = false;
   bool transpose_b = false;
-  template <class F>
-  void fields(F&& f) const {
-    f("transpose_a", transpose_a);
-    f("transpose_b", transpose_b);
-  }
+  TANDEM_FIELDS(transpose_a, transpose_b)
 };
 
 // The leading axes of two operands, padded to one rank and with neighbours that behave alike

@@ -6,6 +6,7 @@
 
 #include "core/clones.h"
 #include "op/record.h"
+#include "ops/formula/reductions.h"
 #include "ops/math/broadcast.h"
 #include "ops/math/element_count.h"
 #include "ops/math/elementwise.h"
@@ -51,108 +52,7 @@ Shape reduced_shape(const Shape& shape, std::uint32_t mask, bool keepdims) {
 
 namespace {
 
-// --- the loops ---
-// A reduction is a type with, for C: Compute<element type>,
-//   C neutral<C>(); C load(C element); C combine(C, C); C finish(C, count of elements)
-
-struct Plain {
-  template <class C>
-  static C load(C x) {
-    return x;
-  }
-  template <class C>
-  static C finish(C x, std::int64_t) {
-    return x;
-  }
-};
-struct Sum : Plain {
-  template <class C>
-  static C neutral() {
-    return C{0};
-  }
-  template <class C>
-  static C combine(C a, C b) {
-    return wrapping(a, b, [](auto x, auto y) { return x + y; });
-  }
-};
-struct Mean : Sum {
-  template <class C>
-  static C finish(C x, std::int64_t count) {
-    return x / static_cast<C>(count);
-  }
-};
-struct EuclideanNorm : Sum {
-  template <class C>
-  static C load(C x) {
-    return x * x;
-  }
-  template <class C>
-  static C finish(C x, std::int64_t) {
-    return std::sqrt(x);
-  }
-};
-struct Prod : Plain {
-  template <class C>
-  static C neutral() {
-    return C{1};
-  }
-  template <class C>
-  static C combine(C a, C b) {
-    return wrapping(a, b, [](auto x, auto y) { return x * y; });
-  }
-};
-template <class C>
-constexpr C lowest() {
-  return std::floating_point<C> ? -std::numeric_limits<C>::infinity()
-                                : std::numeric_limits<C>::lowest();
-}
-template <class C>
-constexpr C highest() {
-  return std::floating_point<C> ? std::numeric_limits<C>::infinity()
-                                : std::numeric_limits<C>::max();
-}
-// NaN wins, as in NumPy.
-struct Max : Plain {
-  template <class C>
-  static C neutral() {
-    return lowest<C>();
-  }
-  template <class C>
-  static C combine(C a, C b) {
-    return a > b || a != a ? a : b;
-  }
-};
-struct Min : Plain {
-  template <class C>
-  static C neutral() {
-    return highest<C>();
-  }
-  template <class C>
-  static C combine(C a, C b) {
-    return a < b || a != a ? a : b;
-  }
-};
-struct Any : Plain {
-  template <class C>
-  static C neutral() {
-    return false;
-  }
-  template <class C>
-  static C combine(C a, C b) {
-    return a | b;
-  }
-};
-struct All : Plain {
-  template <class C>
-  static C neutral() {
-    return true;
-  }
-  template <class C>
-  static C combine(C a, C b) {
-    return a & b;
-  }
-};
-
+// --- the loops of one of ops/formula/reductions.h ---
 // Accumulators side by side in a long run, combined pairwise at its end. The number is the same on
 // every machine, so that the order is.
 constexpr int kLanes = 64;
@@ -365,7 +265,7 @@ void infer_sum_to_shape(InferContext& c) {
 void sum_to_shape_kernel(KernelContext& c) {
   const std::uint32_t mask = repeated_axes(c.inputs[0].shape, c.outputs[0].shape);
   switch_numeric(c.inputs[0].dtype,
-                 [&]<class T>(TypeTag<T>) { run_reduce(c, mask, kLoops<Sum, T>); });
+                 [&]<class T>(TypeTag<T>) { run_reduce(c, mask, kLoops<cpu::Sum, T>); });
 }
 
 void sum_to_shape_gradient(GradContext& c) {
@@ -373,15 +273,15 @@ void sum_to_shape_gradient(GradContext& c) {
 }
 
 constexpr DTypeSet kBool = set_of(bool_);
-const OpDef kSum = reduction<Sum, kNumeric>("Sum", sum_gradient);
-const OpDef kMean = reduction<Mean, kFloating>("Mean", mean_gradient);
-const OpDef kProd = reduction<Prod, kNumeric>("Prod", prod_gradient, 0b1);
-const OpDef kMax = reduction<Max, kNumeric>("Max", extremum_gradient, 0b1, 0b1);
-const OpDef kMin = reduction<Min, kNumeric>("Min", extremum_gradient, 0b1, 0b1);
-const OpDef kAny = reduction<Any, kBool>("Any");
-const OpDef kAll = reduction<All, kBool>("All");
+const OpDef kSum = reduction<cpu::Sum, kNumeric>("Sum", sum_gradient);
+const OpDef kMean = reduction<cpu::Mean, kFloating>("Mean", mean_gradient);
+const OpDef kProd = reduction<cpu::Prod, kNumeric>("Prod", prod_gradient, 0b1);
+const OpDef kMax = reduction<cpu::Max, kNumeric>("Max", extremum_gradient, 0b1, 0b1);
+const OpDef kMin = reduction<cpu::Min, kNumeric>("Min", extremum_gradient, 0b1, 0b1);
+const OpDef kAny = reduction<cpu::Any, kBool>("Any");
+const OpDef kAll = reduction<cpu::All, kBool>("All");
 const OpDef kEuclideanNorm =
-    reduction<EuclideanNorm, kFloating>("EuclideanNorm", norm_gradient, 0b1, 0b1);
+    reduction<cpu::EuclideanNorm, kFloating>("EuclideanNorm", norm_gradient, 0b1, 0b1);
 
 }  // namespace
 
@@ -418,10 +318,8 @@ Tensor norm(const Tensor& x, const ReduceOptions& options) {
 }
 
 OpList reduce_ops() {
-  static const OpDef* const ops[] = {&kSum,        &kMean,   &kProd,   &kMax,
-                                     &kMin,        &kAny,    &kAll,    &kEuclideanNorm,
-                                     &kSumToShape, &kArgMax, &kArgMin, &kCumsum};
-  return ops;
+  return list_of<kSum, kMean, kProd, kMax, kMin, kAny, kAll, kEuclideanNorm, kSumToShape, kArgMax,
+                 kArgMin, kCumsum>();
 }
 
 }  // namespace tandem

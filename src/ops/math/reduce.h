@@ -10,12 +10,7 @@ struct ReduceAttrs {
   Dims axes;         // as the caller gave them
   bool all = false;  // every axis; `axes` is empty
   bool keepdims = false;
-  template <class F>
-  void fields(F&& f) const {
-    f("axes", axes);
-    f("all", all);
-    f("keepdims", keepdims);
-  }
+  TANDEM_FIELDS(axes, all, keepdims)
 
   static ReduceAttrs of(const ReduceOptions& options) {
     return {options.axis.value_or(Dims()), !options.axis.has_value(), options.keepdims};
@@ -25,20 +20,13 @@ struct ReduceAttrs {
 // ArgMax, ArgMin.
 struct AxisAttrs {
   std::int64_t axis = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-  }
+  TANDEM_FIELDS(axis)
 };
 
 struct CumsumAttrs {
   std::int64_t axis = 0;
   bool reverse = false;  // sums from the end
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-    f("reverse", reverse);
-  }
+  TANDEM_FIELDS(axis, reverse)
 };
 
 // `axis` counted from the start. Throws InvalidArgumentError "[op] expected an axis in [-2, 2), got

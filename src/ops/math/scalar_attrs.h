@@ -1,25 +1,20 @@
 // What the operations on a tensor and a number share.
 #pragma once
 
+#include "op/fields.h"
+
 namespace tandem {
 
 // Attributes of an operation on a tensor and a number.
 struct ScalarAttrs {
   double scalar = 0.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("scalar", scalar);
-  }
+  TANDEM_FIELDS(scalar)
 };
 
 struct ClipAttrs {
   double low = 0.0;
   double high = 0.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("low", low);
-    f("high", high);
-  }
+  TANDEM_FIELDS(low, high)
 };
 
 }  // namespace tandem

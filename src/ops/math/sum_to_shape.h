@@ -7,10 +7,7 @@ namespace tandem {
 
 struct SumToShapeAttrs {
   Shape shape;  // of the result; it broadcasts to the input's
-  template <class F>
-  void fields(F&& f) const {
-    f("shape", shape);
-  }
+  TANDEM_FIELDS(shape)
 };
 
 extern const OpDef kSumToShape;

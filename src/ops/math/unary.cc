@@ -1,9 +1,8 @@
 // Element-wise functions of one tensor.
-#include <cmath>
 #include <numbers>
 
-#include "core/vector_math.h"
 #include "op/record.h"
+#include "ops/formula/functions.h"
 #include "ops/math/binary.h"
 #include "ops/math/binary_kernel.h"
 #include "ops/math/unary_kernel.h"
@@ -14,70 +13,6 @@
 
 namespace tandem {
 namespace {
-
-// C++ spelling of "a type whose apply(x) is this expression".
-#define TANDEM_UNARY(Name, expression) \
-  struct Name {                        \
-    template <class C>                 \
-    static auto apply(C x) {           \
-      return expression;               \
-    }                                  \
-  }
-
-TANDEM_UNARY(Sign, static_cast<C>(x != x ? x : static_cast<C>((x > C{0}) - (x < C{0}))));
-TANDEM_UNARY(Square, wrapping(x, x, [](auto a, auto b) { return a * b; }));
-TANDEM_UNARY(Sqrt, std::sqrt(x));
-TANDEM_UNARY(Rsqrt, C{1} / std::sqrt(x));
-TANDEM_UNARY(Reciprocal, C{1} / x);
-TANDEM_UNARY(Exp, vec::exp(x));
-TANDEM_UNARY(Expm1, vec::expm1(x));
-TANDEM_UNARY(Log, vec::log(x));
-TANDEM_UNARY(Log1p, vec::log1p(x));
-TANDEM_UNARY(Sin, std::sin(x));
-TANDEM_UNARY(Cos, std::cos(x));
-TANDEM_UNARY(Tanh, vec::tanh(x));
-TANDEM_UNARY(Sigmoid, vec::sigmoid(x));
-TANDEM_UNARY(Erf, vec::erf(x));
-TANDEM_UNARY(Floor, std::floor(x));
-TANDEM_UNARY(Ceil, std::ceil(x));
-TANDEM_UNARY(Round, std::nearbyint(x));  // the default rounding mode: halves to even
-TANDEM_UNARY(IsNan, x != x);
-TANDEM_UNARY(IsFinite, std::fabs(x) <= std::numeric_limits<C>::max());
-
-#undef TANDEM_UNARY
-
-struct Neg {
-  template <class C>
-  static C apply(C x) {
-    if constexpr (std::floating_point<C>)
-      return -x;
-    else
-      return wrapping(C{0}, x, [](auto a, auto b) { return a - b; });
-  }
-};
-struct Abs {
-  template <class C>
-  static C apply(C x) {
-    if constexpr (std::floating_point<C>)
-      return std::fabs(x);
-    else
-      return x < C{0} ? Neg::apply(x) : x;
-  }
-};
-
-// Of the results y and the gradient g that arrives.
-struct TanhGrad {
-  template <class C>
-  static C apply(C y, C g) {
-    return g * (C{1} - y * y);
-  }
-};
-struct SigmoidGrad {
-  template <class C>
-  static C apply(C y, C g) {
-    return g * (y * (C{1} - y));
-  }
-};
 
 void neg_gradient(GradContext& c) { c.set_grad(0, negative(c.grad())); }
 void abs_gradient(GradContext& c) { c.set_grad(0, c.grad() * sign(c.input(0))); }
@@ -116,62 +51,37 @@ void sigmoid_grad_gradient(GradContext& c) {
   if (c.needs_grad(1)) c.set_grad(1, sigmoid_grad(y, c.grad()));
 }
 
-enum Saves : std::uint8_t { kNothing, kInput, kOutput };
+constexpr Saved kInput = {.inputs = 0b1}, kOutput = {.outputs = 0b1};
 
-template <class Op, DTypeSet kDTypes>
-constexpr OpDef unary_op(std::string_view name, GradFn gradient = nullptr, Saves saves = kNothing) {
-  return {.name = name,
-          .infer = infer_unary<kDTypes>,
-          .gradient = gradient,
-          .cpu_kernel = unary_kernel<Op, kDTypes>,
-          .traits = kElementwise | kInPlace,
-          .saved_inputs = saves == kInput ? 0b1u : 0u,
-          .saved_outputs = saves == kOutput ? 0b1u : 0u};
-}
-
-const OpDef kNeg = unary_op<Neg, kSigned>("Neg", neg_gradient);
-const OpDef kAbs = unary_op<Abs, kNumeric>("Abs", abs_gradient, kInput);
-const OpDef kSign = unary_op<Sign, kNumeric>("Sign", sign_gradient);
-const OpDef kSquare = unary_op<Square, kNumeric>("Square", square_gradient, kInput);
-const OpDef kSqrt = unary_op<Sqrt, kFloating>("Sqrt", sqrt_gradient, kOutput);
-const OpDef kRsqrt = unary_op<Rsqrt, kFloating>("Rsqrt", rsqrt_gradient, kOutput);
+const OpDef kNeg = unary_op<cpu::Neg, kSigned>("Neg", neg_gradient);
+const OpDef kAbs = unary_op<cpu::Abs, kNumeric>("Abs", abs_gradient, kInput);
+const OpDef kSign = unary_op<cpu::Sign, kNumeric>("Sign", sign_gradient);
+const OpDef kSquare = unary_op<cpu::Square, kNumeric>("Square", square_gradient, kInput);
+const OpDef kSqrt = unary_op<cpu::Sqrt, kFloating>("Sqrt", sqrt_gradient, kOutput);
+const OpDef kRsqrt = unary_op<cpu::Rsqrt, kFloating>("Rsqrt", rsqrt_gradient, kOutput);
 const OpDef kReciprocal =
-    unary_op<Reciprocal, kFloating>("Reciprocal", reciprocal_gradient, kOutput);
-const OpDef kExp = unary_op<Exp, kFloating>("Exp", exp_gradient, kOutput);
-const OpDef kExpm1 = unary_op<Expm1, kFloating>("Expm1", expm1_gradient, kOutput);
-const OpDef kLog = unary_op<Log, kFloating>("Log", log_gradient, kInput);
-const OpDef kLog1p = unary_op<Log1p, kFloating>("Log1p", log1p_gradient, kInput);
-const OpDef kSin = unary_op<Sin, kFloating>("Sin", sin_gradient, kInput);
-const OpDef kCos = unary_op<Cos, kFloating>("Cos", cos_gradient, kInput);
-const OpDef kTanh = unary_op<Tanh, kFloating>("Tanh", tanh_gradient, kOutput);
-const OpDef kSigmoid = unary_op<Sigmoid, kFloating>("Sigmoid", sigmoid_gradient, kOutput);
-const OpDef kErf = unary_op<Erf, kFloating>("Erf", erf_gradient, kInput);
-const OpDef kFloor = unary_op<Floor, kFloating>("Floor");
-const OpDef kCeil = unary_op<Ceil, kFloating>("Ceil");
-const OpDef kRound = unary_op<Round, kFloating>("Round");
-const OpDef kIsNan = {.name = "IsNan",
-                      .infer = infer_unary<kFloating, bool_>,
-                      .cpu_kernel = unary_kernel<IsNan, kFloating, bool>,
-                      .traits = kElementwise};
-const OpDef kIsFinite = {.name = "IsFinite",
-                         .infer = infer_unary<kFloating, bool_>,
-                         .cpu_kernel = unary_kernel<IsFinite, kFloating, bool>,
-                         .traits = kElementwise};
+    unary_op<cpu::Reciprocal, kFloating>("Reciprocal", reciprocal_gradient, kOutput);
+const OpDef kExp = unary_op<cpu::Exp, kFloating>("Exp", exp_gradient, kOutput);
+const OpDef kExpm1 = unary_op<cpu::Expm1, kFloating>("Expm1", expm1_gradient, kOutput);
+const OpDef kLog = unary_op<cpu::Log, kFloating>("Log", log_gradient, kInput);
+const OpDef kLog1p = unary_op<cpu::Log1p, kFloating>("Log1p", log1p_gradient, kInput);
+const OpDef kSin = unary_op<cpu::Sin, kFloating>("Sin", sin_gradient, kInput);
+const OpDef kCos = unary_op<cpu::Cos, kFloating>("Cos", cos_gradient, kInput);
+const OpDef kTanh = unary_op<cpu::Tanh, kFloating>("Tanh", tanh_gradient, kOutput);
+const OpDef kSigmoid = unary_op<cpu::Sigmoid, kFloating>("Sigmoid", sigmoid_gradient, kOutput);
+const OpDef kErf = unary_op<cpu::Erf, kFloating>("Erf", erf_gradient, kInput);
+const OpDef kFloor = unary_op<cpu::Floor, kFloating>("Floor");
+const OpDef kCeil = unary_op<cpu::Ceil, kFloating>("Ceil");
+const OpDef kRound = unary_op<cpu::Round, kFloating>("Round");
+const OpDef kIsNan = unary_op<cpu::IsNan, kFloating, bool_>("IsNan");
+const OpDef kIsFinite = unary_op<cpu::IsFinite, kFloating, bool_>("IsFinite");
 
 }  // namespace
 
-const OpDef kTanhGrad = {.name = "TanhGrad",
-                         .infer = infer_binary<kFloating>,
-                         .gradient = tanh_grad_gradient,
-                         .cpu_kernel = binary_kernel<TanhGrad, void, kFloating>,
-                         .traits = kElementwise | kInPlace,
-                         .saved_inputs = 0b11};
-const OpDef kSigmoidGrad = {.name = "SigmoidGrad",
-                            .infer = infer_binary<kFloating>,
-                            .gradient = sigmoid_grad_gradient,
-                            .cpu_kernel = binary_kernel<SigmoidGrad, void, kFloating>,
-                            .traits = kElementwise | kInPlace,
-                            .saved_inputs = 0b11};
+const OpDef kTanhGrad =
+    binary_op<cpu::TanhGrad, kFloating>("TanhGrad", tanh_grad_gradient, {.inputs = 0b11});
+const OpDef kSigmoidGrad =
+    binary_op<cpu::SigmoidGrad, kFloating>("SigmoidGrad", sigmoid_grad_gradient, {.inputs = 0b11});
 
 Tensor negative(const Tensor& x) { return run(kNeg, {&x}); }
 Tensor abs(const Tensor& x) { return run(kAbs, {&x}); }
@@ -196,11 +106,8 @@ Tensor is_nan(const Tensor& x) { return run(kIsNan, {&x}); }
 Tensor is_finite(const Tensor& x) { return run(kIsFinite, {&x}); }
 
 OpList unary_ops() {
-  static const OpDef* const ops[] = {&kNeg,        &kAbs,   &kSign,    &kSquare, &kSqrt,  &kRsqrt,
-                                     &kReciprocal, &kExp,   &kExpm1,   &kLog,    &kLog1p, &kSin,
-                                     &kCos,        &kTanh,  &kSigmoid, &kErf,    &kFloor, &kCeil,
-                                     &kRound,      &kIsNan, &kIsFinite};
-  return ops;
+  return list_of<kNeg, kAbs, kSign, kSquare, kSqrt, kRsqrt, kReciprocal, kExp, kExpm1, kLog, kLog1p,
+                 kSin, kCos, kTanh, kSigmoid, kErf, kFloor, kCeil, kRound, kIsNan, kIsFinite>();
 }
 
 }  // namespace tandem

@@ -1,7 +1,7 @@
 // The kernels of unary.cc on a GPU.
 #include "ops/cuda/elementwise.cuh"
-#include "ops/cuda/functions.cuh"
 #include "ops/cuda/kernel_list.h"
+#include "ops/formula/functions.h"
 
 namespace tandem::cuda {
 namespace {

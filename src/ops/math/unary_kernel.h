@@ -1,12 +1,14 @@
 // Shape rule and CPU kernel of element-wise operations on one tensor.
 //
-// An operation is a type with template <class C> static R apply(C x), C: Compute<element type>.
+// An operation is a type that is called with an element in its type of arithmetic
+// (ops/formula/functions.h).
 #pragma once
 
 #include <array>
 
 #include "core/clones.h"
 #include "core/parallel.h"
+#include "ops/math/chain_ops.h"
 #include "ops/math/elementwise.h"
 
 namespace tandem {
@@ -20,20 +22,21 @@ void infer_unary(InferContext& c) {
 
 namespace unary_detail {
 
-// `result` may be `input` itself: no dependencies between the iterations.
+// `result` may be `input` itself: no dependencies between the iterations. Static, for the choice
+// between clones would be a symbol of the library's.
 template <class Op, class T, class Out>
-TANDEM_CLONES void loop(const void* input, void* result, std::int64_t count) {
+TANDEM_CLONES static void loop(const void* input, void* result, std::int64_t count) {
   const T* x = static_cast<const T*>(input);
   Out* out = static_cast<Out*>(result);
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i)
-    out[i] = store_as<Out>(Op::apply(static_cast<Compute<T>>(x[i])));
+    out[i] = store_as<Out>(Op()(static_cast<Compute<T>>(x[i])));
 }
 
 }  // namespace unary_detail
 
 // Result: void for the input's type. kDTypes: as in the shape rule.
-template <class Op, DTypeSet kDTypes, class Result = void>
+template <class Op, DTypeSet kDTypes, class Result>
 void unary_kernel(KernelContext& c) {
   switch_dtype(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     if constexpr ((kDTypes & set_of(dtype_of<T>)) != 0) {
@@ -46,6 +49,20 @@ void unary_kernel(KernelContext& c) {
                    });
     }
   });
+}
+
+// The operation. kResult: as in the shape rule, and bool where it is given.
+template <class Op, DTypeSet kDTypes, DType... kResult>
+constexpr OpDef unary_op(std::string_view name, GradFn gradient = nullptr, Saved saved = {}) {
+  using Result = std::conditional_t<sizeof...(kResult) == 0, void, bool>;
+  return {.name = name,
+          .infer = infer_unary<kDTypes, kResult...>,
+          .gradient = gradient,
+          .cpu_kernel = unary_kernel<Op, kDTypes, Result>,
+          .traits = kElementwise | kInPlace,
+          .chain = {kChainOp<Op>},
+          .saved_inputs = saved.inputs,
+          .saved_outputs = saved.outputs};
 }
 
 }  // namespace tandem

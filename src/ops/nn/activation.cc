@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <numbers>
 #include <string>
 
 #include "core/clones.h"
@@ -12,6 +11,7 @@
 #include "op/dtype_switch.h"
 #include "op/record.h"
 #include "ops/math/activation_math.h"
+#include "ops/math/chain_ops.h"
 #include "ops/math/elementwise.h"
 #include "ops/nn/dense.h"
 #include "ops/onednn/onednn.h"
@@ -22,153 +22,72 @@
 namespace tandem {
 namespace {
 
-// Each activation: its value, the gradient dx of its input given dy and what the forward operation
-// saved (its result or its input), and `curvature`: the derivative by the saved tensor of dx / dy,
-// for second order; undefined where it is 0.
+// The names of an activation, whether the forward operation saves its result rather than its input,
+// and `curvature`: the derivative by the saved tensor of dx / dy, for second order; undefined where
+// it is 0.
+template <class Formula>
+struct Details;
 
-struct Relu {
+template <>
+struct Details<cpu::Relu> {
   static constexpr std::string_view kName = "Relu", kGradName = "ReluGrad";
   static constexpr bool kSavesOutput = true;
-  template <class T>
-  static T value(T x, T) {
-    return nn::relu_value(x);
-  }
-  template <class T>
-  static T gradient(T dy, T y, T) {
-    return y > T(0) ? dy : T(0);
-  }
-  static Tensor curvature(const Tensor&, double) { return {}; }
+  static Tensor curvature(const Tensor&) { return {}; }
 };
-
-struct Relu6 {
+template <>
+struct Details<cpu::Relu6> {
   static constexpr std::string_view kName = "Relu6", kGradName = "Relu6Grad";
   static constexpr bool kSavesOutput = true;
-  template <class T>
-  static T value(T x, T) {
-    return nn::relu6_value(x);
-  }
-  template <class T>
-  static T gradient(T dy, T y, T) {
-    return y > T(0) && y < T(6) ? dy : T(0);
-  }
-  static Tensor curvature(const Tensor&, double) { return {}; }
+  static Tensor curvature(const Tensor&) { return {}; }
 };
-
-struct LeakyRelu {
+template <>
+struct Details<cpu::LeakyRelu> {
   static constexpr std::string_view kName = "LeakyRelu", kGradName = "LeakyReluGrad";
   static constexpr bool kSavesOutput = false;
-  template <class T>
-  static T value(T x, T alpha) {
-    return x > T(0) ? x : alpha * x;
-  }
-  template <class T>
-  static T gradient(T dy, T x, T alpha) {
-    return x > T(0) ? dy : alpha * dy;
-  }
-  static Tensor curvature(const Tensor&, double) { return {}; }
+  static Tensor curvature(const Tensor&) { return {}; }
 };
-
-struct Elu {
+template <>
+struct Details<cpu::Elu> {
   static constexpr std::string_view kName = "Elu", kGradName = "EluGrad";
   static constexpr bool kSavesOutput = true;
-  template <class T>
-  static T value(T x, T alpha) {
-    return nn::elu_value(x, alpha);
-  }
-  template <class T>
-  static T gradient(T dy, T y, T alpha) {
-    return nn::elu_is_left(y) ? dy * (y + alpha) : dy;
-  }
-  static Tensor curvature(const Tensor& y, double) { return cast(less(y, 0.0), y.dtype()); }
+  static Tensor curvature(const Tensor& y) { return cast(less(y, 0.0), y.dtype()); }
 };
-
-constexpr double kSeluScale = 1.0507009873554804934193349852946;
-constexpr double kSeluAlpha = 1.6732632423543772848170429916717;
-
-struct Selu {
+template <>
+struct Details<cpu::Selu> {
   static constexpr std::string_view kName = "Selu", kGradName = "SeluGrad";
   static constexpr bool kSavesOutput = true;
-  template <class T>
-  static T value(T x, T) {
-    return T(kSeluScale) * nn::elu_value(x, T(kSeluAlpha));
-  }
-  template <class T>
-  static T gradient(T dy, T y, T) {
-    return y < T(0) ? dy * (y + T(kSeluScale * kSeluAlpha)) : dy * T(kSeluScale);
-  }
-  static Tensor curvature(const Tensor& y, double) { return cast(less(y, 0.0), y.dtype()); }
+  static Tensor curvature(const Tensor& y) { return cast(less(y, 0.0), y.dtype()); }
 };
-
-struct Softplus {
+template <>
+struct Details<cpu::Softplus> {
   static constexpr std::string_view kName = "Softplus", kGradName = "SoftplusGrad";
   static constexpr bool kSavesOutput = true;
-  template <class T>
-  static T value(T x, T) {
-    return (x < T(0) ? T(0) : x) + vec::log1p(vec::exp(-std::fabs(x)));
-  }
-  template <class T>
-  static T gradient(T dy, T y, T) {
-    return dy * -vec::expm1(-y);
-  }
-  static Tensor curvature(const Tensor& y, double) { return exp(negative(y)); }
+  static Tensor curvature(const Tensor& y) { return exp(negative(y)); }
 };
-
-struct Swish {
+template <>
+struct Details<cpu::Swish> {
   static constexpr std::string_view kName = "Swish", kGradName = "SwishGrad";
   static constexpr bool kSavesOutput = false;
-  template <class T>
-  static T value(T x, T) {
-    return x * vec::sigmoid(x);
-  }
-  template <class T>
-  static T gradient(T dy, T x, T) {
-    const T s = vec::sigmoid(x);
-    return dy * (s + x * s * (T(1) - s));
-  }
-  static Tensor curvature(const Tensor& x, double) {
+  static Tensor curvature(const Tensor& x) {
     const Tensor s = sigmoid(x);
     return s * (1.0 - s) * (x * (1.0 - 2.0 * s) + 2.0);
   }
 };
-
-// D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units": x times the normal distribution's
-// Phi(x).
-struct Gelu {
+template <>
+struct Details<cpu::Gelu> {
   static constexpr std::string_view kName = "Gelu", kGradName = "GeluGrad";
   static constexpr bool kSavesOutput = false;
-  static constexpr double kDensity = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
-  template <class T>
-  static T value(T x, T) {
-    return T(0.5) * x * (T(1) + vec::erf(x * T(1 / std::numbers::sqrt2)));
-  }
-  template <class T>
-  static T gradient(T dy, T x, T) {
-    const T phi = T(0.5) * (T(1) + vec::erf(x * T(1 / std::numbers::sqrt2)));
-    return dy * (phi + x * T(kDensity) * vec::exp(T(-0.5) * x * x));
-  }
-  static Tensor curvature(const Tensor& x, double) {
+  static Tensor curvature(const Tensor& x) {
     const Tensor x2 = square(x);
-    return exp(x2 * -0.5) * (2.0 - x2) * kDensity;
+    return exp(x2 * -0.5) * (2.0 - x2) * cpu::Gelu::kDensity;
   }
 };
-
-// The same paper's approximation by tanh.
-struct GeluTanh {
+template <>
+struct Details<cpu::GeluTanh> {
   static constexpr std::string_view kName = "GeluTanh", kGradName = "GeluTanhGrad";
   static constexpr bool kSavesOutput = false;
-  static constexpr double kScale = 2.0 * std::numbers::inv_sqrtpi / std::numbers::sqrt2,
-                          kCubic = 0.044715;
-  template <class T>
-  static T value(T x, T) {
-    return T(0.5) * x * (T(1) + vec::tanh(T(kScale) * x * (T(1) + T(kCubic) * x * x)));
-  }
-  template <class T>
-  static T gradient(T dy, T x, T) {
-    const T t = vec::tanh(T(kScale) * x * (T(1) + T(kCubic) * x * x));
-    const T inner = T(kScale) * (T(1) + T(3 * kCubic) * x * x);
-    return dy * T(0.5) * (T(1) + t + x * (T(1) - t * t) * inner);
-  }
-  static Tensor curvature(const Tensor& x, double) {
+  static Tensor curvature(const Tensor& x) {
+    constexpr double kScale = cpu::GeluTanh::kScale, kCubic = cpu::GeluTanh::kCubic;
     const Tensor x2 = square(x);
     const Tensor t = tanh(x * (1.0 + x2 * kCubic) * kScale);
     const Tensor s = 1.0 - square(t);
@@ -238,7 +157,7 @@ struct ActivationOp {
   }
 
   static void gradient(GradContext& c) {
-    const Tensor saved = A::kSavesOutput ? c.output(0) : c.input(0);
+    const Tensor saved = Details<A>::kSavesOutput ? c.output(0) : c.input(0);
     c.set_grad(0, run_in_place(kGrad, c.take_grad(), {&saved}, c.attrs<ActivationAttrs>()));
   }
 
@@ -247,7 +166,7 @@ struct ActivationOp {
     const Tensor& tensor = c.input(1);
     if (c.needs_grad(0)) c.set_grad(0, run(kGrad, {&c.grad(), &tensor}, attrs));
     if (!c.needs_grad(1)) return;
-    const Tensor curvature = A::curvature(tensor, attrs.alpha);
+    const Tensor curvature = Details<A>::curvature(tensor);
     if (curvature.defined()) c.set_grad(1, c.grad() * c.input(0) * curvature);
   }
 
@@ -260,21 +179,23 @@ struct ActivationOp {
 };
 
 template <class A>
-const OpDef ActivationOp<A>::kForward = {.name = A::kName,
+const OpDef ActivationOp<A>::kForward = {.name = Details<A>::kName,
                                          .attrs = &attrs_type<ActivationAttrs>,
                                          .infer = infer_activation,
                                          .gradient = &ActivationOp<A>::gradient,
                                          .cpu_kernel = &ActivationOp<A>::kernel,
                                          .traits = kElementwise | kInPlace,
-                                         .saved_inputs = A::kSavesOutput ? 0u : 1u,
-                                         .saved_outputs = A::kSavesOutput ? 1u : 0u};
+                                         .chain = {kChainOp<A>, ChainForm::kActivation},
+                                         .saved_inputs = Details<A>::kSavesOutput ? 0u : 1u,
+                                         .saved_outputs = Details<A>::kSavesOutput ? 1u : 0u};
 template <class A>
-const OpDef ActivationOp<A>::kGrad = {.name = A::kGradName,
+const OpDef ActivationOp<A>::kGrad = {.name = Details<A>::kGradName,
                                       .attrs = &attrs_type<ActivationAttrs>,
                                       .infer = infer_activation_gradient,
                                       .gradient = &ActivationOp<A>::second_gradient,
                                       .cpu_kernel = &ActivationOp<A>::gradient_kernel,
                                       .traits = kElementwise | kInPlace,
+                                      .chain = {kChainGradOp<A>, ChainForm::kActivation},
                                       .saved_inputs = 0b11};
 
 struct ActivationName {
@@ -291,49 +212,36 @@ constexpr ActivationName kActivationNames[] = {
 }  // namespace
 
 OpList activation_ops() {
-  static const OpDef* const ops[] = {&ActivationOp<Relu>::kForward,
-                                     &ActivationOp<Relu>::kGrad,
-                                     &ActivationOp<Relu6>::kForward,
-                                     &ActivationOp<Relu6>::kGrad,
-                                     &ActivationOp<LeakyRelu>::kForward,
-                                     &ActivationOp<LeakyRelu>::kGrad,
-                                     &ActivationOp<Elu>::kForward,
-                                     &ActivationOp<Elu>::kGrad,
-                                     &ActivationOp<Selu>::kForward,
-                                     &ActivationOp<Selu>::kGrad,
-                                     &ActivationOp<Softplus>::kForward,
-                                     &ActivationOp<Softplus>::kGrad,
-                                     &ActivationOp<Swish>::kForward,
-                                     &ActivationOp<Swish>::kGrad,
-                                     &ActivationOp<Gelu>::kForward,
-                                     &ActivationOp<Gelu>::kGrad,
-                                     &ActivationOp<GeluTanh>::kForward,
-                                     &ActivationOp<GeluTanh>::kGrad,
-                                     &kFusedMatMul,
-                                     &kMatMulBiasAdd,
-                                     &kBiasAdd,
-                                     &kBiasAddGrad};
-  return ops;
+  return list_of<ActivationOp<cpu::Relu>::kForward, ActivationOp<cpu::Relu>::kGrad,
+                 ActivationOp<cpu::Relu6>::kForward, ActivationOp<cpu::Relu6>::kGrad,
+                 ActivationOp<cpu::LeakyRelu>::kForward, ActivationOp<cpu::LeakyRelu>::kGrad,
+                 ActivationOp<cpu::Elu>::kForward, ActivationOp<cpu::Elu>::kGrad,
+                 ActivationOp<cpu::Selu>::kForward, ActivationOp<cpu::Selu>::kGrad,
+                 ActivationOp<cpu::Softplus>::kForward, ActivationOp<cpu::Softplus>::kGrad,
+                 ActivationOp<cpu::Swish>::kForward, ActivationOp<cpu::Swish>::kGrad,
+                 ActivationOp<cpu::Gelu>::kForward, ActivationOp<cpu::Gelu>::kGrad,
+                 ActivationOp<cpu::GeluTanh>::kForward, ActivationOp<cpu::GeluTanh>::kGrad,
+                 kFusedMatMul, kMatMulBiasAdd, kBiasAdd, kBiasAddGrad>();
 }
 
 namespace nn {
 
-Tensor relu(const Tensor& x) { return ActivationOp<Relu>::apply(x); }
-Tensor relu6(const Tensor& x) { return ActivationOp<Relu6>::apply(x); }
+Tensor relu(const Tensor& x) { return ActivationOp<cpu::Relu>::apply(x); }
+Tensor relu6(const Tensor& x) { return ActivationOp<cpu::Relu6>::apply(x); }
 Tensor leaky_relu(const Tensor& x, double alpha) {
-  return ActivationOp<LeakyRelu>::apply(x, alpha);
+  return ActivationOp<cpu::LeakyRelu>::apply(x, alpha);
 }
 Tensor elu(const Tensor& x, double alpha) {
   if (!(alpha >= 0.0))
     fail<InvalidArgumentError>("[Elu] expected alpha of 0 or more, got {}", alpha);
-  return ActivationOp<Elu>::apply(x, alpha);
+  return ActivationOp<cpu::Elu>::apply(x, alpha);
 }
-Tensor selu(const Tensor& x) { return ActivationOp<Selu>::apply(x); }
+Tensor selu(const Tensor& x) { return ActivationOp<cpu::Selu>::apply(x); }
 Tensor gelu(const Tensor& x, bool approximate) {
-  return approximate ? ActivationOp<GeluTanh>::apply(x) : ActivationOp<Gelu>::apply(x);
+  return approximate ? ActivationOp<cpu::GeluTanh>::apply(x) : ActivationOp<cpu::Gelu>::apply(x);
 }
-Tensor swish(const Tensor& x) { return ActivationOp<Swish>::apply(x); }
-Tensor softplus(const Tensor& x) { return ActivationOp<Softplus>::apply(x); }
+Tensor swish(const Tensor& x) { return ActivationOp<cpu::Swish>::apply(x); }
+Tensor softplus(const Tensor& x) { return ActivationOp<cpu::Softplus>::apply(x); }
 
 Activation activation_from_name(std::string_view name) {
   std::string lower(name);
@@ -371,11 +279,11 @@ Tensor fused_activation_gradient(Activation activation, Tensor dy, const Tensor&
   switch (activation) {
     case kLinear: return dy;
     case kRelu:
-      return run_in_place(ActivationOp<Relu>::kGrad, std::move(dy), {&y}, ActivationAttrs{});
+      return run_in_place(ActivationOp<cpu::Relu>::kGrad, std::move(dy), {&y}, ActivationAttrs{});
     case kRelu6:
-      return run_in_place(ActivationOp<Relu6>::kGrad, std::move(dy), {&y}, ActivationAttrs{});
+      return run_in_place(ActivationOp<cpu::Relu6>::kGrad, std::move(dy), {&y}, ActivationAttrs{});
     case kElu:
-      return run_in_place(ActivationOp<Elu>::kGrad, std::move(dy), {&y},
+      return run_in_place(ActivationOp<cpu::Elu>::kGrad, std::move(dy), {&y},
                           ActivationAttrs{.alpha = 1.0});
     case kSigmoid: return dy * y * (1.0 - y);
     case kTanh: return dy * (1.0 - square(y));

@@ -2,8 +2,9 @@
 #include "ops/nn/activation.h"
 
 #include "ops/cuda/elementwise.cuh"
-#include "ops/cuda/functions.cuh"
 #include "ops/cuda/kernel_list.h"
+#include "ops/formula/activations.h"
+#include "ops/formula/functions.h"
 
 namespace tandem::cuda {
 namespace {

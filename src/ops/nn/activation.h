@@ -8,10 +8,7 @@ namespace tandem {
 
 struct ActivationAttrs {
   double alpha = 0.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("alpha", alpha);
-  }
+  TANDEM_FIELDS(alpha)
 };
 
 }  // namespace tandem

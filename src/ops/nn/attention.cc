@@ -229,9 +229,7 @@ const OpDef kAttentionDropoutGrad = {.name = "ScaledDotProductAttentionDropoutGr
                                      .exchange_draw = exchange_draw<AttentionAttrs>};
 
 OpList attention_ops() {
-  static const OpDef* const ops[] = {&kAttention, &kAttentionGrad, &kAttentionDropout,
-                                     &kAttentionDropoutGrad};
-  return ops;
+  return list_of<kAttention, kAttentionGrad, kAttentionDropout, kAttentionDropoutGrad>();
 }
 
 Tensor nn::scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,

@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(kThreads)
       // Where there is nothing to see yet, exp(minus infinity) is 0, and NaN stays.
       const C shift = now == kNever ? C{0} : now;
       const C weight = ::exp(score - shift), before = ::exp(largest[i] - shift);
-      sum[i] = sum[i] * before + over_warp(weight, AddUp());
+      sum[i] = sum[i] * before + over_warp(weight, Add());
       largest[i] = now;
 #pragma unroll
       for (int part = 0; part < kParts<C>; ++part) result[i][part] *= before;
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(kThreads)
   C sum = C{0};
   for (std::int64_t j = row.lane; j < s.value_depth; j += row.width)
     sum += load_as(dy[j]) * load_as(y[j]);
-  sum = over_row(row, sum, AddUp());
+  sum = over_row(row, sum, Add());
   const std::int64_t head = row.index % s.heads, position = row.index / s.heads;
   if (row.lane == 0)
     deltas[(position / s.queries * s.heads + head) * s.queries + position % s.queries] = sum;

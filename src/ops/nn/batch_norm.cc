@@ -367,9 +367,7 @@ const OpDef kBatchNormInference = {.name = "BatchNormInference",
 }  // namespace
 
 OpList norm_ops() {
-  static const OpDef* const ops[] = {&kBatchNorm, &kBatchNormGrad, &kBatchNormInference,
-                                     &kLayerNorm, &kLayerNormGrad};
-  return ops;
+  return list_of<kBatchNorm, kBatchNormGrad, kBatchNormInference, kLayerNorm, kLayerNormGrad>();
 }
 
 namespace nn {

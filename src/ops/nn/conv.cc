@@ -275,9 +275,7 @@ const OpDef kConv2DBackpropFilter = {.name = "Conv2DBackpropFilter",
 }  // namespace
 
 OpList conv_ops() {
-  static const OpDef* const ops[] = {&kConv2D, &kFusedConv2D, &kConv2DBackpropInput,
-                                     &kConv2DBackpropFilter};
-  return ops;
+  return list_of<kConv2D, kFusedConv2D, kConv2DBackpropInput, kConv2DBackpropFilter>();
 }
 
 namespace nn {

@@ -17,18 +17,8 @@ struct ConvAttrs {
   nn::Activation activation = nn::Activation::kLinear;  // one that is_fused()
   // Of the result of Conv2DBackpropInput (the picture) and Conv2DBackpropFilter (the kernel).
   std::int64_t height = 0, width = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("stride_h", stride_h);
-    f("stride_w", stride_w);
-    f("dilation_h", dilation_h);
-    f("dilation_w", dilation_w);
-    f("groups", groups);
-    f("padding", padding);
-    f("activation", activation);
-    f("height", height);
-    f("width", width);
-  }
+  TANDEM_FIELDS(stride_h, stride_w, dilation_h, dilation_w, groups, padding, activation, height,
+                width)
 };
 
 // The convolution of a picture by a kernel of these shapes. Throws InvalidArgumentError in the name

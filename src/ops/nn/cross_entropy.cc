@@ -6,6 +6,7 @@
 #include "core/status.h"
 #include "op/dtype_switch.h"
 #include "op/record.h"
+#include "ops/formula/functions.h"
 #include "ops/nn/exp_rows.h"
 #include "ops/nn/norm_math.h"
 #include "runtime/dispatch.h"
@@ -262,14 +263,12 @@ void infer_sigmoid(InferContext& c) {
   c.add_output(c.dtype(0), c.shape(0));
 }
 
-// max(x, 0) - x z + log(1 + exp(-|x|)): log(1 + exp(x)) - x z without overflow.
 template <class T>
 TANDEM_CLONES void sigmoid_range(const T* logits, const T* labels, T* loss, std::int64_t count) {
   using C = Compute<T>;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const C x = static_cast<C>(logits[i]), z = static_cast<C>(labels[i]);
-    loss[i] = store_as<T>((x < C(0) ? C(0) : x) - x * z + vec::log1p(vec::exp(-std::fabs(x))));
-  }
+  for (std::int64_t i = 0; i < count; ++i)
+    loss[i] = store_as<T>(
+        cpu::SigmoidCrossEntropy()(static_cast<C>(logits[i]), static_cast<C>(labels[i])));
 }
 
 void sigmoid_kernel(KernelContext& c) {
@@ -314,6 +313,7 @@ const OpDef kSigmoidCrossEntropy = {.name = "SigmoidCrossEntropyWithLogits",
                                     .gradient = sigmoid_gradient,
                                     .cpu_kernel = sigmoid_kernel,
                                     .traits = kElementwise | kInPlace,
+                                    .chain = {ChainOp::kSigmoidCrossEntropy},
                                     .saved_inputs = 0b11};
 
 namespace nn {

@@ -11,11 +11,7 @@ namespace tandem {
 struct LabelPositionAttrs {
   std::int64_t first_example = 0;  // of the replica, in the global batch
   std::int64_t examples = 0;       // of the replica; 0: positions are those in the tensor
-  template <class F>
-  void fields(F&& f) const {
-    f("first_example", first_example);
-    f("examples", examples);
-  }
+  TANDEM_FIELDS(first_example, examples)
   // The position of the first of the replica's `rows` labels, as many of each example.
   std::int64_t first_row(std::int64_t rows) const {
     return examples > 0 && rows % examples == 0 ? first_example * (rows / examples) : 0;

@@ -20,7 +20,7 @@ void bias_add_kernel(KernelContext& c) {
 
 void bias_add_grad_kernel(KernelContext& c) {
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
-    reduce_on<T>(c, as_rows(c.inputs[0]), 0b01, c.outputs[0], SumOp());
+    reduce_on<T>(c, as_rows(c.inputs[0]), 0b01, c.outputs[0], Sum());
   });
 }
 

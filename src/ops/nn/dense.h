@@ -8,10 +8,7 @@ namespace tandem {
 
 struct FusedMatMulAttrs {
   nn::Activation activation = nn::Activation::kLinear;
-  template <class F>
-  void fields(F&& f) const {
-    f("activation", activation);
-  }
+  TANDEM_FIELDS(activation)
 };
 
 // The tensor as a matrix of rows of its last axis.

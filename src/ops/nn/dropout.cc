@@ -54,10 +54,7 @@ const OpDef kDropout = {.name = "Dropout",
                         .traits = kStateful | kInPlace,
                         .exchange_draw = exchange_draw<DropoutAttrs>};
 
-OpList dropout_ops() {
-  static const OpDef* const ops[] = {&kDropout};
-  return ops;
-}
+OpList dropout_ops() { return list_of<kDropout>(); }
 
 void DropoutAttrs::check_offset(std::string_view op) const {
   if (offset < 0 || offset > kMaxElements)

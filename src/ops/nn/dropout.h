@@ -16,14 +16,7 @@ struct DropoutAttrs {
   std::uint64_t seed = 0, number = 0;
   std::uint32_t stream = 0;
   std::int64_t offset = 0;  // the position of the first element in the global batch's tensor
-  template <class F>
-  void fields(F&& f) const {
-    f("rate", rate);
-    f("seed", seed);
-    f("number", number);
-    f("stream", stream);
-    f("offset", offset);
-  }
+  TANDEM_FIELDS(rate, seed, number, stream, offset)
 
   // Throws InvalidArgumentError in the name of `op`.
   void check_offset(std::string_view op) const;

@@ -1,34 +1,14 @@
 // The update rule LAMB of update.cc on a GPU: the moments and both norms, the ratio of the norms,
 // and the step that it scales.
-#include <cmath>
-
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/renewed.cuh"
 #include "ops/cuda/rows.cuh"
-#include "ops/nn/update.h"
+#include "ops/nn/update_steps.h"
 
 namespace tandem::cuda {
 namespace {
 
 constexpr std::int64_t kMostBlocks = 1024;  // that sum up the norms
-
-template <class C>
-struct LambStep {
-  C take_1, take_2, correct_1, correct_2, epsilon, decay, grad_scale;
-
-  explicit LambStep(const update::Lamb& rule)
-      : take_1(C(1.0 - rule.beta_1)),
-        take_2(C(1.0 - rule.beta_2)),
-        correct_1(C(1.0 / (1.0 - std::pow(rule.beta_1, static_cast<double>(rule.step))))),
-        correct_2(C(1.0 / (1.0 - std::pow(rule.beta_2, static_cast<double>(rule.step))))),
-        epsilon(C(rule.epsilon)),
-        decay(C(rule.weight_decay)),
-        grad_scale(C(rule.grad_scale)) {}
-
-  __device__ C direction(C variable, C m, C v) const {
-    return m * correct_1 / (::sqrt(v * correct_2) + epsilon) + decay * variable;
-  }
-};
 
 // norms[2 block], norms[2 block + 1] = the sums of the block's squares of the variable and of the
 // direction.
@@ -50,9 +30,8 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = 0; i < kCount; ++i) {
       if (i >= count) break;
       const C g = load_as(gradients.at[i]) * step.grad_scale, old = load_as(variables.at[i]);
-      const C old_m = load_as(first.at[i]), old_v = load_as(second.at[i]);
-      first.at[i] = store_as<T>(old_m + (g - old_m) * step.take_1);
-      second.at[i] = store_as<T>(old_v + (g * g - old_v) * step.take_2);
+      first.at[i] = store_as<T>(step.first_moment(load_as(first.at[i]), g));
+      second.at[i] = store_as<T>(step.second_moment(load_as(second.at[i]), g));
       const C r = step.direction(old, load_as(first.at[i]), load_as(second.at[i]));
       of_variable += old * old;
       of_direction += r * r;
@@ -61,8 +40,8 @@ __global__ void __launch_bounds__(kThreads)
     store_pack(v, begin, count, second);
   }
   const MyRow row(kThreads);
-  const double variables = over_row(row, static_cast<double>(of_variable), AddUp());
-  const double directions = over_row(row, static_cast<double>(of_direction), AddUp());
+  const double variables = over_row(row, static_cast<double>(of_variable), Add());
+  const double directions = over_row(row, static_cast<double>(of_direction), Add());
   if (row.lane != 0) return;
   norms[2 * row.index] = variables;
   norms[2 * row.index + 1] = directions;
@@ -77,8 +56,8 @@ __global__ void __launch_bounds__(kThreads)
     of_direction += norms[2 * i + 1];
   }
   const MyRow row(kThreads);
-  of_variable = over_row(row, of_variable, AddUp());
-  of_direction = over_row(row, of_direction, AddUp());
+  of_variable = over_row(row, of_variable, Add());
+  of_direction = over_row(row, of_direction, Add());
   if (row.lane == 0)
     *rate = learning_rate() *
             (of_variable > 0.0 && of_direction > 0.0 ? ::sqrt(of_variable / of_direction) : 1.0);
@@ -130,7 +109,7 @@ void lamb_kernel(KernelContext& c) {
 }  // namespace
 
 KernelList lamb_kernels() {
-  static constexpr CudaKernel kernels[] = {{"ApplyLamb", on_gpu<lamb_kernel>}};
+  static constexpr CudaKernel kernels[] = {{LambStep<float>::kOp, on_gpu<lamb_kernel>}};
   return kernels;
 }
 

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads)
                       for (int i = 0; i < kPack; ++i) sum += load_as(pack.at[i]);
                     });
                   });
-  const C mean = over_row(row, sum, AddUp()) * scale;
+  const C mean = over_row(row, sum, Add()) * scale;
   C squares = C{0};
   in_packs<kPack>([&](const auto& f) { f(x); },
                   [&] {
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads)
                       }
                     });
                   });
-  const C variance = over_row(row, squares, AddUp()) * scale;
+  const C variance = over_row(row, squares, Add()) * scale;
   const C inverse = C{1} / ::sqrt(variance + epsilon);
   const auto memory = [&](const auto& f) {
     f(x);
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(kThreads)
       }
     });
   });
-  sum = over_row(row, sum, AddUp()) * scale;
-  product = over_row(row, product, AddUp()) * scale;
+  sum = over_row(row, sum, Add()) * scale;
+  product = over_row(row, product, Add()) * scale;
   in_packs<kPack>(memory, [&] {
     for_packs<kPack>(row, columns, [&](std::int64_t j) {
       auto pack = load_pack<kPack>(dy, j, kPack);

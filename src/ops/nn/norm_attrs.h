@@ -1,14 +1,13 @@
 // Attributes of the normalisations.
 #pragma once
 
+#include "op/fields.h"
+
 namespace tandem {
 
 struct NormAttrs {
   double epsilon = 1e-3;
-  template <class F>
-  void fields(F&& f) const {
-    f("epsilon", epsilon);
-  }
+  TANDEM_FIELDS(epsilon)
 };
 
 }  // namespace tandem

@@ -386,9 +386,7 @@ Tensor pool_globally(std::string_view name, const OpDef& op, const Tensor& x, bo
 }  // namespace
 
 OpList pool_ops() {
-  static const OpDef* const ops[] = {&kMaxPool, &kMaxPoolGrad, &kMaxPoolGradGrad, &kAvgPool,
-                                     &kAvgPoolGrad};
-  return ops;
+  return list_of<kMaxPool, kMaxPoolGrad, kMaxPoolGradGrad, kAvgPool, kAvgPoolGrad>();
 }
 
 namespace nn {

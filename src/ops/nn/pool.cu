@@ -224,8 +224,7 @@ void average_kernel(KernelContext& c) {
   if (y.size() == 0) return;
   const Pool pool = pool_of("", c.attrs<PoolAttrs>(), x.shape);
   if (pool.oh * pool.ow == 1 && Window(pool, 0, 0).count() == pool.h * pool.w) {  // of everything
-    switch_floating(x.dtype,
-                    [&]<class T>(Type<T>) { reduce_on<T>(c, x, 0b0110, y, SumOp{.mean = true}); });
+    switch_floating(x.dtype, [&]<class T>(Type<T>) { reduce_on<T>(c, x, 0b0110, y, Mean()); });
     return;
   }
   switch_channels(x.dtype, pool, y.size(), [&]<class T, class N>(Type<T>, N, unsigned blocks) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "op/fields.h"
 #include "ops/nn/window.h"
 #include "tandem/nn.h"
 #include "tandem/shape.h"
@@ -16,16 +17,7 @@ struct PoolAttrs {
   std::int64_t stride_h = 1, stride_w = 1;
   nn::Padding padding = nn::Padding::kValid;
   std::int64_t height = 0, width = 0;  // of the pictures: for the gradient of average pooling
-  template <class F>
-  void fields(F&& f) const {
-    f("window_h", window_h);
-    f("window_w", window_w);
-    f("stride_h", stride_h);
-    f("stride_w", stride_w);
-    f("padding", padding);
-    f("height", height);
-    f("width", width);
-  }
+  TANDEM_FIELDS(window_h, window_w, stride_h, stride_w, padding, height, width)
 };
 
 struct Pool {

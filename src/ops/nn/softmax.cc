@@ -189,16 +189,9 @@ Tensor along_axis(const OpDef& op, const Tensor& x, std::int64_t axis) {
 }  // namespace
 
 OpList softmax_ops() {
-  static const OpDef* const ops[] = {&kSoftmax,
-                                     &kSoftmaxGrad,
-                                     &kLogSoftmax,
-                                     &kLogSoftmaxGrad,
-                                     &kSparseSoftmaxCrossEntropy,
-                                     &kSparseSoftmaxCrossEntropyGrad,
-                                     &kSoftmaxCrossEntropy,
-                                     &kSoftmaxCrossEntropyGrad,
-                                     &kSigmoidCrossEntropy};
-  return ops;
+  return list_of<kSoftmax, kSoftmaxGrad, kLogSoftmax, kLogSoftmaxGrad, kSparseSoftmaxCrossEntropy,
+                 kSparseSoftmaxCrossEntropyGrad, kSoftmaxCrossEntropy, kSoftmaxCrossEntropyGrad,
+                 kSigmoidCrossEntropy>();
 }
 
 namespace nn {

@@ -63,7 +63,7 @@ __device__ ExpSum<ComputeOf<T>> exp_sum(const MyRow& row, const T* x, std::int64
   C sum = C{0};
   for_columns<kPack>(
       row, columns, [&](std::int64_t, C v) { sum += ::exp(v - largest); }, x);
-  return {largest, over_row(row, sum, AddUp())};
+  return {largest, over_row(row, sum, Add())};
 }
 
 template <class T, int kPack>
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kThreads)
   C sum = C{0};
   for_columns<kPack>(
       row, columns, [&](std::int64_t, C v, C of) { sum += log ? v : v * of; }, dy, y);
-  sum = over_row(row, sum, AddUp());
+  sum = over_row(row, sum, Add());
   set_columns<kPack>(
       row, columns, dx,
       [&](std::int64_t, C v, C of) { return log ? v - ::exp(of) * sum : (v - sum) * of; }, dy, y);
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kThreads)
     const T* wanted = static_cast<const T*>(labels.data) + row.index * columns;
     for_columns<kPack>(
         row, columns, [&](std::int64_t, C v, C want) { value += want * (log_sum - v); }, x, wanted);
-    value = over_row(row, value, AddUp());
+    value = over_row(row, value, Add());
   }
   if (row.lane != 0) return;
   loss[row.index] = store_as<T>(value);
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kThreads)
   C total = C{0};
   for_columns<kPack>(
       row, columns, [&](std::int64_t, C v) { total += v; }, wanted);
-  total = over_row(row, total, AddUp());
+  total = over_row(row, total, Add());
   set_columns<kPack>(
       row, columns, dx,
       [&](std::int64_t, C v, C want) { return slope * (::exp(v - log_sum) * total - want); }, x,

@@ -9,6 +9,7 @@
 #include "op/dtype_switch.h"
 #include "ops/math/elementwise.h"
 #include "ops/nn/rows.h"
+#include "ops/nn/update_steps.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
 
@@ -30,76 +31,6 @@ void infer_update(InferContext& c) {
                                  c.op().name, i + 1 == c.num_inputs() ? "a gradient" : "a slot",
                                  name_of(c.dtype(0)), c.shape(0).to_string(), name_of(c.dtype(i)),
                                  c.shape(i).to_string());
-}
-
-// Each rule makes step(variable, gradient, slots): the new variable; the slots are written in
-// place. C is the type that is computed in.
-
-template <class C>
-auto step_of(const GradientDescent& rule) {
-  const C rate = C(rule.learning_rate), keep = C(1.0 - rule.learning_rate * rule.weight_decay);
-  return [=](C variable, C gradient, C*) { return variable * keep - rate * gradient; };
-}
-
-template <class C>
-auto step_of(const Momentum& rule) {
-  const C rate = C(rule.learning_rate), momentum = C(rule.momentum);
-  const C keep = C(1.0 - rule.learning_rate * rule.weight_decay);
-  const bool nesterov = rule.nesterov;
-  return [=](C variable, C gradient, C* slots) {
-    const C drop = rate * gradient;
-    slots[0] = momentum * slots[0] - drop;
-    return variable * keep + (nesterov ? momentum * slots[0] - drop : slots[0]);
-  };
-}
-
-template <class C>
-auto step_of(const Adam& rule) {
-  const double step = static_cast<double>(rule.step);
-  const C rate = C(rule.learning_rate * std::sqrt(1.0 - std::pow(rule.beta_2, step)) /
-                   (1.0 - std::pow(rule.beta_1, step)));
-  const C take_1 = C(1.0 - rule.beta_1), take_2 = C(1.0 - rule.beta_2), epsilon = C(rule.epsilon);
-  const C keep = C(1.0 - rule.learning_rate * rule.weight_decay);
-  return [=](C variable, C gradient, C* slots) {
-    slots[0] += (gradient - slots[0]) * take_1;
-    slots[1] += (gradient * gradient - slots[1]) * take_2;
-    return variable * keep - rate * slots[0] / (std::sqrt(slots[1]) + epsilon);
-  };
-}
-
-template <class C>
-auto step_of(const Adagrad& rule) {
-  const C rate = C(rule.learning_rate), epsilon = C(rule.epsilon);
-  const C keep = C(1.0 - rule.learning_rate * rule.weight_decay);
-  return [=](C variable, C gradient, C* slots) {
-    slots[0] += gradient * gradient;
-    return variable * keep - rate * gradient / std::sqrt(slots[0] + epsilon);
-  };
-}
-
-// Which slots RMSprop keeps: mean square, then the mean gradient, then the momentum.
-template <bool kCentred, bool kMomentum>
-struct RmsPropOf : RmsProp {};
-
-template <class C, bool kCentred, bool kMomentum>
-auto step_of(const RmsPropOf<kCentred, kMomentum>& rule) {
-  const C rate = C(rule.learning_rate), take = C(1.0 - rule.rho), epsilon = C(rule.epsilon);
-  const C momentum = C(rule.momentum), keep = C(1.0 - rule.learning_rate * rule.weight_decay);
-  return [=](C variable, C gradient, C* slots) {
-    slots[0] += (gradient * gradient - slots[0]) * take;
-    C square = slots[0];
-    if constexpr (kCentred) {
-      slots[1] += (gradient - slots[1]) * take;
-      square -= slots[1] * slots[1];
-    }
-    C drop = rate * gradient / std::sqrt(square + epsilon);
-    if constexpr (kMomentum) {
-      constexpr int kSlot = kCentred ? 2 : 1;
-      drop += momentum * slots[kSlot];
-      slots[kSlot] = drop;
-    }
-    return variable * keep - drop;
-  };
 }
 
 template <int kSlots, class T, class Step>
@@ -125,13 +56,14 @@ TANDEM_CLONES void update_range(T* variable, T* const* slot_data, const T* gradi
   }
 }
 
-template <class Rule, int kSlots>
+template <template <class> class StepOf>
 void update_kernel(KernelContext& c) {
-  const auto& rule = c.attrs<Rule>();
+  constexpr int kSlots = StepOf<float>::kSlots;
+  const auto& rule = c.attrs<typename StepOf<float>::Rule>();
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     T* slots[3] = {};
     for (int i = 0; i < kSlots; ++i) slots[i] = c.inputs[i + 1].template as<T>();
-    const auto step = step_of<Compute<T>>(rule);
+    const StepOf<Compute<T>> step(rule);
     parallel_for(c.inputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
       update_range<kSlots>(c.inputs[0].template as<T>(), slots,
                            c.inputs[kSlots + 1].template as<const T>(), rule.grad_scale, begin, end,
@@ -142,35 +74,16 @@ void update_kernel(KernelContext& c) {
 
 // --- LAMB: the moments and both norms first, then the step that they scale ---
 
-template <class C>
-struct LambStep {
-  C take_1, take_2, correct_1, correct_2, epsilon, decay;
-
-  explicit LambStep(const Lamb& rule)
-      : take_1(C(1.0 - rule.beta_1)),
-        take_2(C(1.0 - rule.beta_2)),
-        correct_1(C(1.0 / (1.0 - std::pow(rule.beta_1, static_cast<double>(rule.step))))),
-        correct_2(C(1.0 / (1.0 - std::pow(rule.beta_2, static_cast<double>(rule.step))))),
-        epsilon(C(rule.epsilon)),
-        decay(C(rule.weight_decay)) {}
-
-  C direction(C variable, C m, C v) const {
-    return m * correct_1 / (std::sqrt(v * correct_2) + epsilon) + decay * variable;
-  }
-};
-
 template <class T>
-TANDEM_CLONES void lamb_moments(const LambStep<Compute<T>>& step, const T* variable, T* m, T* v,
-                                const T* gradient, double grad_scale, std::int64_t count,
-                                double* variable_norm, double* direction_norm) {
+TANDEM_CLONES void lamb_moments(cpu::LambStep<Compute<T>> step, const T* variable, T* m, T* v,
+                                const T* gradient, std::int64_t count, double* variable_norm,
+                                double* direction_norm) {
   using C = Compute<T>;
-  const C scale = static_cast<C>(grad_scale);
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
-    const C g = static_cast<C>(gradient[i]) * scale, old_m = static_cast<C>(m[i]),
-            old_v = static_cast<C>(v[i]);
-    m[i] = store_as<T>(old_m + (g - old_m) * step.take_1);
-    v[i] = store_as<T>(old_v + (g * g - old_v) * step.take_2);
+    const C g = static_cast<C>(gradient[i]) * step.grad_scale;
+    m[i] = store_as<T>(step.first_moment(static_cast<C>(m[i]), g));
+    v[i] = store_as<T>(step.second_moment(static_cast<C>(v[i]), g));
   }
   *variable_norm = static_cast<double>(row_sum<C>(count, [variable](std::int64_t i) {
     return static_cast<C>(variable[i]) * static_cast<C>(variable[i]);
@@ -183,8 +96,8 @@ TANDEM_CLONES void lamb_moments(const LambStep<Compute<T>>& step, const T* varia
 }
 
 template <class T>
-TANDEM_CLONES void lamb_apply(const LambStep<Compute<T>>& step, double rate, T* variable,
-                              const T* m, const T* v, std::int64_t count) {
+TANDEM_CLONES void lamb_apply(cpu::LambStep<Compute<T>> step, double rate, T* variable, const T* m,
+                              const T* v, std::int64_t count) {
   using C = Compute<T>;
   const C factor = static_cast<C>(rate);
 #pragma GCC ivdep
@@ -204,13 +117,13 @@ void lamb_kernel(KernelContext& c) {
   auto* norms =
       static_cast<double*>(c.scratch(static_cast<std::size_t>(2 * blocks) * sizeof(double)));
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
-    const LambStep<Compute<T>> step(rule);
+    const cpu::LambStep<Compute<T>> step(rule);
     T *variable = c.inputs[0].as<T>(), *m = c.inputs[1].as<T>(), *v = c.inputs[2].as<T>();
     const T* gradient = c.inputs[3].as<const T>();
     parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b) {
         const std::int64_t at = b * kBlock;
-        lamb_moments(step, variable + at, m + at, v + at, gradient + at, rule.grad_scale,
+        lamb_moments(step, variable + at, m + at, v + at, gradient + at,
                      std::min(kBlock, count - at), norms + 2 * b, norms + 2 * b + 1);
       }
     });
@@ -229,31 +142,25 @@ void lamb_kernel(KernelContext& c) {
   });
 }
 
-template <class Rule>
-constexpr OpDef update_op(std::string_view name, int slots, KernelFn kernel,
+template <template <class> class StepOf>
+constexpr OpDef update_op(KernelFn kernel = update_kernel<StepOf>,
                           std::uint32_t traits = kStateful | kElementwise) {
-  return {.name = name,
-          .attrs = &attrs_type<Rule>,
+  using Step = StepOf<float>;
+  return {.name = Step::kOp,
+          .attrs = &attrs_type<typename Step::Rule>,
           .infer = infer_update,
           .cpu_kernel = kernel,
           .traits = traits,
-          .mutated_inputs = (2u << slots) - 1u};
+          .mutated_inputs = (2u << Step::kSlots) - 1u};
 }
 
-// Named as TensorFlow names its own.
-const OpDef kGradientDescent =
-    update_op<GradientDescent>("ApplyGradientDescent", 0, update_kernel<GradientDescent, 0>);
-const OpDef kMomentum = update_op<Momentum>("ApplyKerasMomentum", 1, update_kernel<Momentum, 1>);
-const OpDef kAdam = update_op<Adam>("ApplyAdam", 2, update_kernel<Adam, 2>);
-const OpDef kAdagrad = update_op<Adagrad>("ApplyAdagradV2", 1, update_kernel<Adagrad, 1>);
-const OpDef kLamb = update_op<Lamb>("ApplyLamb", 2, lamb_kernel, kStateful);
-
+const OpDef kGradientDescent = update_op<cpu::DescentStep>();
+const OpDef kMomentum = update_op<cpu::MomentumStep>();
+const OpDef kAdam = update_op<cpu::AdamStep>();
+const OpDef kAdagrad = update_op<cpu::AdagradStep>();
+const OpDef kLamb = update_op<cpu::LambStep>(lamb_kernel, kStateful);
 template <bool kCentred, bool kMomentum>
-const OpDef kRmsProp = update_op<RmsPropOf<kCentred, kMomentum>>(
-    kCentred ? (kMomentum ? "ApplyCenteredRMSPropMomentum" : "ApplyCenteredRMSProp")
-             : (kMomentum ? "ApplyRMSPropMomentum" : "ApplyRMSProp"),
-    1 + kCentred + kMomentum,
-    update_kernel<RmsPropOf<kCentred, kMomentum>, 1 + kCentred + kMomentum>);
+const OpDef kRmsProp = update_op<cpu::RmsProp<kCentred, kMomentum>::template Step>();
 
 template <class Rule>
 void run_rule(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Rule& rule) {
@@ -263,16 +170,8 @@ void run_rule(const OpDef& op, std::initializer_list<const Tensor*> inputs, cons
 }  // namespace
 
 OpList update_ops() {
-  static const OpDef* const ops[] = {&kGradientDescent,
-                                     &kMomentum,
-                                     &kAdam,
-                                     &kAdagrad,
-                                     &kLamb,
-                                     &kRmsProp<false, false>,
-                                     &kRmsProp<false, true>,
-                                     &kRmsProp<true, false>,
-                                     &kRmsProp<true, true>};
-  return ops;
+  return list_of<kGradientDescent, kMomentum, kAdam, kAdagrad, kLamb, kRmsProp<false, false>,
+                 kRmsProp<false, true>, kRmsProp<true, false>, kRmsProp<true, true>>();
 }
 
 namespace update {
@@ -296,16 +195,13 @@ void apply(const RmsProp& rule, const Tensor& variable, const Tensor& mean_squar
                                momentum.defined() ? "one" : "none");
   if (mean_gradient.defined() && momentum.defined())
     run_rule(kRmsProp<true, true>, {&variable, &mean_square, &mean_gradient, &momentum, &gradient},
-             RmsPropOf<true, true>{rule});
+             rule);
   else if (mean_gradient.defined())
-    run_rule(kRmsProp<true, false>, {&variable, &mean_square, &mean_gradient, &gradient},
-             RmsPropOf<true, false>{rule});
+    run_rule(kRmsProp<true, false>, {&variable, &mean_square, &mean_gradient, &gradient}, rule);
   else if (momentum.defined())
-    run_rule(kRmsProp<false, true>, {&variable, &mean_square, &momentum, &gradient},
-             RmsPropOf<false, true>{rule});
+    run_rule(kRmsProp<false, true>, {&variable, &mean_square, &momentum, &gradient}, rule);
   else
-    run_rule(kRmsProp<false, false>, {&variable, &mean_square, &gradient},
-             RmsPropOf<false, false>{rule});
+    run_rule(kRmsProp<false, false>, {&variable, &mean_square, &gradient}, rule);
 }
 void apply(const Adagrad& rule, const Tensor& variable, const Tensor& accumulator,
            const Tensor& gradient) {

@@ -1,115 +1,24 @@
 // The kernels of update.cc on a GPU: each one pass over the memory of a variable, or of all those
 // that a program updates by one rule. LAMB, which needs two norms first, is in lamb.cu.
-#include "ops/nn/update.h"
-
 #include <array>
-#include <cmath>
 #include <string>
 
 #include "graph/passes/grouped_update.h"
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/kernel_list.h"
 #include "ops/cuda/renewed.cuh"
+#include "ops/nn/update_steps.h"
 
 namespace tandem::cuda {
 namespace {
-
-// Each rule makes a step(variable, gradient, slots): the new variable; the slots are changed. C is
-// the type that is computed in.
-
-template <class C>
-struct DescentStep {
-  static constexpr int kSlots = 0;
-  C rate, keep;
-  explicit DescentStep(const update::GradientDescent& rule)
-      : rate(C(rule.learning_rate)), keep(C(1.0 - rule.learning_rate * rule.weight_decay)) {}
-  __device__ C operator()(C variable, C gradient, C*) const {
-    return variable * keep - rate * gradient;
-  }
-};
-
-template <class C>
-struct MomentumStep {
-  static constexpr int kSlots = 1;
-  C rate, momentum, keep, nesterov;
-  explicit MomentumStep(const update::Momentum& rule)
-      : rate(C(rule.learning_rate)),
-        momentum(C(rule.momentum)),
-        keep(C(1.0 - rule.learning_rate * rule.weight_decay)),
-        nesterov(rule.nesterov ? C(1) : C(0)) {}
-  __device__ C operator()(C variable, C gradient, C* slots) const {
-    const C drop = rate * gradient;
-    slots[0] = momentum * slots[0] - drop;
-    return variable * keep + (nesterov != C(0) ? momentum * slots[0] - drop : slots[0]);
-  }
-};
-
-template <class C>
-struct AdamStep {
-  static constexpr int kSlots = 2;
-  C rate, take_1, take_2, epsilon, keep;
-  explicit AdamStep(const update::Adam& rule)
-      : rate(C(rule.learning_rate *
-               std::sqrt(1.0 - std::pow(rule.beta_2, static_cast<double>(rule.step))) /
-               (1.0 - std::pow(rule.beta_1, static_cast<double>(rule.step))))),
-        take_1(C(1.0 - rule.beta_1)),
-        take_2(C(1.0 - rule.beta_2)),
-        epsilon(C(rule.epsilon)),
-        keep(C(1.0 - rule.learning_rate * rule.weight_decay)) {}
-  __device__ C operator()(C variable, C gradient, C* slots) const {
-    slots[0] += (gradient - slots[0]) * take_1;
-    slots[1] += (gradient * gradient - slots[1]) * take_2;
-    return variable * keep - rate * slots[0] / (::sqrt(slots[1]) + epsilon);
-  }
-};
-
-template <class C>
-struct AdagradStep {
-  static constexpr int kSlots = 1;
-  C rate, epsilon, keep;
-  explicit AdagradStep(const update::Adagrad& rule)
-      : rate(C(rule.learning_rate)),
-        epsilon(C(rule.epsilon)),
-        keep(C(1.0 - rule.learning_rate * rule.weight_decay)) {}
-  __device__ C operator()(C variable, C gradient, C* slots) const {
-    slots[0] += gradient * gradient;
-    return variable * keep - rate * gradient / ::sqrt(slots[0] + epsilon);
-  }
-};
-
-template <class C, bool kCentred, bool kMomentum>
-struct RmsPropStep {
-  static constexpr int kSlots = 1 + kCentred + kMomentum;
-  C rate, take, epsilon, momentum, keep;
-  explicit RmsPropStep(const update::RmsProp& rule)
-      : rate(C(rule.learning_rate)),
-        take(C(1.0 - rule.rho)),
-        epsilon(C(rule.epsilon)),
-        momentum(C(rule.momentum)),
-        keep(C(1.0 - rule.learning_rate * rule.weight_decay)) {}
-  __device__ C operator()(C variable, C gradient, C* slots) const {
-    slots[0] += (gradient * gradient - slots[0]) * take;
-    C square = slots[0];
-    if constexpr (kCentred) {
-      slots[1] += (gradient - slots[1]) * take;
-      square -= slots[1] * slots[1];
-    }
-    C drop = rate * gradient / ::sqrt(square + epsilon);
-    if constexpr (kMomentum) {
-      drop += momentum * slots[kSlots - 1];
-      slots[kSlots - 1] = drop;
-    }
-    return variable * keep - drop;
-  }
-};
 
 template <class C, class Step>
 struct ScaledStep {
   Step step;
   C grad_scale;
 
-  template <class Rule>
-  explicit ScaledStep(const Rule& rule) : step(rule), grad_scale(C(rule.grad_scale)) {}
+  explicit ScaledStep(const typename Step::Rule& rule)
+      : step(rule), grad_scale(C(rule.grad_scale)) {}
 };
 
 // Variables that one launch updates. A block takes a chunk of one of them, a pack a thread; which,
@@ -217,35 +126,26 @@ void update_kernel(KernelContext& c) {
   });
 }
 
-template <class C>
-using PlainRms = RmsPropStep<C, false, false>;
-template <class C>
-using MomentumRms = RmsPropStep<C, false, true>;
-template <class C>
-using CentredRms = RmsPropStep<C, true, false>;
-template <class C>
-using CentredMomentumRms = RmsPropStep<C, true, true>;
-
 // The same rule for one variable, and for many.
 struct UpdateKernel {
   CudaKernel one;
   KernelFn many;
 };
-template <class Rule, template <class> class StepOf>
-constexpr UpdateKernel update_by(std::string_view op) {
-  return {{op, on_gpu<update_kernel<OneVariable<Rule>, StepOf>>},
+template <template <class> class StepOf>
+constexpr UpdateKernel update_by() {
+  using Rule = typename StepOf<float>::Rule;
+  return {{StepOf<float>::kOp, on_gpu<update_kernel<OneVariable<Rule>, StepOf>>},
           update_kernel<ManyVariables<Rule>, StepOf>};
 }
 
-constexpr UpdateKernel kUpdates[] = {
-    update_by<update::GradientDescent, DescentStep>("ApplyGradientDescent"),
-    update_by<update::Momentum, MomentumStep>("ApplyKerasMomentum"),
-    update_by<update::Adam, AdamStep>("ApplyAdam"),
-    update_by<update::Adagrad, AdagradStep>("ApplyAdagradV2"),
-    update_by<update::RmsProp, PlainRms>("ApplyRMSProp"),
-    update_by<update::RmsProp, MomentumRms>("ApplyRMSPropMomentum"),
-    update_by<update::RmsProp, CentredRms>("ApplyCenteredRMSProp"),
-    update_by<update::RmsProp, CentredMomentumRms>("ApplyCenteredRMSPropMomentum")};
+constexpr UpdateKernel kUpdates[] = {update_by<DescentStep>(),
+                                     update_by<MomentumStep>(),
+                                     update_by<AdamStep>(),
+                                     update_by<AdagradStep>(),
+                                     update_by<RmsProp<false, false>::Step>(),
+                                     update_by<RmsProp<false, true>::Step>(),
+                                     update_by<RmsProp<true, false>::Step>(),
+                                     update_by<RmsProp<true, true>::Step>()};
 
 void grouped_update(KernelContext& c) {
   const std::string_view op = c.attrs<GroupedUpdateAttrs>().rule.op->name;

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "op/fields.h"
 #include "tandem/tensor.h"
 
 namespace tandem::update {
@@ -19,12 +20,7 @@ struct GradientDescent {
   double learning_rate = 0.01;
   double weight_decay = 0.0;
   double grad_scale = 1.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("learning_rate", learning_rate);
-    f("weight_decay", weight_decay);
-    f("grad_scale", grad_scale);
-  }
+  TANDEM_FIELDS(learning_rate, weight_decay, grad_scale)
 };
 void apply(const GradientDescent& rule, const Tensor& variable, const Tensor& gradient);
 
@@ -36,14 +32,7 @@ struct Momentum {
   bool nesterov = false;
   double weight_decay = 0.0;
   double grad_scale = 1.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("learning_rate", learning_rate);
-    f("momentum", momentum);
-    f("nesterov", nesterov);
-    f("weight_decay", weight_decay);
-    f("grad_scale", grad_scale);
-  }
+  TANDEM_FIELDS(learning_rate, momentum, nesterov, weight_decay, grad_scale)
 };
 void apply(const Momentum& rule, const Tensor& variable, const Tensor& velocity,
            const Tensor& gradient);
@@ -59,16 +48,7 @@ struct Adam {
   std::int64_t step = 1;  // counts from 1
   double weight_decay = 0.0;
   double grad_scale = 1.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("learning_rate", learning_rate);
-    f("beta_1", beta_1);
-    f("beta_2", beta_2);
-    f("epsilon", epsilon);
-    f("step", step);
-    f("weight_decay", weight_decay);
-    f("grad_scale", grad_scale);
-  }
+  TANDEM_FIELDS(learning_rate, beta_1, beta_2, epsilon, step, weight_decay, grad_scale)
 };
 void apply(const Adam& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
            const Tensor& gradient);
@@ -84,15 +64,7 @@ struct RmsProp {
   double epsilon = 1e-7;
   double weight_decay = 0.0;
   double grad_scale = 1.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("learning_rate", learning_rate);
-    f("rho", rho);
-    f("momentum", momentum);
-    f("epsilon", epsilon);
-    f("weight_decay", weight_decay);
-    f("grad_scale", grad_scale);
-  }
+  TANDEM_FIELDS(learning_rate, rho, momentum, epsilon, weight_decay, grad_scale)
 };
 // `momentum` is undefined when rule.momentum is 0, and `mean_gradient` unless centred.
 void apply(const RmsProp& rule, const Tensor& variable, const Tensor& mean_square,
@@ -105,13 +77,7 @@ struct Adagrad {
   double epsilon = 1e-7;
   double weight_decay = 0.0;
   double grad_scale = 1.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("learning_rate", learning_rate);
-    f("epsilon", epsilon);
-    f("weight_decay", weight_decay);
-    f("grad_scale", grad_scale);
-  }
+  TANDEM_FIELDS(learning_rate, epsilon, weight_decay, grad_scale)
 };
 void apply(const Adagrad& rule, const Tensor& variable, const Tensor& accumulator,
            const Tensor& gradient);
@@ -127,16 +93,7 @@ struct Lamb {
   std::int64_t step = 1;  // counts from 1
   double weight_decay = 0.0;
   double grad_scale = 1.0;
-  template <class F>
-  void fields(F&& f) const {
-    f("learning_rate", learning_rate);
-    f("beta_1", beta_1);
-    f("beta_2", beta_2);
-    f("epsilon", epsilon);
-    f("step", step);
-    f("weight_decay", weight_decay);
-    f("grad_scale", grad_scale);
-  }
+  TANDEM_FIELDS(learning_rate, beta_1, beta_2, epsilon, step, weight_decay, grad_scale)
 };
 void apply(const Lamb& rule, const Tensor& variable, const Tensor& m, const Tensor& v,
            const Tensor& gradient);

@@ -168,9 +168,7 @@ const OpDef kPermutation =
 }  // namespace
 
 OpList random_ops() {
-  static const OpDef* const ops[] = {&kNormal,     &kTruncatedNormal, &kUniform,
-                                     &kUniformInt, &kBernoulli,       &kPermutation};
-  return ops;
+  return list_of<kNormal, kTruncatedNormal, kUniform, kUniformInt, kBernoulli, kPermutation>();
 }
 
 namespace random {

@@ -16,18 +16,7 @@ struct RandomAttrs {
   std::int64_t low = 0, high = 0;  // of integers
   std::uint64_t seed = 0, number = 0;
   std::uint32_t stream = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("shape", shape);
-    f("dtype", dtype);
-    f("a", a);
-    f("b", b);
-    f("low", low);
-    f("high", high);
-    f("seed", seed);
-    f("number", number);
-    f("stream", stream);
-  }
+  TANDEM_FIELDS(shape, dtype, a, b, low, high, seed, number, stream)
 
   Draw draw() const { return {.seed = seed, .number = number, .stream = stream}; }
   Ones ones() const { return Ones(static_cast<std::uint64_t>(std::round(a * 0x1p32))); }

@@ -9,9 +9,10 @@ namespace tandem::cuda {
 // claims it; whoever waits for the stream next gets the error.
 struct Fault {
   int claimed = 0;
-  int told = 0;                // the rest is there
-  const char* text = nullptr;  // the host's: with {op}, {value}, {position} and {limit}
-  const char* op = nullptr;    // the host's: the operation's name
+  int told = 0;  // the rest is there
+  // The host's: a text with {op}, {expected}, {value}, {position} and {limit}; the name of the
+  // operation; and the values that it expects instead, in words.
+  const char *text = nullptr, *op = nullptr, *expected = "";
   std::int64_t value = 0, position = 0, limit = 0;
 };
 

@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <optional>
-#include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "core/status.h"
@@ -11,81 +9,6 @@
 
 namespace tandem::cuda {
 namespace {
-
-// How an operation becomes steps.
-enum class Form {
-  kPlain,        // its inputs are the operands
-  kNumberRight,  // ScalarAttrs are operand 1
-  kNumberLeft,   // or operand 0
-  kActivation,   // ActivationAttrs are the step's number
-  kCast,
-  kClip,
-  kSum,  // of all inputs, rounded at the end
-};
-struct Entry {
-  ChainOp op;
-  Form form = Form::kPlain;
-  bool within = true;  // may be in a chain within another kernel
-};
-
-// clang-format off
-#define TANDEM_FEW(Name) {#Name, {k##Name}},
-#define TANDEM_MORE(Name) {#Name, {k##Name, kPlain, false}},
-#define TANDEM_FEW_ACTIVATIONS(Name) \
-  {#Name, {k##Name, kActivation}}, {#Name "Grad", {k##Name##Grad, kActivation}},
-#define TANDEM_MORE_ACTIVATIONS(Name) \
-  {#Name, {k##Name, kActivation, false}}, {#Name "Grad", {k##Name##Grad, kActivation, false}},
-const Entry* entry_of(std::string_view name) {
-  using enum ChainOp;
-  using enum Form;
-  static const std::unordered_map<std::string_view, Entry> entries = {
-      TANDEM_CHAIN_UNARY_FEW(TANDEM_FEW)
-      TANDEM_CHAIN_UNARY_MORE(TANDEM_MORE)
-      TANDEM_CHAIN_ACTIVATION_FEW(TANDEM_FEW_ACTIVATIONS)
-      TANDEM_CHAIN_ACTIVATION_MORE(TANDEM_MORE_ACTIVATIONS)
-      {"AddV2", {kAdd}},
-      {"Sub", {kSub}},
-      {"Mul", {kMul}},
-      {"RealDiv", {kDiv}},
-      {"Maximum", {kMaximum}},
-      {"Minimum", {kMinimum}},
-      {"SquaredDifference", {kSquaredDifference}},
-      {"TanhGrad", {kTanhGrad}},
-      {"SigmoidGrad", {kSigmoidGrad}},
-      {"Equal", {kEqual}},
-      {"NotEqual", {kNotEqual}},
-      {"Less", {kLess}},
-      {"LessEqual", {kLessEqual}},
-      {"Greater", {kGreater}},
-      {"GreaterEqual", {kGreaterEqual}},
-      {"LogicalAnd", {kLogicalAnd}},
-      {"LogicalOr", {kLogicalOr}},
-      {"SelectV2", {kSelect}},
-      {"SigmoidCrossEntropyWithLogits", {kSigmoidCrossEntropy, kPlain, false}},
-      {"AddScalar", {kAdd, kNumberRight}},
-      {"SubScalar", {kSub, kNumberRight}},
-      {"ScalarSub", {kSub, kNumberLeft}},
-      {"MulScalar", {kMul, kNumberRight}},
-      {"DivScalar", {kDiv, kNumberRight}},
-      {"ScalarDiv", {kDiv, kNumberLeft}},
-      {"MaximumScalar", {kMaximum, kNumberRight}},
-      {"MinimumScalar", {kMinimum, kNumberRight}},
-      {"EqualScalar", {kEqual, kNumberRight}},
-      {"LessScalar", {kLess, kNumberRight}},
-      {"LessEqualScalar", {kLessEqual, kNumberRight}},
-      {"GreaterScalar", {kGreater, kNumberRight}},
-      {"GreaterEqualScalar", {kGreaterEqual, kNumberRight}},
-      {"Cast", {kMove, kCast}},
-      {"ClipByValue", {kAtLeast, kClip}},
-      {"AddN", {kAdd, kSum}}};
-  const auto found = entries.find(name);
-  return found == entries.end() ? nullptr : &found->second;
-}
-#undef TANDEM_FEW
-#undef TANDEM_MORE
-#undef TANDEM_FEW_ACTIVATIONS
-#undef TANDEM_MORE_ACTIVATIONS
-// clang-format on
 
 // A number beside elements of a dtype, as the operations' own kernels take it.
 float rounded_to(DType dtype, double number) {
@@ -104,9 +27,9 @@ class Translation {
     if (dtypes_.size() > static_cast<std::size_t>(within ? kTileInputs : kChainInputs)) return {};
     find_slots();
     for (std::size_t i = 0; i < members_.size() && fits_; ++i) {
-      const Entry* entry = entry_of(members_[i].op->name);
-      if (!entry || (within && !entry->within)) return {};
-      translate(i, *entry);
+      const ChainRole& role = members_[i].op->chain;
+      if (role.op == ChainOp::kNone || (within && role.op > ChainOp::kEndOfFew)) return {};
+      translate(i, role);
     }
     if (!fits_) return {};
     return code_;
@@ -175,41 +98,41 @@ class Translation {
       add({.op = op, .operands = {kLast, place_of(i, k), kNowhere}});
   }
 
-  void translate(std::size_t i, const Entry& entry) {
+  void translate(std::size_t i, const ChainRole& role) {
     const auto& member = members_[i];
     const auto number_of = [&] {
       return rounded_to(dtype_of(member.inputs[0]),
                         static_cast<const ScalarAttrs*>(member.attrs.get())->scalar);
     };
     const auto place = [&](std::size_t operand) { return place_of(i, operand); };
-    switch (entry.form) {
-      case Form::kPlain:
-        add({entry.op,
+    switch (role.form) {
+      case ChainForm::kPlain:
+        add({role.op,
              {place(0), member.inputs.size() > 1 ? place(1) : std::uint8_t{kNowhere},
               member.inputs.size() > 2 ? place(2) : std::uint8_t{kNowhere}}});
         break;
-      case Form::kNumberRight:
-        add({.op = entry.op, .operands = {place(0), kNumber, kNowhere}, .number = number_of()});
+      case ChainForm::kNumberRight:
+        add({.op = role.op, .operands = {place(0), kNumber, kNowhere}, .number = number_of()});
         break;
-      case Form::kNumberLeft:
-        add({.op = entry.op, .operands = {kNumber, place(0), kNowhere}, .number = number_of()});
+      case ChainForm::kNumberLeft:
+        add({.op = role.op, .operands = {kNumber, place(0), kNowhere}, .number = number_of()});
         break;
-      case Form::kActivation: {
+      case ChainForm::kActivation: {
         const auto& attrs = *static_cast<const ActivationAttrs*>(member.attrs.get());
-        add({.op = entry.op,
+        add({.op = role.op,
              .operands = {place(0), member.inputs.size() > 1 ? place(1) : std::uint8_t{kNowhere},
                           kNowhere},
              .number = static_cast<float>(attrs.alpha)});
         break;
       }
-      case Form::kCast:
+      case ChainForm::kCast:
         if (member.dtype == DType::kBool)
           add({.op = ChainOp::kNotEqual, .operands = {place(0), kNumber, kNowhere}});
         else
           add({.op = ChainOp::kMove, .operands = {place(0), kNowhere, kNowhere}});
         break;
-      case Form::kClip: add_clip(i); break;
-      case Form::kSum: add_sum(i, entry.op); break;
+      case ChainForm::kClip: add_clip(i); break;
+      case ChainForm::kSum: add_sum(i, role.op); break;
     }
     if (!fits_) return;
     ChainStep& last = code_.step[code_.steps - 1];
@@ -233,7 +156,7 @@ class Translation {
 
 bool takes(const Operation& operation) {
   const auto suits = [](const Value* value) { return in_chains(value->spec.dtype); };
-  return entry_of(operation.op->name) && suits(operation.outputs[0]) &&
+  return operation.op->chain.op != ChainOp::kNone && suits(operation.outputs[0]) &&
          std::all_of(operation.inputs.begin(), operation.inputs.end(), suits);
 }
 

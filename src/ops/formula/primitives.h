@@ -1,0 +1,73 @@
+// The functions that formulas are made of. A formula is written once, in a header that the kernels
+// of the CPU and of GPUs include. It is in the namespace TANDEM_SIDE, which is tandem::cpu in .cc
+// files and tandem::cuda in .cu files. It calls the functions of `prim`, which are the CPU's
+// vectorised ones or those of CUDA.
+#pragma once
+
+#include <type_traits>
+
+#ifdef TANDEM_GPU_CODE  // what compiles .cu files defines it
+#include <cuda_runtime.h>
+
+#define TANDEM_SIDE cuda
+#define TANDEM_DEVICE __device__
+#else
+#include <cmath>
+
+#include "core/clones.h"
+#include "core/vector_math.h"
+
+// Hidden: kernels that are templates of formulas are the library's own.
+#define TANDEM_SIDE cpu __attribute__((visibility("hidden")))
+#define TANDEM_DEVICE TANDEM_INLINED
+#endif
+
+#ifdef TANDEM_GPU_CODE
+namespace tandem::cuda {
+
+inline constexpr bool kGpuCode = true;
+
+namespace prim {
+using ::exp, ::expm1, ::log, ::log1p, ::sin, ::cos, ::tanh, ::erf, ::pow, ::sqrt, ::rsqrt;
+using ::floor, ::ceil, ::round, ::nearbyint, ::fabs, ::copysign, ::fmod;
+template <class C>
+__device__ C sigmoid(C x) {
+  return C{1} / (C{1} + ::exp(-x));
+}
+}  // namespace prim
+
+}  // namespace tandem::cuda
+#else
+namespace tandem::cpu {
+
+inline constexpr bool kGpuCode = false;
+
+namespace prim {
+using std::floor, std::ceil, std::round, std::nearbyint, std::fabs, std::copysign, std::fmod;
+using std::sin, std::cos, std::pow, std::sqrt;
+using vec::exp, vec::expm1, vec::log, vec::log1p, vec::tanh, vec::sigmoid, vec::erf;
+template <class C>
+TANDEM_DEVICE C rsqrt(C x) {
+  return C{1} / std::sqrt(x);
+}
+}  // namespace prim
+
+}  // namespace tandem::cpu
+#endif
+
+namespace tandem {
+namespace TANDEM_SIDE {
+
+// Integer arithmetic wraps around, as in NumPy; signed overflow would be undefined.
+template <class T, class F>
+TANDEM_DEVICE T wrapping(T a, T b, F f) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
+  } else {
+    return f(a, b);
+  }
+}
+
+}  // namespace TANDEM_SIDE
+}  // namespace tandem

@@ -1,0 +1,147 @@
+// The formulas of the update rules (update.h). A step is called with a variable's element, its
+// gradient and its slots, and returns the new element; the slots it changes in place. C is the type
+// that is computed in, kOp the operation, named as TensorFlow names its own.
+#pragma once
+
+#include <cmath>
+
+#include "ops/formula/primitives.h"
+#include "ops/nn/update.h"
+
+namespace tandem {
+namespace TANDEM_SIDE {
+
+// What decoupled weight decay leaves of a variable.
+template <class Rule>
+double kept_of(const Rule& rule) {
+  return 1.0 - rule.learning_rate * rule.weight_decay;
+}
+// What is left of the bias of a moment towards zero.
+inline double correction(double beta, std::int64_t step) {
+  return 1.0 - std::pow(beta, static_cast<double>(step));
+}
+
+template <class C>
+struct DescentStep {
+  using Rule = update::GradientDescent;
+  static constexpr const char* kOp = "ApplyGradientDescent";
+  static constexpr int kSlots = 0;
+  C rate, keep;
+  explicit DescentStep(const Rule& rule) : rate(C(rule.learning_rate)), keep(C(kept_of(rule))) {}
+  TANDEM_DEVICE C operator()(C variable, C gradient, C*) const {
+    return variable * keep - rate * gradient;
+  }
+};
+
+template <class C>
+struct MomentumStep {
+  using Rule = update::Momentum;
+  static constexpr const char* kOp = "ApplyKerasMomentum";
+  static constexpr int kSlots = 1;
+  C rate, momentum, keep, nesterov;
+  explicit MomentumStep(const Rule& rule)
+      : rate(C(rule.learning_rate)),
+        momentum(C(rule.momentum)),
+        keep(C(kept_of(rule))),
+        nesterov(C(rule.nesterov)) {}
+  TANDEM_DEVICE C operator()(C variable, C gradient, C* slots) const {
+    const C drop = rate * gradient;
+    slots[0] = momentum * slots[0] - drop;
+    return variable * keep + (nesterov != C(0) ? momentum * slots[0] - drop : slots[0]);
+  }
+};
+
+template <class C>
+struct AdamStep {
+  using Rule = update::Adam;
+  static constexpr const char* kOp = "ApplyAdam";
+  static constexpr int kSlots = 2;
+  C rate, take_1, take_2, epsilon, keep;
+  explicit AdamStep(const Rule& rule)
+      : rate(C(rule.learning_rate * std::sqrt(correction(rule.beta_2, rule.step)) /
+               correction(rule.beta_1, rule.step))),
+        take_1(C(1.0 - rule.beta_1)),
+        take_2(C(1.0 - rule.beta_2)),
+        epsilon(C(rule.epsilon)),
+        keep(C(kept_of(rule))) {}
+  TANDEM_DEVICE C operator()(C variable, C gradient, C* slots) const {
+    slots[0] += (gradient - slots[0]) * take_1;
+    slots[1] += (gradient * gradient - slots[1]) * take_2;
+    return variable * keep - rate * slots[0] / (prim::sqrt(slots[1]) + epsilon);
+  }
+};
+
+template <class C>
+struct AdagradStep {
+  using Rule = update::Adagrad;
+  static constexpr const char* kOp = "ApplyAdagradV2";
+  static constexpr int kSlots = 1;
+  C rate, epsilon, keep;
+  explicit AdagradStep(const Rule& rule)
+      : rate(C(rule.learning_rate)), epsilon(C(rule.epsilon)), keep(C(kept_of(rule))) {}
+  TANDEM_DEVICE C operator()(C variable, C gradient, C* slots) const {
+    slots[0] += gradient * gradient;
+    return variable * keep - rate * gradient / prim::sqrt(slots[0] + epsilon);
+  }
+};
+
+// The slots: the mean square, then the mean gradient where it is centred, then the momentum.
+template <bool kCentred, bool kMomentum>
+struct RmsProp {
+  template <class C>
+  struct Step {
+    using Rule = update::RmsProp;
+    static constexpr const char* kOp =
+        kCentred ? (kMomentum ? "ApplyCenteredRMSPropMomentum" : "ApplyCenteredRMSProp")
+                 : (kMomentum ? "ApplyRMSPropMomentum" : "ApplyRMSProp");
+    static constexpr int kSlots = 1 + kCentred + kMomentum;
+    C rate, take, epsilon, momentum, keep;
+    explicit Step(const Rule& rule)
+        : rate(C(rule.learning_rate)),
+          take(C(1.0 - rule.rho)),
+          epsilon(C(rule.epsilon)),
+          momentum(C(rule.momentum)),
+          keep(C(kept_of(rule))) {}
+    TANDEM_DEVICE C operator()(C variable, C gradient, C* slots) const {
+      slots[0] += (gradient * gradient - slots[0]) * take;
+      C square = slots[0];
+      if constexpr (kCentred) {
+        slots[1] += (gradient - slots[1]) * take;
+        square -= slots[1] * slots[1];
+      }
+      C drop = rate * gradient / prim::sqrt(square + epsilon);
+      if constexpr (kMomentum) {
+        drop += momentum * slots[kSlots - 1];
+        slots[kSlots - 1] = drop;
+      }
+      return variable * keep - drop;
+    }
+  };
+};
+
+// LAMB: moments() first; the norms of the variable and of direction() scale the step.
+template <class C>
+struct LambStep {
+  using Rule = update::Lamb;
+  static constexpr const char* kOp = "ApplyLamb";
+  static constexpr int kSlots = 2;
+  C take_1, take_2, correct_1, correct_2, epsilon, decay, grad_scale;
+  explicit LambStep(const Rule& rule)
+      : take_1(C(1.0 - rule.beta_1)),
+        take_2(C(1.0 - rule.beta_2)),
+        correct_1(C(1.0 / correction(rule.beta_1, rule.step))),
+        correct_2(C(1.0 / correction(rule.beta_2, rule.step))),
+        epsilon(C(rule.epsilon)),
+        decay(C(rule.weight_decay)),
+        grad_scale(C(rule.grad_scale)) {}
+  TANDEM_DEVICE C first_moment(C m, C gradient) const { return m + (gradient - m) * take_1; }
+  TANDEM_DEVICE C second_moment(C v, C gradient) const {
+    return v + (gradient * gradient - v) * take_2;
+  }
+  TANDEM_DEVICE C direction(C variable, C m, C v) const {
+    return m * correct_1 / (prim::sqrt(v * correct_2) + epsilon) + decay * variable;
+  }
+};
+
+}  // namespace TANDEM_SIDE
+}  // namespace tandem
