@@ -11,6 +11,7 @@ namespace tandem::tools {
 void add_agent_command(CLI::App& app);
 void add_devices_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
+void add_rendezvous_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 

@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   tandem::tools::add_train_command(app);
   tandem::tools::add_explain_command(app);
   tandem::tools::add_run_command(app);
+  tandem::tools::add_rendezvous_command(app);
   tandem::tools::add_agent_command(app);
   try {
     app.parse(argc, argv);

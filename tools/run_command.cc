@@ -47,6 +47,9 @@ void add_run_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--remote-command", options->remote_command,
                       "The path of tandem on other hosts; not given: as on this one");
+  command->add_option("--rendezvous", options->rendezvous,
+                      "HOST:PORT of a `tandem rendezvous` for the ranks, with the token in "
+                      "TANDEM_JOB_TOKEN; not given: a server in this process");
   command->add_option("program", options->program, "Behind --: the program and its arguments");
   command->callback([options] {
     if (const int code = launch(*options)) throw CLI::RuntimeError(code);

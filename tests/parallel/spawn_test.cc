@@ -59,14 +59,15 @@ TEST(Spawn, RanksFindEachOther) {
 }
 
 TEST(Spawn, RanksAreToldWhatLaunchersTell) {
-  setenv("RANK", "7", 1);  // of a job that this process is a rank of
+  setenv("RANK", "7", 1);                         // of a job that this process is a rank of
+  setenv("TANDEM_RENDEZVOUS", "192.0.2.1:9", 1);  // likewise
   unsetenv("OMP_NUM_THREADS");
   const TemporaryDirectory folder;
   spawn(
       [&](int rank, int) {
         std::string text;
-        for (const char* name :
-             {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR"})
+        for (const char* name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+                                 "MASTER_ADDR", "TANDEM_RENDEZVOUS"})
           text += variable(name) + " ";
         write_file(folder / std::to_string(rank), text);
         write_file(folder / ("job" + std::to_string(rank)),
@@ -74,8 +75,8 @@ TEST(Spawn, RanksAreToldWhatLaunchersTell) {
         write_file(folder / ("cores" + std::to_string(rank)), std::to_string(available_cores()));
       },
       {.nprocs = 2});
-  EXPECT_EQ(read_file(folder / "0"), "0 0 2 2 127.0.0.1 ");
-  EXPECT_EQ(read_file(folder / "1"), "1 1 2 2 127.0.0.1 ");
+  EXPECT_EQ(read_file(folder / "0"), "0 0 2 2 127.0.0.1  ");
+  EXPECT_EQ(read_file(folder / "1"), "1 1 2 2 127.0.0.1  ");
   EXPECT_EQ(read_file(folder / "job0"), read_file(folder / "job1"));
   EXPECT_GT(read_file(folder / "job0").size(), 34u);
   const int all = available_cores();

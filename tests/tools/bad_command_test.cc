@@ -33,7 +33,7 @@ using testing::write_file;
 
 TEST(BadCommand, RefusesCommandLinesThatDoNotParse) {
   expect_failure(run({}), "InvalidArgumentError",
-                 "[command line] expected a command: devices, train, explain, run\n");
+                 "[command line] expected a command: devices, train, explain, run, rendezvous\n");
   expect_failure(run({"train", "--epochs", "many"}), "InvalidArgumentError", "--epochs");
 }
 
@@ -41,7 +41,7 @@ TEST(BadCommand, SuggestsWhatMayHaveBeenMeant) {
   const auto refuse = [](const std::vector<std::string>& arguments, const std::string& message) {
     expect_failure(run(arguments), "InvalidArgumentError", "[command line] " + message + "\n");
   };
-  const std::string commands = "expected a command: devices, train, explain, run; got ";
+  const std::string commands = "expected a command: devices, train, explain, run, rendezvous; got ";
   refuse({"trian"}, commands + "'trian'; did you mean 'train'?");
   refuse({"frobnicate"}, commands + "'frobnicate'");
   refuse({"train", "--modle", "lenet"},

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,7 @@ class Process {
   struct Options {
     std::vector<std::pair<std::string, std::string>> environment;
     rlim_t file_size_limit = RLIM_INFINITY;
+    std::optional<rlimit> descriptor_limit{};
   };
 
   explicit Process(const std::vector<std::string>& arguments, const Options& options) {
@@ -43,6 +45,7 @@ class Process {
       const rlimit limit{options.file_size_limit, RLIM_INFINITY};
       setrlimit(RLIMIT_FSIZE, &limit);
     }
+    if (options.descriptor_limit) setrlimit(RLIMIT_NOFILE, &*options.descriptor_limit);
     dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
     dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
     execv(TANDEM_COMMAND, argv.data());

@@ -9,24 +9,22 @@
 #include "support/files.h"
 #include "support/waiting.h"
 #include "tools/command.h"
+#include "tools/run_job.h"
 
 namespace tandem {
 namespace {
 
+using testing::contains;
 using testing::eventually;
 using testing::expect_failure;
 using testing::Process;
 using testing::Result;
 using testing::run;
+using testing::sorted_lines;
 using testing::TemporaryDirectory;
+using testing::Words;
 using testing::write_file;
 using namespace std::chrono_literals;
-
-using Words = std::vector<std::string>;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 class Hosts : public ::testing::Test {
  protected:
@@ -46,13 +44,6 @@ class Hosts : public ::testing::Test {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  static Words lines(const std::string& text) {
-    std::istringstream in(text);
-    Words result;
-    for (std::string line; std::getline(in, line);) result.push_back(line);
-    std::sort(result.begin(), result.end());
-    return result;
-  }
   TemporaryDirectory folder_;
 };
 
@@ -62,10 +53,10 @@ TEST_F(Hosts, EachHaveTheirRanks) {
            {"-n", "3", "--", "sh", "-c",
             "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR; echo error >&2"}));
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(lines(result.out),
+  EXPECT_EQ(sorted_lines(result.out),
             (Words{"[0] 0 0 3 2 127.0.0.2", "[1] 1 1 3 2 127.0.0.2", "[2] 2 0 3 1 127.0.0.2"}));
-  EXPECT_EQ(lines(result.err), (Words{"[0] error", "[1] error", "[2] error"}));
-  EXPECT_EQ(lines(testing::read_file(folder_ / "hosts")), (Words{"127.0.0.2", "127.0.0.3"}));
+  EXPECT_EQ(sorted_lines(result.err), (Words{"[0] error", "[1] error", "[2] error"}));
+  EXPECT_EQ(sorted_lines(testing::read_file(folder_ / "hosts")), (Words{"127.0.0.2", "127.0.0.3"}));
 }
 
 TEST_F(Hosts, MayBeThisOneToo) {
@@ -76,10 +67,10 @@ TEST_F(Hosts, MayBeThisOneToo) {
     const Result result =
         run(over(hosts, {"--", "sh", "-c", "echo $RANK $LOCAL_RANK; setsid sleep 1000 &"}));
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(lines(result.out).size(), 3u) << result.out;
+    EXPECT_EQ(sorted_lines(result.out).size(), 3u) << result.out;
   }
   // This one needs no ssh.
-  EXPECT_EQ(lines(testing::read_file(folder_ / "hosts")), (Words{"127.0.0.2", "127.0.0.2"}));
+  EXPECT_EQ(sorted_lines(testing::read_file(folder_ / "hosts")), (Words{"127.0.0.2", "127.0.0.2"}));
 }
 
 TEST_F(Hosts, AreReadFromAFile) {
@@ -88,7 +79,7 @@ TEST_F(Hosts, AreReadFromAFile) {
       run({"run", "--ssh", (folder_ / "ssh").string(), "--hostfile", (folder_ / "list").string(),
            "--", "sh", "-c", "echo $RANK $LOCAL_RANK"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(lines(result.out), (Words{"[0] 0 0", "[1] 1 0", "[2] 2 1", "[3] 3 0"}));
+  EXPECT_EQ(sorted_lines(result.out), (Words{"[0] 0 0", "[1] 1 0", "[2] 2 1", "[3] 3 0"}));
   write_file(folder_ / "list", "127.0.0.2 two\n");
   expect_failure(run({"run", "--hostfile", (folder_ / "list").string(), "--", "true"}),
                  "InvalidArgumentError", "expected NAME slots=SLOTS, got '127.0.0.2 two'");
@@ -97,11 +88,25 @@ TEST_F(Hosts, AreReadFromAFile) {
 TEST_F(Hosts, HoldAJobWhoseTokenNobodySees) {
   const Result result = run(over("127.0.0.2:2,127.0.0.3:1", {"--", TANDEM_RENDEZVOUS_PROGRAM}));
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(lines(result.out),
+  EXPECT_EQ(sorted_lines(result.out),
             (Words{"[0] rank 0 of 3: 012", "[1] rank 1 of 3: 012", "[2] rank 2 of 3: 012"}));
   const Result listing =
       run(over("127.0.0.2:1", {"--", "sh", "-c", "ps -eo args | grep -c $TANDEM_JOB_TOKEN"}));
   EXPECT_EQ(listing.out, "[0] 1\n") << "the grep itself alone";
+}
+
+// The server is in the launcher's process; each host is told an address that leads there.
+TEST_F(Hosts, AreToldWhereTheJobsServerIs) {
+  char own[256] = {};
+  ASSERT_EQ(gethostname(own, sizeof(own) - 1), 0);
+  const Result result = run(over(std::string(own) + ":1,127.0.0.2:1,no.such.host.invalid:1",
+                                 {"--", "sh", "-c", "echo $TANDEM_RENDEZVOUS"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  const Words told = sorted_lines(result.out);
+  ASSERT_EQ(told.size(), 3u);
+  const std::string port = told[0].substr(told[0].rfind(':'));
+  EXPECT_EQ(told, (Words{"[0] 127.0.0.1" + port, "[1] 127.0.0.1" + port,
+                         "[2] " + std::string(own) + port}));
 }
 
 TEST_F(Hosts, PassTheEnvironmentOn) {
@@ -109,7 +114,7 @@ TEST_F(Hosts, PassTheEnvironmentOn) {
       run(over("127.0.0.2:1,127.0.0.3:1", {"--env", "GREETING=hello 'you'", "--env", "HOME", "--",
                                            "sh", "-c", "echo $GREETING; [ -n \"$HOME\" ]"}));
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(lines(result.out), (Words{"[0] hello 'you'", "[1] hello 'you'"}));
+  EXPECT_EQ(sorted_lines(result.out), (Words{"[0] hello 'you'", "[1] hello 'you'"}));
 }
 
 TEST_F(Hosts, AFailureOnOneEndsTheJobOnAll) {
@@ -126,22 +131,22 @@ TEST_F(Hosts, SignalsReachAll) {
                                                "trap 'echo term; exit 0' TERM; echo ready; "
                                                "while true; do sleep 0.02; done"}),
               {});
-  ASSERT_TRUE(eventually([&] { return lines(job.out()).size() == 2; }));
+  ASSERT_TRUE(eventually([&] { return sorted_lines(job.out()).size() == 2; }));
   job.kill(SIGTERM);
   const Result result = job.wait();
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(lines(result.out), (Words{"[0] ready", "[0] term", "[1] ready", "[1] term"}));
+  EXPECT_EQ(sorted_lines(result.out), (Words{"[0] ready", "[0] term", "[1] ready", "[1] term"}));
 }
 
 TEST_F(Hosts, ThatAreLostTakeTheJobDown) {
   Process job(over("127.0.0.2:1,127.0.0.3:1", {"--", "sh", "-c", "echo $$; exec sleep 1000"}), {});
-  ASSERT_TRUE(eventually([&] { return lines(job.out()).size() == 2; }));
+  ASSERT_TRUE(eventually([&] { return sorted_lines(job.out()).size() == 2; }));
   kill(std::stoi(testing::read_file(folder_ / "ssh.127.0.0.3")), SIGKILL);
   const Result result = job.wait();
   EXPECT_EQ(result.status, 255);
   EXPECT_TRUE(contains(result.err, "[run] rank 1 is lost: the connection with 127.0.0.3 has ended"))
       << result.err;
-  for (const std::string& line : lines(result.out)) {
+  for (const std::string& line : sorted_lines(result.out)) {
     const pid_t process = std::stoi(line.substr(4));
     EXPECT_TRUE(eventually([&] { return kill(process, 0) != 0; })) << line;
   }
@@ -185,7 +190,7 @@ TEST_F(Hosts, WhoseNamesAreTooLongForTfConfig) {
   tasks.insert(tasks.end(), report.begin(), report.end());
   const Result result = run(over(host + ":3", ranks));
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(lines(result.out), (Words{"[0] 0 3 none", "[1] 1 3 none", "[2] 2 3 none"}));
+  EXPECT_EQ(sorted_lines(result.out), (Words{"[0] 0 3 none", "[1] 1 3 none", "[2] 2 3 none"}));
   expect_failure(run(over(host + ":3", tasks)), "ResourceExhaustedError",
                  "[run] TF_CONFIG with the addresses of 3 tasks takes 150");
 }

@@ -12,40 +12,24 @@
 #include "support/files.h"
 #include "support/waiting.h"
 #include "tools/command.h"
+#include "tools/run_job.h"
 
 namespace tandem {
 namespace {
 
+using testing::contains;
 using testing::eventually;
 using testing::expect_failure;
 using testing::Process;
 using testing::read_file;
 using testing::Result;
 using testing::run;
+using testing::script;
+using testing::sorted_lines;
 using testing::TemporaryDirectory;
+using testing::Words;
 using testing::write_file;
 using namespace std::chrono_literals;
-
-using Words = std::vector<std::string>;
-
-// tandem run OPTIONS -- sh -c SCRIPT
-Words script(Words options, const std::string& text) {
-  options.insert(options.begin(), "run");
-  options.insert(options.end(), {"--", "sh", "-c", text});
-  return options;
-}
-
-std::vector<std::string> sorted_lines(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  std::sort(lines.begin(), lines.end());
-  return lines;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 bool is_alive(pid_t process) { return kill(process, 0) == 0; }
 
@@ -53,15 +37,19 @@ TEST(Run, TellsEachRankItsPlace) {
   const Result result =
       run(script({"-n", "3"},
                  "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR; "
-                 "echo $MASTER_PORT $TANDEM_JOB_TOKEN >&2"));
+                 "echo $MASTER_PORT $TANDEM_JOB_TOKEN $TANDEM_RENDEZVOUS >&2"));
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(sorted_lines(result.out),
             (Words{"[0] 0 0 3 3 127.0.0.1", "[1] 1 1 3 3 127.0.0.1", "[2] 2 2 3 3 127.0.0.1"}));
-  // The same port and secret for all.
+  // The same ports and secret for all.
   std::set<std::string> said;
   for (const std::string& line : sorted_lines(result.err)) said.insert(line.substr(4));
   ASSERT_EQ(said.size(), 1u) << result.err;
-  EXPECT_TRUE(std::regex_match(*said.begin(), std::regex("[0-9]+ [0-9a-f]{32}"))) << result.err;
+  std::smatch parts;
+  ASSERT_TRUE(std::regex_match(*said.begin(), parts,
+                               std::regex("([0-9]+) [0-9a-f]{32} 127\\.0\\.0\\.1:([0-9]+)")))
+      << result.err;
+  EXPECT_NE(parts[1], parts[2]);  // that of rank 0 is for other uses
   EXPECT_NE(run(script({}, "echo $TANDEM_JOB_TOKEN")).out,
             run(script({}, "echo $TANDEM_JOB_TOKEN")).out);
 }
@@ -352,6 +340,8 @@ TEST(Run, RefusesBadOptionsInOneLine) {
   refuse({"--bind", "socket"}, "[run] expected --bind none or core, got 'socket'");
   refuse({"--grace", "-1"}, "[run] expected --grace in [0, 86400] seconds, got -1");
   refuse({"--grace", "nan"}, "[run] expected --grace in [0, 86400] seconds, got nan");
+  for (const char* address : {"h", "h:", ":1", "h:0", "h:65536"})
+    refuse({"--rendezvous", address}, "[run] expected --rendezvous HOST:PORT, got '");
   refuse({"--hosts", ""}, "--hosts");
   refuse({"--hosts", "a:0"}, "[run] expected NAME:SLOTS with slots in [1, 4096], got 'a:0'");
   refuse({"--hosts", "a:"}, "[run] expected NAME:SLOTS, got 'a:'");

@@ -1,7 +1,6 @@
 #include "run/launcher.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <optional>
 
 #include "core/file_error.h"
+#include "run/job_server.h"
 #include "run/local_host.h"
 #include "run/output_sink.h"
 #include "run/signals.h"
@@ -23,15 +23,6 @@ namespace tandem::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::string new_token() {
-  std::array<unsigned char, 16> bytes = {};
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw UnavailableError("[run] the system gives no random numbers");
-  std::string token;
-  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
-  return token;
-}
 
 std::string own_path() {
   std::array<char, 4096> path = {};
@@ -73,6 +64,7 @@ class Launcher {
       if (lost_at_ && Clock::now() >= *lost_at_) give_up();
     }
     hosts_.clear();
+    server_.reset();
     return conclude();
   }
 
@@ -125,6 +117,8 @@ class Launcher {
             start_timeout));
       }
     }
+    // After the hosts, which fork, and before the ports, for which it raises a limit.
+    server_.emplace(options_, plan_);
     const bool here = plan_.one_host() && is_this_host(plan_.hosts.front().name);
     Addresses addresses;
     addresses.task_ports.resize(plan_.ranks.size());
@@ -136,14 +130,13 @@ class Launcher {
       const std::vector<int> ports = hosts_[i]->reserve_ports(ranks.size() + 1);
       for (std::size_t k = 0; k < ranks.size(); ++k) addresses.task_ports[ranks[k]] = ports[k];
       if (i == 0) addresses.master_port = ports.back();
+      addresses.rendezvous.push_back(server_->address_for(plan_.hosts[i].name));
     }
-    const std::string token = new_token();
     started_ = Clock::now();
-    for (std::size_t i = 0; i < hosts_.size(); ++i) hosts_[i]->start(specs(i, addresses, token));
+    for (std::size_t i = 0; i < hosts_.size(); ++i) hosts_[i]->start(specs(i, addresses));
   }
 
-  std::vector<RankSpec> specs(std::size_t host, const Addresses& addresses,
-                              const std::string& token) const {
+  std::vector<RankSpec> specs(std::size_t host, const Addresses& addresses) const {
     std::vector<RankSpec> result;
     for (const PlannedRank& rank : plan_.ranks) {
       if (rank.host != host) continue;
@@ -153,7 +146,7 @@ class Launcher {
                        .bind = options_.bind == "core",
                        .program = options_.program,
                        .environment = user_environment_};
-      for (auto& each : environment_of(plan_, rank, addresses, token))
+      for (auto& each : environment_of(plan_, rank, addresses, server_->token()))
         spec.environment.push_back(std::move(each));
       result.push_back(std::move(spec));
     }
@@ -287,6 +280,7 @@ class Launcher {
   const Signals signals_;
   std::vector<Progress> progress_;  // a rank
   const Adoption adoption_;
+  std::optional<JobServer> server_;  // outlives the ranks
   std::vector<std::unique_ptr<Host>> hosts_;
   Clock::time_point started_;
   bool ending_ = false;

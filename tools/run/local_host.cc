@@ -22,6 +22,12 @@ namespace {
   throw ResourceExhaustedError("[run] " + what + ": " + std::strerror(errno));
 }
 
+rlimit descriptor_limit() {
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return limit;
+}
+
 int topology(int core, const char* name) {
   std::ifstream in(fmt::format("/sys/devices/system/cpu/cpu{}/topology/{}", core, name));
   int value = 0;
@@ -56,6 +62,7 @@ struct Launch {
   std::vector<std::string> program, environment;
   std::vector<char*> argv, envp;
   cpu_set_t cores;
+  rlimit descriptors;
   bool bind = false;
   int out = -1, err = -1, failure = -1;
   pid_t parent = -1;
@@ -69,6 +76,7 @@ struct Launch {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  setrlimit(RLIMIT_NOFILE, &launch.descriptors);
   if (launch.bind) sched_setaffinity(0, sizeof(launch.cores), &launch.cores);
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
   dup2(launch.out, STDOUT_FILENO);
@@ -102,6 +110,8 @@ std::vector<int> cores_of(int local_rank, int local_size) {
     result.push_back(std::get<2>(cores[static_cast<std::size_t>(i)]));
   return result;
 }
+
+LocalHost::LocalHost() : descriptors_(descriptor_limit()) {}
 
 LocalHost::~LocalHost() {
   for (Running& running : ranks_)
@@ -139,6 +149,7 @@ void LocalHost::start_one(const RankSpec& spec) {
   Launch launch{.program = spec.program, .environment = environment_with(spec.environment)};
   launch.argv = pointers(launch.program);
   launch.envp = pointers(launch.environment);
+  launch.descriptors = descriptors_;
   launch.parent = getpid();
   launch.out = out.write.number();
   launch.err = err.write.number();

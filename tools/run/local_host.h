@@ -1,6 +1,8 @@
 // Ranks on this machine.
 #pragma once
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <optional>
 #include <string>
@@ -16,6 +18,7 @@ namespace tandem::tools {
 // a rank has started is killed when the rank ends.
 class LocalHost final : public Host {
  public:
+  LocalHost();
   ~LocalHost() override;
 
   std::vector<int> reserve_ports(std::size_t count) override;
@@ -38,6 +41,7 @@ class LocalHost final : public Host {
   void collect_ended(RankEvents& events);
   void end(Running& running);
 
+  const rlimit descriptors_;  // of the ranks; the launcher may raise its own
   Guardian guardian_;
   std::vector<Descriptor> reserved_;
   std::vector<Running> ranks_;

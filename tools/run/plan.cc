@@ -37,6 +37,13 @@ std::optional<int> number(const std::string& text) {
   return value;
 }
 
+bool is_endpoint(const std::string& text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return false;
+  const auto port = number(text.substr(colon + 1));
+  return port && *port > 0 && *port <= 65'535;
+}
+
 void check_count(const char* option, std::optional<int> value) {
   if (value && *value > kMaxRanks)
     reject("expected {} of at most {}, got {}", option, kMaxRanks, *value);
@@ -88,6 +95,8 @@ void check(const RunOptions& options) {
     reject("expected --start-timeout in (0, 86400] seconds, got {}", options.start_timeout);
   if (options.hosts && options.host_file)
     reject("--hosts and --hostfile are two ways of saying the same; give one");
+  if (!options.rendezvous.empty() && !is_endpoint(options.rendezvous))
+    reject("expected --rendezvous HOST:PORT, got '{}'", options.rendezvous);
   if (options.ssh.find_first_not_of(' ') == std::string::npos) reject("--ssh is empty");
   if (options.program.empty())
     reject("expected a program behind --: tandem run -n 2 -- PROGRAM [ARGUMENTS]");
@@ -196,6 +205,7 @@ Environment environment_of(const Plan& plan, const PlannedRank& rank, const Addr
                         {"LOCAL_WORLD_SIZE", std::to_string(rank.local_size)},
                         {"MASTER_ADDR", addresses.hosts.front()},
                         {"MASTER_PORT", std::to_string(addresses.master_port)},
+                        {"TANDEM_RENDEZVOUS", addresses.rendezvous[rank.host]},
                         {"TANDEM_JOB_TOKEN", token}};
   std::string text = config.dump();
   const std::size_t size = std::string_view("TF_CONFIG=").size() + text.size() + 1;

@@ -23,6 +23,7 @@ struct RunOptions {
   std::vector<std::string> environment;  // NAME=VALUE, or NAME to pass on
   double grace = 10.0;                   // seconds from SIGTERM to SIGKILL
   double start_timeout = 60.0;           // seconds that a host has for each answer
+  std::string rendezvous;                // HOST:PORT of a server; empty: one in this process
   std::vector<std::string> program;
 };
 
@@ -66,6 +67,7 @@ struct Addresses {
   std::vector<std::string> hosts;  // a host: how the others reach it
   std::vector<int> task_ports;     // a rank
   int master_port = 0;
+  std::vector<std::string> rendezvous;  // a host: HOST:PORT of the job's server
 };
 // What a rank finds in its environment, besides what it inherits.
 Environment environment_of(const Plan& plan, const PlannedRank& rank, const Addresses& addresses,

@@ -9,7 +9,7 @@
 namespace tandem {
 
 // A peer that is gone, or has left, may have gone because another one had failed, which is the
-// cause; and rank 0, which carries the job's server, stays until that has told the others. Throws
+// cause; rank 0 stays, where it carries the job's server, until that has told the others. Throws
 // what the membership says, within a moment, has failed. Returns where it says nothing: it never
 // hears of a peer that only left a group. `membership` may be null.
 inline void throw_first_failure(const Membership* membership) {

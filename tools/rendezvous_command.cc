@@ -1,0 +1,74 @@
+// `tandem rendezvous`: a rendezvous server on a host of its own choice, outside of the ranks.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <iostream>
+#include <memory>
+
+#include "commands.h"
+#include "tandem/rendezvous.h"
+#include "workload.h"
+
+namespace tandem::tools {
+namespace {
+
+struct Options {
+  int ranks = 1;
+  std::string address = "127.0.0.1";
+  int port = 0;
+  double join_timeout = 1800.0;  // seconds
+};
+
+// How ranks find what listens there: by this machine's name where it is every address.
+std::string reachable(const std::string& address) {
+  std::array<char, 256> name = {};
+  const bool everywhere = address == "0.0.0.0" || address == "::";
+  if (everywhere && gethostname(name.data(), name.size() - 1) == 0) return name.data();
+  return address.find(':') == std::string::npos ? address : fmt::format("[{}]", address);
+}
+
+void serve(const Options& options) {
+  if (options.port > 65'535)
+    throw InvalidArgumentError(
+        fmt::format("[rendezvous] expected --port in [0, 65535], got {}", options.port));
+  if (!(options.join_timeout > 0.0) || options.join_timeout > 86'400.0)
+    throw InvalidArgumentError(
+        fmt::format("[rendezvous] expected --join-timeout in (0, 86400] seconds, got {}",
+                    options.join_timeout));
+  comm::RendezvousServer server({.address = options.address,
+                                 .port = static_cast<std::uint16_t>(options.port),
+                                 .ranks = options.ranks});
+  std::cout << fmt::format("TANDEM_RENDEZVOUS={}:{}", reachable(options.address), server.port())
+            << std::endl;
+  server.wait(
+      std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(options.join_timeout * 1e3))));
+}
+
+}  // namespace
+
+void add_rendezvous_command(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("rendezvous", "Host a job outside of its ranks, until it is over");
+  require_whole_number(
+      *command->add_option("-n,--ranks", options->ranks, "Ranks of the job")->required(), 1);
+  command
+      ->add_option("--address", options->address,
+                   "Where to listen: the loopback for ranks on this machine, 0.0.0.0 everywhere, "
+                   "which takes a secret in TANDEM_JOB_TOKEN")
+      ->capture_default_str();
+  require_whole_number(
+      *command->add_option("--port", options->port, "0: one that is free")->capture_default_str(),
+      0);
+  command
+      ->add_option("--join-timeout", options->join_timeout,
+                   "Seconds that the ranks have to join the job")
+      ->capture_default_str();
+  command->callback([options] { serve(*options); });
+}
+
+}  // namespace tandem::tools
