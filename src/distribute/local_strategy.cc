@@ -96,34 +96,16 @@ std::vector<std::unique_ptr<Replica>> LocalStrategy::make_replicas(std::vector<R
   return replicas;
 }
 
-std::vector<ReplicaStep> LocalStrategy::steps_of(const BatchSplit& split) const {
-  std::vector<ReplicaStep> steps(devices_.size());
-  int first = -1;
-  for (std::size_t id = 0; id < steps.size(); ++id) {
-    steps[id].total = split.total;
-    if (split.total >= 0) {
-      const bool idle = split.counts[id] == 0;
-      steps[id].offset = split.offsets[id];
-      steps[id].count = split.counts[id];
-      steps[id].stands_by = idle && group_->all_take_part();
-      steps[id].active = !idle || group_->all_take_part();
-    }
-    if (steps[id].active && first < 0) first = static_cast<int>(id);
-  }
-  if (first < 0 || split.total == 0)
+std::vector<bool> LocalStrategy::taking_part(const BatchSplit& split) const {
+  std::vector<bool> result(devices_.size(), true);
+  if (split.total >= 0 && !all_take_part())
+    for (std::size_t id = 0; id < result.size(); ++id) result[id] = split.counts[id] > 0;
+  if (split.total == 0 || std::find(result.begin(), result.end(), true) == result.end())
     fail<InvalidArgumentError>("[{}] the step's batch has no examples", name());
-  for (ReplicaStep& step : steps) step.leader = group_->all_take_part() ? split.leader : first;
-  return steps;
+  return result;
 }
 
 namespace {
-
-std::vector<bool> taking_part(const std::vector<ReplicaStep>& steps) {
-  std::vector<bool> result;
-  result.reserve(steps.size());
-  for (const ReplicaStep& step : steps) result.push_back(step.active);
-  return result;
-}
 
 Replica& first_active(const std::vector<Replica*>& replicas) {
   return **std::find_if(replicas.begin(), replicas.end(),
@@ -163,13 +145,13 @@ void LocalStrategy::run_replica(int id, const std::function<void(int)>& step) {
 }
 
 void LocalStrategy::trace(const std::function<void(int)>& step, const BatchSplit& split) {
-  const std::vector<ReplicaStep> steps = steps_of(split);
-  TracedRun run{.ranks = group_->ranks_of_program(taking_part(steps)),
-                .root = group_->all_take_part() ? split.leader : 0,
+  const std::vector<bool> taking_part = this->taking_part(split);
+  TracedRun run{.ranks = group_->ranks_of_program(taking_part),
+                .root = all_take_part() ? split.leader : 0,
                 .agreements = {}};
   std::vector<Replica*> all;
   const std::vector<std::unique_ptr<Replica>> replicas = make_replicas(all, &run);
-  for (std::size_t id = 0; id < all.size(); ++id) all[id]->begin(steps[id]);
+  for (Replica* replica : all) replica->begin(split, taking_part);
   for (std::size_t id = 0; id < all.size(); ++id)
     if (all[id]->active()) enter(*all[id], [&] { step(static_cast<int>(id)); });
   Generator::current().follow(first_active(all).generator());
@@ -180,9 +162,9 @@ void LocalStrategy::run_step(const std::function<void(int)>& step, const BatchSp
     trace(step, split);
     return;
   }
-  const std::vector<ReplicaStep> steps = steps_of(split);
-  group_->begin(taking_part(steps));
-  for (std::size_t id = 0; id < all_.size(); ++id) all_[id]->begin(steps[id]);
+  const std::vector<bool> taking_part = this->taking_part(split);
+  group_->begin(taking_part);
+  for (Replica* replica : all_) replica->begin(split, taking_part);
   const bool record = grad_mode;
   threads_.run([&](int replica) {
     const bool previous = grad_mode;

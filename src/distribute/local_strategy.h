@@ -25,8 +25,9 @@ class LocalStrategy : public StrategyImpl {
 
  private:
   void run_step(const std::function<void(int replica)>& step, const BatchSplit& split) override;
-  // What the step is for each replica. Throws InvalidArgumentError when there are no examples.
-  std::vector<ReplicaStep> steps_of(const BatchSplit& split) const;
+  // Which local replicas take part in a step. Throws InvalidArgumentError where there are no
+  // examples.
+  std::vector<bool> taking_part(const BatchSplit& split) const;
   // A replica a device, which are `all`.
   std::vector<std::unique_ptr<Replica>> make_replicas(std::vector<Replica*>& all,
                                                       TracedRun* run = nullptr);

@@ -28,14 +28,19 @@ Replica::Replica(std::shared_ptr<const StrategyMark> strategy, int local, Replic
   all_.push_back(this);
 }
 
-void Replica::begin(const ReplicaStep& step) {
+void Replica::begin(const BatchSplit& split, const std::vector<bool>& taking_part) {
+  const auto local = static_cast<std::size_t>(local_replica_id_);
+  const bool has_batch = split.total >= 0;
   num_local_replicas_ = static_cast<int>(all_.size());
-  active_ = step.active;
-  stands_by_ = step.stands_by;
-  leader_ = step.leader;
-  example_offset_ = step.total < 0 ? -1 : step.offset;
-  local_examples_ = step.total < 0 ? -1 : step.count;
-  global_examples_ = step.total;
+  active_ = taking_part[local];
+  leader_ = group_.all_take_part()
+                ? split.leader
+                : static_cast<int>(std::find(taking_part.begin(), taking_part.end(), true) -
+                                   taking_part.begin());
+  example_offset_ = has_batch ? split.offsets[local] : -1;
+  local_examples_ = has_batch ? split.counts[local] : -1;
+  global_examples_ = split.total;
+  stands_by_ = active_ && local_examples_ == 0;
   if (run_)
     generator_.follow(Generator::current());
   else

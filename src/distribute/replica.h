@@ -9,18 +9,9 @@
 #include "runtime/replica_context.h"
 #include "sync/eager_sync.h"
 #include "sync/traced_sync.h"
+#include "tandem/per_replica.h"
 
 namespace tandem::distribute {
-
-// What one step is for a replica.
-struct ReplicaStep {
-  bool active = true;       // takes part in the collectives
-  bool stands_by = false;   // without examples
-  std::int64_t offset = 0;  // of its examples in the global batch; -1: there is no batch
-  std::int64_t count = -1;  // of its examples
-  std::int64_t total = -1;  // of the global batch
-  int leader = 0;           // the first replica with examples, of all processes
-};
 
 // What the replicas of one call of run() share that is made while a function is traced. They are
 // traced one after the other on one thread; in the program they meet in their collectives.
@@ -38,8 +29,9 @@ class Replica final : public ReplicaContext {
   Replica(std::shared_ptr<const StrategyMark> strategy, int local, ReplicaGroup& group,
           Device& device, std::vector<Replica*>& all, TracedRun* run = nullptr);
 
+  // A step starts, in which the local replicas that take part in its collectives share `split`.
   // Draws go on from those of the thread that calls this.
-  void begin(const ReplicaStep& step);
+  void begin(const BatchSplit& split, const std::vector<bool>& taking_part);
   bool active() const { return active_; }
   Device& device() const { return device_; }
   Generator& generator() { return generator_; }
@@ -61,7 +53,7 @@ class Replica final : public ReplicaContext {
   TracedRun* run_;
   std::size_t passes_ = 0;  // of the run
   bool active_ = true;
-  int leader_ = 0;
+  int leader_ = 0;  // the first replica with examples, of all processes
   Generator generator_;
   std::shared_ptr<Communicator> communicator_;  // null in a TracedRun
   TracedRank traced_;
