@@ -98,8 +98,11 @@ class Communicator {
   // The same without waiting: the memory belongs to the work until that is done.
   virtual std::shared_ptr<Work> start_exchange(const void* mine, std::size_t bytes,
                                                void* gathered) = 0;
-  // Advances collectives under way, without waiting.
+  // Advances collectives under way, without waiting. Between processes they advance while their
+  // owner computes, too, but less promptly.
   virtual void progress() = 0;
+  // Whether a thread other than the owner's may advance them, one at a time.
+  virtual bool takes_any_thread() const { return true; }
   // What errors call the collectives from here on: a name, such as a bucket's, and the step of
   // training. Ranks need not agree on it.
   virtual void label(std::string_view name, std::int64_t step) = 0;

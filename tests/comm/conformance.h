@@ -26,6 +26,8 @@ struct TestBackend {
   bool (*available)() = [] { return true; };
   // Whether sums are ((0 + 1) + 2) + ... to the bit.
   bool sums_in_order = true;
+  // Whether collectives of so many ranks advance while none calls anything: not those of threads.
+  bool (*advances_unattended)(int ranks) = [](int) { return true; };
 };
 inline std::ostream& operator<<(std::ostream& out, const TestBackend& backend) {
   return out << backend.name;

@@ -81,7 +81,8 @@ TestBackend of_threads() {
                 }
                 for (std::thread& thread : all) thread.join();
               },
-          .sums_in_order = false};
+          .sums_in_order = false,
+          .advances_unattended = [](int ranks) { return ranks > 3; }};
 }
 
 // Two threads a process, and the processes.
@@ -122,7 +123,8 @@ TestBackend of_threads_and_processes() {
                 });
                 EXPECT_EQ(codes, ExitCodes(codes.size(), 0));
               },
-          .sums_in_order = false};
+          .sums_in_order = false,
+          .advances_unattended = [](int ranks) { return ranks > 2; }};
 }
 
 // Processes of a host, and the hosts.

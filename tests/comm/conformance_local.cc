@@ -12,18 +12,20 @@ namespace {
 
 TestBackend threads() {
   return {.name = "local",
-          .run = [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
-            config::set_logical_cpus(ranks);
-            const auto cpus = DeviceManager::get().devices(DeviceType::kCpu, "test");
-            const std::vector<Device*> devices(cpus.begin(), cpus.end());
-            std::vector<std::thread> all;
-            for (int number = 0; number < groups; ++number) {
-              auto group = std::make_shared<LocalGroup>(devices);
-              for (int rank = 0; rank < ranks; ++rank)
-                all.emplace_back([=, &body] { body(*group->communicator(rank), number); });
-            }
-            for (std::thread& thread : all) thread.join();
-          }};
+          .run =
+              [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
+                config::set_logical_cpus(ranks);
+                const auto cpus = DeviceManager::get().devices(DeviceType::kCpu, "test");
+                const std::vector<Device*> devices(cpus.begin(), cpus.end());
+                std::vector<std::thread> all;
+                for (int number = 0; number < groups; ++number) {
+                  auto group = std::make_shared<LocalGroup>(devices);
+                  for (int rank = 0; rank < ranks; ++rank)
+                    all.emplace_back([=, &body] { body(*group->communicator(rank), number); });
+                }
+                for (std::thread& thread : all) thread.join();
+              },
+          .advances_unattended = [](int) { return false; }};
 }
 
 INSTANTIATE_TEST_SUITE_P(Local, Conformance,

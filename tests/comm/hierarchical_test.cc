@@ -114,6 +114,27 @@ TEST_F(Hierarchical, RanksThatPartInsideAGroup) {
       "order");
 }
 
+// Rank 2 alone can tell the other group that its own has parted, and calls nothing until then.
+TEST_F(Hierarchical, AnErrorThatIsMetWhileARankComputes) {
+  const Arrivals called, told;
+  run_ranks({}, [&](Communicator& communicator) {
+    const auto expect_parting = [](const std::function<void()>& call) {
+      expect_parts(error_of<InvalidArgumentError>(call),
+                   {"[hierarchical] [all_reduce] ranks parted at collective 0: rank 2 called "});
+    };
+    if (communicator.rank() != 2) {
+      called.wait_for(1);
+      expect_parting([&] { all_reduce(communicator, communicator.rank() == 3 ? 11 : 10)->wait(); });
+      return told.arrive();
+    }
+    const auto work = all_reduce(communicator, 10);
+    called.arrive();
+    told.wait_for(3);
+    expect_parting([&] { communicator.barrier(); });
+    expect_parting([&] { work->wait(); });
+  });
+}
+
 TEST_F(Hierarchical, ErrorsNameRanksOfTheJob) {
   const auto store = std::make_shared<ForkedStore>();
   const ExitCodes codes = run_processes(kRanks, [&](int rank) {

@@ -218,6 +218,29 @@ TEST_F(MpiFaults, AMessageOfAnotherSize) {
   });
 }
 
+// The receiver alone can see it, and calls nothing until the others have been told.
+TEST_F(MpiFaults, AnErrorThatIsMetWhileARankComputes) {
+  run([](Communicator& communicator) {
+    const auto expect_error = [](const std::function<void()>& call) {
+      EXPECT_EQ(error_of<InvalidArgumentError>(call),
+                "[recv] rank 0 sent 3 float32, rank 1 expected 4 float32");
+    };
+    if (communicator.rank() == 1) {
+      const auto work = communicator.recv(floats(4), 0);
+      arrive(1);
+      wait_for({0, 2});
+      expect_error([&] { communicator.barrier(); });
+      return expect_error([&] { work->wait(); });
+    }
+    wait_for({1});
+    expect_error([&] {
+      if (communicator.rank() == 0) communicator.send(floats(3), 1)->wait();
+      communicator.barrier()->wait();
+    });
+    arrive(communicator.rank());
+  });
+}
+
 TEST_F(MpiFaults, ASubGroupThatARankDoesNotJoin) {
   run(
       [](Communicator& communicator) {

@@ -108,7 +108,7 @@ TEST_F(OnGpuNcclFakeFaults, GpusThatHangAreStoppedThoughNobodyWaits) {
               const auto work = communicator.all_reduce({&buffer, 1}, ReduceOp::kSum);
               const std::string text = error_of<DeadlineExceededError>([&] {
                 do std::this_thread::sleep_for(milliseconds(4000));
-                while (!work->test());  // each look gives it 3000 ms more
+                while (!work->test());
               });
               expect_parts(text, {"[nccl] collective 0 (all_reduce (sum) of 20 float32 in 1 part) "
                                   "did not end within 3000 ms on rank ",

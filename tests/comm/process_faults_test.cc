@@ -265,6 +265,30 @@ TEST_P(ProcessFaults, AMessageOfAnotherSize) {
   });
 }
 
+// The receiver alone can see it, and calls nothing until the other rank has been told.
+TEST_P(ProcessFaults, AnErrorThatIsMetWhileARankComputes) {
+  const Arrivals called, told;
+  run_ranks({.ranks = 2}, [&](Communicator& communicator) {
+    const auto expect_error = [](const std::function<void()>& call) {
+      EXPECT_EQ(error_of<InvalidArgumentError>(call),
+                "[recv] rank 0 sent 3 float32, rank 1 expected 4 float32");
+    };
+    if (communicator.rank() == 0) {
+      called.wait_for(1);
+      expect_error([&] {
+        communicator.send(floats(3), 1)->wait();
+        communicator.barrier()->wait();
+      });
+      return told.arrive();
+    }
+    const auto work = communicator.recv(floats(4), 0);
+    called.arrive();
+    told.wait_for(1);
+    expect_error([&] { communicator.barrier(); });
+    expect_error([&] { work->wait(); });
+  });
+}
+
 TEST_P(ProcessFaults, ARankLeavesEarly) {
   run_ranks({}, [](Communicator& communicator) {
     all_reduce(communicator, 1000);
@@ -357,6 +381,38 @@ TEST_P(ProcessFaults, GroupsLeaveNothingInTheStore) {
     });
   });
   EXPECT_EQ(store->keys(), std::vector<std::string>());
+}
+
+// Rank 0 computes on its device what it gives, and calls nothing until rank 1 has the sum.
+void check_device_that_computes(const char* backend) {
+  config::set_emulated_gpus(1, 64);
+  const Arrivals called, through;
+  const Job job{.backend = backend, .ranks = 2, .device = DeviceType::kGpu};
+  testing::run_ranks(job, {}, [&](Communicator& communicator) {
+    Device& device = communicator.device();
+    std::vector<float> values(1000, 1.0f);
+    const auto memory = communicator.allocate(values.size() * sizeof(float));
+    const Buffer buffer = {memory.get(), static_cast<std::int64_t>(values.size()), float32};
+    device.copy_from_host(memory.get(), values.data(), buffer.bytes());
+    if (communicator.rank() == 0) device.stream().enqueue([&] { called.wait_for(2); });
+    const auto work = communicator.all_reduce({&buffer, 1}, ReduceOp::kSum);
+    called.arrive();
+    if (communicator.rank() == 0) through.wait_for(1);
+    work->wait();
+    through.arrive();
+    device.copy_to_host(values.data(), memory.get(), buffer.bytes());
+    device.stream().synchronize();
+    EXPECT_EQ(values, std::vector<float>(1000, 2.0f));
+  });
+}
+
+TEST(DevicesOfProcesses, AreFollowedOverShmWhileTheRankComputes) {
+  check_device_that_computes("shm");
+}
+
+TEST(DevicesOfProcesses, AreFollowedOverGlooWhileTheRankComputes) {
+  TANDEM_REQUIRE(has_gloo(), "gloo");
+  check_device_that_computes("gloo");
 }
 
 std::string backend_of(const ::testing::TestParamInfo<BackendFaults>& info) {

@@ -26,7 +26,8 @@ class HierarchicalCommunicator final : public CheckedCommunicator {
   int size() const override { return pipeline_->layout.size(); }
   Device& device() const override { return pipeline_->inner->device(); }
 
-  void progress() override { pipeline_->advance(); }
+  void progress() override { pipeline_->progress(); }
+  bool takes_any_thread() const override { return pipeline_->takes_any_thread(); }
   void label(std::string_view name, std::int64_t step) override {
     pipeline_->label = {std::string(name), step};
   }
@@ -35,22 +36,18 @@ class HierarchicalCommunicator final : public CheckedCommunicator {
     return pipeline_->inner->allocate(bytes);
   }
   void abort(GroupFailure failure, const std::string& text) noexcept override {
-    try {
-      throw_failure(failure, text);
-    } catch (...) {
-      pipeline_->end_with(std::current_exception(), failure, text);
-    }
+    pipeline_->abort(failure, text);
   }
 
  private:
   std::shared_ptr<Work> start(const CheckedCall& call) override {
-    pipeline_->throw_if_failed();
-    auto work = hierarchical::plan(pipeline_, call);
-    pipeline_->submit(work);
-    return work;
+    return pipeline_->submit([&] { return hierarchical::plan(pipeline_, call); });
   }
 
-  std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int) override;
+  std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int) override {
+    return pipeline_->split([&] { return split_communicators(ranks); });
+  }
+  std::unique_ptr<Communicator> split_communicators(const std::vector<int>& ranks) const;
 
   std::shared_ptr<Pipeline> pipeline_;
 };
@@ -69,9 +66,8 @@ std::optional<RankNames> names_of(const std::optional<RankNames>& names,
   return names ? std::optional(names->of(ranks)) : std::nullopt;
 }
 
-std::unique_ptr<Communicator> HierarchicalCommunicator::split_off(const std::vector<int>& ranks,
-                                                                  int) {
-  pipeline_->throw_if_failed();
+std::unique_ptr<Communicator> HierarchicalCommunicator::split_communicators(
+    const std::vector<int>& ranks) const {
   const Layout& layout = pipeline_->layout;
   const auto groups = places_by_group(layout, ranks);
   Communicator* const direct = pipeline_->options.direct.get();

@@ -39,7 +39,8 @@ struct HierarchicalOptions {
 // two, and a mean is their sum, divided.
 //
 // A collective moves on whenever one of a rank's works is waited for or looked at, or progress() is
-// called. The first error ends the group on all of its ranks.
+// called, and, but on a CUDA device, while the rank computes (src/comm/process/progress_engine.h).
+// The first error ends the group on all of its ranks.
 //
 // Throws InvalidArgumentError when `outer` is not where it belongs, or is on another device, and
 // when options.ranks are not the ranks.

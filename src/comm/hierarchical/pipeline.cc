@@ -23,6 +23,17 @@ std::unique_ptr<Communicator> all_again(Communicator& communicator) {
   return communicator.split(ranks);
 }
 
+// Steps enqueue work on the device. A real GPU's stream may be in the midst of what another thread
+// records there as a CUDA graph.
+bool can_share(const Pipeline& pipeline) {
+  if (pipeline.inner->device().stream().execution() == Stream::Execution::kNative) return false;
+  const Communicator* const all[] = {pipeline.inner.get(), pipeline.outer.get(), pipeline.out.get(),
+                                     pipeline.options.direct.get()};
+  return std::all_of(std::begin(all), std::end(all), [](const Communicator* communicator) {
+    return !communicator || communicator->takes_any_thread();
+  });
+}
+
 // Whoever waits for a rank that waits for another one gives that rank time to tell.
 Clock::duration grace(Lane lane, std::chrono::milliseconds limit) {
   const auto once =
@@ -85,7 +96,7 @@ const Step* HierarchicalWork::first_under_way() const {
 }
 
 void HierarchicalWork::wait() {
-  if (done()) return;
+  if (pipeline_->test(*this)) return;
   const profile::Span span([&] {
     return profile::Event{.name = "wait for " + std::string(name_of(signature_.kind)),
                           .replica = pipeline_->layout.rank()};
@@ -93,19 +104,9 @@ void HierarchicalWork::wait() {
   pipeline_->wait(*this);
 }
 
-bool HierarchicalWork::test() {
-  if (!done()) pipeline_->advance();
-  return done();
-}
-
-void HierarchicalWork::check_peers() {
-  if (!done()) pipeline_->check_peers();
-}
-
-std::vector<int> HierarchicalWork::missing() const {
-  const Step* step = first_under_way();
-  return step ? pipeline_->ranks_of(step->lane, step->work->missing()) : std::vector<int>{};
-}
+bool HierarchicalWork::test() { return pipeline_->test(*this); }
+void HierarchicalWork::check_peers() { pipeline_->check_peers(*this); }
+std::vector<int> HierarchicalWork::missing() const { return pipeline_->missing(*this); }
 
 Pipeline::Pipeline(Layout of, std::unique_ptr<Communicator> inside,
                    std::unique_ptr<Communicator> between, HierarchicalOptions with)
@@ -113,7 +114,8 @@ Pipeline::Pipeline(Layout of, std::unique_ptr<Communicator> inside,
       options(std::move(with)),
       inner(std::move(inside)),
       outer(std::move(between)),
-      out(all_again(*inner)) {}
+      out(all_again(*inner)),
+      takes_any_thread_(can_share(*this)) {}
 
 Communicator* Pipeline::communicator(Lane lane) const {
   switch (lane) {
@@ -125,11 +127,55 @@ Communicator* Pipeline::communicator(Lane lane) const {
   return nullptr;
 }
 
-void Pipeline::submit(std::shared_ptr<HierarchicalWork> work) {
+std::shared_ptr<Work> Pipeline::submit(
+    const std::function<std::shared_ptr<HierarchicalWork>()>& plan) {
+  const auto lock = attend();
+  throw_if_failed();
+  auto work = plan();
   for (Step& step : work->steps_)
     (step.work ? messages_ : waiting_[static_cast<std::size_t>(step.lane)]).push_back(&step);
-  open_.push_back(std::move(work));
+  open_.push_back(work);
   advance();
+  note_attended();
+  leave_to_engine();
+  return work;
+}
+
+void Pipeline::progress() {
+  const auto lock = attend();
+  advance();
+  note_attended();
+}
+
+bool Pipeline::test(const HierarchicalWork& work) {
+  const auto lock = attend();
+  if (work.done()) return true;
+  advance();
+  note_attended();
+  return work.done();
+}
+
+std::vector<int> Pipeline::missing(const HierarchicalWork& work) {
+  const auto lock = attend();
+  const Step* step = work.first_under_way();
+  return step ? ranks_of(step->lane, step->work->missing()) : std::vector<int>{};
+}
+
+std::unique_ptr<Communicator> Pipeline::split(
+    const std::function<std::unique_ptr<Communicator>()>& make) {
+  const auto lock = attend();
+  throw_if_failed();
+  return make();
+}
+
+bool Pipeline::under_way() const { return takes_any_thread_ && !failure_ && !open_.empty(); }
+
+bool Pipeline::advance_unattended() noexcept {
+  try {
+    return advance();
+  } catch (...) {  // the owner's next call throws it
+    return true;
+  }
 }
 
 bool Pipeline::advance() {
@@ -192,7 +238,8 @@ bool Pipeline::look(Step& step) {
 
 // Spins, then yields, then naps, as others do that wait; while a thread of a backend's works, it
 // sleeps.
-void Pipeline::wait(HierarchicalWork& work) {
+void Pipeline::wait(const HierarchicalWork& work) {
+  const auto lock = attend();
   const auto begin = Clock::now();
   auto patient_since = begin, checked = begin;
   nap_ = microseconds(20);
@@ -232,7 +279,7 @@ void Pipeline::pass_time(const HierarchicalWork& work, Clock::duration patience)
 }
 
 void Pipeline::check(const HierarchicalWork& last, Clock::time_point since) {
-  check_peers();
+  check_all_peers();
   const auto now = Clock::now();
   for (const auto& work : open_) {
     for (const Step& step : work->steps_)
@@ -244,7 +291,12 @@ void Pipeline::check(const HierarchicalWork& last, Clock::time_point since) {
   }
 }
 
-void Pipeline::check_peers() {
+void Pipeline::check_peers(const HierarchicalWork& work) {
+  const auto lock = attend();
+  if (!work.done()) check_all_peers();
+}
+
+void Pipeline::check_all_peers() {
   const auto check_one = [this](const Step* step) {
     try {
       step->work->check_peers();
@@ -343,7 +395,17 @@ void Pipeline::end_with(std::exception_ptr error, GroupFailure failure,
   if (options.direct) options.direct->abort(failure, text);
 }
 
-void Pipeline::close() {
+void Pipeline::abort(GroupFailure failure, const std::string& text) noexcept {
+  const auto lock = attend();
+  try {
+    throw_failure(failure, text);
+  } catch (...) {
+    end_with(std::current_exception(), failure, text);
+  }
+}
+
+void Pipeline::close() noexcept {
+  leave_engine();
   if (!failure_ && !open_.empty())
     failure_ = std::make_exception_ptr(
         FailedPreconditionError("the communicator was destroyed before its collectives ended"));

@@ -16,6 +16,7 @@
 #include "comm/hierarchical/hierarchical_communicator.h"
 #include "comm/hierarchical/layout.h"
 #include "comm/process/announcement.h"
+#include "comm/process/progress_engine.h"
 #include "comm/signature.h"
 #include "core/core_yield.h"
 
@@ -62,8 +63,10 @@ class HierarchicalWork final : public Work {
   // Memory of the device that lives as long as the work.
   void* scratch(std::size_t bytes);
 
+  // As its group sees it, which calls these alone.
   bool done() const;
   const Step* first_under_way() const;
+
   const Signature& signature() const { return signature_; }
   std::uint64_t sequence() const { return sequence_; }
   const Label& label() const { return label_; }
@@ -88,46 +91,62 @@ class HierarchicalWork final : public Work {
   mutable std::size_t ended_ = 0;  // steps at the beginning
 };
 
-// What the works of a rank share.
-class Pipeline {
+// What the works of a rank share. Its functions are the owner's; between the owner's calls the
+// engine starts the steps whose turn has come, where a thread of its own may.
+class Pipeline final : public ProgressEngine::Client {
  public:
   Pipeline(Layout layout, std::unique_ptr<Communicator> inner, std::unique_ptr<Communicator> outer,
            HierarchicalOptions options);
 
-  void submit(std::shared_ptr<HierarchicalWork> work);
-  // Starts what can be started, and looks what has ended; whether anything has.
-  bool advance();
-  void wait(HierarchicalWork& work);
-  void check_peers();
-  // Ends the group: `error` is what this rank throws from here on.
-  void end_with(std::exception_ptr error, GroupFailure failure, const std::string& text) noexcept;
-  void throw_if_failed() const {
-    if (failure_) std::rethrow_exception(failure_);
-  }
-  // Breaks the circle of works and this.
-  void close();
-  // The ranks that a lane's communicator counts as `ranks`.
-  std::vector<int> ranks_of(Lane lane, const std::vector<int>& ranks) const;
+  // Starts the work that `plan` makes while the engine is kept away from the communicators.
+  std::shared_ptr<Work> submit(const std::function<std::shared_ptr<HierarchicalWork>()>& plan);
+  // Starts what can be started, and looks what has ended.
+  void progress();
+  bool test(const HierarchicalWork& work);
+  void wait(const HierarchicalWork& work);
+  void check_peers(const HierarchicalWork& work);
+  std::vector<int> missing(const HierarchicalWork& work);
+  // Makes a communicator of those below, which is the caller's.
+  std::unique_ptr<Communicator> split(const std::function<std::unique_ptr<Communicator>()>& make);
+  // Ends the group with this error, unless it has failed.
+  void abort(GroupFailure failure, const std::string& text) noexcept;
+  // The communicator is gone: breaks the circle of works and this.
+  void close() noexcept;
+  // Whether a thread other than the owner's may start steps.
+  bool takes_any_thread() const { return takes_any_thread_; }
 
   const Layout layout;
   const HierarchicalOptions options;
   const RankNames names = options.names.value_or(RankNames());
   const std::unique_ptr<Communicator> inner, outer, out;
+  // The owner's alone.
   std::uint64_t next_sequence = 0;
   Label label;
 
  private:
+  bool under_way() const override;
+  bool advance_unattended() noexcept override;
   Communicator* communicator(Lane lane) const;
+  // The ranks that a lane's communicator counts as `ranks`.
+  std::vector<int> ranks_of(Lane lane, const std::vector<int>& ranks) const;
+  // Those below REQUIRE attend().
+  void throw_if_failed() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+  bool advance();  // whether anything has started or ended
   bool look(Step& step);
   void progress(Lane lane);
   bool start_ready();
   bool look_at_running();
   void check(const HierarchicalWork& last, std::chrono::steady_clock::time_point since);
+  void check_all_peers();
   void pass_time(const HierarchicalWork& work, std::chrono::steady_clock::duration patience);
   [[noreturn]] void throw_deadline(const HierarchicalWork& work, const Step& step) const;
   [[noreturn]] void rethrow_from(Lane lane) const;
   [[noreturn]] void fail_with_current();
+  void end_with(std::exception_ptr error, GroupFailure failure, const std::string& text) noexcept;
 
+  const bool takes_any_thread_;
   std::array<std::deque<Step*>, kLanes> waiting_, running_;
   std::deque<Step*> messages_;
   std::deque<std::shared_ptr<HierarchicalWork>> open_;  // not done, in the order of the calls

@@ -46,8 +46,9 @@ class BackendOperation {
   virtual std::vector<int> missing() const = 0;
 };
 
-// One rank of a group of processes. Belongs to one thread at a time. The destructor says goodbye:
-// peers that wait for this rank from then on learn that it has left.
+// One rank of a group of processes. Belongs to one thread at a time: its owner's, or the progress
+// engine's, which starts and advances operations while the owner computes. The destructor says
+// goodbye: peers that wait for this rank from then on learn that it has left.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -61,6 +62,8 @@ class Backend {
   virtual bool takes_device_memory() const = 0;
   // Whether it adds up in an order that the ranks alone decide (ReduceOp::kTreeSum).
   virtual bool sums_by_tree() const { return true; }
+  // Whether threads other than the owner's may call it, one at a time.
+  virtual bool takes_any_thread() const { return true; }
   // Whether spinning keeps others from their work: the ranks that share this host outnumber its
   // cores, or one of them runs on this one's.
   virtual bool crowded() const = 0;

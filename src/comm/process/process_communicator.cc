@@ -4,7 +4,6 @@
 
 #include "comm/checked_communicator.h"
 #include "comm/device_memory.h"
-#include "comm/process/group_name.h"
 #include "comm/process/process_group.h"
 #include "core/status.h"
 
@@ -43,19 +42,14 @@ class WorkList final : public Work {
 class ProcessCommunicator final : public CheckedCommunicator {
  public:
   explicit ProcessCommunicator(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
-  ~ProcessCommunicator() override {
-    // Breaks the circle of group and works, should some not be done.
-    if (!group_->failure && !group_->open.empty())
-      group_->failure = std::make_exception_ptr(
-          FailedPreconditionError("the communicator was destroyed before its collectives ended"));
-    group_->open.clear();
-  }
+  ~ProcessCommunicator() override { group_->close(); }
 
   int rank() const override { return group_->backend->rank(); }
   int size() const override { return group_->backend->size(); }
   Device& device() const override { return group_->device; }
 
-  void progress() override { group_->advance(nullptr); }
+  void progress() override { group_->progress(); }
+  bool takes_any_thread() const override { return group_->backend->takes_any_thread(); }
 
   void label(std::string_view name, std::int64_t step) override {
     group_->label = {std::string(name), step};
@@ -69,12 +63,12 @@ class ProcessCommunicator final : public CheckedCommunicator {
   }
 
   void abort(GroupFailure failure, const std::string& text) noexcept override {
-    if (!group_->failure) group_->end_with(failure, text);
+    group_->abort(failure, text);
   }
 
  private:
   std::shared_ptr<Work> start(const CheckedCall& call) override {
-    if (group_->failure) std::rethrow_exception(group_->failure);
+    group_->check();
     if (call.op == ReduceOp::kTreeSum && !group_->backend->sums_by_tree())
       throw UnimplementedError(
           "[all_reduce] a tree sum over NCCL between processes, whose order of sums is its own: "
@@ -101,10 +95,7 @@ class ProcessCommunicator final : public CheckedCommunicator {
   }
 
   std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int) override {
-    if (group_->failure) std::rethrow_exception(group_->failure);
-    const std::string name = subgroup_name(group_->backend->name(), ranks, group_->splits[ranks]++);
-    return make_process_communicator(group_->backend->split(ranks, name), group_->device,
-                                     group_->options);
+    return make_process_communicator(group_->split(ranks), group_->device, group_->options);
   }
 
   std::shared_ptr<ProcessGroup> group_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "comm/process/group_name.h"
 #include "core/profile.h"
 #include "core/status.h"
 
@@ -42,7 +43,7 @@ ProcessWork::~ProcessWork() {
 }
 
 bool ProcessWork::start() {
-  if (operation_) return true;
+  if (started()) return true;
   if (!ready_.done()) return false;
   ready_.wait();  // throws what went wrong on the device: peers are not to go on with it
   operation_ = group_->backend->start(collective_);
@@ -50,10 +51,18 @@ bool ProcessWork::start() {
 }
 
 bool ProcessWork::advance() {
-  if (done_) return true;
+  if (arrived_) return true;
   if (!operation_->advance()) return false;
-  finish();
-  return true;
+  operation_.reset();
+  if (begin_ > 0) [[unlikely]]
+    end_ = profile::now();
+  return arrived_ = true;
+}
+
+bool ProcessWork::get_on() {
+  if (arrived_) return false;
+  const std::uint64_t steps = operation_->steps();
+  return advance() || operation_->steps() != steps;
 }
 
 void ProcessWork::wait() {
@@ -66,26 +75,18 @@ void ProcessWork::wait() {
   group_->wait(*this);
 }
 
-bool ProcessWork::test() {
-  if (!done_) group_->advance(this);
-  return done_;
-}
+bool ProcessWork::test() { return done_ || group_->test(*this); }
 
 void ProcessWork::check_peers() {
-  if (done_ || !operation_) return;
-  try {
-    group_->backend->check_peers(*operation_);
-  } catch (...) {
-    group_->fail_with_current();
-  }
+  if (!done_) group_->check_peers(*this);
 }
 
 std::vector<int> ProcessWork::missing() const {
-  return done_ || !operation_ ? std::vector<int>{} : operation_->missing();
+  return done_ ? std::vector<int>{} : group_->missing(*this);
 }
 
 bool ProcessWork::sleep(std::chrono::microseconds limit) const {
-  return done_ || (operation_ && operation_->sleep(limit));
+  return done_ || group_->sleep(*this, limit);
 }
 
 // Host memory for buffers that only the device reaches, with what they hold once it has got
@@ -126,13 +127,13 @@ void ProcessWork::finish() {
         host_to_device(group_->device, buffers_[i].data, staged_[i].data, buffers_[i].bytes());
   staging_.reset();
   done_ = true;
-  if (begin_ > 0 && profile::on()) [[unlikely]]
+  if (end_ > 0 && profile::on()) [[unlikely]]
     profile::record({.name = std::string(name_of(collective_.signature.kind)),
                      .lane = profile::Lane::kCollectives,
                      .device = &group_->device.full_name(),
                      .replica = group_->backend->rank(),
                      .begin = begin_,
-                     .end = profile::now(),
+                     .end = end_,
                      .bytes = bytes()});
 }
 
@@ -142,26 +143,93 @@ std::int64_t ProcessWork::bytes() const {
   return static_cast<std::int64_t>(sum);
 }
 
+void ProcessGroup::check() {
+  const auto lock = attend();
+  throw_if_failed();
+}
+
 void ProcessGroup::submit(const std::shared_ptr<ProcessWork>& work) {
-  open.push_back(work);
+  const auto lock = attend();
+  open_.push_back(work);
+  advance(nullptr);
+  leave_to_engine();
+}
+
+void ProcessGroup::progress() {
+  const auto lock = attend();
   advance(nullptr);
 }
 
-void ProcessGroup::advance(const ProcessWork* last) {
-  if (failure) std::rethrow_exception(failure);
+bool ProcessGroup::test(ProcessWork& work) {
+  const auto lock = attend();
+  if (take(work)) return true;
+  advance(&work);
+  return work.done();
+}
+
+void ProcessGroup::check_peers(const ProcessWork& work) {
+  const auto lock = attend();
+  if (!work.operation()) return;
+  throw_if_failed();
   try {
-    for (std::size_t i = 0; i < open.size();) {
-      const std::shared_ptr<ProcessWork>& work = open[i];
-      const bool is_last = work.get() == last;
-      if (!work->start()) break;  // those behind it must not overtake it
-      if (work->advance())
-        open.erase(open.begin() + static_cast<std::ptrdiff_t>(i));
-      else
+    backend->check_peers(*work.operation());
+  } catch (...) {
+    fail_with_current();
+  }
+}
+
+std::vector<int> ProcessGroup::missing(const ProcessWork& work) {
+  const auto lock = attend();
+  return work.operation() ? work.operation()->missing() : std::vector<int>{};
+}
+
+bool ProcessGroup::sleep(const ProcessWork& work, std::chrono::microseconds limit) {
+  const auto lock = attend();
+  return work.arrived() || (work.operation() && work.operation()->sleep(limit));
+}
+
+std::unique_ptr<Backend> ProcessGroup::split(const std::vector<int>& ranks) {
+  const auto lock = attend();
+  throw_if_failed();
+  return backend->split(ranks, subgroup_name(backend->name(), ranks, splits_[ranks]++));
+}
+
+void ProcessGroup::abort(GroupFailure kind, const std::string& text) noexcept {
+  const auto lock = attend();
+  if (failure_) return;
+  try {
+    throw_failure(kind, text);
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+  backend->fail_group(kind, text);
+}
+
+void ProcessGroup::close() noexcept {
+  leave_engine();
+  if (!failure_ && !open_.empty())
+    failure_ = std::make_exception_ptr(
+        FailedPreconditionError("the communicator was destroyed before its collectives ended"));
+  open_.clear();
+}
+
+void ProcessGroup::advance(const ProcessWork* last) {
+  throw_if_failed();
+  try {
+    for (std::size_t i = 0; i < open_.size();) {
+      ProcessWork& work = *open_[i];
+      const bool is_last = &work == last;
+      if (!work.start()) break;  // those behind it must not overtake it
+      if (work.advance()) {
+        work.finish();
+        open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(i));
+      } else {
         ++i;
+      }
       if (is_last) break;
     }
     // What the failed rank has done its share of may still complete.
-    if ((last ? !last->done() : !open.empty()) && options.membership &&
+    if ((last ? !last->done() : !open_.empty()) && options.membership &&
         options.membership->failed()) {
       backend->check_failure();
       options.membership->throw_failure();
@@ -169,28 +237,58 @@ void ProcessGroup::advance(const ProcessWork* last) {
   } catch (...) {
     fail_with_current();
   }
+  if (!last) note_attended();
 }
 
-void ProcessGroup::fail_with_current() {
-  failure = std::current_exception();
+bool ProcessGroup::take(ProcessWork& work) {
+  if (!work.arrived()) return false;
+  try {
+    work.finish();
+  } catch (...) {
+    fail_with_current();
+  }
+  std::erase_if(open_, [&](const auto& one) { return one.get() == &work; });
+  return true;
+}
+
+bool ProcessGroup::under_way() const {
+  return !failure_ && backend->takes_any_thread() &&
+         std::any_of(open_.begin(), open_.end(), [](const auto& work) { return !work->arrived(); });
+}
+
+// Where a thread of the backend's does the work, this starts it once its device has computed what
+// it takes, and tells the peers of errors.
+bool ProcessGroup::advance_unattended() noexcept {
+  bool any = false;
+  try {
+    for (const auto& work : open_) {
+      const bool started = work->started();
+      if (!work->start()) break;
+      any |= work->get_on() || !started;
+    }
+  } catch (...) {
+    keep_current();
+  }
+  return any;
+}
+
+void ProcessGroup::keep_current() noexcept {
+  failure_ = std::current_exception();
   try {
     throw;
   } catch (const std::exception& error) {
     backend->fail_group(failure_of(error), error.what());
-  }
-  std::rethrow_exception(failure);
-}
-
-void ProcessGroup::end_with(GroupFailure kind, const std::string& text) noexcept {
-  try {
-    throw_failure(kind, text);
   } catch (...) {
-    failure = std::current_exception();
+    backend->fail_group(GroupFailure::kAborted, "an exception of an unknown type");
   }
-  backend->fail_group(kind, text);
 }
 
-void ProcessGroup::throw_deadline(const ProcessWork& work) {
+void ProcessGroup::fail_with_current() {
+  keep_current();
+  std::rethrow_exception(failure_);
+}
+
+void ProcessGroup::throw_deadline(const ProcessWork& work) const {
   const Collective& collective = work.collective();
   const std::string_view name = name_of(collective.signature.kind);
   const RankNames& names = backend->names();
@@ -218,16 +316,27 @@ void ProcessGroup::throw_deadline(const ProcessWork& work) {
       waiting.size() == 1 ? "is" : "are");
 }
 
+void ProcessGroup::look_after(const ProcessWork& work, Clock::time_point begin) {
+  try {
+    if (work.operation()) backend->check_peers(*work.operation());
+    if (Clock::now() - begin >= options.time_limit) throw_deadline(work);
+  } catch (...) {
+    fail_with_current();
+  }
+}
+
 // Spins, for peers in step arrive within microseconds; then yields, so that a peer that shares the
 // core gets on; then sleeps until a peer wakes it, or naps, longer and longer. Begins anew whenever
 // the work has got on.
-void ProcessGroup::wait(const ProcessWork& work) {
+void ProcessGroup::wait(ProcessWork& work) {
   using std::chrono::microseconds;
   constexpr int kLook = 16;  // looks at the clock once in so many rounds, while it spins
   constexpr auto kYield = microseconds(2000), kFirstNap = microseconds(20);
   constexpr auto kSleep = microseconds(20'000);  // until the membership is asked again
   constexpr auto kSpin = microseconds(50);
   const auto check = std::min<microseconds>(microseconds(100'000), options.time_limit);
+  const auto lock = attend();
+  if (take(work)) return;
   const auto begin = Clock::now();
   auto patient_since = begin, checked = begin;
   auto nap = kFirstNap;
@@ -247,12 +356,7 @@ void ProcessGroup::wait(const ProcessWork& work) {
     }
     if (now - checked >= check) {
       checked = now;
-      try {
-        if (work.operation()) backend->check_peers(*work.operation());
-        if (now - begin >= options.time_limit) throw_deadline(work);
-      } catch (...) {
-        fail_with_current();
-      }
+      look_after(work, begin);
     }
     if (work.operation() && work.operation()->sleep(std::min(check, kSleep))) continue;
     const auto patience = now - patient_since;
@@ -262,7 +366,7 @@ void ProcessGroup::wait(const ProcessWork& work) {
       continue;
     }
     round = kLook;  // looks every time
-    const auto yields = [&] { return patience < kYield && core_yield.yield(now); };
+    const auto yields = [&] { return patience < kYield && core_yield_.yield(now); };
     // A peer that waits for this core does its own share best: it has that in its caches.
     if (crowded && yields()) continue;
     if (work.operation() && work.operation()->help()) continue;

@@ -20,6 +20,8 @@ class MpiBackend final : public Backend {
   const std::string& name() const override { return group_.name(); }
   const RankNames& names() const override { return group_.names(); }
   bool takes_device_memory() const override { return false; }
+  // Where the program has initialised MPI for one thread at a time, it may be calling MPI itself.
+  bool takes_any_thread() const override { return group_.session().multithreaded(); }
   bool crowded() const override { return crowded_; }
 
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {

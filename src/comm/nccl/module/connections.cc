@@ -117,8 +117,6 @@ void Connections::watch(std::shared_ptr<Launch> launch) {
 bool Connections::ended(Launch& launch) {
   const std::lock_guard lock(mutex_);
   check_sound();
-  for (const auto& one : under_way_)
-    if (one->stream_ == launch.stream_) one->since_ = Clock::now();
   try {
     if (!launch.ended()) return false;
   } catch (const Error& error) {
@@ -126,6 +124,12 @@ bool Connections::ended(Launch& launch) {
   }
   under_way_.remove_if([&](const auto& one) { return one.get() == &launch; });
   return true;
+}
+
+void Connections::put_off(const Launch& launch) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& one : under_way_)
+    if (one->stream_ == launch.stream_) one->since_ = Clock::now();
 }
 
 bool Connections::failed() const {

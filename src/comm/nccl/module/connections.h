@@ -69,9 +69,9 @@ class Connections {
   void call(const std::function<void()>& calls);
   // What was called is under way.
   void watch(std::shared_ptr<Launch> launch);
-  // Whether it has ended. Who asks waits for it and what is before it, by a limit of his own: the
-  // watch's begins anew.
   bool ended(Launch& launch);
+  // The caller waits for it and what is before it, by a limit of its own: the watch's begins anew.
+  void put_off(const Launch& launch);
 
   bool failed() const;
   // Throws what the watch has ended the connections with, unless somebody has been told.

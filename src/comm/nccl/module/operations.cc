@@ -74,6 +74,11 @@ void NcclOperation::launch(const Connection& connection,
 
 bool NcclOperation::through() { return group_.connections().ended(*launch_); }
 
+void NcclOperation::check_peers() {
+  if (launch_) group_.connections().put_off(*launch_);
+  group_.check_told();
+}
+
 NcclCollective::NcclCollective(Group& group, const Collective& collective, std::uint64_t turn)
     : NcclOperation(group, collective,
                     fmt::format("collective {} ({})", collective.sequence,
@@ -172,7 +177,7 @@ std::vector<int> NcclCollective::missing() const {
 
 void NcclCollective::check_peers() {
   group_.publish_reached(collective_.sequence);
-  group_.check_told();
+  NcclOperation::check_peers();
   if (!announced()) group_.check_left(collective_.sequence, description_);
 }
 
@@ -243,7 +248,5 @@ bool NcclMessage::step() {
   }
   return false;
 }
-
-void NcclMessage::check_peers() { group_.check_told(); }
 
 }  // namespace tandem::nccl_backend

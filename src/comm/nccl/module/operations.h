@@ -19,7 +19,8 @@ class NcclOperation : public BackendOperation {
 
   bool advance() final;
   std::uint64_t steps() const final { return steps_; }
-  virtual void check_peers() = 0;
+  // For a rank that waits for it.
+  virtual void check_peers();
 
  protected:
   // One step; false when it has to be tried again later. REQUIRES: !done().
@@ -72,7 +73,6 @@ class NcclMessage final : public NcclOperation {
   ~NcclMessage() override;
 
   std::vector<int> missing() const override { return {}; }
-  void check_peers() override;
 
  private:
   enum class Phase { kConnect, kHeader, kCompare, kData, kEnd };

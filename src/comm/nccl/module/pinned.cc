@@ -16,8 +16,9 @@ struct PinnedPool::Blocks {
   }
 };
 
+PinnedPool::PinnedPool() : blocks_(std::make_shared<Blocks>()) {}
+
 std::shared_ptr<void> PinnedPool::take(std::size_t bytes) {
-  if (!blocks_) blocks_ = std::make_shared<Blocks>();
   const std::size_t size = std::bit_ceil(std::max<std::size_t>(bytes, 4096));
   void* block = nullptr;
   {

@@ -12,8 +12,10 @@
 namespace tandem::nccl_backend {
 
 // Pinning takes long, and unpinning waits for the GPU: blocks are kept. Blocks may outlive it.
+// Thread-safe.
 class PinnedPool {
  public:
+  PinnedPool();
   std::shared_ptr<void> take(std::size_t bytes);
 
  private:

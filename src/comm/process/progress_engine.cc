@@ -1,0 +1,173 @@
+#include "comm/process/progress_engine.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+#include "core/log.h"
+#include "core/parallel.h"
+
+namespace tandem {
+
+using std::chrono::microseconds;
+
+// How long the thread sleeps after a round of looks. Its naps are short of what an owner that
+// computes would notice, and no shorter than the system's timers; peers that get on do not wake it,
+// for that would cost them a system call at each step.
+class ProgressEngine::Pace {
+ public:
+  microseconds nap_after(Look look) {
+    idle_rounds_ = look == Look::kIdle ? idle_rounds_ + 1 : 0;
+    switch (look) {
+      case Look::kIdle: return nap_ = kIdleNap;
+      case Look::kAttended: return nap_ = kAttendedNap;
+      case Look::kStuck: return nap_ = std::min(nap_ * 2, kLongestNap);
+      case Look::kAdvanced: return nap_ = kShortestNap;
+    }
+    return nap_;
+  }
+  // Whether there has been nothing for so long that the thread had best be woken when there is.
+  bool is_quiet() const { return idle_rounds_ >= kQuietRounds; }
+
+ private:
+  static constexpr microseconds kShortestNap{50}, kLongestNap{1000};
+  static constexpr microseconds kAttendedNap{2000}, kIdleNap{4000};
+  static constexpr int kQuietRounds = 16;
+
+  microseconds nap_ = kShortestNap;
+  int idle_rounds_ = 0;
+};
+
+namespace {
+
+// Not destroyed: communicators may be, after whatever is static.
+std::atomic<ProgressEngine*> instance{nullptr};
+
+}  // namespace
+
+// A forked process has none of the threads, and the engine's lock as it was: it gets another one.
+ProgressEngine& ProgressEngine::get() {
+  static const bool made = [] {
+    instance = new ProgressEngine;
+    pthread_atfork(nullptr, nullptr, [] { instance = new ProgressEngine; });
+    // The libraries below come to an end while the process exits, behind what was registered later.
+    std::atexit([] { get().stop_at_exit(); });
+    return true;
+  }();
+  static_cast<void>(made);
+  return *instance.load(std::memory_order_relaxed);
+}
+
+void ProgressEngine::add(Client& client) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return;
+    clients_.push_back(&client);
+    asleep_.store(false, std::memory_order_relaxed);
+    changed_.notify_all();
+    if (thread_.joinable()) return;
+    thread_ = std::thread([this, generation = generation_] { run(generation); });
+    pthread_setname_np(thread_.native_handle(), "tandem-progress");
+  } catch (const std::exception& error) {
+    logging::warn("[communicator] collectives advance in their owners' calls alone: {}",
+                  error.what());
+  }
+}
+
+// A thread that is to end is not within a look: the next one may have one.
+void ProgressEngine::remove(Client& client) noexcept {
+  std::thread last;
+  {
+    std::unique_lock lock(mutex_);
+    std::erase(clients_, &client);
+    looked_.wait(lock, [&] { return current_ != &client && !(clients_.empty() && current_); });
+    if (clients_.empty() && thread_.joinable()) {
+      last = std::move(thread_);
+      ++generation_;
+      changed_.notify_all();
+    }
+  }
+  if (last.joinable()) last.join();
+}
+
+void ProgressEngine::end_sleep() noexcept {
+  const std::lock_guard lock(mutex_);
+  asleep_.store(false, std::memory_order_relaxed);
+  changed_.notify_all();
+}
+
+// Before a long sleep the thread says so, then looks once more, under the clients' locks; an owner
+// starts something under that lock, then looks whether the thread sleeps. So one sees the other.
+void ProgressEngine::run(std::uint64_t generation) {
+  const ThreadBudget one(1);  // the cores belong to those that compute
+  Pace pace;
+  std::unique_lock lock(mutex_);
+  const auto replaced = [&] { return generation_ != generation; };
+  while (!replaced()) {
+    const bool was_asleep = asleep_.load(std::memory_order_relaxed);
+    const Look look = look_at_all(lock);
+    const microseconds nap = pace.nap_after(look);
+    if (!pace.is_quiet()) {
+      asleep_.store(false, std::memory_order_relaxed);
+      changed_.wait_for(lock, nap, replaced);
+    } else if (!was_asleep) {
+      asleep_.store(true, std::memory_order_relaxed);
+    } else {
+      changed_.wait(lock, [&] { return replaced() || !asleep_.load(std::memory_order_relaxed); });
+    }
+  }
+}
+
+// Clients come and go while it looks at one; another may be left out for a round.
+ProgressEngine::Look ProgressEngine::look_at_all(std::unique_lock<std::mutex>& lock) {
+  Look most = Look::kIdle;
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    current_ = clients_[i];
+    lock.unlock();
+    most = std::max(most, current_->look());
+    lock.lock();
+    current_ = nullptr;
+    looked_.notify_all();
+  }
+  return most;
+}
+
+// What a look is held up by, such as a GPU that hangs, does not hold up the exit.
+void ProgressEngine::stop_at_exit() noexcept {
+  constexpr std::chrono::seconds kLimit(5);
+  std::unique_lock lock(mutex_);
+  stopped_ = true;
+  if (!thread_.joinable()) return;
+  std::thread last = std::move(thread_);
+  ++generation_;
+  changed_.notify_all();
+  if (!looked_.wait_for(lock, kLimit, [&] { return !current_; })) return last.detach();
+  lock.unlock();
+  last.join();
+}
+
+void ProgressEngine::Client::leave_to_engine() noexcept {
+  if (!under_way()) return;
+  if (!std::exchange(known_, true))
+    get().add(*this);
+  else
+    get().wake();
+}
+
+void ProgressEngine::Client::leave_engine() noexcept {
+  if (known_) get().remove(*this);
+}
+
+ProgressEngine::Look ProgressEngine::Client::look() noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return Look::kAttended;
+  if (std::exchange(attended_, false)) return Look::kAttended;
+  if (!under_way()) return Look::kIdle;
+  return advance_unattended() ? Look::kAdvanced : Look::kStuck;
+}
+
+}  // namespace tandem

@@ -1,0 +1,133 @@
+// The thread that advances what its clients have under way: when it runs, and whom it leaves alone.
+#include "comm/process/progress_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <iterator>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "support/forked_ranks.h"
+#include "support/waiting.h"
+
+namespace tandem {
+namespace {
+
+using testing::eventually;
+
+// Something that takes a number of rounds.
+class Rounds final : public ProgressEngine::Client {
+ public:
+  ~Rounds() override { leave(); }
+  void start(int rounds) {
+    const auto lock = attend();
+    left_ += rounds;
+    leave_to_engine();
+  }
+  void leave() { leave_engine(); }
+  // Like an owner that waits in a call.
+  std::unique_lock<std::mutex> hold() { return attend(); }
+  int left() const { return left_; }
+  int looks() const { return looks_; }
+
+ private:
+  bool under_way() const override { return left_ > 0; }
+  bool advance_unattended() noexcept override {
+    ++looks_;
+    --left_;
+    return true;
+  }
+  std::atomic<int> left_{0}, looks_{0};
+};
+
+std::ptrdiff_t threads() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                       std::filesystem::directory_iterator());
+}
+
+TEST(ProgressEngine, ItsThreadLastsAsLongAsItsClients) {
+  for (int round = 0; round < 3; ++round) {
+    Rounds first, second;
+    first.start(0);
+    EXPECT_EQ(threads(), 1) << "nothing is under way";
+    first.start(100);
+    second.start(100);
+    EXPECT_EQ(threads(), 2);
+    EXPECT_TRUE(eventually([&] { return first.left() == 0 && second.left() == 0; }));
+    first.leave();
+    EXPECT_EQ(threads(), 2);
+    second.leave();
+    EXPECT_TRUE(eventually([] { return threads() == 1; }));
+  }
+}
+
+// Long pauses find it asleep, short ones awake.
+TEST(ProgressEngine, IsWoken) {
+  Rounds client;
+  for (int pause : {0, 1, 10, 500, 0, 700}) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+    client.start(3);
+    EXPECT_TRUE(eventually([&] { return client.left() == 0; })) << pause;
+  }
+}
+
+TEST(ProgressEngine, LeavesOwnersAloneThatWait) {
+  Rounds client, other;
+  client.start(1);
+  EXPECT_TRUE(eventually([&] { return client.left() == 0; }));
+  const auto lock = client.hold();
+  const int looks = client.looks();
+  other.start(200);  // it is about
+  EXPECT_TRUE(eventually([&] { return other.left() == 0; }));
+  EXPECT_EQ(client.looks(), looks);
+}
+
+TEST(ProgressEngine, NeverLooksAtAClientThatHasLeft) {
+  Rounds stays;
+  for (int round = 0; round < 100; ++round) {
+    stays.start(5);
+    Rounds leaves;
+    leaves.start(1'000'000);
+    if (round % 2 == 0) {
+      EXPECT_TRUE(eventually([&] { return leaves.looks() > 0; }));
+    }
+    leaves.leave();
+    const int looks = leaves.looks();
+    stays.start(5);
+    EXPECT_TRUE(eventually([&] { return stays.left() == 0; }));
+    EXPECT_EQ(leaves.looks(), looks);
+  }
+}
+
+TEST(ProgressEngine, ClientsComeAndGoOnManyThreads) {
+  std::vector<std::thread> owners;
+  for (int owner = 0; owner < 4; ++owner)
+    owners.emplace_back([] {
+      for (int round = 0; round < 50; ++round) {
+        Rounds client;
+        client.start(2);
+        EXPECT_TRUE(eventually([&] { return client.left() == 0; }));
+      }
+    });
+  for (std::thread& owner : owners) owner.join();
+  EXPECT_TRUE(eventually([] { return threads() == 1; }));
+}
+
+// A fork has none of the threads, and may have clients of its own.
+TEST(ProgressEngine, StartsAnewInAForkedProcess) {
+  Rounds parents;
+  parents.start(1'000'000'000);
+  EXPECT_TRUE(eventually([&] { return parents.looks() > 0; }));
+  const ExitCodes codes = run_processes(1, [](int) {
+    Rounds client;
+    client.start(10);
+    EXPECT_TRUE(eventually([&] { return client.left() == 0; }));
+  });
+  EXPECT_EQ(codes, ExitCodes(1, 0));
+}
+
+}  // namespace
+}  // namespace tandem
