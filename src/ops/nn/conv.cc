@@ -23,8 +23,9 @@
 
 namespace tandem {
 
-ConvShape conv_shape(std::string_view op, const ConvAttrs& a, DType dtype, const Shape& x,
-                     const Shape& kernel) {
+namespace {
+
+void check_conv(std::string_view op, const ConvAttrs& a, const Shape& x, const Shape& kernel) {
   if (x.rank() != 4 || kernel.rank() != 4)
     fail<InvalidArgumentError>(
         "[{}] expected pictures [n, h, w, in] and a kernel [kh, kw, in / groups, out], got shapes "
@@ -53,6 +54,13 @@ ConvShape conv_shape(std::string_view op, const ConvAttrs& a, DType dtype, const
         "{} groups, got shape {}",
         op, static_cast<double>(x[3]) / static_cast<double>(a.groups), a.groups, x.to_string(),
         a.groups, kernel.to_string());
+}
+
+}  // namespace
+
+ConvShape conv_shape(std::string_view op, const ConvAttrs& a, DType dtype, const Shape& x,
+                     const Shape& kernel) {
+  check_conv(op, a, x, kernel);
   const nn::WindowAxis rows =
       nn::place_windows(x[1], kernel[0], a.stride_h, a.dilation_h, a.padding);
   const nn::WindowAxis columns =

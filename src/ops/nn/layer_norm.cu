@@ -41,8 +41,7 @@ __global__ void __launch_bounds__(kThreads)
                       }
                     });
                   });
-  const C variance = over_row(row, squares, Add()) * scale;
-  const C inverse = C{1} / ::sqrt(variance + epsilon);
+  const C inverse = C{1} / ::sqrt(over_row(row, squares, Add()) * scale + epsilon);
   const auto memory = [&](const auto& f) {
     f(x);
     f(gamma);

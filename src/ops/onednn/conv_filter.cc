@@ -89,6 +89,22 @@ void copy_channels(const std::byte* dy, std::int64_t pixels, std::size_t pixel_b
     std::memcpy(to, dy + begin, bytes);
 }
 
+// Adds the parts of each slice to the first one's, and writes the kernel's gradient.
+void add_slices(KernelContext& context, const FilterPlan& plan, std::byte* sums,
+                const std::byte* others, void* dkernel, std::size_t slice_bytes) {
+  const auto [images, channels] = plan.parts;
+  const std::size_t packed = plan.packed_bytes;
+  for (std::size_t slice = 0; slice < static_cast<std::size_t>(channels); ++slice) {
+    std::byte* const sum = sums + slice * packed;
+    add_parts(reinterpret_cast<float*>(sum),
+              reinterpret_cast<const float*>(others +
+                                             slice * static_cast<std::size_t>(images - 1) * packed),
+              images - 1, static_cast<std::int64_t>(packed / sizeof(float)));
+    if (plan.reorder)
+      plan.reorder->run(context, {sum, static_cast<std::byte*>(dkernel) + slice * slice_bytes});
+  }
+}
+
 }  // namespace
 
 void conv_backward_filter(KernelContext& context, const ConvShape& conv, const void* x,
@@ -139,14 +155,7 @@ void conv_backward_filter(KernelContext& context, const ConvShape& conv, const v
          slopes, result});
   });
 
-  for (std::size_t slice = 0; slice < static_cast<std::size_t>(channels); ++slice) {
-    add_parts(reinterpret_cast<float*>(sums + slice * packed),
-              reinterpret_cast<const float*>(others + slice * others_of_slice), images - 1,
-              static_cast<std::int64_t>(packed / sizeof(float)));
-    if (plan.reorder)
-      plan.reorder->run(
-          context, {sums + slice * packed, static_cast<std::byte*>(dkernel) + slice * slice_bytes});
-  }
+  add_slices(context, plan, sums, others, dkernel, slice_bytes);
 }
 
 }  // namespace tandem::onednn

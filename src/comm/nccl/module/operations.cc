@@ -196,6 +196,16 @@ NcclMessage::NcclMessage(Group& group, const Collective& collective)
 
 NcclMessage::~NcclMessage() { std::erase(way_.queue, this); }
 
+void NcclMessage::compare(const Buffer& buffer) const {
+  Header sent;
+  std::memcpy(&sent, header_.get(), sizeof(sent));
+  const auto dtype = static_cast<DType>(sent.dtype);
+  if (sent.count != buffer.count || dtype != buffer.dtype)
+    fail<InvalidArgumentError>("[recv] rank {} sent {} {}, rank {} expected {} {}",
+                               group_.names()[peer_], sent.count, name_of(dtype),
+                               group_.names()[group_.rank()], buffer.count, name_of(buffer.dtype));
+}
+
 bool NcclMessage::step() {
   const std::span<const Buffer> one = sends_ ? collective_.in : collective_.out;
   const Buffer& buffer = one.front();
@@ -214,17 +224,10 @@ bool NcclMessage::step() {
       if (sends_ ? !group_.connections().ready(*way_.connection) : !through()) return false;
       phase_ = Phase::kCompare;
       return true;
-    case Phase::kCompare: {
-      Header sent;
-      std::memcpy(&sent, header_.get(), sizeof(sent));
-      const auto dtype = static_cast<DType>(sent.dtype);
-      if (sent.count != buffer.count || dtype != buffer.dtype)
-        fail<InvalidArgumentError>(
-            "[recv] rank {} sent {} {}, rank {} expected {} {}", group_.names()[peer_], sent.count,
-            name_of(dtype), group_.names()[group_.rank()], buffer.count, name_of(buffer.dtype));
+    case Phase::kCompare:
+      compare(buffer);
       phase_ = Phase::kData;
       return true;
-    }
     case Phase::kData:
       data_ = std::make_unique<Reachable>(one, group_.pool());
       if (sends_) data_->bring();

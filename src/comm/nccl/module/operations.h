@@ -77,6 +77,8 @@ class NcclMessage final : public NcclOperation {
  private:
   enum class Phase { kConnect, kHeader, kCompare, kData, kEnd };
   bool step() override;
+  // Throws InvalidArgumentError where the other rank sent something else.
+  void compare(const Buffer& buffer) const;
 
   const bool sends_;
   const int peer_;
