@@ -197,21 +197,21 @@ void TcpMembership::run() {
       }
     }
   } catch (const Error& error) {
-    hear_last_words();
-    fail_with(false, fmt::format("{} is gone: {}", server_, error.what()));
+    if (!hear_last_words()) fail_with(false, fmt::format("{} is gone: {}", server_, error.what()));
   }
   const std::scoped_lock lock(mutex_);
   ended_ = true;
   changed_.notify_all();
 }
 
-// What the server said before it went may tell why, and has not been read where sending failed.
-void TcpMembership::hear_last_words() {
+bool TcpMembership::hear_last_words() {
   try {
-    while (const auto message = connection_.receive(Clock::time_point())) handle(*message);
+    while (const auto message = connection_.receive(Clock::time_point()))
+      if (!handle(*message)) return true;
   } catch (const Error&) {
     // There is no more.
   }
+  return false;
 }
 
 bool TcpMembership::handle(const Message& message) {

@@ -68,7 +68,9 @@ class TcpMembership final : public Membership {
   void run();
   // False: nothing more is to come.
   bool handle(const Message& message);
-  void hear_last_words();
+  // What the server said before it went, unread where sending has failed. Whether that was a
+  // farewell.
+  bool hear_last_words();
   void send_pending();
   void fail_with(bool gave_up, const std::string& reason);
   void take_workers(const Message& message);
