@@ -48,19 +48,34 @@ std::ptrdiff_t threads() {
                        std::filesystem::directory_iterator());
 }
 
+// Those that the process has but for the engine's: the thread sanitizer starts one of its own
+// beside a program's first.
+#if defined(__SANITIZE_THREAD__)
+constexpr std::ptrdiff_t kOthers = 2;
+#else
+constexpr std::ptrdiff_t kOthers = 1;
+#endif
+
+std::ptrdiff_t threads_before() {
+  std::thread([] {}).join();
+  EXPECT_TRUE(eventually([] { return threads() == kOthers; }));
+  return kOthers;
+}
+
 TEST(ProgressEngine, ItsThreadLastsAsLongAsItsClients) {
+  const auto before = threads_before();
   for (int round = 0; round < 3; ++round) {
     Rounds first, second;
     first.start(0);
-    EXPECT_EQ(threads(), 1) << "nothing is under way";
+    EXPECT_EQ(threads(), before) << "nothing is under way";
     first.start(100);
     second.start(100);
-    EXPECT_EQ(threads(), 2);
+    EXPECT_EQ(threads(), before + 1);
     EXPECT_TRUE(eventually([&] { return first.left() == 0 && second.left() == 0; }));
     first.leave();
-    EXPECT_EQ(threads(), 2);
+    EXPECT_EQ(threads(), before + 1);
     second.leave();
-    EXPECT_TRUE(eventually([] { return threads() == 1; }));
+    EXPECT_TRUE(eventually([&] { return threads() == before; }));
   }
 }
 
@@ -103,6 +118,7 @@ TEST(ProgressEngine, NeverLooksAtAClientThatHasLeft) {
 }
 
 TEST(ProgressEngine, ClientsComeAndGoOnManyThreads) {
+  const auto before = threads_before();
   std::vector<std::thread> owners;
   for (int owner = 0; owner < 4; ++owner)
     owners.emplace_back([] {
@@ -113,9 +129,10 @@ TEST(ProgressEngine, ClientsComeAndGoOnManyThreads) {
       }
     });
   for (std::thread& owner : owners) owner.join();
-  EXPECT_TRUE(eventually([] { return threads() == 1; }));
+  EXPECT_TRUE(eventually([&] { return threads() == before; }));
 }
 
+#if !defined(__SANITIZE_THREAD__)  // which does not follow a fork of a process with threads
 // A fork has none of the threads, and may have clients of its own.
 TEST(ProgressEngine, StartsAnewInAForkedProcess) {
   Rounds parents;
@@ -128,6 +145,7 @@ TEST(ProgressEngine, StartsAnewInAForkedProcess) {
   });
   EXPECT_EQ(codes, ExitCodes(1, 0));
 }
+#endif
 
 }  // namespace
 }  // namespace tandem
