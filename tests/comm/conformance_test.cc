@@ -267,6 +267,24 @@ TEST_P(Conformance, Messages) {
   });
 }
 
+// More than a backend takes at once, in both directions: the sends have to get on meanwhile.
+TEST_P(Conformance, AMessageIsWaitedForBeforeWhatIsSentAfterIt) {
+  if (ranks() < 2) return;
+  run([](Communicator& communicator) {
+    constexpr std::int64_t kLength = 1'500'001;
+    const int rank = communicator.rank(), ranks = communicator.size();
+    const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+    const Array from(communicator, false, kLength, float32),
+        to(communicator, false, kLength, float32);
+    fill<float>(from.all(), rank, 3);
+    const auto received = communicator.recv(to.all(), previous);
+    const auto sent = communicator.send(from.all(), next);
+    received->wait();
+    sent->wait();
+    expect_numbers<float>(to.all(), "recv", previous, 3);
+  });
+}
+
 TEST_P(Conformance, BarrierAndExchange) {
   const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
   run([&](Communicator& communicator) {

@@ -213,7 +213,7 @@ void ProcessGroup::close() noexcept {
   open_.clear();
 }
 
-void ProcessGroup::advance(const ProcessWork* last) {
+void ProcessGroup::advance(const ProcessWork* last, bool beyond) {
   throw_if_failed();
   try {
     for (std::size_t i = 0; i < open_.size();) {
@@ -226,7 +226,7 @@ void ProcessGroup::advance(const ProcessWork* last) {
       } else {
         ++i;
       }
-      if (is_last) break;
+      if (is_last && !beyond) break;
     }
     // What the failed rank has done its share of may still complete.
     if ((last ? !last->done() : !open_.empty()) && options.membership &&
@@ -342,7 +342,7 @@ void ProcessGroup::wait(ProcessWork& work) {
   auto nap = kFirstNap;
   std::uint64_t steps = 0;
   for (int round = 0;; ++round) {
-    advance(&work);
+    advance(&work, round >= kLook);
     if (work.done()) return;
     if (round < kLook) {
       pause_core();

@@ -57,8 +57,9 @@ class ProcessGroup final : public ProgressEngine::Client {
   void throw_if_failed() const {
     if (failure_) std::rethrow_exception(failure_);
   }
-  // Starts and advances works in the order of the calls, as far as `last` (null: all).
-  void advance(const ProcessWork* last);
+  // Starts and advances works in the order of the calls, as far as `last` (null: all). `beyond`:
+  // those after it, too; a peer may need them before it gets on with `last`.
+  void advance(const ProcessWork* last, bool beyond = false);
   // Whether the work is done now, for it has arrived, be it that the group has failed since.
   bool take(ProcessWork& work);
   // What a rank that waits does several times a second.
