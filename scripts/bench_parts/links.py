@@ -61,7 +61,7 @@ def print_links(records):
     found = collections.defaultdict(list)
     for record in records:
         if record.get("part") == "links":
-            for field in ("us", "alone_ms", "together_ms"):
+            for field in ("us", "alone_ms", "apart_ms", "together_ms"):
                 value = record.get(field)
                 found[record["link"], record.get("case", record.get("bytes")), record["program"], field] += (
                     value if isinstance(value, list) else [value] if value is not None else [])
@@ -82,12 +82,12 @@ def print_links(records):
             all_reduced = medians.get((link, case, "tandem", "us"))
             if not all_reduced:
                 continue
-            alone, ours = (medians[link, case, "tandem", way] for way in ("alone_ms", "together_ms"))
+            alone, apart, ours = (medians[link, case, "tandem", way] for way in ("alone_ms", "apart_ms", "together_ms"))
             torch = medians[link, case, "pytorch", "together_ms"]
             limit = alone + 1.3 * all_reduced / 1e3
             trip = 2 * dict(zip(LINKS[link][::2], LINKS[link][1::2])).get("--delay-us", 0) / 1e3 if LINKS[link] else 0
-            rows.append([link, case, f"{alone:.2f}", f"{all_reduced / 1e3:.2f}", f"{ours:.2f}", f"{torch:.2f}",
+            rows.append([link, case, f"{alone:.2f}", f"{apart:.2f}", f"{all_reduced / 1e3:.2f}", f"{ours:.2f}", f"{torch:.2f}",
                          ratio(ours, limit), ratio(torch, ours), *(ratio(ms - alone, trip) for ms in (ours, torch))])
     table("A step under DistributedDataParallel over gloo, 2 ranks of one thread, ms",
-          ["link", "case", "alone", "all-reduce", "in step", "pytorch in step", "in step/(alone + 1.3 all-reduce)",
+          ["link", "case", "alone", "two apart", "all-reduce", "in step", "pytorch in step", "in step/(alone + 1.3 all-reduce)",
            "pytorch/tandem", "round trips", "pytorch's"], rows)
