@@ -105,8 +105,7 @@ TEST(Hosts, PortsThatRunOutWhileAGroupConnectsAreATypedErrorOfAll) {
   const testing::FaultJob job{.backend = "gloo", .ranks = 6, .address = "127.0.0.1"};
   const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
     const std::string text = testing::error_of<ResourceExhaustedError>([&] { job.join(rank); });
-    EXPECT_NE(text.find("this host has no free port for another connection"), std::string::npos)
-        << text;
+    EXPECT_NE(text.find("this host has no free port"), std::string::npos) << text;
   });
   EXPECT_EQ(codes, ExitCodes(6, 0));
 }

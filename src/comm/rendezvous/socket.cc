@@ -146,13 +146,17 @@ Socket listen_on(const Endpoint& endpoint, const char* who) {
   share_address(socket);
   if (bind(socket.descriptor(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
       listen(socket.descriptor(), SOMAXCONN) != 0) {
+    const int error = errno;
     const std::string what =
         fmt::format("[rendezvous] The server socket has failed to bind to {} (errno: {} - {})",
-                    to_string(endpoint), errno, std::strerror(errno));
-    if (errno == EADDRINUSE)
+                    to_string(endpoint), error, std::strerror(error));
+    if (error == EADDRINUSE && endpoint.port == 0)
+      fail<ResourceExhaustedError>("{}: this host has no free port (net.ipv4.ip_local_port_range)",
+                                   what);
+    if (error == EADDRINUSE)
       fail<AlreadyExistsError>(
           "{}: another job or program listens there; give this job another port", what);
-    if (errno == EADDRNOTAVAIL)
+    if (error == EADDRNOTAVAIL)
       fail<InvalidArgumentError>("{}: {} has to run where this address is", what, who);
     fail<UnavailableError>("{}", what);
   }

@@ -5,6 +5,7 @@
 #include "comm/gloo/module/engine.h"
 #include "comm/gloo/module/mesh.h"
 #include "comm/gloo/module/operation.h"
+#include "comm/gloo/module/sigpipe.h"
 #include "core/log.h"
 
 namespace tandem::gloo_backend {
@@ -26,7 +27,7 @@ class GlooBackend final : public Backend {
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     const CollectiveKind kind = collective.signature.kind;
     if (kind != CollectiveKind::kSend && kind != CollectiveKind::kRecv)
-      return std::make_unique<GlooCollective>(mesh_, engine_, scratch_, collective);
+      return start_collective(collective);
     std::uint64_t& number = messages_[{collective.signature.root, kind == CollectiveKind::kSend}];
     return std::make_unique<GlooMessage>(mesh_, engine_, collective, number++);
   }
@@ -62,9 +63,18 @@ class GlooBackend final : public Backend {
   }
 
  private:
+  std::unique_ptr<BackendOperation> start_collective(const Collective& collective) {
+    const NoSigpipe quiet;
+    auto operation = std::make_unique<GlooCollective>(mesh_, engine_, scratch_, collective,
+                                                      announcements_.take());
+    announcements_.post();
+    return operation;
+  }
+
   Scratch scratch_;  // of whoever steps operations
   Engine engine_;    // outlives the connections, which poke it
   Mesh mesh_;
+  PostedAnnouncements announcements_{mesh_};
   std::map<std::pair<int, bool>, std::uint64_t> messages_;  // with a rank, sent or received
 };
 

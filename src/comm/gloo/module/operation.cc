@@ -43,13 +43,10 @@ bool GlooOperation::waits_for(int peer) const {
 }
 
 GlooCollective::GlooCollective(const Mesh& mesh, Engine& engine, Scratch& scratch,
-                               const Collective& collective)
+                               const Collective& collective,
+                               std::unique_ptr<Announcements> announcements)
     : GlooOperation(mesh, engine, collective),
-      messages_(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(mesh.size()) *
-                                                            kMessageBytes)),
-      announcing_(mesh.context(), collective_slot(collective.sequence)),
-      received_(static_cast<std::size_t>(mesh.size())),
-      sent_(announcing_),
+      announcements_(std::move(announcements)),
       data_(mesh.context(), collective, mesh.names(), scratch) {
   engine_.add(*this);
 }
@@ -62,29 +59,22 @@ std::string GlooCollective::description() const {
 bool GlooCollective::proceed() {
   if (!started_) start();
   if (!announced_) {
-    if (!all_have_announced()) return false;
+    if (!announcements_->all_received()) return false;
     compare();
     std::vector<const std::byte*> small;
     for (int rank = 0; rank < mesh_.size(); ++rank)
-      small.push_back(message_of(rank) + sizeof(Announcement));
+      small.push_back(announcements_->message_of(rank) + sizeof(Announcement));
     data_.start(small);
     announced_ = true;
     ++steps_;
   }
-  return data_.advance(steps_) && sent_.complete();
+  return data_.advance(steps_) && announcements_->all_sent();
 }
 
-// Of a peer's message only as much arrives as it has sent.
 void GlooCollective::start() {
   started_ = true;
-  const int me = mesh_.rank();
-  for (int peer = 0; peer < mesh_.size(); ++peer)
-    if (peer != me)
-      received_[static_cast<std::size_t>(peer)] =
-          announcing_.receive(peer, 0, message_of(peer), kMessageBytes);
-  const std::size_t bytes = write_message(message_of(me));
-  for (int peer = 0; peer < mesh_.size(); ++peer)
-    if (peer != me) sent_.send(peer, 0, message_of(me), bytes);
+  announcements_->check();
+  announcements_->send(write_message(announcements_->message_of(mesh_.rank())));
   data_.start_early();
 }
 
@@ -100,34 +90,22 @@ std::size_t GlooCollective::write_message(std::byte* to) const {
   return bytes;
 }
 
-bool GlooCollective::all_have_announced() {
-  for (; first_missing_ < mesh_.size(); ++first_missing_)
-    if (first_missing_ != mesh_.rank() &&
-        !announcing_.complete(received_[static_cast<std::size_t>(first_missing_)]))
-      return false;
-  return true;
-}
-
 void GlooCollective::compare() const {
-  std::vector<Announcement> all(received_.size());
+  std::vector<Announcement> all(static_cast<std::size_t>(mesh_.size()));
   for (int rank = 0; rank < mesh_.size(); ++rank)
-    std::memcpy(&all[static_cast<std::size_t>(rank)], message_of(rank), sizeof(Announcement));
+    std::memcpy(&all[static_cast<std::size_t>(rank)], announcements_->message_of(rank),
+                sizeof(Announcement));
   check_announcements(collective_, all, mesh_.names());
 }
 
 std::vector<int> GlooCollective::missing() const {
   std::vector<int> ranks;
-  engine_.pause([&] {
-    for (int rank = first_missing_; started_ && rank < mesh_.size(); ++rank)
-      if (rank != mesh_.rank() &&
-          !announcing_.has_arrived(received_[static_cast<std::size_t>(rank)]))
-        ranks.push_back(rank);
-  });
+  engine_.pause([&] { ranks = announcements_->missing(); });
   return ranks;
 }
 
 bool GlooCollective::is_waiting_for(int peer) const {
-  return announcing_.waits_for(peer) || data_.waits_for(peer);
+  return announcements_->waits_for(peer) || data_.waits_for(peer);
 }
 
 GlooMessage::GlooMessage(const Mesh& mesh, Engine& engine, const Collective& collective,

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/gloo/module/announcements.h"
 #include "comm/gloo/module/data_exchange.h"
 #include "comm/gloo/module/engine.h"
 #include "comm/gloo/module/mesh.h"
@@ -62,30 +63,20 @@ class GlooOperation : public BackendOperation, public Engine::Operation {
 // else.
 class GlooCollective final : public GlooOperation {
  public:
-  GlooCollective(const Mesh& mesh, Engine& engine, Scratch& scratch, const Collective& collective);
+  GlooCollective(const Mesh& mesh, Engine& engine, Scratch& scratch, const Collective& collective,
+                 std::unique_ptr<Announcements> announcements);
   ~GlooCollective() override { end(); }
   std::vector<int> missing() const override;
   std::string description() const override;
 
  private:
-  static constexpr std::size_t kMessageBytes = sizeof(Announcement) + kSmallBytes;
-
   bool proceed() override;
   bool is_waiting_for(int peer) const override;
   void start();
-  bool all_have_announced();
   void compare() const;
   std::size_t write_message(std::byte* to) const;
-  std::byte* message_of(int rank) const {
-    return messages_.get() + static_cast<std::size_t>(rank) * kMessageBytes;
-  }
 
-  // By rank: announcements, and the data that travels with them.
-  std::unique_ptr<std::byte[]> messages_;
-  GlooTransfers announcing_;
-  std::vector<Transfers::Id> received_;  // by rank; this rank's own has no meaning
-  int first_missing_ = 0;                // announcements of lower ranks have arrived
-  TransferSet sent_;
+  std::unique_ptr<Announcements> announcements_;
   DataExchange data_;
   bool started_ = false, announced_ = false;
 };
