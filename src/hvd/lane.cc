@@ -247,7 +247,8 @@ bool Lane::may_begin_ahead(bool may_wait) const {
 // have ended: its own may be among them, and other ranks may agree much later.
 bool Lane::came_back(bool may_wait) {
   if (may_wait) {
-    while (!execution_.at_rest() && !work_->test()) {
+    // Past the time limit the wait for the agreement, which has a limit of its own, ends the lane.
+    while (!execution_.at_rest() && Clock::now() - began_ < options_.time_limit && !work_->test()) {
       if (execution_.advance(false)) return false;
       look_after_peers();
     }

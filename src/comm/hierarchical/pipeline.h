@@ -91,7 +91,7 @@ class HierarchicalWork final : public Work {
   mutable std::size_t ended_ = 0;  // steps at the beginning
 };
 
-// What the works of a rank share. Its functions are the owner's; between the owner's calls the
+// The state that a rank's works share. Its functions are the owner's; between the owner's calls the
 // engine starts the steps whose turn has come, where a thread of its own may.
 class Pipeline final : public ProgressEngine::Client {
  public:

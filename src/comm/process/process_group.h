@@ -18,8 +18,8 @@ namespace tandem {
 
 class ProcessWork;
 
-// What the works of a communicator share with it. Its functions are the owner's; between the
-// owner's calls the engine advances what is under way.
+// The state that a communicator and its works share. The owner calls its functions; between the
+// owner's calls the progress engine advances the works.
 class ProcessGroup final : public ProgressEngine::Client {
  public:
   ProcessGroup(std::unique_ptr<Backend> moves_bytes, Device& of, ProcessGroupOptions with)

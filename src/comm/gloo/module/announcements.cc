@@ -18,7 +18,7 @@ std::size_t ahead_of(const Mesh& mesh) {
 
 }  // namespace
 
-// Of a peer's message only as much arrives as it has sent.
+// A receive has room for the longest message; a peer may send less.
 Announcements::Announcements(const Mesh& mesh, std::uint64_t sequence)
     : mesh_(mesh),
       messages_(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(mesh.size()) *

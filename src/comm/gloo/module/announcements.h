@@ -1,4 +1,5 @@
-// What the other ranks say of a collective before data moves, and the data that comes with it.
+// The announcements that ranks send each other before the data of a collective, and the small data
+// that comes with them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace tandem::gloo_backend {
 
-// Of one collective. Belongs to one thread at a time.
+// Those of one collective. Belongs to one thread at a time.
 class Announcements {
  public:
   static constexpr std::size_t kMessageBytes = sizeof(Announcement) + kSmallBytes;
