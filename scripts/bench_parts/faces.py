@@ -4,6 +4,7 @@ import collections
 import json
 import math
 import pathlib
+import re
 import statistics
 import tempfile
 
@@ -46,7 +47,8 @@ def run_two(program, environment=None):
 
 def figures_of(output):
     """Of processes whose lines begin with their ranks, or do not."""
-    return [json.loads(line[line.index("{"):]) for line in output.splitlines() if '{"program"' in line]
+    # Lines of two ranks may come without a line break between them.
+    return [json.JSONDecoder().raw_decode(output, match.start())[0] for match in re.finditer(r'\{"program"', output)]
 
 
 def step_of_two(figures):

@@ -8,11 +8,17 @@ import tempfile
 from bench_parts.common import BUILD, ROOT, best_torch_environment, measure, output_of, ratio, size_text, table
 from bench_parts.faces import TURN_MS, figures_of, step_of_two
 
-LINKS = {"loopback": None, "10gbit": ["--mbit", 10000], "1gbit": ["--mbit", 1000],
-         "1gbit-1ms": ["--mbit", 1000, "--delay-us", 1000], "10ms": ["--mbit", 10000, "--delay-us", 10000]}
+# Options of benchmarks/link; None: no link.
+LINKS = {"loopback": None, "10gbit": {"--mbit": 10000}, "1gbit": {"--mbit": 1000},
+         "1gbit-1ms": {"--mbit": 1000, "--delay-us": 1000}, "10ms": {"--mbit": 10000, "--delay-us": 10000}}
 LINK_CASES = ["mlp64", "mlp512", "lenet64"]
 SIZES = [64 << 10, 1 << 20, 4 << 20, 25 << 20]
 RUN_TWO = [ROOT / "build/release/tools/tandem", "run", "-n", "2", "--"]
+
+
+def through(link):
+    """The command that runs another one on two hosts that the link joins."""
+    return [BUILD / "link", *(word for option in link.items() for word in option)]
 
 
 def all_reduce(program, link, size, seconds, python):
@@ -22,14 +28,14 @@ def all_reduce(program, link, size, seconds, python):
     command = [*command, "--bytes", size, "--seconds", seconds]
     with tempfile.TemporaryDirectory() as folder:
         if link:
-            command = [BUILD / "link", *link, *command, *(["--store", folder] if program != "tandem" else [])]
+            command = [*through(link), *command, *(["--store", folder] if program != "tandem" else [])]
         output = output_of(command, {"OMP_NUM_THREADS": "1"})
     return next(json.loads(line)["plain_us"] for line in output.splitlines() if line.startswith("{"))
 
 
 def step(program, link, case, steps, cycles, python):
     options = ["--case", case, "--threads", "1", "--steps", steps, "--cycles", cycles]
-    run_two = [BUILD / "link", *link] if link else RUN_TWO
+    run_two = through(link) if link else RUN_TWO
     if program == "pytorch":
         output = output_of([*run_two, python, ROOT / "benchmarks/peers/torch_step.py", *options], best_torch_environment(1))
     else:
@@ -85,7 +91,7 @@ def print_links(records):
             alone, apart, ours = (medians[link, case, "tandem", way] for way in ("alone_ms", "apart_ms", "together_ms"))
             torch = medians[link, case, "pytorch", "together_ms"]
             limit = alone + 1.3 * all_reduced / 1e3
-            trip = 2 * dict(zip(LINKS[link][::2], LINKS[link][1::2])).get("--delay-us", 0) / 1e3 if LINKS[link] else 0
+            trip = 2 * (LINKS[link] or {}).get("--delay-us", 0) / 1e3
             rows.append([link, case, f"{alone:.2f}", f"{apart:.2f}", f"{all_reduced / 1e3:.2f}", f"{ours:.2f}", f"{torch:.2f}",
                          ratio(ours, limit), ratio(torch, ours), *(ratio(ms - alone, trip) for ms in (ours, torch))])
     table("A step under DistributedDataParallel over gloo, 2 ranks of one thread, ms",

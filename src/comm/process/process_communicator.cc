@@ -68,7 +68,6 @@ class ProcessCommunicator final : public CheckedCommunicator {
 
  private:
   std::shared_ptr<Work> start(const CheckedCall& call) override {
-    group_->check();
     if (call.op == ReduceOp::kTreeSum && !group_->backend->sums_by_tree())
       throw UnimplementedError(
           "[all_reduce] a tree sum over NCCL between processes, whose order of sums is its own: "

@@ -143,13 +143,9 @@ std::int64_t ProcessWork::bytes() const {
   return static_cast<std::int64_t>(sum);
 }
 
-void ProcessGroup::check() {
-  const auto lock = attend();
-  throw_if_failed();
-}
-
 void ProcessGroup::submit(const std::shared_ptr<ProcessWork>& work) {
   const auto lock = attend();
+  throw_if_failed();
   open_.push_back(work);
   advance(nullptr);
   leave_to_engine();

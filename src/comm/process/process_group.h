@@ -26,7 +26,6 @@ class ProcessGroup final : public ProgressEngine::Client {
       : backend(std::move(moves_bytes)), device(of), options(std::move(with)) {}
 
   // Throws what the group has failed with; so do all that follow, unless they say noexcept.
-  void check();
   void submit(const std::shared_ptr<ProcessWork>& work);
   // Starts what can be started and advances what is under way.
   void progress();
