@@ -92,6 +92,21 @@ TEST_F(GlooFaults, TheInterfaceOfTheEnvironmentIsUsed) {
             [](Communicator& communicator) { testing::all_reduce(communicator, 1000); });
 }
 
+// A rank may leave once it has ended the last collective, though others still wait for a third
+// rank: rank 0's announcement reaches rank 2 after a long message.
+TEST_F(GlooFaults, ARankThatHasSentAllMayLeaveBeforeTheOthersEnd) {
+  constexpr std::int64_t kCount = std::int64_t{1} << 27;
+  run_ranks({.backend = "gloo"}, {}, [&](Communicator& communicator) {
+    const int rank = communicator.rank();
+    const Buffer message = floats(rank == 1 ? 1 : kCount);
+    std::shared_ptr<Work> moves;
+    if (rank == 0) moves = communicator.send(message, 2);
+    if (rank == 2) moves = communicator.recv(message, 0);
+    communicator.barrier()->wait();
+    if (moves) moves->wait();
+  });
+}
+
 // What is written to a connection that a peer has closed is an error, not a signal, whatever the
 // program does about SIGPIPE.
 TEST_F(GlooFaults, SigpipeIsLeftAlone) {

@@ -2,7 +2,6 @@
 
 #include <gloo/transport/tcp/unbound_buffer.h>
 
-#include <algorithm>
 #include <exception>
 #include <mutex>
 
@@ -74,9 +73,9 @@ bool GlooTransfers::has_arrived(Id id) const noexcept {
 }
 
 bool GlooTransfers::waits_for(int peer) const noexcept {
-  return std::any_of(transfers_.begin(), transfers_.end(), [&](const Transfer& transfer) {
-    return transfer.buffer && transfer.peer == peer;
-  });
+  for (Id id = 0; id < transfers_.size(); ++id)
+    if (transfers_[id].peer == peer && !has_arrived(id)) return true;
+  return false;
 }
 
 }  // namespace tandem::gloo_backend

@@ -47,7 +47,8 @@ class GlooTransfers final : public Transfers {
 
   // The same as complete(), of a transfer whose connection may have broken: then it is not.
   bool has_arrived(Id id) const noexcept;
-  // Whether one with the rank is not complete, as far as complete() has told.
+  // Whether a transfer with the rank is not complete. One that is, though complete() has not been
+  // asked, does not count: the rank may have left since.
   bool waits_for(int peer) const noexcept;
 
  private:
