@@ -1,4 +1,5 @@
-// Operations that move elements without computing on them.
+/// @file
+/// Operations that rearrange, join and cut tensors. Named and defined as in TensorFlow.
 #pragma once
 
 #include <span>
@@ -10,66 +11,81 @@
 
 namespace tandem {
 
-// The same elements in another shape, sharing storage; one size may be -1.
+/// Returns the elements of x in another shape. One size may be -1 and is then inferred. Shares
+/// storage. As tf.reshape.
 Tensor reshape(const Tensor& x, const Shape& shape);
-/// x itself, checked to have the shape; sizes of -1 may be any. After TensorFlow's tf.ensure_shape.
-/// Shares storage. A shape that cannot be x's is an InvalidArgumentError.
+/// Returns x and checks that it has this shape; sizes of -1 match any. Shares storage. Throws
+/// InvalidArgumentError for another shape. As tf.ensure_shape.
 ///
-/// Where a function is traced or a graph is built, sizes that are not known yet are checked when it
-/// runs, and the result has the shape from now on. So it says that two unknown sizes are one, which
-/// an input_signature and placeholders cannot:
-///   y = td::ensure_shape(y, {x.dim(0), 3});  // as many rows as x
+/// Where a function is traced or a graph is built, unknown sizes are checked at each run, and the
+/// result has the static shape. This can state that two unknown sizes are equal, which an
+/// input_signature or a placeholder cannot:
+/// @code
+/// y = td::ensure_shape(y, {x.dim(0), 3});  // as many rows as x
+/// @endcode
 Tensor ensure_shape(const Tensor& x, const Shape& shape);
-// A new axis of size 1 before `axis` (negative: from the end of the result). Shares storage.
+/// Inserts an axis of size 1 before `axis`; a negative one counts from the end of the result.
+/// Shares storage. As tf.expand_dims.
 Tensor expand_dims(const Tensor& x, std::int64_t axis);
-// Without the axes of size 1: those given, or all. Shares storage.
+/// Removes the given axes, which must have size 1, or all axes of size 1. Shares storage. As
+/// tf.squeeze.
 Tensor squeeze(const Tensor& x, const Dims& axes = {});
-// Axes in another order; empty: reversed.
+/// Permutes the axes: axis i of the result is axis permutation[i] of x. The default reverses the
+/// axes. As tf.transpose.
 Tensor transpose(const Tensor& x, const Dims& permutation = {});
+/// Repeats x along axes of size 1 and new leading axes to `shape`. As tf.broadcast_to.
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
+/// Options of identity().
 struct IdentityOptions {
-  std::string_view name{};  // of the operation, in a graph
+  std::string_view name{};  ///< name of the operation in a graph
 };
-// The tensor itself; in a graph, under a name of its own.
+/// Returns the tensor itself; in a graph, as an operation with a name of its own. As tf.identity.
 Tensor identity(const Tensor& x, const IdentityOptions& options = {});
-// The value of x; no gradient flows back through it.
+/// Returns the value of x and blocks gradients. As tf.stop_gradient.
 Tensor stop_gradient(const Tensor& x);
 
-// Tensors joined along an axis that they have / along a new axis.
+/// Joins tensors along an existing axis. As tf.concat.
 Tensor concat(TensorList tensors, std::int64_t axis);
+/// Joins tensors of one shape along a new axis. As tf.stack.
 Tensor stack(TensorList tensors, std::int64_t axis = 0);
-// The inverse of concat: `parts` equal parts, or parts of the sizes given.
+/// @{
+/// The inverse of concat(): splits `axis` into `parts` equal parts, or into parts of the given
+/// sizes. As tf.split.
 std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis = 0);
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes,
                           std::int64_t axis = 0);
-// The inverse of stack: x without `axis`, one tensor an index.
+/// @}
+/// The inverse of stack(): removes `axis` and returns one tensor per index of it. As tf.unstack.
 std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis = 0);
 
-// The elements from `begin` on, `size` along each axis (-1: to the end). Shares storage where only
-// the first axis is cut.
+/// Returns the part that starts at `begin` and has `size` elements along each axis (-1: up to the
+/// end). Shares storage if only the first axis is cut. As tf.slice.
 Tensor slice(const Tensor& x, const Dims& begin, const Dims& size);
-// slice() of the first axis alone: rows [begin, end). Shares storage.
+/// Returns rows [begin, end) of the first axis. Shares storage.
 Tensor slice_rows(const Tensor& x, std::int64_t begin, std::int64_t end);
 
-// `paddings`: elements before and after each axis; filled with `value`.
+/// Adds elements of `value` before and after each axis; `paddings` has one pair (before, after) per
+/// axis. As tf.pad with mode CONSTANT.
 Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64_t>>& paddings,
            double value = 0.0);
-// Repeated `multiples` times along each axis.
+/// Repeats x `multiples[i]` times along axis i. As tf.tile.
 Tensor tile(const Tensor& x, const Dims& multiples);
+/// Reverses the order of the elements along the given axes. As tf.reverse.
 Tensor reverse(const Tensor& x, const Dims& axes);
 
-// Slices of `params` along `axis` at `indices` (int32 or int64, any shape): the result's shape is
-// params.shape[:axis] + indices.shape + params.shape[axis+1:]. An index out of range is an
-// InvalidArgumentError that names it.
+/// Gathers slices of `params` along `axis` at `indices` (int32 or int64, any shape). The result's
+/// shape is params.shape[:axis] + indices.shape + params.shape[axis+1:]. Throws
+/// InvalidArgumentError for an index out of range and names it. As tf.gather.
 Tensor gather(const Tensor& params, const Tensor& indices, std::int64_t axis = 0);
-// A new last axis of size `depth`: `on` at the index, `off` elsewhere; indices outside give all
-// off.
-// The dtype must hold both numbers: InvalidArgumentError.
+/// Options of one_hot().
 struct OneHotOptions {
-  double on = 1.0;
-  double off = 0.0;
-  DType dtype = float32;
+  double on = 1.0;        ///< value at the index
+  double off = 0.0;       ///< value elsewhere
+  DType dtype = float32;  ///< dtype of the result; must be able to hold both values
 };
+/// Returns indices.shape + [depth] with `on` at each index and `off` elsewhere; an index outside
+/// [0, depth) gives a row of `off`. Throws InvalidArgumentError if the dtype cannot hold `on` or
+/// `off`. As tf.one_hot.
 Tensor one_hot(const Tensor& indices, std::int64_t depth, const OneHotOptions& options = {});
 
 }  // namespace tandem

@@ -1,10 +1,11 @@
-// Gradients, in two faces over one record: GradientTape (as in TensorFlow) and backward() / grad()
-// (as in PyTorch, on Tensor and Variable).
-//
-// An operation is recorded when one of its inputs is tracked: a trainable variable, a tensor that a
-// live tape watches or that set_requires_grad() marked, or the result of a recorded operation.
-// Recording belongs to the calling thread; what is recorded is freed by the first backward pass
-// over it unless it is asked to stay.
+/// @file
+/// Automatic differentiation, with two APIs over one record: GradientTape (as in TensorFlow) and
+/// backward() / grad() (as in PyTorch, on Tensor and Variable).
+///
+/// An operation is recorded if one of its inputs is tracked. Tracked are trainable variables,
+/// tensors that a live tape watches or that set_requires_grad() marked, and results of recorded
+/// operations. Recording is per thread. The first backward pass frees the record, except with
+/// BackwardOptions::retain_graph or a persistent tape.
 #pragma once
 
 #include <memory>
@@ -16,34 +17,48 @@
 
 namespace tandem {
 
+/// Options of GradientTape. As the arguments of tf.GradientTape.
 struct GradientTapeOptions {
-  bool persistent = false;               // several gradient() calls
-  bool watch_accessed_variables = true;  // false: only what watch() names
+  bool persistent = false;               ///< allows several gradient() calls
+  bool watch_accessed_variables = true;  ///< if false, only what watch() names is tracked
 };
 
-enum class UnconnectedGradients { kNone, kZero };
+/// Result of GradientTape::gradient() for a source that the target does not depend on.
+enum class UnconnectedGradients {
+  kNone,  ///< an undefined tensor
+  kZero,  ///< zeros
+};
 
+/// Options of GradientTape::gradient().
 struct GradientOptions {
-  Tensor output_gradient{};  // of the final value with respect to the target; ones when undefined
-  // What a source that the target does not depend on gets: an undefined tensor, or zeros.
+  /// Gradient of the final value with respect to the target; default: ones.
+  Tensor output_gradient{};
+  /// Result for sources that the target does not depend on.
   UnconnectedGradients unconnected_gradients = UnconnectedGradients::kNone;
 };
 
-// Records while it lives. Tapes nest: the gradient that an inner tape computes is recorded for the
-// outer ones, which gives higher orders.
-// Not thread-safe: belongs to the thread that made it.
+/// Records operations for gradients while it exists. Tapes nest: an outer tape records the gradient
+/// computation of an inner one, which gives higher-order derivatives. As tf.GradientTape.
+///
+/// Not thread-safe: a tape belongs to the thread that created it.
 class GradientTape {
  public:
+  /// Starts recording on this thread.
   explicit GradientTape(GradientTapeOptions options = {});
+  /// Stops recording and frees the record.
   ~GradientTape();
   GradientTape(const GradientTape&) = delete;
   GradientTape& operator=(const GradientTape&) = delete;
 
-  // Tracks a tensor (floating types only: InvalidArgumentError otherwise) or a variable.
+  /// @{
+  /// Tracks a tensor or a variable. Throws InvalidArgumentError for a dtype that is not
+  /// floating-point.
   void watch(const Tensor& tensor);
   void watch(const Variable& variable);
-  // The gradient of `target` (summed over its elements) with respect to each source, shaped like
-  // the source. A tape that is not persistent can do this once (RuntimeError afterwards).
+  /// @}
+  /// @{
+  /// Returns the gradient of `target`, summed over its elements, with respect to each source, in
+  /// the source's shape. Throws RuntimeError on the second call unless the tape is persistent.
   Tensor gradient(const Tensor& target, const Tensor& source, const GradientOptions& options = {});
   std::vector<Tensor> gradient(const Tensor& target, TensorList sources,
                                const GradientOptions& options = {});
@@ -51,7 +66,8 @@ class GradientTape {
                                const GradientOptions& options = {});
   Tensor gradient(const Tensor& target, const Variable& source,
                   const GradientOptions& options = {});
-  // Forgets what was watched.
+  /// @}
+  /// Stops watching all tensors and variables. A tape that was used can then be used again.
   void reset();
 
  private:
@@ -59,10 +75,12 @@ class GradientTape {
   std::unique_ptr<Impl> impl_;
 };
 
-// While it lives, nothing that this thread runs is recorded.
+/// Disables recording on this thread while it exists. As torch.no_grad.
 class NoGradScope {
  public:
+  /// Disables recording.
   NoGradScope();
+  /// Restores the previous setting.
   ~NoGradScope();
   NoGradScope(const NoGradScope&) = delete;
   NoGradScope& operator=(const NoGradScope&) = delete;
@@ -71,7 +89,7 @@ class NoGradScope {
   bool previous_;
 };
 
-// Whether this thread records at all.
+/// Whether operations of this thread are recorded (false inside a NoGradScope).
 bool grad_enabled();
 
 }  // namespace tandem

@@ -1,25 +1,28 @@
-// Process groups: the processes of a job that exchange tensors. After PyTorch's torch.distributed.
-//
-//   td::comm::init_process_group({.backend = "gloo"});        // RANK, WORLD_SIZE, MASTER_ADDR, ...
-//   td::Tensor sum = td::comm::all_reduce(x);                 // x stays as it is
-//   td::comm::Work work = td::comm::all_reduce_async(y);      // ... what comes meanwhile ...
-//   td::Tensor other = work.result();
-//   td::comm::destroy_process_group();
-//
-// Every rank of a group calls the same collectives in the same order, with tensors of the same
-// dtypes and sizes. Where the ranks part, every one of them gets an InvalidArgumentError that tells
-// who called what. A rank that does not come is named by a DeadlineExceededError at the group's
-// time limit; one that dies or gives up, by an UnavailableError or AbortedError within seconds. The
-// first error ends the group: from then on every call throws it.
-//
-// Tensors may be on any device and are not changed; results are on the device of the argument that
-// they belong to, and unknown to gradients. A temporary that is moved in is worked on in place.
-// Ranks are those of the job ("global"), also where a group is given. Inside td::function
-// collectives become part of the trace. What comes by all_to_all from a rank has the shape of what
-// goes to it then (InvalidArgumentError of the run otherwise); texts and monitored_barrier are
-// UnimplementedErrors there.
-//
-// Thread safety: one thread at a time for each group.
+/// @file
+/// Process groups and collectives: exchanging tensors between the processes of a job. As
+/// torch.distributed.
+/// @code
+/// td::comm::init_process_group({.backend = "gloo"});     // RANK, WORLD_SIZE, MASTER_ADDR, ...
+/// td::Tensor sum = td::comm::all_reduce(x);              // x is unchanged
+/// td::comm::Work work = td::comm::all_reduce_async(y);   // overlap with other work
+/// td::Tensor other = work.result();
+/// td::comm::destroy_process_group();
+/// @endcode
+///
+/// Every rank of a group calls the same collectives in the same order, with tensors of the same
+/// dtypes and sizes. On a mismatch every rank gets an InvalidArgumentError that lists the calls of
+/// the ranks. If a rank does not arrive within the group's timeout, the others get a
+/// DeadlineExceededError that names it. If a rank dies or aborts, the others get an
+/// UnavailableError or AbortedError within seconds. The first error ends the group: every later
+/// call throws it again.
+///
+/// Tensors may be on any device and are not changed; a temporary that is moved in may be reduced in
+/// place. A result is on the device of the corresponding argument. Collectives are not
+/// differentiable. Ranks in arguments are global ranks (of the job), also if a group is given.
+///
+/// Inside td::function collectives become part of the trace. There, the tensor that all_to_all
+/// receives from a rank has the shape of the tensor sent to it (the run throws InvalidArgumentError
+/// otherwise); object collectives and monitored_barrier throw UnimplementedError.
 #pragma once
 
 #include <chrono>
@@ -31,6 +34,7 @@
 #include "tandem/reduce_op.h"
 #include "tandem/tensor.h"
 
+/// Process groups and collectives.
 namespace tandem::comm {
 
 class ProcessGroupImpl;
@@ -38,185 +42,241 @@ struct PendingWork;
 
 // --- groups ---
 
-// A shared handle. A default-constructed one stands for the group of all ranks.
+/// A shared handle to a process group. A default-constructed one is the group of all ranks. As
+/// torch.distributed.ProcessGroup.
 class ProcessGroup {
  public:
   ProcessGroup() = default;
-  // This process's rank among the group's; -1 when it is none of them.
+  /// This process's rank in the group; -1 if it is not a member.
   int rank() const;
+  /// Number of ranks in the group.
   int size() const;
-  // The ranks of the job that it has, in its order.
+  /// Global ranks of the members, in the group's order.
   std::vector<int> ranks() const;
+  /// Name of the backend in use ("shm", "gloo", ...).
   std::string backend() const;
 
+  /// For Tandem's own code.
   explicit ProcessGroup(std::shared_ptr<ProcessGroupImpl> impl) : impl_(std::move(impl)) {}
+  /// For Tandem's own code.
   const std::shared_ptr<ProcessGroupImpl>& impl() const { return impl_; }
 
  private:
   std::shared_ptr<ProcessGroupImpl> impl_;
 };
 
+/// Options of init_process_group().
 struct InitOptions {
-  // "shm" (one host), "gloo", "mpi" (under mpirun), "hierarchical" (shm inside hosts, gloo or mpi
-  // between them), "nccl"; "auto": the fastest that serves all ranks.
+  /// "shm" (one host), "gloo", "mpi" (under mpirun), "hierarchical" (shm within hosts, gloo or mpi
+  /// between them) or "nccl". "auto": the fastest backend that supports all ranks.
   std::string backend = "auto";
-  // env:// takes what launchers tell: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and their like;
-  // tcp://HOST:PORT and file:///PATH take rank and world_size from here or as ?rank=&world_size=.
+  /// env:// reads the variables that launchers set (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and
+  /// their equivalents). `tcp://HOST:PORT` and `file:///PATH` take rank and world_size from these
+  /// options or from the URL (`?rank=&world_size=`).
   std::string init_method = "env://";
+  /// @{
+  /// Global rank of this process and number of ranks; default: from init_method.
   std::optional<int> rank{}, world_size{};
-  // Of the rendezvous, and of every wait for other ranks.
+  /// @}
+  /// Timeout of the rendezvous and of every wait for other ranks.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  /// A rank of which nothing is heard for so long counts as dead, and the job fails. Not given: the
-  /// environment variable TANDEM_SILENCE_LIMIT, in seconds, else 30 s. A rank whose process ends is
-  /// noticed at once; this is for cut cables and stopped processes, and has to be longer than a
-  /// pause that the job is to survive (a debugger, a live migration, a crowded host).
+  /// A rank that has sent nothing for this long counts as dead, and the job fails. Default: the
+  /// environment variable TANDEM_SILENCE_LIMIT in seconds, else 30 s. A rank whose process exits is
+  /// detected at once; the limit is for broken networks and stopped processes. Choose it longer
+  /// than any pause that the job should survive (a debugger, a live migration, an overloaded host).
   std::optional<std::chrono::milliseconds> silence_limit{};
 };
 
-// Makes this process a rank of a job; returns when all ranks are there. Initialises no devices: the
-// group works on the device where a new tensor would be at its first collective. Throws
-// InvalidArgumentError for a backend, URL, rank or size that makes no sense; AlreadyExistsError
-// when another job has the port; DeadlineExceededError naming the ranks that did not come;
-// FailedPreconditionError when the process is in a job already.
+/// Joins this process to a job and returns when all ranks have joined. Does not initialize devices:
+/// the group uses the device that is current at its first collective. As
+/// torch.distributed.init_process_group.
+///
+/// Throws InvalidArgumentError for an invalid backend, URL, rank or size; AlreadyExistsError if
+/// another job uses the port; DeadlineExceededError that names the ranks that did not join;
+/// FailedPreconditionError if the process has joined a job already.
 void init_process_group(const InitOptions& options = {});
+/// Whether init_process_group() has succeeded.
 bool is_initialized();
-// Ends this rank's part in good order: of all groups, or of the one given. A process that ends
-// without this counts as dead for the others.
+/// Shuts down the given group, or all groups, in good order. To the other ranks, a process that
+/// exits without this call has died.
 void destroy_process_group(const ProcessGroup& group = {});
 
-// -1 when this process is none of the group's ranks. Like all that follows, these throw
-// FailedPreconditionError "... Default process group has not been initialized, please make sure to
-// call init_process_group." before that.
+/// Rank of this process in the group; -1 if it is not a member. Before initialization this and all
+/// functions below throw FailedPreconditionError "... Default process group has not been
+/// initialized, please make sure to call init_process_group."
 int get_rank(const ProcessGroup& group = {});
+/// Number of ranks in the group.
 int get_world_size(const ProcessGroup& group = {});
+/// Name of the group's backend.
 std::string get_backend(const ProcessGroup& group = {});
 
-// A group of some of the ranks, all of them where none is named. EVERY rank of the job calls this,
-// with the same list in the same order, also those that it leaves out; to them, calling the
-// group's collectives is an InvalidArgumentError.
+/// Creates a group of the given global ranks, or of all ranks. EVERY rank of the job must call this
+/// with the same list in the same order, also ranks outside the group. For them, calling the
+/// group's collectives throws InvalidArgumentError. As torch.distributed.new_group.
 ProcessGroup new_group(const std::vector<int>& ranks = {});
 
 // --- collectives under way ---
 
-// A shared handle. Nobody has to wait: what is started comes to its end.
+/// A shared handle to a collective that was launched. Waiting is optional: it completes without it.
+/// As torch.distributed.Work.
 class Work {
  public:
-  // Returns when what is done with the results from now on sees them. Throws what went wrong.
+  /// Makes the results visible to the operations that follow. Throws the collective's error.
   void wait();
-  // Whether wait() would return at once; throws as it does.
+  /// Whether wait() would return without blocking. Throws the collective's error.
   bool is_completed();
-  // Wait; what the collective of that name returns.
+  /// Waits and returns the result of a collective that returns one tensor.
   Tensor result();
+  /// Waits and returns the results of a collective that returns a vector of tensors.
   std::vector<Tensor> results();
 
+  /// For Tandem's own code.
   Work(std::shared_ptr<ProcessGroupImpl> group, std::shared_ptr<PendingWork> pending)
       : group_(std::move(group)), pending_(std::move(pending)) {}
 
  private:
-  std::shared_ptr<ProcessGroupImpl> group_;  // whose memory the collective may work on
+  std::shared_ptr<ProcessGroupImpl> group_;  // may be the collective's memory
   std::shared_ptr<PendingWork> pending_;
 };
 
 // --- collectives ---
 
+/// Options of collectives that do not reduce.
 struct CollectiveOptions {
-  ProcessGroup group{};
+  ProcessGroup group{};  ///< default: all ranks
 };
+/// Options of collectives that reduce.
 struct ReduceOptions {
-  ReduceOp op = ReduceOp::kSum;  // kMean divides the sum by the number of ranks
-  ProcessGroup group{};
+  ReduceOp op = ReduceOp::kSum;  ///< reduction; kMean divides the sum by the number of ranks
+  ProcessGroup group{};          ///< default: all ranks
 };
 
-// The ranks' tensors combined, in an order that does not depend on timing: the same bits every run
-// and on every rank. float16 and bfloat16 are combined in float32, integers in int64, whose sums
-// wrap around; a mean of integers is rounded towards zero. (Groups over several hosts, and nccl,
-// sum integers in their own type.) kMin and kMax with a NaN on any rank give NaN, as torch.minimum
-// and tf.minimum do; over nccl they give what NCCL makes of it. InvalidArgumentError for bool.
+/// @{
+/// Reduces the ranks' tensors element-wise; all ranks get the result. The order of the reduction
+/// does not depend on timing: the bits are the same in every run and on every rank. As
+/// torch.distributed.all_reduce, but returns the result.
+///
+/// float16 and bfloat16 accumulate in float32, integers in int64 with wrap-around; a mean of
+/// integers rounds towards zero. (Groups over several hosts, and nccl, accumulate integers in their
+/// own dtype.) kMin and kMax return NaN if any rank has NaN, as torch.minimum and tf.minimum do;
+/// with nccl, NCCL decides. Throws InvalidArgumentError for bool.
 Work all_reduce_async(Tensor tensor, const ReduceOptions& options = {});
 inline Tensor all_reduce(Tensor tensor, const ReduceOptions& options = {}) {
   return all_reduce_async(std::move(tensor), options).result();
 }
+/// @}
 
-// The same on rank `destination`; the other ranks get their own tensor back.
+/// @{
+/// Like all_reduce(), but only rank `destination` gets the result; other ranks get their own tensor
+/// back. As torch.distributed.reduce.
 Work reduce_async(Tensor tensor, int destination, const ReduceOptions& options = {});
 inline Tensor reduce(Tensor tensor, int destination, const ReduceOptions& options = {}) {
   return reduce_async(std::move(tensor), destination, options).result();
 }
+/// @}
 
-// Rank `source`'s tensor. The others' tell shape and dtype alone.
+/// @{
+/// Returns the tensor of rank `source` on all ranks. On other ranks only the shape and dtype of
+/// `tensor` matter. As torch.distributed.broadcast.
 Work broadcast_async(Tensor tensor, int source, const CollectiveOptions& options = {});
 inline Tensor broadcast(Tensor tensor, int source, const CollectiveOptions& options = {}) {
   return broadcast_async(std::move(tensor), source, options).result();
 }
+/// @}
 
-// All ranks' tensors, in the order of the group.
+/// @{
+/// Returns the tensors of all ranks, in the group's order. As torch.distributed.all_gather.
 Work all_gather_async(const Tensor& tensor, const CollectiveOptions& options = {});
 inline std::vector<Tensor> all_gather(const Tensor& tensor, const CollectiveOptions& options = {}) {
   return all_gather_async(tensor, options).results();
 }
+/// @}
 
-// The same joined along the first axis; scalars become a vector.
+/// @{
+/// Like all_gather(), but concatenates the tensors along the first axis; scalars are stacked into a
+/// vector. As torch.distributed.all_gather_into_tensor.
 Work all_gather_into_tensor_async(const Tensor& tensor, const CollectiveOptions& options = {});
 inline Tensor all_gather_into_tensor(const Tensor& tensor, const CollectiveOptions& options = {}) {
   return all_gather_into_tensor_async(tensor, options).result();
 }
+/// @}
 
-// Every rank gives a tensor for each rank; this rank gets those for it combined. The tensors have
-// one dtype; their shapes may differ from each other, but not between the ranks.
+/// @{
+/// Takes one tensor per rank; rank i gets the reduction of all i-th tensors. The tensors have one
+/// dtype; their shapes may differ from each other, but not between ranks. As
+/// torch.distributed.reduce_scatter.
 Work reduce_scatter_async(const std::vector<Tensor>& tensors, const ReduceOptions& options = {});
 inline Tensor reduce_scatter(const std::vector<Tensor>& tensors,
                              const ReduceOptions& options = {}) {
   return reduce_scatter_async(tensors, options).result();
 }
+/// @}
 
-// The same of one tensor, cut along the first axis in equal parts (InvalidArgumentError otherwise).
+/// @{
+/// Like reduce_scatter() on one tensor, which is split along the first axis into equal parts;
+/// throws InvalidArgumentError if it does not divide. As torch.distributed.reduce_scatter_tensor.
 Work reduce_scatter_tensor_async(const Tensor& tensor, const ReduceOptions& options = {});
 inline Tensor reduce_scatter_tensor(const Tensor& tensor, const ReduceOptions& options = {}) {
   return reduce_scatter_tensor_async(tensor, options).result();
 }
+/// @}
 
-// Every rank gives a tensor for each rank, of any shapes and one dtype, and gets one from each, in
-// the order of the group. Waits for the others to learn the shapes.
+/// @{
+/// Sends the i-th tensor to the group's i-th rank and returns one tensor from each rank, in the
+/// group's order. Shapes may differ, the dtype may not. Waits for the other ranks to learn the
+/// shapes. As torch.distributed.all_to_all.
 Work all_to_all_async(const std::vector<Tensor>& tensors, const CollectiveOptions& options = {});
 inline std::vector<Tensor> all_to_all(const std::vector<Tensor>& tensors,
                                       const CollectiveOptions& options = {}) {
   return all_to_all_async(tensors, options).results();
 }
+/// @}
 
-// From one rank to another, beside the collectives; what is sent arrives in that order. The shape
-// and dtype that the receiver names are those that were sent (InvalidArgumentError otherwise).
+/// @{
+/// Sends a tensor to one rank. Messages between two ranks arrive in the order in which they were
+/// sent, independently of collectives. As torch.distributed.send.
 Work send_async(const Tensor& tensor, int destination, const CollectiveOptions& options = {});
 inline void send(const Tensor& tensor, int destination, const CollectiveOptions& options = {}) {
   send_async(tensor, destination, options).wait();
 }
+/// @}
+/// Options of recv().
 struct ReceiveOptions {
-  DType dtype = float32;
-  ProcessGroup group{};
+  DType dtype = float32;  ///< dtype that is received
+  ProcessGroup group{};   ///< default: all ranks
 };
+/// @{
+/// Receives a tensor from one rank. Throws InvalidArgumentError if shape or dtype are not those
+/// that were sent. As torch.distributed.recv, but returns the tensor.
 Work recv_async(const Shape& shape, int source, const ReceiveOptions& options = {});
 inline Tensor recv(const Shape& shape, int source, const ReceiveOptions& options = {}) {
   return recv_async(shape, source, options).result();
 }
+/// @}
 
-// Returns once every rank has called it.
+/// @{
+/// Returns once every rank has called it. As torch.distributed.barrier.
 Work barrier_async(const CollectiveOptions& options = {});
 inline void barrier(const CollectiveOptions& options = {}) { barrier_async(options).wait(); }
+/// @}
 
+/// Options of monitored_barrier().
 struct MonitoredBarrierOptions {
-  ProcessGroup group{};
-  std::optional<std::chrono::milliseconds> timeout{};  // not given: the group's
+  ProcessGroup group{};                                ///< default: all ranks
+  std::optional<std::chrono::milliseconds> timeout{};  ///< default: the group's timeout
 };
-// The same with a time limit of its own, which leaves the group as it is: DeadlineExceededError
-// "[monitored_barrier] ranks 1 and 2 failed to pass monitored_barrier in 500 ms" on every rank that
-// came.
+/// A barrier with a timeout that does not end the group. On expiry, every rank that arrived throws
+/// DeadlineExceededError "[monitored_barrier] ranks 1 and 2 failed to pass monitored_barrier in 500
+/// ms". As torch.distributed.monitored_barrier.
 void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
-// --- texts and other bytes ---
+// --- strings and other bytes ---
 
-// Every rank's, in the order of the group.
+/// Returns the strings of all ranks, in the group's order. As torch.distributed.all_gather_object.
 std::vector<std::string> all_gather_object(const std::string& object,
                                            const CollectiveOptions& options = {});
-// Rank `source`'s; what the others give is not looked at.
+/// Returns the string of rank `source`; those of other ranks are ignored. As
+/// torch.distributed.broadcast_object_list.
 std::string broadcast_object(const std::string& object, int source,
                              const CollectiveOptions& options = {});
 

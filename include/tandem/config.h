@@ -1,9 +1,10 @@
-// Devices and their memory: what there is, and how the process uses it.
-//
-// Everything that sets something, but soft placement, must come before the runtime is initialised,
-// which the first operation and anything that lists LOGICAL devices do. Later it is a RuntimeError
-// that names the call which initialised the runtime; setting the same value again is allowed.
-// Asking for PHYSICAL devices initialises nothing. After TensorFlow's tf.config.
+/// @file
+/// Configuration of devices, memory and threads. As tf.config.
+///
+/// All setters but set_soft_device_placement() must be called before the runtime is initialized,
+/// which the first operation and any listing of LOGICAL devices do. Later they throw a RuntimeError
+/// that names the call that initialized it; setting the same value again is allowed. Listing
+/// PHYSICAL devices does not initialize the runtime.
 #pragma once
 
 #include <cstdint>
@@ -13,127 +14,153 @@
 #include <string_view>
 #include <vector>
 
+/// Configuration of devices, memory and threads.
 namespace tandem::config {
 
+/// A CPU or GPU of this machine. As tf.config.PhysicalDevice.
 struct PhysicalDevice {
-  std::string name{};         // "/physical_device:GPU:0"
-  std::string device_type{};  // "GPU"
+  std::string name{};         ///< for example "/physical_device:GPU:0"
+  std::string device_type{};  ///< "CPU" or "GPU"
+  /// Equal name and type.
   friend bool operator==(const PhysicalDevice&, const PhysicalDevice&) = default;
 };
 
+/// A device on which operations run. As tf.config.LogicalDevice.
 struct LogicalDevice {
-  std::string name{};  // "/job:localhost/replica:0/task:0/device:GPU:0"
-  std::string device_type{};
+  std::string name{};         ///< for example "/job:localhost/replica:0/task:0/device:GPU:0"
+  std::string device_type{};  ///< "CPU" or "GPU"
+  /// Equal name and type.
   friend bool operator==(const LogicalDevice&, const LogicalDevice&) = default;
 };
 
+/// Properties of a physical device. As tf.config.experimental.get_device_details.
 struct DeviceDetails {
-  std::string device_name{};  // "AMD EPYC", "NVIDIA H200", "Emulated GPU"
-  std::int64_t memory_bytes = 0;
-  std::optional<std::string> pci_bus_id{};                  // real GPUs only
-  std::optional<std::pair<int, int>> compute_capability{};  // real GPUs only
-  bool emulated = false;
+  std::string device_name{};      ///< for example "AMD EPYC", "NVIDIA H200" or "Emulated GPU"
+  std::int64_t memory_bytes = 0;  ///< total memory in bytes
+  std::optional<std::string> pci_bus_id{};                  ///< real GPUs only
+  std::optional<std::pair<int, int>> compute_capability{};  ///< real GPUs only
+  bool emulated = false;                                    ///< whether this is an emulated GPU
 };
 
+/// One logical device of set_logical_device_configuration(). As
+/// tf.config.LogicalDeviceConfiguration.
 struct LogicalDeviceConfiguration {
-  std::optional<std::int64_t> memory_limit{};  // MiB; required on a GPU, refused on a CPU
-  std::optional<int> experimental_priority{};
+  std::optional<std::int64_t> memory_limit{};  ///< MiB; required for a GPU, not allowed for a CPU
+  std::optional<int> experimental_priority{};  ///< stream priority, in the GPU's range
 };
 
-// All devices of `device_type` ("CPU", "GPU"; empty: every type). Order: CPUs, then GPUs.
+/// Lists the devices of `device_type` ("CPU", "GPU"; default: all), CPUs first. As
+/// tf.config.list_physical_devices.
 std::vector<PhysicalDevice> list_physical_devices(std::string_view device_type = {});
-// The same for logical devices. Initialises the runtime.
+/// Lists the logical devices of `device_type` likewise. Initializes the runtime. As
+/// tf.config.list_logical_devices.
 std::vector<LogicalDevice> list_logical_devices(std::string_view device_type = {});
-// Throws InvalidArgumentError "Unrecognized device: ..." for one that does not exist.
+/// Returns a device's properties. Throws InvalidArgumentError "Unrecognized device: ..." for one
+/// that does not exist.
 DeviceDetails get_device_details(const PhysicalDevice& device);
 
-// Only these devices of `device_type` get logical devices, in this order. An empty list hides all;
-// a hidden CPU is not listed, but stays the home of host data.
+/// Makes only these devices of `device_type` logical devices, in this order. An empty list hides
+/// all. A hidden CPU is not listed but still holds host data. As tf.config.set_visible_devices.
 void set_visible_devices(const std::vector<PhysicalDevice>& devices,
                          std::string_view device_type = {});
+/// Lists the visible devices of `device_type` (default: all).
 std::vector<PhysicalDevice> get_visible_devices(std::string_view device_type = {});
 
-// Whether a GPU's memory is taken as needed (true) or nearly all at first use (false, the default).
-// The environment variable TANDEM_FORCE_GPU_ALLOW_GROWTH=true|false overrides the setting, and so
-// does TF_FORCE_GPU_ALLOW_GROWTH where that is not set.
+/// Whether a GPU's memory is allocated as needed (true) or nearly all at first use (false, the
+/// default). The environment variable TANDEM_FORCE_GPU_ALLOW_GROWTH=true|false overrides the
+/// setting, and so does TF_FORCE_GPU_ALLOW_GROWTH if that is not set. As
+/// tf.config.experimental.set_memory_growth.
 void set_memory_growth(const PhysicalDevice& device, bool enable);
+/// Returns the setting of set_memory_growth().
 bool get_memory_growth(const PhysicalDevice& device);
-// The share of each GPU's TOTAL memory that this process may use; 0: all but the reserve.
+/// Fraction of each GPU's TOTAL memory that this process may use. 0 (the default): all but a
+/// reserve for the system.
 void set_per_process_gpu_memory_fraction(double fraction);
 
-// The options of a TensorFlow session's configuration (ConfigProto) that speak of devices. What is
-// not given stays as it is.
+/// The device options of a TensorFlow session (ConfigProto's GPUOptions). Options that are not
+/// given keep their setting.
 struct GPUOptions {
-  std::optional<bool> allow_growth{};  // of every GPU
+  std::optional<bool> allow_growth{};  ///< as set_memory_growth(), for every GPU
+  /// As set_per_process_gpu_memory_fraction().
   std::optional<double> per_process_gpu_memory_fraction{};
-  // Physical GPUs in the order of the logical ones: with "5,3" GPU:0 is the physical GPU 5.
+  /// Physical GPUs in the order of the logical ones: with "5,3" GPU:0 is physical GPU 5.
   std::string visible_device_list = {};
 };
-// As set_memory_growth, set_per_process_gpu_memory_fraction and set_visible_devices; all of it or,
-// when one throws, nothing. Throws InvalidArgumentError "Invalid visible device index: ...".
+/// Applies set_memory_growth(), set_per_process_gpu_memory_fraction() and set_visible_devices();
+/// none of them if one throws. Throws InvalidArgumentError "Invalid visible device index: ...".
 void set_gpu_options(const GPUOptions& options);
-// {{"CPU", 2}}: 2 logical CPUs, none visible with 0. {{"GPU", 1}}: the first visible GPU alone.
+/// Number of devices per type, as ConfigProto's device_count: {{"CPU", 2}} makes two logical CPUs,
+/// {{"CPU", 0}} hides the CPU, {{"GPU", 1}} keeps the first visible GPU only.
 void set_device_count(const std::map<std::string, int>& device_count);
 
-// Several logical devices on one physical one. A GPU's need a memory_limit each. Priorities are of
-// the devices' streams, in the GPU's range; all of them have one, or none.
+/// Splits a physical device into several logical ones. On a GPU each needs a memory_limit. Either
+/// all or none of them have a priority. As tf.config.set_logical_device_configuration.
 void set_logical_device_configuration(
     const PhysicalDevice& device, const std::vector<LogicalDeviceConfiguration>& logical_devices);
-// `count` logical CPUs that share the cores between them.
+/// Makes `count` logical CPUs, which share the cores.
 void set_logical_cpus(int count);
-// `count` emulated GPUs of `memory_mib` MiB each. An environment variable of the form
-// TANDEM_EMULATED_GPUS=N or N:MiB does the same; the call wins over it. Emulated GPUs appear only
-// where there is no real one, and CUDA_VISIBLE_DEVICES hides them as it would real ones. Nothing of
-// their memory is reserved; it takes up the host's as it is used.
+/// Makes `count` emulated GPUs of `memory_mib` MiB each. The environment variable
+/// TANDEM_EMULATED_GPUS=N or N:MiB does the same; the call takes precedence. Emulated GPUs exist
+/// only on machines without a real one, and CUDA_VISIBLE_DEVICES applies to them. Their memory is
+/// not reserved; it uses host memory as it is allocated.
 void set_emulated_gpus(int count, std::int64_t memory_mib = 4096);
 
-// Whether an operation asked onto a device that does not exist, or that has no kernel for it, runs
-// on another one instead (on by default). May change at any time.
+/// Whether an operation whose device does not exist, or has no kernel for it, runs on another
+/// device instead of throwing. Default: true. May be changed at any time. As
+/// tf.config.set_soft_device_placement.
 void set_soft_device_placement(bool enabled);
+/// Returns the setting of set_soft_device_placement().
 bool get_soft_device_placement();
 
-// Replica-invariant sums: the bits of a training run do not depend on how many replicas, threads or
-// processes share it. A global batch is cut into `parts` parts (a power of two, 8 as a rule; 0
-// switches the mode off, as it is by default). Each replica computes its parts one after the other,
-// and gradients, metrics and moving statistics are added by one binary tree over the parts, whoever
-// computed them. fit() and evaluate() do so by themselves; a step of your own goes into
-// distribute::for_each_part(), or DistributedDataParallel::for_each_part(). The number of replicas
-// is a power of two of at most `parts`. Each process sets the same, between steps. The costs are in
-// docs/replica_invariance.md. Throws InvalidArgumentError for another number of parts.
+/// Turns on replica-invariant training: the bits of the result do not depend on the number of
+/// replicas, threads or processes. 0, the default, turns it off. Throws InvalidArgumentError unless
+/// `parts` is 0 or a power of two (8 is typical).
+///
+/// The global batch is split into `parts` parts. Each replica computes its parts one after another.
+/// Gradients, metrics and moving statistics are summed over the parts by one fixed binary tree.
+/// fit() and evaluate() do this themselves; custom loops use distribute::for_each_part() or
+/// DistributedDataParallel::for_each_part(). The number of replicas must be a power of two of at
+/// most `parts`. All processes must set the same value, between steps. See
+/// docs/replica_invariance.md for the cost.
 void set_replica_invariant_parts(int parts);
+/// Returns the setting of set_replica_invariant_parts().
 int get_replica_invariant_parts();
 
-// Cores that operations may use in all; 0: every core of the process. Logical CPUs share them.
+/// Number of cores that operations use in total, shared by the logical CPUs. 0, the default: all
+/// cores of the process. As tf.config.threading.set_intra_op_parallelism_threads.
 void set_intra_op_parallelism_threads(int threads);
+/// Returns the setting of set_intra_op_parallelism_threads().
 int get_intra_op_parallelism_threads();
 
-// Bytes by what they are used for.
+/// Bytes in use, by purpose.
 struct MemoryByTag {
-  std::int64_t weights = 0;      // variables, but an optimizer's
-  std::int64_t activations = 0;  // what operations compute
-  std::int64_t gradients = 0;    // what backward passes compute
-  std::int64_t optimizer = 0;    // an optimizer's slots and counts
-  std::int64_t workspace = 0;    // what a kernel or a collective needs while it runs
-  std::int64_t other = 0;        // data and constants
+  std::int64_t weights = 0;      ///< variables of models
+  std::int64_t activations = 0;  ///< results of operations
+  std::int64_t gradients = 0;    ///< results of backward passes
+  std::int64_t optimizer = 0;    ///< slots and counters of optimizers
+  std::int64_t workspace = 0;    ///< temporary memory of kernels and collectives
+  std::int64_t other = 0;        ///< data and constants
 };
 
+/// Memory statistics of a device, in bytes.
 struct MemoryInfo {
-  std::int64_t current = 0;             // bytes in use
-  std::int64_t peak = 0;                // the most that was in use
-  std::int64_t limit = 0;               // bytes; 0: none
-  std::int64_t reserved = 0;            // bytes taken from the device
-  std::int64_t largest_free_block = 0;  // bytes
-  double fragmentation = 0.0;           // (free - largest free block) / free
-  MemoryByTag by_tag{};                 // their sum is `current`
-  MemoryByTag peak_by_tag{};            // the most of each; they need not have come together
+  std::int64_t current = 0;             ///< bytes in use
+  std::int64_t peak = 0;                ///< the most that was in use
+  std::int64_t limit = 0;               ///< upper limit; 0 if there is none
+  std::int64_t reserved = 0;            ///< allocated from the device
+  std::int64_t largest_free_block = 0;  ///< largest allocation possible without growing
+  double fragmentation = 0.0;           ///< (free - largest free block) / free
+  MemoryByTag by_tag{};                 ///< `current` by purpose
+  MemoryByTag peak_by_tag{};            ///< peak of each purpose; not necessarily at the same time
 };
-// Statistics of a logical device ("GPU:0", "/gpu:1", a full name), once the work enqueued on it is
-// done. The workspace of an emulated GPU's kernels is the host's. Initialises the runtime.
+/// Returns the memory statistics of a logical device ("GPU:0", "/gpu:1" or a full name) after the
+/// work enqueued on it. The workspace of emulated GPUs counts as the host's. Initializes the
+/// runtime. As tf.config.experimental.get_memory_info.
 MemoryInfo get_memory_info(std::string_view device);
-// Makes the peaks what is in use now.
+/// Resets the peaks to the current values. As tf.config.experimental.reset_memory_stats.
 void reset_memory_stats(std::string_view device);
-// Frees what traced functions, sessions and models keep between their runs, and gives memory that
-// is wholly free back to the device; returns the bytes given back.
+/// Frees memory that traced functions, sessions and models keep between runs, and returns unused
+/// memory to the device. Returns the number of bytes returned. As torch.cuda.empty_cache.
 std::int64_t trim_memory(std::string_view device);
 
 }  // namespace tandem::config

@@ -1,21 +1,24 @@
-// Control flow on the elements of tensors: branches and loops.
-//
-//   const Tensor y = td::cond(td::greater(x, 0.0), [&] { return x * x; }, [&] { return -x; });
-//   const auto powers = td::while_loop(
-//       [](const auto& v) { return td::less(v[0], 10); },
-//       [&](const auto& v) { return std::vector<Tensor>{v[0] + 1, v[1] * x}; }, {i, ones({})});
-//
-// Outside of traced functions and graphs these are `if` and `while`: the callables run as host code
-// does, and what they do is recorded for gradients. While a graph is built (td::function,
-// GraphScope), each callable is traced once, whichever way the program goes later; its operations,
-// draws of random numbers, assignments to variables and optimizer steps act in each run of it. What
-// it uses from around it is captured. Gradients go through both, except where the error below says
-// so. A loop over the elements of a dataset is in tandem/data.h. After TensorFlow's tf.cond and
-// tf.while_loop.
-//
-// Going back through a branch or an iteration computes its operations again (with the same draws);
-// a loop that is gone back through keeps its loop variables of every iteration. UnimplementedError:
-// gradients that depend on a variable which the same branch or loop writes, and gradients of these.
+/// @file
+/// Control flow that depends on the elements of tensors: branches and loops. As tf.cond and
+/// tf.while_loop.
+/// @code
+/// const Tensor y = td::cond(td::greater(x, 0.0), [&] { return x * x; }, [&] { return -x; });
+/// const auto powers = td::while_loop(
+///     [](const auto& v) { return td::less(v[0], 10); },
+///     [&](const auto& v) { return std::vector<Tensor>{v[0] + 1, v[1] * x}; }, {i, ones({})});
+/// @endcode
+///
+/// Eagerly these are `if` and `while`: the callables run as host code and their operations are
+/// recorded for gradients. While a graph is built (td::function, GraphScope), each callable is
+/// traced once and becomes part of the graph, whichever branch is taken later. Its operations,
+/// random numbers, assignments to variables and optimizer steps then happen in each run of it.
+/// Tensors from the surrounding code are captured. Loops over the elements of a dataset are in
+/// tandem/data.h.
+///
+/// Both are differentiable. The backward pass recomputes the operations of a branch or an
+/// iteration, with the same random numbers; a loop keeps its loop variables of every iteration for
+/// it. UnimplementedError: gradients that depend on a variable which the same branch or loop
+/// assigns, and second derivatives.
 #pragma once
 
 #include <concepts>
@@ -30,31 +33,32 @@
 
 namespace tandem {
 
+/// Options of while_loop(). As the arguments of tf.while_loop.
 struct WhileOptions {
-  // Stops after so many iterations even where the condition still holds.
+  /// Stops after this many iterations even if the condition still holds. Default: no limit.
   std::optional<std::int64_t> maximum_iterations{};
 };
 
 namespace detail {
 
-// Throws InvalidArgumentError unless `predicate` is a scalar of bool.
+// Throws InvalidArgumentError unless `predicate` is a bool scalar.
 void check_predicate(const Tensor& predicate, const char* what);
 std::vector<Tensor> trace_cond(const Tensor& predicate,
                                const std::function<std::vector<Tensor>()>& then_fn,
                                const std::function<std::vector<Tensor>()>& else_fn);
 
-// What a branch returns: anything made of tensors, as td::function's arguments are; what converts
-// to a tensor is one.
+// Result type of a branch: a type made of tensors, as arguments of td::function. A type that
+// converts to Tensor becomes Tensor.
 template <class R>
 using BranchResult = std::conditional_t<std::convertible_to<R, Tensor>, Tensor, R>;
 
 }  // namespace detail
 
-// What `then_fn` returns where `predicate` (a scalar of bool) holds, else what `else_fn` returns:
-// a tensor, a vector, pair or tuple of tensors, or nothing. Both return the same.
-//
-// Throws InvalidArgumentError where the predicate is not such a scalar, and while a graph is built
-// where the branches return different numbers of tensors, dtypes or shapes.
+/// Returns the result of `then_fn` if `predicate` (a bool scalar) is true, else that of `else_fn`.
+/// Both return the same type: a tensor, a vector, pair or tuple of tensors, or nothing. As tf.cond.
+///
+/// Throws InvalidArgumentError for another predicate and, while a graph is built, if the branches
+/// return different numbers of tensors, dtypes or shapes.
 template <class Then, class Else>
 auto cond(const Tensor& predicate, Then&& then_fn, Else&& else_fn) {
   using Result = detail::BranchResult<std::invoke_result_t<Then&>>;
@@ -92,12 +96,12 @@ auto cond(const Tensor& predicate, Then&& then_fn, Else&& else_fn) {
   }
 }
 
-// Calls `body` with the loop variables, which it returns anew, as long as `condition` of them (a
-// scalar of bool) holds, and returns the last ones. Loop variables keep their number, dtypes and
-// shapes.
-//
-// Throws InvalidArgumentError for no loop variables, a condition that is not such a scalar, and
-// where the body returns other numbers of tensors, dtypes or shapes than it was given.
+/// Calls `body` with the loop variables, and replaces them by its results, while `condition` (a
+/// bool scalar computed from them) is true. Returns the last values. Loop variables keep their
+/// number, dtypes and shapes. As tf.while_loop.
+///
+/// Throws InvalidArgumentError if there are no loop variables, if the condition is not a bool
+/// scalar, and if the body returns other numbers of tensors, dtypes or shapes than it got.
 std::vector<Tensor> while_loop(
     const std::function<Tensor(const std::vector<Tensor>& loop_vars)>& condition,
     const std::function<std::vector<Tensor>(const std::vector<Tensor>& loop_vars)>& body,

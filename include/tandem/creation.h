@@ -1,4 +1,5 @@
-// Tensors from values.
+/// @file
+/// Tensors from values: constants, ranges and filled tensors. Named as in TensorFlow.
 #pragma once
 
 #include <concepts>
@@ -13,26 +14,37 @@
 
 namespace tandem {
 
-// A literal: a number, or a nested list of them. Numbers with a point make float32, others int32,
-// bools bool; a list that mixes them is float32.
+/// A number or a nested list of numbers, as in constant({{1.0, 2.0}, {3.0, 4.0}}). Floating-point
+/// numbers give float32, integers int32, bools bool; a list that mixes them gives float32.
 class Literal {
  public:
+  /// A bool.
   Literal(bool value)
       : kind_(Kind::kBool), number_(value ? 1.0 : 0.0), integer_(value) {}  // NOLINT
+  /// An integer.
   template <std::integral T>
   requires(!std::same_as<T, bool>) Literal(T value)  // NOLINT: implicit, as in a literal
       : kind_(Kind::kInteger),
         number_(static_cast<double>(value)),
         integer_(static_cast<std::int64_t>(value)) {}
+  /// A floating-point number.
   template <std::floating_point T>
   Literal(T value) : kind_(Kind::kFloat), number_(static_cast<double>(value)) {}  // NOLINT
+  /// A list.
   Literal(std::initializer_list<Literal> items) : kind_(Kind::kList), items_(items) {}
 
-  enum class Kind { kBool, kInteger, kFloat, kList };
-  Kind kind() const { return kind_; }
-  double number() const { return number_; }
+  /// Kind of a literal.
+  enum class Kind {
+    kBool,     ///< a bool
+    kInteger,  ///< an integer
+    kFloat,    ///< a floating-point number
+    kList,     ///< a list of literals
+  };
+  Kind kind() const { return kind_; }        ///< kind of this literal
+  double number() const { return number_; }  ///< value as double; 0 for lists
+  /// Value as integer; 0 unless it is an integer or a bool.
   std::int64_t integer() const { return integer_; }
-  const std::vector<Literal>& items() const { return items_; }
+  const std::vector<Literal>& items() const { return items_; }  ///< elements of a list
 
  private:
   Kind kind_;
@@ -41,38 +53,49 @@ class Literal {
   std::vector<Literal> items_;
 };
 
+/// Options of constant().
 struct ConstantOptions {
-  std::optional<DType> dtype{};
-  // The same elements in another shape. A single element fills any shape.
+  std::optional<DType> dtype{};  ///< default: by the elements, as Literal says
+  /// Shape of the result, with as many elements. A single element fills any shape.
   Shape shape{};
-  std::string_view name{};
+  std::string_view name{};  ///< name of the operation in a graph
 };
 
-// A tensor of the literal's elements, on the present device. Throws InvalidArgumentError for ragged
-// lists, values that the dtype cannot hold, and shapes of another number of elements.
+/// Returns a tensor of these elements on the current device. Throws InvalidArgumentError for ragged
+/// lists, values that the dtype cannot hold, and shapes with another number of elements. As
+/// tf.constant.
 Tensor constant(const Literal& values, const ConstantOptions& options = {});
 
-// A tensor of the vector's elements: of shape (size), or options.shape.
+/// Returns a tensor of the vector's elements, of shape [size] or options.shape. As tf.constant.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor constant(const std::vector<T>& values,
                                                  const ConstantOptions& options = {});
 
+/// Options of the functions below.
 struct CreationOptions {
-  DType dtype = float32;
-  std::string_view name{};
+  DType dtype = float32;    ///< dtype of the result
+  std::string_view name{};  ///< name of the operation in a graph
 };
-// An unset shape makes a scalar.
+/// @{
+/// Returns a tensor filled with zeros, ones or `value`. An unset shape gives a scalar. As tf.zeros,
+/// tf.ones and tf.fill.
 Tensor zeros(const Shape& shape, const CreationOptions& options = {});
 Tensor ones(const Shape& shape, const CreationOptions& options = {});
 Tensor full(const Shape& shape, double value, const CreationOptions& options = {});
+/// @}
+/// @{
+/// Returns zeros or ones of the tensor's shape and dtype. As tf.zeros_like and tf.ones_like.
 Tensor zeros_like(const Tensor& tensor);
 Tensor ones_like(const Tensor& tensor);
-// [start, start + delta, ...) below limit; `count` elements. int32 unless told otherwise.
+/// @}
+/// Returns 0, 1, ..., limit - 1; int32 by default. As tf.range.
 Tensor range(std::int64_t limit, const CreationOptions& options = {.dtype = int32});
+/// Returns start, start + delta, ... up to but without `limit`; float32 by default. As tf.range.
 Tensor range(double start, double limit, double delta = 1.0, const CreationOptions& options = {});
-// `count` values from `start` to `stop`, both included.
+/// Returns `count` evenly spaced values from `start` to `stop`, both included. As tf.linspace.
 Tensor linspace(double start, double stop, std::int64_t count, const CreationOptions& options = {});
-// The identity matrix, or `rows` x `columns` with ones on the main diagonal.
+/// Returns a `rows` x `columns` matrix (square if columns is -1) with ones on the main diagonal and
+/// zeros elsewhere. As tf.eye.
 Tensor eye(std::int64_t rows, std::int64_t columns = -1, const CreationOptions& options = {});
 
 }  // namespace tandem

@@ -1,16 +1,18 @@
-// Input pipelines, after tf.data: a Dataset describes a sequence of examples; iterating over it
-// makes them.
-//
-//   auto batches = Dataset::from_tensor_slices({images, labels})
-//                      .shuffle(10'000, {.seed = 1}).map(scale).batch(128).prefetch(2);
-//   for (const Example& batch : batches) train_step(batch[0], batch[1]);
-//
-// What iteration yields is a pure function of the dataset and the epoch: shuffles and the random
-// operations inside maps draw from the seed, the epoch and the element's position, never from what
-// ran before. A training run that keeps an iterator's position() continues with iterate(position)
-// exactly where it stopped.
-//
-// Pipelines run on "/cpu:0" and record no gradients, whatever scopes the caller has open.
+/// @file
+/// Input pipelines. As tf.data: a Dataset describes a sequence of examples, and iterating over it
+/// produces them.
+/// @code
+/// auto batches = Dataset::from_tensor_slices({images, labels})
+///                    .shuffle(10'000, {.seed = 1}).map(scale).batch(128).prefetch(2);
+/// for (const Example& batch : batches) train_step(batch[0], batch[1]);
+/// @endcode
+///
+/// The examples are a pure function of the dataset and the epoch. Shuffles and the random
+/// operations inside maps depend on the seed, the epoch and the element's position only. A training
+/// run that stores an iterator's position() can continue with iterate(position) exactly where it
+/// stopped.
+///
+/// Pipelines run on "/cpu:0" and record no gradients, whatever scopes the caller has opened.
 #pragma once
 
 #include <cstddef>
@@ -26,92 +28,115 @@
 
 #include "tandem/tensor.h"
 
+/// Input pipelines and data loaders.
 namespace tandem::data {
 
-// One element of a dataset: the components of an example ({picture, label}) or of a batch of them.
+/// One element of a dataset: the components of an example ({image, label}) or of a batch of them.
 class Example {
  public:
   Example() = default;
+  /// The given components.
   Example(std::initializer_list<Tensor> components) : components_(components) {}
+  /// A single component.
   Example(Tensor component) { components_.push_back(std::move(component)); }  // NOLINT: implicit
+  /// The given components.
   explicit Example(std::vector<Tensor> components) : components_(std::move(components)) {}
 
-  // REQUIRES: index < size().
+  /// @{
+  /// Component `index`. REQUIRES: index < size().
   const Tensor& operator[](std::size_t index) const { return components_[index]; }
   Tensor& operator[](std::size_t index) { return components_[index]; }
-  std::size_t size() const { return components_.size(); }
-  bool empty() const { return components_.empty(); }
-  const std::vector<Tensor>& components() const { return components_; }
+  /// @}
+  std::size_t size() const { return components_.size(); }  ///< number of components
+  bool empty() const { return components_.empty(); }       ///< whether there are no components
+  const std::vector<Tensor>& components() const { return components_; }  ///< all components
+  /// @{
+  /// Iterates over the components.
   auto begin() const { return components_.begin(); }
   auto end() const { return components_.end(); }
+  /// @}
+  /// Appends a component.
   void push_back(Tensor component) { components_.push_back(std::move(component)); }
 
  private:
   std::vector<Tensor> components_;
 };
 
-// An example among the arguments of a traced function (tandem/function.h).
+/// Lets an Example be an argument of a traced function (tandem/function.h).
 template <class V, class K>
 void visit_tensors(Example& example, const V& visit, const K& key) {
   key(static_cast<std::uint64_t>(example.size()));
   for (std::size_t i = 0; i < example.size(); ++i) visit(example[i]);
 }
 
-// What Iterator::next() gives: the next example, or nothing at the end of the epoch.
+/// Result of Iterator::next(): the next example, or empty at the end of the epoch.
 class NextExample : public std::optional<Example> {
  public:
   using std::optional<Example>::optional;
-  // A component of the example. Throws OutOfRangeError at the end of the epoch.
+  /// Component `index` of the example. Throws OutOfRangeError at the end of the epoch.
   const Tensor& operator[](std::size_t index) const;
 };
 
-// Which pass over a dataset, and how many of its elements to leave out from the front.
+/// Selects a pass over a dataset and where it starts.
 struct IterateOptions {
-  std::uint64_t epoch = 0;
-  std::int64_t skip = 0;
+  std::uint64_t epoch = 0;  ///< number of the epoch, from 0
+  std::int64_t skip = 0;    ///< number of elements to skip at the start
+  /// Equal epoch and skip.
   friend bool operator==(const IterateOptions&, const IterateOptions&) = default;
 };
 
-// A position in one epoch of a dataset. A handle: copies share the position.
-// Not thread-safe: one thread at a time.
+/// Iterates over one epoch of a dataset. A handle: copies share the position. Not thread-safe.
 class Iterator {
  public:
   Iterator() = default;
 
-  // The next element. Throws what a map, a filter or a generator of the pipeline threw; the
-  // iterator is at its end then.
+  /// Returns the next element. Throws the error of a map, filter or generator of the pipeline; the
+  /// iterator is then at its end.
   NextExample next();
-  // Where the iterator stands: Dataset::iterate(position()) goes on from here, in this process or
-  // another one.
+  /// The current position. Dataset::iterate(position()) continues from it, in this or another
+  /// process.
   IterateOptions position() const;
 
-  // `for (const Example& e : iterator)` takes what is left.
   class Cursor;
+  /// For loops: `for (const Example& e : iterator)` iterates over the remaining elements.
   Cursor begin();
+  /// The end of the iteration.
   std::default_sentinel_t end() const { return {}; }
 
+  /// For Tandem's own code.
   struct State;
+  /// For Tandem's own code.
   explicit Iterator(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
  private:
   std::shared_ptr<State> state_;
 };
 
-// An input iterator over an Iterator, for range-for.
+/// A C++ input iterator over the elements of an Iterator.
 class Iterator::Cursor {
  public:
+  /// Element type.
   using value_type = Example;
+  /// Difference type.
   using difference_type = std::ptrdiff_t;
 
   Cursor() = default;
+  /// Takes the first element of `iterator`.
   explicit Cursor(Iterator iterator) : iterator_(std::move(iterator)) { ++*this; }
+  /// @{
+  /// The current element.
   const Example& operator*() const { return *current_; }
   const Example* operator->() const { return &*current_; }
+  /// @}
+  /// @{
+  /// Takes the next element.
   Cursor& operator++() {
     current_ = iterator_.next();
     return *this;
   }
   void operator++(int) { ++*this; }
+  /// @}
+  /// Whether there are no more elements.
   friend bool operator==(const Cursor& cursor, std::default_sentinel_t) { return !cursor.current_; }
 
  private:
@@ -121,141 +146,164 @@ class Iterator::Cursor {
 
 inline Iterator::Cursor Iterator::begin() { return Cursor(*this); }
 
+/// Dataset::cardinality() of an infinite dataset.
 inline constexpr std::int64_t kInfiniteCardinality = -1;
+/// Dataset::cardinality() if it is not known.
 inline constexpr std::int64_t kUnknownCardinality = -2;
 
-// The dtype and shape of one component. Sizes that differ between elements are -1.
+/// The dtype and shape of one component. Sizes that differ between elements are -1. As
+/// tf.TensorSpec.
 struct ComponentSpec {
-  DType dtype = float32;
-  Shape shape{};
+  DType dtype = float32;  ///< dtype
+  Shape shape{};          ///< shape
 };
 
+/// Function of Dataset::map().
 using MapFn = std::function<Example(const Example&)>;
+/// Predicate of Dataset::filter().
 using FilterFn = std::function<bool(const Example&)>;
 class Dataset;
-// The elements of one file.
+/// Function of Dataset::from_files(): the elements of one file.
 using ReadFileFn = std::function<Dataset(const std::string& file)>;
-// Makes the next example, or nothing at the end.
+/// Function of Dataset::from_generator(): the next example, or empty at the end.
 using GeneratorFn = std::function<std::optional<Example>()>;
 
+/// Options of Dataset::map().
 struct MapOptions {
-  // Threads that run the function; 1: the thread that asks for the element.
+  /// Number of threads that run the function; 1: the thread that requests the element.
   int num_parallel_calls = 1;
-  // Elements in the order of the input. When false they come as they are ready, and iteration is no
-  // longer a pure function of the epoch.
+  /// Keeps the order of the input. If false, elements come as they become ready, and iteration is
+  /// no longer a pure function of the epoch.
   bool deterministic = true;
 };
 
+/// Options of Dataset::shuffle().
 struct ShuffleOptions {
-  // Not given: from random::set_seed's, as it is when shuffle() is called.
+  /// Default: derived from random::set_seed()'s seed when shuffle() is called.
   std::optional<std::uint64_t> seed{};
-  // A new order each epoch (and each repetition); false: the same order always.
+  /// A new order in each epoch (and each repetition); false: the same order always.
   bool reshuffle_each_iteration = true;
 };
 
-// How a dataset becomes the input of several workers (distribute::MultiWorkerMirroredStrategy).
+/// How the workers of a distribute::MultiWorkerMirroredStrategy share a dataset. As
+/// tf.data.experimental.AutoShardPolicy.
 enum class AutoShardPolicy {
-  kAuto,  // kFile where batches come from files (Dataset::from_files), else kData
-  // Every worker has the same dataset of global batches, from files, and reads every n-th file
-  // alone: its steps take its part of a global batch from those. The epoch ends when the last
-  // worker's files do. InvalidArgumentError "Could not apply FILE based sharding: ..." where there
-  // are fewer files than workers; NotFoundError "Found an unshardable source dataset: ..." for a
-  // dataset that is not batches of files.
+  kAuto,  ///< kFile for datasets of Dataset::from_files(), else kData
+  /// All workers have the same dataset of global batches from files. Each reads every n-th file
+  /// only, and takes its part of a global batch from those. The epoch ends when the last worker has
+  /// read its files. Throws InvalidArgumentError "Could not apply FILE based sharding: ..." if
+  /// there are fewer files than workers, and NotFoundError "Found an unshardable source dataset:
+  /// ..." if the dataset is not made of batches from files.
   kFile,
-  // Every worker has the same dataset of global batches, and takes its part of each batch.
+  /// All workers have the same dataset of global batches, and take their part of each batch.
   kData,
-  // Every worker has a dataset of its own, as where each reads other files, and trains on all of
-  // it: a step's global batch is what the workers' next batches make together. The epoch ends when
-  // the last of them does.
+  /// Each worker has a dataset of its own and trains on all of it. The global batch of a step
+  /// consists of the workers' next batches. The epoch ends when the last worker's dataset does.
   kOff,
 };
 
+/// Options of Dataset::batch().
 struct BatchOptions {
-  bool drop_remainder = false;  // leave out the last batch when it is not full
+  bool drop_remainder = false;  ///< omit the last batch if it is not full
 };
 
 class DatasetNode;
 
-// A value: copies describe the same pipeline, and each method returns a new one.
-// Thread-safe: several threads may iterate over one dataset, each with its own Iterator.
+/// A description of a sequence of elements. A value: copies describe the same pipeline, and each
+/// method returns a new dataset. As tf.data.Dataset.
+///
+/// Thread-safe: several threads may iterate over one dataset, each with its own Iterator.
 class Dataset {
  public:
-  // One element: the tensors as they are.
+  /// A dataset of one element. As tf.data.Dataset.from_tensors.
   static Dataset from_tensors(const Example& tensors);
-  // An element for each index of the tensors' first axes. Throws InvalidArgumentError when these
-  // differ, or for a scalar. Keeps the tensors in memory; copies of them that are not on the CPU.
+  /// A dataset of slices along the tensors' first axes. Keeps the tensors in CPU memory (copies
+  /// them if they are on another device). Throws InvalidArgumentError for first axes of different
+  /// sizes and for scalars. As tf.data.Dataset.from_tensor_slices.
   static Dataset from_tensor_slices(const Example& tensors);
-  // `make_generator` is called for each pass and returns a function that yields its examples in
-  // turn. Skipping (IterateOptions::skip) runs the generator and throws the examples away.
+  /// A dataset of the examples that a function produces one after another. `make_generator` is
+  /// called for each pass and returns that function. Skipping (IterateOptions::skip) runs it and
+  /// discards the examples. As tf.data.Dataset.from_generator.
   static Dataset from_generator(std::function<GeneratorFn()> make_generator);
-  // The elements of one file behind those of another: `read` of each, which is called when its turn
-  // comes in a pass, and may be by another thread. Several workers share the files out
-  // (AutoShardPolicy::kFile). Throws InvalidArgumentError for no files.
-  //
-  //   Dataset::from_files(paths, [](const std::string& path) {
-  //     return datasets::read_cifar10(path).dataset();
-  //   }).shuffle(10'000).batch(128)
+  /// A dataset of the elements of several files, one file after another. `read` is called for each
+  /// file when it is reached, possibly on another thread. Several workers may split the files
+  /// (AutoShardPolicy::kFile). Throws InvalidArgumentError if there are no files.
+  /// @code
+  /// Dataset::from_files(paths, [](const std::string& path) {
+  ///   return datasets::read_cifar10(path).dataset();
+  /// }).shuffle(10'000).batch(128)
+  /// @endcode
   static Dataset from_files(std::vector<std::string> files, ReadFileFn read);
-  // The components of all of `datasets` side by side, up to the shortest.
+  /// Combines the components of the elements of all datasets, up to the end of the shortest. As
+  /// tf.data.Dataset.zip.
   static Dataset zip(const std::vector<Dataset>& datasets);
 
-  // fn of each element. Random operations inside draw by the element's position, so they repeat.
-  // With several calls in parallel fn must be thread-safe.
+  /// Applies fn to each element. Random operations in fn depend on the element's position, so that
+  /// they repeat in a resumed run. With several parallel calls fn must be thread-safe. As
+  /// tf.data.Dataset.map.
   Dataset map(MapFn fn, MapOptions options = {}) const;
-  // The elements that fn holds for.
+  /// Keeps the elements for which fn returns true. As tf.data.Dataset.filter.
   Dataset filter(FilterFn fn) const;
-  // In random order: each element is drawn from a buffer of the next `buffer_size` ones.
+  /// Randomizes the order: each element is sampled from a buffer of the next `buffer_size`
+  /// elements. As tf.data.Dataset.shuffle.
   Dataset shuffle(std::int64_t buffer_size, ShuffleOptions options = {}) const;
-  // `batch_size` consecutive elements stacked along a new first axis. Elements of different shapes
-  // or dtypes in one batch are an InvalidArgumentError of the iterator.
+  /// Stacks `batch_size` consecutive elements along a new first axis. The iterator throws
+  /// InvalidArgumentError if elements of one batch differ in shape or dtype. As
+  /// tf.data.Dataset.batch.
   Dataset batch(std::int64_t batch_size, BatchOptions options = {}) const;
-  // The dataset `count` times over; -1: for ever.
+  /// Repeats the dataset `count` times; -1: without end. As tf.data.Dataset.repeat.
   Dataset repeat(std::int64_t count = -1) const;
-  // At most the first `count` elements; -1: all.
+  /// At most the first `count` elements; -1: all. As tf.data.Dataset.take.
   Dataset take(std::int64_t count) const;
-  // All but the first `count` elements.
+  /// All but the first `count` elements. As tf.data.Dataset.skip.
   Dataset skip(std::int64_t count) const;
-  // Every `num_shards`-th element, from the `index`-th on.
+  /// Every `num_shards`-th element, starting with element `index`. As tf.data.Dataset.shard.
   Dataset shard(std::int64_t num_shards, std::int64_t index) const;
-  // Elements kept in memory as they are first made. They are those of epoch 0 in every epoch.
+  /// Keeps elements in memory once they have been produced. Every epoch then has the elements of
+  /// epoch 0. As tf.data.Dataset.cache.
   Dataset cache() const;
-  // Up to `buffer_size` elements made ahead by a thread of its own.
+  /// Produces up to `buffer_size` elements ahead on a background thread. As
+  /// tf.data.Dataset.prefetch.
   Dataset prefetch(std::int64_t buffer_size) const;
-  // Up to `buffer_size` elements made and copied to `device` ahead by a thread of its own, after
-  // tf.data.experimental.prefetch_to_device: copies to a GPU go through pinned memory, on a stream
-  // of their own, while the GPU computes; what is enqueued behind next() waits for the element's
-  // copies on the GPU, the host does not. The last step of a pipeline: those behind it would bring
-  // the elements back to the CPU. fit() and the datasets of strategies copy ahead by themselves.
-  // Throws InvalidArgumentError for a device that is not there, or a buffer of less than one
-  // element.
-  //
-  //   for (const Example& batch : batches.prefetch_to_device("/gpu:0")) step(batch[0], batch[1]);
+  /// Produces up to `buffer_size` elements ahead on a background thread and copies them to
+  /// `device`. As tf.data.experimental.prefetch_to_device.
+  ///
+  /// Copies to a GPU use pinned memory and a stream of their own, and overlap with computation.
+  /// Operations enqueued after next() wait for the copies on the GPU; the host does not wait. Must
+  /// be the last transformation: later ones would copy the elements back to the CPU. fit() and the
+  /// datasets of strategies prefetch by themselves. Throws InvalidArgumentError for a device that
+  /// does not exist and for a buffer size below 1.
+  /// @code
+  /// for (const Example& batch : batches.prefetch_to_device("/gpu:0")) step(batch[0], batch[1]);
+  /// @endcode
   Dataset prefetch_to_device(std::string_view device, std::int64_t buffer_size = 2) const;
 
-  // The same elements; strategies share them out so. Without it, kAuto.
+  /// The same elements with another sharding policy for multi-worker strategies. Default: kAuto.
   Dataset with_auto_shard(AutoShardPolicy policy) const;
-  // What with_auto_shard() said, on the way to this dataset.
+  /// The policy that was set on this dataset or its inputs.
   AutoShardPolicy auto_shard_policy() const;
 
-  // The number of elements of an epoch, or kInfiniteCardinality, or kUnknownCardinality.
+  /// Number of elements per epoch, or kInfiniteCardinality, or kUnknownCardinality. As
+  /// tf.data.Dataset.cardinality.
   std::int64_t cardinality() const;
-  // The components, where they are known without making an element: behind maps and generators they
-  // are not.
+  /// Dtypes and shapes of the components, if they are known without producing an element. They are
+  /// unknown after maps and generators.
   std::optional<std::vector<ComponentSpec>> element_spec() const;
 
-  // The elements of one epoch. Skipping does not run maps on what is skipped unless a shuffle,
-  // filter or cache behind them needs it. Throws InvalidArgumentError for a negative skip.
+  /// Iterates over one epoch. Skipped elements are not passed to maps, unless a later shuffle,
+  /// filter or cache needs them. Throws InvalidArgumentError for a negative skip.
   Iterator iterate(IterateOptions options = {}) const;
-  // iterate() of epoch 0 the first time, then of epoch 1, ...; the count belongs to all copies of
-  // this dataset.
+  /// Starts the next epoch: the first call starts epoch 0. Copies of a dataset share the counter.
   Iterator::Cursor begin() const;
+  /// The end of the iteration.
   std::default_sentinel_t end() const { return {}; }
 
   Dataset() = default;
-  bool defined() const { return node_ != nullptr; }
+  bool defined() const { return node_ != nullptr; }  ///< false for a default-constructed dataset
 
+  /// For Tandem's own code.
   explicit Dataset(std::shared_ptr<const DatasetNode> node) : node_(std::move(node)) {}
-  // REQUIRES: defined(); FailedPreconditionError otherwise.
+  /// For Tandem's own code. REQUIRES: defined(); throws FailedPreconditionError otherwise.
   const std::shared_ptr<const DatasetNode>& node() const;
 
  private:
@@ -266,20 +314,20 @@ class Dataset {
 
 namespace tandem {
 
-// Calls `body` with each element of the dataset's next epoch, as a range-for does. While a graph is
-// built (td::function, GraphScope) the body is traced once and becomes a loop of the program, which
-// iterates over the dataset anew, its next epoch, in every run:
-//
-//   const auto epoch = td::function([&] {
-//     td::for_each(batches, [&](const td::data::Example& batch) {
-//       optimizer.minimize(loss(model(batch[0]), batch[1]), variables);
-//     });
-//   });
-//
-// It is traced for what Dataset::element_spec() says; where that says nothing, for elements like
-// the first of epoch 0, with any size of their first axes. Elements stay where the dataset has them
-// (prefetch_to_device()) until the body needs them elsewhere. An element of other dtypes or shapes
-// is an InvalidArgumentError of the run. Throws what the pipeline throws.
+/// Calls `body` for each element of the dataset's next epoch, like a range-based for loop. While a
+/// graph is built (td::function, GraphScope), the body is traced once and becomes a loop in the
+/// graph. Each run of the graph iterates over the dataset's next epoch:
+/// @code
+/// const auto epoch = td::function([&] {
+///   td::for_each(batches, [&](const td::data::Example& batch) {
+///     optimizer.minimize(loss(model(batch[0]), batch[1]), variables);
+///   });
+/// });
+/// @endcode
+/// The body is traced for Dataset::element_spec(). If that is not known, it is traced for elements
+/// like the first one of epoch 0, with first axes of any size. Elements stay on the dataset's
+/// device (see prefetch_to_device()) until the body needs them elsewhere. The run throws
+/// InvalidArgumentError for an element of other dtypes or shapes, and the errors of the pipeline.
 void for_each(const data::Dataset& dataset,
               const std::function<void(const data::Example& element)>& body);
 

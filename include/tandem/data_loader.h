@@ -1,12 +1,14 @@
-// Samplers and data loaders, after torch.utils.data: examples are asked for by number, a sampler
-// says which and in what order, a loader makes batches of them.
-//
-//   DistributedSampler sampler(training.size(), {.num_replicas = world_size, .rank = rank});
-//   DataLoader loader(training, {.batch_size = 32, .sampler = sampler, .num_workers = 1});
-//   for (int epoch = 0; epoch < epochs; ++epoch) {
-//     sampler.set_epoch(epoch);
-//     for (const Example& batch : loader) train_step(batch[0], batch[1]);
-//   }
+/// @file
+/// Samplers and data loaders. As torch.utils.data: examples are accessed by index, a sampler
+/// chooses the indices and their order, and a loader makes batches.
+/// @code
+/// DistributedSampler sampler(training.size(), {.num_replicas = world_size, .rank = rank});
+/// DataLoader loader(training, {.batch_size = 32, .sampler = sampler, .num_workers = 1});
+/// for (int epoch = 0; epoch < epochs; ++epoch) {
+///   sampler.set_epoch(epoch);
+///   for (const Example& batch : loader) train_step(batch[0], batch[1]);
+/// }
+/// @endcode
 #pragma once
 
 #include <cstdint>
@@ -19,22 +21,25 @@
 
 namespace tandem::data {
 
-// A set of examples that can be asked for by number, in any order ("map-style"). A value; copies
-// share the examples. Thread-safe where the function it was made from is.
+/// Examples with random access by index ("map-style", as torch.utils.data.Dataset). A value; copies
+/// share the examples. Thread-safe if the function it was made from is.
 class IndexedDataset {
  public:
-  // An example for each index of the tensors' first axes. Errors as Dataset::from_tensor_slices.
+  /// Examples that are slices along the tensors' first axes. Throws as
+  /// Dataset::from_tensor_slices().
   static IndexedDataset from_tensor_slices(const Example& tensors);
-  // `get(i)` makes example i of `size`. In a loader its random numbers depend on the epoch and the
-  // example's place in it; with several workers it must be thread-safe. Throws InvalidArgumentError
-  // for a negative size.
+  /// Examples made by `get(i)`, for i from 0 to `size` - 1. In a loader its random numbers depend
+  /// on the epoch and the example's position in it. With several workers `get` must be thread-safe.
+  /// Throws InvalidArgumentError for a negative size.
   IndexedDataset(std::int64_t size, std::function<Example(std::int64_t)> get);
 
-  std::int64_t size() const;
-  // Throws OutOfRangeError.
+  std::int64_t size() const;  ///< number of examples
+  /// Example `index`. Throws OutOfRangeError.
   Example operator[](std::int64_t index) const;
 
+  /// For Tandem's own code.
   class Source;
+  /// For Tandem's own code.
   const std::shared_ptr<const Source>& source() const { return source_; }
 
  private:
@@ -42,93 +47,107 @@ class IndexedDataset {
   std::shared_ptr<const Source> source_;
 };
 
-// Which examples an epoch visits, in which order. A handle: copies share their state. Thread-safe.
+/// Chooses the examples of an epoch and their order. As torch.utils.data.Sampler. A handle: copies
+/// share their state. Thread-safe.
 class Sampler {
  public:
-  // The numbers of the examples of an epoch: a pure function of it.
+  /// Returns the indices of an epoch's examples; must be a pure function of `epoch`.
   using IndicesFn = std::function<std::vector<std::int64_t>(std::uint64_t epoch)>;
-  // `size`: how many `indices` returns in every epoch.
+  /// A sampler whose function returns `size` indices in each epoch.
   Sampler(std::int64_t size, IndicesFn indices);
 
-  std::int64_t size() const;
-  // Throws InvalidArgumentError where the function returns another number than size().
+  std::int64_t size() const;  ///< number of indices per epoch
+  /// The indices of an epoch. Throws InvalidArgumentError if their number is not size().
   std::vector<std::int64_t> indices(std::uint64_t epoch) const;
 
  protected:
+  /// For Tandem's own code.
   struct State;
+  /// For Tandem's own code.
   explicit Sampler(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  const std::shared_ptr<State>& state() const { return state_; }
+  const std::shared_ptr<State>& state() const { return state_; }  ///< for Tandem's own code
 
  private:
   std::shared_ptr<State> state_;
 };
 
-// 0, 1, ..., size-1.
+/// The indices 0, 1, ..., size-1. As torch.utils.data.SequentialSampler.
 class SequentialSampler : public Sampler {
  public:
+  /// A sampler of `size` examples.
   explicit SequentialSampler(std::int64_t size);
 };
 
+/// Options of RandomSampler.
 struct RandomSamplerOptions {
-  bool replacement = false;
-  std::int64_t num_samples = -1;        // -1: as many as there are examples
-  std::optional<std::uint64_t> seed{};  // not given: from random::set_seed's, as it is now
+  bool replacement = false;       ///< sample with replacement
+  std::int64_t num_samples = -1;  ///< number of indices per epoch; -1: one per example
+  /// Default: derived from random::set_seed()'s seed at construction.
+  std::optional<std::uint64_t> seed{};
 };
-// Another order each epoch. Without replacement and with more samples than examples, whole
-// permutations follow one another.
+/// A random order, new in each epoch. Without replacement and with more samples than examples,
+/// several permutations follow one another. As torch.utils.data.RandomSampler.
 class RandomSampler : public Sampler {
  public:
+  /// A sampler of `size` examples.
   explicit RandomSampler(std::int64_t size, const RandomSamplerOptions& options = {});
 };
 
+/// Options of DistributedSampler.
 struct DistributedSamplerOptions {
-  // Among how many the examples are shared out, and which of them this is.
-  int num_replicas = 1;
-  int rank = 0;
-  bool shuffle = true;
-  std::uint64_t seed = 0;  // the same for all ranks
-  // Leave out the tail of the examples, so that they divide evenly; otherwise some are visited
-  // twice.
+  int num_replicas = 1;    ///< number of ranks that share the examples
+  int rank = 0;            ///< rank of this process
+  bool shuffle = true;     ///< a random order, new after each set_epoch(); false: in order
+  std::uint64_t seed = 0;  ///< must be the same on all ranks
+  /// Omits the last examples if their number does not divide evenly. If false, some examples are
+  /// visited twice.
   bool drop_last = false;
 };
-// A rank's share of `size` examples: every num_replicas-th one from `rank` on, of a permutation
-// that all ranks draw alike. Each rank visits the same number, ceil(size / num_replicas); examples
-// from the front fill up the last ones. With drop_last, floor(size / num_replicas). Throws
-// InvalidArgumentError "Invalid rank R, rank should be in the interval [0, W-1]". Source:
-// torch.utils.data.DistributedSampler.
+/// One rank's part of `size` examples: every num_replicas-th example, starting at `rank`, of a
+/// permutation that is the same on all ranks. As torch.utils.data.DistributedSampler.
+///
+/// Every rank visits ceil(size / num_replicas) examples; the first examples are repeated to fill
+/// the last ranks. With drop_last it is floor(size / num_replicas). Throws InvalidArgumentError
+/// "Invalid rank R, rank should be in the interval [0, W-1]".
 class DistributedSampler : public Sampler {
  public:
+  /// A sampler of `size` examples.
   DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options);
-  // The permutation of the epochs that start from now on, whatever their own number: without it
-  // every epoch has the same order.
+  /// Selects the permutation of the epochs that start from now on. Without this call every epoch
+  /// has the same order.
   void set_epoch(std::uint64_t epoch);
 };
 
+/// Options of DataLoader. As the arguments of torch.utils.data.DataLoader.
 struct DataLoaderOptions {
-  std::int64_t batch_size = 1;
-  bool shuffle = false;  // RandomSampler; not together with a sampler
-  std::optional<Sampler> sampler{};
-  // Threads that make examples ahead; 0: the thread that asks does. (Rows of tensors in memory are
-  // gathered by one.)
+  std::int64_t batch_size = 1;       ///< examples per batch
+  bool shuffle = false;              ///< use a RandomSampler; excludes `sampler`
+  std::optional<Sampler> sampler{};  ///< default: in order
+  /// Number of threads that load examples ahead; 0: the calling thread loads them. (Rows of tensors
+  /// in memory are always gathered by one thread.)
   int num_workers = 0;
-  bool drop_last = false;   // leave out the last batch when it is not full
-  int prefetch_factor = 2;  // batches made ahead, a worker
+  bool drop_last = false;   ///< omit the last batch if it is not full
+  int prefetch_factor = 2;  ///< batches loaded ahead per worker
 };
 
-// Batches of a data set in the order of a sampler: examples stacked along a new first axis. A
-// value. Throws InvalidArgumentError for a batch size, a number of workers or a prefetch factor out
-// of range, and for shuffle together with a sampler; iterating, for a sampler's number that is no
-// example's and for examples that cannot be stacked.
+/// Batches of examples in a sampler's order, stacked along a new first axis. A value. As
+/// torch.utils.data.DataLoader.
+///
+/// Throws InvalidArgumentError for a batch size, number of workers or prefetch factor out of range,
+/// and for shuffle together with a sampler. Iteration throws for an index out of range and for
+/// examples that cannot be stacked.
 class DataLoader {
  public:
+  /// A loader of these examples.
   explicit DataLoader(const IndexedDataset& examples, const DataLoaderOptions& options = {});
 
-  // Batches of an epoch.
+  /// Number of batches per epoch.
   std::int64_t size() const { return batches_.cardinality(); }
-  // A new epoch each time.
+  /// Starts a new epoch.
   Iterator::Cursor begin() const { return batches_.begin(); }
+  /// The end of the iteration.
   std::default_sentinel_t end() const { return {}; }
-  // The same batches as a pipeline, for Model::fit and strategies.
+  /// The same batches as a Dataset, for Model::fit() and strategies.
   const Dataset& dataset() const { return batches_; }
 
  private:

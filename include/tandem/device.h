@@ -1,4 +1,5 @@
-// Where operations run.
+/// @file
+/// Placement of operations on devices.
 #pragma once
 
 #include <memory>
@@ -6,14 +7,17 @@
 
 namespace tandem {
 
-// Operations that this thread runs while the scope lives go to the device of that name. Names may
-// be partial ("/gpu:1", "GPU:1", "/device:GPU:*", "/job:localhost"); nested scopes merge field by
-// field, the inner one winning. An empty name resets to the default placement. Throws
-// InvalidArgumentError when the name does not parse or its type is none of CPU, GPU and TPU; a
-// device that does not exist is reported by the operation that wants to run there.
+/// Operations that this thread runs while the scope exists are placed on this device. As tf.device.
+///
+/// The name may be partial ("/gpu:1", "GPU:1", "/device:GPU:*", "/job:localhost"). Nested scopes
+/// merge field by field; the inner scope has priority. An empty name restores the default
+/// placement. Throws InvalidArgumentError if the name cannot be parsed or its type is not CPU, GPU
+/// or TPU. If the device does not exist, the operation that is placed there throws.
 class DeviceScope {
  public:
+  /// Opens the scope.
   explicit DeviceScope(std::string_view device);
+  /// Closes the scope.
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
@@ -23,16 +27,20 @@ class DeviceScope {
   std::unique_ptr<Saved> saved_;
 };
 
-// Blocks until everything enqueued on every device is done; throws what failed there.
+/// Blocks until all work enqueued on all devices is done; throws its errors. As
+/// torch.cuda.synchronize.
 void synchronize();
 
 namespace debugging {
-/// Writes "Executing op MatMul in device /job:..." to stderr for each operation that runs by
-/// itself, "Executing op _EagerConst in device ..." for each constant, and
-/// "Executing op __inference_NAME_N in device ..." for each call of a traced function (trace N of
-/// it; NAME is "fit" for a step of fit()). Where its operations run is written to stdout and to the
-/// log when a program is made of them: "MatMul: (MatMul): /job:...". As TensorFlow does.
+/// Logs the device of each operation. As tf.debugging.set_log_device_placement.
+///
+/// Writes to stderr "Executing op MatMul in device /job:..." for each eager operation, "Executing
+/// op _EagerConst in device ..." for each constant, and "Executing op __inference_NAME_N in device
+/// ..." for each call of a traced function (its trace N; NAME is "fit" for a step of fit()). When a
+/// graph becomes a program, the devices of its operations are written to stdout and to the log:
+/// "MatMul: (MatMul): /job:...".
 void set_log_device_placement(bool enabled);
+/// Returns the setting of set_log_device_placement().
 bool get_log_device_placement();
 }  // namespace debugging
 

@@ -1,5 +1,6 @@
-// Strategies: where the copies of a model's variables live, and how the replicas of a step run and
-// bring their gradients together. After TensorFlow's tf.distribute.
+/// @file
+/// Distribution strategies: how a model's variables and training steps are replicated over devices
+/// and processes, and how gradients are reduced. As tf.distribute.
 #pragma once
 
 #include <chrono>
@@ -26,22 +27,31 @@ namespace tandem {
 class BatchSource;
 }
 
+/// Distribution strategies.
 namespace tandem::distribute {
 
 // --- cross-device operations ---
 
-// How gradients are brought together inside a process. A value. By itself: NcclAllReduce() where
-// each replica has a GPU of NVIDIA's to itself and there is NCCL; else every replica adds up its
-// share of all gradients.
+/// How gradients of one process's replicas are reduced. A value. As tf.distribute.CrossDeviceOps.
+///
+/// The default is NcclAllReduce() if each replica has an NVIDIA GPU to itself and NCCL is
+/// available; otherwise each replica reduces an equal part of all gradients.
 class CrossDeviceOps {
  public:
-  enum class Kind { kAllReduce, kReductionToOneDevice, kHierarchicalCopy, kNccl };
+  /// The algorithm.
+  enum class Kind {
+    kAllReduce,             ///< the default
+    kReductionToOneDevice,  ///< of ReductionToOneDevice()
+    kHierarchicalCopy,      ///< of HierarchicalCopyAllReduce()
+    kNccl,                  ///< of NcclAllReduce()
+  };
   CrossDeviceOps() = default;
+  /// For Tandem's own code; users call the functions below.
   CrossDeviceOps(Kind kind, int num_packs, std::string device)
       : kind_(kind), num_packs_(num_packs), device_(std::move(device)) {}
-  Kind kind() const { return kind_; }
-  int num_packs() const { return num_packs_; }
-  const std::string& device() const { return device_; }
+  Kind kind() const { return kind_; }                    ///< the algorithm
+  int num_packs() const { return num_packs_; }           ///< packs per bucket
+  const std::string& device() const { return device_; }  ///< device of the reduction
 
  private:
   Kind kind_ = Kind::kAllReduce;
@@ -49,40 +59,50 @@ class CrossDeviceOps {
   std::string device_;
 };
 
+/// Options of NcclAllReduce().
 struct NcclAllReduceOptions {
-  int num_packs = 1;  // equal packs of each bucket; 0: a call a gradient, without buckets
+  int num_packs = 1;  ///< equal packs per bucket; 0: one call per gradient, without buckets
 };
-// NVIDIA's NCCL, on streams of its own, beside the backward pass. Where it cannot join the
-// replicas' devices, a warning tells why, and they are brought together as without it. The order of
-// sums is NCCL's: the same in every run on the same GPUs. Throws InvalidArgumentError "NCCL
-// all-reduce requires num_packs >= 0, but N is specified".
+/// Reduces with NCCL on streams of its own, concurrently with the backward pass. If NCCL cannot
+/// connect the replicas' devices, logs a warning with the reason and uses the default without NCCL.
+/// NCCL determines the order of sums; it is the same in every run on the same GPUs. As
+/// tf.distribute.NcclAllReduce.
+///
+/// Throws InvalidArgumentError "NCCL all-reduce requires num_packs >= 0, but N is specified".
 CrossDeviceOps NcclAllReduce(const NcclAllReduceOptions& options = {});
 
+/// Options of HierarchicalCopyAllReduce().
 struct HierarchicalCopyOptions {
-  int num_packs = 1;  // equal packs of each bucket; 0: a pack a gradient
+  int num_packs = 1;  ///< equal packs per bucket; 0: one pack per gradient
 };
-// Packs go round the replicas; each is summed by halves of the replicas, then the two halves.
-// Throws InvalidArgumentError "HierarchicalCopy requires num_packs >= 0, but N is specified".
+/// Distributes packs over the replicas; each is summed within the two halves of the replicas, then
+/// across. As tf.distribute.HierarchicalCopyAllReduce.
+///
+/// Throws InvalidArgumentError "HierarchicalCopy requires num_packs >= 0, but N is specified".
 CrossDeviceOps HierarchicalCopyAllReduce(const HierarchicalCopyOptions& options = {});
 
+/// Options of ReductionToOneDevice().
 struct ReductionToOneDeviceOptions {
-  // Any device of this process, such as "/cpu:0" for replicas on GPUs; empty: the first replica's.
+  /// Any device of this process, such as "/cpu:0" for replicas on GPUs. Default: the first
+  /// replica's device.
   std::string reduce_to_device{};
 };
-// Everything is copied to one device, summed there in the order of the replicas, and copied back.
-// A strategy throws InvalidArgumentError for a device that does not exist.
-// Replicas on devices of different kinds are always brought together in this way.
+/// Copies gradients to one device, sums them there in the order of the replicas and copies the
+/// result back. Replicas on devices of different types always use this. The strategy throws
+/// InvalidArgumentError for a device that does not exist. As tf.distribute.ReductionToOneDevice.
 CrossDeviceOps ReductionToOneDevice(const ReductionToOneDeviceOptions& options = {});
 
 // --- strategies ---
 
 class StrategyImpl;
 
-// Closes a strategy's scope when it goes. Scopes close in the reverse order of opening, on the
-// thread that opened them.
+/// Keeps a strategy's scope open while it exists. Scopes close in the reverse order of opening, on
+/// the thread that opened them.
 class StrategyScope {
  public:
+  /// Opens the scope.
   explicit StrategyScope(std::shared_ptr<StrategyImpl> strategy);
+  /// Closes the scope.
   ~StrategyScope();
   StrategyScope(const StrategyScope&) = delete;
   StrategyScope& operator=(const StrategyScope&) = delete;
@@ -94,33 +114,37 @@ class StrategyScope {
 
 class DistributedDataset;
 
-// A shared handle on a strategy; the kinds below make one. One thread at a time may run steps.
+/// Base class of strategies: a shared handle. Only one thread at a time may run steps. As
+/// tf.distribute.Strategy.
 class Strategy {
  public:
-  int num_replicas_in_sync() const;  // of all processes
-  int num_local_replicas() const;    // of this one
-  // The devices that this process's replicas run on, by full name.
+  int num_replicas_in_sync() const;  ///< number of replicas in all processes
+  int num_local_replicas() const;    ///< number of replicas in this process
+  /// Full names of the devices of this process's replicas.
   std::vector<std::string> devices() const;
-  std::string name() const;  // "MirroredStrategy", ...
-  // Whether this process writes what there is to be one of: checkpoints, logs.
+  std::string name() const;  ///< for example "MirroredStrategy"
+  /// Whether this process writes files that only one process should write, such as checkpoints and
+  /// logs.
   bool is_chief() const;
 
-  // Variables made while the scope is open belong to the strategy. Opening it again inside itself
-  // is allowed; inside another strategy's it is a RuntimeError.
+  /// Opens the strategy's scope: variables created while it is open belong to the strategy. The
+  /// same strategy's scope may be opened again inside it; another strategy's throws RuntimeError.
+  /// As tf.distribute.Strategy.scope.
   [[nodiscard]] StrategyScope scope() const { return StrategyScope(impl_); }
 
-  // Calls fn on every replica, side by side, each on its device with its values of the arguments
-  // (PerReplica<T> becomes T; everything else is shared) and in a ReplicaContext, and returns what
-  // each returned. When a replica throws, the others are stopped and its error is thrown.
-  //
-  // Throws RuntimeError "Method requires being in cross-replica context: ..." inside a replica, as
-  // reduce() and gather() do. PerReplica values of another strategy are a RuntimeError "Mixing
-  // different ...", those of another number of replicas an InvalidArgumentError.
-  //
-  // Over several processes every one of them calls run, and a replica that gets no examples of the
-  // batch stands by: it runs fn on the batch's first example, for the others wait for it in their
-  // collectives; it contributes zeros to sums, its metrics and on-read variables stay as they are,
-  // and what it returns is not present.
+  /// Runs fn on every replica in parallel and returns what each returned. Each replica runs on its
+  /// device, in a replica context and with its own arguments: PerReplica<T> becomes T, other
+  /// arguments are shared. If a replica throws, the others are stopped and its error is thrown. As
+  /// tf.distribute.Strategy.run.
+  ///
+  /// Throws RuntimeError "Method requires being in cross-replica context: ..." inside a replica, as
+  /// do reduce() and gather(). PerReplica values of another strategy give RuntimeError "Mixing
+  /// different ...", those of another number of replicas InvalidArgumentError.
+  ///
+  /// Over several processes, each calls run(). A replica that gets no examples of the batch becomes
+  /// a padding replica: it runs fn on the batch's first example, because the others wait for it in
+  /// their collectives. It contributes zeros to sums, its metrics and on-read variables do not
+  /// change, and its result is not present.
   template <class Fn, class... Args>
   auto run(Fn&& fn, const Args&... args) const {
     using Result = std::invoke_result_t<Fn&, decltype(local(args, 0))...>;
@@ -144,25 +168,31 @@ class Strategy {
     }
   }
 
-  // One tensor of the values of all replicas, on the first replica's device; over several processes
-  // each of them calls it and gets the same. With `axis`, the values are
-  // reduced over that axis as well; kMean then divides by the whole number of elements along it, so
-  // that uneven batches weigh rightly.
+  /// @{
+  /// Reduces the values of all replicas to one tensor on the first replica's device. Over several
+  /// processes, each calls this and gets the same result. With `axis`, also reduces over that axis;
+  /// kMean then divides by the total number of elements along it, so that uneven batches get the
+  /// right weight. As tf.distribute.Strategy.reduce.
   Tensor reduce(ReduceOp op, const PerReplica<Tensor>& value,
                 std::optional<std::int64_t> axis = std::nullopt) const;
   Tensor reduce(ReduceOp op, const Tensor& value,
                 std::optional<std::int64_t> axis = std::nullopt) const;
-  // The values of all replicas joined along `axis`. Over several processes each of them calls it;
-  // in a traced function they tell each other the sizes while they trace, which they do together.
+  /// @}
+  /// Concatenates the values of all replicas along `axis`. Over several processes, each calls this;
+  /// in a traced function the processes exchange sizes during the trace, so they must trace at the
+  /// same time. As tf.distribute.Strategy.gather.
   Tensor gather(const PerReplica<Tensor>& value, std::int64_t axis) const;
 
-  // `dataset`, whose batches are GLOBAL, split evenly over the replicas and copied to their
-  // devices. Over several processes each of them gives the same dataset (InvalidArgumentError where
-  // an epoch begins with another batch), or, under AutoShardPolicy::kOff, one of its own. Throws
-  // InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for scalars.
+  /// Splits the GLOBAL batches of `dataset` evenly over the replicas and copies the parts to their
+  /// devices. As tf.distribute.Strategy.experimental_distribute_dataset.
+  ///
+  /// Over several processes, each passes the same dataset (throws InvalidArgumentError if the first
+  /// batches of an epoch differ) or, with AutoShardPolicy::kOff, a dataset of its own. Throws
+  /// InvalidArgumentError "Expected a dataset whose elements have rank >= 1 ..." for scalars.
   DistributedDataset experimental_distribute_dataset(const data::Dataset& dataset) const;
 
-  const std::shared_ptr<StrategyImpl>& impl() const { return impl_; }
+  const std::shared_ptr<StrategyImpl>& impl() const { return impl_; }  ///< for Tandem's own code
+  /// For Tandem's own code.
   explicit Strategy(std::shared_ptr<StrategyImpl> impl) : impl_(std::move(impl)) {}
 
  private:
@@ -194,7 +224,7 @@ class Strategy {
   }
   template <class T>
   void check(const T&, const char*) const {}
-  // Throws where values of `of`'s replicas, so many, are not values of this strategy's.
+  // Throws unless values of so many replicas of strategy `of` belong to this strategy.
   void check_values(std::size_t replicas, const StrategyMark* of, const char* method) const;
   void require_cross_replica(const char* method) const;
   std::shared_ptr<const StrategyMark> mark() const;
@@ -203,86 +233,98 @@ class Strategy {
   std::shared_ptr<StrategyImpl> impl_;
 };
 
-// What is in force outside every scope: one replica, no copies.
+/// The strategy outside all scopes: one replica, no copies of variables.
 class DefaultStrategy : public Strategy {
  public:
+  /// Makes the default strategy.
   DefaultStrategy();
 };
 
-// Variables and computation on one device.
+/// All variables and computation on one device. As tf.distribute.OneDeviceStrategy.
 class OneDeviceStrategy : public Strategy {
  public:
+  /// Makes a strategy on the device of this name.
   explicit OneDeviceStrategy(const std::string& device);
 };
 
+/// Options of MirroredStrategy.
 struct MirroredOptions {
-  // One replica each; empty: all GPUs, else CPU:0. Throws InvalidArgumentError "No duplicates
-  // allowed in `devices` argument: (...)" and for devices that do not exist.
+  /// Devices, with one replica each. Default: all GPUs, else CPU:0. Throws InvalidArgumentError "No
+  /// duplicates allowed in `devices` argument: (...)" and for devices that do not exist.
   std::vector<std::string> devices{};
-  CrossDeviceOps cross_device_ops{};
+  CrossDeviceOps cross_device_ops{};  ///< how gradients are reduced
 };
-// A replica a device, with a copy of every variable on each, kept equal: gradients are summed over
-// the replicas before every replica applies them. Replicas run at the same time, a thread each.
+/// One replica per device in one process, with a copy of every variable on each. The copies stay
+/// equal: gradients are summed over the replicas before each replica applies them. Replicas run in
+/// parallel, one thread per replica. As tf.distribute.MirroredStrategy.
 class MirroredStrategy : public Strategy {
  public:
+  /// Makes a replica on each device.
   explicit MirroredStrategy(const MirroredOptions& options = {});
 };
 
-// What moves bytes between the workers.
+/// Backend of the collectives between workers.
 enum class Communication {
-  kAuto,  // kShm on one host, else the fastest that there is
-  kShm,
-  kGloo,
-  kMpi,
-  kNccl,
+  kAuto,  ///< kShm on one host, else the fastest available
+  kShm,   ///< shared memory, on one host
+  kGloo,  ///< Gloo
+  kMpi,   ///< MPI, under mpirun
+  kNccl,  ///< NCCL
 };
 
+/// Options of MultiWorkerMirroredStrategy.
 struct MultiWorkerMirroredOptions {
-  Communication communication = Communication::kAuto;
-  // For all workers to be there, and of every wait for another one.
+  Communication communication = Communication::kAuto;  ///< backend of the collectives
+  /// Timeout of the start and of every wait for another worker.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  // This worker's, one replica each; as in MirroredOptions.
+  /// Devices of this worker, with one replica each, as MirroredOptions::devices.
   std::vector<std::string> devices{};
-  /// A worker of which nothing is heard for so long counts as dead, and the job fails. Not given:
-  /// the environment variable TANDEM_SILENCE_LIMIT, in seconds, else 30 s. A worker whose process
-  /// ends is noticed at once; this is for cut cables and stopped processes, and has to be longer
-  /// than a pause that the job is to survive (a debugger, a live migration, a crowded host).
+  /// A worker that has sent nothing for this long counts as dead, and the job fails. Default: the
+  /// environment variable TANDEM_SILENCE_LIMIT in seconds, else 30 s. A worker whose process exits
+  /// is detected at once; the limit is for broken networks and stopped processes. Choose it longer
+  /// than any pause that the job should survive (a debugger, a live migration, an overloaded host).
   std::optional<std::chrono::milliseconds> silence_limit{};
 };
-// Mirrored over several processes, the workers, which train in step: TF_CONFIG tells which they are
-// and which of them this process is, else the variables of a launcher (tandem run, torchrun,
-// mpirun, Slurm); without either it is alone. The first worker (the chief, where the cluster has
-// one) listens at its address in TF_CONFIG; workers on several hosts need the job's secret in
-// TANDEM_JOB_TOKEN (docs/processes.md). An evaluator task is alone, too.
-//
-// Every worker runs the same program: it makes the same variables (which start with the chief's
-// values), takes the same steps, and saves when the others do, for reading a variable whose copies
-// the replicas keep apart takes all of them. save_weights() and checkpoints write on the chief.
-//
-// The constructor waits for all workers; DeadlineExceededError names those that did not come. Where
-// a worker dies or fails, all others throw an UnavailableError or AbortedError that names it,
-// within seconds, from the step or the call that they are in; then the job is over.
-//
-// Throws InvalidArgumentError for a TF_CONFIG that makes no sense.
+/// Synchronous training over several processes, the workers. As
+/// tf.distribute.MultiWorkerMirroredStrategy.
+///
+/// The cluster and this process's task come from TF_CONFIG, else from the variables of a launcher
+/// (tandem run, torchrun, mpirun, Slurm). Without either, and in an evaluator task, the process is
+/// a cluster of one. The first worker (the chief, if the cluster has one) listens at its address in
+/// TF_CONFIG. Workers on several hosts need the job's secret in TANDEM_JOB_TOKEN
+/// (docs/processes.md).
+///
+/// All workers run the same program. They create the same variables, which get the chief's initial
+/// values, and take the same steps. They also save at the same time, because reading an on-read
+/// variable is a collective. Only the chief writes the files of save_weights() and of checkpoints.
+///
+/// The constructor waits for all workers; DeadlineExceededError names those that are missing. If a
+/// worker dies or fails, all others throw an UnavailableError or AbortedError that names it within
+/// seconds, from their current step or call, and the job has failed. Throws InvalidArgumentError
+/// for an invalid TF_CONFIG.
 class MultiWorkerMirroredStrategy : public Strategy {
  public:
+  /// Joins the cluster.
   explicit MultiWorkerMirroredStrategy(const MultiWorkerMirroredOptions& options = {});
 
-  int num_workers() const;
-  int worker() const;                    // this one's number; 0 is the chief
-  const std::string& task_type() const;  // "worker", "chief", "evaluator"
-  int task_index() const;
+  int num_workers() const;               ///< number of workers
+  int worker() const;                    ///< index of this worker; 0 is the chief
+  const std::string& task_type() const;  ///< "worker", "chief" or "evaluator"
+  int task_index() const;                ///< index of this task among those of its type
 };
 
-// The strategy whose scope is open on this thread (or whose replica this is); the default one
-// otherwise.
+/// The strategy whose scope is open on this thread or whose replica runs on it, else a
+/// DefaultStrategy. As tf.distribute.get_strategy.
 Strategy get_strategy();
+/// Whether get_strategy() is not the default strategy. As tf.distribute.has_strategy.
 bool has_strategy();
-// Exactly one of the two holds: inside a replica (or outside every strategy), or between a
-// strategy's steps.
+/// Whether this thread runs a replica (or is outside all strategies). As
+/// tf.distribute.in_replica_context.
 bool in_replica_context();
+/// The opposite of in_replica_context(): inside a scope, but not in a step. As
+/// tf.distribute.in_cross_replica_context.
 bool in_cross_replica_context();
-// The index of the replica that this thread runs; 0 outside.
+/// Global index of the replica that this thread runs; 0 outside of replicas.
 int replica_id_in_sync_group();
 
 // --- replica-invariant steps ---
@@ -292,16 +334,18 @@ std::vector<Tensor> for_each_part(const data::Example& examples,
                                   const tandem::detail::PartStep& step);
 }
 
-// The step of a replica's own training loop in the replica-invariant mode
-// (config::set_replica_invariant_parts): calls `step` on each part of the replica's examples, a
-// batch of a distributed dataset inside Strategy::run(), or outside every strategy the global
-// batch. An optimizer's step in it is taken once, in the last part, with the gradients of the whole
-// batch; losses are averaged with nn::compute_average_loss(), as in a strategy's replica. `step`
-// returns nothing, or a Tensor, whose sum over the parts is the result. Where the mode is off,
-// `step` is called once with all examples.
-//
-// Throws InvalidArgumentError where the examples are not those of whole parts, RuntimeError inside
-// a part and between a strategy's steps, UnimplementedError for a second optimizer's step in one.
+/// Runs a step of a custom training loop in replica-invariant mode
+/// (config::set_replica_invariant_parts). Calls `step` for each part of `examples`: inside
+/// Strategy::run() a replica's batch of a distributed dataset, outside of strategies the global
+/// batch. If the mode is off, `step` is called once with all examples.
+///
+/// An optimizer step inside `step` happens once, in the last part, with the gradients of the whole
+/// batch. Average losses with nn::compute_average_loss(), as in a replica. `step` returns nothing
+/// or a Tensor; the result is the sum of the tensors over the parts.
+///
+/// Throws InvalidArgumentError if the examples do not divide into whole parts, RuntimeError inside
+/// a part and in a cross-replica context, and UnimplementedError for a second optimizer step in
+/// `step`.
 template <class Step>
 auto for_each_part(const data::Example& examples, const Step& step) {
   return tandem::detail::over_parts(
@@ -311,18 +355,24 @@ auto for_each_part(const data::Example& examples, const Step& step) {
 
 // --- input ---
 
-// A dataset whose elements come as one part a replica.
+/// A dataset whose elements are split into one part per replica. Made by
+/// Strategy::experimental_distribute_dataset().
 class DistributedDataset {
  public:
+  /// For Tandem's own code.
   DistributedDataset(data::Dataset dataset, std::shared_ptr<StrategyImpl> strategy);
 
+  /// A C++ input iterator over global batches.
   class Iterator {
    public:
-    using value_type = PerReplica<data::Example>;
-    const value_type& operator*() const { return current_; }
-    Iterator& operator++();
+    using value_type = PerReplica<data::Example>;             ///< one part per replica
+    const value_type& operator*() const { return current_; }  ///< the current batch
+    Iterator& operator++();                                   ///< takes the next batch
+    /// @{
+    /// Whether there is a batch.
     bool operator!=(std::default_sentinel_t) const { return !done_; }
     bool operator==(std::default_sentinel_t) const { return done_; }
+    /// @}
 
    private:
     friend class DistributedDataset;
@@ -331,8 +381,9 @@ class DistributedDataset {
     value_type current_;
     bool done_ = true;
   };
-  // A new epoch of the dataset.
+  /// Starts a new epoch of the dataset.
   Iterator begin() const;
+  /// The end of the iteration.
   std::default_sentinel_t end() const { return {}; }
 
  private:

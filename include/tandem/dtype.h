@@ -1,4 +1,5 @@
-// Element types of tensors, and the two 16-bit floating point types of C++'s missing set.
+/// @file
+/// Data types (dtypes) of tensor elements, and the 16-bit floating-point types that C++20 lacks.
 #pragma once
 
 #include <bit>
@@ -9,19 +10,23 @@
 
 namespace tandem {
 
+/// Data type of a tensor's elements.
 enum class DType : std::uint8_t {
-  kFloat32,
-  kFloat64,
-  kFloat16,
-  kBFloat16,
-  kInt32,
-  kInt64,
-  kUInt8,
-  kBool,
+  kFloat32,   ///< IEEE 754 binary32; C++ float
+  kFloat64,   ///< IEEE 754 binary64; C++ double
+  kFloat16,   ///< IEEE 754 binary16; tandem::Half
+  kBFloat16,  ///< tandem::BFloat16
+  kInt32,     ///< std::int32_t
+  kInt64,     ///< std::int64_t
+  kUInt8,     ///< std::uint8_t
+  kBool,      ///< C++ bool
 };
 
+/// The last enumerator, for range checks.
 constexpr DType last_value(DType) { return DType::kBool; }
 
+/// @{
+/// Dtypes under their names in TensorFlow and PyTorch.
 inline constexpr DType float32 = DType::kFloat32;
 inline constexpr DType float64 = DType::kFloat64;
 inline constexpr DType float16 = DType::kFloat16;
@@ -29,30 +34,36 @@ inline constexpr DType bfloat16 = DType::kBFloat16;
 inline constexpr DType int32 = DType::kInt32;
 inline constexpr DType int64 = DType::kInt64;
 inline constexpr DType uint8 = DType::kUInt8;
-// `bool` is a keyword, so the boolean element type is spelled as NumPy's scalar type.
+/// @}
+/// The boolean dtype, named as NumPy's scalar type because `bool` is a keyword.
 inline constexpr DType bool_ = DType::kBool;
 
-// The size of one element in bytes: 4, 8, 2, 2, 4, 8, 1, 1 in the order of the enumeration.
+/// Size of one element in bytes.
 constexpr std::size_t size_of(DType dtype) {
   constexpr std::size_t kSizes[] = {4, 8, 2, 2, 4, 8, 1, 1};
   return kSizes[static_cast<int>(dtype)];
 }
+/// Whether the dtype is floating-point.
 constexpr bool is_floating(DType dtype) { return dtype <= DType::kBFloat16; }
+/// Whether the dtype is an integer; false for bool.
 constexpr bool is_integer(DType dtype) { return dtype > DType::kBFloat16 && dtype != DType::kBool; }
 
-// "float32", "bfloat16", "bool", ...
+/// Name of the dtype: "float32", "bfloat16", "bool", ...
 std::string_view name_of(DType dtype);
-// The inverse of name_of. Throws InvalidArgumentError, naming the types there are.
+/// The inverse of name_of(). Throws InvalidArgumentError that lists the dtypes.
 DType dtype_from_name(std::string_view name);
+/// Writes name_of(dtype).
 std::ostream& operator<<(std::ostream& out, DType dtype);
 
-// bfloat16: float32 with the lower 16 bits of the mantissa gone; rounds to nearest, ties to even;
-// NaN stays NaN.
+/// bfloat16: the upper 16 bits of a float32. Conversion rounds to nearest, ties to even; NaN stays
+/// NaN.
 struct BFloat16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  ///< the representation
 
   BFloat16() = default;
+  /// Rounds a float.
   explicit constexpr BFloat16(float value) : bits(round(value)) {}
+  /// Widens to float; exact.
   constexpr operator float() const {  // NOLINT: widening is exact
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
@@ -65,12 +76,14 @@ struct BFloat16 {
   }
 };
 
-// IEEE 754 binary16; rounds to nearest, ties to even; overflow becomes infinity.
+/// IEEE 754 binary16. Conversion rounds to nearest, ties to even; overflow becomes infinity.
 struct Half {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  ///< the representation
 
   Half() = default;
+  /// Rounds a float.
   explicit Half(float value) : bits(from_float(value)) {}
+  /// Widens to float; exact.
   operator float() const { return to_float(bits); }  // NOLINT: widening is exact
 
  private:
@@ -100,12 +113,13 @@ struct Half {
   }
 };
 
-// The DType of a C++ element type: dtype_of<float> is float32.
+/// The DType of a C++ element type: `dtype_of<float>` is float32.
 template <class T>
 inline constexpr DType dtype_of = [] {
   static_assert(sizeof(T) == 0, "not an element type of tensors");
   return DType::kFloat32;
 }();
+/// @cond
 template <>
 inline constexpr DType dtype_of<float> = DType::kFloat32;
 template <>
@@ -122,5 +136,6 @@ template <>
 inline constexpr DType dtype_of<std::uint8_t> = DType::kUInt8;
 template <>
 inline constexpr DType dtype_of<bool> = DType::kBool;
+/// @endcond
 
 }  // namespace tandem

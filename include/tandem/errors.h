@@ -1,9 +1,8 @@
-// The errors that Tandem throws. Every failure that a caller can meet is one of these types; a
-// message starts with the operation or object that failed and shows what was expected and what
-// came.
-//
-// Two tiers, as docs/errors.md tells: the types below are for callers (bad input, missing
-// resources, failing peers); InternalError is a bug in Tandem itself.
+/// @file
+/// Error classes, named as TensorFlow's and Abseil's status codes. Every error that a caller can
+/// get is one of these types. A message starts with the failing operation or object and says what
+/// was expected and what it got. docs/errors.md says which errors are recoverable. InternalError is
+/// a bug in Tandem.
 #pragma once
 
 #include <stdexcept>
@@ -11,36 +10,52 @@
 
 namespace tandem {
 
-// The base of all of Tandem's errors. `what()` is the message alone; `kind()` is the type's name as
-// the field knows it ("InvalidArgumentError"), for logs and command lines.
+/// Base class of all errors that Tandem throws.
 class Error : public std::runtime_error {
  public:
+  /// An error of type `kind`.
   Error(const char* kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  /// Name of the type, for example "InvalidArgumentError". what() is the message only.
   const char* kind() const noexcept { return kind_; }
 
  private:
   const char* kind_;
 };
 
+/// @cond
 #define TANDEM_DEFINE_ERROR(Name)                                        \
   class Name : public Error {                                            \
    public:                                                               \
     explicit Name(const std::string& message) : Error(#Name, message) {} \
   }
+/// @endcond
 
-TANDEM_DEFINE_ERROR(InvalidArgumentError);     // the caller passed something that can never work
-TANDEM_DEFINE_ERROR(NotFoundError);            // a file, tensor, device or name is not there
-TANDEM_DEFINE_ERROR(AlreadyExistsError);       // a name is taken
-TANDEM_DEFINE_ERROR(ResourceExhaustedError);   // memory, disk or another bounded resource ran out
-TANDEM_DEFINE_ERROR(FailedPreconditionError);  // the object is not in a state that allows the call
-TANDEM_DEFINE_ERROR(OutOfRangeError);          // read past the end
-TANDEM_DEFINE_ERROR(DeadlineExceededError);    // a wait reached its limit
-TANDEM_DEFINE_ERROR(UnavailableError);         // a peer, service or backend is not reachable
-TANDEM_DEFINE_ERROR(AbortedError);             // a peer failed and took this call down with it
-TANDEM_DEFINE_ERROR(DataLossError);            // stored or transmitted bytes are corrupt
-TANDEM_DEFINE_ERROR(UnimplementedError);       // valid, but this backend cannot do it
-TANDEM_DEFINE_ERROR(RuntimeError);             // a setting came too late, or the runtime refuses
-TANDEM_DEFINE_ERROR(InternalError);            // a bug in Tandem
+/// The caller passed an argument that is never valid.
+TANDEM_DEFINE_ERROR(InvalidArgumentError);
+/// A file, tensor, device or name does not exist.
+TANDEM_DEFINE_ERROR(NotFoundError);
+/// A name is in use already.
+TANDEM_DEFINE_ERROR(AlreadyExistsError);
+/// Memory, disk or another limited resource is exhausted.
+TANDEM_DEFINE_ERROR(ResourceExhaustedError);
+/// The object is not in a state that allows the call.
+TANDEM_DEFINE_ERROR(FailedPreconditionError);
+/// A read past the end.
+TANDEM_DEFINE_ERROR(OutOfRangeError);
+/// A wait reached its timeout.
+TANDEM_DEFINE_ERROR(DeadlineExceededError);
+/// A peer, service or backend cannot be reached.
+TANDEM_DEFINE_ERROR(UnavailableError);
+/// A peer failed and the call was aborted.
+TANDEM_DEFINE_ERROR(AbortedError);
+/// Stored or transmitted data is corrupt.
+TANDEM_DEFINE_ERROR(DataLossError);
+/// The call is valid, but this backend does not support it.
+TANDEM_DEFINE_ERROR(UnimplementedError);
+/// A setting came too late, or the runtime does not allow the call.
+TANDEM_DEFINE_ERROR(RuntimeError);
+/// A bug in Tandem.
+TANDEM_DEFINE_ERROR(InternalError);
 
 #undef TANDEM_DEFINE_ERROR
 

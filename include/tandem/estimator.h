@@ -1,15 +1,17 @@
-// Training and evaluating in turn, in one process or in the tasks of a cluster. After TensorFlow's
-// tf.estimator.train_and_evaluate.
-//
-//   td::estimator::Estimator estimator({.model_fn = [] { ... return model; },   // built, compiled
-//                                       .model_dir = "run",
-//                                       .train_distribute = [] {
-//                                         return td::distribute::MultiWorkerMirroredStrategy();
-//                                       },
-//                                       .cluster = {{.workers = 2, .evaluator = true}}});
-//   auto last = td::estimator::train_and_evaluate(
-//       estimator, {.input_fn = train, .max_steps = 1000}, {.input_fn = test});
-//   std::cout << last->global_step << ' ' << last->metrics.at("accuracy") << '\n';
+/// @file
+/// Alternating training and evaluation, in one process or in the tasks of a cluster. As
+/// tf.estimator.train_and_evaluate.
+/// @code
+/// td::estimator::Estimator estimator({.model_fn = [] { ... return model; },   // built, compiled
+///                                     .model_dir = "run",
+///                                     .train_distribute = [] {
+///                                       return td::distribute::MultiWorkerMirroredStrategy();
+///                                     },
+///                                     .cluster = {{.workers = 2, .evaluator = true}}});
+/// auto last = td::estimator::train_and_evaluate(
+///     estimator, {.input_fn = train, .max_steps = 1000}, {.input_fn = test});
+/// std::cout << last->global_step << ' ' << last->metrics.at("accuracy") << '\n';
+/// @endcode
 #pragma once
 
 #include <chrono>
@@ -24,74 +26,84 @@
 #include "tandem/distribute.h"
 #include "tandem/model.h"
 
+/// Alternating training and evaluation.
 namespace tandem::estimator {
 
-// Tasks that a stand-alone client starts, all on this machine.
+/// Tasks that a stand-alone client starts on this machine.
 struct ClusterSpec {
-  int workers = 1;  // that train in step
-  bool chief = false;
-  bool evaluator = false;
+  int workers = 1;         ///< number of workers, without the chief; they train synchronously
+  bool chief = false;      ///< whether to add a chief, which trains with the workers
+  bool evaluator = false;  ///< whether to add an evaluator
 };
 
+/// Options of Estimator. As tf.estimator.RunConfig.
 struct EstimatorOptions {
-  // Makes the model, compiled; called under the strategy's scope.
+  /// Returns the compiled model; called in the strategy's scope.
   std::function<Model()> model_fn{};
-  // What training leaves: checkpoints, the state to go on from, the evaluations. Training that
-  // finds some of it goes on from there.
+  /// Directory of checkpoints, training state and evaluations. Training resumes from the state in
+  /// it.
   std::filesystem::path model_dir{};
-  std::int64_t save_checkpoints_steps = 100;  // and one at the end
-  int keep_checkpoint_max = 5;                // 0: all
-  // Make the strategies of training and of an evaluator task; not given: none.
+  /// Steps between checkpoints; there is also one at the end.
+  std::int64_t save_checkpoints_steps = 100;
+  int keep_checkpoint_max = 5;  ///< number of checkpoints to keep; 0: all
+  /// @{
+  /// Return the strategy of training and of an evaluator task. Default: no strategy.
   std::function<distribute::Strategy()> train_distribute{}, eval_distribute{};
-  // This process is a client that starts these tasks, waits for them and takes no part: it must not
-  // have initialised the runtime (see parallel::spawn).
+  /// @}
+  /// If set, this process is a stand-alone client: it starts these tasks and waits for them, but
+  /// does not train. The runtime must not have been initialized (see parallel::spawn()).
   std::optional<ClusterSpec> cluster{};
-  // Of an evaluator task: how long it waits for the next checkpoint.
+  /// How long an evaluator task waits for the next checkpoint.
   std::chrono::milliseconds evaluator_timeout = std::chrono::minutes(30);
 };
 
-// Throws InvalidArgumentError for options that make no sense.
+/// A model function and the directory and strategies to train it with. As tf.estimator.Estimator.
 class Estimator {
  public:
+  /// Throws InvalidArgumentError for invalid options.
   explicit Estimator(EstimatorOptions options);
-  const EstimatorOptions& options() const { return options_; }
+  const EstimatorOptions& options() const { return options_; }  ///< the options
 
  private:
   EstimatorOptions options_;
 };
 
+/// Training part of train_and_evaluate(). As tf.estimator.TrainSpec.
 struct TrainSpec {
-  // GLOBAL batches of (inputs, targets); every worker makes the same.
+  /// Returns the training data: GLOBAL batches of (inputs, targets), the same on every worker.
   std::function<data::Dataset()> input_fn{};
-  std::optional<std::int64_t>
-      max_steps{};  // in all, over resumed runs; not given: to the data's end
+  /// Total number of steps, including those of earlier runs. Default: until the data ends.
+  std::optional<std::int64_t> max_steps{};
 };
+/// Evaluation part of train_and_evaluate(). As tf.estimator.EvalSpec.
 struct EvalSpec {
+  /// Returns the evaluation data: batches of (inputs, targets).
   std::function<data::Dataset()> input_fn{};
-  std::optional<std::int64_t> steps = 100;  // batches; not given: all
-  std::string name{};                       // results are in model_dir/eval_NAME, or eval
+  std::optional<std::int64_t> steps = 100;  ///< number of batches; nullopt: all
+  std::string name{};  ///< results are in model_dir/eval_NAME; default: model_dir/eval
 };
 
+/// Result of an evaluation.
 struct Evaluation {
-  std::int64_t global_step = 0;
-  std::map<std::string, double> metrics{};
+  std::int64_t global_step = 0;             ///< training steps of the checkpoint
+  std::map<std::string, double> metrics{};  ///< metrics by name
 };
 
-// What this process does is its task in the cluster of TF_CONFIG:
-//
-// - A chief or worker trains, under `train_distribute`'s strategy, and saves a checkpoint every so
-//   many steps. Where the cluster has no evaluator the workers evaluate each checkpoint together
-//   before they go on.
-// - An evaluator trains nothing: it evaluates the newest checkpoint again and again until that of
-//   the end. DeadlineExceededError when none comes for evaluator_timeout.
-// - Without a cluster it does both, in turn.
-// - With options.cluster it is a stand-alone client.
-//
-// Evaluations are told in the log and kept in model_dir/eval/evaluations.jsonl, a line each.
-// Returns the last one; nothing in a worker of a cluster that has an evaluator. A run that has
-// reached max_steps before trains no more.
-//
-// Throws what goes wrong in a task; a client AbortedError that tells which task failed and why.
+/// Runs this process's task in the cluster of TF_CONFIG:
+///
+/// - A chief or worker trains under `train_distribute`'s strategy and saves checkpoints. If the
+///   cluster has no evaluator, the workers evaluate each checkpoint together.
+/// - An evaluator evaluates the newest checkpoint repeatedly, up to the last one. Throws
+///   DeadlineExceededError if no checkpoint appears for evaluator_timeout.
+/// - Without a cluster, the process trains and evaluates in turn.
+/// - With EstimatorOptions::cluster it is a stand-alone client.
+///
+/// Logs each evaluation and appends it to model_dir/eval/evaluations.jsonl, one line each. Returns
+/// the last evaluation, or nothing in a worker of a cluster with an evaluator. Does not train if an
+/// earlier run has reached max_steps.
+///
+/// Throws the error of this process's task. A client throws AbortedError with the failed task and
+/// its reason.
 std::optional<Evaluation> train_and_evaluate(const Estimator& estimator, const TrainSpec& train,
                                              const EvalSpec& evaluate);
 

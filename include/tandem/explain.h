@@ -1,5 +1,6 @@
-// What a training step will take, told before training: where variables and operations live, memory
-// a device, what collectives move, and what does not run where it was meant to.
+/// @file
+/// Cost of a training step, without running it: placement of variables and operations, memory per
+/// device, communication, and operations that fall back to the CPU.
 #pragma once
 
 #include <cstdint>
@@ -14,70 +15,82 @@
 
 namespace tandem {
 
-// Devices by full name, sizes in bytes.
+/// Result of explain(). Devices are full names, sizes are in bytes.
 struct Explanation {
+  /// A variable.
   struct VariableEntry {
-    std::string name;
-    DType dtype = float32;
-    Shape shape;
-    bool optimizer = false;            // a slot or count of the optimizer, not of the model
-    std::int64_t bytes = 0;            // of one copy
-    std::vector<std::string> devices;  // of the copies, in the order of the replicas
+    std::string name;        ///< name of the variable
+    DType dtype = float32;   ///< its dtype
+    Shape shape;             ///< its shape
+    bool optimizer = false;  ///< whether it belongs to the optimizer (a slot or a counter)
+    std::int64_t bytes = 0;  ///< size of one copy
+    std::vector<std::string> devices;  ///< devices of the copies, by replica
   };
+  /// An operation of the traced step.
   struct OperationEntry {
-    std::string name;  // of the node that it comes from
-    std::string type;  // "MatMul"; names that begin with _ are made by the graph's passes
-    std::string device;
-    std::vector<Shape> outputs;
-    std::int64_t output_bytes = 0;
+    std::string name;    ///< name of the node in the graph
+    std::string type;    ///< for example "MatMul"; graph passes create types with a leading _
+    std::string device;  ///< device that runs it
+    std::vector<Shape> outputs;     ///< shapes of its outputs
+    std::int64_t output_bytes = 0;  ///< total size of its outputs
   };
+  /// Memory of a device.
   struct DeviceEntry {
-    std::string device;
-    std::int64_t limit = 0;        // 0: none
-    std::int64_t weights = 0;      // the model's variables
-    std::int64_t optimizer = 0;    // slots and counts
-    std::int64_t gradients = 0;    // of trainable variables, once all are there
-    std::int64_t activations = 0;  // the rest of the step's memory plan
-    std::int64_t inputs = 0;       // the batch, or this device's part of it
-    std::int64_t constants = 0;
+    std::string device;            ///< name of the device
+    std::int64_t limit = 0;        ///< memory limit; 0 if there is none
+    std::int64_t weights = 0;      ///< the model's variables
+    std::int64_t optimizer = 0;    ///< the optimizer's slots and counters
+    std::int64_t gradients = 0;    ///< gradients of all trainable variables
+    std::int64_t activations = 0;  ///< everything else in the step's memory plan
+    std::int64_t inputs = 0;       ///< the device's part of the batch
+    std::int64_t constants = 0;    ///< constants of the graph
+    /// Sum of all parts.
     std::int64_t total() const {
       return weights + optimizer + gradients + activations + inputs + constants;
     }
+    /// Whether total() is within the limit.
     bool fits() const { return limit == 0 || total() <= limit; }
   };
+  /// A collective of the step.
   struct CollectiveEntry {
-    std::string type;        // "all_reduce", "broadcast", ...
-    std::int64_t bytes = 0;  // that each replica gives in a step
-    int replicas = 0;
-    std::vector<std::string> variables;  // that are changed by its results, as they are
+    std::string type;                    ///< "all_reduce", "broadcast", ...
+    std::int64_t bytes = 0;              ///< size that each replica contributes per step
+    int replicas = 0;                    ///< number of replicas
+    std::vector<std::string> variables;  ///< variables that its results update
   };
+  /// An operation that runs on the CPU although the replicas have GPUs.
   struct FallbackEntry {
+    /// @{
+    /// Name and type of the operation, the device that runs it, and the reason.
     std::string operation, type, device, reason;
+    /// @}
   };
 
-  std::int64_t batch = 0;  // global
-  int num_replicas = 1;
-  std::vector<std::string> replica_devices{};
-  std::vector<VariableEntry> variables{};
-  std::vector<OperationEntry> operations{};  // in the order of the program
-  std::vector<DeviceEntry> devices{};        // those that the step uses
-  std::vector<CollectiveEntry> collectives{};
-  std::vector<FallbackEntry> fallbacks{};  // operations on the CPU though the replicas have GPUs
+  std::int64_t batch = 0;                      ///< global batch size
+  int num_replicas = 1;                        ///< number of replicas
+  std::vector<std::string> replica_devices{};  ///< device of each replica
+  std::vector<VariableEntry> variables{};      ///< variables of the model and the optimizer
+  std::vector<OperationEntry> operations{};    ///< operations, in execution order
+  std::vector<DeviceEntry> devices{};          ///< devices that the step uses
+  std::vector<CollectiveEntry> collectives{};  ///< collectives of the step
+  std::vector<FallbackEntry> fallbacks{};      ///< operations that fall back to the CPU
 
-  /// The same as tables: devices, variables, the operations of the first replica, collectives, and
-  /// what runs on the CPU though there are GPUs.
+  /// Formats everything as tables; of the operations only those of the first replica.
   std::string to_string() const;
 };
 /// Writes to_string().
 std::ostream& operator<<(std::ostream& out, const Explanation& explanation);
 
-// Traces the training step of a compiled model on `batch` (inputs, targets and perhaps sample
-// weights, of the global size; the elements do not matter), makes it ready as td::function would,
-// and reads what comes out; nothing is run. Makes the variables of the model and the optimizer, as
-// fit() would. What kernels need while they run (workspace), rounding (to 256 bytes a tensor) and
-// what loops keep of their iterations for gradients are not in the figures. Throws
-// FailedPreconditionError for a model that is not compiled, InvalidArgumentError for a batch that
-// does not suit it, and ResourceExhaustedError when not even the variables fit.
+/// Traces and compiles the training step of a compiled model for `batch`, without running it, and
+/// reports its cost. `batch` holds inputs, targets and optionally sample weights of the global
+/// batch size; the values do not matter. Creates the variables of the model and the optimizer, as
+/// fit() does.
+///
+/// Not included: temporary memory of kernels (workspace), rounding of allocations to 256 bytes per
+/// tensor, and values that loops keep for gradients.
+///
+/// Throws FailedPreconditionError for a model that is not compiled, InvalidArgumentError for a
+/// batch that does not fit the model, and ResourceExhaustedError if the variables do not fit.
 Explanation explain(const Model& model, const data::Example& batch);
 
 }  // namespace tandem

@@ -1,28 +1,31 @@
-// function(): a C++ callable whose operations are traced once for each signature and then replayed
-// as one program, without the cost of dispatch. After TensorFlow's tf.function.
-//
-//   auto step = td::function([&](const td::Tensor& x, const td::Tensor& y) {
-//     td::GradientTape tape;
-//     ...
-//     return loss;
-//   });
-//   for (const auto& batch : batches) step(batch[0], batch[1]);
-//
-// While it is traced the callable runs once with symbolic tensors. Its host code (printing,
-// counting, branching on C++ values) acts then and not in later calls; its operations, draws of
-// random numbers, assignments to variables and optimizer steps act in every call. Asking a symbolic
-// tensor for its elements is a FailedPreconditionError; branches and loops that depend on elements
-// are in tandem/control_flow.h.
-//
-// Gradients are taken inside, by a tape or minimize(), or outside: a call that reads something
-// tracked (an argument, a trainable variable) is recorded as one operation, whose gradient is a
-// program. (Where there is control flow, the callable runs operation by operation instead.) It
-// keeps what its gradient needs; under NoGradScope, nothing. What the callable has itself gone back
-// through is gone. Inside another traced function a call takes part in that trace.
-//
-// A function keeps the 64 programs that it used last, one for each signature and set of sizes; a
-// signature whose programs are gone is traced anew. Its programs share one block of memory on each
-// device, as large as the largest of them needs, which config::trim_memory() frees while none runs.
+/// @file
+/// function(): compiles a C++ callable into a program. Its operations are traced once per signature
+/// and then replayed without dispatch overhead. As tf.function.
+/// @code
+/// auto step = td::function([&](const td::Tensor& x, const td::Tensor& y) {
+///   td::GradientTape tape;
+///   ...
+///   return loss;
+/// });
+/// for (const auto& batch : batches) step(batch[0], batch[1]);
+/// @endcode
+///
+/// A trace runs the callable once with symbolic tensors. Its host code (printing, counting,
+/// branches on C++ values) runs only then. Its operations, random numbers, assignments to variables
+/// and optimizer steps happen in every call. Reading the elements of a symbolic tensor throws
+/// FailedPreconditionError; branches and loops that depend on elements are in
+/// tandem/control_flow.h.
+///
+/// Gradients may be computed inside, by a tape or minimize(), or outside: a call that reads
+/// something tracked (an argument, a trainable variable) is recorded as one operation whose
+/// gradient is a program as well. (With control flow inside, the callable runs eagerly instead.) A
+/// recorded call keeps what its gradient needs; under NoGradScope it keeps nothing. Records
+/// that the callable itself has backpropagated through are freed. Calls inside another traced
+/// function become part of its trace.
+///
+/// A function keeps the 64 programs that were used last, one per signature and set of sizes; an
+/// evicted signature is traced again. Programs of a function share one block of memory per device,
+/// as large as the largest program needs. config::trim_memory() frees it while none runs.
 #pragma once
 
 #include <array>
@@ -46,26 +49,27 @@ namespace tandem {
 
 class ProgramMemory;
 
-// The dtype and shape of a tensor argument. A negative size may be any, independently of the
-// others; ensure_shape() (tandem/array.h) states that two are the same.
+/// Dtype and shape of a tensor argument. A negative size matches any size, independently of other
+/// negative ones; ensure_shape() (tandem/array.h) states that two are equal. As tf.TensorSpec.
 struct InputSpec {
-  Shape shape{};
-  DType dtype = float32;
+  Shape shape{};          ///< shape
+  DType dtype = float32;  ///< dtype
 };
 
+/// Options of function().
 struct FunctionOptions {
-  std::string name{};  // in messages and traces of execution
-  // Traced for these from the first call on, one for each tensor among the arguments, in order: a
-  // call that does not suit them is an InvalidArgumentError. Empty: a trace for each set of dtypes
-  // and shapes that comes.
+  std::string name{};  ///< name in messages and execution traces
+  /// Specs for the tensors among the arguments, in order. The function is then traced for these
+  /// specs only, and a call that does not match throws InvalidArgumentError. Default: one trace per
+  /// set of dtypes and shapes.
   std::vector<InputSpec> input_signature{};
 };
 
 namespace detail {
 
-// Calls visit(Tensor&) for the tensors of a value and key(number) or key(text) for what else tells
-// one call's trace from another's. Types of one's own take part by an overload
-// visit_tensors(T&, visit, key) beside the type.
+// Calls visit(Tensor&) for the tensors of a value, and key(number) or key(string) for the other
+// parts of the signature. Custom types are supported by an overload visit_tensors(T&, visit, key)
+// in the namespace of the type.
 template <class V, class K>
 void visit_tensors(Tensor& tensor, const V& visit, const K&) {
   visit(tensor);
@@ -133,17 +137,17 @@ void visit_tensors(std::tuple<T...>& tuple, const V& visit, const K& key) {
   std::apply([&](auto&... item) { (visit_tensors(item, visit, key), ...); }, tuple);
 }
 
-// How an argument is kept while the callable is traced.
+// The type in which an argument is stored during a trace.
 template <class T>
 using Held = std::conditional_t<std::is_array_v<T>, const char*, T>;
 
-// One call of a function: what came in, what goes out.
+// One call of a function: its inputs and outputs.
 struct FunctionCall {
-  std::string key;  // of everything but the tensors
+  std::string key;  // signature without the tensors
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;
-  // The value that the callable returned when it was traced; the caller knows its type. The body
-  // of the trace sets it, and so does each run of the trace.
+  // The value that the callable returned in the trace, of a type that the caller knows. Set by the
+  // body of the trace and by each run.
   std::shared_ptr<const void> result;
 
   void add_to_key(std::uint64_t number) {
@@ -155,7 +159,7 @@ struct FunctionCall {
   }
 };
 
-// The traces of one function and their programs: those that were used last, up to kMaxPrograms.
+// The traces and programs of one function: the last kMaxPrograms that were used.
 class FunctionTraces {
  public:
   // Runs the callable on symbolic tensors and returns the tensors of its result.
@@ -163,18 +167,18 @@ class FunctionTraces {
 
   static constexpr std::size_t kMaxPrograms = 64;
 
-  // `memory`: what the programs share with others that do not run at the same time; null: nothing.
+  // `memory`: memory that the programs share with others that never run at the same time; may be
+  // null.
   explicit FunctionTraces(FunctionOptions options, std::shared_ptr<ProgramMemory> memory = nullptr);
   ~FunctionTraces();
 
-  // Whether operations of the calling thread are being traced already: the callable then takes part
-  // in that trace.
+  // Whether the calling thread is tracing already; the callable then becomes part of that trace.
   static bool tracing();
-  // An empty call, with the memory of the thread's last one, which keep() takes back.
+  // An empty call that reuses the memory of the thread's last one, which keep() returns.
   static FunctionCall start_call();
   static void keep(FunctionCall call);
-  // Sets the outputs for the call's inputs and key: traced with `body` unless there is a trace.
-  // False: the callable is to be run instead.
+  // Sets the outputs of the call; traces `body` if there is no trace for its inputs and key.
+  // Returns false if the caller must run the callable instead.
   bool run(FunctionCall& call, const Body& body);
   std::size_t num_traces() const;
 
@@ -183,7 +187,7 @@ class FunctionTraces {
   std::unique_ptr<Impl> impl_;
 };
 
-// What a call that has run gives back: the traced result, with this call's tensors in it.
+// The result of a finished call: the traced result with this call's tensors.
 template <class Result>
 Result result_of(FunctionCall call) {
   if constexpr (std::is_void_v<Result>) {
@@ -202,17 +206,18 @@ Result result_of(FunctionCall call) {
 
 }  // namespace detail
 
-// A callable that is traced. Copies share their traces. Thread-safe: calls that share a trace wait
-// for each other, and so do those that trace.
+/// A traced callable. Copies share their traces. Thread-safe: calls of one trace, and traces, run
+/// one at a time.
 template <class F>
 class Function {
  public:
+  /// Use function() instead.
   Function(F callable, FunctionOptions options)
       : shared_(std::make_shared<Shared>(std::move(callable), std::move(options))) {}
 
-  // Arguments: tensors, variables, examples, per-replica values, containers of these, numbers,
-  // enumerations and strings. Numbers and strings are part of the signature: each new value is
-  // traced anew.
+  /// Calls the function. Arguments: tensors, variables, examples, per-replica values, containers of
+  /// these, numbers, enumerations and strings. Numbers and strings are part of the signature: each
+  /// new value causes a new trace.
   template <class... Args>
   auto operator()(const Args&... args) const {
     using Result = std::invoke_result_t<F&, const Args&...>;
@@ -227,7 +232,7 @@ class Function {
       if (tensor.defined()) call.inputs.push_back(tensor);
     };
     const auto key = [&](const auto& part) { call.add_to_key(part); };
-    std::tuple<Args&...> given(const_cast<Args&>(args)...);  // visiting changes nothing here
+    std::tuple<Args&...> given(const_cast<Args&>(args)...);  // visitors do not change them
     visit_tensors(given, collect, key);
 
     const auto body = [&](std::vector<Tensor> symbols) {
@@ -246,7 +251,7 @@ class Function {
         const auto give = [&](Tensor& tensor) {
           if (!tensor.defined()) return;
           outputs.push_back(tensor);
-          tensor = tensor.detach();  // what is kept of the result holds no record of gradients
+          tensor = tensor.detach();  // the stored result must not keep records
         };
         visit_tensors(*traced, give, no_key);
         call.result = traced;
@@ -260,7 +265,7 @@ class Function {
     return detail::result_of<Result>(std::move(call));
   }
 
-  // For how many signatures there is a trace.
+  /// Number of signatures with a trace.
   std::size_t num_traces() const { return shared_->traces.num_traces(); }
 
  private:
@@ -273,6 +278,7 @@ class Function {
   std::shared_ptr<Shared> shared_;
 };
 
+/// Wraps a callable for tracing. As tf.function.
 template <class F>
 Function<std::decay_t<F>> function(F&& callable, FunctionOptions options = {}) {
   return Function<std::decay_t<F>>(std::forward<F>(callable), std::move(options));

@@ -1,17 +1,18 @@
-// Graphs and sessions: operations that are described first and run later, after TensorFlow's
-// tf.Graph and tf.compat.v1.Session.
-//
-//   td::Graph graph;
-//   td::Tensor x, y;
-//   {
-//     td::GraphScope building(graph);
-//     x = td::placeholder(td::float32, {-1, 2}, "x");
-//     y = td::matmul(x, td::ones({2, 2}), {.name = "y"});
-//   }
-//   td::Session session(graph);
-//   td::Tensor result = session.run({{x, value}}, y);
-//
-// The operations are the same ones that run eagerly. Building a graph initialises no device.
+/// @file
+/// Graphs and sessions: operations that are built first and run later. As tf.Graph and
+/// tf.compat.v1.Session.
+/// @code
+/// td::Graph graph;
+/// td::Tensor x, y;
+/// {
+///   td::GraphScope building(graph);
+///   x = td::placeholder(td::float32, {-1, 2}, "x");
+///   y = td::matmul(x, td::ones({2, 2}), {.name = "y"});
+/// }
+/// td::Session session(graph);
+/// td::Tensor result = session.run({{x, value}}, y);
+/// @endcode
+/// The operations are the same as in eager code. Building a graph does not initialize devices.
 #pragma once
 
 #include <concepts>
@@ -38,24 +39,30 @@ class Session;
 struct Node;
 struct SerializeOptions;
 
-// A shared handle: copies refer to the same graph. Not thread-safe while operations are added.
+/// A graph of operations. As tf.Graph. A shared handle: copies refer to the same graph. Not
+/// thread-safe while operations are added.
 class Graph {
  public:
-  // One operation of a graph. Keeps the graph alive.
+  /// An operation (node) of a graph. Keeps the graph alive. As tf.Operation.
   class Operation {
    public:
     Operation() = default;
+    /// False for a default-constructed operation.
     bool defined() const { return node_ != nullptr; }
-    const std::string& name() const;  // "scope/MatMul_1"
-    std::string_view type() const;    // "MatMul"
-    // The device scope that it was made in, as the user wrote it; empty: anywhere.
+    const std::string& name() const;  ///< for example "scope/MatMul_1"
+    std::string_view type() const;    ///< for example "MatMul"
+    /// The device scope in which it was created, as written; empty: none.
     const std::string& requested_device() const;
-    std::vector<Tensor> inputs() const;
+    std::vector<Tensor> inputs() const;  ///< its input tensors
+    /// Operations that run before it without a data dependency.
     std::vector<Operation> control_inputs() const;
-    std::vector<Tensor> outputs() const;
+    std::vector<Tensor> outputs() const;  ///< its output tensors
+    /// Whether both are the same operation.
     friend bool operator==(const Operation& a, const Operation& b) { return a.node_ == b.node_; }
 
+    /// For Tandem's own code.
     Operation(RefPtr<RefCounted> graph, Node& node) : graph_(std::move(graph)), node_(&node) {}
+    /// For Tandem's own code.
     Node& node() const;
 
    private:
@@ -63,59 +70,67 @@ class Graph {
     Node* node_ = nullptr;
   };
 
+  /// Creates an empty graph.
   Graph();
+  /// For Tandem's own code.
   explicit Graph(RefPtr<GraphImpl> impl);
 
-  // In the order of their making, which is the order in which a run takes them.
+  /// All operations in the order of creation, which is the order of execution.
   std::vector<Operation> operations() const;
-  // Throws NotFoundError, with the nearest name.
+  /// The operation of this name. Throws NotFoundError with the nearest name.
   Operation operation(std::string_view name) const;
-  // The tensor of that name: "y:0" is the first output of operation "y". Throws
-  // InvalidArgumentError for a name without the index, NotFoundError where there is no such tensor.
+  /// The tensor of this name: "y:0" is the first output of operation "y". Throws
+  /// InvalidArgumentError for a name without an index and NotFoundError if there is no such tensor.
   Tensor tensor(std::string_view name) const;
 
-  // Calls `body`, which adds operations to this graph, and adds one that does nothing but run those
-  // among them that write variables: assignments, an optimizer's step, the moving averages of a
-  // normalisation layer.
-  //
-  //   auto train = graph.updates("train", [&] { optimizer.minimize(loss, variables); });
-  //   session.run({{x, batch}}, train);
+  /// Groups updates of variables: calls `body`, which adds operations to this graph, and adds an
+  /// operation that runs those of them that write variables (assignments, optimizer steps, moving
+  /// averages). As tf.group.
+  /// @code
+  /// auto train = graph.updates("train", [&] { optimizer.minimize(loss, variables); });
+  /// session.run({{x, batch}}, train);
+  /// @endcode
   Operation updates(std::string_view name, const std::function<void()>& body);
-  // Adds an operation that gives the variables made so far (an optimizer's slots included) their
-  // initial values.
+  /// Adds an operation that assigns the initial values to all variables created so far, optimizer
+  /// slots included. As tf.compat.v1.global_variables_initializer.
   Operation initializer(std::string_view name = "init");
 
-  // The graph in bytes: nodes, attributes, devices, constants (captured tensors included), what
-  // branches and loops run, and variables by name: a program that reads it gives those that were
-  // made in a GraphScope their initial values, and has no values for the others. With
-  // freeze_variables the bytes hold the variables' values, which is how a trained model is handed
-  // to a program that has not made it:
-  //
-  //   graph.serialize({.freeze_variables = true, .outputs = {y}})
-  //
-  // Learning rates travel as numbers or as the formulas of optimizers::schedules. Throws
-  // UnimplementedError for one that is a function of the program, for loops over a dataset, which
-  // is the program's, too, and for graphs of 2 GiB or more; InvalidArgumentError where a variable
-  // cannot be frozen because an operation that is kept writes it, or because its values belong to a
-  // session that was not given, and for outputs of another graph; FailedPreconditionError for a
-  // variable that has no value in the session.
+  /// @{
+  /// Serializes the graph: nodes, attributes, devices, constants (including captured tensors),
+  /// bodies of branches and loops, and variables by name. A program that reads it gives the
+  /// variables created in a GraphScope their initial values; other variables have no value. With
+  /// freeze_variables the values of variables are included, to pass a trained model to another
+  /// program:
+  /// @code
+  /// graph.serialize({.freeze_variables = true, .outputs = {y}})
+  /// @endcode
+  /// Learning rates are stored as numbers or as the formulas of optimizers::schedules.
+  ///
+  /// Throws UnimplementedError for learning rates that are C++ functions, for loops over a dataset,
+  /// and for graphs of 2 GiB or more. Throws InvalidArgumentError if a variable cannot be frozen
+  /// because an operation that is kept writes it or because its session was not given, and for
+  /// outputs of another graph. Throws FailedPreconditionError for a variable without a value in the
+  /// session.
   std::string serialize() const;
   std::string serialize(const SerializeOptions& options) const;
-  // Throws DataLossError for bytes that are truncated or corrupt, InvalidArgumentError for a graph
-  // that this version of Tandem cannot have.
+  /// @}
+  /// Restores a serialized graph. Throws DataLossError for truncated or corrupt data and
+  /// InvalidArgumentError for a graph that this version of Tandem does not support.
   static Graph deserialize(std::string_view bytes);
 
-  GraphImpl& impl() const;
+  GraphImpl& impl() const;  ///< for Tandem's own code
 
  private:
   RefPtr<RefCounted> impl_;
 };
 
-// While it lives, operations of this thread are added to the graph instead of running. Variables
-// made meanwhile are part of the graph: their elements belong to each session.
+/// While it exists, operations of this thread are added to the graph instead of running. Variables
+/// created in it belong to the graph; their values belong to each session. As tf.Graph.as_default.
 class GraphScope {
  public:
+  /// Opens the scope.
   explicit GraphScope(const Graph& graph);
+  /// Closes the scope.
   ~GraphScope();
   GraphScope(const GraphScope&) = delete;
   GraphScope& operator=(const GraphScope&) = delete;
@@ -125,11 +140,13 @@ class GraphScope {
   std::unique_ptr<Saved> saved_;
 };
 
-// Names of operations added while it lives begin with "name/"; a name that is taken becomes
-// "name_1/". Without a graph it does nothing.
+/// Names of operations added while it exists begin with "name/"; if the name is in use, with
+/// "name_1/". Without a graph it has no effect. As tf.name_scope.
 class NameScope {
  public:
+  /// Opens the scope.
   explicit NameScope(std::string_view name);
+  /// Closes the scope.
   ~NameScope();
   NameScope(const NameScope&) = delete;
   NameScope& operator=(const NameScope&) = delete;
@@ -138,12 +155,14 @@ class NameScope {
   RefPtr<RefCounted> graph_;
 };
 
-// Operations added while it lives run on the device of the one that made `tensor`, whichever that
-// will be; those that run at once, where the tensor is. Device scopes further out do not hold
-// inside.
+/// Operations added while it exists are placed on the device of the operation that made `tensor`;
+/// eager ones on the device of `tensor`. Ignores the surrounding device scopes. As
+/// tf.compat.v1.colocate_with.
 class ColocateWith {
  public:
+  /// Opens the scope.
   explicit ColocateWith(const Tensor& tensor);
+  /// Closes the scope.
   ~ColocateWith();
   ColocateWith(const ColocateWith&) = delete;
   ColocateWith& operator=(const ColocateWith&) = delete;
@@ -153,93 +172,105 @@ class ColocateWith {
   std::unique_ptr<Saved> saved_;
 };
 
-// A tensor that is fed at each run. -1 in `shape`: any size; an unset shape is a scalar's, as in
-// zeros(): the number of axes is always known. Throws FailedPreconditionError outside
-// a GraphScope.
+/// A tensor that is fed in each run. A size of -1 in `shape` matches any size; an unset shape is a
+/// scalar (the rank is always known). Throws FailedPreconditionError outside a GraphScope. As
+/// tf.compat.v1.placeholder.
 Tensor placeholder(DType dtype, const Shape& shape, std::string_view name = "Placeholder");
 
-// The gradients of `target` (summed over its elements) with respect to tensors of the same graph,
-// inputs and results of operations alike, after TensorFlow's tf.gradients. They are added to the
-// graph, which has to be the one that the thread builds (FailedPreconditionError otherwise);
-// recording plays no part, and they may be asked for again.
+/// Adds the gradients of `target`, summed over its elements, with respect to tensors of the same
+/// graph (inputs and results of operations). The graph must be the one that the thread builds
+/// (throws FailedPreconditionError otherwise). Independent of tapes; may be called repeatedly. As
+/// tf.gradients.
 std::vector<Tensor> gradients(const Tensor& target, const std::vector<Tensor>& sources,
                               const GradientOptions& options = {});
-// The same with respect to variables of the graph, over all the places where they are read.
+/// The same with respect to variables, over all places where they are read.
 std::vector<Tensor> gradients(const Tensor& target, const std::vector<Variable>& sources,
                               const GradientOptions& options = {});
 
 // --- sessions ---
 
+/// Options of Session. As tf.compat.v1.ConfigProto.
 struct SessionOptions {
-  // Whether an operation asked onto a device that does not exist, or that has no kernel for it,
-  // runs on another one instead. Job, replica and task are never given up.
+  /// Whether an operation whose device does not exist, or has no kernel for it, runs on another
+  /// device. Its job, replica and task are kept.
   bool allow_soft_placement = false;
-  // Writes the devices, and where each operation goes, to stdout and to the log.
+  /// Writes the devices and the placement of each operation to stdout and to the log.
   bool log_device_placement = false;
-  // Those that are given take effect as the functions of tandem/config.h do: before the runtime is
-  // initialised, which the first session does.
+  /// As config::set_gpu_options(). Must come before the runtime is initialized, which the first
+  /// session does.
   config::GPUOptions gpu_options = {};
+  /// As config::set_device_count(). Must come before the runtime is initialized.
   std::map<std::string, int> device_count = {};
-  // Cores that operations may use in all; 0: as before.
+  /// Number of cores that operations use in total; 0: unchanged.
   int intra_op_parallelism_threads = 0;
-  // Variables get their initial values when they are first needed, without running an initializer.
+  /// Initializes variables when they are first needed, without an initializer operation.
   bool initialize_variables = false;
 };
 
-// A tensor of a graph, itself or by name ("MatMul:0"), or an operation, which is run for what it
-// does (by name: graph.operation("init")).
+/// An argument of Session::run(): a tensor, itself or by name ("MatMul:0"), a variable, or an
+/// operation, which is run for its effect (by name: graph.operation("init")).
 class Fetch {
  public:
+  /// @{
+  /// Converts from anything that can be fetched.
   Fetch(Tensor tensor) : what_(std::move(tensor)) {}                  // NOLINT: implicit
   Fetch(const Variable& variable) : what_(variable) {}                // NOLINT: implicit
   Fetch(Graph::Operation operation) : what_(std::move(operation)) {}  // NOLINT: implicit
   Fetch(std::string name) : what_(std::move(name)) {}                 // NOLINT: implicit
   Fetch(const char* name) : what_(std::string(name)) {}               // NOLINT: implicit
-  const auto& what() const { return what_; }
+  /// @}
+  const auto& what() const { return what_; }  ///< for Tandem's own code
 
  private:
   std::variant<Tensor, Variable, Graph::Operation, std::string> what_;
 };
 
+/// Options of Graph::serialize().
 struct SerializeOptions {
-  // Stores the present values of variables, which become constants under the variables' names.
-  // Their initializers are left out.
+  /// Stores the current values of variables as constants under the variables' names, without their
+  /// initializers.
   bool freeze_variables = false;
-  // The results to compute: these are kept, with all that they depend on. Empty: everything.
+  /// Keeps only these results and their dependencies. Default: everything.
   std::vector<Fetch> outputs = {};
-  // Whose values are those of the variables that were made in a GraphScope.
+  /// Session that holds the values of the variables created in a GraphScope.
   Session* session = nullptr;
 };
 
-// A value for any tensor of the graph, which then is not computed. Throws InvalidArgumentError at
-// the run where dtype or shape do not suit it.
+/// A value for a tensor of the graph, which is then not computed. The run throws
+/// InvalidArgumentError if dtype or shape do not match.
 struct Feed {
+  /// @{
+  /// A value for a tensor, itself or by name.
   Feed(Tensor tensor_, Tensor value_) : tensor(std::move(tensor_)), value(std::move(value_)) {}
   Feed(std::string name, Tensor value_) : tensor(std::move(name)), value(std::move(value_)) {}
   Feed(const char* name, Tensor value_) : Feed(std::string(name), std::move(value_)) {}
+  /// @}
 
-  std::variant<Tensor, std::string> tensor{};
-  Tensor value{};
+  std::variant<Tensor, std::string> tensor{};  ///< tensor or name
+  Tensor value{};                              ///< value
 };
-using Feeds = std::vector<Feed>;
+using Feeds = std::vector<Feed>;  ///< argument of Session::run()
 
-// Runs parts of a graph, and holds the elements of its variables. The graph may grow between runs.
-// Thread-safe: runs wait for each other.
+/// Runs parts of a graph and holds the values of its variables. The graph may grow between runs.
+/// Thread-safe: runs happen one at a time. As tf.compat.v1.Session.
 class Session {
  public:
-  // Initialises the runtime. Throws InvalidArgumentError and RuntimeError as the functions of
-  // tandem/config.h do.
+  /// Initializes the runtime. Throws InvalidArgumentError and RuntimeError as the functions of
+  /// tandem/config.h do.
   explicit Session(const Graph& graph, SessionOptions options = {});
+  /// Closes the session.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Runs what the fetches depend on and nothing else, in the order in which the operations were
-  // added, and returns the elements: undefined tensors in the places of operations.
-  //
-  // Throws InvalidArgumentError: "Cannot assign a device for operation NAME: ...", "You must feed a
-  // value for placeholder tensor 'x' ..."; FailedPreconditionError "Attempting to use uninitialized
-  // value NAME"; RuntimeError for a closed session or an empty graph.
+  /// @{
+  /// Runs the operations that the fetches depend on, in the order in which they were added, and
+  /// returns the values of the fetches; operations give undefined tensors. As
+  /// tf.compat.v1.Session.run.
+  ///
+  /// Throws InvalidArgumentError: "Cannot assign a device for operation NAME: ...", "You must feed
+  /// a value for placeholder tensor 'x' ..."; FailedPreconditionError "Attempting to use
+  /// uninitialized value NAME"; RuntimeError for a closed session or an empty graph.
   std::vector<Tensor> run(const Feeds& feeds, const std::vector<Fetch>& fetches);
   std::vector<Tensor> run(const std::vector<Fetch>& fetches) { return run(Feeds(), fetches); }
   template <std::convertible_to<Fetch> F>
@@ -250,10 +281,12 @@ class Session {
   Tensor run(const F& fetch) {
     return run(Feeds(), std::vector<Fetch>{Fetch(fetch)}).front();
   }
+  /// @}
 
-  // Frees the variables and all that was made ready; later runs are RuntimeErrors.
+  /// Frees the variables and compiled programs; later runs throw RuntimeError.
   void close();
 
+  /// For Tandem's own code.
   struct Impl;
 
  private:

@@ -1,4 +1,6 @@
-// Layers: callables with variables, the parts of models.
+/// @file
+/// Layers: callables with variables, from which models are built. As tf.keras.layers. Images are
+/// channels-last: [batch, height, width, channels].
 #pragma once
 
 #include <atomic>
@@ -20,67 +22,71 @@
 
 namespace tandem {
 
+/// Options of a call of a layer or model.
 struct CallOptions {
-  bool training = false;  // dropout drops, batch normalisation uses the batch's moments
+  /// Training mode: dropout is active, batch normalization uses the batch's moments.
+  bool training = false;
 };
 
 class Layer;
-class SymbolicInput;  // tandem/model.h
+class SymbolicInput;
 
-// What users derive from to write a layer or a model of their own. A layer makes its variables in
-// build(), which runs once, before the first call, with the shape of what comes in (batch axis -1).
-//
-// Thread safety: replicas may call a layer side by side. Everything that sets it up (names, paths,
-// variables) belongs to one thread; a layer that has variables must be built before replicas call
-// it.
+/// Base class of layers and models. As tf.keras.layers.Layer. A layer creates its variables in
+/// build(), which runs once, before the first call, with the input's shape (batch axis -1).
+///
+/// Thread safety: replicas may call a layer concurrently. Setting it up (names, paths, variables)
+/// is for one thread; a layer with variables must be built before replicas call it.
 class LayerBase {
  public:
+  /// A layer of this name; empty: named by its model.
   explicit LayerBase(std::string name) : name_(std::move(name)) {}
   virtual ~LayerBase() = default;
   LayerBase(const LayerBase&) = delete;
   LayerBase& operator=(const LayerBase&) = delete;
 
-  // The type's name in snake case ("dense"), from which unique names in a model are made.
+  /// Name of the type in snake case ("dense"), from which default names are made.
   virtual std::string kind() const = 0;
-  // Makes the variables, with add_weight(). The default makes those of the layers inside, by
-  // call()ing this one on zeros (float32, a batch of one) wherever the sizes are known.
+  /// Creates the variables with add_weight(). The default builds the child layers by a call() on
+  /// zeros (float32, batch size 1), if all sizes are known.
   virtual void build(std::span<const Shape> input_shapes);
+  /// Computes the layer's result.
   virtual Tensor call(std::span<const Tensor> inputs, const CallOptions& options) = 0;
-  // The shape of the result for inputs of these shapes (batch axis -1), for summaries and symbolic
-  // calls. Throws InvalidArgumentError "[dense] expected ..., got ...", naming the layer. May be
-  // asked before the layer is built.
+  /// Shape of the result for inputs of these shapes (batch axis -1), for summaries and symbolic
+  /// calls. May be called before the layer is built. Throws InvalidArgumentError "[dense] expected
+  /// ..., got ..." with the layer's name.
   virtual Shape output_shape(std::span<const Shape> input_shapes) const = 0;
-  // The layers inside this one, in the order in which their variables are listed.
+  /// Child layers, in the order in which their variables are listed.
   virtual std::vector<Layer> children() const;
 
-  // Empty until the layer is given a name or becomes part of a model.
+  /// Empty until the layer gets a name or becomes part of a model.
   const std::string& name() const { return name_; }
-  // The name, or the kind while there is none; for messages.
+  /// The name, or the kind if it has none; for messages.
   std::string label() const { return name_.empty() ? kind() : name_; }
-  void set_name(std::string name) { name_ = std::move(name); }
+  void set_name(std::string name) { name_ = std::move(name); }  ///< sets the name
+  /// Whether the variables exist.
   bool built() const { return built_.load(std::memory_order_acquire); }
-  // The shape of one example that the layer was told to expect, without the batch axis; unset if
-  // not.
+  /// Shape of one example that the layer expects, without the batch axis; unset if not declared.
   const Shape& declared_input_shape() const { return declared_input_shape_; }
+  /// Sets declared_input_shape().
   void declare_input_shape(const Shape& shape) { declared_input_shape_ = shape; }
-  bool trainable() const { return trainable_; }
-  /// Also of the layers inside, as in Keras: what freezes a model freezes all of its layers.
+  bool trainable() const { return trainable_; }  ///< whether training updates the layer
+  /// Freezes or unfreezes the layer and its child layers. As Keras's `trainable`.
   void set_trainable(bool trainable);
-  // This layer's own variables, its children's not included.
+  /// Variables of this layer, without those of its child layers.
   const std::vector<Variable>& own_variables() const { return variables_; }
-  // Where the layer is in its model ("block_1/dense"): what the names of its variables begin with.
-  // Empty for the model itself, whose own variables are named by its label().
+  /// Path of the layer in its model ("block_1/dense"), the prefix of its variables' names. Empty
+  /// for the model itself, whose own variables are prefixed by its label().
   const std::string& path() const { return path_; }
-  void set_path(std::string path) { path_ = std::move(path); }
+  void set_path(std::string path) { path_ = std::move(path); }  ///< sets the path
 
-  // Builds once: gives the children unique names and their paths, runs build(), built() from then
-  // on. Throws InvalidArgumentError when the shapes are not those that the layer was declared for,
-  // and when two children were given one name.
+  /// Builds the layer if it is not built: assigns names and paths to child layers and calls
+  /// build(). Throws InvalidArgumentError if the shapes are not the declared ones and if two
+  /// children have the same name.
   void ensure_built(std::span<const Shape> input_shapes);
 
  protected:
-  // A new variable of this layer, named "path/name", through the open strategy scope; refused
-  // inside a strategy's replicas (FailedPreconditionError).
+  /// Creates a variable named "path/name" in the current strategy scope. Throws
+  /// FailedPreconditionError inside a strategy's replica. As Keras's add_weight.
   Variable add_weight(const std::string& name, const Shape& shape, const Initializer& initializer,
                       VariableOptions options = {});
 
@@ -94,192 +100,240 @@ class LayerBase {
   bool trainable_ = true;
 };
 
-// A shared handle on a layer; a layer used twice shares its variables.
+/// A shared handle to a layer. A layer that is used twice shares its variables.
 class Layer {
  public:
   Layer() = default;
+  /// Wraps a layer, as in std::make_shared<MyLayer>().
   template <std::derived_from<LayerBase> L>
   Layer(std::shared_ptr<L> layer)
       : layer_(std::move(layer)) {}  // NOLINT: from make_shared<MyLayer>()
 
-  bool defined() const { return layer_ != nullptr; }
-  LayerBase& base() const;  // FailedPreconditionError when undefined
-  const std::shared_ptr<LayerBase>& shared() const { return layer_; }
-  const std::string& name() const { return base().name(); }
-  bool trainable() const { return base().trainable(); }
-  /// Whether training changes the layer and the layers inside it.
+  bool defined() const { return layer_ != nullptr; }  ///< false for a default-constructed layer
+  /// The layer. Throws FailedPreconditionError if undefined.
+  LayerBase& base() const;
+  const std::shared_ptr<LayerBase>& shared() const { return layer_; }  ///< for Tandem's own code
+  const std::string& name() const { return base().name(); }            ///< as LayerBase::name()
+  bool trainable() const { return base().trainable(); }  ///< as LayerBase::trainable()
+  /// Freezes or unfreezes the layer and its child layers.
   void set_trainable(bool trainable) const { base().set_trainable(trainable); }
 
-  /// Errors of operations inside the call name the innermost layer ("[block/dense_1] ...") and say
-  /// what it was called with.
+  /// Calls the layer, and builds it if necessary. Errors of operations in the call name the
+  /// innermost layer ("[block/dense_1] ...") and its inputs.
   Tensor operator()(const Tensor& input, const CallOptions& options = {}) const;
-  /// layer(x, true): layer(x, {.training = true}).
+  /// layer(x, true) is layer(x, {.training = true}).
   template <std::same_as<bool> Training>
   Tensor operator()(const Tensor& input, Training training) const {
     return (*this)(input, CallOptions{.training = training});
   }
+  /// Calls a layer with several inputs.
   Tensor operator()(TensorList inputs, const CallOptions& options = {}) const;
-  // In a functional model: the symbolic result of calling this layer on symbolic inputs.
+  /// @{
+  /// Adds the layer to a functional model: returns the symbolic result for symbolic inputs.
   SymbolicInput operator()(const SymbolicInput& input) const;
   SymbolicInput operator()(const std::vector<SymbolicInput>& inputs) const;
+  /// @}
 
-  // All variables, children's included, in the order of creation; and the trainable ones.
+  /// All variables including those of child layers, in the order of creation.
   std::vector<Variable> variables() const;
+  /// The variables that training updates.
   std::vector<Variable> trainable_variables() const;
+  /// The variables that training does not update, such as moving averages and those of frozen
+  /// layers.
   std::vector<Variable> non_trainable_variables() const;
 
  private:
   std::shared_ptr<LayerBase> layer_;
 };
 
+/// Layers. As tf.keras.layers.
 namespace layers {
 
+/// Options of Dense().
 struct DenseOptions {
-  std::string activation{};
-  bool use_bias = true;
-  Initializer kernel_initializer = initializers::glorot_uniform();
-  Initializer bias_initializer = initializers::zeros();
-  Shape input_shape{};
-  std::string name{};
+  std::string activation{};  ///< name of the activation; default: linear
+  bool use_bias = true;      ///< whether to add a bias
+  Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
+  Initializer bias_initializer = initializers::zeros();             ///< of biases
+  Shape input_shape{};  ///< shape of one example; for a model's first layer
+  std::string name{};   ///< name in the model; default: by the type
 };
-// activation(x . kernel + bias) over the last axis.
+/// Fully connected layer: activation(x . kernel + bias) over the last axis. As
+/// tf.keras.layers.Dense.
 Layer Dense(std::int64_t units, const DenseOptions& options = {});
-/// Dense(10, "relu")
+/// Dense(10, "relu") is Dense(10, {.activation = "relu"}).
 template <std::convertible_to<std::string> Activation>
 Layer Dense(std::int64_t units, const Activation& activation) {
   return Dense(units, DenseOptions{.activation = activation});
 }
 
+/// Options of Conv2D().
 struct Conv2DOptions {
-  std::string activation{};
-  nn::Pair strides = 1;
-  std::string padding = "valid";
-  nn::Pair dilation_rate = 1;
-  std::int64_t groups = 1;
-  bool use_bias = true;
-  Initializer kernel_initializer = initializers::glorot_uniform();
-  Initializer bias_initializer = initializers::zeros();
-  Shape input_shape{};
-  std::string name{};
+  std::string activation{};       ///< name of the activation; default: linear
+  nn::Pair strides = 1;           ///< stride
+  std::string padding = "valid";  ///< "valid" or "same"
+  nn::Pair dilation_rate = 1;     ///< spacing of the kernel's elements
+  std::int64_t groups = 1;        ///< groups of channels that are convolved separately
+  bool use_bias = true;           ///< whether to add a bias
+  Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
+  Initializer bias_initializer = initializers::zeros();             ///< of biases
+  Shape input_shape{};  ///< shape of one example; for a model's first layer
+  std::string name{};   ///< name in the model; default: by the type
 };
+/// 2D convolution. As tf.keras.layers.Conv2D.
 Layer Conv2D(std::int64_t filters, nn::Pair kernel_size, const Conv2DOptions& options = {});
-/// Conv2D(32, 3, "relu")
+/// Conv2D(32, 3, "relu") is Conv2D(32, 3, {.activation = "relu"}).
 template <std::convertible_to<std::string> Activation>
 Layer Conv2D(std::int64_t filters, nn::Pair kernel_size, const Activation& activation) {
   return Conv2D(filters, kernel_size, Conv2DOptions{.activation = activation});
 }
 
+/// Options of DepthwiseConv2D().
 struct DepthwiseConv2DOptions {
-  std::string activation{};
-  nn::Pair strides = 1;
-  std::string padding = "valid";
-  nn::Pair dilation_rate = 1;
-  std::int64_t depth_multiplier = 1;
-  bool use_bias = true;
-  Initializer kernel_initializer = initializers::glorot_uniform();
-  Initializer bias_initializer = initializers::zeros();
-  Shape input_shape{};
-  std::string name{};
+  std::string activation{};           ///< name of the activation; default: linear
+  nn::Pair strides = 1;               ///< stride
+  std::string padding = "valid";      ///< "valid" or "same"
+  nn::Pair dilation_rate = 1;         ///< spacing of the kernel's elements
+  std::int64_t depth_multiplier = 1;  ///< output channels per input channel
+  bool use_bias = true;               ///< whether to add a bias
+  Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
+  Initializer bias_initializer = initializers::zeros();             ///< of biases
+  Shape input_shape{};  ///< shape of one example; for a model's first layer
+  std::string name{};   ///< name in the model; default: by the type
 };
+/// Depthwise 2D convolution. As tf.keras.layers.DepthwiseConv2D.
 Layer DepthwiseConv2D(nn::Pair kernel_size, const DepthwiseConv2DOptions& options = {});
 
+/// Options of MaxPooling2D() and AveragePooling2D().
 struct Pooling2DOptions {
-  std::optional<nn::Pair> strides{};  // not given: the window
-  std::string padding = "valid";
-  Shape input_shape{};
-  std::string name{};
+  std::optional<nn::Pair> strides{};  ///< default: pool_size
+  std::string padding = "valid";      ///< "valid" or "same"
+  Shape input_shape{};                ///< shape of one example; for a model's first layer
+  std::string name{};                 ///< name in the model; default: by the type
 };
+/// Max pooling. As tf.keras.layers.MaxPooling2D.
 Layer MaxPooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
+/// Average pooling. As tf.keras.layers.AveragePooling2D.
 Layer AveragePooling2D(nn::Pair pool_size = 2, const Pooling2DOptions& options = {});
 
+/// Options of GlobalAveragePooling2D() and GlobalMaxPooling2D().
 struct GlobalPooling2DOptions {
-  bool keepdims = false;
-  Shape input_shape{};
-  std::string name{};
+  bool keepdims = false;  ///< whether to keep height and width as axes of size 1
+  Shape input_shape{};    ///< shape of one example; for a model's first layer
+  std::string name{};     ///< name in the model; default: by the type
 };
+/// @{
+/// The mean or maximum over height and width. As their namesakes in tf.keras.layers.
 Layer GlobalAveragePooling2D(const GlobalPooling2DOptions& options = {});
 Layer GlobalMaxPooling2D(const GlobalPooling2DOptions& options = {});
+/// @}
 
+/// Options of BatchNormalization(). As Keras.
 struct BatchNormalizationOptions {
-  double momentum = 0.99;
-  double epsilon = 1e-3;
-  bool center = true;
-  bool scale = true;
-  Shape input_shape{};
-  std::string name{};
+  double momentum = 0.99;  ///< factor of the old value in the moving averages
+  double epsilon = 1e-3;   ///< added to the variance
+  bool center = true;      ///< whether to add beta
+  bool scale = true;       ///< whether to multiply by gamma
+  Shape input_shape{};     ///< shape of one example; for a model's first layer
+  std::string name{};      ///< name in the model; default: by the type
 };
-// Over all axes but the last. The moving moments are on-read variables, averaged over replicas.
+/// Batch normalization over all axes but the last. The moving averages are on-read variables,
+/// averaged over replicas. As tf.keras.layers.BatchNormalization.
 Layer BatchNormalization(const BatchNormalizationOptions& options = {});
 
+/// Options of LayerNormalization(). As Keras.
 struct LayerNormalizationOptions {
-  double epsilon = 1e-3;
-  bool center = true;
-  bool scale = true;
-  Shape input_shape{};
-  std::string name{};
+  double epsilon = 1e-3;  ///< added to the variance
+  bool center = true;     ///< whether to add beta
+  bool scale = true;      ///< whether to multiply by gamma
+  Shape input_shape{};    ///< shape of one example; for a model's first layer
+  std::string name{};     ///< name in the model; default: by the type
 };
-Layer LayerNormalization(const LayerNormalizationOptions& options = {});  // over the last axis
+/// Layer normalization over the last axis. As tf.keras.layers.LayerNormalization.
+Layer LayerNormalization(const LayerNormalizationOptions& options = {});
 
+/// Options of MultiHeadAttention(). As Keras.
 struct MultiHeadAttentionOptions {
-  std::int64_t value_dim = 0;  // of a head; 0: key_dim
-  double dropout = 0.0;        // of the weights, in training
-  bool use_bias = true;
-  bool use_causal_mask = false;  // a position sees itself and those before it
-  Initializer kernel_initializer = initializers::glorot_uniform();
-  Initializer bias_initializer = initializers::zeros();
-  Shape input_shape{};
-  std::string name{};
+  std::int64_t value_dim = 0;    ///< size per head of values; 0: key_dim
+  double dropout = 0.0;          ///< dropout rate of the attention weights
+  bool use_bias = true;          ///< whether projections have biases
+  bool use_causal_mask = false;  ///< whether a position attends only to itself and earlier ones
+  Initializer kernel_initializer = initializers::glorot_uniform();  ///< of kernels
+  Initializer bias_initializer = initializers::zeros();             ///< of biases
+  Shape input_shape{};  ///< shape of one example; for a model's first layer
+  std::string name{};   ///< name in the model; default: by the type
 };
-// Keras' layer, over sequences [batch, positions, features]: query, key and value are projected to
-// `num_heads` heads of `key_dim` and `value_dim`, attended (nn::scaled_dot_product_attention), and
-// projected to as many features as the query has. Called with {query}, which then is key and value
-// too; {query, value}; {query, value, key}; or {query, value, key, attention_mask}, the mask bool
-// or 1 and 0, [batch, queries, keys] or [batch, heads, queries, keys], broadcast, true where a
-// query may see a key. Variables have Keras' names and shapes: "query/kernel" [features, num_heads,
-// key_dim], "query/bias" [num_heads, key_dim], "key/...", "value/...", "attention_output/kernel"
-// [num_heads, value_dim, features], "attention_output/bias".
+/// Multi-head attention over sequences [batch, positions, features]. As
+/// tf.keras.layers.MultiHeadAttention.
+///
+/// Projects query, key and value to `num_heads` heads of size `key_dim` and `value_dim`, applies
+/// nn::scaled_dot_product_attention(), and projects to the query's number of features. Called with
+/// {query} (self-attention), {query, value}, {query, value, key} or {query, value, key,
+/// attention_mask}. The mask is bool or 0 and 1 and broadcasts to [batch, queries, keys] or [batch,
+/// heads, queries, keys]; true: the query attends to the key.
+///
+/// Variables have Keras's names and shapes: "query/kernel" [features, num_heads, key_dim],
+/// "query/bias" [num_heads, key_dim], "key/...", "value/...", "attention_output/kernel" [num_heads,
+/// value_dim, features], "attention_output/bias".
 Layer MultiHeadAttention(std::int64_t num_heads, std::int64_t key_dim,
                          const MultiHeadAttentionOptions& options = {});
 
+/// Options that all layers have.
 struct SimpleOptions {
-  Shape input_shape{};
-  std::string name{};
+  Shape input_shape{};  ///< shape of one example; for a model's first layer
+  std::string name{};   ///< name in the model; default: by the type
 };
+/// Zeroes inputs with probability `rate` in training and scales the others by 1 / (1 - rate). As
+/// tf.keras.layers.Dropout.
 Layer Dropout(double rate, const SimpleOptions& options = {});
+/// Flattens all axes but the batch. As tf.keras.layers.Flatten.
 Layer Flatten(const SimpleOptions& options = {});
-// The shape of one example, without the batch axis; one size may be -1.
+/// Reshapes examples to `target_shape`, without the batch axis; one size may be -1. As
+/// tf.keras.layers.Reshape.
 Layer Reshape(const Shape& target_shape, const SimpleOptions& options = {});
+/// Applies an activation by name (nn::activation_from_name). As tf.keras.layers.Activation.
 Layer Activation(const std::string& activation, const SimpleOptions& options = {});
-Layer ReLU(const SimpleOptions& options = {});
+Layer ReLU(const SimpleOptions& options = {});  ///< applies nn::relu. As tf.keras.layers.ReLU
+/// Applies nn::softmax over the last axis. As tf.keras.layers.Softmax.
 Layer Softmax(const SimpleOptions& options = {});
+/// Computes x * scale + offset. As tf.keras.layers.Rescaling.
 Layer Rescaling(double scale, double offset = 0.0, const SimpleOptions& options = {});
+/// Pads height and width with zeros on both sides. As tf.keras.layers.ZeroPadding2D.
 Layer ZeroPadding2D(nn::Pair padding = 1, const SimpleOptions& options = {});
+/// Options of Embedding().
 struct EmbeddingOptions {
+  /// Initializer of the table.
   Initializer embeddings_initializer = initializers::random_uniform();
-  Shape input_shape{};
-  std::string name{};
+  Shape input_shape{};  ///< shape of one example; for a model's first layer
+  std::string name{};   ///< name in the model; default: by the type
 };
+/// Looks up rows of a table [input_dim, output_dim] by integer inputs. As
+/// tf.keras.layers.Embedding.
 Layer Embedding(std::int64_t input_dim, std::int64_t output_dim,
                 const EmbeddingOptions& options = {});
+/// Options of PositionEmbedding().
 struct PositionEmbeddingOptions {
-  Initializer initializer = initializers::glorot_uniform();
-  Shape input_shape{};
-  std::string name{};
+  Initializer initializer = initializers::glorot_uniform();  ///< initializer of the vectors
+  Shape input_shape{};  ///< shape of one example; for a model's first layer
+  std::string name{};   ///< name in the model; default: by the type
 };
-// As in KerasHub: a learned vector a position, [sequence_length, features], in the shape of the
-// input [..., positions, features], to be added to it. At most `sequence_length` positions.
+/// A learned vector per position, [sequence_length, features], broadcast to the shape of the input
+/// [..., positions, features], to be added to it. At most `sequence_length` positions. As
+/// keras_hub.layers.PositionEmbedding.
 Layer PositionEmbedding(std::int64_t sequence_length, const PositionEmbeddingOptions& options = {});
-// Of several inputs, in functional models.
-Layer Add(const SimpleOptions& options = {});
+Layer Add(const SimpleOptions& options = {});  ///< sum of several inputs. As tf.keras.layers.Add
+/// Product of several inputs. As tf.keras.layers.Multiply.
 Layer Multiply(const SimpleOptions& options = {});
+/// Options of Concatenate().
 struct ConcatenateOptions {
-  std::int64_t axis = -1;
-  std::string name{};
+  std::int64_t axis = -1;  ///< axis along which inputs are joined
+  std::string name{};      ///< name in the model; default: by the type
 };
+/// Concatenates several inputs. As tf.keras.layers.Concatenate.
 Layer Concatenate(const ConcatenateOptions& options = {});
-// A function of one tensor as a layer. It must not make variables.
+/// Wraps a function of one tensor; it must not create variables. As tf.keras.layers.Lambda.
 Layer Lambda(std::function<Tensor(const Tensor&)> function, const SimpleOptions& options = {});
-// Layers one behind the other, as one layer.
+/// Several layers in sequence as one layer. As torch.nn.Sequential.
 Layer Stack(const std::vector<Layer>& layers, const SimpleOptions& options = {});
 
 }  // namespace layers

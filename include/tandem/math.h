@@ -1,7 +1,10 @@
-// Element-wise mathematics, comparison, reductions and matrix products.
-//
-// Binary operations broadcast as NumPy does and want one dtype (InvalidArgumentError otherwise;
-// cast first). A number beside a tensor takes the tensor's dtype; it must be representable there.
+/// @file
+/// Element-wise math, comparisons, reductions and matrix products. Named and defined as in
+/// TensorFlow.
+///
+/// Binary operations broadcast as in NumPy and need operands of one dtype (throw
+/// InvalidArgumentError otherwise; use cast()). A number next to a tensor takes the tensor's dtype
+/// and must be representable in it.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +20,38 @@
 namespace tandem {
 
 // --- arithmetic ---
+/// @{
+/// Element-wise sum, difference and product.
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
-// Floating types: true division. Integers: rounds toward zero, division by zero is
-// InvalidArgumentError.
+/// @}
+/// Element-wise quotient. Integers round toward zero; throws InvalidArgumentError for an integer
+/// division by zero.
 Tensor divide(const Tensor& a, const Tensor& b);
-// Rounds toward negative infinity (no gradient flows back); and the remainder that goes with it:
-// a = floor_divide(a, b) * b + floor_mod(a, b), as in Python. So floor_divide(1, 0.1) is 9, with a
-// remainder of 0.0999..., though 1 / 0.1 rounds to 10.
+/// @{
+/// Quotient rounded toward negative infinity (no gradient), and its remainder: a = floor_divide(a,
+/// b) * b + floor_mod(a, b), as in Python. So floor_divide(1, 0.1) is 9, with a remainder of
+/// 0.0999..., although 1 / 0.1 rounds to 10.
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_mod(const Tensor& a, const Tensor& b);
-// Integers: an exponent below 0 is InvalidArgumentError. The gradient with respect to b is zero
-// where a is not positive, and that with respect to a where both are zero.
+/// @}
+/// a to the power of b. Throws InvalidArgumentError for a negative exponent of integers. The
+/// gradient with respect to b is zero where a <= 0, and the one with respect to a is zero where
+/// both are zero.
 Tensor pow(const Tensor& a, const Tensor& b);
-// NaN on either side gives NaN. Where both are equal, the gradient goes to a.
+/// @{
+/// Element-wise maximum and minimum. NaN if either operand is NaN. Where both are equal, the
+/// gradient goes to a.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
-Tensor squared_difference(const Tensor& a, const Tensor& b);
-// The sum of tensors of one shape and dtype, in the order given.
+/// @}
+Tensor squared_difference(const Tensor& a, const Tensor& b);  ///< (a - b)^2
+/// Sum of tensors of one shape and dtype, in the given order. As tf.add_n.
 Tensor add_n(TensorList tensors);
 
+/// @{
+/// The same with a number.
 Tensor add(const Tensor& a, double b);
 Tensor subtract(const Tensor& a, double b);
 Tensor subtract(double a, const Tensor& b);
@@ -47,7 +61,10 @@ Tensor divide(double a, const Tensor& b);
 Tensor pow(const Tensor& a, double b);
 Tensor maximum(const Tensor& a, double b);
 Tensor minimum(const Tensor& a, double b);
+/// @}
 
+/// @{
+/// Element-wise arithmetic.
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }
@@ -60,8 +77,10 @@ inline Tensor operator*(const Tensor& a, double b) { return multiply(a, b); }
 inline Tensor operator*(double a, const Tensor& b) { return multiply(b, a); }
 inline Tensor operator/(const Tensor& a, double b) { return divide(a, b); }
 inline Tensor operator/(double a, const Tensor& b) { return divide(a, b); }
+/// @}
 
-/// `a` becomes a handle on the result; other handles keep the old elements.
+/// @{
+/// Makes `a` a handle to the result; other handles keep the old elements.
 inline Tensor& operator+=(Tensor& a, const Tensor& b) { return a = add(a, b); }
 inline Tensor& operator-=(Tensor& a, const Tensor& b) { return a = subtract(a, b); }
 inline Tensor& operator*=(Tensor& a, const Tensor& b) { return a = multiply(a, b); }
@@ -70,36 +89,41 @@ inline Tensor& operator+=(Tensor& a, double b) { return a = add(a, b); }
 inline Tensor& operator-=(Tensor& a, double b) { return a = subtract(a, b); }
 inline Tensor& operator*=(Tensor& a, double b) { return a = multiply(a, b); }
 inline Tensor& operator/=(Tensor& a, double b) { return a = divide(a, b); }
+/// @}
 
 // --- element by element ---
-Tensor negative(const Tensor& x);
-inline Tensor operator-(const Tensor& x) { return negative(x); }
-Tensor abs(const Tensor& x);
-Tensor sign(const Tensor& x);  // its gradient is zero
-Tensor square(const Tensor& x);
-Tensor sqrt(const Tensor& x);
-Tensor rsqrt(const Tensor& x);
-Tensor reciprocal(const Tensor& x);
-Tensor exp(const Tensor& x);
-Tensor expm1(const Tensor& x);
-Tensor log(const Tensor& x);
-Tensor log1p(const Tensor& x);
-Tensor sin(const Tensor& x);
-Tensor cos(const Tensor& x);
-Tensor tanh(const Tensor& x);
-Tensor sigmoid(const Tensor& x);
-Tensor erf(const Tensor& x);
-// No gradient flows back through these three.
+Tensor negative(const Tensor& x);                                 ///< -x
+inline Tensor operator-(const Tensor& x) { return negative(x); }  ///< -x
+Tensor abs(const Tensor& x);                                      ///< |x|
+Tensor sign(const Tensor& x);        ///< -1, 0 or 1; its gradient is zero
+Tensor square(const Tensor& x);      ///< x^2
+Tensor sqrt(const Tensor& x);        ///< square root
+Tensor rsqrt(const Tensor& x);       ///< 1 / sqrt(x)
+Tensor reciprocal(const Tensor& x);  ///< 1 / x
+Tensor exp(const Tensor& x);         ///< e^x
+Tensor expm1(const Tensor& x);       ///< e^x - 1, accurate near 0
+Tensor log(const Tensor& x);         ///< natural logarithm
+Tensor log1p(const Tensor& x);       ///< log(1 + x), accurate near 0
+Tensor sin(const Tensor& x);         ///< sine
+Tensor cos(const Tensor& x);         ///< cosine
+Tensor tanh(const Tensor& x);        ///< hyperbolic tangent
+Tensor sigmoid(const Tensor& x);     ///< 1 / (1 + exp(-x))
+Tensor erf(const Tensor& x);         ///< error function
+/// @{
+/// Round down, up, or to the nearest integer with halves to even. No gradient.
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
-Tensor round(const Tensor& x);      // halves to even
-Tensor is_nan(const Tensor& x);     // bool
-Tensor is_finite(const Tensor& x);  // bool
-// Converts; floating to integer truncates toward zero (unspecified where the integer cannot hold
-// it), integer to a smaller integer wraps, anything to bool asks for non-zero.
+Tensor round(const Tensor& x);
+/// @}
+Tensor is_nan(const Tensor& x);     ///< true for NaN; a bool tensor
+Tensor is_finite(const Tensor& x);  ///< false for NaN and infinities; a bool tensor
+/// Converts to another dtype. Floating-point to integer truncates toward zero (unspecified where
+/// out of range), integer to a smaller integer wraps around, and to bool gives x != 0. As tf.cast.
 Tensor cast(const Tensor& x, DType dtype);
 
 // --- comparison: bool results ---
+/// @{
+/// Element-wise comparison; the result is a bool tensor.
 Tensor equal(const Tensor& a, const Tensor& b);
 Tensor not_equal(const Tensor& a, const Tensor& b);
 Tensor less(const Tensor& a, const Tensor& b);
@@ -112,8 +136,10 @@ Tensor less(const Tensor& a, double b);
 Tensor less_equal(const Tensor& a, double b);
 Tensor greater(const Tensor& a, double b);
 Tensor greater_equal(const Tensor& a, double b);
-/// Element by element, as in PyTorch and TensorFlow. Whether two handles are one tensor,
-/// Tensor::same_as() tells. (Variables compare as handles.)
+/// @}
+/// @{
+/// Element-wise comparison, as in PyTorch and TensorFlow. To compare handles, use
+/// Tensor::same_as(). (Variables compare as handles.)
 inline Tensor operator==(const Tensor& a, const Tensor& b) { return equal(a, b); }
 inline Tensor operator!=(const Tensor& a, const Tensor& b) { return not_equal(a, b); }
 inline Tensor operator<(const Tensor& a, const Tensor& b) { return less(a, b); }
@@ -132,79 +158,102 @@ inline Tensor operator<(double a, const Tensor& b) { return greater(b, a); }
 inline Tensor operator<=(double a, const Tensor& b) { return greater_equal(b, a); }
 inline Tensor operator>(double a, const Tensor& b) { return less(b, a); }
 inline Tensor operator>=(double a, const Tensor& b) { return less_equal(b, a); }
+/// @}
+/// @{
+/// Element-wise logic of bool tensors.
 Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_not(const Tensor& x);
-// a where condition (bool) holds, else b; all three broadcast.
+/// @}
+/// Elements of a where condition (bool) is true, else of b; all three broadcast. As tf.where.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
 // --- reductions ---
-// Axes as options take them, {0, 2} among other ways.
+/// Optional axes of a reduction; converts from a list such as {0, 2}.
 class Axes : public std::optional<Dims> {
  public:
   using std::optional<Dims>::optional;
   Axes() = default;
+  /// The given axes, or all if there is no value.
   Axes(std::optional<Dims> axes) : std::optional<Dims>(std::move(axes)) {}  // NOLINT: implicit
+  /// The given axes.
   Axes(std::initializer_list<std::int64_t> axes) : std::optional<Dims>(std::in_place, axes) {}
 };
 
+/// Options of reductions. As the arguments of tf.reduce_sum.
 struct ReduceOptions {
-  // Axes to reduce, negative ones counting from the end; not given: all.
+  /// Axes to reduce; negative ones count from the end. Default: all.
   Axes axis{};
-  bool keepdims = false;
-  std::string_view name{};
+  bool keepdims = false;    ///< whether to keep reduced axes with size 1
+  std::string_view name{};  ///< name of the operation in a graph
 };
-// Results have the dtype of `x`. Sums of integers wrap around in that dtype, as in TensorFlow: 300
-// ones of uint8 are 44. (PyTorch sums integers in int64: cast first to have that.)
-// Sums of float16 and bfloat16 are kept in float32. The order depends on the shape alone: the same
-// bits for any number of threads. No elements at all give 0 (product: 1; maximum: the lowest value;
-// mean: NaN).
+/// Sum over axes. As tf.reduce_sum.
+///
+/// All reductions have the dtype of x, except as noted. Sums of integers wrap around in that dtype,
+/// as in TensorFlow: 300 ones of uint8 give 44. (PyTorch sums integers in int64; cast first for
+/// that.) float16 and bfloat16 accumulate in float32. The order of additions depends on the shape
+/// only, so that the bits are the same for any number of threads. Without elements the result is 0
+/// (product: 1; maximum: the lowest value; mean: NaN).
 Tensor reduce_sum(const Tensor& x, const ReduceOptions& options = {});
-Tensor reduce_mean(const Tensor& x, const ReduceOptions& options = {});  // floating types
-// Second derivatives hold only where no element is zero.
+/// Mean; floating-point only.
+Tensor reduce_mean(const Tensor& x, const ReduceOptions& options = {});
+/// Product. Second derivatives are correct only if no element is zero.
 Tensor reduce_prod(const Tensor& x, const ReduceOptions& options = {});
-// NaN wins. Several elements that are the extremum share its gradient.
+/// @{
+/// Maximum and minimum; NaN if any element is NaN. Equal extremes share the gradient.
 Tensor reduce_max(const Tensor& x, const ReduceOptions& options = {});
 Tensor reduce_min(const Tensor& x, const ReduceOptions& options = {});
-Tensor reduce_any(const Tensor& x, const ReduceOptions& options = {});  // bool
-Tensor reduce_all(const Tensor& x, const ReduceOptions& options = {});  // bool
-// Population variance and standard deviation; of float16 and bfloat16 computed in float32. No
-// gradient flows back from a deviation of 0.
+/// @}
+/// Whether any element is true; bool.
+Tensor reduce_any(const Tensor& x, const ReduceOptions& options = {});
+/// Whether all elements are true; bool.
+Tensor reduce_all(const Tensor& x, const ReduceOptions& options = {});
+/// @{
+/// Population variance and standard deviation. float16 and bfloat16 are computed in float32. The
+/// gradient of a standard deviation of 0 is zero.
 Tensor reduce_variance(const Tensor& x, const ReduceOptions& options = {});
 Tensor reduce_std(const Tensor& x, const ReduceOptions& options = {});
-// log(sum(exp(x))), without overflow.
+/// @}
+/// Log(sum(exp(x))), without overflow.
 Tensor reduce_logsumexp(const Tensor& x, const ReduceOptions& options = {});
-// The index of the largest (smallest) element along `axis`, the first of equals, the first NaN
-// where there is one; int64. An axis of size 0 is InvalidArgumentError.
+/// @{
+/// Index (int64) of the largest or smallest element along `axis`: the first one of equals, and the
+/// first NaN if there is one. Throws InvalidArgumentError for an axis of size 0. As tf.argmax and
+/// tf.argmin.
 Tensor argmax(const Tensor& x, std::int64_t axis = 0);
 Tensor argmin(const Tensor& x, std::int64_t axis = 0);
-// Running sums along `axis`.
+/// @}
+/// Cumulative sum along `axis`. As tf.cumsum.
 Tensor cumsum(const Tensor& x, std::int64_t axis = 0);
 
 // --- matrices ---
+/// Options of matmul(). As the arguments of tf.matmul.
 struct MatMulOptions {
-  bool transpose_a = false;
-  bool transpose_b = false;
-  std::string_view name{};
+  bool transpose_a = false;  ///< whether to transpose the last two axes of a
+  bool transpose_b = false;  ///< whether to transpose the last two axes of b
+  std::string_view name{};   ///< name of the operation in a graph
 };
-// The product of [..., m, k] and [..., k, n]; leading axes broadcast. Floating types; sums of
-// float16 and bfloat16 products are kept in float32.
+/// Matrix product of [..., m, k] and [..., k, n]; leading axes broadcast. Floating-point only;
+/// float16 and bfloat16 accumulate in float32. As tf.matmul.
 Tensor matmul(const Tensor& a, const Tensor& b, const MatMulOptions& options = {});
 
 // --- norms and clipping ---
-// The Euclidean norm over all elements or the axes given. Its gradient at zero is zero.
+/// Euclidean norm over the given axes or all elements. Its gradient at zero is zero. As tf.norm.
 Tensor norm(const Tensor& x, const ReduceOptions& options = {});
-// The Euclidean norm of all elements of all tensors, undefined ones left out. A scalar of float32,
-// or of float64 if any of the tensors is float64.
+/// Euclidean norm of all elements of all tensors; undefined tensors are ignored. A scalar of dtype
+/// float32, or float64 if any tensor is float64. As tf.linalg.global_norm.
 Tensor global_norm(TensorList tensors);
+/// Limits elements to [low, high]. As tf.clip_by_value.
 Tensor clip_by_value(const Tensor& x, double low, double high);
-// x scaled down so that its norm is at most `clip_norm`.
+/// Scales x so that its norm is at most `clip_norm`. As tf.clip_by_norm.
 Tensor clip_by_norm(const Tensor& x, double clip_norm);
+/// Result of clip_by_global_norm().
 struct ClippedTensors {
-  std::vector<Tensor> tensors{};
-  Tensor norm{};  // before clipping
+  std::vector<Tensor> tensors{};  ///< the scaled tensors
+  Tensor norm{};                  ///< the global norm before clipping
 };
-// All scaled by clip_norm / max(global_norm, clip_norm). Undefined tensors pass through.
+/// Scales all tensors by clip_norm / max(global_norm, clip_norm). Undefined tensors stay undefined.
+/// As tf.clip_by_global_norm.
 ClippedTensors clip_by_global_norm(TensorList tensors, double clip_norm);
 
 }  // namespace tandem

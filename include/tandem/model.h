@@ -1,4 +1,6 @@
-// Models: layers that train. Sequential, functional, or any Layer of one's own.
+/// @file
+/// Models: sequential, functional, or any layer, with training, evaluation and prediction. As
+/// tf.keras.Model.
 #pragma once
 
 #include <concepts>
@@ -23,213 +25,250 @@
 
 namespace tandem {
 
-// The symbolic result of a layer in a functional model, or one of the model's inputs.
+/// A symbolic tensor of a functional model: an input or the result of a layer. As
+/// tf.keras.KerasTensor.
 class SymbolicInput {
  public:
+  /// For Tandem's own code.
   struct Node;
+  /// For Tandem's own code.
   explicit SymbolicInput(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
-  const Shape& shape() const;  // batch axis -1
-  const std::shared_ptr<const Node>& node() const { return node_; }
+  const Shape& shape() const;                                        ///< shape, with batch axis -1
+  const std::shared_ptr<const Node>& node() const { return node_; }  ///< for Tandem's own code
 
  private:
   std::shared_ptr<const Node> node_;
 };
 
-// An input of a functional model: the shape of one example, without the batch axis.
+/// An input of a functional model. `shape` is that of one example, without the batch axis. As
+/// tf.keras.Input.
 SymbolicInput Input(const Shape& shape, std::string name = {});
 
-// An optimizer by object or by name.
+/// An optimizer, as an object or by name.
 class OptimizerChoice {
  public:
   OptimizerChoice() = default;
+  /// @{
+  /// Converts from an optimizer or its name.
   OptimizerChoice(optimizers::Optimizer optimizer) : optimizer_(std::move(optimizer)) {}  // NOLINT
   OptimizerChoice(const char* name) : optimizer_(optimizers::from_name(name)) {}          // NOLINT
   OptimizerChoice(const std::string& name) : optimizer_(optimizers::from_name(name)) {}   // NOLINT
-  const optimizers::Optimizer& get() const { return optimizer_; }
+  /// @}
+  const optimizers::Optimizer& get() const { return optimizer_; }  ///< the optimizer
 
  private:
   optimizers::Optimizer optimizer_;
 };
 
+/// Options of Model::compile(). As the arguments of tf.keras.Model.compile.
 struct CompileOptions {
-  OptimizerChoice optimizer = "rmsprop";  // Keras's default
-  losses::Loss loss{};
-  /// Metrics of the examples as they are, whatever their sample weights, as in Keras.
+  OptimizerChoice optimizer = "rmsprop";  ///< default: as in Keras
+  losses::Loss loss{};                    ///< loss; required
+  /// Metrics that ignore sample weights.
   std::vector<metrics::Metric> metrics{};
-  /// Metrics that weigh each example by its sample weight (and class weight), as in Keras. All
-  /// metrics have unique names: a metric that is wanted both ways gets a name of its own.
+  /// Metrics that apply sample weights (and class weights). The names of all metrics must be
+  /// unique: to use a metric both ways, give it two names.
   std::vector<metrics::Metric> weighted_metrics{};
-  // fit(), evaluate() and predict() trace their step once for each size of batches and replay it
-  // (tandem/function.h): host code in the model's layers runs while they do. Here each step runs
-  // operation by operation.
+  /// Runs each step eagerly. By default fit(), evaluate() and predict() trace their step once per
+  /// batch size (tandem/function.h), and host code in layers runs only then.
   bool run_eagerly = false;
 };
 
-// What training knew after each epoch: "loss", the metrics, and with validation data "val_loss",
-// ...
+/// Training history: per epoch "loss", the metrics and, with validation data, "val_loss", ... As
+/// tf.keras.callbacks.History.
 struct History {
-  std::vector<std::int64_t> epoch{};
-  std::map<std::string, std::vector<double>> history{};
-  const std::vector<double>& at(
-      const std::string& name) const;  // NotFoundError naming what there is
+  std::vector<std::int64_t> epoch{};                     ///< numbers of the epochs
+  std::map<std::string, std::vector<double>> history{};  ///< values by name, one per epoch
+  /// The values of this name. Throws NotFoundError that lists the names.
+  const std::vector<double>& at(const std::string& name) const;
 };
 
-/// What fit() evaluates the model on after each epoch: batches, or plain tensors, of which fit()
-/// makes batches of `validation_batch_size`.
+/// Validation data of fit(): batches, or tensors from which fit() makes batches of
+/// FitOptions::validation_batch_size examples.
 class ValidationData {
  public:
   ValidationData() = default;
+  /// Batches of (inputs, targets[, sample weights]).
   ValidationData(data::Dataset batches) : data_(std::move(batches)), batched_(true) {}  // NOLINT
+  /// Inputs and targets.
   ValidationData(const Tensor& x, const Tensor& y)
       : data_(data::Dataset::from_tensor_slices({x, y})) {}
+  /// Inputs, targets and sample weights.
   ValidationData(const Tensor& x, const Tensor& y, const Tensor& sample_weight)
       : data_(data::Dataset::from_tensor_slices({x, y, sample_weight})) {}
 
-  bool defined() const { return data_.defined(); }
-  /// Whether `data()` is of batches; if not, it is of examples.
+  bool defined() const { return data_.defined(); }  ///< whether there is validation data
+  /// Whether data() holds batches; if not, it holds examples.
   bool batched() const { return batched_; }
-  const data::Dataset& data() const { return data_; }
+  const data::Dataset& data() const { return data_; }  ///< the data
 
  private:
   data::Dataset data_;
   bool batched_ = false;
 };
 
+/// Options of Model::fit(). As the arguments of tf.keras.Model.fit.
 struct FitOptions {
-  /// Train until epoch number `epochs`, from number `initial_epoch` on: `epochs - initial_epoch`
-  /// epochs.
+  /// Number of the last epoch; trains `epochs - initial_epoch` epochs.
   std::int64_t epochs = 1;
-  std::int64_t initial_epoch = 0;
-  /// The batches of an epoch. Not given: an epoch is one pass over the data, which must end. Given:
-  /// the data goes on from epoch to epoch and, where a pass ends, with the next pass, as in Keras.
-  /// Each pass has its own order and its own random numbers, also in later calls of fit().
+  std::int64_t initial_epoch = 0;  ///< number of the first epoch, from 0
+  /// Batches per epoch. Default: one pass over the data, which must be finite. If set, each epoch
+  /// continues where the previous one stopped, and a new pass starts when the data ends, as in
+  /// Keras. Each pass has its own order and random numbers, also in later calls of fit().
   std::optional<std::int64_t> steps_per_epoch{};
-  ValidationData validation_data{};
-  /// Plain tensors only: this fraction of the examples, the last ones before any shuffling, is
-  /// taken out of training and used as validation data, unless there is `validation_data`.
+  ValidationData validation_data{};  ///< default: no validation
+  /// Uses this fraction of the examples, the last ones before shuffling, for validation instead of
+  /// training. For tensors only; ignored if validation_data is given.
   double validation_split = 0.0;
-  /// The batches of each evaluation, always the first ones. Not given: until the data ends.
+  /// Batches per evaluation, always the first ones. Default: all.
   std::optional<std::int64_t> validation_steps{};
-  /// `validation_data` in plain tensors and `validation_split` only; `batch_size` unless given.
+  /// Batch size of validation_split and of validation_data given as tensors. Default: batch_size.
   std::optional<std::int64_t> validation_batch_size{};
-  std::vector<callbacks::Callback> callbacks{};
-  // 0: silent. 1: a progress bar (lines where stderr is no terminal). 2: a line an epoch.
+  std::vector<callbacks::Callback> callbacks{};  ///< default: none
+  /// 0: silent. 1: a progress bar (lines if stderr is not a terminal). 2: one line per epoch.
   int verbose = 1;
-  std::optional<std::int64_t>
-      batch_size{};  // plain tensors only: the GLOBAL batch; 32 unless given
-  std::optional<std::int64_t> shuffle_seed{};  // plain tensors only: not given, random::set_seed's
-  bool shuffle = true;                         // plain tensors only: another order each epoch
-  /// The weight of the examples of each class, in the loss and the weighted metrics of training;
-  /// 1 for a class that is not there. Targets are class numbers, (batch) or (batch, 1), or one-hot,
-  /// (batch, classes). Not together with sample weights.
+  /// The GLOBAL batch size, for tensors only. Default: 32.
+  std::optional<std::int64_t> batch_size{};
+  /// Seed of the shuffle, for tensors only. Default: derived from random::set_seed()'s seed.
+  std::optional<std::int64_t> shuffle_seed{};
+  bool shuffle = true;  ///< whether to shuffle in each epoch, for tensors only
+  /// Weight of the examples of each class in the loss and the weighted metrics of training; default
+  /// 1. Targets are class indices, [batch] or [batch, 1], or one-hot, [batch, classes]. Excludes
+  /// sample weights.
   std::map<std::int64_t, double> class_weight{};
 };
 
+/// Options of Model::evaluate() and Model::predict().
 struct EvaluateOptions {
-  /// At most so many batches. Not given: until the data ends, which it must.
+  /// At most this many batches. Default: all; the data must be finite.
   std::optional<std::int64_t> steps{};
-  int verbose = 0;
-  std::optional<std::int64_t>
-      batch_size{};  // plain tensors only: the GLOBAL batch; 32 unless given
+  int verbose = 0;  ///< as FitOptions::verbose
+  /// The GLOBAL batch size, for tensors only. Default: 32.
+  std::optional<std::int64_t> batch_size{};
 };
 
-// A shared handle. A model whose variables were made inside a strategy's scope trains under that
-// strategy.
-// Thread safety: calls with training off may run side by side; everything else is one at a time.
+/// A model. A shared handle. If its variables were created in a strategy's scope, it trains under
+/// that strategy. As tf.keras.Model.
+///
+/// Thread safety: calls without training may run concurrently, all others may not.
 class Model {
  public:
   Model() = default;
-  // Any layer as a model; it is built at once when it declares its input shape.
+  /// Makes a model of a layer; builds it if the layer declares its input shape.
   explicit Model(Layer layer);
 
-  bool defined() const { return impl_ != nullptr; }
-  const Layer& layer() const;
-  std::vector<Layer> layers() const;
-  /// The layer of that name among layers(). Throws NotFoundError that lists the names.
+  bool defined() const { return impl_ != nullptr; }  ///< false for a default-constructed model
+  const Layer& layer() const;                        ///< the layer that the model consists of
+  std::vector<Layer> layers() const;                 ///< the child layers of layer()
+  /// The layer of this name in layers(). Throws NotFoundError that lists the names.
   Layer get_layer(std::string_view name) const;
-  /// The layer at that place in layers(); from the end for a negative index. Throws
-  /// OutOfRangeError.
+  /// The layer at this index of layers(); negative: from the end. Throws OutOfRangeError.
   Layer get_layer(std::int64_t index) const;
 
+  /// Runs the forward pass, and builds the model if necessary.
   Tensor operator()(const Tensor& input, const CallOptions& options = {}) const;
-  /// model(x, true): model(x, {.training = true}).
+  /// model(x, true) is model(x, {.training = true}).
   template <std::same_as<bool> Training>
   Tensor operator()(const Tensor& input, Training training) const {
     return (*this)(input, CallOptions{.training = training});
   }
+  /// Runs the forward pass with several inputs.
   Tensor operator()(TensorList inputs, const CallOptions& options = {}) const;
-  // Makes the variables for inputs of this shape (batch axis included, -1).
+  /// Creates the variables for inputs of this shape, including the batch axis (-1).
   void build(const Shape& input_shape);
-  bool built() const;
+  bool built() const;  ///< whether the variables exist
 
-  // Throws FailedPreconditionError before the model is built.
+  /// All variables. Throws FailedPreconditionError before the model is built, as do the functions
+  /// below.
   std::vector<Variable> variables() const;
-  std::vector<Variable> trainable_variables() const;
+  std::vector<Variable> trainable_variables() const;  ///< variables that training updates
+  /// Variables that training does not update.
   std::vector<Variable> non_trainable_variables() const;
+  /// Trainable variables, as in PyTorch.
   std::vector<Variable> parameters() const { return trainable_variables(); }
-  std::int64_t count_params() const;
-  // A table: layer, output shape, parameters; then the totals.
+  std::int64_t count_params() const;  ///< number of elements of all variables
+  /// Writes a table of layers with output shapes and numbers of parameters, and totals.
   void summary(std::ostream& out) const;
 
-  // Outside every strategy's scope: for the strategy under which the model was built. Throws
-  // InvalidArgumentError without a loss, or when the model's variables or the optimizer's were made
-  // under another strategy.
+  /// Configures training. May be called outside the strategy's scope. Throws InvalidArgumentError
+  /// without a loss, and if the variables of the model or the optimizer were created under another
+  /// strategy.
   void compile(CompileOptions options);
-  // The data's elements are (inputs, targets) or (inputs, targets, sample weights), in batches of
-  // the global size; a functional model's inputs are as many components as it has. Throws what goes
-  // wrong in the data or the step; the model keeps the last whole step. A dataset that never ends
-  // is an InvalidArgumentError without steps_per_epoch, and so it is in validation, evaluate() and
-  // predict() without their number of steps.
+  /// @{
+  /// Trains the model. As tf.keras.Model.fit.
+  ///
+  /// Elements of `data` are (inputs, targets) or (inputs, targets, sample weights) in batches of
+  /// the global size; a functional model takes one component per input. Throws the errors of the
+  /// data and of the step; the model then has the state of the last complete step. Throws
+  /// InvalidArgumentError for infinite data without steps_per_epoch (and, for validation,
+  /// evaluate() and predict(), without their number of steps).
   History fit(const data::Dataset& data, FitOptions options = {});
   History fit(const Tensor& x, const Tensor& y, FitOptions options = {});
-  /// Losses and metrics by name.
+  /// @}
+  /// @{
+  /// Returns the loss and the metrics by name. As tf.keras.Model.evaluate.
   ///
-  /// Under a strategy with several replicas each one evaluates its part of a batch with its own
-  /// copies of what the replicas keep apart, such as the moving moments of batch normalisation, as
-  /// in TensorFlow. Saved weights hold the mean of these copies, so that a model that loads them
-  /// gives slightly other figures.
+  /// Under a strategy with several replicas, each evaluates its part of a batch with its own copies
+  /// of on-read variables, such as the moving averages of batch normalization, as in TensorFlow.
+  /// Saved weights hold the mean of the copies, so that a model that loads them may give slightly
+  /// different results.
   std::map<std::string, double> evaluate(const data::Dataset& data,
                                          const EvaluateOptions& options = {});
   std::map<std::string, double> evaluate(const Tensor& x, const Tensor& y,
                                          const EvaluateOptions& options = {});
-  // The outputs for all inputs, joined along the batch axis. Elements are inputs, or (inputs, ...).
+  /// @}
+  /// @{
+  /// Returns the outputs for all inputs, concatenated along the batch axis. Elements of `data` are
+  /// inputs or (inputs, ...). As tf.keras.Model.predict.
   Tensor predict(const data::Dataset& data, const EvaluateOptions& options = {});
   Tensor predict(const Tensor& x, const EvaluateOptions& options = {});
+  /// @}
 
-  const optimizers::Optimizer& optimizer() const;  // FailedPreconditionError before compile()
-  // Ends fit() after the present step; for callbacks. An epoch that is cut short so is told to
-  // callbacks and in the history like a whole one.
+  /// The optimizer. Throws FailedPreconditionError before compile().
+  const optimizers::Optimizer& optimizer() const;
+  /// Ends fit() after the current step; for callbacks. The epoch appears in callbacks and the
+  /// history as if it were complete. As Keras's stop_training.
   void stop_training();
 
-  // Weights as a safetensors file, by the variables' names. Saving replaces the file whole or not
-  // at all; loading wants the same names, shapes and dtypes (NotFoundError, InvalidArgumentError
-  // naming the tensors) and undamaged bytes (DataLossError).
+  /// Writes all variables by name to a safetensors file, which is replaced completely or not at
+  /// all.
   void save_weights(const std::filesystem::path& path) const;
+  /// Reads the variables from a safetensors file. Throws NotFoundError or InvalidArgumentError that
+  /// names the tensors if names, shapes or dtypes differ, and DataLossError for corrupt data.
   void load_weights(const std::filesystem::path& path);
 
+  /// For Tandem's own code.
   struct Impl;
-  const std::shared_ptr<Impl>& impl() const { return impl_; }
+  const std::shared_ptr<Impl>& impl() const { return impl_; }  ///< for Tandem's own code
 
  private:
   std::shared_ptr<Impl> impl_;
 };
 
+/// A model of layers in sequence. As tf.keras.Sequential.
 class Sequential : public Model {
  public:
   Sequential() = default;
+  /// @{
+  /// A model of these layers.
   Sequential(std::initializer_list<Layer> layers)
       : Sequential(std::vector<Layer>(layers)) {}  // NOLINT
   explicit Sequential(const std::vector<Layer>& layers);
+  /// @}
 };
 
-// The layers between symbolic inputs and outputs.
+/// A model of the layers between symbolic inputs and an output. As tf.keras.Model(inputs, outputs).
 class Functional : public Model {
  public:
+  /// @{
+  /// A model from inputs to an output.
   Functional(const std::vector<SymbolicInput>& inputs, const SymbolicInput& output);
   Functional(const SymbolicInput& input, const SymbolicInput& output)
       : Functional(std::vector<SymbolicInput>{input}, output) {}
+  /// @}
 };
 
+/// As Model::save_weights().
 void save_weights(const Model& model, const std::filesystem::path& path);
 
 }  // namespace tandem

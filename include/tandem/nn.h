@@ -1,4 +1,5 @@
-// Neural-network operations. Pictures are [batch, height, width, channels].
+/// @file
+/// Neural-network operations. As tf.nn. Images are channels-last: [batch, height, width, channels].
 #pragma once
 
 #include <cstdint>
@@ -9,149 +10,181 @@
 
 #include "tandem/tensor.h"
 
+/// Neural-network operations.
 namespace tandem::nn {
 
 // --- activations ---
+/// Activation functions. As tf.keras.activations.
 enum class Activation {
-  kLinear,
-  kRelu,
-  kRelu6,
-  kLeakyRelu,
-  kElu,
-  kSelu,
-  kGelu,
-  kSwish,
-  kSoftplus,
-  kSigmoid,
-  kTanh,
-  kSoftmax
+  kLinear,     ///< x
+  kRelu,       ///< max(x, 0)
+  kRelu6,      ///< min(max(x, 0), 6)
+  kLeakyRelu,  ///< x if x > 0, else 0.2 * x
+  kElu,        ///< x if x > 0, else exp(x) - 1
+  kSelu,       ///< scaled exponential linear unit
+  kGelu,       ///< x * Phi(x), exact
+  kSwish,      ///< x * sigmoid(x)
+  kSoftplus,   ///< log(1 + exp(x))
+  kSigmoid,    ///< 1 / (1 + exp(-x))
+  kTanh,       ///< tanh(x)
+  kSoftmax     ///< softmax over the last axis
 };
+/// The last enumerator, for range checks.
 constexpr Activation last_value(Activation) { return Activation::kSoftmax; }
-// "relu", "linear" (or ""), "swish" (or "silu"), ... Throws InvalidArgumentError naming them all.
+/// The activation of this name: "relu", "linear" (or ""), "swish" (or "silu"), ... Throws
+/// InvalidArgumentError that lists the names.
 Activation activation_from_name(std::string_view name);
+/// Applies an activation with default parameters.
 Tensor activate(const Tensor& x, Activation activation);
 
-Tensor relu(const Tensor& x);
-Tensor relu6(const Tensor& x);
-Tensor leaky_relu(const Tensor& x, double alpha = 0.2);
-Tensor elu(const Tensor& x, double alpha = 1.0);
-Tensor selu(const Tensor& x);
-Tensor gelu(const Tensor& x, bool approximate = false);
-Tensor swish(const Tensor& x);
-Tensor softplus(const Tensor& x);
+Tensor relu(const Tensor& x);                            ///< max(x, 0)
+Tensor relu6(const Tensor& x);                           ///< min(max(x, 0), 6)
+Tensor leaky_relu(const Tensor& x, double alpha = 0.2);  ///< x if x > 0, else alpha * x
+Tensor elu(const Tensor& x, double alpha = 1.0);         ///< x if x > 0, else alpha * (exp(x) - 1)
+Tensor selu(const Tensor& x);                            ///< scaled exponential linear unit
+Tensor gelu(const Tensor& x, bool approximate = false);  ///< x * Phi(x), or its tanh approximation
+Tensor swish(const Tensor& x);                           ///< x * sigmoid(x)
+Tensor softplus(const Tensor& x);                        ///< log(1 + exp(x))
+/// Exp(x) / sum(exp(x)) along an axis.
 Tensor softmax(const Tensor& logits, std::int64_t axis = -1);
+/// Log(softmax(x)), without overflow.
 Tensor log_softmax(const Tensor& logits, std::int64_t axis = -1);
 
 // --- layers' arithmetic ---
-// activation(x . weights + bias) over the last axis of x: [..., in] x [in, out] + [out]; bias may
-// be undefined. kSoftmax and others that cannot be fused run behind.
+/// activation(x . weights + bias) over the last axis of x, with shapes [..., in] x [in, out] +
+/// [out]. `bias` may be undefined. Activations that cannot be fused, such as kSoftmax, run as a
+/// separate operation.
 Tensor dense(const Tensor& x, const Tensor& weights, const Tensor& bias = {},
              Activation activation = Activation::kLinear);
-// x + bias over the last axis.
+/// Adds a bias over the last axis. As tf.nn.bias_add.
 Tensor bias_add(const Tensor& x, const Tensor& bias);
 
-enum class Padding { kValid, kSame };
+/// Padding of convolutions and pooling. As in TensorFlow.
+enum class Padding {
+  kValid,  ///< no padding
+  kSame,   ///< output size is input size / stride, rounded up; an odd pixel goes to the end
+};
+/// The last enumerator, for range checks.
 constexpr Padding last_value(Padding) { return Padding::kSame; }
-// "valid", "same" (any case). Throws InvalidArgumentError.
+/// "valid" or "same" (any case). Throws InvalidArgumentError for another name.
 Padding padding_from_name(std::string_view name);
 
-struct Pair {  // of height and width
-  std::int64_t height = 1;
-  std::int64_t width = 1;
+/// Two sizes, of height and width.
+struct Pair {
+  std::int64_t height = 1;  ///< size along the height
+  std::int64_t width = 1;   ///< size along the width
   Pair() = default;
+  /// The same size for both.
   Pair(std::int64_t both) : height(both), width(both) {}  // NOLINT: one number stands for both
+  /// Height and width.
   Pair(std::int64_t h, std::int64_t w) : height(h), width(w) {}
   friend bool operator==(const Pair&, const Pair&) = default;
 };
 
+/// Options of conv2d() and depthwise_conv2d(). As the arguments of tf.nn.conv2d.
 struct Conv2DOptions {
-  Pair strides = 1;
-  Padding padding = Padding::kValid;  // as TensorFlow pads: kSame puts the odd pixel at the end
-  Pair dilations = 1;
-  std::int64_t groups = 1;
-  Activation activation = Activation::kLinear;
+  Pair strides = 1;                             ///< strides
+  Padding padding = Padding::kValid;            ///< padding
+  Pair dilations = 1;                           ///< spacing of the kernel's elements
+  std::int64_t groups = 1;                      ///< groups of channels; conv2d() only
+  Activation activation = Activation::kLinear;  ///< applied to the result
 };
-// x [n, h, w, in], kernel [kh, kw, in / groups, out], bias [out] or undefined.
+/// 2D convolution. x: [n, h, w, in], kernel: [kh, kw, in / groups, out], bias: [out] or undefined.
+/// As tf.nn.conv2d.
 Tensor conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias = {},
               const Conv2DOptions& options = {});
-// kernel [kh, kw, in, multiplier]; the result has in * multiplier channels.
+/// Depthwise 2D convolution. kernel: [kh, kw, in, multiplier]; the result has in * multiplier
+/// channels. As tf.nn.depthwise_conv2d.
 Tensor depthwise_conv2d(const Tensor& x, const Tensor& kernel, const Tensor& bias = {},
                         const Conv2DOptions& options = {});
 
+/// Options of pooling.
 struct Pool2DOptions {
-  Pair window = 2;
-  std::optional<Pair> strides{};  // not given: the window
-  Padding padding = Padding::kValid;
+  Pair window = 2;                    ///< size of the window
+  std::optional<Pair> strides{};      ///< default: the window
+  Padding padding = Padding::kValid;  ///< padding
 };
+/// Max pooling. As tf.nn.max_pool2d.
 Tensor max_pool2d(const Tensor& x, const Pool2DOptions& options = {});
-Tensor avg_pool2d(const Tensor& x, const Pool2DOptions& options = {});  // padding does not count
-// The mean / maximum over height and width: [n, c], or [n, 1, 1, c] with keepdims.
+/// Average pooling without padding elements. As tf.nn.avg_pool2d.
+Tensor avg_pool2d(const Tensor& x, const Pool2DOptions& options = {});
+/// @{
+/// Mean or maximum over height and width: [n, c], or [n, 1, 1, c] with keepdims.
 Tensor global_avg_pool2d(const Tensor& x, bool keepdims = false);
 Tensor global_max_pool2d(const Tensor& x, bool keepdims = false);
+/// @}
 
+/// Result of batch_norm_training().
 struct BatchNormResult {
-  Tensor y{};
-  Tensor mean{};      // of the batch, over all axes but the last
-  Tensor variance{};  // population
+  Tensor y{};         ///< normalized x
+  Tensor mean{};      ///< mean over all axes but the last
+  Tensor variance{};  ///< population variance
 };
-// Normalises over all axes but the last by the batch's own moments. gamma, beta, mean, variance:
-// [c].
+/// Normalizes over all axes but the last with the batch's own moments. gamma, beta and the moments
+/// have shape [c].
 BatchNormResult batch_norm_training(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                                     double epsilon = 1e-3);
-// ... by moments given.
+/// Normalizes with the given moments.
 Tensor batch_norm_inference(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                             const Tensor& mean, const Tensor& variance, double epsilon = 1e-3);
-// Normalises over the last axis; gamma, beta: [last].
+/// Normalizes over the last axis; gamma, beta: [last].
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon = 1e-3);
 
-// Zeroes elements with probability `rate` and scales the others by 1 / (1 - rate). Elements are
-// keyed by the seed, the draw, and their position in the GLOBAL batch: replicas drop what one
-// device would.
+/// Zeroes elements with probability `rate` and scales the others by 1 / (1 - rate). The choice
+/// depends on the seed, the number of the call and the element's position in the GLOBAL batch, so
+/// that it is the same for any number of replicas. As tf.nn.dropout.
 Tensor dropout(const Tensor& x, double rate);
 
+/// Options of scaled_dot_product_attention().
 struct AttentionOptions {
-  // Of a shape that broadcasts to [batch, heads, queries, keys]: bool, true where a query may see a
-  // key, or of the query's dtype, added to the scores (its gradient, and second derivatives, are
-  // computed with the whole matrix of scores). Undefined: none.
+  /// A mask that broadcasts to [batch, heads, queries, keys]. bool: true if the query attends to
+  /// the key. The query's dtype: added to the scores (its gradient, and second derivatives,
+  /// materialize the matrix of scores). Undefined: no mask.
   Tensor mask{};
-  // Query i sees keys 0 to i alone, besides what the mask says.
+  /// Query i attends to keys 0 to i only, in addition to the mask.
   bool causal = false;
-  std::optional<double> scale{};  // of the scores; not given: 1 / sqrt(depth)
-  // Weights are zeroed with this probability, the others scaled by 1 / (1 - rate): those that
-  // nn::dropout would drop of a tensor [batch, heads, queries, keys].
+  std::optional<double> scale{};  ///< scale of the scores; default: 1 / sqrt(depth)
+  /// Dropout rate of the attention weights, with the choice of nn::dropout() for a tensor [batch,
+  /// heads, queries, keys].
   double dropout_rate = 0.0;
 };
-// softmax(scale * query . key^T + mask) . value for each head: query [batch, queries, heads,
-// depth], key [batch, keys, kv_heads, depth], value [batch, keys, kv_heads, value_depth] give
-// [batch, queries, heads, value_depth], of one floating dtype. Heads come behind positions, as in
-// jax.nn.dot_product_attention: projections are reshaped, never transposed. Where kv_heads divides
-// heads, head h reads key head h / (heads / kv_heads) (J. Ainslie et al., "GQA", 2023). The scores
-// are never kept, only a number a row of them (T. Dao et al., "FlashAttention", 2022); sums of
-// float16 and bfloat16 are kept in float32. A query that sees no key gives zeros, as in PyTorch.
+/// softmax(scale * query . key^T + mask) . value per head. Shapes: query [batch, queries, heads,
+/// depth], key [batch, keys, kv_heads, depth], value [batch, keys, kv_heads, value_depth], result
+/// [batch, queries, heads, value_depth], of one floating-point dtype. The heads are the third axis,
+/// as in jax.nn.dot_product_attention, so that projections need no transpose.
+///
+/// If kv_heads divides heads, head h uses key head h / (heads / kv_heads) (Ainslie et al., "GQA",
+/// 2023). The scores are not stored, only one number per row (Dao et al., "FlashAttention", 2022).
+/// float16 and bfloat16 accumulate in float32. A query without keys gives zeros, as in PyTorch.
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options = {});
 
-// Rows of `table` [rows, width] at `indices`.
+/// Rows of `table` [rows, width] at `indices`. As tf.nn.embedding_lookup.
 Tensor embedding_lookup(const Tensor& table, const Tensor& indices);
 
-// --- losses an example ---
-// labels: int [...], logits: [..., classes] -> [...]. A label out of range is an
-// InvalidArgumentError that names it.
+// --- per-example losses ---
+/// Crossentropy of class indices: labels int [...], logits [..., classes], result [...]. Throws
+/// InvalidArgumentError for a label out of range and names it. As
+/// tf.nn.sparse_softmax_cross_entropy_with_logits.
 Tensor sparse_softmax_cross_entropy(const Tensor& labels, const Tensor& logits);
-// labels: probabilities [..., classes].
+/// Crossentropy of probabilities: labels [..., classes]. As
+/// tf.nn.softmax_cross_entropy_with_logits.
 Tensor softmax_cross_entropy(const Tensor& labels, const Tensor& logits);
-// Element-wise; labels in [0, 1].
+/// Element-wise; labels in [0, 1]. As tf.nn.sigmoid_cross_entropy_with_logits.
 Tensor sigmoid_cross_entropy(const Tensor& labels, const Tensor& logits);
 
+/// Options of compute_average_loss().
 struct AverageLossOptions {
-  // The number of examples in the global batch. Not given: the replica context's, else the replicas
-  // in sync times the examples here.
+  /// Number of examples in the global batch. Default: that of the replica context, else the number
+  /// of replicas in sync times the number of losses.
   std::optional<std::int64_t> global_batch_size{};
-  Tensor sample_weight{};  // undefined, or broadcastable to the loss
+  Tensor sample_weight{};  ///< undefined, or broadcastable to the loss
 };
-// sum(per_example_loss) / global batch size: summing it over the replicas gives the batch's mean.
+/// sum(per_example_loss) / global batch size: the sum of it over the replicas is the batch's mean.
+/// As tf.nn.compute_average_loss.
 Tensor compute_average_loss(const Tensor& per_example_loss, const AverageLossOptions& options = {});
-// The sum of the losses divided by the number of replicas in sync.
+/// The sum of the losses divided by the number of replicas in sync. As
+/// tf.nn.scale_regularization_loss.
 Tensor scale_regularization_loss(const Tensor& regularization_loss);
 
 }  // namespace tandem::nn

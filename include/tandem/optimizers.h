@@ -1,5 +1,6 @@
-// Optimizers and learning-rate schedules. Update rules and defaults are those of Keras,
-// but for LAMB.
+/// @file
+/// Optimizers and learning-rate schedules. Update rules and defaults are those of Keras, except for
+/// LAMB.
 #pragma once
 
 #include <cstdint>
@@ -14,189 +15,230 @@
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
+/// Optimizers and learning-rate schedules. As tf.keras.optimizers.
 namespace tandem::optimizers {
 
-// A learning rate: a number, or a function of the number of steps taken. A value.
+/// A learning rate: a number, or a function of the number of steps taken. A value.
 class LearningRate {
  public:
+  /// Returns the rate of a step; steps count from 0.
   using Schedule = std::function<double(std::int64_t step)>;
-  LearningRate(double rate) : rate_(rate) {}                           // NOLINT: implicit
+  /// A constant rate.
+  LearningRate(double rate) : rate_(rate) {}  // NOLINT: implicit
+  /// A schedule.
   LearningRate(Schedule schedule) : schedule_(std::move(schedule)) {}  // NOLINT: implicit
+  /// The rate of a step.
   double at(std::int64_t step) const { return schedule_ ? schedule_(step) : rate_; }
-  bool scheduled() const { return static_cast<bool>(schedule_); }
-  const Schedule& schedule() const { return schedule_; }  // empty: a number
+  bool scheduled() const { return static_cast<bool>(schedule_); }  ///< whether it is a schedule
+  /// The schedule; empty for a constant rate.
+  const Schedule& schedule() const { return schedule_; }
 
  private:
   double rate_ = 0.0;
   Schedule schedule_;
 };
 
-// Bounds on gradients, applied after they have been summed over the replicas. At most one.
+/// Limits on gradients, applied after they have been summed over the replicas. At most one may be
+/// set. As Keras's arguments of these names.
 struct Clipping {
-  std::optional<double> clipvalue{};        // each element
-  std::optional<double> clipnorm{};         // each gradient's norm
-  std::optional<double> global_clipnorm{};  // the norm of all together
+  std::optional<double> clipvalue{};        ///< limit of the absolute value of each element
+  std::optional<double> clipnorm{};         ///< limit of the norm of each gradient
+  std::optional<double> global_clipnorm{};  ///< limit of the norm of all gradients together
 };
 
+/// Options of Optimizer::apply_gradients().
 struct ApplyOptions {
-  // The gradients have been summed over the replicas already.
+  /// The gradients have been summed over the replicas already.
   bool skip_gradients_aggregation = false;
 };
 
 class GradientExchange;
 
-// A shared handle. Inside a strategy's replicas every replica calls it with its own gradients,
-// which are summed over the replicas first; each replica then updates its own copies, side by side.
-// Otherwise not thread-safe.
+/// An optimizer. A shared handle. Inside a strategy's replicas, every replica calls it with its own
+/// gradients. They are summed over the replicas, and each replica updates its own copies of the
+/// variables, concurrently. Otherwise not thread-safe. As tf.keras.optimizers.Optimizer.
 class Optimizer {
  public:
   Optimizer() = default;
-  bool defined() const { return impl_ != nullptr; }
-  const std::string& name() const;
+  bool defined() const { return impl_ != nullptr; }  ///< false for a default-constructed optimizer
+  const std::string& name() const;                   ///< name, for example "adam"
 
-  // One step. A variable whose gradient is undefined stays as it is, of which the first step that
-  // meets one warns ("Gradients do not exist for variables [...]"), as Keras does. Throws
-  // InvalidArgumentError "No gradients provided for any variable: ..." when none has one, and when
-  // the lists differ in length, a gradient and its variable in shape or dtype, or variables in the
-  // number of replicas that they were made for; RuntimeError "Mixing different ..." in a replica of
-  // another strategy than theirs.
+  /// Takes a step. A variable with an undefined gradient does not change; the first such step logs
+  /// the warning "Gradients do not exist for variables [...]", as Keras does.
+  ///
+  /// Throws InvalidArgumentError "No gradients provided for any variable: ..." if no gradient is
+  /// defined. Also throws it if the lists differ in length, if a gradient and its variable differ
+  /// in shape or dtype, or if the variables were made for different numbers of replicas. Throws
+  /// RuntimeError "Mixing different ..." in a replica of another strategy than the variables'.
   void apply_gradients(std::vector<Tensor> gradients, const std::vector<Variable>& variables,
                        const ApplyOptions& options = {});
-  // Backward from the scalar `loss`, summing each gradient over the replicas as soon as it is
-  // there, then one step. Variables without a gradient are treated as by apply_gradients().
+  /// Computes the gradients of the scalar `loss` and takes a step. Each gradient is summed over the
+  /// replicas as soon as it is computed. Variables without a gradient as in apply_gradients().
   void minimize(const Tensor& loss, const std::vector<Variable>& variables);
 
-  // The other face: over the parameters given to the factory, their grad() and zero_grad().
-  // Parameters without a gradient stay as they are, without a warning, as in PyTorch.
+  /// The API of torch.optim: takes a step with grad() of the parameters that were given to the
+  /// factory. Parameters without a gradient do not change, without a warning, as in PyTorch.
   void step();
-  void zero_grad();
-  const std::vector<Variable>& parameters() const;
+  void zero_grad();                                 ///< clears grad() of the parameters
+  const std::vector<Variable>& parameters() const;  ///< parameters of step() and zero_grad()
 
-  std::int64_t iterations() const;
-  // The rate of the next step; setting it replaces a schedule.
+  std::int64_t iterations() const;  ///< number of steps taken
+  /// The learning rate of the next step.
   double learning_rate() const;
-  // Whether the rate follows a schedule, so that the number of steps tells it.
+  /// Whether the learning rate follows a schedule.
   bool scheduled() const;
-  void set_learning_rate(const LearningRate& rate);
-  // "iterations" and the slots made so far, named "<optimizer>/<variable>/<slot>".
+  void set_learning_rate(const LearningRate& rate);  ///< sets the rate and replaces a schedule
+  /// "iterations" and the slots created so far, named "<optimizer>/<variable>/<slot>".
   std::vector<Variable> variables() const;
-  // Makes the slots of these variables now, so that variables() is complete before the first step.
+  /// Creates the slots of these variables, so that variables() is complete before the first step.
   void build(const std::vector<Variable>& variables);
 
+  /// For Tandem's own code.
   struct Impl;
-  // `exchange`: what brings the gradients together with those of other processes before each step
-  // that is taken through this handle, such as hvd::DistributedOptimizer's.
+  /// For Tandem's own code. `exchange` reduces the gradients with other processes before each step
+  /// through this handle, as hvd::DistributedOptimizer() does.
   explicit Optimizer(std::shared_ptr<Impl> impl,
                      std::shared_ptr<GradientExchange> exchange = nullptr)
       : impl_(std::move(impl)), exchange_(std::move(exchange)) {}
-  const std::shared_ptr<Impl>& impl() const { return impl_; }
+  const std::shared_ptr<Impl>& impl() const { return impl_; }  ///< for Tandem's own code
 
  private:
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<GradientExchange> exchange_;
 };
 
-/// Each optimizer also takes its learning rate by itself: SGD(0.1), Adam(1e-3, model.parameters()).
+/// Options of SGD().
 struct SGDOptions {
-  LearningRate learning_rate = 0.01;
-  double momentum = 0.0;
-  bool nesterov = false;
-  double weight_decay = 0.0;  // decoupled
-  Clipping clipping{};
+  LearningRate learning_rate = 0.01;  ///< learning rate
+  double momentum = 0.0;              ///< momentum
+  bool nesterov = false;              ///< whether to use Nesterov momentum
+  double weight_decay = 0.0;          ///< decoupled weight decay
+  Clipping clipping{};                ///< limits on gradients
 };
+/// @{
+/// Stochastic gradient descent. As tf.keras.optimizers.SGD. Every optimizer takes options or only a
+/// learning rate, as in SGD(0.1, model.parameters()). The parameters are for step() and
+/// zero_grad().
 Optimizer SGD(const SGDOptions& options = {}, std::vector<Variable> parameters = {});
 inline Optimizer SGD(const LearningRate& rate, std::vector<Variable> parameters = {}) {
   return SGD(SGDOptions{.learning_rate = rate}, std::move(parameters));
 }
+/// @}
 
+/// Options of Adam().
 struct AdamOptions {
-  LearningRate learning_rate = 1e-3;
-  double beta_1 = 0.9;
-  double beta_2 = 0.999;
-  double epsilon = 1e-7;
-  Clipping clipping{};
+  LearningRate learning_rate = 1e-3;  ///< learning rate
+  double beta_1 = 0.9;                ///< decay rate of the mean of gradients
+  double beta_2 = 0.999;              ///< decay rate of the mean of squared gradients
+  double epsilon = 1e-7;              ///< added to the denominator
+  Clipping clipping{};                ///< limits on gradients
 };
-Optimizer Adam(const AdamOptions& options = {},
-               std::vector<Variable> parameters = {});  // Kingma and Ba 2015
+/// @{
+/// Adam (Kingma and Ba 2015). As tf.keras.optimizers.Adam.
+Optimizer Adam(const AdamOptions& options = {}, std::vector<Variable> parameters = {});
 inline Optimizer Adam(const LearningRate& rate, std::vector<Variable> parameters = {}) {
   return Adam(AdamOptions{.learning_rate = rate}, std::move(parameters));
 }
+/// @}
 
+/// Options of AdamW().
 struct AdamWOptions {
-  LearningRate learning_rate = 1e-3;
-  double beta_1 = 0.9;
-  double beta_2 = 0.999;
-  double epsilon = 1e-7;
-  double weight_decay = 0.004;
-  Clipping clipping{};
+  LearningRate learning_rate = 1e-3;  ///< learning rate
+  double beta_1 = 0.9;                ///< decay rate of the mean of gradients
+  double beta_2 = 0.999;              ///< decay rate of the mean of squared gradients
+  double epsilon = 1e-7;              ///< added to the denominator
+  double weight_decay = 0.004;        ///< decoupled weight decay
+  Clipping clipping{};                ///< limits on gradients
 };
-Optimizer AdamW(const AdamWOptions& options = {},
-                std::vector<Variable> parameters = {});  // Loshchilov and Hutter 2019
+/// @{
+/// AdamW (Loshchilov and Hutter 2019). As tf.keras.optimizers.AdamW.
+Optimizer AdamW(const AdamWOptions& options = {}, std::vector<Variable> parameters = {});
 inline Optimizer AdamW(const LearningRate& rate, std::vector<Variable> parameters = {}) {
   return AdamW(AdamWOptions{.learning_rate = rate}, std::move(parameters));
 }
+/// @}
 
+/// Options of RMSprop().
 struct RMSpropOptions {
-  LearningRate learning_rate = 1e-3;
-  double rho = 0.9;
-  double momentum = 0.0;
-  double epsilon = 1e-7;
-  bool centered = false;
-  Clipping clipping{};
+  LearningRate learning_rate = 1e-3;  ///< learning rate
+  double rho = 0.9;                   ///< decay rate of the mean of squared gradients
+  double momentum = 0.0;              ///< momentum
+  double epsilon = 1e-7;              ///< added to the denominator
+  bool centered = false;              ///< whether to subtract the squared mean of gradients
+  Clipping clipping{};                ///< limits on gradients
 };
+/// @{
+/// RMSprop. As tf.keras.optimizers.RMSprop.
 Optimizer RMSprop(const RMSpropOptions& options = {}, std::vector<Variable> parameters = {});
 inline Optimizer RMSprop(const LearningRate& rate, std::vector<Variable> parameters = {}) {
   return RMSprop(RMSpropOptions{.learning_rate = rate}, std::move(parameters));
 }
+/// @}
 
+/// Options of Adagrad().
 struct AdagradOptions {
-  LearningRate learning_rate = 1e-3;
-  double initial_accumulator_value = 0.1;
-  double epsilon = 1e-7;
-  Clipping clipping{};
+  LearningRate learning_rate = 1e-3;       ///< learning rate
+  double initial_accumulator_value = 0.1;  ///< initial value of the sum of squared gradients
+  double epsilon = 1e-7;                   ///< added to the denominator
+  Clipping clipping{};                     ///< limits on gradients
 };
-Optimizer Adagrad(const AdagradOptions& options = {},
-                  std::vector<Variable> parameters = {});  // Duchi et al. 2011
+/// @{
+/// Adagrad (Duchi et al. 2011). As tf.keras.optimizers.Adagrad.
+Optimizer Adagrad(const AdagradOptions& options = {}, std::vector<Variable> parameters = {});
 inline Optimizer Adagrad(const LearningRate& rate, std::vector<Variable> parameters = {}) {
   return Adagrad(AdagradOptions{.learning_rate = rate}, std::move(parameters));
 }
+/// @}
 
-/// You et al. 2020, algorithm 2: the step of a variable is scaled to the variable's norm. As in the
-/// paper and in Apex's FusedLAMB, and unlike in Keras 3, `weight_decay` is a part of the direction
-/// that is scaled, and epsilon is 1e-6.
+/// Options of LAMB().
 struct LAMBOptions {
-  LearningRate learning_rate = 1e-3;
-  double beta_1 = 0.9;
-  double beta_2 = 0.999;
-  double epsilon = 1e-6;
-  double weight_decay = 0.0;
-  Clipping clipping{};
+  LearningRate learning_rate = 1e-3;  ///< learning rate
+  double beta_1 = 0.9;                ///< decay rate of the mean of gradients
+  double beta_2 = 0.999;              ///< decay rate of the mean of squared gradients
+  double epsilon = 1e-6;              ///< added to the denominator; 1e-6, unlike Keras
+  double weight_decay = 0.0;          ///< weight decay; a part of the direction that is scaled
+  Clipping clipping{};                ///< limits on gradients
 };
+/// @{
+/// LAMB (You et al. 2020, algorithm 2): scales the step of a variable to the variable's norm. As
+/// the paper and apex.optimizers.FusedLAMB, and unlike Keras 3, includes `weight_decay` in the
+/// direction that is scaled.
 Optimizer LAMB(const LAMBOptions& options = {}, std::vector<Variable> parameters = {});
 inline Optimizer LAMB(const LearningRate& rate, std::vector<Variable> parameters = {}) {
   return LAMB(LAMBOptions{.learning_rate = rate}, std::move(parameters));
 }
+/// @}
 
-// "sgd", "adam", ... with their defaults. Throws InvalidArgumentError naming them all.
+/// The optimizer of this name ("sgd", "adam", ...) with default options. Throws
+/// InvalidArgumentError that lists the names.
 Optimizer from_name(std::string_view name, std::optional<LearningRate> rate = std::nullopt);
 
-// Schedules as in Keras; steps count from 0.
+/// Learning-rate schedules. As tf.keras.optimizers.schedules; steps count from 0.
 namespace schedules {
 
+/// initial * decay_rate^(step / decay_steps); `staircase` rounds the exponent down. As Keras's
+/// ExponentialDecay.
 LearningRate exponential_decay(double initial, std::int64_t decay_steps, double decay_rate,
                                bool staircase = false);
-// boundaries.size() + 1 values; values[i] up to and including step boundaries[i].
+/// values[i] up to and including step boundaries[i], then the last of boundaries.size() + 1 values.
+/// As Keras's PiecewiseConstantDecay.
 LearningRate piecewise_constant(std::vector<std::int64_t> boundaries, std::vector<double> values);
+/// From `initial` to `end` over decay_steps along (1 - step / decay_steps)^power; `cycle` restarts
+/// with a longer period. As Keras's PolynomialDecay.
 LearningRate polynomial_decay(double initial, std::int64_t decay_steps, double end = 1e-4,
                               double power = 1.0, bool cycle = false);
+/// initial / (1 + decay_rate * step / decay_steps); `staircase` rounds the quotient down. As
+/// Keras's InverseTimeDecay.
 LearningRate inverse_time_decay(double initial, std::int64_t decay_steps, double decay_rate,
                                 bool staircase = false);
-// From `initial` to `alpha` * target over decay_steps, after a linear warm-up to `warmup_target`.
+/// Options of cosine_decay().
 struct CosineOptions {
-  double alpha = 0.0;
-  std::optional<double> warmup_target{};
-  std::int64_t warmup_steps = 0;
+  double alpha = 0.0;                     ///< fraction of the rate that remains at the end
+  std::optional<double> warmup_target{};  ///< rate at the end of the warm-up; default: no warm-up
+  std::int64_t warmup_steps = 0;          ///< length of the warm-up
 };
+/// A linear warm-up from `initial` to warmup_target, if given, then a cosine decay to alpha times
+/// that rate over decay_steps. As Keras's CosineDecay.
 LearningRate cosine_decay(double initial, std::int64_t decay_steps,
                           const CosineOptions& options = {});
 

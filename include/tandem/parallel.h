@@ -1,4 +1,5 @@
-// Processes that a program starts itself. After PyTorch's torch.multiprocessing.spawn.
+/// @file
+/// Starting the processes of a job from a program. As torch.multiprocessing.spawn.
 #pragma once
 
 #include <chrono>
@@ -7,46 +8,54 @@
 
 #include "tandem/errors.h"
 
+/// Data-parallel training over processes.
 namespace tandem::parallel {
 
+/// Options of spawn().
 struct SpawnOptions {
-  int nprocs = 1;
-  // From SIGTERM to SIGKILL, for ranks that another one takes down.
+  int nprocs = 1;  ///< number of processes
+  /// Time between SIGTERM and SIGKILL for ranks that are stopped because another one failed.
   std::chrono::milliseconds grace = std::chrono::seconds(30);
 };
 
-// Runs fn(rank, world_size) in `nprocs` new processes and waits for all of them. They are forked,
-// so that whatever the program holds is there, and find each other by env:// (RANK, LOCAL_RANK,
-// WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TANDEM_JOB_TOKEN), on this machine alone.
-// Where OMP_NUM_THREADS is not set they share out the cores.
-//
-// A rank that fails takes the others down: they get SIGTERM, and SIGKILL after `grace`. Its own
-// error is thrown here, as a ProcessRaisedError or ProcessExitedError, and told to the ranks of its
-// process group. The ranks die with this process, even where it is killed.
-//
-// Call it before the runtime is up: FailedPreconditionError when this process has several threads,
-// of which a forked one would have one alone. InvalidArgumentError for `nprocs` below 1.
+/// Runs fn(rank, world_size) in `nprocs` forked processes on this machine and waits for all of
+/// them. They find each other through env:// (RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE,
+/// MASTER_ADDR, MASTER_PORT, TANDEM_JOB_TOKEN). If OMP_NUM_THREADS is not set, they share the
+/// cores. As torch.multiprocessing.spawn.
+///
+/// If a rank fails, the others get SIGTERM, and SIGKILL after `grace`. The error is thrown here as
+/// ProcessRaisedError or ProcessExitedError, and reported to the other ranks of its process group.
+/// The ranks end with this process, even if it is killed.
+///
+/// Must be called before the runtime is initialized: throws FailedPreconditionError if this process
+/// has several threads, because a fork copies only one. Throws InvalidArgumentError if `nprocs` is
+/// below 1.
 void spawn(const std::function<void(int rank, int world_size)>& fn,
            const SpawnOptions& options = {});
 
-// The function threw: "[spawn] -- Process 1 terminated with the following error: ..."
+/// The function of a rank threw: "[spawn] -- Process 1 terminated with the following error: ..." As
+/// torch.multiprocessing.ProcessRaisedException.
 class ProcessRaisedError : public AbortedError {
  public:
+  /// For Tandem's own code.
   ProcessRaisedError(const std::string& message, int rank) : AbortedError(message), rank_(rank) {}
-  int rank() const { return rank_; }
+  int rank() const { return rank_; }  ///< the rank that failed
 
  private:
   int rank_;
 };
 
-// The process ended otherwise: "[spawn] process 1 terminated with signal SIGKILL", "[spawn] process
-// 1 terminated with exit code 3"
+/// The process of a rank ended in another way: "[spawn] process 1 terminated with signal SIGKILL"
+/// or "[spawn] process 1 terminated with exit code 3". As
+/// torch.multiprocessing.ProcessExitedException.
 class ProcessExitedError : public AbortedError {
  public:
+  /// For Tandem's own code.
   ProcessExitedError(const std::string& message, int rank, int exit_code)
       : AbortedError(message), rank_(rank), exit_code_(exit_code) {}
-  int rank() const { return rank_; }
-  int exit_code() const { return exit_code_; }  // 128 + the signal's number for a signal
+  int rank() const { return rank_; }  ///< the rank that failed
+  /// Exit code; 128 + the signal's number for a signal.
+  int exit_code() const { return exit_code_; }
 
  private:
   int rank_;

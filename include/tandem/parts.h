@@ -1,5 +1,6 @@
-// How a step that is taken part by part is called (distribute::for_each_part and
-// DistributedDataParallel::for_each_part).
+/// @file
+/// Steps that are computed part by part: distribute::for_each_part() and
+/// DistributedDataParallel::for_each_part().
 #pragma once
 
 #include <functional>
@@ -13,8 +14,8 @@ namespace tandem::detail {
 
 using PartStep = std::function<std::vector<Tensor>(const data::Example& part)>;
 
-// `run` calls a PartStep on each part and returns the sums of what the calls returned. `step`
-// returns nothing or a Tensor, and so does this.
+// Adapts `step`, which returns nothing or a Tensor, to a PartStep and passes it to `run`, which
+// calls it for each part and returns the sums of the results. Returns nothing or the sum.
 template <class Run, class Step>
 auto over_parts(const Run& run, const Step& step) {
   if constexpr (std::is_void_v<std::invoke_result_t<const Step&, const data::Example&>>) {

@@ -1,4 +1,5 @@
-/// Values of which each replica of a step has one, and how replicas share a batch.
+/// @file
+/// Per-replica values, and how a batch is divided among replicas.
 #pragma once
 
 #include <cstddef>
@@ -15,33 +16,35 @@ struct StrategyMark;
 
 namespace tandem::distribute {
 
-// How the replicas of a step share a global batch: replica r of this process has `counts[r]`
-// examples from `offsets[r]` on. A replica without examples is inactive in the step; where there
-// are replicas in other processes it takes part with zeros (see Strategy::run).
+/// How the replicas of a step share a global batch: replica r of this process has `counts[r]`
+/// examples starting at `offsets[r]`. A replica without examples is inactive in the step, or a
+/// padding replica if other processes have replicas (see Strategy::run()).
 struct BatchSplit {
-  std::vector<std::int64_t> offsets{};
-  std::vector<std::int64_t> counts{};
-  std::int64_t total = -1;  // of all processes; -1: the step has no batch
-  int leader = 0;           // the first replica with examples, of all processes
-  // Each process's part, where processes have data of their own; else empty: `total` tells.
+  std::vector<std::int64_t> offsets{};  ///< first example, per replica
+  std::vector<std::int64_t> counts{};   ///< number of examples, per replica
+  std::int64_t total = -1;              ///< examples in all processes; -1 if the step has no batch
+  int leader = 0;                       ///< first replica with examples, over all processes
+  /// Number of examples per process, if processes have data of their own; otherwise empty.
   std::vector<std::int64_t> of_processes = {};
 
-  // Sizes that differ by at most one, the larger ones first. In the replica-invariant mode
-  // (tandem/config.h): the parts of the batch, as many for each replica.
+  /// An even split: counts differ by at most one, larger ones first. In replica-invariant mode
+  /// (tandem/config.h): equally many parts of the batch per replica.
   static BatchSplit even(std::int64_t examples, int replicas);
-  // Throws InvalidArgumentError where it is not one of so many values.
+  /// Throws InvalidArgumentError unless it is a split over so many replicas.
   void check(std::size_t replicas) const;
 };
 
-// One value a replica of this process. Those of replicas without examples are not `present`;
-// default-constructed where the replica sat the step out.
+/// One value per replica of this process. Values of replicas without examples are not present();
+/// those of inactive replicas are default-constructed. As tf.distribute's PerReplica.
 template <class T>
 class PerReplica {
  public:
   PerReplica() = default;
+  /// One value per replica, all present.
   explicit PerReplica(std::vector<T> values)
       : values_(std::move(values)), present_(values_.size(), 1) {}
-  // `strategy`: whose replicas the values are of; null: any strategy's with so many replicas.
+  /// Values that belong to a split batch. `strategy`: the strategy of the values; null: any
+  /// strategy with so many replicas.
   PerReplica(std::vector<T> values, BatchSplit split,
              std::shared_ptr<const StrategyMark> strategy = nullptr)
       : PerReplica(std::move(values)) {
@@ -52,12 +55,17 @@ class PerReplica {
       present_[i] = split_.total < 0 || split_.counts[i] > 0;
   }
 
-  std::size_t size() const { return values_.size(); }
-  const std::vector<T>& values() const { return values_; }
+  std::size_t size() const { return values_.size(); }       ///< number of values
+  const std::vector<T>& values() const { return values_; }  ///< the values
+  /// @{
+  /// The value of a replica.
   const T& operator[](std::size_t replica) const { return values_[replica]; }
   T& operator[](std::size_t replica) { return values_[replica]; }
+  /// @}
+  /// Whether the replica had examples.
   bool present(std::size_t replica) const { return present_[replica] != 0; }
-  const BatchSplit& split() const { return split_; }
+  const BatchSplit& split() const { return split_; }  ///< how the batch was split
+  /// For Tandem's own code.
   const std::shared_ptr<const StrategyMark>& strategy() const { return strategy_; }
 
  private:
@@ -67,8 +75,8 @@ class PerReplica {
   std::shared_ptr<const StrategyMark> strategy_;
 };
 
-// Per-replica values among the arguments and results of a traced function (tandem/function.h): how
-// they share the batch is part of the signature, so that the processes trace anew together.
+/// Lets per-replica values be arguments and results of traced functions (tandem/function.h). The
+/// split of the batch is part of the signature, so that all processes trace at the same time.
 template <class T, class V, class K>
 void visit_tensors(PerReplica<T>& value, const V& visit, const K& key) {
   using detail::visit_tensors;

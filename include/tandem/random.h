@@ -1,9 +1,12 @@
-// Random numbers: counter-based (Philox 4x32-10). A random number depends on the seed, the number
-// of the call, the replica and the element's position alone, never on threads or devices.
-//
-// Each replica of a strategy has a stream of its own, so a step that makes noise with these
-// functions gets other noise with two replicas than with one. nn::dropout, whose first axis is the
-// batch, does not; nor does noise that is made in Dataset::map or before Strategy::run.
+/// @file
+/// Random numbers from a counter-based generator (Philox 4x32-10). A random number depends only on
+/// the seed, the number of the call, the replica and the element's position, not on threads or
+/// devices.
+///
+/// Each replica of a strategy has a stream of its own, so that a step that uses these functions
+/// gets other random numbers with another number of replicas. nn::dropout(), whose first axis is
+/// the batch, does not depend on it. Neither do random numbers in Dataset::map() or before
+/// Strategy::run().
 #pragma once
 
 #include <cstdint>
@@ -11,37 +14,46 @@
 
 #include "tandem/tensor.h"
 
+/// Random numbers. As tf.random.
 namespace tandem::random {
 
-// The state of a stream of draws: all there is to save and restore.
+/// State of a random stream, to save and restore.
 struct GeneratorState {
-  std::uint64_t seed = 0;
-  std::uint64_t draws = 0;
+  std::uint64_t seed = 0;   ///< seed
+  std::uint64_t draws = 0;  ///< offset in the stream: number of calls so far
+  /// Equal seed and offset.
   friend bool operator==(const GeneratorState&, const GeneratorState&) = default;
 };
 
-// Restarts the process's stream (and with it every replica's). Without it the seed is 0x5eed.
+/// Seeds the process's stream and restarts it and the streams of replicas. The default seed is
+/// 0x5eed. As tf.random.set_seed.
 void set_seed(std::uint64_t seed);
-GeneratorState get_state();
-void set_state(const GeneratorState& state);
+GeneratorState get_state();                   ///< the state of the process's stream
+void set_state(const GeneratorState& state);  ///< restores a state of get_state()
 
+/// Options of random operations.
 struct Options {
-  DType dtype = float32;
-  std::string_view name{};
+  DType dtype = float32;    ///< dtype of the result
+  std::string_view name{};  ///< name of the operation in a graph
 };
+/// Normal distribution. As tf.random.normal.
 Tensor normal(const Shape& shape, double mean = 0.0, double stddev = 1.0,
               const Options& options = {});
-// Values beyond two standard deviations are redrawn.
+/// Normal distribution; values beyond two standard deviations are sampled again. As
+/// tf.random.truncated_normal.
 Tensor truncated_normal(const Shape& shape, double mean = 0.0, double stddev = 1.0,
                         const Options& options = {});
+/// Uniform distribution over [low, high). As tf.random.uniform.
 Tensor uniform(const Shape& shape, double low = 0.0, double high = 1.0,
-               const Options& options = {});  // [low, high)
+               const Options& options = {});
+/// Uniform distribution of integers over [low, high). As tf.random.uniform.
 Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high,
-                   const Options& options = {.dtype = int32});  // [low, high)
-Tensor bernoulli(const Shape& shape, double probability,
-                 const Options& options = {});  // ones and zeros
-// 0 .. count-1 in random order; int64.
+                   const Options& options = {.dtype = int32});
+/// Ones with the given probability, else zeros. As torch.bernoulli.
+Tensor bernoulli(const Shape& shape, double probability, const Options& options = {});
+/// 0, ..., count-1 in random order; int64. As torch.randperm.
 Tensor permutation(std::int64_t count);
-Tensor shuffle(const Tensor& x);  // along the first axis
+/// Reorders x randomly along the first axis. As tf.random.shuffle.
+Tensor shuffle(const Tensor& x);
 
 }  // namespace tandem::random

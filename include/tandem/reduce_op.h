@@ -1,14 +1,24 @@
-// How values of several replicas or ranks become one.
+/// @file
+/// Reductions over replicas or ranks.
 #pragma once
 
 #include <cstdint>
 
 namespace tandem {
 
-// kTreeSum: a sum whose additions form one fixed binary tree over the ranks in order, each rounded
-// to the elements' type: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). Groups of 2, 4, 8, ... ranks
-// that are summed first, by the same tree, change no bit of it.
-enum class ReduceOp : std::uint8_t { kSum, kMean, kMin, kMax, kProduct, kTreeSum };
+/// How values of several replicas or ranks are reduced. As tf.distribute.ReduceOp.
+enum class ReduceOp : std::uint8_t {
+  kSum,      ///< the sum
+  kMean,     ///< the sum divided by the number of values
+  kMin,      ///< the minimum
+  kMax,      ///< the maximum
+  kProduct,  ///< the product
+  /// A sum over one fixed binary tree of the ranks in order, each addition rounded to the dtype:
+  /// ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). Summing groups of 2, 4, 8, ... ranks first, by the
+  /// same tree, gives the same bits.
+  kTreeSum
+};
+/// The last enumerator, for range checks.
 constexpr ReduceOp last_value(ReduceOp) { return ReduceOp::kTreeSum; }
 
 }  // namespace tandem

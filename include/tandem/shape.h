@@ -1,4 +1,5 @@
-// Shapes: the sizes of a tensor's axes. A value of fixed capacity, so that no shape allocates.
+/// @file
+/// Shapes: the sizes of a tensor's axes. Values of fixed capacity, which never allocate.
 #pragma once
 
 #include <array>
@@ -10,32 +11,41 @@
 
 namespace tandem {
 
-inline constexpr int kMaxRank = 8;
-/// The most elements that a tensor may have. The bytes of as many still fit in 63 bits, whatever
-/// the dtype.
+inline constexpr int kMaxRank = 8;  ///< the largest rank of a tensor
+/// The largest number of elements of a tensor. Their size in bytes fits in 63 bits for every dtype.
 inline constexpr std::int64_t kMaxElements = (std::int64_t{1} << 60) - 1;
 
-// A short list of integers without allocation: axes, permutations, strides. At most kMaxRank.
+/// A short list of integers without allocation: axes, permutations or strides. At most kMaxRank
+/// values.
 class Dims {
  public:
   constexpr Dims() = default;
+  /// The given values. Throws InvalidArgumentError for more than kMaxRank.
   Dims(std::initializer_list<std::int64_t> values)
       : Dims(std::span<const std::int64_t>(values.begin(), values.size())) {}
-  // Throws InvalidArgumentError when there are more than kMaxRank values.
+  /// The given values. Throws InvalidArgumentError for more than kMaxRank.
   explicit Dims(std::span<const std::int64_t> values);
 
-  int size() const { return size_; }
-  bool empty() const { return size_ == 0; }
+  int size() const { return size_; }         ///< number of values
+  bool empty() const { return size_ == 0; }  ///< whether there are no values
+  /// @{
+  /// Value i. REQUIRES: 0 <= i < size().
   std::int64_t operator[](int i) const { return values_[static_cast<std::size_t>(i)]; }
   std::int64_t& operator[](int i) { return values_[static_cast<std::size_t>(i)]; }
+  /// @}
+  /// @{
+  /// Iterates over the values.
   const std::int64_t* begin() const { return values_.data(); }
   const std::int64_t* end() const { return values_.data() + size_; }
   std::int64_t* begin() { return values_.data(); }
   std::int64_t* end() { return values_.data() + size_; }
+  /// @}
+  /// The values as a span.
   std::span<const std::int64_t> span() const { return {begin(), static_cast<std::size_t>(size_)}; }
-  // Throws InvalidArgumentError when full.
+  /// Appends a value. Throws InvalidArgumentError if full.
   void push_back(std::int64_t value);
 
+  /// Whether all values are equal.
   friend bool operator==(const Dims& a, const Dims& b) {
     if (a.size_ != b.size_) return false;
     for (int i = 0; i < a.size_; ++i)
@@ -48,26 +58,32 @@ class Dims {
   std::int32_t size_ = 0;
 };
 
-// A tensor's shape. Three states: of unknown rank (default constructed), of known rank with unknown
-// sizes in it (negative; -1 where a program writes one), and fully defined. Concrete tensors always
-// have fully defined shapes. Where an option takes a Shape, the unknown one means "not given".
+/// A tensor's shape, in one of three states: unknown rank (default-constructed); known rank with
+/// unknown sizes (negative; user code writes -1); fully defined. Tensors with values always have
+/// fully defined shapes. As an option, the unknown shape means "not given". As tf.TensorShape.
 class Shape {
  public:
   Shape() = default;
+  /// @{
+  /// A shape of known rank with these sizes; negative ones are unknown.
   Shape(std::initializer_list<std::int64_t> sizes) : dims_(sizes), known_(true) {}
   explicit Shape(std::span<const std::int64_t> sizes) : dims_(sizes), known_(true) {}
   explicit Shape(const Dims& sizes) : dims_(sizes), known_(true) {}
-  static Shape scalar() { return Shape(Dims()); }
+  /// @}
+  static Shape scalar() { return Shape(Dims()); }  ///< the shape of a scalar
 
-  bool known() const { return known_; }
-  bool fully_defined() const;
-  int rank() const { return dims_.size(); }
+  bool known() const { return known_; }      ///< whether the rank is known
+  bool fully_defined() const;                ///< whether rank and all sizes are known
+  int rank() const { return dims_.size(); }  ///< number of axes; 0 for unknown rank
+  /// Size of an axis. REQUIRES: 0 <= axis < rank().
   std::int64_t operator[](int axis) const { return dims_[axis]; }
+  /// Sets the size of an axis. REQUIRES: 0 <= axis < rank().
   void set(int axis, std::int64_t size) { dims_[axis] = size; }
-  // The size of `axis`, negative ones counting from the end. Throws InvalidArgumentError if absent.
+  /// Size of `axis`; negative ones count from the end. Throws InvalidArgumentError for an axis that
+  /// does not exist.
   std::int64_t dim(std::int64_t axis) const;
-  // The product of all sizes; 1 for a scalar. Throws InvalidArgumentError when one is not known,
-  // and when the shape is too large.
+  /// Product of all sizes; 1 for a scalar. Throws InvalidArgumentError for unknown sizes and shapes
+  /// that are too large.
   std::int64_t num_elements() const {
     const Count count = multiply();
     if (count.too_large) [[unlikely]]
@@ -76,30 +92,33 @@ class Shape {
       unknown_size();
     return count.empty ? 0 : count.product;
   }
-  /// Whether no tensor can have this shape: the product of its known sizes, those of 0 left out, is
-  /// larger than kMaxElements. (Zeros do not count, so that strides fit, too; NumPy does the same.)
+  /// Whether no tensor can have this shape: the product of the known sizes other than 0 exceeds
+  /// kMaxElements. (Zeros are ignored so that strides fit, too, as in NumPy.)
   bool too_large() const { return multiply().too_large; }
-  const Dims& dims() const { return dims_; }
+  const Dims& dims() const { return dims_; }  ///< all sizes
+  /// @{
+  /// Iterates over the sizes.
   const std::int64_t* begin() const { return dims_.begin(); }
   const std::int64_t* end() const { return dims_.end(); }
+  /// @}
 
-  // This shape without its first `count` axes. REQUIRES: count <= rank().
+  /// This shape without its first `count` axes. REQUIRES: count <= rank().
   Shape without_leading(int count) const;
-  // This shape with `size` put in front. Throws InvalidArgumentError past kMaxRank.
+  /// This shape with a new first axis. Throws InvalidArgumentError if the rank exceeds kMaxRank.
   Shape with_leading(std::int64_t size) const;
-  // Whether a concrete shape could be one that this shape describes (-1 and unknown rank match
-  // all).
+  /// Whether this shape describes the concrete one: unknown sizes and an unknown rank match all.
   bool matches(const Shape& concrete) const;
-  // As NumPy prints: "()", "(3,)", "(2, 3)"; unknown sizes as "?", unknown rank as "<unknown>".
+  /// Formats as NumPy: "()", "(3,)", "(2, 3)"; unknown sizes as "?", unknown rank as "\<unknown\>".
   std::string to_string() const;
 
+  /// Whether rank and sizes are equal.
   friend bool operator==(const Shape& a, const Shape& b) {
     return a.known_ == b.known_ && a.dims_ == b.dims_;
   }
 
  private:
   struct Count {
-    std::int64_t product = 1;  // of the sizes above 0
+    std::int64_t product = 1;  // product of the sizes above 0
     bool unknown = false, empty = false, too_large = false;
   };
   Count multiply() const {
@@ -119,13 +138,14 @@ class Shape {
   bool known_ = false;
 };
 
+/// Writes to_string().
 std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
-/// Whether two sizes of axes can be the same: they are equal, or one of them is not known
-/// (negative). Where a function is traced or a graph is built, each unknown size is a negative
-/// number of its own, so that == says no for two that may well agree when the graph runs.
+/// Whether two sizes may be equal: they are, or one is unknown (negative). In a trace or graph each
+/// unknown size is a different negative number, so that == returns false for two that may be equal
+/// in a run.
 constexpr bool may_agree(std::int64_t a, std::int64_t b) { return a == b || a < 0 || b < 0; }
-/// Whether two shapes can be the same. One of unknown rank may agree with all.
+/// Whether two shapes may be equal. An unknown rank may equal all.
 bool may_agree(const Shape& a, const Shape& b);
 
 }  // namespace tandem

@@ -1,4 +1,8 @@
-// The whole public face.
+/// @file
+/// All public headers.
+
+/// @namespace tandem
+/// Tensors, operations, layers and training. Users commonly write `namespace td = tandem;`.
 #pragma once
 
 #include "tandem/array.h"

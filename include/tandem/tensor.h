@@ -1,4 +1,5 @@
-// Tensor: a small value handle on a multi-dimensional array that lives on a device.
+/// @file
+/// Tensor: a handle to a multi-dimensional array on a device.
 #pragma once
 
 #include <concepts>
@@ -20,99 +21,112 @@ namespace tandem {
 struct TensorImpl;
 class Tensor;
 
+/// Options of Tensor::backward(). As the arguments of torch.Tensor.backward.
 struct BackwardOptions {
-  bool retain_graph = false;  // keep what was recorded, so that backward() can run again
-  /// Records the backward pass itself, for higher orders; implies retain_graph. The leaf's grad()
-  /// then holds what it was computed from, the leaf included: a reference cycle, whose memory stays
-  /// until zero_grad(), as in PyTorch. GradientTape::gradient() makes no such cycle.
+  bool retain_graph = false;  ///< keep the record, so that backward() can run again
+  /// Records the backward pass for higher-order derivatives; implies retain_graph. grad() of a leaf
+  /// then refers to the leaf: a reference cycle whose memory is kept until zero_grad(), as in
+  /// PyTorch. GradientTape::gradient() creates no cycle.
   bool create_graph = false;
 };
 
-/// A part of an axis, as Python's start:stop:step. Negative positions count from the end; those
-/// outside the axis are cut off. Not given: from one end to the other, in the direction of `step`,
-/// which is not 0.
+/// A range of an axis, as Python's start:stop:step. Negative positions count from the end;
+/// positions outside the axis are clamped. Defaults: the whole axis in the direction of `step`.
 struct Slice {
-  std::optional<std::int64_t> start{};
-  std::optional<std::int64_t> stop{};  // not included
-  std::int64_t step = 1;
+  std::optional<std::int64_t> start{};  ///< first position
+  std::optional<std::int64_t> stop{};   ///< end of the range, exclusive
+  std::int64_t step = 1;                ///< distance between positions; not 0
 };
 
-/// What Tensor::operator() takes for an axis: a position, which removes the axis, or a Slice.
+/// Argument of Tensor::operator() for one axis: a position, which removes the axis, or a Slice.
 class AxisIndex {
  public:
+  /// A position; negative ones count from the end.
   template <std::integral Integer>
   AxisIndex(Integer position)  // NOLINT: implicit
       : slice_{.start = static_cast<std::int64_t>(position)}, single_(true) {}
+  /// A range.
   AxisIndex(const Slice& slice) : slice_(slice) {}  // NOLINT: implicit
-  bool single() const { return single_; }
+  bool single() const { return single_; }           ///< whether it is a position
+  /// The position. REQUIRES: single().
   std::int64_t position() const { return *slice_.start; }  // REQUIRES: single()
-  const Slice& slice() const { return slice_; }
+  const Slice& slice() const { return slice_; }            ///< the range
 
  private:
   Slice slice_;
   bool single_ = false;
 };
 
-// Dense, row-major, pictures channels last. A default-constructed tensor is undefined: it can be
-// assigned to and asked defined(), anything else is a FailedPreconditionError.
-//
-// Copying a Tensor copies the handle. Operations never change their inputs, so sharing is safe; the
-// elements of a variable change only through the variable, and a Tensor read from it earlier keeps
-// the old ones.
-//
-// Thread safety: different handles may be used from different threads; one handle from one thread.
+/// A dense, row-major array; images are channels-last (NHWC). As tf.Tensor and torch.Tensor. A
+/// default-constructed tensor is undefined: it can be assigned to and queried with defined();
+/// everything else throws FailedPreconditionError.
+///
+/// Copies share the elements. Operations never change their inputs, so sharing is safe. A
+/// variable's elements change only through the variable; a Tensor read from it earlier keeps the
+/// old ones.
+///
+/// Thread safety: different handles may be used from different threads, one handle from one thread
+/// at a time.
 class Tensor {
  public:
   Tensor() = default;
 
+  /// False for a default-constructed tensor.
   bool defined() const { return static_cast<bool>(impl_); }
-  const Shape& shape() const;
-  DType dtype() const;
-  int rank() const { return shape().rank(); }
-  // The size of `axis`; negative ones count from the end.
+  const Shape& shape() const;                  ///< shape
+  DType dtype() const;                         ///< dtype
+  int rank() const { return shape().rank(); }  ///< number of axes
+  /// Size of `axis`; negative ones count from the end.
   std::int64_t dim(std::int64_t axis) const { return shape().dim(axis); }
-  // The number of elements.
+  /// The number of elements.
   std::int64_t size() const { return shape().num_elements(); }
+  /// Size in bytes.
   std::int64_t bytes() const { return size() * static_cast<std::int64_t>(size_of(dtype())); }
-  // The full name of the device that the elements live on.
+  /// Full name of the device that holds the elements.
   const std::string& device() const;
 
-  // A copy of the elements in row-major order. T must be the element type exactly
-  // (InvalidArgumentError otherwise). Waits for the device.
+  /// Copies the elements in row-major order. Throws InvalidArgumentError if T is not the dtype's
+  /// C++ type. Waits for the device.
   template <class T>
   std::vector<T> to_vector() const;
-  // The only element. Throws InvalidArgumentError unless there is exactly one.
+  /// The only element. Throws InvalidArgumentError if there is another number of elements or T is
+  /// not the dtype's C++ type. Waits for the device.
   template <class T>
   T item() const;
-  /// The only element of whatever dtype, as a double (an int64 beyond 2^53 is rounded).
+  /// The only element as a double, for every dtype; an int64 beyond 2^53 is rounded. As
+  /// torch.Tensor.item.
   double item() const;
-  // The elements themselves, for reading, while this tensor lives. Throws InvalidArgumentError when
-  // T is not the element type, or when the tensor is on a device whose memory the host cannot
-  // reach: copy it with cpu() first.
+  /// The elements, for reading, valid while this tensor exists. Throws InvalidArgumentError if T is
+  /// not the dtype's C++ type and for memory that the host cannot access; use cpu() first.
   template <class T>
   const T* data() const;
 
-  // The slice at `index` of the first axis (negative ones count from the end); shares storage.
+  /// The slice at `index` of the first axis; negative ones count from the end. Shares storage.
   Tensor operator[](std::int64_t index) const;
-  /// A part of this tensor, one index for each leading axis: `x(0, Slice{1, 3})` is Python's
-  /// x[0, 1:3]. Shares storage where only the first axis is cut, without a step. Has a gradient.
-  /// Throws InvalidArgumentError for a position outside its axis and for more indices than axes.
+  /// Indexes the leading axes: `x(0, Slice{1, 3})` is Python's x[0, 1:3]. Differentiable. Shares
+  /// storage if only the first axis is cut, without a step. Throws InvalidArgumentError for a
+  /// position outside its axis and for more indices than axes.
   template <class... Index>
   requires(sizeof...(Index) > 0 && (std::convertible_to<const Index&, AxisIndex> && ...)) Tensor
   operator()(const Index&... indices) const {
     return at({AxisIndex(indices)...});
   }
+  /// As operator() with a list of indices.
   Tensor at(std::initializer_list<AxisIndex> indices) const;
-  // This tensor on the device of that name, in that element type; itself where it already is.
+  /// @{
+  /// This tensor on another device or as another dtype; itself if nothing changes. As
+  /// torch.Tensor.to.
   Tensor to(std::string_view device) const;
   Tensor to(DType dtype) const;
   Tensor cpu() const { return to("/cpu:0"); }
+  /// @}
 
-  /// Whether this is a handle on the same tensor as `other` (== compares elements, tandem/math.h).
+  /// Whether both are handles to the same tensor. (== compares elements, tandem/math.h.)
   bool same_as(const Tensor& other) const { return impl_ == other.impl_; }
 
-  // --- what the functions of tandem/math.h and tandem/array.h do, by the same names ---
-  /// Reductions over all axes, over those given, or over one (negative: from the end).
+  // --- methods for functions of tandem/math.h and tandem/array.h ---
+  /// @{
+  /// Reduces over all axes, the given ones, or one (negative: from the end). As reduce_sum() etc.
   Tensor sum(const Dims& axes = {}, bool keepdims = false) const;
   Tensor mean(const Dims& axes = {}, bool keepdims = false) const;
   Tensor max(const Dims& axes = {}, bool keepdims = false) const;
@@ -121,51 +135,60 @@ class Tensor {
   Tensor mean(std::int64_t axis, bool keepdims = false) const { return mean(Dims{axis}, keepdims); }
   Tensor max(std::int64_t axis, bool keepdims = false) const { return max(Dims{axis}, keepdims); }
   Tensor min(std::int64_t axis, bool keepdims = false) const { return min(Dims{axis}, keepdims); }
-  Tensor argmax(std::int64_t axis) const;
-  Tensor argmin(std::int64_t axis) const;
-  Tensor reshape(const Shape& shape) const;
-  Tensor transpose(const Dims& permutation = {}) const;
+  /// @}
+  Tensor argmax(std::int64_t axis) const;                ///< as tandem::argmax()
+  Tensor argmin(std::int64_t axis) const;                ///< as tandem::argmin()
+  Tensor reshape(const Shape& shape) const;              ///< as tandem::reshape()
+  Tensor transpose(const Dims& permutation = {}) const;  ///< as tandem::transpose()
+  /// @{
+  /// As the functions of these names in tandem/math.h.
   Tensor abs() const;
   Tensor sqrt() const;
   Tensor exp() const;
   Tensor log() const;
   Tensor square() const;
+  /// @}
 
   // --- gradients (see tandem/autodiff.h) ---
-  // Whether operations on this tensor are recorded for gradients.
+  /// Whether operations on this tensor are recorded for gradients. As in PyTorch.
   bool requires_grad() const;
-  // Makes this tensor a leaf whose gradient backward() accumulates in grad(). Floating types only.
-  // The value of a variable stays as the variable was made (InvalidArgumentError): detach() first.
+  /// Makes this tensor a leaf whose gradient backward() accumulates in grad(). Throws
+  /// InvalidArgumentError for a dtype that is not floating-point and for the value of a variable;
+  /// use detach() first. As torch.Tensor.requires_grad_.
   Tensor& set_requires_grad(bool required = true);
-  // Accumulates the gradient of this scalar with respect to every leaf into the leaf's grad().
+  /// Accumulates the gradient of this scalar with respect to each leaf in the leaf's grad(). As
+  /// torch.Tensor.backward.
   void backward(BackwardOptions options = {}) const;
-  // The same for a tensor of any shape, given the gradient of the final value with respect to it.
+  /// The same for a tensor of any shape; `gradient` is the gradient of the final value with respect
+  /// to it.
   void backward(const Tensor& gradient, BackwardOptions options = {}) const;
-  // What backward() has accumulated in this leaf; undefined before.
+  /// The gradient that backward() has accumulated in this leaf; undefined if there is none.
   Tensor grad() const;
-  void zero_grad();
-  // The same elements, unknown to gradients.
+  void zero_grad();  ///< clears grad()
+  /// The same elements, without a gradient. As torch.Tensor.detach.
   Tensor detach() const;
 
-  // For Tandem's own floors: the implementation, never null for a defined tensor.
+  /// For Tandem's own code; never null for a defined tensor.
   explicit Tensor(RefPtr<RefCounted> impl) : impl_(std::move(impl)) {}
-  const RefPtr<RefCounted>& handle() const { return impl_; }
+  const RefPtr<RefCounted>& handle() const { return impl_; }  ///< for Tandem's own code
 
  private:
   RefPtr<RefCounted> impl_;
 };
 
-/// Tensors as a parameter takes them: a vector, an array, a span, or a list in braces ({a, b}).
-/// It refers to them, so it is for parameters only.
+/// A list of tensors as a parameter type: converts from a vector, an array, a span, or a list in
+/// braces ({a, b}). Refers to the tensors, so use it for parameters only.
 class TensorList : public std::span<const Tensor> {
  public:
   using std::span<const Tensor>::span;
+  /// The tensors of a span.
   TensorList(std::span<const Tensor> tensors) : span(tensors) {}  // NOLINT: implicit
-  TensorList(std::initializer_list<Tensor> tensors)               // NOLINT: implicit
+  /// The tensors of a list in braces.
+  TensorList(std::initializer_list<Tensor> tensors)  // NOLINT: implicit
       : span(tensors.begin(), tensors.size()) {}
 };
 
-// Prints as NumPy prints the array: "[[22. 28.]\n [49. 64.]]".
+/// Prints the array as NumPy does, for example "[[22. 28.]\n [49. 64.]]".
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 }  // namespace tandem

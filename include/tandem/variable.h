@@ -1,4 +1,5 @@
-// Variables: tensors that training changes.
+/// @file
+/// Variables: tensors that training updates.
 #pragma once
 
 #include <cstdint>
@@ -11,68 +12,92 @@
 
 namespace tandem {
 
-// When the copies of a variable that a strategy keeps, one a replica, are brought together.
-enum class VariableSynchronization { kAuto, kNone, kOnWrite, kOnRead };
-// How they are brought together.
-enum class VariableAggregation { kNone, kSum, kMean, kOnlyFirstReplica };
+/// When the copies of a variable on the replicas of a strategy are synchronized. As
+/// tf.VariableSynchronization.
+enum class VariableSynchronization {
+  kAuto,     ///< as kOnWrite
+  kNone,     ///< as kOnWrite
+  kOnWrite,  ///< at each assignment: the copies stay equal
+  kOnRead,   ///< when the variable is read outside of replicas; each replica updates its own copy
+};
+/// How the copies, or the values that replicas assign, are reduced. As tf.VariableAggregation.
+enum class VariableAggregation {
+  kNone,              ///< none: assigning in a replica throws; reads return the first copy
+  kSum,               ///< their sum
+  kMean,              ///< their mean
+  kOnlyFirstReplica,  ///< the first replica's
+};
 
+/// Options of Variable. As the arguments of tf.Variable.
 struct VariableOptions {
-  std::string name{};
-  bool trainable = true;
+  std::string name{};     ///< name, for checkpoints and messages
+  bool trainable = true;  ///< whether tapes watch it and optimizers update it
+  /// When copies are synchronized.
   VariableSynchronization synchronization = VariableSynchronization::kAuto;
-  VariableAggregation aggregation = VariableAggregation::kNone;
+  VariableAggregation aggregation = VariableAggregation::kNone;  ///< how copies are reduced
 };
 
 class VariableImpl;
 
-// A handle: copies refer to the same variable. Converts to a Tensor of the present value wherever
-// one is taken; inside a strategy's replica that is the replica's own copy.
-//
-// A Tensor read from a variable keeps the value it had: assigning replaces the memory when a reader
-// still holds it and writes in place when none does.
-//
-// Thread safety: one writer or several readers, as for a standard container. Replicas of a strategy
-// touch distinct copies.
+/// A tensor whose value can be assigned. As tf.Variable. A handle: copies refer to the same
+/// variable. Converts to a Tensor of the current value; inside a strategy's replica, of the
+/// replica's own copy.
+///
+/// A Tensor read from a variable keeps its value: an assignment writes in place only if no reader
+/// holds the memory.
+///
+/// Thread safety: one writer or several readers, as for standard containers. Replicas of a strategy
+/// access different copies.
 class Variable {
  public:
   Variable() = default;
-  // Created through the strategy whose scope is open, if any: then with a copy on each replica.
+  /// Creates a variable. In a strategy's scope it gets a copy on each replica.
   explicit Variable(const Tensor& initial_value, VariableOptions options = {});
 
+  /// False for a default-constructed variable.
   bool defined() const { return static_cast<bool>(impl_); }
-  const std::string& name() const;
-  const Shape& shape() const;
-  DType dtype() const;
-  // A variable of a graph: where it was asked to be; empty: anywhere.
+  const std::string& name() const;  ///< name
+  const Shape& shape() const;       ///< shape
+  DType dtype() const;              ///< dtype
+  /// Device that was requested for a variable of a graph; empty: any.
   const std::string& device() const;
-  bool trainable() const;
-  VariableSynchronization synchronization() const;
-  VariableAggregation aggregation() const;
+  bool trainable() const;                           ///< whether training updates it
+  VariableSynchronization synchronization() const;  ///< when copies are synchronized
+  VariableAggregation aggregation() const;          ///< how copies are reduced
 
+  /// @{
+  /// The current value.
   Tensor value() const;
   operator Tensor() const { return value(); }  // NOLINT: a variable is usable where a tensor is
+  /// @}
 
-  // Shape and dtype must agree (InvalidArgumentError). Under a strategy: outside replicas, every
-  // copy; inside, as synchronization and aggregation say.
+  /// @{
+  /// Sets the value, or adds to it or subtracts from it. Throws InvalidArgumentError if shape or
+  /// dtype differ. Under a strategy, updates every copy outside of replicas; inside, as
+  /// synchronization() and aggregation() determine.
   void assign(const Tensor& value);
   void assign_add(const Tensor& delta);
   void assign_sub(const Tensor& delta);
+  /// @}
 
-  // What backward() has accumulated (the present replica's); undefined before.
+  /// The gradient that backward() has accumulated (in a replica: the replica's); undefined if there
+  /// is none.
   Tensor grad() const;
-  void set_grad(const Tensor& gradient);
-  void zero_grad();
+  void set_grad(const Tensor& gradient);  ///< sets grad()
+  void zero_grad();                       ///< clears grad()
 
-  // Identity: two handles of one variable.
+  /// Whether both are handles to the same variable.
   friend bool operator==(const Variable& a, const Variable& b) { return a.impl_ == b.impl_; }
 
+  /// For Tandem's own code.
   explicit Variable(RefPtr<VariableImpl> impl);
-  VariableImpl& impl() const;
+  VariableImpl& impl() const;  ///< for Tandem's own code
 
  private:
   RefPtr<RefCounted> impl_;
 };
 
+/// Prints the name, shape, dtype and value.
 std::ostream& operator<<(std::ostream& out, const Variable& variable);
 
 }  // namespace tandem

@@ -10,8 +10,7 @@
     check.py BUILD_FOLDER multi_worker [--launcher TANDEM] [--ranks N]
     check.py BUILD_FOLDER ddp [--launcher torchrun | --launcher PATH_OF_TANDEM]
 
-Exits with 77 (skipped) when the data asked for is not on this machine, unless TANDEM_CI_EXPECTS says
-that it is.
+Exits with 77 (skipped) if the data is not on this machine, unless TANDEM_CI_EXPECTS lists it.
 """
 
 import argparse
@@ -129,22 +128,22 @@ def write_idx(path, magic, sizes, payload):
 
 
 def make_digits(folder, train=6000, test=1000):
-    """A set in MNIST's format that a small network learns in one epoch: ten blocky patterns, shifted and noisy."""
-    draw = random.Random(7)
-    cells = [[draw.random() < 0.5 for _ in range(49)] for _ in range(10)]
-    # Each pattern on a field with room to shift by up to two pixels.
+    """Writes a dataset in MNIST's format that a small network learns in one epoch: ten noisy, shifted patterns."""
+    generator = random.Random(7)
+    cells = [[generator.random() < 0.5 for _ in range(49)] for _ in range(10)]
+    # Each pattern has a margin that allows shifts by up to two pixels.
     fields = [[bytes(200 if 2 <= y < 30 and 2 <= x < 30 and pattern[(y - 2) // 4 * 7 + (x - 2) // 4] else 0
                      for x in range(32)) for y in range(32)] for pattern in cells]
     noise = bytes(i * 50 // 256 for i in range(256))
     for name, count in (("train", train), ("t10k", test)):
-        labels = bytes(draw.randrange(10) for _ in range(count))
-        pictures = bytearray()
+        labels = bytes(generator.randrange(10) for _ in range(count))
+        images = bytearray()
         for label in labels:
-            top, left = draw.randrange(5), draw.randrange(5)
+            top, left = generator.randrange(5), generator.randrange(5)
             clean = b"".join(row[left:left + 28] for row in fields[label][top:top + 28])
-            speckle = draw.randbytes(784).translate(noise)
-            pictures += bytes(map(int.__add__, clean, speckle))
-        write_idx(folder / f"{name}-images-idx3-ubyte", 0x803, (count, 28, 28), bytes(pictures))
+            speckle = generator.randbytes(784).translate(noise)
+            images += bytes(map(int.__add__, clean, speckle))
+        write_idx(folder / f"{name}-images-idx3-ubyte", 0x803, (count, 28, 28), bytes(images))
         write_idx(folder / f"{name}-labels-idx1-ubyte", 0x801, (count,), labels)
 
 
@@ -192,7 +191,7 @@ def check_safetensors(path, tensors, numbers, *outputs):
 def check_custom_loop(build, options):
     gpus = options.emulated_gpus
     out, err = run(build / "05_custom_loop", environment={"TANDEM_EMULATED_GPUS": str(gpus) if gpus else ""})
-    # The cross-entropy of a weight and a bias that 100 steps have brought to classify one example.
+    # The crossentropy of a weight and a bias after 100 steps on one example.
     loss = float(out)
     expect(0 < loss < 0.1, "the last loss is near 0", out, err)
 
@@ -212,7 +211,7 @@ def weights_of(path, *outputs):
 
 
 def run_workers_by_hand(program, count, cwd):
-    """A process a worker, each with its TF_CONFIG."""
+    """One process per worker, each with its TF_CONFIG."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
     for each in sockets:
@@ -247,7 +246,7 @@ def check_multi_worker(build, options):
 
 
 def check_twins(build, options):
-    """The programs on one device run; one worker leaves what its twin leaves."""
+    """The programs on one device run, and a job of one worker writes the same weights as its twin."""
     with tempfile.TemporaryDirectory() as work, tempfile.TemporaryDirectory() as other:
         run(build.resolve() / "09_one_device", cwd=work)
         expect(len(weights_of(pathlib.Path(work, "ddp.safetensors"))) == 4, "09_one_device saves four tensors")
@@ -255,18 +254,19 @@ def check_twins(build, options):
         run(build.resolve() / "06_one_device", cwd=work)
         run(build.resolve() / "06_multi_worker", cwd=other)
         expect(weights_of(pathlib.Path(work, "multi_worker.safetensors"))
-               == weights_of(pathlib.Path(other, "multi_worker.safetensors")), "one worker is as none")
+               == weights_of(pathlib.Path(other, "multi_worker.safetensors")),
+               "one worker gives the result of a single process")
         make_digits(pathlib.Path(work))
         out, err = run(build.resolve() / "04_one_device", [work], cwd=work)
         expect(float(out.splitlines()[-1]) > 0.97, "accuracy above 0.97 after one epoch", out, err)
 
 
 def launched(launcher, ranks, work):
-    """The command line before the program's, for so many ranks."""
+    """The launcher's command line for this many ranks, without the program."""
     if launcher is None:
         return []
     if launcher == "torchrun":
-        # Older ones stumble over newer Pythons unless they are told where output goes.
+        # Older versions fail under newer Pythons without explicit log options.
         return ["torchrun", "--standalone", "-r", "1", "-t", "1", "--log_dir", work / "log",
                 "--nproc_per_node", str(ranks), "--no_python"]
     return [launcher, "run", "-n", str(ranks), "--"]

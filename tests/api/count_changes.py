@@ -1,10 +1,10 @@
-"""Counts how many lines a program that trains on one device and its distributed twin differ in.
+"""Counts the lines that differ between a program that trains on one device and its distributed twin.
 
     count_changes.py EXAMPLES TWINS
 
-Every TWINS/NN_one_device.cpp is compared with the example of that number, where there is one: at most ten lines.
-Comments, blank lines, lone braces and the blanks inside lines do not count. A statement that is written over several
-lines counts as one. What an example does behind its training, for show, is left out (UNTIL).
+Compares every TWINS/NN_one_device.cpp with the example of that number, if there is one, and allows ten lines.
+Comments, blank lines, lone braces and spaces inside lines do not count. A statement over several lines counts as one.
+Code of an example after its training, which only demonstrates something, is left out (UNTIL).
 """
 
 import difflib

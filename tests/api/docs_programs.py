@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The whole programs among the code of README.md and docs/: built against the installed library, and run.
+"""Extracts the complete programs of README.md and docs/, which are built against the installed library, and runs them.
 
     docs_programs.py extract FOLDER FILE...    writes each block of C++ that has a main() as FOLDER/PAGE_N.cpp, and the
                                                block of text after it, which shows its output, as FOLDER/PAGE_N.txt;

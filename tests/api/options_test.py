@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Users' code compiles without warnings under -Wall -Wextra: every struct of the public headers may be
-made by naming one of its members, as in SGD({.momentum = 0.9}), so that each of the others needs an
-initialiser (`{}` or `= ...`).
+"""Users' code compiles without warnings under -Wall -Wextra: every struct of the public headers can be
+initialized with one designated member, as in SGD({.momentum = 0.9}). So every other member needs an
+initializer (`{}` or `= ...`).
 
     options_test.py SOURCE_FOLDER COMPILER...
 """
@@ -22,13 +22,13 @@ NAMESPACE = re.compile(r"^namespace ([\w:]+) \{|^\}  // namespace ([\w:]+)", re.
 MEMBER = re.compile(r"^  (?!using|friend|struct|enum|static|return)([\w:][^;(=]*?)[ >*](\w+)(?:\{[^;]*\}| = [^;]*)?;",
                     re.MULTILINE)
 PLAIN = re.compile(r"bool|int|double|std::")  # types of which {} is a value
-# Results, which hold what users do not make themselves.
+# Results, which users do not construct.
 RESULTS = {"GradBucket", "FunctionCall"}
 
 
 def structs():
     for header in sorted((SOURCE / "include/tandem").glob("*.h")):
-        text = re.sub(r"//[^/\n][^\n]*", lambda m: m.group() if "namespace" in m.group() else "", header.read_text())
+        text = re.sub(r"//[^\n]*", lambda m: m.group() if "namespace" in m.group() else "", header.read_text())
         for found in STRUCT.finditer(text):
             open_namespaces = []
             for space in NAMESPACE.finditer(text, 0, found.start()):

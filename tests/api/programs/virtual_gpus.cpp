@@ -31,7 +31,7 @@ int main() {
     std::cout << "neighbour: " << td::reduce_sum(neighbour).item<float>() << ' '
               << (td::config::get_memory_info("GPU:1").current >> 20) << '\n';
   }
-  td::Tensor again = td::ones({64, 256, 1024});  // the pieces are free, and one again
+  td::Tensor again = td::ones({64, 256, 1024});  // the pieces have been freed
   std::cout << "after freeing: " << td::reduce_sum(again).item<float>() << ' '
             << (td::config::get_memory_info("GPU:0").current >> 20) << '\n';
 }

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
                  .metrics = {"accuracy"}});
   model.summary(std::cout);
 
-  auto [train, test] = td::datasets::mnist(argc > 1 ? argv[1] : "mnist");   // pictures uint8 [n, 28, 28, 1], labels int64 [n]
+  auto [train, test] = td::datasets::mnist(argc > 1 ? argv[1] : "mnist");   // images uint8 [n, 28, 28, 1], labels int64 [n]
   auto scaled = [](td::data::Example e) { return td::data::Example{td::cast(e[0], td::float32) / 255.0, e[1]}; };
   auto batches = td::data::Dataset::from_tensor_slices({train.images, train.labels})
                      .shuffle(10'000, {.seed = 1}).map(scaled).batch(128).prefetch(2);
