@@ -54,6 +54,8 @@ def blocks_of(page):
         found.append(Block(marker or "", code, text.count("\n", 0, match.start(2)) + 1, output))
     if len(found) != len(re.findall(r"^```cpp", text, re.MULTILINE)):
         sys.exit(f"{page.name}: a block of code has no end, or its language is not exactly 'cpp'")
+    if sum(block.marker != "" for block in found) != text.count("<!-- docs:"):
+        sys.exit(f"{page.name}: expected each '<!-- docs: ... -->' in the line above a block of code")
     return found
 
 
