@@ -12,7 +12,8 @@ int main() {
 
   td::estimator::Estimator estimator({
       .model_fn = [] {
-        td::Sequential model({td::layers::Flatten({.input_shape = {28, 28, 1}}), td::layers::Dense(64, {.activation = "relu"}), td::layers::Dense(10)});
+        td::Sequential model({td::layers::Flatten({.input_shape = {28, 28, 1}}), td::layers::Dense(64, {.activation = "relu"}),
+                              td::layers::Dense(10)});
         model.compile({.optimizer = td::optimizers::Adam({.learning_rate = 2e-3}),
                        .loss = td::losses::SparseCategoricalCrossentropy({.from_logits = true}),
                        .metrics = {"accuracy"}});
@@ -24,6 +25,6 @@ int main() {
   });
   auto last = td::estimator::train_and_evaluate(estimator, {.input_fn = [&] { return train_data; }, .max_steps = 300},
                                                 {.input_fn = [&] { return test_data; }});
-  if (last)                                                       // a worker beside an evaluator task has no evaluation
-    std::cout << "step " << last->global_step << " accuracy " << last->metrics.at("accuracy") << '\n';   // step 300, above 0.8
+  if (last)                                                       // step 300, above 0.8; workers beside an evaluator have none
+    std::cout << "step " << last->global_step << " accuracy " << last->metrics.at("accuracy") << '\n';
 }

@@ -25,7 +25,7 @@ void exchange(int, int) {
   if (rank == 0) {
     std::cout << "sum " << sum << '\n';                           // of 2 ranks: [1. 2.]
     std::cout << all.size() << " tensors, the last is " << all.back() << '\n';   // 2 tensors, the last is [1. 1.]
-    std::cout << "of rank 0 " << first << ", of the rank before " << received << '\n';   // of rank 0 [0. 1.], of the rank before [1. 1.]
+    std::cout << "of rank 0 " << first << ", of the rank before " << received << '\n';   // [0. 1.] and [1. 1.]
     for (const std::string& name : names) std::cout << name << '\n';
   }
   comm::destroy_process_group();

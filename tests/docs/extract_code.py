@@ -162,7 +162,8 @@ def check(program, page):
             continue
         for block, output in zip(section, outputs, strict=True):
             if block.output is not None and not pattern_of(block.output).fullmatch(output):
-                failed.append(f"{page.name}:{block.line}: the code prints\n{output}\nand the page shows\n{block.output}")
+                failed.append(f"{page.name}:{block.line}: the code prints\n{output}\n"
+                              f"and the page shows\n{block.output}")
     print(*failed, sep="\n")
     print(f"{page.name}: {len(sections)} sections, {len(failed)} failures")
     return 1 if failed else 0
