@@ -10,6 +10,7 @@ int main() {
   td::random::set_seed(7);
   td::Tensor x = td::random::normal({1024, 16}), y = td::reduce_sum(x, {.axis = {1}, .keepdims = true});
   auto data = td::data::Dataset::from_tensor_slices({x, y}).batch(64);
-  model.fit(data, {.epochs = 5, .callbacks = {td::callbacks::BackupAndRestore("backup")}});
+  td::History history = model.fit(data, {.epochs = 5, .callbacks = {td::callbacks::BackupAndRestore("backup")}});
   model.save_weights("multi_worker.safetensors");
+  std::cout << "loss " << history.at("loss").back() << '\n';
 }

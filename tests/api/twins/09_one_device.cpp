@@ -19,6 +19,10 @@ void train() {
       optimizer.step();
     }
   }
+  td::NoGradScope no_grad;
+  td::metrics::Metric accuracy("accuracy");
+  accuracy.update(test.labels, model(td::cast(test.images, td::float32) / 255.0));
+  std::cout << "accuracy " << accuracy.result() << '\n';
   td::save_weights(model, "ddp.safetensors");
 }
 
