@@ -1,13 +1,13 @@
 // An all-reduce of float32 between processes of this host, timed: buffers that the backend has
-// allocated (shared memory, with shm) and plain ones. Prints a JSON line a size.
+// allocated (shared memory, with shm) and plain ones. Prints one JSON line per size.
 //
 //     allreduce [--backend shm|gloo|hierarchical] [--ranks 2] [--seconds 0.5] [--bytes N]
 //     mpirun -n 2 allreduce --backend mpi [...]
 //     link --mbit 1000 allreduce --backend gloo [...]    (a rank of a job, where RANK is set)
 //
-// hierarchical is two hosts, played by halves of the ranks: shm inside, gloo between. The peers,
-// peers/gloo_allreduce.cc, peers/mpi_allreduce.cc and peers/torch_allreduce.py, are called the same
-// and print the same.
+// hierarchical emulates two hosts, each with half of the ranks: shm inside, gloo between. The
+// peers, peers/gloo_allreduce.cc, peers/mpi_allreduce.cc and peers/torch_allreduce.py, have the
+// same options and output.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,7 +64,7 @@ double measure(td::Communicator& communicator, const td::Buffer& buffer, double 
     return std::chrono::duration<double>(Clock::now() - begin).count() / times;
   };
   run(3);
-  // As many as rank 0 finds right.
+  // Rank 0 chooses the number for all.
   int times = std::max(3, static_cast<int>(seconds / 5 / run(3)));
   std::vector<int> all(static_cast<std::size_t>(communicator.size()));
   communicator.exchange(&times, sizeof(times), all.data());

@@ -1,10 +1,10 @@
-// One training step of a case in one of several processes, timed: alone, at once with the others,
-// and in step with them under a face. Each process takes the case's batch, with --threads threads,
-// and prints a JSON line. --face is ddp (DistributedDataParallel), mwms
-// (MultiWorkerMirroredStrategy), hvd (the Horovod-like face), or barrier: each process trains for
-// itself and waits for the others after each step, which is what being in step costs before a
-// gradient is exchanged. With --traced 1 the step is a traced function, and --trace FILE adds a
-// profile of rank 0's next steps. scripts/bench starts it through `tandem run`.
+// Times one training step of a case in each of several processes: alone, at once with the others,
+// and in step with them under an API. Each process trains on the case's batch with --threads
+// threads and prints a JSON line. --api is ddp (DistributedDataParallel), mwms
+// (MultiWorkerMirroredStrategy), hvd (the Horovod-compatible API), or barrier. With barrier, each
+// process trains its own model and waits for the others after each step: the cost of
+// synchronisation without gradients. With --traced 1 the step is a traced function. --trace FILE
+// writes a profile of eight more steps of rank 0. scripts/bench starts it through `tandem run`.
 #include <tandem/tandem.h>
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace bench;  // NOLINT: the program is the benchmark
 
-// So many steps over a pool of batches, with `after` behind each.
+// Runs `count` steps over a pool of batches, and calls `after` after each step.
 using Steps = std::function<void(int count)>;
 
 template <class Step, class Batches>
@@ -37,7 +37,7 @@ Steps steps_of(
   return over(step);
 }
 
-// Those of a process that trains for itself.
+// The steps of a process that trains without the others.
 Steps local_steps(
     const Options& options, const Case& what, const std::function<void()>& after = [] {}) {
   td::Model model = make_model(what);
@@ -127,14 +127,14 @@ int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   const Case what = find_case(options.name);
   td::config::set_intra_op_parallelism_threads(options.threads);
-  if (options.face == "ddp")
+  if (options.api == "ddp")
     run_ddp(options, what);
-  else if (options.face == "mwms")
+  else if (options.api == "mwms")
     run_mwms(options, what);
-  else if (options.face == "hvd")
+  else if (options.api == "hvd")
     run_hvd(options, what);
-  else if (options.face == "barrier")
+  else if (options.api == "barrier")
     run_barrier(options, what);
   else
-    throw std::invalid_argument("no face " + options.face);
+    throw std::invalid_argument("unknown API " + options.api);
 }

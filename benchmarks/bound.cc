@@ -1,6 +1,6 @@
-// The bound: the bare oneDNN primitives of a case's forward and backward pass, one behind the
+// The bound: the bare oneDNN primitives of a case's forward and backward pass, one after the
 // other, with no framework and no optimizer around them. Activations are plain (channels last);
-// weights are in whatever packed layout each primitive likes best, packed once and for nothing.
+// weights are in the packed layout that each primitive prefers; packing is not timed.
 #include <omp.h>
 #include <dnnl.hpp>
 
@@ -19,7 +19,7 @@ static_assert(DNNL_VERSION_MAJOR == 2,
 
 namespace {
 
-using namespace dnnl;  // NOLINT: a program about nothing else
+using namespace dnnl;  // NOLINT: the program uses nothing else
 using Dims = memory::dims;
 using Tag = memory::format_tag;
 using Args = std::unordered_map<int, memory>;
@@ -27,8 +27,8 @@ using Args = std::unordered_map<int, memory>;
 struct Value {
   memory y;            // the activation
   bool wanted = true;  // whether its gradient is asked for
-  // While the backward pass is put together: the gradient, once something writes it, and its
-  // memory, which is free for others when the last one who reads it lets go.
+  // While the backward pass is built: the gradient, once a primitive writes it, and its memory,
+  // which is reused after the last reader.
   memory dy;
   std::shared_ptr<void> dy_memory;
 };
@@ -60,7 +60,7 @@ class Net {
         convolution_forward::desc(prop_kind::forward_training, algorithm::convolution_direct, xd,
                                   any_weights, bias, yd, strides, pads, pads);
     const convolution_forward::primitive_desc forward(
-        forward_desc, bias_and_relu ? relu_behind() : primitive_attr(), engine_);
+        forward_desc, bias_and_relu ? relu_post_op() : primitive_attr(), engine_);
     Args args{{DNNL_ARG_SRC, x->y},
               {DNNL_ARG_WEIGHTS, weights(forward.weights_desc(), weight_dims)},
               {DNNL_ARG_DST, y->y}};
@@ -102,7 +102,7 @@ class Net {
     const auto xd = x->y.get_desc(), yd = y->y.get_desc();
     const inner_product_forward::primitive_desc forward(
         inner_product_forward::desc(prop_kind::forward_training, xd, any_weights, bias, yd),
-        relu ? relu_behind() : primitive_attr(), engine_);
+        relu ? relu_post_op() : primitive_attr(), engine_);
     add(forward_, inner_product_forward(forward),
         {{DNNL_ARG_SRC, x->y},
          {DNNL_ARG_WEIGHTS, weights(forward.weights_desc(), weight_dims)},
@@ -211,13 +211,12 @@ class Net {
     ValueRef y = make_value(a->y.get_desc().dims());
     const auto desc = a->y.get_desc();
     const binary::primitive_desc sum(binary::desc(algorithm::binary_add, desc, desc, desc),
-                                     relu_behind(), engine_);
+                                     relu_post_op(), engine_);
     add(forward_, binary(sum),
         {{DNNL_ARG_SRC_0, a->y}, {DNNL_ARG_SRC_1, b->y}, {DNNL_ARG_DST, y->y}});
     on_backward(y, [=, this] {
       relu_backward(y);
-      // Both branches read the sum's gradient where it is; who adds to one of them does so after
-      // the other has been used.
+      // Both branches share the gradient of the sum. Only the branch that runs last adds to it.
       for (const ValueRef& branch : {a, b}) {
         branch->dy = y->dy;
         branch->dy_memory = y->dy_memory;
@@ -272,8 +271,8 @@ class Net {
     return value;
   }
 
-  // `make` puts together the backward pass of the operation whose result is y; y's gradient is of
-  // no use behind it.
+  // `make` builds the backward pass of the operation that computes y. The gradient of y is released
+  // afterwards.
   void on_backward(const ValueRef& y, std::function<void()> make) {
     backward_makers_.push_back([y, make = std::move(make)] {
       make();
@@ -281,7 +280,7 @@ class Net {
     });
   }
 
-  // Memory for a gradient: some that was used before and is free, else new.
+  // Memory for a gradient: recycled memory if there is any, else new.
   void start_gradient(const ValueRef& value) {
     const memory::desc desc = value->y.get_desc();
     const std::size_t bytes = desc.get_size();
@@ -314,7 +313,7 @@ class Net {
     return packed;
   }
 
-  static primitive_attr relu_behind() {
+  static primitive_attr relu_post_op() {
     post_ops ops;
     ops.append_eltwise(1.0f, algorithm::eltwise_relu, 0.0f, 0.0f);
     primitive_attr attr;
@@ -322,7 +321,7 @@ class Net {
     return attr;
   }
 
-  // y->dy becomes the gradient in front of the relu, in place.
+  // Turns y->dy into the gradient of the input of the relu, in place.
   void relu_backward(const ValueRef& y) {
     const auto desc = y->y.get_desc();
     const auto kind = algorithm::eltwise_relu_use_dst_for_bwd;
@@ -334,8 +333,8 @@ class Net {
         {{DNNL_ARG_DST, y->y}, {DNNL_ARG_DIFF_DST, y->dy}, {DNNL_ARG_DIFF_SRC, y->dy}});
   }
 
-  // Calls write(memory): x's gradient itself, or, when that has been written, memory that is added
-  // to it.
+  // Calls write(memory) with x's gradient itself or, if that was written before, with memory that
+  // is added to it.
   void write_gradient(const ValueRef& x, const std::function<void(const memory&)>& write) {
     if (!x->dy_memory) {
       start_gradient(x);

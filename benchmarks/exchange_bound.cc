@@ -1,13 +1,13 @@
-// What it costs at least to bring two processes' gradients together and to update their parameters
-// (SGD with momentum): the memory traffic alone, in shared memory, by three ways. Between the
-// rounds each process writes its gradients and reads its parameters, as a training step does.
-// Prints a JSON line: medians in microseconds, until both have read their parameters again.
+// A lower bound for reducing the gradients of two processes and updating their parameters (SGD with
+// momentum): the memory traffic alone, in shared memory, in four variants. Between the rounds each
+// process writes its gradients and reads its parameters, as a training step does. Prints a JSON
+// line: medians in microseconds, until both have read their parameters again.
 //
 //     exchange_bound [--parameters 669706] [--rounds 2000]
 //
-// The ways: "apart", each updates from its own gradients; "sum": each sums half of them for both,
-// as the shm backend does, then both update; "fused": no sum, each reads both gradients as it
-// updates; "shared": each updates half of the parameters, in both processes' memory.
+// The variants: "apart": each updates from its own gradients. "sum": each sums half of them for
+// both, as the shm backend does, then both update. "fused": no sum, each reads both gradients as it
+// updates. "shared": each updates half of the parameters, in both processes' memory.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -29,9 +29,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kOthers = std::size_t{4} << 20;  // floats that a step reads besides
+constexpr std::size_t kOthers = std::size_t{4} << 20;  // other floats that a step reads
 
-// Of one process, in memory that both reach.
+// The buffers of one process, in shared memory.
 struct Side {
   float *gradients, *parameters, *momentum;
   std::atomic<std::int64_t>* meetings;

@@ -2,9 +2,9 @@
 // memory, the step is forward, backward and SGD with momentum. With --replicas N, N replicas of
 // --threads threads each take the case's batch EACH, under a MirroredStrategy. With --traced 1 the
 // step is a traced function. With --device gpu, all of it, data included, is on the first GPU.
-// With --parts P sums are replica-invariant, over P parts of a batch. With --check K the line tells
-// the losses of K steps before the others. With --serve 1 the program prepares itself, says so by a
-// line, and measures when asked to.
+// With --parts P sums are replica-invariant, over P parts of a batch. With --check K the line has
+// the losses of the first K steps. With --serve 1 the program prepares itself, prints a line, and
+// then measures once per line of input.
 #include <tandem/tandem.h>
 
 #include <cstdlib>
@@ -37,7 +37,7 @@ void run_alone(const bench::Options& options, const Case& what, double startup_m
     for (int i = 0; i < options.check; ++i)
       facts.losses.push_back(run(batch(i)).template item<float>());
     if (options.device == "gpu") {
-      td::config::reset_memory_stats("GPU:0");  // what trying algorithms took does not count
+      td::config::reset_memory_stats("GPU:0");  // excludes the memory for timing algorithms
       facts.device_peak_mib = [] {
         return static_cast<double>(td::config::get_memory_info("GPU:0").peak) / (1 << 20);
       };
@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
   } else if (gpus.empty()) {
     std::fputs("train_step: there is no GPU here\n", stderr);
     return 1;
-  } else {  // several programs are on the GPU at once
+  } else {  // several programs share the GPU
     td::config::set_visible_devices({gpus[0]}, "GPU");
     td::config::set_memory_growth(gpus[0], true);
   }

@@ -54,7 +54,7 @@ else()
   message(STATUS "Without the mpi backend: no MPI here (Debian: libopenmpi-dev)")
 endif()
 
-# What load_factory() says of a module that is not there depends on whether it is to be built.
+# load_factory() reports a missing module differently if this build was configured to contain it.
 get_property(configured GLOBAL PROPERTY TANDEM_MODULES)
 list(JOIN configured "," configured)
 set_source_files_properties(core/module.cc PROPERTIES COMPILE_DEFINITIONS

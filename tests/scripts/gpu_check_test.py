@@ -130,7 +130,7 @@ class GpuCheck(unittest.TestCase):
         self.write_tandem(emulated=True)
         result = self.check()
         self.assertEqual(result.returncode, 2)
-        self.assertIn("Tandem sees none:\na warning", result.stderr)
+        self.assertIn("Tandem finds none:\na warning", result.stderr)
 
     def test_unknown_parts_are_refused(self):
         result = self.check("--parts", "conformance,magic")
@@ -142,18 +142,18 @@ class GpuCheck(unittest.TestCase):
             self.write(f"bin/{name}_test", TESTS)
         result = self.check("--parts", "conformance")
         self.assertEqual(result.returncode, 1)
-        figures = self.report()["conformance"]
-        self.assertEqual((figures["passed"], figures["failed"], figures["skipped"]), (2, 2, 2))
-        self.assertIn("device_test: OnGpuSuite.Bad", figures["failures"])
+        results = self.report()["conformance"]
+        self.assertEqual((results["passed"], results["failed"], results["skipped"]), (2, 2, 2))
+        self.assertIn("device_test: OnGpuSuite.Bad", results["failures"])
         self.assertIn("expected 1, got 2", (self.folder / "out/failures.log").read_text())
         self.assertIn("conformance: 2 passed, 2 failed, 2 skipped, 0 not run", result.stdout)
 
-    def test_who_computes_attention_is_told(self):
+    def test_the_attention_backend_is_noted(self):
         for name in ("device", "comm"):
             self.write(f"bin/{name}_test", ATTENTION_TESTS)
         result = self.check("--parts", "conformance")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        self.assertEqual(self.report()["conformance"]["told"], ["cuDNN computes attention in bfloat16"])
+        self.assertEqual(self.report()["conformance"]["notes"], ["cuDNN computes attention in bfloat16"])
         self.assertIn("\n  cuDNN computes attention in bfloat16\n", result.stdout)
 
     def test_a_program_that_does_not_start_fails(self):
@@ -216,7 +216,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.report()["memory"]["contexts"], [500, 500])
         self.write("bin/memory_options", MEMORY.replace("LEAK", "300"))
         self.assertEqual(self.check("--parts", "memory").returncode, 1)
-        self.assertEqual(self.report()["memory"]["outcome"], "the driver counts otherwise")
+        self.assertEqual(self.report()["memory"]["outcome"], "the driver's count differs")
 
     def test_what_the_sanitizer_finds_fails(self):
         self.write("smi/compute-sanitizer", SANITIZER)
@@ -225,12 +225,12 @@ class GpuCheck(unittest.TestCase):
             self.write(f"bin/{name}_test", TESTS.replace("exit 1", "exit 0"))
         result = self.check("--stage", "safety")
         self.assertEqual(result.returncode, 1)
-        figures = self.report("safety")["sanitizer"]
-        self.assertEqual({name for name, outcome in figures["trainings"].items() if outcome == "failed"},
+        results = self.report("safety")["sanitizer"]
+        self.assertEqual({name for name, outcome in results["trainings"].items() if outcome == "failed"},
                          {"memcheck lenet64 float32", "memcheck lenet64 bfloat16"})
         self.assertIn("Invalid __global__ write", (self.folder / "out/failures.log").read_text())
-        self.assertEqual((figures["memcheck"]["failed"], figures["racecheck"]["failed"]), (0, 0))
-        self.assertEqual(figures["options"][-2:], ["--require-cuda-init=no", "--kernel-name=kns=tandem"])
+        self.assertEqual((results["memcheck"]["failed"], results["racecheck"]["failed"]), (0, 0))
+        self.assertEqual(results["options"][-2:], ["--require-cuda-init=no", "--kernel-name=kns=tandem"])
 
     def test_a_sanitizer_that_does_not_work_fails(self):
         self.write("smi/compute-sanitizer", "#!/bin/sh\necho 'Device not supported'; exit 1\n")
@@ -262,7 +262,7 @@ class GpuCheck(unittest.TestCase):
         self.write("torch_step.py", step(3.0, broken=True))
         result = self.check("--parts", "benchmarks", "--rounds", "1", "--cases", "mlp64")
         self.assertEqual(result.returncode, 1)
-        self.assertIn("mlp64 float32 pytorch: no figure", result.stdout)
+        self.assertIn("mlp64 float32 pytorch: no result", result.stdout)
 
     def test_losses_of_eager_alone_have_nothing_to_be_compared_with(self):
         self.write("bin/train_step", step(1.5, broken='"--traced 1" in " ".join(sys.argv)'))
