@@ -120,13 +120,13 @@ class GpuCheck(unittest.TestCase):
     def report(self, stage="all"):
         return json.loads((self.folder / f"out/gpu-check-{stage}.json").read_text())
 
-    def test_no_gpu_is_said(self):
+    def test_a_missing_gpu_is_reported(self):
         self.write("smi/nvidia-smi", "#!/bin/sh\necho 'No devices were found'; exit 6\n")
         result = self.check()
         self.assertEqual(result.returncode, 2)
         self.assertIn("no GPU here: No devices were found", result.stderr)
 
-    def test_a_gpu_that_tandem_does_not_see_is_none(self):
+    def test_a_gpu_that_tandem_does_not_find_is_reported(self):
         self.write_tandem(emulated=True)
         result = self.check()
         self.assertEqual(result.returncode, 2)
@@ -177,7 +177,7 @@ class GpuCheck(unittest.TestCase):
                        .replace("; exit 1", ""))
         self.assertEqual(self.check("--parts", "conformance").returncode, 0)
 
-    def test_what_is_no_text_is_kept(self):
+    def test_output_that_is_not_text_is_kept(self):
         self.write("bin/example_01_devices", "#!/bin/sh\nprintf 'a byte: \\377'; exit 1\n")
         self.assertEqual(self.check("--parts", "programs").returncode, 1)
         self.assertIn("a byte: \N{REPLACEMENT CHARACTER}", (self.folder / "out/failures.log").read_text())
@@ -188,7 +188,7 @@ class GpuCheck(unittest.TestCase):
             self.check("--parts", "programs")
             self.assertEqual(self.report()["programs"], {"example_01_devices": outcome})
 
-    def test_a_program_that_hangs_costs_its_limit(self):
+    def test_a_program_that_hangs_is_ended_at_its_limit(self):
         # Its child holds the output open.
         self.write("bin/example_01_devices", "#!/bin/sh\necho 'under way'\nsleep 600\n")
         result = self.check("--parts", "programs,machine", "--minutes", "0.2")  # 10 s are kept for the next part
@@ -209,7 +209,7 @@ class GpuCheck(unittest.TestCase):
             self.write_tandem(accuracy)
             self.assertEqual(self.check("--parts", "training").returncode, status)
 
-    def test_memory_is_what_the_driver_says(self):
+    def test_memory_is_compared_with_the_driver(self):
         self.write("bin/memory_options", MEMORY.replace("LEAK", "0"))
         result = self.check("--parts", "memory")
         self.assertEqual((result.returncode, self.report()["memory"]["outcome"]), (0, "passed"), result.stdout)
@@ -218,7 +218,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.check("--parts", "memory").returncode, 1)
         self.assertEqual(self.report()["memory"]["outcome"], "the driver's count differs")
 
-    def test_what_the_sanitizer_finds_fails(self):
+    def test_findings_of_the_sanitizer_fail(self):
         self.write("smi/compute-sanitizer", SANITIZER)
         self.write("bin/ceilings", CEILINGS)
         for name in ("device", "comm", "ops"):
@@ -239,7 +239,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.report()["sanitizer"]["outcome"], "compute-sanitizer does not work here")
         self.assertIn("Device not supported", (self.folder / "out/failures.log").read_text())
 
-    def test_benchmarks_are_medians_beside_their_peer(self):
+    def test_benchmarks_are_medians_with_ratios_to_the_peer(self):
         self.write("bin/train_step", step(1.5))
         self.write("bin/ceilings", CEILINGS)
         self.write("torch_ceilings.py", CEILINGS)
@@ -264,7 +264,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("mlp64 float32 pytorch: no result", result.stdout)
 
-    def test_losses_of_eager_alone_have_nothing_to_be_compared_with(self):
+    def test_losses_without_a_reference_fail(self):
         self.write("bin/train_step", step(1.5, broken='"--traced 1" in " ".join(sys.argv)'))
         self.write("torch_step.py", step(3.0, broken=True))
         result = self.check("--parts", "benchmarks", "--rounds", "1", "--cases", "mlp64,mlp512")
