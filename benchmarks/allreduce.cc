@@ -35,15 +35,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 namespace td = tandem;
 
-struct Options {
+struct AllReduceOptions {
   std::string backend = "shm";
   int ranks = 2;
   double seconds = 0.5;   // of each measurement
   std::size_t bytes = 0;  // 0: 4 KiB to 100 MiB
 };
 
-Options parse(int argc, char** argv) {
-  Options options;
+AllReduceOptions parse(int argc, char** argv) {
+  AllReduceOptions options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i];
     if (key == "--backend") options.backend = argv[i + 1];
@@ -74,7 +74,7 @@ double measure(td::Communicator& communicator, const td::Buffer& buffer, double 
   return stretches[2] * 1e6;
 }
 
-void run_rank(td::Communicator& communicator, const Options& options) {
+void run_rank(td::Communicator& communicator, const AllReduceOptions& options) {
   std::vector<std::size_t> sizes = {std::size_t{4} << 10,  std::size_t{64} << 10,
                                     std::size_t{1} << 20,  std::size_t{4} << 20,
                                     std::size_t{25} << 20, std::size_t{100} << 20};
@@ -117,7 +117,7 @@ std::unique_ptr<td::Communicator> through_gloo(std::shared_ptr<td::Store> store,
       {.store = std::move(store), .name = "bench", .rank = rank, .size = size}));
 }
 
-void run_rank_of_job(const Options& options) {
+void run_rank_of_job(const AllReduceOptions& options) {
   const td::ThreadBudget one(1);
   const auto job = td::rendezvous("env://");
   {
@@ -144,7 +144,7 @@ std::unique_ptr<td::Communicator> through_both(std::shared_ptr<td::Store> store,
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = parse(argc, argv);
+  const AllReduceOptions options = parse(argc, argv);
   if (options.backend == "mpi") {
     const td::ThreadBudget one(1);
     run_rank(*through(td::make_mpi_backend()), options);

@@ -23,7 +23,7 @@ using Steps = std::function<void(int count)>;
 
 template <class Step, class Batches>
 Steps steps_of(
-    const Options& options, const Step& step, const Batches& pool,
+    const BenchOptions& options, const Step& step, const Batches& pool,
     const std::function<void()>& after = [] {}) {
   const auto over = [&](auto run) -> Steps {
     return [run, pool, after](int count) mutable {
@@ -39,7 +39,8 @@ Steps steps_of(
 
 // The steps of a process that trains without the others.
 Steps local_steps(
-    const Options& options, const Case& what, const std::function<void()>& after = [] {}) {
+    const BenchOptions& options, const ModelCase& what,
+    const std::function<void()>& after = [] {}) {
   td::Model model = make_model(what);
   auto optimizer = td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
   const auto step = [model, optimizer, variables = model.trainable_variables(),
@@ -49,7 +50,8 @@ Steps local_steps(
   return steps_of(options, step, make_pool(what, what.batch), after);
 }
 
-void measure(const Options& options, const Case& what, int rank, int ranks, const Steps& together) {
+void measure(const BenchOptions& options, const ModelCase& what, int rank, int ranks,
+             const Steps& together) {
   take_turns(options, rank, ranks, local_steps(options, what), together);
   if (options.trace.empty()) return;
   if (rank == 0) td::profiler::start({.file = options.trace});
@@ -57,7 +59,7 @@ void measure(const Options& options, const Case& what, int rank, int ranks, cons
   if (rank == 0) td::profiler::stop();
 }
 
-void run_ddp(const Options& options, const Case& what) {
+void run_ddp(const BenchOptions& options, const ModelCase& what) {
   td::comm::init_process_group({.backend = options.backend});
   {
     const td::parallel::DistributedDataParallel model(make_model(what));
@@ -77,7 +79,7 @@ void run_ddp(const Options& options, const Case& what) {
   td::comm::destroy_process_group();
 }
 
-void run_mwms(const Options& options, const Case& what) {
+void run_mwms(const BenchOptions& options, const ModelCase& what) {
   const td::distribute::MultiWorkerMirroredStrategy strategy;
   td::Model model;
   td::optimizers::Optimizer optimizer;
@@ -99,7 +101,7 @@ void run_mwms(const Options& options, const Case& what) {
           steps_of(options, step, make_pool(what, global_batch, strategy)));
 }
 
-void run_hvd(const Options& options, const Case& what) {
+void run_hvd(const BenchOptions& options, const ModelCase& what) {
   td::hvd::init();
   td::Model model = make_model(what);
   const auto variables = model.trainable_variables();
@@ -114,7 +116,7 @@ void run_hvd(const Options& options, const Case& what) {
   td::hvd::shutdown();
 }
 
-void run_barrier(const Options& options, const Case& what) {
+void run_barrier(const BenchOptions& options, const ModelCase& what) {
   td::comm::init_process_group({.backend = options.backend});
   measure(options, what, td::comm::get_rank(), td::comm::get_world_size(),
           local_steps(options, what, [] { td::comm::barrier(); }));
@@ -124,8 +126,8 @@ void run_barrier(const Options& options, const Case& what) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = parse(argc, argv);
-  const Case what = find_case(options.name);
+  const BenchOptions options = parse(argc, argv);
+  const ModelCase what = find_case(options.name);
   td::config::set_intra_op_parallelism_threads(options.threads);
   if (options.api == "ddp")
     run_ddp(options, what);

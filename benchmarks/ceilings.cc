@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
     if (std::string(argv[i]) == "--size") size = std::atol(argv[i + 1]);
     if (std::string(argv[i]) == "--elements") elements = std::atol(argv[i + 1]);
   }
-  const bench::Options options = bench::parse(argc, argv);
+  const bench::BenchOptions options = bench::parse(argc, argv);
   setenv("TANDEM_ALLOW_TF32", options.dtype == "tf32" ? "true" : "false", 1);
   if (options.device != "gpu") td::config::set_visible_devices({}, "GPU");
   const td::DType dtype = options.dtype == "bfloat16" ? td::bfloat16 : td::float32;

@@ -135,9 +135,9 @@ class MixedAttention final : public td::LayerBase {
 };
 
 // Makes layers of one precision.
-class Layers {
+class LayerFactory {
  public:
-  explicit Layers(td::DType compute) : mixed_(compute == td::bfloat16) {}
+  explicit LayerFactory(td::DType compute) : mixed_(compute == td::bfloat16) {}
 
   td::Layer dense(std::int64_t units, const std::string& activation = "",
                   bool use_bias = true) const {

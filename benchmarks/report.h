@@ -16,7 +16,7 @@
 
 namespace bench {
 
-struct Options {
+struct BenchOptions {
   std::string name = "mlp64";  // the case
   int threads = 1;             // of each replica
   int replicas = 1;
@@ -36,8 +36,8 @@ struct Options {
   std::string trace;             // file for a profile of eight more steps; empty: none
 };
 
-inline Options parse(int argc, char** argv) {
-  Options options;
+inline BenchOptions parse(int argc, char** argv) {
+  BenchOptions options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i];
     if (key == "--case") options.name = argv[i + 1];
@@ -106,7 +106,7 @@ double time_for(double seconds, int count, const Steps& steps) {
 }
 
 // Values that are known before the timing starts.
-struct Facts {
+struct RunFacts {
   double startup_ms = std::nan("");
   long parameters = 0;
   std::vector<float> losses;
@@ -124,7 +124,8 @@ inline void print_list(const char* name, const std::vector<double>& values) {
   std::printf("]");
 }
 
-inline void print_line(const char* program, const Options& options, const Facts& facts, double ms) {
+inline void print_line(const char* program, const BenchOptions& options, const RunFacts& facts,
+                       double ms) {
   std::printf(
       "{\"program\": \"%s\", \"case\": \"%s\", \"device\": \"%s\", \"dtype\": \"%s\", \"threads\": "
       "%d, \"replicas\": %d, \"parameters\": %ld, \"losses\": [",
@@ -145,7 +146,8 @@ inline void print_line(const char* program, const Options& options, const Facts&
 // Warms up, measures for about `options.seconds`, and prints the line. With --serve it prints a
 // line without a measurement when it is ready, and one with a measurement per line of input.
 template <class Steps>
-void measure(const char* program, const Options& options, const Facts& facts, const Steps& steps) {
+void measure(const char* program, const BenchOptions& options, const RunFacts& facts,
+             const Steps& steps) {
   constexpr int kBlock = 4;
   const double ms = time_for(std::min(1.0, options.seconds / 2), kBlock, steps);
   // On a GPU a block is long, so that the wait at its end does not matter.
@@ -161,7 +163,7 @@ void measure(const char* program, const Options& options, const Facts& facts, co
 }
 
 // The results of one process: milliseconds per step, one entry per cycle.
-struct Turns {
+struct TurnTimes {
   std::vector<double> alone;     // while the other processes sleep
   std::vector<double> apart;     // while all run without synchronisation
   std::vector<double> together;  // in step
@@ -171,14 +173,14 @@ struct Turns {
 // other, then all at once, then `together` steps, in which they wait for each other. The three
 // kinds alternate, so that all of them see the same machine load.
 template <class Local, class Together>
-void take_turns(const Options& options, int rank, int ranks, const Local& local,
+void take_turns(const BenchOptions& options, int rank, int ranks, const Local& local,
                 const Together& together) {
   const int block = std::clamp(options.steps / 4, 1, 4);
   const auto take = [&](const auto& steps) {
     steps(block);  // warms up the caches and synchronises the processes
     return time_steps(block, steps, [&](double, int taken) { return taken >= options.steps; });
   };
-  Turns turns;
+  TurnTimes turns;
   take(local);
   take(together);
   for (int cycle = 0; cycle < options.cycles; ++cycle) {

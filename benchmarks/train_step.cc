@@ -17,7 +17,7 @@ namespace {
 
 using namespace bench;  // NOLINT: the program is the benchmark
 
-void run_alone(const bench::Options& options, const Case& what, double startup_ms) {
+void run_alone(const bench::BenchOptions& options, const ModelCase& what, double startup_ms) {
   td::Model model = make_model(what);
   const auto variables = model.trainable_variables();
   auto optimizer = td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
@@ -31,7 +31,7 @@ void run_alone(const bench::Options& options, const Case& what, double startup_m
     const auto batch = [&](int i) -> const Example& {
       return pool[static_cast<std::size_t>(i) % pool.size()];
     };
-    Facts facts{.startup_ms = startup_ms};
+    RunFacts facts{.startup_ms = startup_ms};
     for (const td::Variable& variable : variables)
       facts.parameters += static_cast<long>(variable.shape().num_elements());
     for (int i = 0; i < options.check; ++i)
@@ -54,7 +54,7 @@ void run_alone(const bench::Options& options, const Case& what, double startup_m
     measure("tandem", step);
 }
 
-void run_mirrored(const bench::Options& options, const Case& what, double startup_ms) {
+void run_mirrored(const bench::BenchOptions& options, const ModelCase& what, double startup_ms) {
   std::vector<std::string> devices;
   for (int i = 0; i < options.replicas; ++i) devices.push_back("/cpu:" + std::to_string(i));
   td::distribute::MirroredStrategy strategy({.devices = devices});
@@ -94,9 +94,9 @@ void run_mirrored(const bench::Options& options, const Case& what, double startu
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bench::Options options = bench::parse(argc, argv);
-  Case what = find_case(options.name, options.dtype == "bfloat16" ? td::bfloat16 : td::float32,
-                        options.tiny);
+  const bench::BenchOptions options = bench::parse(argc, argv);
+  ModelCase what = find_case(options.name, options.dtype == "bfloat16" ? td::bfloat16 : td::float32,
+                             options.tiny);
   if (options.batch > 0) what.batch = options.batch;
   setenv("TANDEM_ALLOW_TF32", options.dtype == "tf32" ? "true" : "false", 1);
   const auto gpus = td::config::list_physical_devices("GPU");
