@@ -1,13 +1,13 @@
 // An all-reduce of float32 between processes of this host, timed: buffers that the backend has
-// allocated (shared memory, with shm) and plain ones. Prints a JSON line a size.
+// allocated (shared memory, with shm) and plain ones. Prints one JSON line per size.
 //
 //     allreduce [--backend shm|gloo|hierarchical] [--ranks 2] [--seconds 0.5] [--bytes N]
 //     mpirun -n 2 allreduce --backend mpi [...]
 //     link --mbit 1000 allreduce --backend gloo [...]    (a rank of a job, where RANK is set)
 //
-// hierarchical is two hosts, played by halves of the ranks: shm inside, gloo between. The peers,
-// peers/gloo_allreduce.cc, peers/mpi_allreduce.cc and peers/torch_allreduce.py, are called the same
-// and print the same.
+// hierarchical emulates two hosts, each with half of the ranks: shm inside, gloo between. The
+// peers, peers/gloo_allreduce.cc, peers/mpi_allreduce.cc and peers/torch_allreduce.py, have the
+// same options and output.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,15 +35,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 namespace td = tandem;
 
-struct Options {
+struct AllReduceOptions {
   std::string backend = "shm";
   int ranks = 2;
   double seconds = 0.5;   // of each measurement
   std::size_t bytes = 0;  // 0: 4 KiB to 100 MiB
 };
 
-Options parse(int argc, char** argv) {
-  Options options;
+AllReduceOptions parse(int argc, char** argv) {
+  AllReduceOptions options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i];
     if (key == "--backend") options.backend = argv[i + 1];
@@ -64,7 +64,7 @@ double measure(td::Communicator& communicator, const td::Buffer& buffer, double 
     return std::chrono::duration<double>(Clock::now() - begin).count() / times;
   };
   run(3);
-  // As many as rank 0 finds right.
+  // Rank 0 chooses the number for all.
   int times = std::max(3, static_cast<int>(seconds / 5 / run(3)));
   std::vector<int> all(static_cast<std::size_t>(communicator.size()));
   communicator.exchange(&times, sizeof(times), all.data());
@@ -74,7 +74,7 @@ double measure(td::Communicator& communicator, const td::Buffer& buffer, double 
   return stretches[2] * 1e6;
 }
 
-void run_rank(td::Communicator& communicator, const Options& options) {
+void run_rank(td::Communicator& communicator, const AllReduceOptions& options) {
   std::vector<std::size_t> sizes = {std::size_t{4} << 10,  std::size_t{64} << 10,
                                     std::size_t{1} << 20,  std::size_t{4} << 20,
                                     std::size_t{25} << 20, std::size_t{100} << 20};
@@ -117,7 +117,7 @@ std::unique_ptr<td::Communicator> through_gloo(std::shared_ptr<td::Store> store,
       {.store = std::move(store), .name = "bench", .rank = rank, .size = size}));
 }
 
-void run_rank_of_job(const Options& options) {
+void run_rank_of_job(const AllReduceOptions& options) {
   const td::ThreadBudget one(1);
   const auto job = td::rendezvous("env://");
   {
@@ -144,7 +144,7 @@ std::unique_ptr<td::Communicator> through_both(std::shared_ptr<td::Store> store,
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = parse(argc, argv);
+  const AllReduceOptions options = parse(argc, argv);
   if (options.backend == "mpi") {
     const td::ThreadBudget one(1);
     run_rank(*through(td::make_mpi_backend()), options);

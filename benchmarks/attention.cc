@@ -11,7 +11,7 @@
 namespace td = tandem;
 
 int main(int argc, char** argv) {
-  const bench::Options options = bench::parse(argc, argv);
+  const bench::BenchOptions options = bench::parse(argc, argv);
   std::array<char, 16> name{};
   long batch = 0, heads = 0, positions = 0, depth = 0;
   if (std::sscanf(options.name.c_str(), "%15[a-z]-%ldx%ldx%ldx%ld", name.data(), &batch, &heads,

@@ -1,6 +1,6 @@
-// The bound: the bare oneDNN primitives of a case's forward and backward pass, one behind the
+// The bound: the bare oneDNN primitives of a case's forward and backward pass, one after the
 // other, with no framework and no optimizer around them. Activations are plain (channels last);
-// weights are in whatever packed layout each primitive likes best, packed once and for nothing.
+// weights are in the packed layout that each primitive prefers; packing is not timed.
 #include <omp.h>
 #include <dnnl.hpp>
 
@@ -19,37 +19,37 @@ static_assert(DNNL_VERSION_MAJOR == 2,
 
 namespace {
 
-using namespace dnnl;  // NOLINT: a program about nothing else
+using namespace dnnl;  // NOLINT: the program uses nothing else
 using Dims = memory::dims;
 using Tag = memory::format_tag;
 using Args = std::unordered_map<int, memory>;
 
-struct Value {
+struct Activation {
   memory y;            // the activation
   bool wanted = true;  // whether its gradient is asked for
-  // While the backward pass is put together: the gradient, once something writes it, and its
-  // memory, which is free for others when the last one who reads it lets go.
+  // While the backward pass is built: the gradient, once a primitive writes it, and its memory,
+  // which is reused after the last reader.
   memory dy;
   std::shared_ptr<void> dy_memory;
 };
-using ValueRef = std::shared_ptr<Value>;
+using ActivationRef = std::shared_ptr<Activation>;
 
-class Net {
+class PrimitiveModel {
  public:
-  Net() : engine_(engine::kind::cpu, 0), stream_(engine_) {}
+  PrimitiveModel() : engine_(engine::kind::cpu, 0), stream_(engine_) {}
 
-  ValueRef input(const Dims& dims) {
-    ValueRef value = make_value(dims);
+  ActivationRef input(const Dims& dims) {
+    ActivationRef value = make_value(dims);
     value->wanted = false;
     fill(value->y, 1.0f);
     return value;
   }
 
-  ValueRef conv(const ValueRef& x, memory::dim filters, memory::dim kernel, memory::dim stride,
-                memory::dim pad, bool bias_and_relu) {
+  ActivationRef conv(const ActivationRef& x, memory::dim filters, memory::dim kernel,
+                     memory::dim stride, memory::dim pad, bool bias_and_relu) {
     const Dims in = x->y.get_desc().dims();
     const auto out_size = [&](memory::dim size) { return (size + 2 * pad - kernel) / stride + 1; };
-    ValueRef y = make_value({in[0], filters, out_size(in[2]), out_size(in[3])});
+    ActivationRef y = make_value({in[0], filters, out_size(in[2]), out_size(in[3])});
     const Dims weight_dims{filters, in[1], kernel, kernel}, strides{stride, stride}, pads{pad, pad};
     const auto any_weights = memory::desc(weight_dims, memory::data_type::f32, Tag::any);
     const auto bias =
@@ -60,7 +60,7 @@ class Net {
         convolution_forward::desc(prop_kind::forward_training, algorithm::convolution_direct, xd,
                                   any_weights, bias, yd, strides, pads, pads);
     const convolution_forward::primitive_desc forward(
-        forward_desc, bias_and_relu ? relu_behind() : primitive_attr(), engine_);
+        forward_desc, bias_and_relu ? relu_post_op() : primitive_attr(), engine_);
     Args args{{DNNL_ARG_SRC, x->y},
               {DNNL_ARG_WEIGHTS, weights(forward.weights_desc(), weight_dims)},
               {DNNL_ARG_DST, y->y}};
@@ -93,16 +93,16 @@ class Net {
     return y;
   }
 
-  ValueRef dense(const ValueRef& x, memory::dim units, bool relu) {
+  ActivationRef dense(const ActivationRef& x, memory::dim units, bool relu) {
     const Dims in = x->y.get_desc().dims();
-    ValueRef y = make_value({in[0], units});
+    ActivationRef y = make_value({in[0], units});
     const Dims weight_dims{units, in[1]};
     const auto any_weights = memory::desc(weight_dims, memory::data_type::f32, Tag::any);
     const auto bias = memory::desc({units}, memory::data_type::f32, Tag::a);
     const auto xd = x->y.get_desc(), yd = y->y.get_desc();
     const inner_product_forward::primitive_desc forward(
         inner_product_forward::desc(prop_kind::forward_training, xd, any_weights, bias, yd),
-        relu ? relu_behind() : primitive_attr(), engine_);
+        relu ? relu_post_op() : primitive_attr(), engine_);
     add(forward_, inner_product_forward(forward),
         {{DNNL_ARG_SRC, x->y},
          {DNNL_ARG_WEIGHTS, weights(forward.weights_desc(), weight_dims)},
@@ -131,9 +131,9 @@ class Net {
     return y;
   }
 
-  ValueRef pool(const ValueRef& x, algorithm kind, memory::dim window) {
+  ActivationRef pool(const ActivationRef& x, algorithm kind, memory::dim window) {
     const Dims in = x->y.get_desc().dims();
-    ValueRef y = make_value({in[0], in[1], in[2] / window, in[3] / window});
+    ActivationRef y = make_value({in[0], in[1], in[2] / window, in[3] / window});
     const auto xd = x->y.get_desc(), yd = y->y.get_desc();
     const Dims size{window, window}, none{0, 0};
     const pooling_forward::primitive_desc forward(
@@ -156,10 +156,10 @@ class Net {
   }
 
   // The same elements as [n, everything else]; channels last, as the framework's flatten.
-  ValueRef flatten(const ValueRef& x) {
+  ActivationRef flatten(const ActivationRef& x) {
     const Dims in = x->y.get_desc().dims();
     const memory::desc flat({in[0], in[1] * in[2] * in[3]}, memory::data_type::f32, Tag::ab);
-    auto y = std::make_shared<Value>();
+    auto y = std::make_shared<Activation>();
     y->y = memory(flat, engine_, x->y.get_data_handle());
     on_backward(y, [=, this] {
       x->dy = memory(x->y.get_desc(), engine_, y->dy.get_data_handle());
@@ -168,9 +168,9 @@ class Net {
     return y;
   }
 
-  ValueRef batch_norm(const ValueRef& x, bool relu) {
+  ActivationRef batch_norm(const ActivationRef& x, bool relu) {
     const Dims in = x->y.get_desc().dims();
-    ValueRef y = make_value(in);
+    ActivationRef y = make_value(in);
     const auto xd = x->y.get_desc();
     auto flags = normalization_flags::use_scale | normalization_flags::use_shift;
     if (relu) flags |= normalization_flags::fuse_norm_relu;
@@ -207,18 +207,17 @@ class Net {
   }
 
   // relu(a + b)
-  ValueRef add_relu(const ValueRef& a, const ValueRef& b) {
-    ValueRef y = make_value(a->y.get_desc().dims());
+  ActivationRef add_relu(const ActivationRef& a, const ActivationRef& b) {
+    ActivationRef y = make_value(a->y.get_desc().dims());
     const auto desc = a->y.get_desc();
     const binary::primitive_desc sum(binary::desc(algorithm::binary_add, desc, desc, desc),
-                                     relu_behind(), engine_);
+                                     relu_post_op(), engine_);
     add(forward_, binary(sum),
         {{DNNL_ARG_SRC_0, a->y}, {DNNL_ARG_SRC_1, b->y}, {DNNL_ARG_DST, y->y}});
     on_backward(y, [=, this] {
       relu_backward(y);
-      // Both branches read the sum's gradient where it is; who adds to one of them does so after
-      // the other has been used.
-      for (const ValueRef& branch : {a, b}) {
+      // Both branches share the gradient of the sum. Only the branch that runs last adds to it.
+      for (const ActivationRef& branch : {a, b}) {
         branch->dy = y->dy;
         branch->dy_memory = y->dy_memory;
       }
@@ -227,7 +226,7 @@ class Net {
   }
 
   // The mean cross-entropy of random labels: its value is not needed, its gradient is.
-  void loss(const ValueRef& logits) {
+  void loss(const ActivationRef& logits) {
     const Dims dims = logits->y.get_desc().dims();
     std::vector<int> labels(static_cast<std::size_t>(dims[0]));
     for (int& label : labels) label = static_cast<int>(random_() % static_cast<unsigned>(dims[1]));
@@ -265,24 +264,24 @@ class Net {
     program.push_back([this, what, args = std::move(args)] { what.execute(stream_, args); });
   }
 
-  ValueRef make_value(const Dims& dims) {
+  ActivationRef make_value(const Dims& dims) {
     const memory::desc desc(dims, memory::data_type::f32, dims.size() == 4 ? Tag::nhwc : Tag::ab);
-    auto value = std::make_shared<Value>();
+    auto value = std::make_shared<Activation>();
     value->y = memory(desc, engine_);
     return value;
   }
 
-  // `make` puts together the backward pass of the operation whose result is y; y's gradient is of
-  // no use behind it.
-  void on_backward(const ValueRef& y, std::function<void()> make) {
+  // `make` builds the backward pass of the operation that computes y. The gradient of y is released
+  // afterwards.
+  void on_backward(const ActivationRef& y, std::function<void()> make) {
     backward_makers_.push_back([y, make = std::move(make)] {
       make();
       y->dy_memory.reset();
     });
   }
 
-  // Memory for a gradient: some that was used before and is free, else new.
-  void start_gradient(const ValueRef& value) {
+  // Memory for a gradient: recycled memory if there is any, else new.
+  void start_gradient(const ActivationRef& value) {
     const memory::desc desc = value->y.get_desc();
     const std::size_t bytes = desc.get_size();
     auto& free = free_[bytes];
@@ -314,7 +313,7 @@ class Net {
     return packed;
   }
 
-  static primitive_attr relu_behind() {
+  static primitive_attr relu_post_op() {
     post_ops ops;
     ops.append_eltwise(1.0f, algorithm::eltwise_relu, 0.0f, 0.0f);
     primitive_attr attr;
@@ -322,8 +321,8 @@ class Net {
     return attr;
   }
 
-  // y->dy becomes the gradient in front of the relu, in place.
-  void relu_backward(const ValueRef& y) {
+  // Turns y->dy into the gradient of the input of the relu, in place.
+  void relu_backward(const ActivationRef& y) {
     const auto desc = y->y.get_desc();
     const auto kind = algorithm::eltwise_relu_use_dst_for_bwd;
     const eltwise_forward::primitive_desc hint(
@@ -334,16 +333,16 @@ class Net {
         {{DNNL_ARG_DST, y->y}, {DNNL_ARG_DIFF_DST, y->dy}, {DNNL_ARG_DIFF_SRC, y->dy}});
   }
 
-  // Calls write(memory): x's gradient itself, or, when that has been written, memory that is added
-  // to it.
-  void write_gradient(const ValueRef& x, const std::function<void(const memory&)>& write) {
+  // Calls write(memory) with x's gradient itself or, if that was written before, with memory that
+  // is added to it.
+  void write_gradient(const ActivationRef& x, const std::function<void(const memory&)>& write) {
     if (!x->dy_memory) {
       start_gradient(x);
       write(x->dy);
       return;
     }
     const auto desc = x->dy.get_desc();
-    auto other = std::make_shared<Value>();
+    auto other = std::make_shared<Activation>();
     other->y = x->y;
     start_gradient(other);
     const memory more = other->dy;
@@ -363,18 +362,18 @@ class Net {
   std::vector<memory> kept_;
 };
 
-void mlp(Net& net, memory::dim batch) {
+void mlp(PrimitiveModel& net, memory::dim batch) {
   net.loss(
       net.dense(net.dense(net.dense(net.input({batch, 784}), 512, true), 512, true), 10, false));
 }
 
-void lenet(Net& net, memory::dim batch) {
+void lenet(PrimitiveModel& net, memory::dim batch) {
   auto x = net.conv(net.input({batch, 1, 28, 28}), 32, 3, 1, 0, true);
   x = net.pool(net.conv(x, 64, 3, 1, 0, true), algorithm::pooling_max, 2);
   net.loss(net.dense(net.dense(net.flatten(x), 128, true), 10, false));
 }
 
-void resnet20(Net& net, memory::dim batch) {
+void resnet20(PrimitiveModel& net, memory::dim batch) {
   auto x = net.batch_norm(net.conv(net.input({batch, 3, 32, 32}), 16, 3, 1, 1, false), true);
   for (const memory::dim filters : {16, 32, 64})
     for (int block = 0; block < 3; ++block) {
@@ -389,7 +388,7 @@ void resnet20(Net& net, memory::dim batch) {
 }
 
 // Bottlenecks of 64, 128, 256 and 512 filters, the stride in the 3x3 convolution.
-void resnet50(Net& net, memory::dim batch) {
+void resnet50(PrimitiveModel& net, memory::dim batch) {
   auto x = net.batch_norm(net.conv(net.input({batch, 3, 224, 224}), 64, 7, 2, 3, false), true);
   x = net.pool(x, algorithm::pooling_max, 2);
   constexpr struct {
@@ -412,9 +411,9 @@ void resnet50(Net& net, memory::dim batch) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bench::Options options = bench::parse(argc, argv);
+  const bench::BenchOptions options = bench::parse(argc, argv);
   omp_set_num_threads(options.threads);
-  Net net;
+  PrimitiveModel net;
   if (options.name == "mlp64")
     mlp(net, 64);
   else if (options.name == "mlp512")

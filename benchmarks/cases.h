@@ -1,5 +1,5 @@
-// The models that are measured, and their step: forward, backward and SGD with momentum, on data in
-// memory. peers/torch_step.py has the same.
+// The models of the benchmarks and their training step: forward, backward and SGD with momentum on
+// data in memory. peers/torch_step.py has the same models.
 #pragma once
 
 #include <tandem/tandem.h>
@@ -11,53 +11,53 @@
 #include <utility>
 #include <vector>
 
-#include "draws.h"
 #include "precision.h"
+#include "random_numbers.h"
 
 namespace bench {
 
 using td::data::Example;
 
-struct Case {
+struct ModelCase {
   td::Shape example;
   std::int64_t batch;
   std::function<td::Model()> make;
   std::int64_t classes = 10;
-  std::int64_t vocabulary = 0;  // examples are text, each position of it is classified; 0: numbers
+  std::int64_t vocabulary = 0;  // examples are tokens, each is classified; 0: examples are floats
 };
 
-inline td::Model in_order(const td::Shape& example, const std::vector<td::Layer>& layers) {
+inline td::Model sequential_model(const td::Shape& example, const std::vector<td::Layer>& layers) {
   const td::SymbolicInput input = td::Input(example);
   td::SymbolicInput x = input;
   for (const td::Layer& layer : layers) x = layer(x);
   return td::Functional(input, x);
 }
 
-inline td::Model mlp(const Layers& layers, std::int64_t width) {
-  return in_order({784},
-                  {layers.dense(width, "relu"), layers.dense(width, "relu"), layers.dense(10)});
+inline td::Model mlp(const LayerFactory& layers, std::int64_t width) {
+  return sequential_model(
+      {784}, {layers.dense(width, "relu"), layers.dense(width, "relu"), layers.dense(10)});
 }
 
-inline td::Model lenet(const Layers& layers) {
-  return in_order({28, 28, 1},
-                  {layers.conv(32, 3, {.activation = "relu"}),
-                   layers.conv(64, 3, {.activation = "relu"}), td::layers::MaxPooling2D({2, 2}),
-                   td::layers::Flatten(), layers.dense(128, "relu"), layers.dense(10)});
+inline td::Model lenet(const LayerFactory& layers) {
+  return sequential_model(
+      {28, 28, 1}, {layers.conv(32, 3, {.activation = "relu"}),
+                    layers.conv(64, 3, {.activation = "relu"}), td::layers::MaxPooling2D({2, 2}),
+                    td::layers::Flatten(), layers.dense(128, "relu"), layers.dense(10)});
 }
 
-inline td::SymbolicInput convolve(const Layers& layers, const td::SymbolicInput& x,
+inline td::SymbolicInput convolve(const LayerFactory& layers, const td::SymbolicInput& x,
                                   std::int64_t filters, std::int64_t kernel, std::int64_t stride) {
   const td::Layer conv =
       layers.conv(filters, kernel, {.strides = stride, .padding = "same", .use_bias = false});
   return td::layers::BatchNormalization({.epsilon = 1e-5})(conv(x));
 }
 
-inline td::SymbolicInput add(const Layers& layers, const td::SymbolicInput& a,
+inline td::SymbolicInput add(const LayerFactory& layers, const td::SymbolicInput& a,
                              const td::SymbolicInput& b) {
   return layers.add()(std::vector<td::SymbolicInput>{a, b});
 }
 
-inline td::Model resnet20(const Layers& layers) {
+inline td::Model resnet20(const LayerFactory& layers) {
   const td::SymbolicInput input = td::Input({32, 32, 3});
   td::SymbolicInput x = td::layers::ReLU()(convolve(layers, input, 16, 3, 1));
   for (const std::int64_t filters : {16, 32, 64})
@@ -72,7 +72,7 @@ inline td::Model resnet20(const Layers& layers) {
 }
 
 // Bottlenecks of 64, 128, 256 and 512 filters, the stride in the 3x3 convolution.
-inline td::Model resnet50(const Layers& layers, std::int64_t size) {
+inline td::Model resnet50(const LayerFactory& layers, std::int64_t size) {
   const td::SymbolicInput input = td::Input({size, size, 3});
   td::SymbolicInput x = td::layers::ReLU()(convolve(layers, input, 64, 7, 2));
   x = td::layers::MaxPooling2D({2, 2})(x);
@@ -94,8 +94,8 @@ struct TransformerSizes {
   std::int64_t width, heads, length, vocabulary;
 };
 
-// A decoder as GPT-2's: normalisation first, GELU, learned positions, a head of its own.
-inline td::Model transformer(const Layers& layers, const TransformerSizes& sizes) {
+// A decoder as in GPT-2: pre-normalisation, GELU, learned positions, an untied output layer.
+inline td::Model transformer(const LayerFactory& layers, const TransformerSizes& sizes) {
   const auto normalise = [](const td::SymbolicInput& x) {
     return td::layers::LayerNormalization({.epsilon = 1e-5})(x);
   };
@@ -111,10 +111,11 @@ inline td::Model transformer(const Layers& layers, const TransformerSizes& sizes
   return td::Functional(input, layers.dense(sizes.vocabulary, "", false)(normalise(x)));
 }
 
-// `tiny`: the same model in small, to see that it trains.
-inline Case find_case(const std::string& name, td::DType compute = td::float32, bool tiny = false) {
-  const Layers layers(compute);
-  const auto decoder = [&](TransformerSizes sizes) -> Case {
+// `tiny`: a small version of the model, to test that it trains.
+inline ModelCase find_case(const std::string& name, td::DType compute = td::float32,
+                           bool tiny = false) {
+  const LayerFactory layers(compute);
+  const auto decoder = [&](TransformerSizes sizes) -> ModelCase {
     if (tiny) sizes = {2, 32, 2, 16, 61};
     return {{sizes.length},
             tiny ? 4 : 16,
@@ -137,30 +138,30 @@ inline Case find_case(const std::string& name, td::DType compute = td::float32, 
   throw std::invalid_argument("no case " + name);
 }
 
-inline td::Model make_model(const Case& what) {
+inline td::Model make_model(const ModelCase& what) {
   td::Model model = what.make();
   model.build(what.example.with_leading(-1));
-  draw_weights(model.trainable_variables());
+  set_random_weights(model.trainable_variables());
   return model;
 }
 
-// Four batches, each drawn from two streams above those of the weights.
-inline std::vector<Example> make_pool(const Case& what, std::int64_t batch) {
+// Four batches. Each uses two streams, which the weights do not use.
+inline std::vector<Example> make_pool(const ModelCase& what, std::int64_t batch) {
   std::vector<Example> pool;
   const td::Shape shape = what.example.with_leading(batch);
   for (std::uint32_t i = 0; i < 4; ++i) {
     const std::uint32_t stream = 100'000 + 2 * i;
     pool.push_back(
-        {what.vocabulary > 0 ? draw_classes(stream, shape, what.vocabulary)
-                             : draw_uniform(stream, shape, std::sqrt(12.0)),
-         draw_classes(stream + 1, what.vocabulary > 0 ? shape : td::Shape{batch}, what.classes)});
+        {what.vocabulary > 0 ? random_classes(stream, shape, what.vocabulary)
+                             : random_uniform(stream, shape, std::sqrt(12.0)),
+         random_classes(stream + 1, what.vocabulary > 0 ? shape : td::Shape{batch}, what.classes)});
   }
   return pool;
 }
 
-// The same in one part a replica.
+// The same, split into one part per replica.
 inline std::vector<td::distribute::PerReplica<Example>> make_pool(
-    const Case& what, std::int64_t global_batch, const td::distribute::Strategy& strategy) {
+    const ModelCase& what, std::int64_t global_batch, const td::distribute::Strategy& strategy) {
   std::vector<td::distribute::PerReplica<Example>> pool;
   for (const Example& batch : make_pool(what, global_batch)) {
     const auto dataset = td::data::Dataset::from_tensor_slices(batch).batch(global_batch);

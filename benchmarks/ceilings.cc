@@ -1,6 +1,6 @@
-// What matrix products, memory and a chain of element-wise operations reach on the first GPU, or on
-// the CPU; prints a JSON line.
-//   --size N (8192)  products of N x N matrices     --elements N (2^29)  what passes through memory
+// The throughput of matrix products, memory and a chain of element-wise operations on the first GPU
+// or the CPU. Prints a JSON line.
+//   --size N (8192)  products of N x N matrices     --elements N (2^29)  size of memory passes
 #include <tandem/tandem.h>
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 #include <cstdlib>
 #include <string>
 
-#include "draws.h"
+#include "random_numbers.h"
 #include "report.h"
 
 namespace {
 
 namespace td = tandem;
 
-// Milliseconds of an operation, of blocks of them one behind the other.
+// Milliseconds per operation, of operations that are launched back to back.
 template <class Operation>
 double time_operation(double seconds, const Operation& operation) {
   const auto repeat = [&](int count) {
@@ -35,23 +35,23 @@ int main(int argc, char** argv) {
     if (std::string(argv[i]) == "--size") size = std::atol(argv[i + 1]);
     if (std::string(argv[i]) == "--elements") elements = std::atol(argv[i + 1]);
   }
-  const bench::Options options = bench::parse(argc, argv);
+  const bench::BenchOptions options = bench::parse(argc, argv);
   setenv("TANDEM_ALLOW_TF32", options.dtype == "tf32" ? "true" : "false", 1);
   if (options.device != "gpu") td::config::set_visible_devices({}, "GPU");
   const td::DType dtype = options.dtype == "bfloat16" ? td::bfloat16 : td::float32;
-  const auto drawn = [&](std::uint32_t stream, std::int64_t rows, std::int64_t columns) {
-    return td::cast(bench::draw_uniform(stream, {rows, columns}, 2.0), dtype);
+  const auto random_matrix = [&](std::uint32_t stream, std::int64_t rows, std::int64_t columns) {
+    return td::cast(bench::random_uniform(stream, {rows, columns}, 2.0), dtype);
   };
 
   double product = 0, pass = 0, chain = 0;
   {
-    const td::Tensor a = drawn(1, size, size), b = drawn(2, size, size);
+    const td::Tensor a = random_matrix(1, size, size), b = random_matrix(2, size, size);
     product = time_operation(options.seconds, [&] { return td::matmul(a, b); });
   }
   {
-    const td::Tensor x = td::broadcast_to(drawn(3, 1, 1 << 20), {elements >> 20, 1 << 20});
+    const td::Tensor x = td::broadcast_to(random_matrix(3, 1, 1 << 20), {elements >> 20, 1 << 20});
     pass = time_operation(options.seconds, [&] { return td::nn::relu(x); });
-    // A program runs it as one pass.
+    // A traced function fuses it into one pass.
     const auto chained = td::function(
         [](const td::Tensor& value) { return td::nn::gelu(value * 0.5 + 1.0) * value; });
     chain = time_operation(options.seconds, [&] { return chained(x); });

@@ -1,13 +1,13 @@
-// What it costs at least to bring two processes' gradients together and to update their parameters
-// (SGD with momentum): the memory traffic alone, in shared memory, by three ways. Between the
-// rounds each process writes its gradients and reads its parameters, as a training step does.
-// Prints a JSON line: medians in microseconds, until both have read their parameters again.
+// A lower bound for reducing the gradients of two processes and updating their parameters (SGD with
+// momentum): the memory traffic alone, in shared memory, in four variants. Between the rounds each
+// process writes its gradients and reads its parameters, as a training step does. Prints a JSON
+// line: medians in microseconds, until both have read their parameters again.
 //
 //     exchange_bound [--parameters 669706] [--rounds 2000]
 //
-// The ways: "apart", each updates from its own gradients; "sum": each sums half of them for both,
-// as the shm backend does, then both update; "fused": no sum, each reads both gradients as it
-// updates; "shared": each updates half of the parameters, in both processes' memory.
+// The variants: "apart": each updates from its own gradients. "sum": each sums half of them for
+// both, as the shm backend does, then both update. "fused": no sum, each reads both gradients as it
+// updates. "shared": each updates half of the parameters, in both processes' memory.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -29,19 +29,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kOthers = std::size_t{4} << 20;  // floats that a step reads besides
+constexpr std::size_t kOthers = std::size_t{4} << 20;  // other floats that a step reads
 
-// Of one process, in memory that both reach.
-struct Side {
+// The buffers of one process, in shared memory.
+struct ProcessBuffers {
   float *gradients, *parameters, *momentum;
   std::atomic<std::int64_t>* meetings;
 };
 
-struct Range {
+struct ElementRange {
   std::int64_t begin, end;
 };
 
-TANDEM_CLONES void sum(const float* a, const float* b, float* to, float* too, Range range) {
+TANDEM_CLONES void sum(const float* a, const float* b, float* to, float* too, ElementRange range) {
 #pragma GCC ivdep
   for (std::int64_t i = range.begin; i < range.end; ++i) {
     const float mean = (a[i] + b[i]) * 0.5f;
@@ -50,7 +50,7 @@ TANDEM_CLONES void sum(const float* a, const float* b, float* to, float* too, Ra
   }
 }
 
-TANDEM_CLONES void update(const Side& side, Range range) {
+TANDEM_CLONES void update(const ProcessBuffers& side, ElementRange range) {
   const float* gradients = side.gradients;
   float *parameters = side.parameters, *momentum = side.momentum;
 #pragma GCC ivdep
@@ -60,7 +60,8 @@ TANDEM_CLONES void update(const Side& side, Range range) {
   }
 }
 
-TANDEM_CLONES void update_from_both(const Side& side, const float* others, Range range) {
+TANDEM_CLONES void update_from_both(const ProcessBuffers& side, const float* others,
+                                    ElementRange range) {
   const float* gradients = side.gradients;
   float *parameters = side.parameters, *momentum = side.momentum;
 #pragma GCC ivdep
@@ -70,7 +71,8 @@ TANDEM_CLONES void update_from_both(const Side& side, const float* others, Range
   }
 }
 
-TANDEM_CLONES void update_both(const Side& side, const Side& other, Range range) {
+TANDEM_CLONES void update_both(const ProcessBuffers& side, const ProcessBuffers& other,
+                               ElementRange range) {
   const float *gradients = side.gradients, *others = other.gradients;
   float *parameters = side.parameters, *momentum = side.momentum;
   float *its_parameters = other.parameters, *its_momentum = other.momentum;
@@ -83,7 +85,8 @@ TANDEM_CLONES void update_both(const Side& side, const Side& other, Range range)
   }
 }
 
-TANDEM_CLONES void write_gradients(const Side& side, const float* others, std::int64_t count) {
+TANDEM_CLONES void write_gradients(const ProcessBuffers& side, const float* others,
+                                   std::int64_t count) {
   float* gradients = side.gradients;
   const float* parameters = side.parameters;
 #pragma GCC ivdep
@@ -103,10 +106,10 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-std::array<Side, 2> make_sides(std::int64_t count) {
-  std::array<Side, 2> sides;
+std::array<ProcessBuffers, 2> make_sides(std::int64_t count) {
+  std::array<ProcessBuffers, 2> sides;
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
-  for (Side& side : sides)
+  for (ProcessBuffers& side : sides)
     side = {static_cast<float*>(allocate(bytes)), static_cast<float*>(allocate(bytes)),
             static_cast<float*>(allocate(bytes)),
             new (allocate(4096)) std::atomic<std::int64_t>(0)};
@@ -129,19 +132,20 @@ int main(int argc, char** argv) {
     if (std::string(argv[i]) == "--parameters") count = std::atol(argv[i + 1]);
     if (std::string(argv[i]) == "--rounds") rounds = std::atoi(argv[i + 1]);
   }
-  const std::array<Side, 2> sides = make_sides(count);
+  const std::array<ProcessBuffers, 2> sides = make_sides(count);
   const pid_t child = fork();
   const int rank = child == 0 ? 1 : 0;
-  const Side &mine = sides[static_cast<std::size_t>(rank)],
-             &other = sides[static_cast<std::size_t>(1 - rank)];
+  const ProcessBuffers &mine = sides[static_cast<std::size_t>(rank)],
+                       &other = sides[static_cast<std::size_t>(1 - rank)];
   stay_on_core(rank);
   const auto meet = [&] {
     const std::int64_t now = mine.meetings->fetch_add(1) + 1;
     while (other.meetings->load(std::memory_order_acquire) < now) __builtin_ia32_pause();
   };
   std::vector<float> others(std::max(kOthers, static_cast<std::size_t>(count)), 1e-3f);
-  const Range all = {0, count};
-  const Range half = rank == 0 ? Range{0, count / 32 * 16} : Range{count / 32 * 16, count};
+  const ElementRange all = {0, count};
+  const ElementRange half =
+      rank == 0 ? ElementRange{0, count / 32 * 16} : ElementRange{count / 32 * 16, count};
   constexpr std::array<const char*, 4> kWays = {"apart", "sum", "fused", "shared"};
   std::array<std::vector<double>, kWays.size()> times;
   volatile float seen = 0;

@@ -1,9 +1,9 @@
-// Runs a command on each of two hosts, played by network namespaces, that a link of limited speed
-// joins. The command's standard output and errors are this one's.
+// Runs a command on two hosts that a link of limited speed joins. The hosts are network namespaces.
+// The commands share this program's standard output and error.
 //
 //     link [--mbit 1000] [--delay-us 0] COMMAND [ARGUMENTS]
 //
-// `delay-us` is of one direction. Each host has the core of its number. The commands find RANK,
+// `delay-us` is the delay in one direction. Each host has one core. The commands find RANK,
 // WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TANDEM_JOB_TOKEN and GLOO_SOCKET_IFNAME in the environment.
 //
 // Without a delay the link is a veth pair whose ends send through a token bucket. With one it is a
@@ -49,7 +49,7 @@ void configure(const std::string& command) {
   if (std::system(command.c_str()) != 0) throw std::runtime_error(command + " failed");
 }
 
-// In the network of this process.
+// In the network namespace of this process.
 int make_tun() {
   const int end = open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK);
   check(end >= 0, "/dev/net/tun");
@@ -65,7 +65,7 @@ struct Packet {
   std::vector<char> bytes;
 };
 
-// Passes packets on from one end to the other, each when the link has sent it and it has travelled.
+// Forwards packets from one end to the other, after the link's transmission time and delay.
 void relay(int from, int to, double bytes_per_second, std::chrono::microseconds delay,
            const std::atomic<bool>& ends) {
   prctl(PR_SET_TIMERSLACK, 1000);

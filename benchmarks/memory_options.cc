@@ -1,7 +1,7 @@
-// Takes memory of the first GPU as its options say; tells by JSON lines what it took, and waits for
-// a line behind each, while scripts/gpu-check asks the driver for the same.
-//   --growth 1          takes memory as needed       --fraction F       this share of the total
-//   --limits 1024,2048  MiB of logical devices       --allocate MIB     of a tensor on GPU:0
+// Allocates memory of the first GPU as its options say. Prints the memory in use as JSON lines, and
+// waits for a line of input after each, while scripts/gpu-check asks the driver.
+//   --growth 1          allocates as needed          --fraction F       this share of the total
+//   --limits 1024,2048  MiB of logical devices       --allocate MIB     size of a tensor on GPU:0
 #include <tandem/tandem.h>
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace {
 
 namespace td = tandem;
 
-void tell(const char* state) {
+void report(const char* state) {
   std::int64_t reserved = 0, current = 0, limit = 0;
   for (const auto& gpu : td::config::list_logical_devices("GPU")) {
     const td::config::MemoryInfo info = td::config::get_memory_info(gpu.name);
@@ -59,11 +59,11 @@ int main(int argc, char** argv) {
     const td::DeviceScope on(gpu.name);
     td::ones({1}).cpu();
   }
-  tell("started");
+  report("started");
   {
     const td::Tensor held = td::ones({allocate, 1 << 18});  // MiB
-    tell("allocated");
+    report("allocated");
   }
   for (const auto& gpu : td::config::list_logical_devices("GPU")) td::config::trim_memory(gpu.name);
-  tell("trimmed");
+  report("trimmed");
 }

@@ -38,7 +38,7 @@ void add_and_backward(benchmark::State& state) {
 }
 BENCHMARK(add_and_backward);
 
-// A chain, so that the pass's own start counts for little.
+// A chain, so that starting the backward pass hardly counts.
 void backward_an_operation(benchmark::State& state) {
   constexpr int kLength = 64;
   td::Tensor a = td::ones({1}).set_requires_grad();

@@ -1,6 +1,5 @@
-// The layers of the models that are measured, in float32 or in mixed precision: weights and what is
-// added up in float32, products, convolutions and attention in bfloat16, as torch.autocast runs a
-// model of PyTorch's.
+// The layers of the benchmarks' models, in float32 or in mixed precision. Mixed precision is that
+// of torch.autocast: weights and sums in float32; products, convolutions and attention in bfloat16.
 #pragma once
 
 #include <tandem/tandem.h>
@@ -94,7 +93,7 @@ class MixedConv2D final : public td::LayerBase {
   td::Variable bias_;
 };
 
-// The sum of two of one shape, in the wider of their types.
+// The sum of two tensors of one shape, in the wider of their dtypes.
 class MixedAdd final : public td::LayerBase {
  public:
   MixedAdd() : LayerBase("") {}
@@ -136,9 +135,9 @@ class MixedAttention final : public td::LayerBase {
 };
 
 // Makes layers of one precision.
-class Layers {
+class LayerFactory {
  public:
-  explicit Layers(td::DType compute) : mixed_(compute == td::bfloat16) {}
+  explicit LayerFactory(td::DType compute) : mixed_(compute == td::bfloat16) {}
 
   td::Layer dense(std::int64_t units, const std::string& activation = "",
                   bool use_bias = true) const {

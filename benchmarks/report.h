@@ -1,4 +1,4 @@
-// What whole-step programs share: their options, the clock, and the JSON lines that they print.
+// Shared by the programs that time training steps: options, timing, and the JSON lines.
 #pragma once
 
 #include <time.h>
@@ -16,7 +16,7 @@
 
 namespace bench {
 
-struct Options {
+struct BenchOptions {
   std::string name = "mlp64";  // the case
   int threads = 1;             // of each replica
   int replicas = 1;
@@ -27,17 +27,17 @@ struct Options {
   bool tiny = false;
   double seconds = 2.0;
   bool traced = false;
-  int check = 0;                 // steps whose losses are told, before any is timed
+  int check = 0;                 // steps whose losses are printed, before any is timed
   bool serve = false;            // each line of the standard input asks for a measurement
-  std::string face;              // of many processes
-  std::string backend = "auto";  // of communication
-  int steps = 100;               // of a measurement; the same in every process
-  int cycles = 5;                // of measurements
-  std::string trace;             // a file for a profile of some more steps; empty: none
+  std::string api;               // api_step: which API trains
+  std::string backend = "auto";  // for communication
+  int steps = 100;               // per measurement; the same in every process
+  int cycles = 5;                // measurements
+  std::string trace;             // file for a profile of eight more steps; empty: none
 };
 
-inline Options parse(int argc, char** argv) {
-  Options options;
+inline BenchOptions parse(int argc, char** argv) {
+  BenchOptions options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i];
     if (key == "--case") options.name = argv[i + 1];
@@ -52,7 +52,7 @@ inline Options parse(int argc, char** argv) {
     if (key == "--traced") options.traced = std::atoi(argv[i + 1]) != 0;
     if (key == "--check") options.check = std::atoi(argv[i + 1]);
     if (key == "--serve") options.serve = std::atoi(argv[i + 1]) != 0;
-    if (key == "--face") options.face = argv[i + 1];
+    if (key == "--api") options.api = argv[i + 1];
     if (key == "--backend") options.backend = argv[i + 1];
     if (key == "--steps") options.steps = std::atoi(argv[i + 1]);
     if (key == "--cycles") options.cycles = std::atoi(argv[i + 1]);
@@ -62,7 +62,7 @@ inline Options parse(int argc, char** argv) {
 }
 
 // Milliseconds from the moment that scripts/bench started this process (TANDEM_BENCH_STARTED, on
-// the monotonic clock); not a number when it did not.
+// the monotonic clock), or NaN if it was started otherwise.
 inline double since_start_ms() {
   const char* started = std::getenv("TANDEM_BENCH_STARTED");
   if (!started) return std::nan("");
@@ -73,7 +73,7 @@ inline double since_start_ms() {
          1e3;
 }
 
-// The most memory that this process has held.
+// The peak memory of this process.
 inline double peak_mib() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
@@ -81,9 +81,8 @@ inline double peak_mib() {
   return std::nan("");
 }
 
-// Runs blocks of `steps(count)`, which makes so many steps and waits for them, until
-// `enough(seconds, steps)` of them were taken; milliseconds a step in the middle one of these
-// blocks, so that what else the machine did in one of them does not count.
+// Calls `steps(count)`, which runs `count` steps and waits for them, until
+// `enough(seconds, steps)`. Returns the milliseconds per step of the median call.
 template <class Steps, class Enough>
 double time_steps(int count, const Steps& steps, const Enough& enough) {
   using Seconds = std::chrono::duration<double>;
@@ -106,8 +105,8 @@ double time_for(double seconds, int count, const Steps& steps) {
   return time_steps(count, steps, [&](double taken, int) { return taken >= seconds; });
 }
 
-// What is known before anything is timed.
-struct Facts {
+// Values that are known before the timing starts.
+struct RunFacts {
   double startup_ms = std::nan("");
   long parameters = 0;
   std::vector<float> losses;
@@ -125,7 +124,8 @@ inline void print_list(const char* name, const std::vector<double>& values) {
   std::printf("]");
 }
 
-inline void print_line(const char* program, const Options& options, const Facts& facts, double ms) {
+inline void print_line(const char* program, const BenchOptions& options, const RunFacts& facts,
+                       double ms) {
   std::printf(
       "{\"program\": \"%s\", \"case\": \"%s\", \"device\": \"%s\", \"dtype\": \"%s\", \"threads\": "
       "%d, \"replicas\": %d, \"parameters\": %ld, \"losses\": [",
@@ -143,13 +143,14 @@ inline void print_line(const char* program, const Options& options, const Facts&
   std::fflush(stdout);
 }
 
-// Warms up, measures for about so many seconds as were asked for, and prints the line; serving,
-// prints one without a measurement when all is ready, and one for each that is asked for.
+// Warms up, measures for about `options.seconds`, and prints the line. With --serve it prints a
+// line without a measurement when it is ready, and one with a measurement per line of input.
 template <class Steps>
-void measure(const char* program, const Options& options, const Facts& facts, const Steps& steps) {
+void measure(const char* program, const BenchOptions& options, const RunFacts& facts,
+             const Steps& steps) {
   constexpr int kBlock = 4;
   const double ms = time_for(std::min(1.0, options.seconds / 2), kBlock, steps);
-  // A GPU gets blocks so long that waiting for it does not show in them.
+  // On a GPU a block is long, so that the wait at its end does not matter.
   const int blocks = options.device == "gpu" ? static_cast<int>(std::ceil(20 / (kBlock * ms))) : 1;
   const int count = kBlock * std::clamp(blocks, 1, 1000);
   if (!options.serve) {
@@ -161,25 +162,25 @@ void measure(const char* program, const Options& options, const Facts& facts, co
     print_line(program, options, facts, time_for(options.seconds, count, steps));
 }
 
-// Of one of several processes: milliseconds of a step, once a cycle.
-struct Turns {
+// The results of one process: milliseconds per step, one entry per cycle.
+struct TurnTimes {
   std::vector<double> alone;     // while the other processes sleep
-  std::vector<double> apart;     // while each goes on for itself
+  std::vector<double> apart;     // while all run without synchronisation
   std::vector<double> together;  // in step
 };
 
-// Prints a line a process. In each cycle the processes take `local` steps one after the other, then
-// all at once, then `together` ones, in which they wait for each other: side by side, so that all
-// three meet the same machine. Whoever has to wait does so in a step together.
+// Each process prints a line. In each cycle the processes run `local` steps one process after the
+// other, then all at once, then `together` steps, in which they wait for each other. The three
+// kinds alternate, so that all of them see the same machine load.
 template <class Local, class Together>
-void take_turns(const Options& options, int rank, int ranks, const Local& local,
+void take_turns(const BenchOptions& options, int rank, int ranks, const Local& local,
                 const Together& together) {
   const int block = std::clamp(options.steps / 4, 1, 4);
   const auto take = [&](const auto& steps) {
-    steps(block);  // brings its memory into the caches, and the processes together
+    steps(block);  // warms up the caches and synchronises the processes
     return time_steps(block, steps, [&](double, int taken) { return taken >= options.steps; });
   };
-  Turns turns;
+  TurnTimes turns;
   take(local);
   take(together);
   for (int cycle = 0; cycle < options.cycles; ++cycle) {
@@ -191,7 +192,7 @@ void take_turns(const Options& options, int rank, int ranks, const Local& local,
     turns.together.push_back(take(together));
   }
   std::printf("{\"program\": \"%s\", \"case\": \"%s\", \"threads\": %d, \"rank\": %d",
-              options.face.c_str(), options.name.c_str(), options.threads, rank);
+              options.api.c_str(), options.name.c_str(), options.threads, rank);
   print_list("alone_ms", turns.alone);
   print_list("apart_ms", turns.apart);
   print_list("together_ms", turns.together);

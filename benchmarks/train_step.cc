@@ -2,9 +2,9 @@
 // memory, the step is forward, backward and SGD with momentum. With --replicas N, N replicas of
 // --threads threads each take the case's batch EACH, under a MirroredStrategy. With --traced 1 the
 // step is a traced function. With --device gpu, all of it, data included, is on the first GPU.
-// With --parts P sums are replica-invariant, over P parts of a batch. With --check K the line tells
-// the losses of K steps before the others. With --serve 1 the program prepares itself, says so by a
-// line, and measures when asked to.
+// With --parts P sums are replica-invariant, over P parts of a batch. With --check K the line has
+// the losses of the first K steps. With --serve 1 the program prepares itself, prints a line, and
+// then measures once per line of input.
 #include <tandem/tandem.h>
 
 #include <cstdlib>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace bench;  // NOLINT: the program is the benchmark
 
-void run_alone(const bench::Options& options, const Case& what, double startup_ms) {
+void run_alone(const bench::BenchOptions& options, const ModelCase& what, double startup_ms) {
   td::Model model = make_model(what);
   const auto variables = model.trainable_variables();
   auto optimizer = td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
@@ -31,13 +31,13 @@ void run_alone(const bench::Options& options, const Case& what, double startup_m
     const auto batch = [&](int i) -> const Example& {
       return pool[static_cast<std::size_t>(i) % pool.size()];
     };
-    Facts facts{.startup_ms = startup_ms};
+    RunFacts facts{.startup_ms = startup_ms};
     for (const td::Variable& variable : variables)
       facts.parameters += static_cast<long>(variable.shape().num_elements());
     for (int i = 0; i < options.check; ++i)
       facts.losses.push_back(run(batch(i)).template item<float>());
     if (options.device == "gpu") {
-      td::config::reset_memory_stats("GPU:0");  // what trying algorithms took does not count
+      td::config::reset_memory_stats("GPU:0");  // excludes the memory for timing algorithms
       facts.device_peak_mib = [] {
         return static_cast<double>(td::config::get_memory_info("GPU:0").peak) / (1 << 20);
       };
@@ -54,7 +54,7 @@ void run_alone(const bench::Options& options, const Case& what, double startup_m
     measure("tandem", step);
 }
 
-void run_mirrored(const bench::Options& options, const Case& what, double startup_ms) {
+void run_mirrored(const bench::BenchOptions& options, const ModelCase& what, double startup_ms) {
   std::vector<std::string> devices;
   for (int i = 0; i < options.replicas; ++i) devices.push_back("/cpu:" + std::to_string(i));
   td::distribute::MirroredStrategy strategy({.devices = devices});
@@ -94,9 +94,9 @@ void run_mirrored(const bench::Options& options, const Case& what, double startu
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bench::Options options = bench::parse(argc, argv);
-  Case what = find_case(options.name, options.dtype == "bfloat16" ? td::bfloat16 : td::float32,
-                        options.tiny);
+  const bench::BenchOptions options = bench::parse(argc, argv);
+  ModelCase what = find_case(options.name, options.dtype == "bfloat16" ? td::bfloat16 : td::float32,
+                             options.tiny);
   if (options.batch > 0) what.batch = options.batch;
   setenv("TANDEM_ALLOW_TF32", options.dtype == "tf32" ? "true" : "false", 1);
   const auto gpus = td::config::list_physical_devices("GPU");
@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
   } else if (gpus.empty()) {
     std::fputs("train_step: there is no GPU here\n", stderr);
     return 1;
-  } else {  // several programs are on the GPU at once
+  } else {  // several programs share the GPU
     td::config::set_visible_devices({gpus[0]}, "GPU");
     td::config::set_memory_growth(gpus[0], true);
   }

@@ -1,11 +1,11 @@
-# The CUDA backend: a module (TandemModules.cmake) of host code under device/cuda/module and
+# The CUDA backend: a module (TandemModules.cmake) of host code in device/cuda/module and
 # ops/cuda/module, and of kernels, each .cu beside the .cc of its operation. CUDA's runtime is linked
-# in, so that only the driver and cuBLAS have to be where it runs.
-# cuDNN is loaded when it is first used: a build takes its headers, of 9 or later, which has this one.
+# statically, so the machine that runs it needs only the driver and cuBLAS. cuDNN is loaded when first
+# used; a build needs its headers, version 9 or later.
 find_path(CUDNN_HEADERS cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR})
 
-# A sanitizer or a fuzzer sees nothing of kernels; the module's host code is in tests of its own.
+# Sanitizers and fuzzers cannot see into kernels. The module's host code has separate tests.
 if(TANDEM_SANITIZE OR TANDEM_FUZZ)
   return()
 endif()
@@ -15,7 +15,7 @@ if(CUDAToolkit_FOUND AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   endif()
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
-  set(ENV{CUDACXX} ${CUDAToolkit_NVCC_EXECUTABLE})  # it need not be on the path
+  set(ENV{CUDACXX} ${CUDAToolkit_NVCC_EXECUTABLE})  # it may not be on the path
   check_language(CUDA)
 endif()
 if(NOT CMAKE_CUDA_COMPILER OR NOT TARGET CUDA::cublasLt)
@@ -23,7 +23,7 @@ if(NOT CMAKE_CUDA_COMPILER OR NOT TARGET CUDA::cublasLt)
   return()
 endif()
 
-# Code for sm_80, which every 8.x runs, and for sm_90; newer GPUs compile the PTX of the latter.
+# Code for sm_80, which runs on every 8.x, and for sm_90; newer GPUs compile the PTX of sm_90.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
 endif()
@@ -48,7 +48,7 @@ target_include_directories(tandem_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS
 if(CUDNN_HEADERS)
   target_include_directories(tandem_cuda SYSTEM PRIVATE ${CUDNN_HEADERS})
 endif()
-if(CUDNN_LIBRARY)  # what is run where it was built finds it where it is
+if(CUDNN_LIBRARY)  # programs that run on the build machine find it there
   get_filename_component(cudnn_folder ${CUDNN_LIBRARY} DIRECTORY)
   set_target_properties(tandem_cuda PROPERTIES BUILD_RPATH ${cudnn_folder})
 endif()

@@ -7,7 +7,7 @@ function(tandem_add_flags)
 endfunction()
 
 tandem_add_flags(-Wall -Wextra -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math)
-# Messages name a source file as the tree does, not as the machine that built it.
+# Messages name source files relative to the source tree.
 tandem_add_flags(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(TANDEM_WERROR)
   tandem_add_flags(-Werror)
@@ -15,16 +15,16 @@ endif()
 if(TANDEM_SANITIZE)
   tandem_add_flags(-fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(tandem_flags INTERFACE -fsanitize=${TANDEM_SANITIZE})
-  # Resolvers of function clones run before a sanitizer is ready.
+  # The resolvers of multiversioned functions run before a sanitizer is ready.
   target_compile_definitions(tandem_flags INTERFACE TANDEM_NO_FUNCTION_CLONES)
 endif()
 if(TANDEM_FUZZ)
-  # Coverage of the library, which steers the fuzzers; OpenMP's pragmas for GCC alone are no news.
+  # Coverage of the library guides the fuzzers. clang does not know the OpenMP pragmas for GCC.
   tandem_add_flags(-fsanitize=fuzzer-no-link -Wno-unknown-pragmas)
 endif()
 
-# Precompiled headers take two fifths off a clean build. A compiler cache cannot see through them, and
-# saves more, so that the two exclude each other.
+# Precompiled headers shorten a clean build by two fifths. A compiler cache saves more, but does not work
+# with them, so they are off with a cache.
 set(precompile ON)
 if(CMAKE_CXX_COMPILER_LAUNCHER)
   set(precompile OFF)

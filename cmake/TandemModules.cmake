@@ -1,6 +1,6 @@
-# Backends over libraries that not every machine has: each a shared module beside libtandem, which loads
-# it when it is first used. Their sources are in folders named `module`; nothing of the library is
-# seen outside. The target tandem_modules builds all that this machine has the libraries for.
+# Backends that need optional libraries: each is a shared module beside libtandem, which loads it when
+# first used. Their sources are in directories named `module`; no other code includes the library. The
+# target tandem_modules builds the modules whose libraries this machine has.
 add_custom_target(tandem_modules)
 
 function(tandem_module name folder)
@@ -21,7 +21,7 @@ function(tandem_module_of name sources)
   set_property(GLOBAL APPEND PROPERTY TANDEM_MODULES tandem_${name})
 endfunction()
 
-# Debian's package of Gloo has no target that links.
+# The CMake package of Debian's Gloo has no usable target.
 find_path(GLOO_HEADERS gloo/transport/unbound_buffer.h)
 find_library(GLOO_LIBRARY gloo)
 if(GLOO_HEADERS AND GLOO_LIBRARY)
@@ -36,7 +36,7 @@ endif()
 
 include(${PROJECT_SOURCE_DIR}/cmake/TandemCuda.cmake)
 
-# The headers and the library of CUDA's runtime are all it takes: there is no kernel in it.
+# It has no kernels, so it needs only the headers and the runtime library of CUDA.
 find_path(NCCL_HEADERS nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
 if(CUDAToolkit_FOUND AND NCCL_HEADERS AND NCCL_LIBRARY)
@@ -54,7 +54,7 @@ else()
   message(STATUS "Without the mpi backend: no MPI here (Debian: libopenmpi-dev)")
 endif()
 
-# What load_factory() says of a module that is not there depends on whether it is to be built.
+# load_factory() reports a missing module differently if this build was configured to contain it.
 get_property(configured GLOBAL PROPERTY TANDEM_MODULES)
 list(JOIN configured "," configured)
 set_source_files_properties(core/module.cc PROPERTIES COMPILE_DEFINITIONS

@@ -1,9 +1,9 @@
-# What the scripts share; sourced by them.
+# Shared functions, sourced by the other scripts.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
 # Configures a preset and builds it, or some of its targets: build_preset release [-DNAME=VALUE ...]
-# [-- TARGET ...]. Uses ccache where it is. Says little when all goes well.
+# [-- TARGET ...]. Uses ccache if it is installed. Prints CMake's output only on errors.
 build_preset() {
   local preset=$1 settings=() targets=() log
   shift

@@ -1,4 +1,4 @@
-// What the peers of allreduce.cc have in common: its sizes, its way of timing, its lines.
+// Shared by the peers of allreduce.cc: the sizes, the timing and the output.
 #pragma once
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 #include "report.h"
 
 int main(int argc, char** argv) {
-  const bench::Options options = bench::parse(argc, argv);
+  const bench::BenchOptions options = bench::parse(argc, argv);
   torch::set_num_threads(options.threads);
   torch::manual_seed(1);
   torch::ones(1) + torch::ones(1);

@@ -1,4 +1,4 @@
-"""PyTorch's all-reduce between processes, measured as allreduce.cc is: a JSON line a size.
+"""PyTorch's all-reduce between processes, measured as allreduce.cc is: one JSON line per size.
 
     torch_allreduce.py [--backend gloo] [--ranks 2] [--seconds 0.5] [--bytes N]
     link --mbit 1000 torch_allreduce.py --store FOLDER    (one rank, where RANK is set)

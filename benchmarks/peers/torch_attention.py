@@ -33,13 +33,13 @@ def main():
     batch, heads, positions, depth = map(int, sizes)
     device = torch.device("cuda" if options.device == "gpu" else "cpu")
 
-    def make():  # as projections leave it: the heads behind the positions
+    def make():  # the layout after the projections: positions before heads
         return torch.randn(batch, positions, heads, depth, device=device).transpose(1, 2)
 
     inputs = [make().requires_grad_(kind != "forward") for _ in range(3)]
     slope = make()
 
-    def run(seconds):  # milliseconds a call in the middle one of blocks of four
+    def run(seconds):  # milliseconds per call, the median of blocks of four
         blocks, begin = [], time.perf_counter()
         while True:
             start = time.perf_counter()

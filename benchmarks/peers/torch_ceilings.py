@@ -1,4 +1,4 @@
-"""What products, memory and a chain reach through PyTorch, eager: the twin of ceilings.cc; prints a JSON line."""
+"""The counterpart of ceilings.cc in eager PyTorch: products, memory passes and a chain. Prints a JSON line."""
 
 import argparse
 import json

@@ -1,8 +1,8 @@
 """One training step of a case in PyTorch, timed; prints a JSON line. scripts/bench runs it with PyTorch's
 best settings: OpenBLAS's OpenMP flavour, tcmalloc, channels_last (docs/benchmarks.md). With RANK and WORLD_SIZE
-set it is one process of a DistributedDataParallel over gloo, and takes turns as face_step.cc does.
+set it is one process of a DistributedDataParallel over gloo, and takes turns as api_step.cc does.
 
-The twin of train_step.cc: the same models with the same weights, on the same data, by the same options."""
+The counterpart of train_step.cc: the same models, weights, data and options."""
 
 import argparse
 import contextlib
@@ -49,15 +49,15 @@ def mlp(width):
                          nn.Linear(width, 10))
 
 
-class LinearOfPictures(nn.Linear):
-    """Behind Flatten: its inputs are channels first."""
+class LinearAfterFlatten(nn.Linear):
+    """A linear layer after Flatten, whose inputs are channels first."""
 
     channels = 64
 
 
 def lenet():
     return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(inplace=True), nn.Conv2d(32, 64, 3), nn.ReLU(inplace=True),
-                         nn.MaxPool2d(2), nn.Flatten(), LinearOfPictures(9216, 128), nn.ReLU(inplace=True),
+                         nn.MaxPool2d(2), nn.Flatten(), LinearAfterFlatten(9216, 128), nn.ReLU(inplace=True),
                          nn.Linear(128, 10))
 
 
@@ -168,10 +168,10 @@ def find_case(name, tiny):
     sys.exit(f"torch_step: no case {name}")
 
 
-# ---- the numbers of draws.h -----------------------------------------------------------------------------------
+# ---- the numbers of random_numbers.h --------------------------------------------------------------------------
 
 
-def draw(stream, count):
+def random_bits(stream, count):
     """Numbers 0 .. count - 1 of a stream, 24 bits each."""
     mask = 0xFFFFFFFF
     x = (torch.arange(count) * 0x9E3779B9 + stream * 0x85EBCA6B) & mask
@@ -182,16 +182,16 @@ def draw(stream, count):
     return (x ^ (x >> 16)) >> 8
 
 
-def draw_uniform(stream, shape, length):
-    return ((draw(stream, math.prod(shape)).float() * 2**-24 - 0.5) * length).view(shape)
+def random_uniform(stream, shape, length):
+    return ((random_bits(stream, math.prod(shape)).float() * 2**-24 - 0.5) * length).view(shape)
 
 
-def draw_kernel(stream, shape):
+def random_kernel(stream, shape):
     """`shape` is Tandem's: inputs first, outputs last."""
-    return draw_uniform(stream, shape, math.sqrt(12 / math.prod(shape[:-1])))
+    return random_uniform(stream, shape, math.sqrt(12 / math.prod(shape[:-1])))
 
 
-def draw_weights(model):
+def set_random_weights(model):
     """Tandem's variables in its order: kernel and bias of a layer, gamma and beta."""
     stream = 0
     with torch.no_grad():
@@ -199,56 +199,58 @@ def draw_weights(model):
             own = list(module.parameters(recurse=False))
             if isinstance(module, QueryKeyValue):
                 width = module.in_features
-                kernels = [draw_kernel(stream + 1 + 2 * i, (width, width)) for i in range(3)]
+                kernels = [random_kernel(stream + 1 + 2 * i, (width, width)) for i in range(3)]
                 module.weight.copy_(torch.cat(kernels, dim=1).t())
                 nn.init.zeros_(module.bias)
                 stream += 6
                 continue
             if isinstance(module, nn.Linear):
-                kernel = draw_kernel(stream + 1, module.weight.t().shape)
-                if isinstance(module, LinearOfPictures):
+                kernel = random_kernel(stream + 1, module.weight.t().shape)
+                if isinstance(module, LinearAfterFlatten):
                     pixels = kernel.shape[0] // module.channels
                     kernel = kernel.view(pixels, module.channels, -1).transpose(0, 1).reshape(kernel.shape)
                 module.weight.copy_(kernel.t())
             elif isinstance(module, nn.Conv2d):
                 outputs, inputs, height, width = module.weight.shape
-                kernel = draw_kernel(stream + 1, (height, width, inputs, outputs))
+                kernel = random_kernel(stream + 1, (height, width, inputs, outputs))
                 module.weight.copy_(kernel.permute(3, 2, 0, 1))
             elif isinstance(module, nn.Embedding):
-                module.weight.copy_(draw_uniform(stream + 1, module.weight.shape, 0.02 * math.sqrt(12)))
+                module.weight.copy_(random_uniform(stream + 1, module.weight.shape, 0.02 * math.sqrt(12)))
             if getattr(module, "bias", None) is not None and not isinstance(module, (nn.BatchNorm2d, nn.LayerNorm)):
                 nn.init.zeros_(module.bias)
             stream += len(own)
 
 
 def make_pool(case, batch, device):
-    """Four batches; pictures are drawn channels last, as Tandem has them, and stay so in memory."""
+    """Four batches. Images are generated channels last, as in Tandem, and keep that memory layout."""
     pool = []
     for i in range(4):
         stream = 100_000 + 2 * i
         shape = (batch, *case.example)
         if case.vocabulary:
-            x = (draw(stream, math.prod(shape)) % case.vocabulary).view(shape)
+            x = (random_bits(stream, math.prod(shape)) % case.vocabulary).view(shape)
         elif len(shape) == 4:
             n, channels, height, width = shape
-            x = draw_uniform(stream, (n, height, width, channels), math.sqrt(12)).permute(0, 3, 1, 2)
+            x = random_uniform(stream, (n, height, width, channels), math.sqrt(12)).permute(0, 3, 1, 2)
         else:
-            x = draw_uniform(stream, shape, math.sqrt(12))
+            x = random_uniform(stream, shape, math.sqrt(12))
         labels = shape if case.vocabulary else (batch,)
-        y = (draw(stream + 1, math.prod(labels)) % case.classes).view(labels)
+        y = (random_bits(stream + 1, math.prod(labels)) % case.classes).view(labels)
         pool.append((x.to(device), y.to(device)))
     return pool
 
 
-# ---- what is told beside the time -----------------------------------------------------------------------------
+# ---- other results --------------------------------------------------------------------------------------------
 
 
 def least_work(model, step, x, y):
-    """(floating-point operations, bytes) that a step has to spend: products, convolutions and attention, forward and
-    backward (PyTorch counts causal attention as if all scores were needed); and the memory that a step passes over if
-    all that works element by element is fused: each layer's result is written and read, read again and its gradient
-    written and read on the way back, and weights, gradients and momentum are passed over seven times. Nothing where
-    PyTorch cannot count."""
+    """Returns the least (floating-point operations, bytes) of a step, or Nones if PyTorch cannot count operations.
+
+    The operations are those of products, convolutions and attention, forward and backward. PyTorch counts causal
+    attention as if all scores were needed. The bytes assume that all element-wise work is fused. Each layer's result is
+    written once and read twice, and its gradient is written and read once. Weights, gradients and momentum are passed
+    over seven times.
+    """
     try:
         from torch.utils.flop_counter import FlopCounterMode
     except ImportError:
@@ -275,13 +277,13 @@ def main():
     parser.add_argument("--case", required=True)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--steps", type=int, default=100, help="of a measurement in many processes")
-    parser.add_argument("--cycles", type=int, default=5, help="of such measurements")
+    parser.add_argument("--steps", type=int, default=100, help="per measurement, with several processes")
+    parser.add_argument("--cycles", type=int, default=5, help="measurements, with several processes")
     parser.add_argument("--batch", type=int, default=0, help="the case's unless given")
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--dtype", choices=["float32", "tf32", "bfloat16"], default="float32", help="bfloat16: autocast")
-    parser.add_argument("--tiny", type=int, default=0, help="1: the same model in small")
-    parser.add_argument("--check", type=int, default=0, help="steps whose losses are told, before any is timed")
+    parser.add_argument("--tiny", type=int, default=0, help="1: a small version of the model")
+    parser.add_argument("--check", type=int, default=0, help="steps whose losses are printed, before any is timed")
     parser.add_argument("--serve", type=int, default=0, help="1: each line of the standard input asks for a measurement")
     parser.add_argument("--compile", action="store_true", help="the model through torch.compile (PyTorch 2)")
     options = parser.parse_args()
@@ -296,7 +298,7 @@ def main():
 
     case = find_case(options.case, options.tiny)
     model = case.make()
-    draw_weights(model)
+    set_random_weights(model)
     model = model.to(device)
     parameters = sum(weight.numel() for weight in model.parameters())
     pool = make_pool(case, options.batch or case.batch, device)
@@ -334,7 +336,7 @@ def main():
         return loss
 
     def time_steps(count, enough, step=step):
-        """As report.h: milliseconds a step in the middle one of blocks of `count` steps."""
+        """As report.h: milliseconds per step in the median of blocks of `count` steps."""
         blocks, begin = [], time.perf_counter()
         while True:
             block = time.perf_counter()
@@ -371,7 +373,7 @@ def main():
         print(json.dumps({"program": "pytorch", "version": torch.__version__, "case": options.case,
                           "threads": options.threads, "rank": rank, **turns}), flush=True)
 
-    def tell(ms):
+    def report(ms):
         print(json.dumps({
             "program": "compiled" if options.compile else "pytorch", "version": torch.__version__,
             "case": options.case, "device": options.device, "dtype": options.dtype, "threads": options.threads,
@@ -388,17 +390,17 @@ def main():
     if options.check and not options.compile:
         flops, passed = least_work(plain, step, *pool[0])
         work = {"flops": flops, "bytes": passed}
-    if on_gpu:  # what trying algorithms took does not count
+    if on_gpu:  # excludes the memory for timing algorithms
         torch.cuda.reset_peak_memory_stats()
     ms = time_for(min(1.0, options.seconds / 2), 4)
-    # A GPU gets blocks so long that waiting for it does not show in them.
+    # On a GPU a block is long, so that the wait at its end does not matter.
     count = 4 * (min(max(math.ceil(20 / (4 * ms)), 1), 1000) if on_gpu else 1)
     if not options.serve:
-        tell(time_for(options.seconds, count))
+        report(time_for(options.seconds, count))
         return
-    tell(None)
+    report(None)
     for _ in sys.stdin:
-        tell(time_for(options.seconds, count))
+        report(time_for(options.seconds, count))
 
 
 if __name__ == "__main__":

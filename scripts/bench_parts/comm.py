@@ -1,4 +1,4 @@
-"""All-reduces between processes of this host, by each backend and by what is under it."""
+"""All-reduces between processes of this host, by each backend and by the libraries beneath it."""
 
 import collections
 import json
@@ -10,7 +10,7 @@ from bench_parts.common import BUILD, ROOT, output_of, ratio, size_text, table
 
 
 def comm_programs(ranks, python):
-    """The programs that time an all-reduce: name -> command. Those of mpirun are many on few cores, as it says."""
+    """The programs that time an all-reduce: name -> command."""
     mpirun = ["mpirun", "-n", str(ranks)]
     if ranks > len(os.sched_getaffinity(0)):
         mpirun += ["--oversubscribe", "--bind-to", "none"]
@@ -32,27 +32,27 @@ def measure_comm(name, command, seconds):
     environment = {"OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     for line in output_of([*command, "--seconds", str(seconds)], environment).splitlines():
         if line.startswith("{"):
-            figure = json.loads(line)
-            yield {"program": name, "part": "comm", "ranks": figure["ranks"], "bytes": figure["bytes"],
-                   "us": figure["plain_us"], "shared_us": figure.get("shared_us")}
+            result = json.loads(line)
+            yield {"program": name, "part": "comm", "ranks": result["ranks"], "bytes": result["bytes"],
+                   "us": result["plain_us"], "shared_us": result.get("shared_us")}
 
 
 COMM_COLUMNS = [("shm", "shared_us", "shm allocated"), ("shm", "us", "shm plain"), ("openmpi", "us", "Open MPI"),
                 ("gloo", "us", "gloo"), ("bare gloo", "us", "bare Gloo"), ("pytorch gloo", "us", "PyTorch gloo"),
                 ("mpi", "us", "mpi"), ("hierarchical", "us", "hierarchical")]
-# Time of the second over that of the first.
+# (ours, other): the table shows the time of `other` over that of `ours`.
 COMM_RATIOS = [("shm allocated", "Open MPI"), ("shm plain", "Open MPI"), ("shm allocated", "PyTorch gloo"),
                ("gloo", "bare Gloo"), ("gloo", "PyTorch gloo"), ("mpi", "Open MPI")]
 
 
 def print_comm(records):
-    figures = collections.defaultdict(list)
+    results = collections.defaultdict(list)
     for record in records:
         if record.get("part") == "comm":
             for program, field, column in COMM_COLUMNS:
                 if record["program"] == program and record.get(field) is not None:
-                    figures[record["ranks"], record["bytes"], column].append(record[field])
-    medians = {key: statistics.median(values) for key, values in figures.items()}
+                    results[record["ranks"], record["bytes"], column].append(record[field])
+    medians = {key: statistics.median(values) for key, values in results.items()}
     columns = [column for _, _, column in COMM_COLUMNS]
     for ranks in sorted({ranks for ranks, _, _ in medians}):
         sizes = sorted({size for n, size, _ in medians if n == ranks})

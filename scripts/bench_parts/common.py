@@ -1,4 +1,4 @@
-"""What the parts of scripts/bench share: where things are, how programs are run, tables."""
+"""Shared by the parts of scripts/bench: paths, running programs, tables."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def best_torch_environment(threads):
 
 
 def output_of(command, environment=None):
-    """Its standard output; ends the script with what it wrote about an error."""
+    """Returns the standard output. If the command fails, exits the script with its standard error."""
     result = subprocess.run(list(map(str, command)), env={**os.environ, **(environment or {})}, capture_output=True,
                             text=True, timeout=600)
     if result.returncode != 0:

@@ -6,9 +6,9 @@ import statistics
 import tempfile
 
 from bench_parts.common import BUILD, ROOT, best_torch_environment, measure, output_of, ratio, size_text, table
-from bench_parts.faces import TURN_MS, figures_of, step_of_two
+from bench_parts.apis import TURN_MS, results_of, step_of_two
 
-# Options of benchmarks/link; None: no link.
+# Options of benchmarks/link. None means that both ranks run on this host.
 LINKS = {"loopback": None, "10gbit": {"--mbit": 10000}, "1gbit": {"--mbit": 1000},
          "1gbit-1ms": {"--mbit": 1000, "--delay-us": 1000}, "10ms": {"--mbit": 10000, "--delay-us": 10000}}
 LINK_CASES = ["mlp64", "mlp512", "lenet64"]
@@ -17,12 +17,12 @@ RUN_TWO = [ROOT / "build/release/tools/tandem", "run", "-n", "2", "--"]
 
 
 def through(link):
-    """The command that runs another one on two hosts that the link joins."""
+    """The prefix of a command that runs it on two hosts joined by the link."""
     return [BUILD / "link", *(word for option in link.items() for word in option)]
 
 
 def all_reduce(program, link, size, seconds, python):
-    """Microseconds."""
+    """Microseconds per all-reduce."""
     command = {"tandem": [BUILD / "allreduce", "--backend", "gloo"], "bare gloo": [BUILD / "gloo_allreduce"],
                "pytorch": [python, ROOT / "benchmarks/peers/torch_allreduce.py"]}[program]
     command = [*command, "--bytes", size, "--seconds", seconds]
@@ -39,8 +39,8 @@ def step(program, link, case, steps, cycles, python):
     if program == "pytorch":
         output = output_of([*run_two, python, ROOT / "benchmarks/peers/torch_step.py", *options], best_torch_environment(1))
     else:
-        output = output_of([*run_two, BUILD / "face_step", *options, "--face", "ddp", "--backend", "gloo"])
-    return step_of_two(figures_of(output))
+        output = output_of([*run_two, BUILD / "api_step", *options, "--api", "ddp", "--backend", "gloo"])
+    return step_of_two(results_of(output))
 
 
 def measure_links(options):
@@ -53,7 +53,7 @@ def measure_links(options):
         single = {program: measure(program, case, 1, 1, options.seconds / 4, options.python)
                   for program in ("tandem", "pytorch")}
         size = 4 * single["tandem"]["parameters"]
-        steps = {program: max(4, round(TURN_MS / figure["ms"])) for program, figure in single.items()}
+        steps = {program: max(4, round(TURN_MS / result["ms"])) for program, result in single.items()}
         for name in options.links:
             yield {"program": "tandem", "part": "links", "link": name, "case": case, "bytes": size,
                    "us": all_reduce("tandem", LINKS[name], size, options.seconds / 2, options.python)}

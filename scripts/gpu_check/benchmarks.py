@@ -1,7 +1,7 @@
 """Training steps of Tandem against PyTorch's, eager and compiled, on the same weights and batches.
 
-What is compared is started together and prepares itself side by side (which takes torch.compile the longest); then the
-programs take turns, round after round, while the others wait."""
+The programs of a group start together and prepare in parallel, because torch.compile takes long. Then they take turns,
+round after round, while the others wait."""
 
 import concurrent.futures
 import math
@@ -11,19 +11,19 @@ import sys
 from gpu_check.check import HERE, Served
 
 DTYPES = ["float32", "tf32", "bfloat16"]
-# Those of large models are not all in a GPU's memory at once. (case, batch, dtypes), the most telling first.
+# (case, batch, dtypes), the most important first. The programs of one group share the GPU's memory.
 GROUPS = [("transformer12", 16, ["bfloat16", "float32"]), ("resnet50", 128, ["bfloat16", "float32"]),
           ("mlp64", 64, DTYPES), ("lenet64", 64, DTYPES), ("resnet50", 128, ["tf32"]),
           ("transformer12", 16, ["tf32"]), ("mlp512", 512, DTYPES)]
 LARGE = ["transformer12", "resnet50"]
-# "tuned" is traced with what PyTorch is given here (torch_step.py): the best of cuDNN's algorithms, found by trying, also
-# where its results differ from run to run. All of a large model is not in memory as often as that: without "eager".
+# "tuned" is the traced step with PyTorch's settings (torch_step.py): cuDNN's fastest algorithm, found by timing, even
+# if its results differ from run to run. Groups of large models run without "eager", to fit into memory.
 PROGRAMS = ["eager", "traced", "tuned", "pytorch", "compiled"]
 STEPS_CHECKED = 8
-PREPARED_WITHIN = 150  # seconds; what is ready by then is measured
-# How far losses after STEPS_CHECKED steps may be apart, relative to PyTorch's: other orders of sums, other roundings.
+PREPARED_WITHIN = 150  # seconds; programs that are not ready by then are left out
+# The tolerance of losses after STEPS_CHECKED steps, relative to PyTorch's: sums have another order and rounding.
 LOSS_APART = {"float32": 0.01, "tf32": 0.02, "bfloat16": 0.03}
-# ResNets pad pictures at the other end where a stride is 2, and their first steps carry that far: the first loss.
+# For ResNets only the first loss is compared: PyTorch pads images on the other side where the stride is 2.
 FIRST_LOSS_APART = 0.1
 
 
@@ -42,7 +42,7 @@ def command_of(check, program, case, batch, dtype):
 
 
 def measure_group(check, case, batch, dtypes):
-    """{dtype: {program: figures}}"""
+    """{dtype: {program: results}}"""
     limit = min(PREPARED_WITHIN, check.left() - 10)
     started = {(dtype, program): Served(check, f"{case} {dtype} {program}", command_of(check, program, case, batch, dtype))
                for dtype in dtypes for program in programs_of(case)}
@@ -65,31 +65,31 @@ def measure_group(check, case, batch, dtypes):
         for key, program in started.items():
             program.end(failed=not times.get(key) or None in times[key])
     rows = {dtype: {} for dtype in dtypes}
-    for (dtype, program), figures in times.items():
-        good = [ms for ms in figures if ms is not None]
+    for (dtype, program), results in times.items():
+        good = [ms for ms in results if ms is not None]
         facts = started[dtype, program].facts
-        rows[dtype][program] = {"ms": statistics.median(good) if good else None, "rounds": figures,
-                                "told": started[dtype, program].told,
+        rows[dtype][program] = {"ms": statistics.median(good) if good else None, "rounds": results,
+                                "notes": started[dtype, program].notes,
                                 **{name: facts.get(name) for name in ("version", "parameters", "losses", "peak_mib",
                                                                       "device_peak_mib", "flops", "bytes")}}
     return rows
 
 
 def disagreements(case, dtype, row):
-    """What says that two programs did not train the same."""
+    """The differences that show that two programs did not train the same model."""
     wrong = []
-    parameters = {figures["parameters"] for figures in row.values()}
+    parameters = {results["parameters"] for results in row.values()}
     if len(parameters) > 1:
         wrong.append(f"{case} {dtype}: other numbers of parameters: {sorted(parameters)}")
     which, apart = (0, FIRST_LOSS_APART) if case.startswith("resnet") else (-1, LOSS_APART[dtype])
     reference = (row.get("pytorch") or row.get("traced") or {}).get("losses")
     if not reference:
         return [*wrong, f"{case} {dtype}: no losses to compare with"]
-    for program, figures in row.items():
-        if not figures["losses"] or not all(loss is not None and math.isfinite(loss) for loss in figures["losses"]):
-            wrong.append(f"{case} {dtype} {program}: its loss is no number")
+    for program, results in row.items():
+        if not results["losses"] or not all(loss is not None and math.isfinite(loss) for loss in results["losses"]):
+            wrong.append(f"{case} {dtype} {program}: its loss is not finite")
             continue
-        mine, theirs = figures["losses"][which], reference[which]
+        mine, theirs = results["losses"][which], reference[which]
         if theirs and abs(mine / theirs - 1) > apart:
             wrong.append(f"{case} {dtype} {program}: a loss of {mine:.4g} where PyTorch has {theirs:.4g}")
     return wrong
@@ -110,7 +110,7 @@ def benchmarks(check):
             found["wrong"] += disagreements(case, dtype, row)
             missing = [program for program in programs_of(case) if program != "compiled" and
                        not row.get(program, {}).get("ms")]
-            found["wrong"] += [f"{case} {dtype} {program}: no figure" for program in missing]
+            found["wrong"] += [f"{case} {dtype} {program}: no result" for program in missing]
             check.save("benchmarks", found)
     check.failed |= bool(found["wrong"])
     return found

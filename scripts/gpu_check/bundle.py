@@ -1,4 +1,4 @@
-"""Here: builds what is checked, and packs it with the libraries that it needs."""
+"""Builds the programs that are checked, and packs them with the libraries that they need."""
 
 import os
 import pathlib
@@ -9,20 +9,20 @@ import sys
 import tarfile
 import tempfile
 
-# What of the build travels. The tests of these folders run with a GPU as the default device, as they do on the fake of
-# CUDA (tests/cuda/FakeCuda.cmake); {folder: which}.
+# The parts of the build that are packed. ON_GPU: the tests of these folders run with a GPU as the default device, as
+# they do on the fake of CUDA (tests/cuda/FakeCuda.cmake); {folder: filter}.
 FAST = "-*Slow.*:*Hosts*"
 ON_GPU = {"ops": FAST, "autodiff": FAST, "runtime": FAST, "graph": FAST, "nn": FAST, "train": FAST,
           "distribute": f"{FAST}:MultiWorker*", "data": "PrefetchToDevice*:-*.RefusesWhat*:*.IsAPrefetchOnACpu"}
 CONFORMANCE = ["device", "comm"]
 PROGRAMS = ["01_devices", "02_session_towers", "03_memory", "04_fit_mirrored", "05_custom_loop", "08_data_parallel",
             "11_amp"]
-ON_GPUS = ["04_fit_mirrored", "05_custom_loop"]  # name CPUs; examples/CMakeLists.txt makes others of them
+ON_GPUS = ["04_fit_mirrored", "05_custom_loop"]  # name CPUs; examples/CMakeLists.txt builds a version of each for GPUs
 BENCHMARKS = ["train_step", "ceilings", "memory_options"]
 MODULES = ["cuda", "nccl"]
 MNIST = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
          "t10k-labels-idx1-ubyte.gz"]
-# Belongs to every Linux, or comes with the driver or with CUDA.
+# Libraries that every Linux has, or that come with the driver or with CUDA.
 OF_THE_SYSTEM = re.compile(r"^(ld-linux|linux-vdso|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|"
                            r"libcuda|libcudart|libcublas|libcublasLt|libcudnn\w*|libnccl)[.-]")
 
@@ -47,7 +47,7 @@ def where_libraries_are(file):
 
 
 def with_libraries(files, lib):
-    """Copies into `lib` what the files need and no system has of itself."""
+    """Copies the libraries that the files need and that systems may lack into `lib`."""
     to_look_at, seen = list(files), set()
     while to_look_at:
         file = to_look_at.pop()
@@ -64,7 +64,7 @@ def with_libraries(files, lib):
 
 
 def build(root, folder, architectures):
-    """Builds all that travels in `folder`; (programs of the build, modules), each as (path, name there)."""
+    """Builds in `folder`. Returns (programs, modules), each as (path, name in the bundle)."""
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
     environment = {**os.environ, "CCACHE_BASEDIR": str(root), "CCACHE_NOHASHDIR": "1"}
     must(["cmake", "--preset", "release", "-B", folder, f"-DCMAKE_CUDA_ARCHITECTURES={architectures}",
@@ -82,7 +82,7 @@ def build(root, folder, architectures):
 
 
 def fill(top, root, programs, modules):
-    """The folder that travels."""
+    """Fills the folder that is packed."""
     for name in ("lib", "bin", "data/mnist"):
         (top / name).mkdir(parents=True)
     for source, name in programs:

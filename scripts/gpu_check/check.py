@@ -1,4 +1,4 @@
-"""What the parts of a check share: the time there is, programs that are run or served by, the report."""
+"""Shared by the parts of a check: the time limit, programs that are run or served, the report."""
 
 import contextlib
 import datetime
@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent.parent  # where the bundle was un
 
 
 def cuda_folders():
-    """Where CUDA's libraries are, of a toolkit or of Python's packages."""
+    """The folders of CUDA's libraries, from a toolkit or from Python packages."""
     packages = pathlib.Path(sysconfig.get_paths()["purelib"]) / "nvidia"
     found = glob.glob("/usr/local/cuda/lib64") + glob.glob("/usr/local/cuda/lib") + glob.glob(f"{packages}/*/lib")
     return sorted(found)
@@ -35,9 +35,9 @@ def last_json(text):
     return json.loads(lines[-1]) if lines else None
 
 
-def told(text):
-    """What a log at level debug says of who computes, and of what is slow: "cuDNN computes ...", "cuDNN has no engine
-    for ...", "... which are slow", "... are launched one by one: ..."."""
+def notes_in(text):
+    """The lines of a debug log that say which library computes and what is slow: "cuDNN computes ...", "cuDNN has no
+    engine for ...", "... which are slow", "... are launched one by one: ..."."""
     lines = re.findall(r"cuDNN computes .*|.*\b(?:is|are) slow\b.*|.*\blaunched one by one: .*", text)
     return sorted({re.sub(r"^.*?\b(?:debug|info|warning|warn)\b\W*", "", line) for line in lines})
 
@@ -59,19 +59,17 @@ class Check:
         self.failed = False
 
     def left(self):
-        """Seconds of the part that is under way."""
+        """Seconds that are left for the current part."""
         return self.part_end - time.monotonic()
 
     def place(self, command, cwd=HERE):
-        """The command's words and where it runs. What is of the machine (PyTorch, nvidia-smi) finds its own libraries, as
-        ever."""
+        """Arguments for Popen. Programs of the machine (PyTorch, nvidia-smi) keep their own library path."""
         words = [str(word) for word in command]
         of_the_bundle = any(word.startswith(f"{HERE}/bin/") for word in words)
         return {"args": words, "cwd": cwd, "env": {**os.environ, **(self.ours if of_the_bundle else {})}}
 
     def run(self, command, seconds, cwd=HERE):
-        """(whether it ended well, what it printed). Never waits beyond the end of the time there is; then all that it
-        has started ends with it."""
+        """Returns (success, output). At the time limit it kills the command and its child processes."""
         limit = max(1, min(seconds, self.left()))
         process = subprocess.Popen(**self.place(command, cwd), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, start_new_session=True)
@@ -84,44 +82,44 @@ class Check:
         return process.returncode == 0, printed.decode(errors="replace")
 
     def keep_log(self, name, text):
-        """Its beginning and its end, where it is long."""
+        """Appends to failures.log; keeps the beginning and the end of a long text."""
         if len(text) > 8000:
             text = f"{text[:4000]}\n[...]\n{text[-4000:]}"
         with (self.out / "failures.log").open("a") as log:
             log.write(f"==== {name}\n{text}\n")
 
-    def save(self, part, figures):
-        """Also what a part has found so far: whatever happens then, it is kept."""
-        self.report[part] = figures
+    def save(self, part, results):
+        """Writes the report. Parts also save partial results, which survive a crash."""
+        self.report[part] = results
         self.file.write_text(json.dumps(self.report, indent=1) + "\n")
 
     def do(self, name, part, seconds):
-        """One part, within its time. What goes wrong in it is its outcome."""
+        """Runs one part within its time limit. An exception becomes the outcome of the part."""
         self.part_end = min(self.end, time.monotonic() + seconds)
         print(f"==> {name}", flush=True)
         begin = time.monotonic()
         try:
-            figures = part(self)
-        except Exception:  # the others go on
+            results = part(self)
+        except Exception:  # the other parts continue
             self.keep_log(name, traceback.format_exc())
             self.failed = True
-            figures = {**self.report.get(name, {}), "outcome": "failed: " + traceback.format_exc().splitlines()[-1]}
+            results = {**self.report.get(name, {}), "outcome": "failed: " + traceback.format_exc().splitlines()[-1]}
         self.part_end = self.end
         self.report.setdefault("seconds", {})[name] = round(time.monotonic() - begin, 1)
-        self.save(name, figures)
+        self.save(name, results)
 
 
 class Served:
-    """A program that prints a JSON line when it is ready, and one for each line that it is sent."""
+    """A program that prints a JSON line when it is ready, and one per line on its standard input."""
 
     def __init__(self, check, name, command):
-        self.check, self.name, self.rest, self.facts, self.told = check, name, b"", None, []
+        self.check, self.name, self.rest, self.facts, self.notes = check, name, b"", None, []
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(**check.place(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.log)
 
     def line(self, seconds):
-        """The next JSON line; None when there was none in time, or no more."""
+        """The next JSON line, or None at the time limit or the end of the output."""
         end = time.monotonic() + seconds
         stream = self.process.stdout.fileno()
         while True:
@@ -150,12 +148,12 @@ class Served:
         return self.line(seconds)
 
     def close(self):
-        """Lets it end by itself."""
+        """Closes its input, so that it exits by itself."""
         with contextlib.suppress(OSError):
             self.process.stdin.close()
 
     def end(self, failed=False):
-        """Ends it, and keeps what it wrote to stderr when it failed."""
+        """Ends the program. If it failed, its stderr is added to failures.log."""
         self.close()
         try:
             self.process.wait(0 if failed else max(1, min(10, self.check.left())))
@@ -165,7 +163,7 @@ class Served:
         self.process.stdout.close()
         self.log.seek(0)
         text = self.log.read().decode(errors="replace")
-        self.told = told(text)
+        self.notes = notes_in(text)
         if failed:
             self.check.keep_log(self.name, f"{text}\nstatus {self.process.returncode}")
         self.log.close()

@@ -1,4 +1,4 @@
-"""What is checked but not compared with a peer: tests, programs, a training, memory, ceilings, the sanitizer."""
+"""The parts that are not compared with a peer: tests, programs, a training, memory, ceilings, the sanitizer."""
 
 import concurrent.futures
 import json
@@ -9,11 +9,11 @@ import sys
 import tempfile
 
 from gpu_check.bundle import CONFORMANCE, ON_GPU
-from gpu_check.check import HERE, Served, cuda_folders, last_json, told
+from gpu_check.check import HERE, Served, cuda_folders, last_json, notes_in
 
 
 def tests_of(check, program, pattern):
-    """(names, None), or (None, what the program said instead)."""
+    """Returns (names, None), or (None, output) if the program failed."""
     good, text = check.run([HERE / "bin" / program, "--gtest_list_tests", f"--gtest_filter={pattern}"], 60)
     if not good:
         return None, text
@@ -27,16 +27,16 @@ def tests_of(check, program, pattern):
 
 
 def environment_of(test):
-    """Many tests are on the GPU at once, so that none may take all of its memory. Their tolerances are those of float32;
-    convolutions would be of TF32. A log at level debug tells who computes attention."""
+    """Many tests share the GPU, so none may reserve all of its memory. The tolerances are for float32, so TF32 is off.
+    The debug log of the attention tests says which library computes attention."""
     level = "debug" if "Attention" in test else "info"
     return ["env", "TANDEM_FORCE_GPU_ALLOW_GROWTH=true", "TANDEM_ALLOW_TF32=false", f"TANDEM_LOG_LEVEL={level}"]
 
 
 def run_tests(check, selection, seconds, save, prefix=()):
-    """Each in a process of its own, as ctest runs them; {program: pattern}. The programs take turns, so that what the
-    time allows is of all of them. What the end of the part cuts off counts as not run."""
-    lists, found = [], {"passed": 0, "failed": 0, "skipped": 0, "not run": 0, "failures": [], "told": []}
+    """Runs each test in its own process, as ctest does; `selection` is {program: pattern}. The programs take turns, so
+    that a short time limit still covers all of them. Tests beyond the limit count as not run."""
+    lists, found = [], {"passed": 0, "failed": 0, "skipped": 0, "not run": 0, "failures": [], "notes": []}
     for program, pattern in selection.items():
         names, said = tests_of(check, program, pattern)
         if names is None:
@@ -59,7 +59,7 @@ def run_tests(check, selection, seconds, save, prefix=()):
     with concurrent.futures.ThreadPoolExecutor(check.options.jobs) as pool:
         for done, ((program, name), outcome, text) in enumerate(pool.map(one, work), 1):
             found[outcome] += 1
-            found["told"] = sorted({*found["told"], *told(text)})
+            found["notes"] = sorted({*found["notes"], *notes_in(text)})
             if outcome == "failed":
                 found["failures"].append(f"{program}: {name}")
                 check.keep_log(f"{program} {name}", text)
@@ -80,7 +80,7 @@ print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn
 
 
 def machine(check):
-    """What it is; also reads PyTorch into the machine's caches before anything is timed."""
+    """Describes the machine. Also loads PyTorch into the file cache before anything is timed."""
     fields = "name,driver_version,memory.total,compute_cap,pci.bus_id"
     _, gpus = check.run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv"], 60) if shutil.which("nvidia-smi") else (
         False, "no nvidia-smi")
@@ -99,13 +99,13 @@ def operations(check):
                      lambda found: check.save("operations", found))
 
 
-# What a program says where it is on a GPU.
+# The output of a program that runs on a GPU contains this.
 ON_THE_GPU = {"example_01_devices": "device:GPU:0", "example_02_session_towers": "(MatMul): /job:localhost/replica:0/"
               "task:0/device:GPU:0"}
 
 
 def programs(check):
-    """Their outcomes; what they print is kept. Those that name CPUs are there as others on GPUs, too."""
+    """Runs the examples and keeps their output. Examples that name CPUs also have a version for GPUs."""
     outcome, arguments = {}, dict.fromkeys(["example_04_fit_mirrored", "example_04_fit_mirrored_on_gpus"],
                                            [HERE / "data/mnist"])
     with tempfile.TemporaryDirectory() as folder:  # some write where they run
@@ -130,23 +130,23 @@ def training(check):
         data, wanted = ["--data", "synthetic", "--epochs", "1", "--limit", "512"], 0.1
     good, text = check.run([HERE / "bin/tandem", "train", "--model", "lenet", *data, "--strategy", "one_device",
                             "--devices", "/gpu:0", "--seed", "1", "--report", report], 240)
-    figures = json.loads(report.read_text()) if good else {}
-    reached = figures.get("test_accuracy", 0) > wanted
+    results = json.loads(report.read_text()) if good else {}
+    reached = results.get("test_accuracy", 0) > wanted
     if not reached:
         check.failed = True
         check.keep_log("training", text)
-    return {"accuracy": figures.get("test_accuracy"), "wanted": wanted,
-            "samples_per_second": figures.get("samples_per_second"), "outcome": "passed" if reached else "failed"}
+    return {"accuracy": results.get("test_accuracy"), "wanted": wanted,
+            "samples_per_second": results.get("samples_per_second"), "outcome": "passed" if reached else "failed"}
 
 
 # ---- memory ---------------------------------------------------------------------------------------------------
 
 MIB = 2**20
-CONTEXTS_DIFFER = 64  # MiB: what the driver may count besides, now more, now less
+CONTEXTS_DIFFER = 64  # MiB: how much the driver's overhead may vary
 
 
 def driver_mib(check, field):
-    """Of the first GPU; None where no driver tells."""
+    """A memory field of the first GPU, or None without a driver."""
     if check.options.tiny:
         return None
     good, text = check.run(["nvidia-smi", f"--query-gpu=memory.{field}", "--format=csv,noheader,nounits"], 30)
@@ -154,7 +154,7 @@ def driver_mib(check, field):
 
 
 def memory_of(check, name, arguments, before):
-    """What Tandem says that it has reserved, and what the driver says that is used, in each state."""
+    """The memory that Tandem reports as reserved and the driver as used, in each state."""
     program = Served(check, f"memory_options {name}", [HERE / "bin/memory_options", *arguments])
     states = {}
     try:
@@ -170,8 +170,8 @@ def memory_of(check, name, arguments, before):
 
 
 def memory(check):
-    """The options of memory, against the driver's figures: between what it counts and what Tandem has reserved there
-    is the context, the same under all options."""
+    """Compares the memory options with the driver's numbers. The difference between the driver's and Tandem's count is
+    the CUDA context, which is the same under all options."""
     before, total = driver_mib(check, "used") or 0, driver_mib(check, "total")
     allocate = 64 if check.options.tiny else 512
     variants = {"growth": ["--growth", "1"], "fraction": ["--fraction", "0.25"], "limits": ["--limits", "768,256"],
@@ -189,10 +189,10 @@ def memory(check):
     for name in variants:
         expect(len(states[name]) == 3, f"{name}: ended early")
     if not found["wrong"]:
-        expect(states["growth"]["started"]["reserved"] < 64, "growth: more than was needed at the start")
+        expect(states["growth"]["started"]["reserved"] < 64, "growth: more reserved at the start than needed")
         expect(states["growth"]["allocated"]["reserved"] >= allocate, "growth: less reserved than allocated")
         expect(states["growth"]["trimmed"]["reserved"] < states["growth"]["allocated"]["reserved"],
-               "growth: nothing given back")
+               "growth: nothing was released")
         expect(states["limits"]["started"]["limit"] == 1024, "limits: their sum is not the limit")
         if total is not None:
             expect(abs(states["fraction"]["started"]["limit"] / total - 0.25) < 0.01, "fraction: not a quarter")
@@ -200,7 +200,7 @@ def memory(check):
             contexts = [state["driver"] - state["reserved"] for each in states.values() for state in each.values()]
             found["contexts"] = [min(contexts), max(contexts)]
             expect(0 < min(contexts) and max(contexts) - min(contexts) <= CONTEXTS_DIFFER,
-                   "the driver counts otherwise")
+                   "the driver's count differs")
     check.failed |= bool(found["wrong"])
     return {**found, "outcome": "; ".join(found["wrong"]) or "passed"}
 
@@ -209,8 +209,8 @@ def memory(check):
 
 
 def ceilings(check):
-    """Products, passes over memory and a chain of four element-wise operations, of Tandem and of PyTorch in turn:
-    operations and bytes a second, a chain's as if it were one pass."""
+    """Matrix products, passes over memory and a chain of four element-wise operations, in Tandem and PyTorch in turn:
+    operations and bytes per second. The bytes of a chain are counted as one pass."""
     size = ["--size", "64", "--elements", str(2**20)] if check.options.tiny else []
     device = "cpu" if check.options.tiny else "gpu"
     contenders = {"tandem": [HERE / "bin/ceilings"], "pytorch": [sys.executable, HERE / "torch_ceilings.py"]}
@@ -219,29 +219,29 @@ def ceilings(check):
         for name, command in contenders.items():
             good, text = check.run([*command, "--device", device, "--dtype", dtype, "--seconds",
                                     check.options.seconds / 2, *size], 60)
-            figures = last_json(text) if good else None
-            if figures is None:
+            results = last_json(text) if good else None
+            if results is None:
                 check.failed |= name == "tandem"
                 check.keep_log(f"ceilings {name} {dtype}", text)
                 continue
-            found.setdefault(dtype, {})[name] = {key: figures[key] for key in ("flops", "bytes", "chain_bytes")}
+            found.setdefault(dtype, {})[name] = {key: results[key] for key in ("flops", "bytes", "chain_bytes")}
             check.save("ceilings", found)
     return found
 
 
 # ---- compute-sanitizer ----------------------------------------------------------------------------------------
 
-# Whole trainings in small are most of what there is; (case, traced).
+# Small training runs cover most kernels; (case, traced).
 TRAININGS = [("transformer12", 1), ("resnet50", 0), ("lenet64", 1), ("mlp64", 0)]
-# Tests that are skipped before they touch CUDA are no error, nor are calls that fail and are tried otherwise; Tandem
-# checks what each call returns. The kernels of libraries are not ours to check, and slow under the tool. Many run at
-# once. Each only where the tool has it.
+# Skipped tests that never touch CUDA are no error. Neither are failed API calls with a fallback: Tandem checks every
+# return code. Kernels of libraries are excluded, because they are slow under the tool. Options that the installed tool
+# lacks are left out.
 OPTIONS = ["--require-cuda-init=no", "--report-api-errors=no", "--kernel-name=kns=tandem", "--max-connections=1000"]
 SHARE_WITHIN_BLOCKS = "*Reduce*:*Softmax*:*Norm*:*Attention*:*Pool*:*Cumsum*"
 
 
 def prefixes(check, tool):
-    """{kind: the command's beginning}; None where the tool does not work on this machine."""
+    """{kind: prefix of the command}, or None if the tool does not work on this machine."""
     _, usage = check.run([tool, "--help"], 60)
     options = [option for option in OPTIONS if option.split("=")[0] in usage]
     prefix = {kind: [tool, "--tool", kind, "--error-exitcode=9", *options] for kind in ("memcheck", "racecheck")}
@@ -253,9 +253,9 @@ def prefixes(check, tool):
 
 
 def sanitizer(check):
-    """memcheck over tests, then racecheck over what shares memory within a block, then both over trainings. Tensors lie
-    in regions of many, whose ends alone memcheck knows: what is written past a tensor, the address sanitizer sees on
-    the fake of CUDA."""
+    """memcheck over tests, then racecheck over kernels with shared memory, then both over training runs. memcheck knows
+    the ends of memory regions, but not those of the tensors within them. The address sanitizer checks those on the fake
+    of CUDA."""
     tool = shutil.which("compute-sanitizer")
     prefix = tool and prefixes(check, tool)
     if not prefix:

@@ -1,4 +1,4 @@
-"""The tables at the end, of one run or of several."""
+"""Prints the tables of one run or of several."""
 
 import json
 import pathlib
@@ -22,7 +22,7 @@ def ratio(a, b, format_=".2f"):
 
 def print_tests(name, counts):
     print(f"{name}: " + ", ".join(f"{counts[key]} {key}" for key in ("passed", "failed", "skipped", "not run")))
-    for line in [*counts["failures"][:40], *counts.get("told", [])]:
+    for line in [*counts["failures"][:40], *counts.get("notes", [])]:
         print(f"  {line}")
 
 
@@ -33,7 +33,7 @@ def print_benchmarks(found, ceilings):
             ms = {name: row.get(name, {}).get("ms") for name in PROGRAMS}
             memory = {name: row.get(name, {}).get("device_peak_mib") for name in ("traced", "pytorch")}
             work, reached = row.get("pytorch", {}), ceilings.get(dtype, {})
-            ceiling = {key: max((figures[key] for figures in reached.values()), default=None)
+            ceiling = {key: max((results[key] for results in reached.values()), default=None)
                        for key in ("flops", "bytes")}
             share = {key: work[key] / ms["traced"] * 1e3 if work.get(key) and ms["traced"] else None for key in ceiling}
             rows.append([case, dtype, *(number(ms[name], ".3f") for name in PROGRAMS), ratio(ms["pytorch"], ms["eager"]),
@@ -41,26 +41,26 @@ def print_benchmarks(found, ceilings):
                          ratio(ms["compiled"], ms["tuned"]),
                          ratio(share["flops"], ceiling["flops"], ".0%"), ratio(share["bytes"], ceiling["bytes"], ".0%"),
                          ratio(memory["traced"], memory["pytorch"])])
-            first = next((figures["losses"] for figures in row.values() if figures["losses"]), [None])[0]
-            parameters = {figures["parameters"] for figures in row.values()}
+            first = next((results["losses"] for results in row.values() if results["losses"]), [None])[0]
+            parameters = {results["parameters"] for results in row.values()}
             losses.append([case, dtype, "/".join(map(str, sorted(parameters))), number(first, ".4f"),
                            *(number((row.get(name, {}).get("losses") or [None])[-1], ".4f") for name in PROGRAMS)])
     if rows:
         print()
-        table(["ms a step", "", *PROGRAMS, "pytorch/eager", "pytorch/traced", "compiled/traced", "compiled/tuned",
+        table(["ms per step", "", *PROGRAMS, "pytorch/eager", "pytorch/traced", "compiled/traced", "compiled/tuned",
                "of matmul", "of memory", "peak/pytorch"], rows)
         print()
         table(["loss", "", "parameters", "first", *PROGRAMS], losses)
-    told = [f"{case} {dtype}: {line}" for case, by_dtype in found["rows"].items() for dtype, row in by_dtype.items()
-            for line in row.get("traced", {}).get("told", [])]
-    for line in [*told, *found["wrong"], *(f"left out: {name}" for name in found["left out"])]:
+    notes = [f"{case} {dtype}: {line}" for case, by_dtype in found["rows"].items() for dtype, row in by_dtype.items()
+            for line in row.get("traced", {}).get("notes", [])]
+    for line in [*notes, *found["wrong"], *(f"left out: {name}" for name in found["left out"])]:
         print(line)
 
 
 def print_ceilings(ceilings):
-    rows = [[dtype, name, f"{figures['flops'] / 1e12:.1f}", f"{figures['bytes'] / 1e9:.0f}",
-             f"{figures['chain_bytes'] / 1e9:.0f}"]
-            for dtype, programs in ceilings.items() for name, figures in programs.items()]
+    rows = [[dtype, name, f"{results['flops'] / 1e12:.1f}", f"{results['bytes'] / 1e9:.0f}",
+             f"{results['chain_bytes'] / 1e9:.0f}"]
+            for dtype, programs in ceilings.items() for name, results in programs.items()]
     if rows:
         print()
         table(["ceilings", "", "TFLOP/s", "GB/s", "chain GB/s"], rows)
@@ -84,21 +84,21 @@ def print_report(report):
         print(f"{name}: {outcome}")
     if "accuracy" in report.get("training", {}):
         print(f"LeNet on MNIST: {report['training']['accuracy']}, above {report['training']['wanted']} wanted")
-    for name, figures in report.items():
-        if isinstance(figures, dict) and "outcome" in figures and name not in ("programs", "training"):
-            print(f"{name}: {figures['outcome']}")
-    # A part that failed half-way has what it had found.
+    for name, results in report.items():
+        if isinstance(results, dict) and "outcome" in results and name not in ("programs", "training"):
+            print(f"{name}: {results['outcome']}")
+    # A part that failed half-way has partial results.
     parts = {name: report.get(name, {}) for name in ("ceilings", "benchmarks")}
     ceilings = {dtype: found for dtype, found in parts["ceilings"].items() if dtype != "outcome"}
     print_ceilings(ceilings)
     if "rows" in parts["benchmarks"]:
         print_benchmarks(parts["benchmarks"], ceilings)
     if report.get("left out"):
-        print(f"left out for want of time: {', '.join(report['left out'])}")
+        print(f"left out for lack of time: {', '.join(report['left out'])}")
 
 
 def merged(files):
-    """One report of several runs of one commit: a part is of the last that has it."""
+    """Merges the reports of several runs of one commit. A part comes from the last report that has it."""
     report, commands, left_out = {}, [], []
     for file in files:
         one = json.loads(pathlib.Path(file).read_text())

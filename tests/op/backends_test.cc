@@ -1,4 +1,4 @@
-// Which operations each backend has, as docs/operations.md tells it. The page is made by this test:
+// The kernels of each backend, as docs/operations.md lists them. This test makes the page:
 //   TANDEM_WRITE_OPERATIONS=1 build/release/tests/op_test --gtest_filter=Backends.*
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -53,10 +53,10 @@ std::string page() {
   }
   return fmt::format(
       "# Operations\n\n"
-      "Which operations each backend has kernels for. What a GPU has none for runs on the CPU "
-      "([devices.md](devices.md));\n\"host\" is what runs there by its nature, as TensorFlow's "
-      "does.\nMade by `tests/op/backends_test.cc`, which fails when it is out of date. CUDA has {} "
-      "of {}.\n\n"
+      "The table shows the backends that have a kernel for each operation. An operation without a "
+      "kernel for GPUs runs on\nthe CPU ([devices.md](devices.md)). \"host\": the operation always "
+      "runs on the host, as in TensorFlow. The test\n`tests/op/backends_test.cc` makes this page, "
+      "and fails if it is out of date. CUDA has kernels for {} of {} operations.\n\n"
       "| operation | CPU | emulated GPU | CUDA |\n| --- | --- | --- | --- |\n{}",
       kernels, count, rows);
 }

@@ -41,23 +41,23 @@ class CheckIncludes(unittest.TestCase):
         result = self.check({})
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
 
-    def test_higher_floor(self):
+    def test_higher_level(self):
         self.assert_offends({"src/core/env.cc": '#include "device/device.h"\n'},
-                            'src/core/env.cc: floor core includes "device/device.h" of the higher floor device')
+                            'src/core/env.cc: level core includes "device/device.h" of the higher level device')
 
-    def test_higher_floor_through_its_public_header(self):
+    def test_higher_level_through_its_public_header(self):
         self.assert_offends({"src/core/env.cc": '#include "tandem/tensor.h"\n'},
-                            'floor core includes "tandem/tensor.h" of the higher floor tensor')
+                            'level core includes "tandem/tensor.h" of the higher level tensor')
 
-    def test_floor_beside(self):
+    def test_same_level(self):
         self.assert_offends({"src/hvd/a.cc": '#include "amp/b.h"\n', "src/amp/b.h": ""},
-                            'floor hvd includes "amp/b.h" of amp, which stands beside it')
+                            'level hvd includes "amp/b.h" of amp, which has the same height')
 
-    def test_unknown_floor(self):
-        self.assert_offends({"src/attic/a.cc": ""}, "src/attic is no floor")
+    def test_unknown_level(self):
+        self.assert_offends({"src/attic/a.cc": ""}, "src/attic has no level")
 
     def test_missing_file(self):
-        self.assert_offends({"src/ops/a.cc": '#include "b.h"\n', "src/ops/b.h": ""}, '"b.h" is no file under src/')
+        self.assert_offends({"src/ops/a.cc": '#include "b.h"\n', "src/ops/b.h": ""}, '"b.h" is not a file under src/')
 
     def test_public_header_with_internals(self):
         self.assert_offends({"include/tandem/tensor.h": '#include "core/status.h"\n'},
@@ -66,26 +66,36 @@ class CheckIncludes(unittest.TestCase):
     def test_public_header_with_a_third_party(self):
         self.assert_offends({"include/tandem/tensor.h": "#include <fmt/format.h>\n"}, "not <fmt/format.h>")
 
-    def test_public_header_of_a_higher_floor(self):
+    def test_public_header_of_a_higher_level(self):
         self.assert_offends({"include/tandem/tensor.h": "", "include/tandem/errors.h": '#include "tandem/tensor.h"\n'},
-                            'public header of floor core includes "tandem/tensor.h" of the higher floor tensor')
+                            'public header of level core includes "tandem/tensor.h" of the higher level tensor')
 
-    def test_public_header_without_a_floor(self):
+    def test_public_header_without_a_level(self):
         self.assert_offends({"include/tandem/surprise.h": "",
                              "include/tandem/tandem.h": GOOD["include/tandem/tandem.h"] + '#include "tandem/surprise.h"\n'},
-                            "surprise.h: a public header needs a floor")
+                            "surprise.h: a public header needs a level")
 
     def test_umbrella(self):
         self.assert_offends({"include/tandem/shape.h": ""}, "the umbrella header lacks tandem/shape.h")
 
-    def test_circle_of_files(self):
+    def test_cycle_of_files(self):
         self.assert_offends({"src/op/a.h": '#include "op/b.h"\n', "src/op/b.h": '#include "op/a.h"\n'},
-                            "circle of files: src/op/a.h -> src/op/b.h -> src/op/a.h")
+                            "cycle of files: src/op/a.h -> src/op/b.h -> src/op/a.h")
 
-    def test_circle_of_folders(self):
+    def test_cycle_of_directories(self):
         self.assert_offends({"src/ops/math/a.h": "", "src/ops/math/b.h": '#include "ops/nn/c.h"\n',
                              "src/ops/nn/c.h": "", "src/ops/nn/d.h": '#include "ops/math/a.h"\n'},
-                            "circle of folders: src/ops/math -> src/ops/nn -> src/ops/math")
+                            "cycle of directories: src/ops/math -> src/ops/nn -> src/ops/math")
+
+    def test_cycle_of_units(self):
+        self.assert_offends({"src/op/a.h": "", "src/op/a.cc": '#include "op/b.h"\n', "src/op/b.h": "",
+                             "src/op/b.cu": '#include "op/a.h"\n', "src/op/c.cc": '#include "op/a.h"\n'},
+                            "src/op: cycles of units: a, b")
+
+    def test_units_of_two_directories(self):
+        result = self.check({"src/op/a.h": "", "src/op/a.cc": '#include "op/b/b.h"\n', "src/op/b/b.h": "",
+                             "src/op/b/b.cc": '#include "op/a.h"\n'})
+        self.assertEqual((result.returncode, result.stdout), (0, ""))
 
     def test_example_with_internals(self):
         self.assert_offends({"examples/first.cpp": '#include "core/status.h"\n'},

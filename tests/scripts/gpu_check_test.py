@@ -120,17 +120,17 @@ class GpuCheck(unittest.TestCase):
     def report(self, stage="all"):
         return json.loads((self.folder / f"out/gpu-check-{stage}.json").read_text())
 
-    def test_no_gpu_is_said(self):
+    def test_a_missing_gpu_is_reported(self):
         self.write("smi/nvidia-smi", "#!/bin/sh\necho 'No devices were found'; exit 6\n")
         result = self.check()
         self.assertEqual(result.returncode, 2)
         self.assertIn("no GPU here: No devices were found", result.stderr)
 
-    def test_a_gpu_that_tandem_does_not_see_is_none(self):
+    def test_a_gpu_that_tandem_does_not_find_is_reported(self):
         self.write_tandem(emulated=True)
         result = self.check()
         self.assertEqual(result.returncode, 2)
-        self.assertIn("Tandem sees none:\na warning", result.stderr)
+        self.assertIn("Tandem finds none:\na warning", result.stderr)
 
     def test_unknown_parts_are_refused(self):
         result = self.check("--parts", "conformance,magic")
@@ -142,18 +142,18 @@ class GpuCheck(unittest.TestCase):
             self.write(f"bin/{name}_test", TESTS)
         result = self.check("--parts", "conformance")
         self.assertEqual(result.returncode, 1)
-        figures = self.report()["conformance"]
-        self.assertEqual((figures["passed"], figures["failed"], figures["skipped"]), (2, 2, 2))
-        self.assertIn("device_test: OnGpuSuite.Bad", figures["failures"])
+        results = self.report()["conformance"]
+        self.assertEqual((results["passed"], results["failed"], results["skipped"]), (2, 2, 2))
+        self.assertIn("device_test: OnGpuSuite.Bad", results["failures"])
         self.assertIn("expected 1, got 2", (self.folder / "out/failures.log").read_text())
         self.assertIn("conformance: 2 passed, 2 failed, 2 skipped, 0 not run", result.stdout)
 
-    def test_who_computes_attention_is_told(self):
+    def test_the_attention_backend_is_noted(self):
         for name in ("device", "comm"):
             self.write(f"bin/{name}_test", ATTENTION_TESTS)
         result = self.check("--parts", "conformance")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        self.assertEqual(self.report()["conformance"]["told"], ["cuDNN computes attention in bfloat16"])
+        self.assertEqual(self.report()["conformance"]["notes"], ["cuDNN computes attention in bfloat16"])
         self.assertIn("\n  cuDNN computes attention in bfloat16\n", result.stdout)
 
     def test_a_program_that_does_not_start_fails(self):
@@ -177,7 +177,7 @@ class GpuCheck(unittest.TestCase):
                        .replace("; exit 1", ""))
         self.assertEqual(self.check("--parts", "conformance").returncode, 0)
 
-    def test_what_is_no_text_is_kept(self):
+    def test_output_that_is_not_text_is_kept(self):
         self.write("bin/example_01_devices", "#!/bin/sh\nprintf 'a byte: \\377'; exit 1\n")
         self.assertEqual(self.check("--parts", "programs").returncode, 1)
         self.assertIn("a byte: \N{REPLACEMENT CHARACTER}", (self.folder / "out/failures.log").read_text())
@@ -188,7 +188,7 @@ class GpuCheck(unittest.TestCase):
             self.check("--parts", "programs")
             self.assertEqual(self.report()["programs"], {"example_01_devices": outcome})
 
-    def test_a_program_that_hangs_costs_its_limit(self):
+    def test_a_program_that_hangs_is_ended_at_its_limit(self):
         # Its child holds the output open.
         self.write("bin/example_01_devices", "#!/bin/sh\necho 'under way'\nsleep 600\n")
         result = self.check("--parts", "programs,machine", "--minutes", "0.2")  # 10 s are kept for the next part
@@ -209,28 +209,28 @@ class GpuCheck(unittest.TestCase):
             self.write_tandem(accuracy)
             self.assertEqual(self.check("--parts", "training").returncode, status)
 
-    def test_memory_is_what_the_driver_says(self):
+    def test_memory_is_compared_with_the_driver(self):
         self.write("bin/memory_options", MEMORY.replace("LEAK", "0"))
         result = self.check("--parts", "memory")
         self.assertEqual((result.returncode, self.report()["memory"]["outcome"]), (0, "passed"), result.stdout)
         self.assertEqual(self.report()["memory"]["contexts"], [500, 500])
         self.write("bin/memory_options", MEMORY.replace("LEAK", "300"))
         self.assertEqual(self.check("--parts", "memory").returncode, 1)
-        self.assertEqual(self.report()["memory"]["outcome"], "the driver counts otherwise")
+        self.assertEqual(self.report()["memory"]["outcome"], "the driver's count differs")
 
-    def test_what_the_sanitizer_finds_fails(self):
+    def test_findings_of_the_sanitizer_fail(self):
         self.write("smi/compute-sanitizer", SANITIZER)
         self.write("bin/ceilings", CEILINGS)
         for name in ("device", "comm", "ops"):
             self.write(f"bin/{name}_test", TESTS.replace("exit 1", "exit 0"))
         result = self.check("--stage", "safety")
         self.assertEqual(result.returncode, 1)
-        figures = self.report("safety")["sanitizer"]
-        self.assertEqual({name for name, outcome in figures["trainings"].items() if outcome == "failed"},
+        results = self.report("safety")["sanitizer"]
+        self.assertEqual({name for name, outcome in results["trainings"].items() if outcome == "failed"},
                          {"memcheck lenet64 float32", "memcheck lenet64 bfloat16"})
         self.assertIn("Invalid __global__ write", (self.folder / "out/failures.log").read_text())
-        self.assertEqual((figures["memcheck"]["failed"], figures["racecheck"]["failed"]), (0, 0))
-        self.assertEqual(figures["options"][-2:], ["--require-cuda-init=no", "--kernel-name=kns=tandem"])
+        self.assertEqual((results["memcheck"]["failed"], results["racecheck"]["failed"]), (0, 0))
+        self.assertEqual(results["options"][-2:], ["--require-cuda-init=no", "--kernel-name=kns=tandem"])
 
     def test_a_sanitizer_that_does_not_work_fails(self):
         self.write("smi/compute-sanitizer", "#!/bin/sh\necho 'Device not supported'; exit 1\n")
@@ -239,7 +239,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.report()["sanitizer"]["outcome"], "compute-sanitizer does not work here")
         self.assertIn("Device not supported", (self.folder / "out/failures.log").read_text())
 
-    def test_benchmarks_are_medians_beside_their_peer(self):
+    def test_benchmarks_are_medians_with_ratios_to_the_peer(self):
         self.write("bin/train_step", step(1.5))
         self.write("bin/ceilings", CEILINGS)
         self.write("torch_ceilings.py", CEILINGS)
@@ -262,9 +262,9 @@ class GpuCheck(unittest.TestCase):
         self.write("torch_step.py", step(3.0, broken=True))
         result = self.check("--parts", "benchmarks", "--rounds", "1", "--cases", "mlp64")
         self.assertEqual(result.returncode, 1)
-        self.assertIn("mlp64 float32 pytorch: no figure", result.stdout)
+        self.assertIn("mlp64 float32 pytorch: no result", result.stdout)
 
-    def test_losses_of_eager_alone_have_nothing_to_be_compared_with(self):
+    def test_losses_without_a_reference_fail(self):
         self.write("bin/train_step", step(1.5, broken='"--traced 1" in " ".join(sys.argv)'))
         self.write("torch_step.py", step(3.0, broken=True))
         result = self.check("--parts", "benchmarks", "--rounds", "1", "--cases", "mlp64,mlp512")

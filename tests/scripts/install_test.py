@@ -15,7 +15,7 @@ SOURCE, BUILD = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(2))
 
 
 def installed_files():
-    """What the install scripts take from the build folder and CMake does not write itself."""
+    """The files that the install scripts take from the build folder, except those that CMake writes itself."""
     found = set()
     for script in BUILD.rglob("cmake_install.cmake"):
         for call in re.findall(r"file\(INSTALL [^)]*\)", script.read_text()):

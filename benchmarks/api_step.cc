@@ -1,10 +1,10 @@
-// One training step of a case in one of several processes, timed: alone, at once with the others,
-// and in step with them under a face. Each process takes the case's batch, with --threads threads,
-// and prints a JSON line. --face is ddp (DistributedDataParallel), mwms
-// (MultiWorkerMirroredStrategy), hvd (the Horovod-like face), or barrier: each process trains for
-// itself and waits for the others after each step, which is what being in step costs before a
-// gradient is exchanged. With --traced 1 the step is a traced function, and --trace FILE adds a
-// profile of rank 0's next steps. scripts/bench starts it through `tandem run`.
+// Times one training step of a case in each of several processes: alone, at once with the others,
+// and in step with them under an API. Each process trains on the case's batch with --threads
+// threads and prints a JSON line. --api is ddp (DistributedDataParallel), mwms
+// (MultiWorkerMirroredStrategy), hvd (the Horovod-compatible API), or barrier. With barrier, each
+// process trains its own model and waits for the others after each step: the cost of
+// synchronisation without gradients. With --traced 1 the step is a traced function. --trace FILE
+// writes a profile of eight more steps of rank 0. scripts/bench starts it through `tandem run`.
 #include <tandem/tandem.h>
 
 #include <functional>
@@ -18,12 +18,12 @@ namespace {
 
 using namespace bench;  // NOLINT: the program is the benchmark
 
-// So many steps over a pool of batches, with `after` behind each.
+// Runs `count` steps over a pool of batches, and calls `after` after each step.
 using Steps = std::function<void(int count)>;
 
 template <class Step, class Batches>
 Steps steps_of(
-    const Options& options, const Step& step, const Batches& pool,
+    const BenchOptions& options, const Step& step, const Batches& pool,
     const std::function<void()>& after = [] {}) {
   const auto over = [&](auto run) -> Steps {
     return [run, pool, after](int count) mutable {
@@ -37,9 +37,10 @@ Steps steps_of(
   return over(step);
 }
 
-// Those of a process that trains for itself.
+// The steps of a process that trains without the others.
 Steps local_steps(
-    const Options& options, const Case& what, const std::function<void()>& after = [] {}) {
+    const BenchOptions& options, const ModelCase& what,
+    const std::function<void()>& after = [] {}) {
   td::Model model = make_model(what);
   auto optimizer = td::optimizers::SGD({.learning_rate = 0.01, .momentum = 0.9});
   const auto step = [model, optimizer, variables = model.trainable_variables(),
@@ -49,7 +50,8 @@ Steps local_steps(
   return steps_of(options, step, make_pool(what, what.batch), after);
 }
 
-void measure(const Options& options, const Case& what, int rank, int ranks, const Steps& together) {
+void measure(const BenchOptions& options, const ModelCase& what, int rank, int ranks,
+             const Steps& together) {
   take_turns(options, rank, ranks, local_steps(options, what), together);
   if (options.trace.empty()) return;
   if (rank == 0) td::profiler::start({.file = options.trace});
@@ -57,7 +59,7 @@ void measure(const Options& options, const Case& what, int rank, int ranks, cons
   if (rank == 0) td::profiler::stop();
 }
 
-void run_ddp(const Options& options, const Case& what) {
+void run_ddp(const BenchOptions& options, const ModelCase& what) {
   td::comm::init_process_group({.backend = options.backend});
   {
     const td::parallel::DistributedDataParallel model(make_model(what));
@@ -77,7 +79,7 @@ void run_ddp(const Options& options, const Case& what) {
   td::comm::destroy_process_group();
 }
 
-void run_mwms(const Options& options, const Case& what) {
+void run_mwms(const BenchOptions& options, const ModelCase& what) {
   const td::distribute::MultiWorkerMirroredStrategy strategy;
   td::Model model;
   td::optimizers::Optimizer optimizer;
@@ -99,7 +101,7 @@ void run_mwms(const Options& options, const Case& what) {
           steps_of(options, step, make_pool(what, global_batch, strategy)));
 }
 
-void run_hvd(const Options& options, const Case& what) {
+void run_hvd(const BenchOptions& options, const ModelCase& what) {
   td::hvd::init();
   td::Model model = make_model(what);
   const auto variables = model.trainable_variables();
@@ -114,7 +116,7 @@ void run_hvd(const Options& options, const Case& what) {
   td::hvd::shutdown();
 }
 
-void run_barrier(const Options& options, const Case& what) {
+void run_barrier(const BenchOptions& options, const ModelCase& what) {
   td::comm::init_process_group({.backend = options.backend});
   measure(options, what, td::comm::get_rank(), td::comm::get_world_size(),
           local_steps(options, what, [] { td::comm::barrier(); }));
@@ -124,17 +126,17 @@ void run_barrier(const Options& options, const Case& what) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = parse(argc, argv);
-  const Case what = find_case(options.name);
+  const BenchOptions options = parse(argc, argv);
+  const ModelCase what = find_case(options.name);
   td::config::set_intra_op_parallelism_threads(options.threads);
-  if (options.face == "ddp")
+  if (options.api == "ddp")
     run_ddp(options, what);
-  else if (options.face == "mwms")
+  else if (options.api == "mwms")
     run_mwms(options, what);
-  else if (options.face == "hvd")
+  else if (options.api == "hvd")
     run_hvd(options, what);
-  else if (options.face == "barrier")
+  else if (options.api == "barrier")
     run_barrier(options, what);
   else
-    throw std::invalid_argument("no face " + options.face);
+    throw std::invalid_argument("unknown API " + options.api);
 }

@@ -1,4 +1,5 @@
-// Numbers that peers/torch_step.py draws too: both train the same weights on the same data.
+// Random numbers. peers/torch_step.py generates the same ones, so that both programs train the same
+// weights on the same data.
 #pragma once
 
 #include <tandem/tandem.h>
@@ -10,8 +11,8 @@
 
 namespace bench {
 
-// Number `index` of a stream: an integer of 32 bits (the finaliser of C. Wellons' lowbias32).
-inline std::uint32_t draw(std::uint32_t stream, std::int64_t index) {
+// Element `index` of a stream, 32 bits (the finaliser of lowbias32).
+inline std::uint32_t random_bits(std::uint32_t stream, std::int64_t index) {
   std::uint32_t x = static_cast<std::uint32_t>(index) * 0x9E3779B9u + stream * 0x85EBCA6Bu;
   x ^= x >> 16;
   x *= 0x7FEB352Du;
@@ -20,27 +21,28 @@ inline std::uint32_t draw(std::uint32_t stream, std::int64_t index) {
   return x ^ (x >> 16);
 }
 
-// Uniform, of mean 0, within an interval of length `range`.
-inline tandem::Tensor draw_uniform(std::uint32_t stream, const tandem::Shape& shape, double range) {
+// Uniform in [-range / 2, range / 2).
+inline tandem::Tensor random_uniform(std::uint32_t stream, const tandem::Shape& shape,
+                                     double range) {
   std::vector<float> values(static_cast<std::size_t>(shape.num_elements()));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint32_t bits = draw(stream, static_cast<std::int64_t>(i)) >> 8;
+    const std::uint32_t bits = random_bits(stream, static_cast<std::int64_t>(i)) >> 8;
     values[i] = (static_cast<float>(bits) * 0x1p-24f - 0.5f) * static_cast<float>(range);
   }
   return tandem::constant(values, {.shape = shape});
 }
 
-inline tandem::Tensor draw_classes(std::uint32_t stream, const tandem::Shape& shape,
-                                   std::int64_t classes) {
+inline tandem::Tensor random_classes(std::uint32_t stream, const tandem::Shape& shape,
+                                     std::int64_t classes) {
   std::vector<std::int64_t> values(static_cast<std::size_t>(shape.num_elements()));
   for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = (draw(stream, static_cast<std::int64_t>(i)) >> 8) % classes;
+    values[i] = (random_bits(stream, static_cast<std::int64_t>(i)) >> 8) % classes;
   return tandem::constant(values, {.shape = shape});
 }
 
-// Kernels and tables are drawn anew, each variable from a stream of its own: kernels with the
-// variance 1 / (number of inputs of an output), tables with a standard deviation of 0.02.
-inline void draw_weights(const std::vector<tandem::Variable>& variables) {
+// Sets kernels and embedding tables to random values, each from its own stream. Kernels have the
+// variance 1 / fan_in, tables a standard deviation of 0.02.
+inline void set_random_weights(const std::vector<tandem::Variable>& variables) {
   std::uint32_t stream = 0;
   for (tandem::Variable variable : variables) {
     ++stream;
@@ -55,7 +57,7 @@ inline void draw_weights(const std::vector<tandem::Variable>& variables) {
     } else if (!name.ends_with("/embeddings")) {
       continue;
     }
-    variable.assign(draw_uniform(stream, shape, range));
+    variable.assign(random_uniform(stream, shape, range));
   }
 }
 
