@@ -13,10 +13,10 @@
 
 namespace tandem::random {
 
-// The state of a stream of draws: all there is to save and restore.
+// The state of a random number generator, to be saved and restored.
 struct GeneratorState {
   std::uint64_t seed = 0;
-  std::uint64_t draws = 0;
+  std::uint64_t offset = 0;  // the number of random operations that the stream has served
   friend bool operator==(const GeneratorState&, const GeneratorState&) = default;
 };
 
@@ -31,7 +31,7 @@ struct Options {
 };
 Tensor normal(const Shape& shape, double mean = 0.0, double stddev = 1.0,
               const Options& options = {});
-// Values beyond two standard deviations are redrawn.
+// Values beyond two standard deviations are sampled again.
 Tensor truncated_normal(const Shape& shape, double mean = 0.0, double stddev = 1.0,
                         const Options& options = {});
 Tensor uniform(const Shape& shape, double low = 0.0, double high = 1.0,

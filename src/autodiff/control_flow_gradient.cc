@@ -170,7 +170,7 @@ std::vector<Tensor> add_node(const OpDef& op, ControlFlow flow, const Inputs& in
 }
 
 ControlFlow back_through(ControlFlow::Kind kind, Node& forward) {
-  return {.kind = kind, .forward = &forward, .draws = forward.control->draws};
+  return {.kind = kind, .forward = &forward, .random = forward.control->random};
 }
 
 }  // namespace

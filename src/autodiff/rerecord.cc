@@ -65,11 +65,11 @@ Tensor Rerecorded::value_of(const Node::Input& tensor) const {
 std::shared_ptr<const void> Rerecorded::attrs_of(const OpDef& op,
                                                  const std::shared_ptr<const void>& traced) const {
   std::shared_ptr<const void> attrs = run_.sizes.fill_in(op, traced);
-  if (!op.exchange_draw) return attrs;
+  if (!op.exchange_key) return attrs;
   attrs = op.attrs().copy(attrs.get());
   auto* own = const_cast<void*>(attrs.get());  // not shared yet
-  const Draw draw = op.exchange_draw(own, {});
-  op.exchange_draw(own, {run_.draws.seed, run_.draws.draws + draw.number, draw.stream});
+  const RandomKey key = op.exchange_key(own, {});
+  op.exchange_key(own, {run_.random.seed, run_.random.offset + key.number, key.stream});
   return attrs;
 }
 

@@ -15,9 +15,9 @@ namespace tandem {
 // What is known of the run.
 struct RecordedRun {
   const KnownSizes& sizes;
-  std::span<const Tensor> kept;  // as TraceRecord::kept()
-  random::GeneratorState draws;  // where the generator stood before the run
-  Device* device;                // where gradients are computed that asked for no device
+  std::span<const Tensor> kept;   // as TraceRecord::kept()
+  random::GeneratorState random;  // the generator's state before the run
+  Device* device;                 // where gradients are computed that asked for no device
 };
 
 // Needs nothing but what the run has kept: no operation of it is computed again.

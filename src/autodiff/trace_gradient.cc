@@ -21,8 +21,8 @@ class RunOfProgram;
 
 struct CallAttrs {
   std::shared_ptr<RunOfProgram> program;
-  random::GeneratorState draws;  // where the generator stood
-  Device* device;                // of the first result
+  random::GeneratorState random;  // the generator's state before the run
+  Device* device;                 // of the first result
   TANDEM_FIELDS()
 };
 
@@ -123,7 +123,7 @@ class RunOfProgram final : public ProgramGradient,
       : trace_(std::move(trace)), sizes_(sizes), options_(std::move(options)) {}
 
   void record(std::span<const Tensor> arguments, std::span<Tensor> outputs,
-              std::span<const Tensor> kept, const random::GeneratorState& draws) override {
+              std::span<const Tensor> kept, const random::GeneratorState& random) override {
     const TraceRecord& traced = trace_->record();
     std::vector<Tensor> sources, results;
     for (const TraceRecord::Source& source : traced.sources())
@@ -135,7 +135,7 @@ class RunOfProgram final : public ProgramGradient,
     for (const TraceRecord::Root& root : traced.roots())
       results.push_back(make_alias(outputs[root.output]));
     Device& device = impl_of(results.front()).device();
-    OpNode& node = tandem::record(kTracedCall, CallAttrs{shared_from_this(), draws, &device},
+    OpNode& node = tandem::record(kTracedCall, CallAttrs{shared_from_this(), random, &device},
                                   inputs, results, &device);
     for (const TraceRecord::Kept& what : traced.kept()) {
       OpNode::Input& input = node.inputs.emplace_back();
@@ -172,8 +172,8 @@ class RunOfProgram final : public ProgramGradient,
     if (added)
       backward.program = trace_->program(given, feeds, sizes_, options_, backward.connected);
     if (!backward.program) return false;
-    Generator generator(call.draws);
-    const GeneratorScope draws_from(generator);
+    Generator generator(call.random);
+    const GeneratorScope generator_scope(generator);
     std::vector<Tensor> gradients;
     backward.program->run(feeds, gradients);
     for (std::size_t i = 0; i < gradients.size(); ++i)
@@ -189,7 +189,7 @@ class RunOfProgram final : public ProgramGradient,
       sources.push_back(without_elements(c.input_spec(input), c.edge(input)));
     }
     const RecordedRun run{
-        .sizes = sizes_, .kept = kept, .draws = call.draws, .device = call.device};
+        .sizes = sizes_, .kept = kept, .random = call.random, .device = call.device};
     const Rerecorded rerecorded(trace_->record(), run, sources);
     BackwardPass pass{
         .sources = rerecorded.sources(), .stop_at_sources = true, .create_graph = grad_mode};

@@ -55,7 +55,7 @@ struct Operation {
   Device* device = nullptr;
   std::vector<Value*> inputs;
   std::vector<Value*> outputs;
-  std::shared_ptr<const DrawSequence> draws_behind;  // of the node
+  std::shared_ptr<const RandomSequence> random_before;  // of the node
   // The operation of another device whose output this one copies.
   const Operation* behind = nullptr;
   std::string name;  // of the node that it comes from
@@ -84,7 +84,7 @@ struct BodyBlock {
 struct ControlRecord {
   std::vector<bool> keeps;                // which loop variables
   std::vector<std::vector<Tensor>> kept;  // at the start of each iteration; memory stays for later
-  std::vector<DrawMark> marks;            // of each iteration
+  std::vector<RandomMark> marks;          // of each iteration
   std::size_t iterations = 0;
 };
 
@@ -104,7 +104,7 @@ struct Control {
   std::function<BodyBlock(const Frame& elements)> body_for;
   std::vector<Device*> devices;           // that bodies may use
   std::shared_ptr<ControlRecord> record;  // null: nobody goes back
-  std::uint64_t draws_before = 0;
+  std::uint64_t offset_before = 0;
 };
 
 // Copies elements from the device of its input to its own, or within one device.

@@ -145,14 +145,14 @@ class Scheduler {
   }
 
   // What a body does on the host is done before what comes behind it asks for it: steps of an
-  // optimizer are counted, draws are numbered.
+  // optimizer are counted, random operations are numbered.
   void order_control_flow() {
     for (std::size_t i = 0; i < count_; ++i) {
       const Operation& control = *block_.operations[i];
       if (!control.control) continue;
       for (std::size_t k = 0; k < count_; ++k) {
         const Operation& other = *block_.operations[k];
-        if (k > i && other.draws_behind && other.draws_behind == control.control->flow->draws)
+        if (k > i && other.random_before && other.random_before == control.control->flow->random)
           edge(i, k);
         else if (k != i && write_on_one_device(control, other))
           edge(std::min(i, k), std::max(i, k));

@@ -27,40 +27,42 @@ class ElementSource {
   virtual std::unique_ptr<Pass> start() = 0;
 };
 
-// Where the draws of random operations stood when a body ran.
-struct DrawMark {
+// The state of the random generator when a run of a body began.
+struct RandomMark {
   std::uint64_t seed = 0;
-  std::uint64_t number = 0;
-  std::vector<std::uint64_t> inside;  // taken by the control flow inside the body
+  std::uint64_t offset = 0;
+  std::vector<std::uint64_t> inside;  // the random operations of each control flow in the body
 };
 
-// Numbers the draws of one node's bodies: each run of a body goes on where the one before ended.
-// How many draws a node takes is known only when it has run; what draws behind it asks total().
-class DrawSequence {
+// Numbers the random operations in the bodies of one node. Each run of a body continues at the
+// offset where the previous one ended. How many random operations a node runs is known only
+// afterwards; later random operations of the graph add total() to their own numbers.
+class RandomSequence {
  public:
-  struct OfBody {
-    std::uint64_t draws = 0;               // each run's, beside its control flow
-    std::shared_ptr<DrawSequence> behind;  // its latest control flow that draws
+  struct BodyCount {
+    std::uint64_t count = 0;  // random operations per run, without those in its control flow
+    std::shared_ptr<RandomSequence> last;  // its last control flow that uses random numbers
   };
-  // `behind`: that of the control flow before the node in its graph. Defined by the runtime.
-  static std::shared_ptr<DrawSequence> make(std::shared_ptr<DrawSequence> behind,
-                                            std::vector<OfBody> bodies);
+  // `before`: that of the previous control flow in the graph. Defined by the runtime.
+  static std::shared_ptr<RandomSequence> make(std::shared_ptr<RandomSequence> before,
+                                              std::vector<BodyCount> bodies);
 
-  virtual ~DrawSequence() = default;
-  virtual const std::vector<OfBody>& bodies() const = 0;
-  // Draws of bodies are the sequence's between these. `number`: how many the graph around has taken
-  // by itself up to the node. `replay`: for going back, where each run draws what it drew before.
-  virtual void enter(std::uint64_t number, bool replay) = 0;
+  virtual ~RandomSequence() = default;
+  virtual const std::vector<BodyCount>& bodies() const = 0;
+  // Between enter() and leave() the thread's random operations are numbered by this sequence.
+  // `offset`: the number of random operations of the surrounding graph before the node. `replay`:
+  // for gradients, where each run generates the numbers of the forward run again.
+  virtual void enter(std::uint64_t offset, bool replay) = 0;
   virtual void leave() = 0;
-  // Takes down where a body's draws start.
-  virtual void mark(DrawMark& mark) const = 0;
-  // The body of that index has run, from `mark` on where one was taken.
-  virtual void ran(std::size_t body, DrawMark* mark) = 0;
-  // The body of that index is to draw what it drew from `mark` on.
-  virtual void restore(std::size_t body, const DrawMark& mark) = 0;
-  // What this node and those before it in its graph have taken in the present run.
+  // Records the generator's state before a run of a body.
+  virtual void mark(RandomMark& mark) const = 0;
+  // The body of that index has run. `mark`: recorded before the run; may be null.
+  virtual void ran(std::size_t body, RandomMark* mark) = 0;
+  // The next run of the body of that index generates the numbers of the run that began at `mark`.
+  virtual void restore(std::size_t body, const RandomMark& mark) = 0;
+  // The random operations of this node and of the control flow before it, in the current run.
   virtual std::uint64_t total() const = 0;
-  // Forgets what they have taken: they may not be part of the next run.
+  // Sets these counts to 0: the next run may not include all of these nodes.
   virtual void reset() = 0;
 };
 
@@ -105,15 +107,15 @@ struct ControlFlow {
   std::int64_t maximum_iterations = -1;  // kWhile; negative: no limit
   std::shared_ptr<ElementSource> source;
   Node* forward = nullptr;
-  std::vector<bool> writes;             // of the inputs: memory of variables
-  bool effects = false;                 // runs even where nothing uses its results
-  std::shared_ptr<DrawSequence> draws;  // null: the bodies draw nothing
-  std::uint64_t draws_before = 0;       // by the graph around, up to the node
+  std::vector<bool> writes;                // of the inputs: memory of variables
+  bool effects = false;                    // runs even where nothing uses its results
+  std::shared_ptr<RandomSequence> random;  // null if the bodies use no random numbers
+  std::uint64_t offset_before = 0;  // random operations of the surrounding graph before the node
 
   bool loops() const { return kind != Kind::kCond && kind != Kind::kCondGradient; }
-  // Whether what `forward` left behind is needed: kept loop variables, or where its draws stood.
+  // Whether the gradient needs the record of `forward`: loop variables or random marks.
   bool needs_record() const {
-    return kind == Kind::kWhileGradient || (kind == Kind::kCondGradient && draws);
+    return kind == Kind::kWhileGradient || (kind == Kind::kCondGradient && random);
   }
 };
 
@@ -128,7 +130,7 @@ const Node& outermost(const Node& handle);
 std::vector<Node*> written_handles(const GraphImpl& graph);
 // Whether a forward node runs even where nothing uses its results. REQUIRES: all else is there.
 bool find_effects(const ControlFlow& flow);
-// The node of `graph` whose bodies draw from the sequence; null: there is none.
-Node* owner_of(const GraphImpl& graph, const DrawSequence* draws);
+// The node of `graph` whose bodies the sequence numbers; null if there is none.
+Node* owner_of(const GraphImpl& graph, const RandomSequence* random);
 
 }  // namespace tandem

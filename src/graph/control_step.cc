@@ -15,19 +15,19 @@ namespace {
 // Programs of one loop over elements, one for each set of sizes and devices: what came first goes.
 constexpr std::size_t kMaxPrograms = 64;
 
-class DrawScope {
+class RandomKeyScope {
  public:
-  DrawScope(DrawSequence* draws, std::uint64_t number, bool replay) : draws_(draws) {
-    if (draws_) draws_->enter(number, replay);
+  RandomKeyScope(RandomSequence* random, std::uint64_t offset, bool replay) : random_(random) {
+    if (random_) random_->enter(offset, replay);
   }
-  ~DrawScope() {
-    if (draws_) draws_->leave();
+  ~RandomKeyScope() {
+    if (random_) random_->leave();
   }
-  DrawScope(const DrawScope&) = delete;
-  DrawScope& operator=(const DrawScope&) = delete;
+  RandomKeyScope(const RandomKeyScope&) = delete;
+  RandomKeyScope& operator=(const RandomKeyScope&) = delete;
 
  private:
-  DrawSequence* draws_;
+  RandomSequence* random_;
 };
 
 bool read_flag(const std::byte* memory, Device& device) {
@@ -98,7 +98,7 @@ struct ControlStep::Impl {
 
   void run() {
     const bool back = flow.forward != nullptr;
-    const DrawScope scope(flow.draws.get(), control.draws_before, back);
+    const RandomKeyScope scope(flow.random.get(), control.offset_before, back);
     for (std::size_t i = 0; i < operation.inputs.size(); ++i) frame[flow.elements + i] = input(i);
     if (flow.loops())
       loop();
@@ -106,27 +106,27 @@ struct ControlStep::Impl {
       branch();
   }
 
-  // `mark`: where to take down what the body draws; null: nowhere.
-  void run_body(std::size_t index, BodyProgram& body, DrawMark* mark = nullptr) {
+  // `mark`: records the state of the random generator; may be null.
+  void run_body(std::size_t index, BodyProgram& body, RandomMark* mark = nullptr) {
     for (std::size_t i = 0; i < body.feeds.size(); ++i) body.given[i] = frame[body.feeds[i]];
-    if (mark) flow.draws->mark(*mark);
+    if (mark) flow.random->mark(*mark);
     body.program->run_at(body.given, places);
     const Body& traced = flow.bodies[index];
     if (!traced.updates) return;
     for (const auto& action : traced.graph->after_run()) action();
-    if (flow.draws) flow.draws->ran(index, mark);
+    if (flow.random) flow.random->ran(index, mark);
   }
 
   // Of a forward run, for the way back.
-  DrawMark* mark_of(std::size_t iteration) {
-    if (flow.forward || !control.record || !flow.draws) return nullptr;
+  RandomMark* mark_of(std::size_t iteration) {
+    if (flow.forward || !control.record || !flow.random) return nullptr;
     auto& marks = control.record->marks;
     if (marks.size() <= iteration) marks.resize(iteration + 1);
     return &marks[iteration];
   }
-  // On the way back: the draws are those of then.
-  void restore_draws(std::size_t body, std::size_t iteration) {
-    if (flow.forward && flow.draws) flow.draws->restore(body, control.record->marks[iteration]);
+  // Gradients generate the random numbers of the forward run again.
+  void restore_random(std::size_t body, std::size_t iteration) {
+    if (flow.forward && flow.random) flow.random->restore(body, control.record->marks[iteration]);
   }
 
   // --- branches ---
@@ -136,7 +136,7 @@ struct ControlStep::Impl {
     places.clear();
     for (std::size_t i = 0; i < operation.outputs.size(); ++i)
       places.push_back({output(i), &output_device(i)});
-    restore_draws(index, 0);
+    restore_random(index, 0);
     run_body(index, bodies[index], mark_of(0));
   }
 
@@ -154,7 +154,7 @@ struct ControlStep::Impl {
     for (std::size_t k = 0;; ++k) {
       BodyProgram* body = next(k, pass.get());
       if (!body) break;
-      if (flow.forward) restore_draws(1, control.record->iterations - 1 - k);
+      if (flow.forward) restore_random(1, control.record->iterations - 1 - k);
       places.clear();
       for (std::size_t i = 0; i < flow.carried; ++i)
         places.push_back({destination(i, k), &output_device(i)});

@@ -49,9 +49,9 @@ class Reader {
       read(node);
     }
     for (int i = 0; i < message_.nodes_size(); ++i) link(*graph_->nodes()[i], message_.nodes(i));
-    graph_->draws = message_.draws();
+    graph_->random_count = message_.draws();
     if (message_.has_draws_behind())
-      graph_->draws_behind = draws_of(earlier(message_.draws_behind()));
+      graph_->last_random = random_of(earlier(message_.draws_behind()));
   }
 
   template <class... Args>
@@ -156,11 +156,11 @@ class Reader {
     if (made.op == &kConst) read_elements(node, made);
     if (made.op == &kVarHandle && graph_->outer()) read_outside(node, made);
     if (node.has_draws_behind())
-      made.draws_behind = draws_of(operation_before(node.draws_behind(), made));
-    if (!made.op->exchange_draw) return;
+      made.random_before = random_of(operation_before(node.draws_behind(), made));
+    if (!made.op->exchange_key) return;
     const auto attrs = made.op->attrs().copy(made.attrs.get());
-    const Draw traced = made.op->exchange_draw(const_cast<void*>(attrs.get()), {});
-    made.renewal = draw_renewal(*made.op, traced, made.draws_behind);
+    const RandomKey traced = made.op->exchange_key(const_cast<void*>(attrs.get()), {});
+    made.renewal = key_renewal(*made.op, traced, made.random_before);
   }
 
   // A variable of a body is one of the graph around it.
@@ -175,10 +175,10 @@ class Reader {
     return a.outputs[0].dtype == b.outputs[0].dtype && a.outputs[0].shape == b.outputs[0].shape;
   }
 
-  std::shared_ptr<DrawSequence> draws_of(const Node& node) const {
-    if (!node.control || !node.control->draws || node.control->forward)
-      refuse("'{}' is no control flow that draws", node.name);
-    return node.control->draws;
+  std::shared_ptr<RandomSequence> random_of(const Node& node) const {
+    if (!node.control || !node.control->random || node.control->forward)
+      refuse("'{}' is no control flow that uses random numbers", node.name);
+    return node.control->random;
   }
 
   Node& operation_before(std::uint32_t id, const Node& node) const {
@@ -268,7 +268,7 @@ class Reader {
     auto flow = std::make_shared<ControlFlow>();
     flow->kind = kind;
     flow->maximum_iterations = stored.maximum_iterations();
-    flow->draws_before = stored.draws_before();
+    flow->offset_before = stored.draws_before();
     if (flow->loops()) flow->carried = outputs.size();
     if (back) flow->forward = &forward_of(kind, stored);
     if (kind == Kind::kWhileGradient) flow->elements = flow->forward->control->carried;
@@ -276,9 +276,9 @@ class Reader {
 
     read_bodies(stored, *flow);
     if (back)
-      flow->draws = flow->forward->control->draws;
+      flow->random = flow->forward->control->random;
     else if (stored.draws())
-      flow->draws = draws_of_bodies(node, *flow);
+      flow->random = random_of_bodies(node, *flow);
     if (!back) {
       for (Body& body : flow->bodies) find_variables(body, inputs);
       flow->effects = find_effects(*flow);
@@ -327,14 +327,14 @@ class Reader {
     }
   }
 
-  std::shared_ptr<DrawSequence> draws_of_bodies(const proto::Node& node,
-                                                const ControlFlow& flow) const {
-    std::vector<DrawSequence::OfBody> draws;
+  std::shared_ptr<RandomSequence> random_of_bodies(const proto::Node& node,
+                                                   const ControlFlow& flow) const {
+    std::vector<RandomSequence::BodyCount> counts;
     for (const Body& body : flow.bodies)
-      draws.push_back({body.graph->draws, body.graph->draws_behind});
-    return DrawSequence::make(
-        node.has_draws_behind() ? draws_of(earlier(node.draws_behind())) : nullptr,
-        std::move(draws));
+      counts.push_back({body.graph->random_count, body.graph->last_random});
+    return RandomSequence::make(
+        node.has_draws_behind() ? random_of(earlier(node.draws_behind())) : nullptr,
+        std::move(counts));
   }
 
   // The inputs that a body writes. What it reads and writes itself is memory that the node takes.

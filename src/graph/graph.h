@@ -90,13 +90,12 @@ class GraphImpl final : public RefCounted {
   }
   // Whether sessions run the graph. Variables that are made while it is built are then part of it.
   bool for_sessions = false;
-  // How many numbers of draws its random operations have taken.
-  std::uint64_t draws = 0;
-  std::shared_ptr<DrawSequence> draws_behind;  // its latest control flow that draws
-  std::mutex drawing;  // held by runs of sessions that may share what is known of these draws
-  // The control flow before each draw, by number, stream and replica: a gradient draws again what
-  // was drawn then.
-  std::map<std::array<std::uint64_t, 3>, std::shared_ptr<const DrawSequence>> drawn_behind;
+  std::uint64_t random_count = 0;  // of its random operations, without those in control flow
+  std::shared_ptr<RandomSequence> last_random;  // its last control flow that uses random numbers
+  std::mutex random_mutex;  // sessions of one graph share the counts of last_random
+  // The control flow before each random key, by its number, stream and replica. Gradients generate
+  // the numbers of the forward pass again, so they need the same one.
+  std::map<std::array<std::uint64_t, 3>, std::shared_ptr<const RandomSequence>> random_before;
 
   // What the host does after each run that ended well.
   void after_run(std::function<void()> action) { after_run_.push_back(std::move(action)); }

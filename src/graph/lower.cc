@@ -196,7 +196,7 @@ class Lowering {
     operation.attrs = attrs;
     operation.renewal = node.renewal;
     operation.member = node.member;
-    operation.draws_behind = node.draws_behind;
+    operation.random_before = node.random_before;
     operation.device = &device;
     operation.name = node.name;
     operation.inputs = std::move(inputs);
@@ -247,7 +247,7 @@ class Lowering {
     const ControlFlow& flow = *node.control;
     auto control = std::make_shared<Control>();
     control->flow = node.control;
-    control->draws_before = flow.draws_before;
+    control->offset_before = flow.offset_before;
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       if (node.mutates(i)) keep_reads_of(value_of(node.inputs[i]), node);
     std::vector<Value*> inputs;
@@ -299,7 +299,7 @@ class Lowering {
     Operation& operation = *block_.operations.emplace_back(std::make_unique<Operation>());
     operation.op = node.op;
     operation.control = std::move(lowered.control);
-    operation.draws_behind = node.draws_behind;
+    operation.random_before = node.random_before;
     operation.device = &device;
     operation.name = node.name;
     operation.inputs = std::move(lowered.inputs);

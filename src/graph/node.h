@@ -17,7 +17,7 @@ namespace tandem {
 class GraphImpl;
 struct CollectiveMember;  // graph/collective.h
 struct ControlFlow;       // graph/control_flow.h
-class DrawSequence;
+class RandomSequence;
 
 // Memory that outlives a run, as programs refer to it: one place of a variable.
 class Resource : public RefCounted {
@@ -82,8 +82,8 @@ struct Node {
   std::shared_ptr<const CollectiveMember> member;  // collectives: the rank
   std::shared_ptr<const CountedRenewal> counted;
   std::shared_ptr<const ControlFlow> control;  // runs other graphs
-  // Random operations: the control flow before this one, which has taken draws, too.
-  std::shared_ptr<const DrawSequence> draws_behind;
+  // Random operations: the last control flow earlier in the graph that uses random numbers.
+  std::shared_ptr<const RandomSequence> random_before;
   // VarHandleOp: where gradients of the variable go; null: nowhere.
   RefPtr<GradNodeBase> leaf;
   // VarHandleOp of a body: the same variable in the graph around.
@@ -98,10 +98,10 @@ struct Node {
   }
 };
 
-// Draw `traced` of a trace is, in each run, that draw from where the thread's generator then
-// stands, behind what `behind` has taken. Defined by the runtime.
-std::shared_ptr<const Renewal> draw_renewal(const OpDef& op, const Draw& traced,
-                                            std::shared_ptr<const DrawSequence> behind);
+// Sets the key of a random operation at the start of each run: the number of `traced`, plus the
+// offset of the thread's generator, plus the total of `before`. Defined by the runtime.
+std::shared_ptr<const Renewal> key_renewal(const OpDef& op, const RandomKey& traced,
+                                           std::shared_ptr<const RandomSequence> before);
 
 // What a symbolic tensor stands for: output `output` of `node`. Keeps the graph alive.
 struct Symbol final : RefCounted {

@@ -52,7 +52,7 @@ void add_devices(const Block& block, std::vector<const Device*>& devices) {
 
 struct Program::Impl {
   // A stretch of steps, or one of control flow. The steps' attributes are renewed when its turn
-  // comes: control flow before it may have taken draws, or an optimizer's steps.
+  // comes: control flow before it may have run random operations, or an optimizer's steps.
   struct Section {
     std::unique_ptr<Lanes> lanes;
     std::unique_ptr<ControlStep> control;

@@ -16,7 +16,7 @@ namespace tandem {
 // feeds, variables and results may differ from run to run, most often between few places, so that
 // one is kept for each of the last few sets of them, and the oldest is changed for another set.
 //
-// Attributes that each run renews (draws, rates, steps) do not interrupt a recording: what kernels
+// Attributes that each run renews (random keys, rates, steps) do not interrupt a recording: what kernels
 // take of them (op/renewed_values.h) is in memory of the recording, and one copy brings what has
 // changed there before it is launched. The copy goes through pinned memory that is the copy's
 // until the GPU has passed it, so the host waits for nothing. The driver could be told other

@@ -52,7 +52,7 @@ class Writer {
 
   void write(proto::Graph& to) const {
     for (const Node* node : selection_.nodes) write_node(*node, *to.add_nodes());
-    write_draws(graph_, graph_.draws_behind.get(), to);
+    write_random(graph_, graph_.last_random.get(), to);
   }
 
  private:
@@ -75,23 +75,23 @@ class Writer {
     return std::string(op->name);
   }
 
-  // The latest control flow that is written, among what `draws` has seen.
-  const Node* drawn_behind(const GraphImpl& graph, const DrawSequence* draws) const {
-    while (draws) {
-      const Node* owner = owner_of(graph, draws);
+  // The last control flow that is written, of `random` and those before it.
+  const Node* last_written(const GraphImpl& graph, const RandomSequence* random) const {
+    while (random) {
+      const Node* owner = owner_of(graph, random);
       if (writes(*owner)) return owner;
-      draws = owner->draws_behind.get();
+      random = owner->random_before.get();
     }
     return nullptr;
   }
 
-  void write_draws(const GraphImpl& graph, const DrawSequence* draws, proto::Graph& to) const {
-    if (const Node* behind = drawn_behind(graph, draws)) to.set_draws_behind(id(behind));
+  void write_random(const GraphImpl& graph, const RandomSequence* random, proto::Graph& to) const {
+    if (const Node* last = last_written(graph, random)) to.set_draws_behind(id(last));
   }
 
-  void write_body(const GraphImpl& graph, const DrawSequence* draws, proto::Graph& to) const {
+  void write_body(const GraphImpl& graph, const RandomSequence* random, proto::Graph& to) const {
     for (const auto& node : graph.nodes()) write_node(*node, *to.add_nodes());
-    write_draws(graph, draws, to);
+    write_random(graph, random, to);
   }
 
   void write_attributes(const Node& node, proto::Node& to) const {
@@ -131,17 +131,17 @@ class Writer {
           node.name, node.op->name);
     to.set_maximum_iterations(flow.maximum_iterations);
     if (flow.forward) to.set_forward(id(flow.forward));
-    to.set_draws(flow.draws != nullptr);
-    to.set_draws_before(flow.draws_before);
+    to.set_draws(flow.random != nullptr);
+    to.set_draws_before(flow.offset_before);
     for (std::size_t i = 0; i < flow.bodies.size(); ++i) {
       const Body& body = flow.bodies[i];
       proto::Body& written = *to.add_bodies();
       if (!flow.forward) {
-        const DrawSequence::OfBody of_body =
-            flow.draws ? flow.draws->bodies()[i] : DrawSequence::OfBody();
+        const RandomSequence::BodyCount counted =
+            flow.random ? flow.random->bodies()[i] : RandomSequence::BodyCount();
         proto::Graph& graph = *written.mutable_graph();
-        write_body(*body.graph, of_body.behind.get(), graph);
-        graph.set_draws(of_body.draws);
+        write_body(*body.graph, counted.last.get(), graph);
+        graph.set_draws(counted.count);
       }
       for (const Body::Feed& feed : body.feeds) {
         proto::Body::Feed& made = *written.add_feeds();
@@ -155,9 +155,9 @@ class Writer {
   void write_node(const Node& node, proto::Node& to) const {
     if (node.control) write_control(node, *to.mutable_control());
     if (node.outside && !frozen(node)) to.set_outside(id(node.outside));
-    if (const Node* behind = drawn_behind(*node.graph, node.draws_behind.get()))
-      to.set_draws_behind(id(behind));
-    if (node.renewal && !node.op->exchange_draw)
+    if (const Node* before = last_written(*node.graph, node.random_before.get()))
+      to.set_draws_behind(id(before));
+    if (node.renewal && !node.op->exchange_key)
       fail<UnimplementedError>(
           "[Graph] node '{}' has attributes that this program computes for every run, which cannot "
           "be serialised",
@@ -198,7 +198,7 @@ std::string serialize_nodes(const GraphImpl& graph, const Selection& selection) 
   proto::Graph message;
   Writer(graph, selection).write(message);
   message.set_unknown_sizes(static_cast<std::uint32_t>(graph.sizes().count()));
-  message.set_draws(graph.draws);
+  message.set_draws(graph.random_count);
   // The frame around it holds a few bytes more.
   constexpr std::size_t kMaxBytes = std::numeric_limits<int>::max() - 1024;
   if (message.ByteSizeLong() > kMaxBytes)

@@ -69,11 +69,12 @@ class InlineList {
 
 struct OpDef;
 
-// What identifies one draw: with an element's position, the input of the counter-based generator.
-struct Draw {
+// Identifies the random numbers of one operation. The counter-based generator computes an element
+// from this key and the element's position.
+struct RandomKey {
   std::uint64_t seed = 0;
-  std::uint64_t number = 0;
-  std::uint32_t stream = 0;  // the replica, where replicas are to differ; 0 otherwise
+  std::uint64_t number = 0;  // of the random operation
+  std::uint32_t stream = 0;  // the replica if replicas get different numbers, else 0
 };
 
 // What a shape rule sees: the inputs' dtypes and shapes and the attributes. It fills in the
@@ -236,8 +237,8 @@ struct OpDef {
   std::uint32_t mutated_inputs = 0;
   // kView: the byte offset of the output in the input.
   std::int64_t (*view_offset)(const InferContext&) = nullptr;
-  // Random operations: puts another draw into the attributes and returns the one that was there.
-  Draw (*exchange_draw)(void* attrs, const Draw& draw) = nullptr;
+  // Random operations: sets the key in the attributes and returns the previous one.
+  RandomKey (*exchange_key)(void* attrs, const RandomKey& key) = nullptr;
 };
 inline constexpr std::uint32_t kAllTensors = 0xffffffffu;
 

@@ -36,8 +36,8 @@ class Assembly {
       inputs_.push_back(memory_of(*handle));
       flow_.writes.push_back(true);
     }
-    std::shared_ptr<const DrawSequence> behind = Generator::current().behind();
-    number_draws(traced);
+    std::shared_ptr<const RandomSequence> before = Generator::current().last_random();
+    number_random_operations(traced);
     flow_.effects = find_effects(flow_);
 
     std::vector<Node::Input> sources;
@@ -48,7 +48,7 @@ class Assembly {
     }
     Node& node = graph_.control(op_, std::make_shared<const ControlFlow>(std::move(flow_)),
                                 std::move(sources), std::move(outputs), node_options());
-    node.draws_behind = std::move(behind);
+    node.random_before = std::move(before);
     std::vector<Tensor> results;
     for (std::size_t i = 0; i < node.outputs.size(); ++i)
       results.push_back(graph_.tensor(node, static_cast<int>(i)));
@@ -142,18 +142,18 @@ class Assembly {
          handle.leaf ? GradEdge{handle.leaf, 0} : GradEdge());
   }
 
-  void number_draws(const std::vector<TracedBody>& traced) {
-    std::vector<DrawSequence::OfBody> draws;
+  void number_random_operations(const std::vector<TracedBody>& traced) {
+    std::vector<RandomSequence::BodyCount> counts;
     bool any = false;
     for (const TracedBody& body : traced) {
-      draws.push_back(body.draws);
-      any = any || body.draws.draws > 0 || body.draws.behind;
+      counts.push_back(body.random);
+      any = any || body.random.count > 0 || body.random.last;
     }
     if (!any) return;
     Generator& generator = Generator::current();
-    flow_.draws = DrawSequence::make(generator.behind(), std::move(draws));
-    flow_.draws_before = generator.state().draws;
-    generator.set_behind(flow_.draws);
+    flow_.random = RandomSequence::make(generator.last_random(), std::move(counts));
+    flow_.offset_before = generator.state().offset;
+    generator.set_last_random(flow_.random);
   }
 
   const OpDef& op_;
@@ -172,8 +172,8 @@ TracedBody trace_body(std::span<const TensorSpec> arguments, const BodyFn& body)
   traced.graph = make_ref<GraphImpl>(building);
   GraphImpl& graph = *traced.graph;
   const BuildingScope scope(&graph);
-  Generator generator({.seed = 0, .draws = 0});
-  const GeneratorScope draws_from(generator);
+  Generator generator({.seed = 0, .offset = 0});
+  const GeneratorScope generator_scope(generator);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const TensorSpec& spec = arguments[i];
     Tensor argument = graph.tensor(graph.add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {},
@@ -187,7 +187,7 @@ TracedBody trace_body(std::span<const TensorSpec> arguments, const BodyFn& body)
     else
       traced.results.push_back(graph.tensor(graph.constant(result)));
   }
-  traced.draws = {generator.state().draws, generator.behind()};
+  traced.random = {generator.state().offset, generator.last_random()};
   return traced;
 }
 

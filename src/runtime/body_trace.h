@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "runtime/body_draws.h"
+#include "runtime/body_random.h"
 
 namespace tandem {
 
@@ -16,7 +16,7 @@ struct TracedBody {
   RefPtr<GraphImpl> graph;
   std::vector<Tensor> arguments;  // as the callable was given them
   std::vector<Tensor> results;
-  DrawSequence::OfBody draws;
+  RandomSequence::BodyCount random;
 };
 
 // Calls `body` once with symbolic tensors; what it does becomes a graph inside of the one that the

@@ -72,13 +72,13 @@ struct Trace {
   RefPtr<GraphImpl> graph;
   std::vector<Node::Input> feeds;
   std::vector<Node::Input> fetches;
-  std::uint64_t draws = 0;                           // that one run takes from the generator
-  std::shared_ptr<const DrawSequence> draws_behind;  // what control flow takes besides
-  std::shared_ptr<TraceGradient> gradient;           // null: runs are not recorded
-  bool replayed = true;                              // false: calls run the callable
-  std::vector<const Node*> untracked;                // what was captured and has no gradient here
-  std::shared_ptr<const void> result;                // FunctionCall::result
-  std::mutex running;                                // one run at a time
+  std::uint64_t random_count = 0;                     // random operations per run
+  std::shared_ptr<const RandomSequence> last_random;  // the last control flow that uses some
+  std::shared_ptr<TraceGradient> gradient;            // null: runs are not recorded
+  bool replayed = true;                               // false: calls run the callable
+  std::vector<const Node*> untracked;                 // what was captured and has no gradient here
+  std::shared_ptr<const void> result;                 // FunctionCall::result
+  std::mutex running;                                 // one run at a time
 
   // Whether the callable made variables.
   bool make(const std::vector<Input>& inputs, const FunctionTraces::Body& body,
@@ -91,8 +91,8 @@ struct Trace {
     untracked.clear();
     replayed = true;
     const BuildingScope scope(graph.get());
-    Generator generator({.seed = 0, .draws = 0});
-    const GeneratorScope draws_from(generator);
+    Generator generator({.seed = 0, .offset = 0});
+    const GeneratorScope generator_scope(generator);
     struct FrameScope {
       explicit FrameScope(TraceFrame& frame) { trace_frame = &frame; }
       ~FrameScope() { trace_frame = nullptr; }
@@ -108,8 +108,8 @@ struct Trace {
     }
     const std::vector<Tensor> outputs = body(symbols);
     for (const Tensor& output : outputs) fetches.push_back(graph->input_of(output));
-    draws = generator.state().draws;
-    draws_behind = generator.behind();
+    random_count = generator.state().offset;
+    last_random = generator.last_random();
     if (!grad_mode) return frame.made_variables;
     const bool branches = note_captured(*graph);
     gradient = TraceGradient::make(*graph, symbols, outputs);
@@ -192,9 +192,9 @@ void Trace::run(Prepared& prepared, FunctionCall& call) {
   const random::GeneratorState before = Generator::current().state();
   prepared.program->run(call.inputs, call.outputs);
   for (const auto& action : graph->after_run()) action();
-  if (draws > 0 || draws_behind) {
+  if (random_count > 0 || last_random) {
     random::GeneratorState state = Generator::current().state();
-    state.draws += draws + (draws_behind ? draws_behind->total() : 0);
+    state.offset += random_count + (last_random ? last_random->total() : 0);
     Generator::current().set_state(state);
   }
   if (!prepared.gradient) return;

@@ -201,19 +201,19 @@ struct GraphScope::Saved {
   explicit Saved(GraphImpl& building_graph)
       : graph(&building_graph),
         scope(graph.get()),
-        generator({.seed = 0, .draws = graph->draws}),
-        draws_from(generator) {
-    generator.set_behind(graph->draws_behind);
+        generator({.seed = 0, .offset = graph->random_count}),
+        generator_scope(generator) {
+    generator.set_last_random(graph->last_random);
   }
   ~Saved() {
-    graph->draws = generator.state().draws;
-    graph->draws_behind = generator.behind();
+    graph->random_count = generator.state().offset;
+    graph->last_random = generator.last_random();
   }
 
   RefPtr<GraphImpl> graph;
   BuildingScope scope;
   Generator generator;
-  GeneratorScope draws_from;
+  GeneratorScope generator_scope;
 };
 
 GraphScope::GraphScope(const Graph& graph) : saved_(std::make_unique<Saved>(graph.impl())) {}

@@ -60,7 +60,7 @@ struct Prepared {
   std::unique_ptr<Program> program;
   std::vector<RefPtr<SessionVariable>> reads;    // initialised before
   std::vector<RefPtr<SessionVariable>> assigns;  // initialised by a run
-  std::uint64_t draws = 0;                       // that a run takes from the generator
+  std::uint64_t random_count = 0;                // random operations per run
   std::uint64_t last_use = 0;
 };
 
@@ -91,7 +91,7 @@ class Preparing {
       return state->variable(handle, *placed[static_cast<std::size_t>(handle.id)]);
     };
     Block block = lower(graph_, options);
-    number_draws(block);
+    number_random_operations(block);
     renew_counts(block, graph_, state_);
     for (const auto& operation : block.operations) {
       note_variables(*operation);
@@ -115,31 +115,31 @@ class Preparing {
     return place_graph(body, options);
   }
 
-  // The n-th draw of a run is draw n from where the thread's generator then stands, whatever else
-  // the graph could draw: as if the operations of the run were called eagerly.
-  void number_draws(Block& block) {
+  // The n-th random operation of a run takes the n-th key of the thread's generator, as it would if
+  // the operations of the run were called eagerly. Others of the graph do not count.
+  void number_random_operations(Block& block) {
     std::map<std::uint64_t, std::uint64_t> numbers;
-    std::vector<std::pair<Operation*, Draw>> drawing;
+    std::vector<std::pair<Operation*, RandomKey>> random;
     for (const auto& operation : block.operations) {
-      if (!operation->op->exchange_draw) continue;
+      if (!operation->op->exchange_key) continue;
       const auto copy = operation->op->attrs().copy(operation->attrs.get());
-      const Draw draw = operation->op->exchange_draw(const_cast<void*>(copy.get()), {});
-      drawing.emplace_back(operation.get(), draw);
-      numbers.emplace(draw.number, 0);
+      const RandomKey key = operation->op->exchange_key(const_cast<void*>(copy.get()), {});
+      random.emplace_back(operation.get(), key);
+      numbers.emplace(key.number, 0);
     }
-    for (auto& [traced, number] : numbers) number = prepared_->draws++;
-    for (const auto& [operation, draw] : drawing)
+    for (auto& [traced, number] : numbers) number = prepared_->random_count++;
+    for (const auto& [operation, key] : random)
       operation->renewal = std::make_shared<const Renewal>(
-          [op = operation->op, number = numbers.at(draw.number), stream = draw.stream,
-           behind = operation->draws_behind](void* attrs) {
+          [op = operation->op, number = numbers.at(key.number), stream = key.stream,
+           before = operation->random_before](void* attrs) {
             const random::GeneratorState now = Generator::current().state();
-            const std::uint64_t before = behind ? behind->total() : 0;
-            op->exchange_draw(attrs, {now.seed, now.draws + number + before, stream});
+            const std::uint64_t earlier = before ? before->total() : 0;
+            op->exchange_key(attrs, {now.seed, now.offset + number + earlier, stream});
           });
     for (const auto& operation : block.operations)
       if (operation->control)
-        operation->control->draws_before = static_cast<std::uint64_t>(std::distance(
-            numbers.begin(), numbers.lower_bound(operation->control->flow->draws_before)));
+        operation->control->offset_before = static_cast<std::uint64_t>(std::distance(
+            numbers.begin(), numbers.lower_bound(operation->control->flow->offset_before)));
   }
 
   // A variable has to be initialised unless the first thing that happens to it is an assignment.
@@ -242,15 +242,15 @@ struct Session::Impl {
     Prepared& prepared = *found;
     initialize(prepared);
     require_values(prepared);
-    std::unique_lock<std::mutex> drawing;
-    if (graph.draws_behind) {
-      drawing = std::unique_lock(graph.drawing);
-      graph.draws_behind->reset();
+    std::unique_lock<std::mutex> random_lock;
+    if (graph.last_random) {
+      random_lock = std::unique_lock(graph.random_mutex);
+      graph.last_random->reset();
     }
     std::vector<Tensor> fetched = prepared.program->run(request.values);
     for (const auto& variable : prepared.assigns) variable->set_initialized();
     random::GeneratorState now = Generator::current().state();
-    now.draws += prepared.draws + (graph.draws_behind ? graph.draws_behind->total() : 0);
+    now.offset += prepared.random_count + (graph.last_random ? graph.last_random->total() : 0);
     Generator::current().set_state(now);
     return fetched;
   }

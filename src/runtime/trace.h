@@ -21,26 +21,26 @@ Tensor new_constant(const Shape& shape, DType dtype, const void* host, std::stri
 
 // The function that the calling thread traces.
 struct TraceFrame {
-  Generator* outside;  // what draws where it is called
+  Generator* outside;  // the generator at the call
   std::string name;
   bool may_make_variables = true;
   bool made_variables = false;
 };
 extern constinit thread_local TraceFrame* trace_frame;  // null: none
 
-// What runs while it lives runs at once, drawing what it would outside the function's trace: what
-// is made once, such as the variables of a layer that is called for the first time. Graphs of
-// sessions have variables of their own, whose initial values are part of them: there it changes
-// nothing.
+// While an object of this class lives, operations run eagerly and use the caller's generator, as
+// if the function were not being traced. For objects that are created once, such as the variables
+// of a layer at its first call. It has no effect in the graph of a session, whose variables and
+// initial values are part of the graph.
 class OutsideTrace {
  public:
   OutsideTrace()
       : at_once_(trace_frame ? nullptr : building),
-        draws_(trace_frame ? *trace_frame->outside : Generator::current()) {}
+        generator_scope_(trace_frame ? *trace_frame->outside : Generator::current()) {}
 
  private:
   BuildingScope at_once_;
-  GeneratorScope draws_;
+  GeneratorScope generator_scope_;
 };
 
 // The elements of a tensor that a variable is made with, also while the thread traces: computed at

@@ -18,9 +18,9 @@ class ProgramGradient {
  public:
   virtual ~ProgramGradient() = default;
   // Records that a run made `outputs` of `arguments`. `kept`: what TraceGradient::fetches() asked
-  // for. `draws`: where the thread's generator stood before the run.
+  // for. `random`: the state of the thread's generator before the run.
   virtual void record(std::span<const Tensor> arguments, std::span<Tensor> outputs,
-                      std::span<const Tensor> kept, const random::GeneratorState& draws) = 0;
+                      std::span<const Tensor> kept, const random::GeneratorState& random) = 0;
 };
 
 // What the operations of a trace have recorded. Going back through it makes programs, one for each

@@ -233,9 +233,9 @@ std::vector<std::vector<Tensor>> run_parts(const std::vector<Tensor>& examples,
   const std::int64_t count = count_examples(examples);
   Step shared{.replica = replica, .parts = parts_here(count, replica)};
   std::vector<std::vector<Tensor>> results;
-  Generator& draws = Generator::current();
+  Generator& current = Generator::current();
   Generator before, mine;
-  before.follow(draws);
+  before.follow(current);
   std::int64_t row = 0;
   for (; shared.at < shared.parts.size(); ++shared.at) {
     Part part(shared);
@@ -251,7 +251,7 @@ std::vector<std::vector<Tensor>> run_parts(const std::vector<Tensor>& examples,
     results.push_back(step(rows));
     shared.writes.end_part();
   }
-  draws.follow(mine);
+  current.follow(mine);
   shared.writes.finish(replica);
   return results;
 }

@@ -109,8 +109,8 @@ class Explainer {
     GlobalBatch parts = impl_.runner->split(batch_);
     Stepper stepper(impl_, "explain");
     const BuildingScope building_scope(&graph);
-    Generator generator({.seed = 0, .draws = 0});
-    const GeneratorScope draws(generator);
+    Generator generator({.seed = 0, .offset = 0});
+    const GeneratorScope generator_scope(generator);
     for (std::size_t replica = 0; replica < parts.size(); ++replica)
       for (std::size_t i = 0; i < parts[replica].size(); ++i) {
         Tensor& part = parts[replica][i];

@@ -145,7 +145,7 @@ TEST(ControlFlowGradient, VariablesAreSources) {
   }
 }
 
-TEST(ControlFlowGradient, TheWayBackDrawsTheSame) {
+TEST(ControlFlowGradient, BackwardGeneratesTheSameRandomNumbers) {
   const auto run = [](const Tensor& x, const Tensor& n) {
     GradientTape tape;
     tape.watch(x);

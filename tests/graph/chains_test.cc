@@ -41,7 +41,7 @@ class Chains : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(DTypes, Chains, ::testing::Values(float32, float16, bfloat16, float64),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-Tensor draw(const Shape& shape, DType dtype, double scale = 3.0) {
+Tensor random_values(const Shape& shape, DType dtype, double scale = 3.0) {
   return cast(random::normal(shape) * scale, dtype);
 }
 
@@ -104,7 +104,8 @@ TEST_P(Chains, EachOperationComputesWhatItDoesAlone) {
       [](const Tensor& x, const Tensor& y) {
         return where(logical_or(less(x, 0.0), less_equal(y, 0.5)), x, x);
       }};
-  const Tensors inputs = {draw({3, 1003}, GetParam()), draw({3, 1003}, GetParam())};
+  const Tensors inputs = {random_values({3, 1003}, GetParam()),
+                          random_values({3, 1003}, GetParam())};
   expect_the_same(
       [&](const Tensors& in) {
         Tensors results;
@@ -122,7 +123,7 @@ TEST_P(Chains, EachOperationComputesWhatItDoesAlone) {
 
 TEST_P(Chains, LeaveOutWhatTheyDoNotHave) {
   expect_the_same([](const Tensors& in) -> Tensors { return {sin(in[0] * 0.5) + 1.0}; },
-                  {draw({3, 1003}, GetParam())});
+                  {random_values({3, 1003}, GetParam())});
 }
 
 TEST_P(Chains, GradientsOfActivationsComputeWhatTheyDoAlone) {
@@ -138,7 +139,8 @@ TEST_P(Chains, GradientsOfActivationsComputeWhatTheyDoAlone) {
                                           [](const Tensor& x) { return nn::gelu(x, true); },
                                           [](const Tensor& x) { return tanh(x); },
                                           [](const Tensor& x) { return sigmoid(x); }};
-  const Tensors inputs = {draw({3, 1003}, GetParam()), draw({3, 1003}, GetParam())};
+  const Tensors inputs = {random_values({3, 1003}, GetParam()),
+                          random_values({3, 1003}, GetParam())};
   for (const Unary activation : activations)
     expect_the_same(
         [&](const Tensors& in) -> Tensors {
@@ -151,7 +153,8 @@ TEST_P(Chains, GradientsOfActivationsComputeWhatTheyDoAlone) {
 }
 
 TEST_P(Chains, TakeNumbersOfOneElementAndOperandsThatAreUsedTwice) {
-  const Tensors inputs = {draw({129}, GetParam()), draw({}, GetParam()), draw({129}, GetParam())};
+  const Tensors inputs = {random_values({129}, GetParam()), random_values({}, GetParam()),
+                          random_values({129}, GetParam())};
   const Body body = [](const Tensors& in) -> Tensors {
     return {tanh((in[0] + in[1]) * in[0] - in[2] * in[2])};
   };
@@ -163,7 +166,7 @@ TEST_P(Chains, TakeNumbersOfOneElementAndOperandsThatAreUsedTwice) {
 
 // Two branches that meet: what the first has made waits for the second.
 TEST_P(Chains, AreTrees) {
-  const Tensors inputs = {draw({1000}, GetParam()), draw({1000}, GetParam())};
+  const Tensors inputs = {random_values({1000}, GetParam()), random_values({1000}, GetParam())};
   const Body body = [](const Tensors& in) -> Tensors {
     const Tensor a = tanh(in[0] * 0.5) + 1.0, b = nn::relu(in[1] - 0.25) * 3.0;
     const Tensor c = exp(in[0] - 4.0), d = square(in[1]) - 1.0;
@@ -178,7 +181,7 @@ TEST_P(Chains, AreTrees) {
 // More operations and operands than one kernel takes.
 TEST_P(Chains, MayBeLong) {
   Tensors inputs;
-  for (int i = 0; i < 20; ++i) inputs.push_back(draw({77}, GetParam(), 1.0));
+  for (int i = 0; i < 20; ++i) inputs.push_back(random_values({77}, GetParam(), 1.0));
   expect_the_same(
       [](const Tensors& in) -> Tensors {
         Tensor x = in[0];
@@ -190,8 +193,8 @@ TEST_P(Chains, MayBeLong) {
 }
 
 TEST(ChainsOfDTypes, GoThroughCastsAndConditions) {
-  const Tensors inputs = {draw({2, 501}, float32), draw({2, 501}, bfloat16),
-                          greater(draw({2, 501}, float32), 0.0)};
+  const Tensors inputs = {random_values({2, 501}, float32), random_values({2, 501}, bfloat16),
+                          greater(random_values({2, 501}, float32), 0.0)};
   const Body body = [](const Tensors& in) -> Tensors {
     const Tensor wide = cast(in[1] * 3.0, float32) + in[0];
     return {cast(where(logical_not(in[2]), wide, negative(in[0])), float16),

@@ -72,7 +72,7 @@ TEST(Passes, ReadsOnBothSidesOfAWriteAreNotMerged) {
   EXPECT_FLOAT_EQ(results[1].item<float>(), std::exp(2.0f));
 }
 
-TEST(Passes, RandomDrawsAreNeitherMergedNorFolded) {
+TEST(Passes, RandomOperationsAreNeitherMergedNorFolded) {
   Block block = block_of({}, [](const Tensors&) -> Tensors {
     return {random::uniform({2}), random::uniform({2})};
   });
@@ -165,8 +165,9 @@ INSTANTIATE_TEST_SUITE_P(DTypes, NormalisationPasses, ::testing::Values(float32,
 
 TEST_P(NormalisationPasses, BatchNormalisationTakesInWhatIsAroundIt) {
   const Shape shape = {3, 17, 19, 24};
-  const auto draw = [&] { return cast(random::normal(shape), GetParam()); };
-  const Tensors inputs = {draw(), random::uniform({24}), random::normal({24}), draw(), draw()};
+  const auto random_values = [&] { return cast(random::normal(shape), GetParam()); };
+  const Tensors inputs = {random_values(), random::uniform({24}), random::normal({24}),
+                          random_values(), random_values()};
   Block block = block_of(inputs, normalised_step);
   optimize(block);
   // Forward with the residual and the activation; backward with the activation's gradient.

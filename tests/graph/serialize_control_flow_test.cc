@@ -21,7 +21,7 @@ Graph copy_of(const Graph& graph) {
   return copy;
 }
 
-// Variables, draws, nested branches and an optimizer in a loop, and gradients through it.
+// Variables, random numbers, nested branches and an optimizer in a loop, and gradients through it.
 Graph training() {
   Graph graph;
   const GraphScope scope(graph);
@@ -79,7 +79,7 @@ TEST(SerializedControlFlow, RunsAsTheOriginal) {
       for (const char* name : {"w:0", "runs:0"})
         for (float value : session.run(name).to_vector<float>()) all.push_back(value);
       all.push_back(session.run(feeds, "of_x:0").item<float>());
-      all.push_back(static_cast<float>(random::get_state().draws));
+      all.push_back(static_cast<float>(random::get_state().offset));
     }
     return all;
   };

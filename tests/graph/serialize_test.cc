@@ -49,7 +49,7 @@ Graph copy_of(const Graph& graph) {
   const auto &a = graph.impl().nodes(), &b = copy.impl().nodes();
   EXPECT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) expect_same_node(*a[i], *b[i]);
-  EXPECT_EQ(graph.impl().draws, copy.impl().draws);
+  EXPECT_EQ(graph.impl().random_count, copy.impl().random_count);
   EXPECT_EQ(copy.serialize(), bytes);
   return copy;
 }

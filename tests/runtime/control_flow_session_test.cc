@@ -78,7 +78,7 @@ TEST(ControlFlowSession, GradientsOfTheGraphGoThrough) {
       (std::vector<float>{1, 1}));
 }
 
-TEST(ControlFlowSession, DrawsWhatEagerCallsWouldDraw) {
+TEST(ControlFlowSession, GeneratesTheRandomNumbersOfEagerCalls) {
   const auto program = [](const Tensor& n) {
     const Tensor first = random::normal({3});
     const Tensors looped = while_loop([&](const Tensors& v) { return less(v[0], n); },
@@ -100,12 +100,12 @@ TEST(ControlFlowSession, DrawsWhatEagerCallsWouldDraw) {
   for (float count : {2.0f, 0.0f, 5.0f}) {
     random::set_seed(6);
     const std::vector<float> eager = program(constant(count)).second.to_vector<float>();
-    const std::uint64_t draws = random::get_state().draws;
+    const std::uint64_t offset = random::get_state().offset;
     random::set_seed(6);
     EXPECT_EQ(session.run({{n, constant(count)}}, all).to_vector<float>(), eager);
-    EXPECT_EQ(random::get_state().draws, draws);
+    EXPECT_EQ(random::get_state().offset, offset);
     session.run(first);
-    EXPECT_EQ(random::get_state().draws, draws + 1);
+    EXPECT_EQ(random::get_state().offset, offset + 1);
   }
 }
 

@@ -204,16 +204,16 @@ TEST(ControlFlow, OnlyTheTakenBranchActs) {
   EXPECT_EQ(traced, 1);
 }
 
-TEST(ControlFlow, DrawsWhatEagerCallsWouldDraw) {
+TEST(ControlFlow, GeneratesTheRandomNumbersOfEagerCalls) {
   const auto run = [](const Tensor& n) {
     const Tensor first = random::normal({3});
     const Tensors looped =
         while_loop([&](const Tensors& v) { return less(v[0], n); },
                    [](const Tensors& v) {
-                     const Tensor drawn = v[1] + random::uniform({3});
+                     const Tensor noisy = v[1] + random::uniform({3});
                      const Tensor more = cond(
-                         greater(reduce_sum(drawn), 3.0),
-                         [&] { return drawn + random::normal({3}); }, [&] { return drawn; });
+                         greater(reduce_sum(noisy), 3.0),
+                         [&] { return noisy + random::normal({3}); }, [&] { return noisy; });
                      return Tensors{v[0] + 1.0, more};
                    },
                    {zeros({}), first});
@@ -223,10 +223,10 @@ TEST(ControlFlow, DrawsWhatEagerCallsWouldDraw) {
   for (float n : {0.0f, 3.0f, 1.0f, 6.0f}) {
     random::set_seed(11);
     const std::vector<float> eager = run(constant(n)).to_vector<float>();
-    const std::uint64_t draws = random::get_state().draws;
+    const std::uint64_t offset = random::get_state().offset;
     random::set_seed(11);
     EXPECT_EQ(traced(constant(n)).to_vector<float>(), eager) << n;
-    EXPECT_EQ(random::get_state().draws, draws);
+    EXPECT_EQ(random::get_state().offset, offset);
   }
 }
 

@@ -282,7 +282,7 @@ TEST(FunctionGradient, AssigningAfterTheCallDoesNotChangeIt) {
   EXPECT_FLOAT_EQ(w.value().item<float>(), 100.0f);
 }
 
-TEST(FunctionGradient, GoesBackThroughTheDrawsOfTheCall) {
+TEST(FunctionGradient, BackwardUsesTheRandomNumbersOfTheCall) {
   const auto drop = function([](const Tensor& x) { return nn::dropout(x, 0.5) * 3.0; });
   Tensor x = ones({64});
   x.set_requires_grad();
@@ -290,7 +290,7 @@ TEST(FunctionGradient, GoesBackThroughTheDrawsOfTheCall) {
   std::vector<float> last;
   for (int round = 0; round < 3; ++round) {
     const Tensor y = drop(x);
-    nn::dropout(ones({3}), 0.5);  // draws in between
+    nn::dropout(ones({3}), 0.5);  // uses random numbers in between
     for (const bool again : {true, false}) {
       x.zero_grad();
       if (again) {
@@ -303,7 +303,7 @@ TEST(FunctionGradient, GoesBackThroughTheDrawsOfTheCall) {
     EXPECT_NE(y.to_vector<float>(), last);
     last = y.to_vector<float>();
   }
-  EXPECT_EQ(random::get_state().draws, 6u);
+  EXPECT_EQ(random::get_state().offset, 6u);
 }
 
 TEST(FunctionGradient, TheRecordIsFreedByThePass) {

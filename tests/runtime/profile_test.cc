@@ -21,9 +21,9 @@ TEST(Profile, ShapesOfOperationsWithoutInputsBeginWithTheArrow) {
   profiler::start({.file = directory / "t"});
   random::normal({4, 2});
   profiler::stop();
-  const auto draws = select(read_trace(directory / "t"), "RandomStandardNormal", kCpu, "stream");
-  ASSERT_EQ(draws.size(), 1u);
-  EXPECT_EQ(draws[0].args["shapes"], "-> (4, 2)");
+  const auto normals = select(read_trace(directory / "t"), "RandomStandardNormal", kCpu, "stream");
+  ASSERT_EQ(normals.size(), 1u);
+  EXPECT_EQ(normals[0].args["shapes"], "-> (4, 2)");
 }
 
 TEST(Profile, ShowsOperationsOnTheCpuWithTheirShapes) {

@@ -213,7 +213,7 @@ TEST(Session, CapturesTensorsAndVariablesFromOutside) {
   EXPECT_EQ(v.value().to_vector<float>(), (Floats{11, 22}));
 }
 
-TEST(Session, DrawsWhatEagerCallsWouldDraw) {
+TEST(Session, GeneratesTheRandomNumbersOfEagerCalls) {
   random::set_seed(5);
   const Tensor first = random::normal({4});
   const Tensor second = random::uniform({4});
@@ -226,7 +226,7 @@ TEST(Session, DrawsWhatEagerCallsWouldDraw) {
     normal = random::normal({4});
     uniform = random::uniform({4});
   }
-  EXPECT_EQ(random::get_state().draws, 0u);
+  EXPECT_EQ(random::get_state().offset, 0u);
   Session session(graph);
   EXPECT_EQ(session.run(normal).to_vector<float>(), first.to_vector<float>());
   EXPECT_EQ(session.run(uniform).to_vector<float>(), second.to_vector<float>());
