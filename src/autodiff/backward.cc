@@ -1,4 +1,4 @@
-// Tensor::backward: gradients accumulated in the leaves.
+// Tensor::backward: accumulates gradients in leaves.
 #include <mutex>
 
 #include "autodiff/engine.h"

@@ -1,4 +1,4 @@
-// The collectives that graphs have: their shapes, what their kernels prepare, and how they set out.
+// Collective operations of graphs: shape rules, kernels and how they are launched.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -20,7 +20,7 @@ void copy_view(const TensorView& from, const TensorView& to) {
   if (bytes > 0 && from.data != to.data) std::memcpy(to.data, from.data, bytes);
 }
 
-// Those that an output belongs to.
+// Copies the inputs that have an output.
 void copy_inputs(KernelContext& c) {
   for (int i = 0; i < std::min(c.inputs.size(), c.outputs.size()); ++i)
     copy_view(c.inputs[i], c.outputs[i]);

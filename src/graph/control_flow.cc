@@ -13,7 +13,7 @@ bool Node::mutates(std::size_t input) const {
 }
 
 bool has_effects(const Node& node) {
-  // A collective needs all its ranks, whoever uses the result.
+  // A collective needs all its ranks, even if the result is unused.
   return node.op->mutated_inputs != 0 || node.member || (node.control && node.control->effects);
 }
 

@@ -1,9 +1,9 @@
-// Control flow in graphs: a node that runs other graphs, its bodies, as values decide.
+// Control flow in graphs: a node that runs other graphs, its bodies, depending on values.
 //
-// While a body is traced, what it takes from the graph around it becomes an input of the node.
-// Variables that a branch does not write (of a loop: none of its bodies) are read by the graph
-// around; those that a body writes are inputs as memory (Node::mutates), so that a write in a body
-// is a write of the node.
+// While a body is traced, tensors that it captures from the surrounding graph become inputs of the
+// node. Variables that a branch does not write (for a loop: that no body writes) are read by the
+// surrounding graph. Variables that a body writes are inputs as memory (Node::mutates), so that a
+// write in a body is a write of the node.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace tandem {
 
-// What a loop over elements goes over.
+// The elements that a loop iterates over.
 class ElementSource {
  public:
   class Pass {
    public:
     virtual ~Pass() = default;
-    // The next element's tensors, on whatever devices; false at the end.
+    // Sets `element` to the next element's tensors, on any devices. Returns false at the end.
     virtual bool next(std::vector<Tensor>& element) = 0;
   };
   virtual ~ElementSource() = default;
@@ -70,45 +70,45 @@ class RandomSequence {
 struct Body {
   struct Feed {
     Node::Input tensor;
-    std::size_t from = 0;  // of the frame, see ControlFlow
+    std::size_t from = 0;  // index in the frame, see ControlFlow
   };
-  // Where gradients of the results go.
+  // A tensor that receives a gradient.
   struct Source {
     GradEdge edge;
-    std::size_t to = 0;  // of the frame
+    std::size_t to = 0;  // index in the frame
   };
   RefPtr<GraphImpl> graph;
   std::vector<Feed> feeds;
   std::vector<Node::Input> fetches;
-  // Also run what writes variables. Not on the way back, which computes the forward part again.
+  // Whether updates of variables run. False in gradients, which compute the forward part again.
   bool updates = true;
 
-  std::vector<Tensor> results;            // the fetches, as they were recorded
+  std::vector<Tensor> results;            // the fetches, as recorded for gradients
   std::vector<Source> sources;            // each edge once
-  std::vector<GradEdge> written_sources;  // variables that it writes, or another body of the loop
-  std::vector<std::size_t> written;       // those that it writes itself: inputs of the node
+  std::vector<GradEdge> written_sources;  // variables that this or another body of the loop writes
+  std::vector<std::size_t> written;       // inputs of the node: the variables that this body writes
 };
 
-// What a body may be fed with is its frame: the elements (of the source, or the loop variables that
-// a loop kept), then what a loop carries from iteration to iteration, then the inputs of the node
-// behind those that the loop starts from.
+// The feeds of a body come from its frame. The frame holds the elements (of the source, or the loop
+// variables that the forward loop kept), then the values that a loop carries between iterations,
+// then the inputs of the node without the initial carried values.
 struct ControlFlow {
   enum class Kind {
     kCond,           // input 0 chooses between bodies 0 (true) and 1
-    kWhile,          // body 1, as long as body 0 gives true
+    kWhile,          // body 1 while body 0 returns true
     kForEach,        // body 0 for each element
-    kCondGradient,   // input 0 chooses; the bodies go back through those of `forward`
+    kCondGradient,   // input 0 chooses; the bodies are the gradients of the bodies of `forward`
     kWhileGradient,  // body 0 for each iteration of `forward`, last to first
   };
   Kind kind = Kind::kCond;
   std::vector<Body> bodies;
   std::size_t elements = 0;
   std::size_t carried = 0;
-  std::int64_t maximum_iterations = -1;  // kWhile; negative: no limit
+  std::int64_t maximum_iterations = -1;  // kWhile; negative if unlimited
   std::shared_ptr<ElementSource> source;
   Node* forward = nullptr;
-  std::vector<bool> writes;                // of the inputs: memory of variables
-  bool effects = false;                    // runs even where nothing uses its results
+  std::vector<bool> writes;                // for each input, whether it is memory of a variable
+  bool effects = false;                    // whether it runs even if its results are unused
   std::shared_ptr<RandomSequence> random;  // null if the bodies use no random numbers
   std::uint64_t offset_before = 0;  // random operations of the surrounding graph before the node
 
@@ -119,16 +119,16 @@ struct ControlFlow {
   }
 };
 
-// The operation of nodes of this kind. Defined with their gradients, by autodiff.
+// The operation of nodes of this kind. Defined by autodiff, with their gradients.
 const OpDef& control_flow_op(ControlFlow::Kind kind);
 
-// Whether running the node does more than to give its outputs.
+// Whether running the node has effects besides computing its outputs.
 bool has_effects(const Node& node);
-// The same variable in the outermost graph.
+// The variable of `handle` in the outermost graph.
 const Node& outermost(const Node& handle);
-// The handles among the nodes of `graph` whose memory one of them writes.
+// The variable handles of `graph` whose memory a node of it writes.
 std::vector<Node*> written_handles(const GraphImpl& graph);
-// Whether a forward node runs even where nothing uses its results. REQUIRES: all else is there.
+// Computes ControlFlow::effects of a forward node. REQUIRES: the other fields are set.
 bool find_effects(const ControlFlow& flow);
 // The node of `graph` whose bodies the sequence numbers; null if there is none.
 Node* owner_of(const GraphImpl& graph, const RandomSequence* random);

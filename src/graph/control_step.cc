@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// Programs of one loop over elements, one for each set of sizes and devices: what came first goes.
+// The programs of a loop over elements, one per set of sizes and devices. The oldest is evicted.
 constexpr std::size_t kMaxPrograms = 64;
 
 class RandomKeyScope {
@@ -43,29 +43,30 @@ struct ControlStep::Impl {
   using Kind = ControlFlow::Kind;
   struct BodyProgram {
     std::unique_ptr<Program> program;
-    std::vector<std::size_t> feeds;  // of the frame
-    std::vector<std::byte*> given;   // in a run
+    std::vector<std::size_t> feeds;  // indices in the frame
+    std::vector<std::byte*> given;   // addresses in a run
   };
   struct ForElements {
     Frame elements;
     BodyProgram body;
   };
 
-  const Operation& operation;
-  Step& step;
+  const BlockOperation& operation;
+  ProgramStep& step;
   LaneTeam& team;
-  const ArenaPlace place;
+  const ArenaRegion place;
   Control& control;
   const ControlFlow& flow;
   std::vector<BodyProgram> bodies;
   std::vector<std::unique_ptr<ForElements>> for_elements;
   Tensor flag;  // of a loop's condition
   std::vector<std::byte*> frame;
-  std::vector<Program::Place> places;
+  std::vector<Program::Destination> destinations;
   std::vector<Tensor> element;
   std::vector<TensorSpec> element_specs;
 
-  Impl(const Operation& made_of, Step& its_step, LaneTeam& its_team, ArenaPlace its_place)
+  Impl(const BlockOperation& made_of, ProgramStep& its_step, LaneTeam& its_team,
+       ArenaRegion its_place)
       : operation(made_of),
         step(its_step),
         team(its_team),
@@ -110,14 +111,14 @@ struct ControlStep::Impl {
   void run_body(std::size_t index, BodyProgram& body, RandomMark* mark = nullptr) {
     for (std::size_t i = 0; i < body.feeds.size(); ++i) body.given[i] = frame[body.feeds[i]];
     if (mark) flow.random->mark(*mark);
-    body.program->run_at(body.given, places);
+    body.program->run_at(body.given, destinations);
     const Body& traced = flow.bodies[index];
     if (!traced.updates) return;
     for (const auto& action : traced.graph->after_run()) action();
     if (flow.random) flow.random->ran(index, mark);
   }
 
-  // Of a forward run, for the way back.
+  // In a forward run, the mark that the gradient needs; null if there is no gradient.
   RandomMark* mark_of(std::size_t iteration) {
     if (flow.forward || !control.record || !flow.random) return nullptr;
     auto& marks = control.record->marks;
@@ -133,9 +134,9 @@ struct ControlStep::Impl {
 
   void branch() {
     const std::size_t index = read_flag(input(0), *operation.inputs[0]->device) ? 0 : 1;
-    places.clear();
+    destinations.clear();
     for (std::size_t i = 0; i < operation.outputs.size(); ++i)
-      places.push_back({output(i), &output_device(i)});
+      destinations.push_back({output(i), &output_device(i)});
     restore_random(index, 0);
     run_body(index, bodies[index], mark_of(0));
   }
@@ -155,11 +156,11 @@ struct ControlStep::Impl {
       BodyProgram* body = next(k, pass.get());
       if (!body) break;
       if (flow.forward) restore_random(1, control.record->iterations - 1 - k);
-      places.clear();
+      destinations.clear();
       for (std::size_t i = 0; i < flow.carried; ++i)
-        places.push_back({destination(i, k), &output_device(i)});
+        destinations.push_back({destination(i, k), &output_device(i)});
       run_body(flow.bodies.size() - 1, *body, mark_of(k));
-      for (std::size_t i = 0; i < flow.carried; ++i) carried(i) = places[i].memory;
+      for (std::size_t i = 0; i < flow.carried; ++i) carried(i) = destinations[i].memory;
       if (control.record && !flow.forward) control.record->iterations = k + 1;
     }
     element.clear();
@@ -170,7 +171,7 @@ struct ControlStep::Impl {
     }
   }
 
-  // The program of iteration `k`; null: the loop has ended.
+  // The program of iteration `k`; null if the loop has ended.
   BodyProgram* next(std::size_t k, ElementSource::Pass* pass) {
     if (flow.kind == Kind::kWhileGradient) {
       if (k == control.record->iterations) return nullptr;
@@ -183,7 +184,7 @@ struct ControlStep::Impl {
       return nullptr;
     if (pass) return pass->next(element) ? &body_for_element() : nullptr;
     const TensorImpl& result = impl_of(flag);
-    places.assign(1, {result.data(), &result.device()});
+    destinations.assign(1, {result.data(), &result.device()});
     run_body(0, bodies.front());
     return read_flag(result.data(), result.device()) ? &bodies.back() : nullptr;
   }
@@ -262,11 +263,12 @@ struct ControlStep::Impl {
   }
 };
 
-ControlStep::ControlStep(const Operation& operation, Step& step, LaneTeam& team, ArenaPlace place)
+ControlStep::ControlStep(const BlockOperation& operation, ProgramStep& step, LaneTeam& team,
+                         ArenaRegion place)
     : impl_(std::make_unique<Impl>(operation, step, team, std::move(place))) {}
 ControlStep::~ControlStep() = default;
 
-const Operation& ControlStep::operation() const { return impl_->operation; }
+const BlockOperation& ControlStep::operation() const { return impl_->operation; }
 void ControlStep::run() { impl_->run(); }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Reading a graph: everything is checked as if it came from a stranger.
+// Reads a graph. Bytes are untrusted, so everything is checked.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -14,10 +14,10 @@
 namespace tandem {
 namespace {
 
-class Reader {
+class GraphReader {
  public:
-  // `outer`: the graph that this one is a body of; null: there is none.
-  explicit Reader(const proto::Graph& message, GraphImpl* outer = nullptr)
+  // `outer`: the graph that this one is a body of; may be null.
+  explicit GraphReader(const proto::Graph& message, GraphImpl* outer = nullptr)
       : message_(message), graph_(make_ref<GraphImpl>(outer)) {}
 
   RefPtr<GraphImpl> run() {
@@ -27,7 +27,7 @@ class Reader {
     const int unknown_sizes = static_cast<int>(message_.unknown_sizes());
     graph_->sizes().set_count(unknown_sizes);
     read_nodes();
-    // What the shape rules were asked for on the way stays out.
+    // Sizes that only shape rules created during reading are dropped.
     graph_->sizes().set_count(unknown_sizes);
     return std::move(graph_);
   }
@@ -49,9 +49,9 @@ class Reader {
       read(node);
     }
     for (int i = 0; i < message_.nodes_size(); ++i) link(*graph_->nodes()[i], message_.nodes(i));
-    graph_->random_count = message_.draws();
-    if (message_.has_draws_behind())
-      graph_->last_random = random_of(earlier(message_.draws_behind()));
+    graph_->random_count = message_.random_count();
+    if (message_.has_last_random())
+      graph_->last_random = random_of(earlier(message_.last_random()));
   }
 
   template <class... Args>
@@ -60,7 +60,7 @@ class Reader {
                                fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // The kind of a node of control flow, as its operation tells it.
+  // The kind of a control flow node, which its operation determines.
   std::optional<ControlFlow::Kind> kind_of(const proto::Node& node) const {
     using Kind = ControlFlow::Kind;
     for (Kind kind : {Kind::kCond, Kind::kWhile, Kind::kCondGradient, Kind::kWhileGradient})
@@ -155,15 +155,15 @@ class Reader {
       made.colocated_with.push_back(&operation_before(other, made));
     if (made.op == &kConst) read_elements(node, made);
     if (made.op == &kVarHandle && graph_->outer()) read_outside(node, made);
-    if (node.has_draws_behind())
-      made.random_before = random_of(operation_before(node.draws_behind(), made));
+    if (node.has_random_before())
+      made.random_before = random_of(operation_before(node.random_before(), made));
     if (!made.op->exchange_key) return;
     const auto attrs = made.op->attrs().copy(made.attrs.get());
     const RandomKey traced = made.op->exchange_key(const_cast<void*>(attrs.get()), {});
-    made.renewal = key_renewal(*made.op, traced, made.random_before);
+    made.attr_update = key_update(*made.op, traced, made.random_before);
   }
 
-  // A variable of a body is one of the graph around it.
+  // A variable of a body is a variable of the enclosing graph.
   void read_outside(const proto::Node& node, Node& made) const {
     const auto& around = graph_->outer()->nodes();
     if (!node.has_outside() || node.outside() >= around.size() ||
@@ -177,7 +177,7 @@ class Reader {
 
   std::shared_ptr<RandomSequence> random_of(const Node& node) const {
     if (!node.control || !node.control->random || node.control->forward)
-      refuse("'{}' is no control flow that uses random numbers", node.name);
+      refuse("'{}' is not control flow that uses random numbers", node.name);
     return node.control->random;
   }
 
@@ -186,8 +186,8 @@ class Reader {
     return earlier(id);
   }
 
-  // The memory of variables goes to what reads or writes it and to nothing else; what is written
-  // is such memory.
+  // The memory of variables may only be an input of reads and updates, and updates may only write
+  // such memory.
   void check_structure(const Node& node) const {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const bool memory = node.inputs[i].node->op == &kVarHandle;
@@ -210,7 +210,7 @@ class Reader {
     made.literal.assign(bytes, bytes + node.elements().size());
   }
 
-  // What refers to nodes wherever they stand.
+  // Links that may refer to any node of the graph.
   void link(Node& made, const proto::Node& node) {
     name_ = node.name();
     if (node.has_initializer()) {
@@ -220,14 +220,14 @@ class Reader {
       made.initializer = &initializer;
     }
     if (!node.has_counter()) return;
-    // Those of one optimizer's step share it, as where the graph was made.
+    // Updates of one optimizer step share the update of attributes, as in the original graph.
     auto& known =
         counted_[{made.op, node.counter(), node.has_rate(), node.rate().SerializeAsString()}];
     if (known) {
       made.counted = known;
       return;
     }
-    auto counted = std::make_shared<CountedRenewal>();
+    auto counted = std::make_shared<CountedAttrUpdate>();
     counted->counter = &earlier(node.counter());
     const Node& counter = *counted->counter;
     if (counter.op != &kVarHandle || counter.outputs[0].dtype != int64 ||
@@ -236,9 +236,9 @@ class Reader {
     std::optional<RateFormula> formula;
     if (node.has_rate()) formula = formula_of(node.rate());
     counted->formula = [formula] { return formula; };
-    counted->renew = [type = &made.op->attrs(), formula, step = AttrField{.name = "step"},
-                      rate = AttrField{.name = "learning_rate"}](void* attrs,
-                                                                 std::int64_t count) mutable {
+    counted->update = [type = &made.op->attrs(), formula, step = AttrField{.name = "step"},
+                       rate = AttrField{.name = "learning_rate"}](void* attrs,
+                                                                  std::int64_t count) mutable {
       step.integers = {count + 1};
       type->set(attrs, step);
       if (!formula) return;
@@ -268,7 +268,7 @@ class Reader {
     auto flow = std::make_shared<ControlFlow>();
     flow->kind = kind;
     flow->maximum_iterations = stored.maximum_iterations();
-    flow->offset_before = stored.draws_before();
+    flow->offset_before = stored.offset_before();
     if (flow->loops()) flow->carried = outputs.size();
     if (back) flow->forward = &forward_of(kind, stored);
     if (kind == Kind::kWhileGradient) flow->elements = flow->forward->control->carried;
@@ -277,7 +277,7 @@ class Reader {
     read_bodies(stored, *flow);
     if (back)
       flow->random = flow->forward->control->random;
-    else if (stored.draws())
+    else if (stored.uses_random())
       flow->random = random_of_bodies(node, *flow);
     if (!back) {
       for (Body& body : flow->bodies) find_variables(body, inputs);
@@ -291,26 +291,26 @@ class Reader {
   Node& forward_of(ControlFlow::Kind kind, const proto::ControlFlow& stored) const {
     const auto expected = kind == ControlFlow::Kind::kCondGradient ? ControlFlow::Kind::kCond
                                                                    : ControlFlow::Kind::kWhile;
-    if (!stored.has_forward()) refuse("goes back through nothing");
+    if (!stored.has_forward()) refuse("is a gradient without a forward node");
     Node& forward = earlier(stored.forward());
     if (!forward.control || forward.control->kind != expected)
-      refuse("cannot go back through '{}'", forward.name);
+      refuse("cannot be the gradient of '{}'", forward.name);
     return forward;
   }
 
   void read_bodies(const proto::ControlFlow& stored, ControlFlow& flow) {
-    const bool goes_back = flow.forward != nullptr;
+    const bool is_gradient = flow.forward != nullptr;
     if (stored.bodies_size() != (flow.kind == ControlFlow::Kind::kWhileGradient ? 1 : 2))
       refuse("has {} bodies", stored.bodies_size());
     for (int i = 0; i < stored.bodies_size(); ++i) {
       const proto::Body& from = stored.bodies(i);
       Body& body = flow.bodies.emplace_back();
-      body.updates = !goes_back;
-      if (goes_back) {
+      body.updates = !is_gradient;
+      if (is_gradient) {
         const auto& forward = flow.forward->control->bodies;
         body.graph = forward[flow.loops() ? 1 : static_cast<std::size_t>(i)].graph;
       } else {
-        body.graph = Reader(from.graph(), graph_.get()).run_as_body();
+        body.graph = GraphReader(from.graph(), graph_.get()).run_as_body();
       }
       const auto& nodes = body.graph->nodes();
       for (const proto::Body::Feed& feed : from.feeds()) {
@@ -333,11 +333,12 @@ class Reader {
     for (const Body& body : flow.bodies)
       counts.push_back({body.graph->random_count, body.graph->last_random});
     return RandomSequence::make(
-        node.has_draws_behind() ? random_of(earlier(node.draws_behind())) : nullptr,
+        node.has_random_before() ? random_of(earlier(node.random_before())) : nullptr,
         std::move(counts));
   }
 
-  // The inputs that a body writes. What it reads and writes itself is memory that the node takes.
+  // Finds the inputs that a body writes. Variables that it uses directly must be inputs of the
+  // node.
   void find_variables(Body& body, const std::vector<Node::Input>& inputs) const {
     const auto place = [&](const Node& handle) {
       const auto at = std::find_if(inputs.begin(), inputs.end(), [&](const Node::Input& input) {
@@ -384,15 +385,15 @@ class Reader {
     }
     const bool writes =
         std::find(flow.writes.begin(), flow.writes.end(), true) != flow.writes.end();
-    if (flow.forward && writes) refuse("writes variables on the way back");
+    if (flow.forward && writes) refuse("is a gradient that writes variables");
   }
 
   const proto::Graph& message_;
   RefPtr<GraphImpl> graph_;
-  std::string name_;  // of the node that is read
+  std::string name_;  // of the current node
   // By operation, counter and rate.
   std::map<std::tuple<const OpDef*, std::uint32_t, bool, std::string>,
-           std::shared_ptr<const CountedRenewal>>
+           std::shared_ptr<const CountedAttrUpdate>>
       counted_;
 };
 
@@ -403,7 +404,7 @@ RefPtr<GraphImpl> deserialize_nodes(std::string_view bytes) {
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     fail<DataLossError>("[Graph] the {} bytes are not a whole graph: truncated or corrupt",
                         bytes.size());
-  return Reader(message).run();
+  return GraphReader(message).run();
 }
 
 }  // namespace tandem

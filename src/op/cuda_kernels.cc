@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// Written before there are devices, and read when there are.
+// Written before devices exist, and only read afterwards, so it needs no lock.
 std::unordered_map<const OpDef*, KernelFn>& table() {
   static auto* const kernels = new std::unordered_map<const OpDef*, KernelFn>;
   return *kernels;

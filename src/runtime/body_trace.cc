@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// Brings the bodies of one node together with the graph around them.
+// Connects the bodies of one node to the enclosing graph.
 class Assembly {
  public:
   Assembly(const OpDef& op, ControlFlow flow, std::span<const Tensor> given)
@@ -68,7 +68,8 @@ class Assembly {
     return std::find(handles.begin(), handles.end(), &handle) != handles.end();
   }
 
-  // What changes while the body that is added next runs: of a loop also by its other body.
+  // Variables that are written while the next added body runs. In a loop, the other body counts
+  // too.
   const std::vector<Node*>& written_while_running() const {
     return flow_.loops() ? written_ : written_by_[flow_.bodies.size()];
   }
@@ -106,13 +107,13 @@ class Assembly {
       body.sources.push_back({edge, from});
   }
 
-  // The place among the inputs of a tensor of this graph (or one with elements).
+  // The index of the input for a tensor of this graph or a concrete tensor.
   std::size_t input(const Tensor& tensor) {
     const Node::Input source = graph_.input_of(tensor);
     const GradEdge& edge = impl_of(tensor).grad;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const GradEdge& other = impl_of(inputs_[i]).grad;
-      // What a loop starts from is not what it goes on with.
+      // Initial carried values are not reused as other inputs.
       if (i >= flow_.carried && graph_.input_of(inputs_[i]) == source && other.node == edge.node &&
           other.index == edge.index)
         return i;
@@ -121,7 +122,7 @@ class Assembly {
     return inputs_.size() - 1;
   }
 
-  // A variable that stays as it is is read once, before.
+  // A variable that is not written is read once, before the node.
   void read_outside(Body& body, Node& read) {
     Node& inside = *read.inputs[0].node;
     Node& handle = outer_handle(inside);
@@ -160,9 +161,9 @@ class Assembly {
   ControlFlow flow_;
   GraphImpl& graph_;
   std::vector<Tensor> inputs_;
-  std::vector<Node*> written_;                  // by any body
-  std::vector<std::vector<Node*>> written_by_;  // each body
-  std::map<Node*, std::size_t> reads_;          // the input of each variable that is read outside
+  std::vector<Node*> written_;                  // variables written by any body
+  std::vector<std::vector<Node*>> written_by_;  // by each body
+  std::map<Node*, std::size_t> reads_;          // the input of each variable that is only read
 };
 
 }  // namespace

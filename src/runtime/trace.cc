@@ -27,14 +27,14 @@ void renew_key(const OpDef& op, Node& node) {
                            .try_emplace({traced.number, traced.stream, replica_id},
                                         Generator::current().last_random())
                            .first->second;
-  node.renewal = key_renewal(op, traced, node.random_before);
+  node.attr_update = key_update(op, traced, node.random_before);
 }
 
 }  // namespace
 
-std::shared_ptr<const Renewal> key_renewal(const OpDef& op, const RandomKey& traced,
-                                           std::shared_ptr<const RandomSequence> before) {
-  return std::make_shared<const Renewal>([&op, traced, before = std::move(before)](void* attrs) {
+std::shared_ptr<const AttrUpdate> key_update(const OpDef& op, const RandomKey& traced,
+                                             std::shared_ptr<const RandomSequence> before) {
+  return std::make_shared<const AttrUpdate>([&op, traced, before = std::move(before)](void* attrs) {
     const random::GeneratorState now = Generator::current().state();
     const std::uint64_t number =
         now.offset + traced.number + (before ? before->total() : std::uint64_t{0});
@@ -47,7 +47,7 @@ std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inp
   GraphImpl& graph = *building;
   std::vector<Node::Input> sources;
   sources.reserve(inputs.size());
-  // In a body: what comes from outside is recorded as it is known inside.
+  // In a body, captured tensors are recorded with their edges inside.
   std::vector<Tensor> local;
   std::vector<const Tensor*> local_inputs;
   if (graph.outer()) {
@@ -92,7 +92,7 @@ Tensor new_constant(const Shape& shape, DType dtype, const void* host, std::stri
 
 namespace {
 
-// What the tensor stands for, from constants and variables alone.
+// Computes a symbolic tensor from constants and variables.
 Tensor evaluated(const Tensor& tensor, std::string_view variable) {
   const Symbol& symbol = symbol_of(tensor);
   GraphImpl& graph = *symbol.node->graph;

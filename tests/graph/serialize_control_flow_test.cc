@@ -1,4 +1,4 @@
-// Branches and loops in graphs that travel.
+// Serialised graphs with branches and loops.
 #include <gtest/gtest.h>
 
 #include "graph/changed_bytes.h"
@@ -68,7 +68,7 @@ Graph training() {
 
 TEST(SerializedControlFlow, RunsAsTheOriginal) {
   const Graph graph = training();
-  const auto figures = [](const Graph& which) {
+  const auto results = [](const Graph& which) {
     random::set_seed(4);
     Session session(which);
     session.run(which.operation("init"));
@@ -83,13 +83,13 @@ TEST(SerializedControlFlow, RunsAsTheOriginal) {
     }
     return all;
   };
-  const std::vector<float> expected = figures(graph);
-  EXPECT_EQ(figures(copy_of(graph)), expected);
-  EXPECT_EQ(figures(copy_of(copy_of(graph))), expected);
-  EXPECT_EQ(expected[3], 1.0f);  // `runs` behind the first step
+  const std::vector<float> expected = results(graph);
+  EXPECT_EQ(results(copy_of(graph)), expected);
+  EXPECT_EQ(results(copy_of(copy_of(graph))), expected);
+  EXPECT_EQ(expected[3], 1.0f);  // `runs` after the first step
 }
 
-TEST(SerializedControlFlow, CapturedVariablesGoByName) {
+TEST(SerializedControlFlow, CapturedVariablesAreIdentifiedByName) {
   Variable v(constant({1.0, 2.0}), {.name = "v"});
   Graph graph;
   {
@@ -103,7 +103,7 @@ TEST(SerializedControlFlow, CapturedVariablesGoByName) {
                                         "Attempting to use uninitialized value v");
 }
 
-TEST(SerializedControlFlow, LoopsOverDatasetsStayHere) {
+TEST(SerializedControlFlow, LoopsOverDatasetsCannotBeSerialised) {
   const auto threes = data::Dataset::from_tensor_slices({ones({3})});
   Graph graph;
   {
@@ -121,8 +121,8 @@ ControlFlow& control_of(const Graph& graph, std::string_view op) {
   throw std::runtime_error("no such node");
 }
 
-// Each breaks one rule.
-TEST(SerializedControlFlow, WhatCannotBeIsRefused) {
+// Each change breaks one rule.
+TEST(SerializedControlFlow, InvalidGraphsAreRejected) {
   const auto refused = [&](std::string_view op, const auto& change, const std::string& text) {
     const Graph graph = training();
     change(control_of(graph, op), graph);
@@ -152,10 +152,10 @@ TEST(SerializedControlFlow, WhatCannotBeIsRefused) {
   refused(
       "WhileGradient",
       [](auto& flow, const auto& graph) { flow.forward = graph.impl().nodes().front().get(); },
-      "cannot go back through 'x'");
+      "cannot be the gradient of 'x'");
 }
 
-TEST(SerializedControlFlow, VariablesOfABodyAreTaken) {
+TEST(SerializedControlFlow, VariablesOfABodyAreRead) {
   const auto make = [] {
     Graph graph;
     const GraphScope scope(graph);
@@ -179,8 +179,8 @@ TEST(SerializedControlFlow, VariablesOfABodyAreTaken) {
   refused(graph, "does not take the variable 'v'");
 }
 
-// What the checksum would catch, let through: a graph, or a typed error.
-TEST(SerializedControlFlow, ChangedNodesAreReadOrRefused) {
+// Corruption without the checksum gives a graph or a typed error.
+TEST(SerializedControlFlow, ChangedNodesAreReadOrRejected) {
   const std::string bytes = serialize_nodes(training().impl());
   testing::expect_read_or_refused(bytes, 2000);
 }

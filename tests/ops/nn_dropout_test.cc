@@ -97,7 +97,7 @@ TEST(Dropout, ReplicasDropWhatOneDeviceWould) {
     FakeReplica replica(id++, 3, offset, 7);
     ReplicaContextScope scope(&replica);
     Generator generator({.seed = 9, .offset = 0});
-    GeneratorScope scope(generator);
+    GeneratorScope generator_scope(generator);
     for (double value : values_of(nn::dropout(slice_rows(x, offset, offset + examples), 0.4)))
       parts.push_back(value);
     offset += examples;

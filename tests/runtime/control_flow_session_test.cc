@@ -49,7 +49,7 @@ TEST(ControlFlowSession, BranchesAndLoopsWriteTheSessionsVariables) {
   EXPECT_EQ(other.run(v).to_vector<float>(), (std::vector<float>{1, 2}));
 }
 
-TEST(ControlFlowSession, GradientsOfTheGraphGoThrough) {
+TEST(ControlFlowSession, GradientsBackpropagateThroughControlFlow) {
   Graph graph;
   Tensor x, n, of_x, of_w;
   {
@@ -93,7 +93,7 @@ TEST(ControlFlowSession, GeneratesTheRandomNumbersOfEagerCalls) {
   {
     const GraphScope scope(graph);
     n = placeholder(float32, {}, "n");
-    static_cast<void>(random::uniform({2}));  // that no run asks for
+    static_cast<void>(random::uniform({2}));  // no run fetches it
     std::tie(first, all) = program(n);
   }
   Session session(graph);
@@ -148,7 +148,7 @@ TEST(ControlFlowSession, StepsOfAnOptimizerInALoopCount) {
   }
 }
 
-TEST(ControlFlowSession, VariablesAreNotMadeInABranch) {
+TEST(ControlFlowSession, VariablesCannotBeCreatedInABranch) {
   Graph graph;
   {
     const GraphScope scope(graph);

@@ -97,7 +97,7 @@ TEST(ControlFlow, MaximumIterationsEndALoop) {
   EXPECT_EQ(function(run)(constant(0.5f)).item<float>(), 7.5f);
 }
 
-TEST(ControlFlow, LoopVariablesMayChangePlaces) {
+TEST(ControlFlow, LoopVariablesMayBeSwapped) {
   const auto run = [](const Tensor& n) {
     const Tensors last = while_loop([&](const Tensors& v) { return less(v[0], n); },
                                     [](const Tensors& v) {
@@ -165,7 +165,7 @@ TEST(ControlFlow, BranchesWriteVariables) {
 TEST(ControlFlow, ALoopReadsWhatItsIterationsWrote) {
   Variable v(constant(1.0f)), fixed(constant(3.0f));
   const auto run = [&](const Tensor& n) {
-    const Tensor before = v.value();  // what bodies are given stays as it was
+    const Tensor before = v.value();  // bodies do not change their inputs
     return while_loop([&](const Tensors& w) { return less(w[0], n); },
                       [&](const Tensors& w) {
                         v.assign(v * fixed + before);
@@ -186,7 +186,7 @@ TEST(ControlFlow, ALoopReadsWhatItsIterationsWrote) {
   EXPECT_EQ(traced(n).item<float>(), again);
 }
 
-TEST(ControlFlow, OnlyTheTakenBranchActs) {
+TEST(ControlFlow, OnlyTheTakenBranchHasEffects) {
   Variable v(zeros({})), w(zeros({}));
   int traced = 0;
   const auto step = function([&](const Tensor& p) {
@@ -301,7 +301,7 @@ TEST(ControlFlow, LayersAreBuiltInABody) {
   EXPECT_EQ(run(true), run(false));
 }
 
-TEST(ControlFlow, TheTextsOfItsErrors) {
+TEST(ControlFlow, ErrorMessages) {
   const Tensor x = constant({1.0f, 2.0f});
   expect_error<InvalidArgumentError>(
       [&] {
@@ -355,7 +355,7 @@ TEST(ControlFlow, TheTextsOfItsErrors) {
   }
 }
 
-TEST(ControlFlow, AnErrorInABodyComesOut) {
+TEST(ControlFlow, AnErrorInABodyPropagates) {
   Variable seen(zeros({}));
   const auto step = function([&](const Tensor& labels) {
     return while_loop([](const Tensors& v) { return less(v[0], 3.0); },
@@ -371,8 +371,8 @@ TEST(ControlFlow, AnErrorInABodyComesOut) {
   EXPECT_NEAR(step(constant({1, 2})).item<float>(), 6 * std::log(3.0f), 1e-4f);
 }
 
-// Then the callable runs as it stands.
-TEST(ControlFlow, GradientsAreWantedFromOutsideTheFunction) {
+// The callable then runs eagerly.
+TEST(ControlFlow, GradientsCanBeComputedOutsideTheFunction) {
   const Variable w(constant(3.0f));
   int calls = 0;
   const auto f = function([&](const Tensor& x) {

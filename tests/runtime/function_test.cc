@@ -35,7 +35,7 @@ TEST(Function, PlainValuesArePartOfTheSignature) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(Function, TextsAreLiteralsStringsOrViews) {
+TEST(Function, StringArgumentsMayBeLiteralsStringsOrViews) {
   int calls = 0;
   const auto activated = function([&](const Tensor& x, std::string_view how) {
     ++calls;
@@ -51,7 +51,7 @@ TEST(Function, TextsAreLiteralsStringsOrViews) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(Function, ElementsOfSymbolicTensorsCannotBeAskedFor) {
+TEST(Function, ReadingElementsOfSymbolicTensorsThrows) {
   const auto peeks = function([](const Tensor& x) { return full({}, x.item<float>()); });
   EXPECT_THROW(peeks(constant({1.0f})), FailedPreconditionError);
 }

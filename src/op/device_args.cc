@@ -1,4 +1,4 @@
-#include "op/renewed_values.h"
+#include "op/device_args.h"
 
 #include <utility>
 
@@ -9,29 +9,29 @@ namespace {
 
 constexpr std::size_t kAlignment = 16;
 
-thread_local RenewalScope* innermost = nullptr;
+thread_local DeviceArgsScope* innermost = nullptr;
 
 }  // namespace
 
-RenewalScope::RenewalScope(const void* memory, std::size_t bytes, bool measures)
+DeviceArgsScope::DeviceArgsScope(const void* memory, std::size_t bytes, bool measures)
     : previous_(std::exchange(innermost, this)),
       memory_(static_cast<const std::byte*>(memory)),
       bytes_(bytes),
       measures_(measures) {}
 
-RenewalScope::~RenewalScope() { innermost = previous_; }
+DeviceArgsScope::~DeviceArgsScope() { innermost = previous_; }
 
-RenewalScope* RenewalScope::current() { return innermost; }
+DeviceArgsScope* DeviceArgsScope::current() { return innermost; }
 
-void RenewalScope::begin_kernel(bool renewed) {
-  renewed_ = renewed;
-  asked_ = false;
+void DeviceArgsScope::begin_kernel(bool changing) {
+  changing_ = changing;
+  placed_ = false;
 }
 
-const void* RenewalScope::place(const void* attrs, RenewedValue::Compute compute,
-                                std::size_t bytes) {
-  asked_ = true;
-  if (!renewed_) return nullptr;
+const void* DeviceArgsScope::place(const void* attrs, DeviceArg::Compute compute,
+                                   std::size_t bytes) {
+  placed_ = true;
+  if (!changing_) return nullptr;
   const std::size_t at = needed_;
   needed_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (measures_) return nullptr;

@@ -1,4 +1,4 @@
-// A run of a traced callable, recorded operation by operation as if it had been eager.
+// Records a run of a traced callable operation by operation, as if it had run eagerly.
 #pragma once
 
 #include <map>
@@ -12,21 +12,21 @@
 
 namespace tandem {
 
-// What is known of the run.
+// The values of the run.
 struct RecordedRun {
   const KnownSizes& sizes;
   std::span<const Tensor> kept;   // as TraceRecord::kept()
   random::GeneratorState random;  // the generator's state before the run
-  Device* device;                 // where gradients are computed that asked for no device
+  Device* device;                 // the default device of gradients
 };
 
-// Needs nothing but what the run has kept: no operation of it is computed again.
-class Rerecorded {
+// Uses the tensors that the run has kept. It computes no operation of the run again.
+class EagerReplay {
  public:
-  // `sources`: as record.sources(), for their specs and for the edges that lead on behind them.
-  Rerecorded(const TraceRecord& record, const RecordedRun& run, std::span<const Tensor> sources);
+  // `sources`: the tensors of record.sources(), with their specs and gradient edges.
+  EagerReplay(const TraceRecord& record, const RecordedRun& run, std::span<const Tensor> sources);
 
-  // Where gradients come from, as record.roots(), and where they go, as record.sources().
+  // The gradient edges of record.roots() and of record.sources().
   GradEdge root(std::size_t i) const { return edge_of(impl_of(record_.roots()[i].tensor).grad); }
   const std::vector<GradEdge>& sources() const { return sources_; }
 
@@ -36,15 +36,15 @@ class Rerecorded {
   Tensor value_of(const Node::Input& tensor) const;
   std::shared_ptr<const void> attrs_of(const OpDef& op,
                                        const std::shared_ptr<const void>& traced) const;
-  void rerecord(const OpNode& node);
+  void replay(const OpNode& node);
 
   const TraceRecord& record_;
   const RecordedRun& run_;
   std::vector<GradEdge> sources_;
-  std::map<std::pair<const GradNodeBase*, int>, GradEdge> edges_;  // by those of the trace
+  std::map<std::pair<const GradNodeBase*, int>, GradEdge> edges_;  // by the edges of the trace
 };
 
-// A tensor that has a spec and an edge and no elements, for record().
+// A tensor with a spec and an edge but without elements, for record().
 Tensor without_elements(const TensorSpec& spec, GradEdge edge = {});
 
 }  // namespace tandem
