@@ -207,7 +207,7 @@ void if_gradient(GradContext& c) {
       wanted.push_back(at);
   }
   if (wanted.empty()) return;
-  ControlFlow back = gradient_of(ControlFlow::Kind::kCondGradient, forward);
+  ControlFlow grad_flow = gradient_of(ControlFlow::Kind::kCondGradient, forward);
   std::vector<TensorSpec> specs;
   specs.reserve(wanted.size());
   for (std::size_t i : wanted) specs.push_back(c.input_spec(static_cast<int>(i)));
@@ -222,9 +222,9 @@ void if_gradient(GradContext& c) {
       body.feeds.push_back({feed.tensor, inputs.forward(feed.from)});
     for (std::size_t s = 0; s < seed_at.size(); ++s)
       body.feeds.push_back({seeds[k][s], seed_at[s]});
-    back.bodies.push_back(std::move(body));
+    grad_flow.bodies.push_back(std::move(body));
   }
-  const std::vector<Tensor> gradients = add_node(kIfGradient, std::move(back), inputs, specs);
+  const std::vector<Tensor> gradients = add_node(kIfGradient, std::move(grad_flow), inputs, specs);
   for (std::size_t i = 0; i < wanted.size(); ++i)
     c.set_grad(static_cast<int>(wanted[i]), gradients[i]);
 }
@@ -234,8 +234,8 @@ void while_gradient(GradContext& c) {
   const ControlFlow& flow = *forward.control;
   const Body& iteration = flow.bodies[1];
   BackwardBody backward(forward, iteration);
-  ControlFlow back = gradient_of(ControlFlow::Kind::kWhileGradient, forward);
-  back.elements = flow.carried;
+  ControlFlow grad_flow = gradient_of(ControlFlow::Kind::kWhileGradient, forward);
+  grad_flow.elements = flow.carried;
   Body body{.graph = iteration.graph, .updates = false};
   Inputs inputs(c);
   std::vector<TensorSpec> specs;
@@ -249,7 +249,7 @@ void while_gradient(GradContext& c) {
     wanted.push_back(i);
     specs.push_back(spec);
     body.feeds.push_back(
-        {{symbol_of(backward.add_seed(i)).node, 0}, back.elements + wanted.size() - 1});
+        {{symbol_of(backward.add_seed(i)).node, 0}, grad_flow.elements + wanted.size() - 1});
   }
   backward.run();
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -263,20 +263,21 @@ void while_gradient(GradContext& c) {
     if (!gradient.defined() || !c.needs_grad(i)) continue;
     const TensorSpec& spec = c.input_spec(i);
     Node& sum = add_placeholder(*body.graph, spec, "sum");
-    body.feeds.push_back({{&sum, 0}, back.elements + wanted.size()});
+    body.feeds.push_back({{&sum, 0}, grad_flow.elements + wanted.size()});
     body.fetches.push_back(body.graph->input_of(backward.sum(body.graph->tensor(sum), gradient)));
     inputs.add(zeros(spec.shape, {.dtype = spec.dtype}));
     wanted.push_back(static_cast<std::size_t>(i));
     specs.push_back(spec);
   }
   if (wanted.empty()) return;
-  back.carried = wanted.size();
+  grad_flow.carried = wanted.size();
   for (const Body::Feed& feed : backward.feeds_for(body.fetches))
     body.feeds.push_back({feed.tensor, feed.from < flow.carried
                                            ? feed.from
-                                           : back.elements + inputs.forward(feed.from)});
-  back.bodies.push_back(std::move(body));
-  const std::vector<Tensor> gradients = add_node(kWhileGradient, std::move(back), inputs, specs);
+                                           : grad_flow.elements + inputs.forward(feed.from)});
+  grad_flow.bodies.push_back(std::move(body));
+  const std::vector<Tensor> gradients =
+      add_node(kWhileGradient, std::move(grad_flow), inputs, specs);
   for (std::size_t i = 0; i < wanted.size(); ++i)
     if (c.needs_grad(static_cast<int>(wanted[i])))
       c.set_grad(static_cast<int>(wanted[i]), gradients[i]);

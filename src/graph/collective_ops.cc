@@ -45,8 +45,9 @@ void infer_gather(InferContext& c) {
   if (attrs.axis < 0 || attrs.axis >= c.shape(0).rank() || own >= attrs.sizes.size() ||
       attrs.sizes[own] != c.shape(0)[static_cast<int>(attrs.axis)] ||
       *std::min_element(attrs.sizes.begin(), attrs.sizes.end()) < 0)
-    fail<InvalidArgumentError>("[all_gather] the value has shape {}, which is not what was agreed",
-                               c.shape(0).to_string());
+    fail<InvalidArgumentError>(
+        "[all_gather] the value of shape {} does not match the sizes of all ranks",
+        c.shape(0).to_string());
   for (std::int64_t size : attrs.sizes) {
     Shape shape = c.shape(0);
     shape.set(static_cast<int>(attrs.axis), size);

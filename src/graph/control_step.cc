@@ -98,8 +98,8 @@ struct ControlStep::Impl {
   Device& output_device(std::size_t i) const { return *operation.outputs[i]->device; }
 
   void run() {
-    const bool back = flow.forward != nullptr;
-    const RandomKeyScope scope(flow.random.get(), control.offset_before, back);
+    const bool is_gradient = flow.forward != nullptr;
+    const RandomKeyScope scope(flow.random.get(), control.offset_before, is_gradient);
     for (std::size_t i = 0; i < operation.inputs.size(); ++i) frame[flow.elements + i] = input(i);
     if (flow.loops())
       loop();

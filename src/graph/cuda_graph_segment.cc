@@ -167,7 +167,7 @@ void CudaGraphSegment::record() {
       },
       std::move(another.work));
   recorded_.push_back(std::move(another));
-  logging::debug("[graph] {} operations on {} are recorded, and launched as one", steps_.size(),
+  logging::debug("[graph] recorded {} operations on {} as a CUDA graph", steps_.size(),
                  gpu_.full_name());
 }
 

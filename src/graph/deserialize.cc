@@ -72,7 +72,7 @@ class GraphReader {
     for (const OpDef* op : structural_ops())
       if (op->name == node.op()) return *op;
     if (const OpDef* op = find_op(node.op())) return *op;
-    refuse("there is no operation '{}'", node.op());
+    refuse("unknown operation '{}'", node.op());
   }
 
   Node& earlier(std::uint32_t id) const {
@@ -85,7 +85,7 @@ class GraphReader {
     for (const proto::Node::Input& input : node.inputs()) {
       Node& from = earlier(input.node());
       if (input.output() >= from.outputs.size())
-        refuse("takes output {} of '{}', which has {}", input.output(), from.name,
+        refuse("uses output {} of '{}', which has {} outputs", input.output(), from.name,
                from.outputs.size());
       inputs.push_back({&from, static_cast<int>(input.output())});
     }
@@ -104,7 +104,7 @@ class GraphReader {
 
   TensorSpec spec_of(const proto::Spec& spec) const {
     if (spec.dtype() > static_cast<std::uint32_t>(last_value(DType())))
-      refuse("there is no dtype {}", spec.dtype());
+      refuse("unknown dtype {}", spec.dtype());
     if (spec.sizes_size() > kMaxRank) refuse("has an output of {} axes", spec.sizes_size());
     TensorSpec made{static_cast<DType>(spec.dtype()), Shape()};
     if (!spec.known()) return made;
@@ -127,7 +127,8 @@ class GraphReader {
   }
 
   void read(const proto::Node& node) {
-    if (node.name().empty() || graph_->find(node.name())) refuse("the name is taken, or empty");
+    if (node.name().empty() || graph_->find(node.name()))
+      refuse("the name is empty or already used");
     std::vector<TensorSpec> outputs;
     for (const proto::Spec& spec : node.outputs()) outputs.push_back(spec_of(spec));
     const DeviceName requested = device_of(node.requested());
@@ -168,7 +169,7 @@ class GraphReader {
     const auto& around = graph_->outer()->nodes();
     if (!node.has_outside() || node.outside() >= around.size() ||
         around[node.outside()]->op != &kVarHandle || !same(*around[node.outside()], made))
-      refuse("is no variable of the graph around");
+      refuse("is not a variable of the enclosing graph");
     made.outside = around[node.outside()].get();
   }
   static bool same(const Node& a, const Node& b) {
@@ -232,7 +233,7 @@ class GraphReader {
     const Node& counter = *counted->counter;
     if (counter.op != &kVarHandle || counter.outputs[0].dtype != int64 ||
         counter.outputs[0].shape.rank() != 0 || !made.attrs)
-      refuse("'{}' is no count of steps", counter.name);
+      refuse("'{}' is not a step counter", counter.name);
     std::optional<RateFormula> formula;
     if (node.has_rate()) formula = formula_of(node.rate());
     counted->formula = [formula] { return formula; };
@@ -252,7 +253,7 @@ class GraphReader {
     RateFormula formula{.kind = find_rate_formula(stored.kind()),
                         .integers = {stored.integers().begin(), stored.integers().end()},
                         .reals = {stored.reals().begin(), stored.reals().end()}};
-    if (!formula.kind) refuse("there is no learning rate of the kind '{}'", stored.kind());
+    if (!formula.kind) refuse("unknown kind of learning rate '{}'", stored.kind());
     formula.kind->check(formula);
     return formula;
   }
@@ -262,7 +263,7 @@ class GraphReader {
   Node& read_control(ControlFlow::Kind kind, const proto::Node& node,
                      std::vector<TensorSpec> outputs, const NodeOptions& options) {
     using Kind = ControlFlow::Kind;
-    const bool back = kind == Kind::kCondGradient || kind == Kind::kWhileGradient;
+    const bool is_gradient = kind == Kind::kCondGradient || kind == Kind::kWhileGradient;
     const proto::ControlFlow& stored = node.control();
     std::vector<Node::Input> inputs = inputs_of(node);
     auto flow = std::make_shared<ControlFlow>();
@@ -270,16 +271,16 @@ class GraphReader {
     flow->maximum_iterations = stored.maximum_iterations();
     flow->offset_before = stored.offset_before();
     if (flow->loops()) flow->carried = outputs.size();
-    if (back) flow->forward = &forward_of(kind, stored);
+    if (is_gradient) flow->forward = &forward_of(kind, stored);
     if (kind == Kind::kWhileGradient) flow->elements = flow->forward->control->carried;
     for (const Node::Input& input : inputs) flow->writes.push_back(input.node->op == &kVarHandle);
 
     read_bodies(stored, *flow);
-    if (back)
+    if (is_gradient)
       flow->random = flow->forward->control->random;
     else if (stored.uses_random())
       flow->random = random_of_bodies(node, *flow);
-    if (!back) {
+    if (!is_gradient) {
       for (Body& body : flow->bodies) find_variables(body, inputs);
       flow->effects = find_effects(*flow);
     }
@@ -315,13 +316,13 @@ class GraphReader {
       const auto& nodes = body.graph->nodes();
       for (const proto::Body::Feed& feed : from.feeds()) {
         if (feed.node() >= nodes.size() || nodes[feed.node()]->op != &kPlaceholder)
-          refuse("feeds node {} of body {}, which is no placeholder", feed.node(), i);
+          refuse("feeds node {} of body {}, which is not a placeholder", feed.node(), i);
         body.feeds.push_back({{nodes[feed.node()].get(), 0}, feed.from()});
       }
       for (const proto::Node::Input& fetch : from.fetches()) {
         if (fetch.node() >= nodes.size() || fetch.output() >= nodes[fetch.node()]->outputs.size() ||
             nodes[fetch.node()]->op == &kVarHandle)
-          refuse("fetches what body {} does not compute", i);
+          refuse("fetches a tensor that body {} does not compute", i);
         body.fetches.push_back({nodes[fetch.node()].get(), static_cast<int>(fetch.output())});
       }
     }
@@ -344,7 +345,7 @@ class GraphReader {
       const auto at = std::find_if(inputs.begin(), inputs.end(), [&](const Node::Input& input) {
         return input.node == handle.outside;
       });
-      if (at == inputs.end()) refuse("does not take the variable '{}'", handle.name);
+      if (at == inputs.end()) refuse("has no input for the variable '{}'", handle.name);
       return static_cast<std::size_t>(at - inputs.begin());
     };
     for (const Node* handle : written_handles(*body.graph)) body.written.push_back(place(*handle));
@@ -365,19 +366,19 @@ class GraphReader {
     using Kind = ControlFlow::Kind;
     if (flow.loops() ? inputs.size() < flow.carried
                      : inputs.empty() || !is_flag(spec_of(inputs[0])))
-      refuse("takes {} tensors, which do not decide", inputs.size());
+      refuse("cannot choose a body from its {} inputs", inputs.size());
     for (const Body& body : flow.bodies) {
       for (const Body::Feed& feed : body.feeds)
         if (feed.from >= flow.elements + inputs.size() ||
             (feed.from >= flow.elements && flow.writes[feed.from - flow.elements]))
-          refuse("feeds a body with {}, which is no tensor of its frame", feed.from);
+          refuse("feeds a body with tensor {}, which is not in its frame", feed.from);
       if (flow.kind == Kind::kWhile && &body == &flow.bodies.front()) {
         if (body.fetches.size() != 1 || !is_flag(spec_of(body.fetches[0])))
-          refuse("the condition is no scalar of bool");
+          refuse("the condition is not a bool scalar");
         continue;
       }
       if (body.fetches.size() != outputs.size())
-        refuse("a body gives {} tensors for {} outputs", body.fetches.size(), outputs.size());
+        refuse("a body returns {} tensors for {} outputs", body.fetches.size(), outputs.size());
       for (std::size_t i = 0; i < outputs.size(); ++i)
         if (spec_of(body.fetches[i]).dtype != outputs[i].dtype ||
             (flow.loops() && (flow.writes[i] || spec_of(inputs[i]).dtype != outputs[i].dtype)))
@@ -402,8 +403,7 @@ class GraphReader {
 RefPtr<GraphImpl> deserialize_nodes(std::string_view bytes) {
   proto::Graph message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    fail<DataLossError>("[Graph] the {} bytes are not a whole graph: truncated or corrupt",
-                        bytes.size());
+    fail<DataLossError>("[Graph] the graph of {} bytes is truncated or corrupt", bytes.size());
   return GraphReader(message).run();
 }
 

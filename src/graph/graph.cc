@@ -78,7 +78,7 @@ Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
   };
   if (!std::equal(outputs.begin(), outputs.end(), context.outputs.begin(), context.outputs.end(),
                   agrees))
-    fail<InvalidArgumentError>("[{}] the outputs that were stored are not those of the operation",
+    fail<InvalidArgumentError>("[{}] the stored outputs do not match those of the operation",
                                op.name);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Shape& inferred = context.outputs[static_cast<int>(i)].shape;

@@ -313,16 +313,16 @@ class Lowering {
   }
 
   // The gradient reads the record that the forward operation keeps.
-  void share_record(const ControlFlow& flow, Control& back) {
-    Control& there = *operation_of_.at(flow.forward)->control;
-    if (!there.record) there.record = std::make_shared<ControlRecord>();
-    back.record = there.record;
-    there.record->keeps.resize(there.flow->carried, false);
-    for (const BodyBlock& body : back.bodies) {
+  void share_record(const ControlFlow& flow, Control& gradient) {
+    Control& forward = *operation_of_.at(flow.forward)->control;
+    if (!forward.record) forward.record = std::make_shared<ControlRecord>();
+    gradient.record = forward.record;
+    forward.record->keeps.resize(forward.flow->carried, false);
+    for (const BodyBlock& body : gradient.bodies) {
       const auto note = [&](const Value& value) {
         if (value.root().kind != Value::Kind::kFeed) return;
         const std::size_t from = body.feeds[static_cast<std::size_t>(value.root().index)];
-        if (from < flow.elements) there.record->keeps[from] = true;
+        if (from < flow.elements) forward.record->keeps[from] = true;
       };
       for (const auto& operation : body.block.operations)
         for (const Value* input : operation->inputs) note(*input);

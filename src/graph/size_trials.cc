@@ -61,7 +61,7 @@ class Trial {
     const auto outputs = infer(*asked.op, {&asked.op->attrs(), asked.attrs.get()}, inputs);
     const auto output = static_cast<std::size_t>(rule->output);
     if (output >= outputs.size() || rule->axis >= outputs[output].shape.rank())
-      fail<InvalidArgumentError>("[{}] results whose number or rank depends on sizes",
+      fail<InvalidArgumentError>("[{}] the number or rank of the results depends on sizes",
                                  asked.op->name);
     return values_[unknown] = outputs[output].shape[rule->axis];
   }

@@ -18,7 +18,7 @@ std::unordered_map<const OpDef*, KernelFn>& table() {
 void register_cuda_kernels(std::span<const CudaKernel> kernels) {
   for (const CudaKernel& each : kernels) {
     const OpDef* op = find_op(each.op);
-    if (!op) fail<InternalError>("[cuda] a kernel for '{}', which is no operation", each.op);
+    if (!op) fail<InternalError>("[cuda] kernel for the unknown operation '{}'", each.op);
     register_cuda_kernel(*op, each.kernel);
   }
 }

@@ -36,8 +36,8 @@ const void* DeviceArgsScope::place(const void* attrs, DeviceArg::Compute compute
   needed_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (measures_) return nullptr;
   if (needed_ > bytes_)
-    fail<ResourceExhaustedError>("{} bytes were set apart for attributes that take {}", bytes_,
-                                 needed_);
+    fail<ResourceExhaustedError>(
+        "{} bytes of device memory are too few for kernel arguments of {} bytes", bytes_, needed_);
   values_.push_back({attrs, compute, at});
   return memory_ + at;
 }

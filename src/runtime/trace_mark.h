@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// While it lives, its value is part of the signature of every call. A function is traced again when
-// it changes. Thread-safe.
+// While it lives, its value is part of the signature of every call. A change
+// selects another trace. Thread-safe.
 class TraceMark {
  public:
   explicit TraceMark(std::uint64_t value);

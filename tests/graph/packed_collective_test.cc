@@ -47,7 +47,7 @@ TEST(PackedCollective, IsComputedAndReadInItsBucket) {
   EXPECT_EQ(&product, &(*found)->outputs[0]->root());  // read from the bucket
   ASSERT_EQ(plan.packed.count(&product), 1u);
   EXPECT_EQ(plan.packed.at(&product).collective, found->get());
-  EXPECT_EQ(plan.places.count(&product), 0u);
+  EXPECT_EQ(plan.allocations.count(&product), 0u);
   EXPECT_EQ(plan.packed.count(&(*found)->outputs[1]->root()), 0u);
 
   Program program(block_of({x}, traced));

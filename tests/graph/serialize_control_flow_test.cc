@@ -133,22 +133,22 @@ TEST(SerializedControlFlow, InvalidGraphsAreRejected) {
       "While", [](auto& flow, auto&) { flow.bodies.pop_back(); }, "has 1 bodies");
   refused(
       "While", [](auto& flow, auto&) { flow.bodies[1].fetches.pop_back(); },
-      "a body gives 1 tensors for 2 outputs");
+      "a body returns 1 tensors for 2 outputs");
   refused(
       "While",
       [](auto& flow, auto&) { flow.bodies[0].fetches.push_back(flow.bodies[0].fetches[0]); },
-      "the condition is no scalar of bool");
+      "the condition is not a bool scalar");
   refused(
       "While",
       [](auto& flow, auto&) { std::swap(flow.bodies[1].fetches[0], flow.bodies[0].fetches[0]); },
-      "fetches what body 0 does not compute");
+      "fetches a tensor that body 0 does not compute");
   refused(
       "While", [](auto& flow, auto&) { flow.bodies[1].feeds[0].from = 10000; },
-      "feeds a body with 10000, which is no tensor of its frame");
+      "feeds a body with tensor 10000, which is not in its frame");
   refused(
       "While",
       [](auto& flow, auto&) { flow.bodies[1].feeds[0].tensor = flow.bodies[1].fetches[0]; },
-      "which is no placeholder");
+      "which is not a placeholder");
   refused(
       "WhileGradient",
       [](auto& flow, const auto& graph) { flow.forward = graph.impl().nodes().front().get(); },
@@ -172,11 +172,11 @@ TEST(SerializedControlFlow, VariablesOfABodyAreRead) {
   Graph graph = make();
   for (const auto& node : control_of(graph, "If").bodies[0].graph->nodes())
     if (node->outside) node->outside = graph.impl().find("w");
-  refused(graph, "is no variable of the graph around");
+  refused(graph, "is not a variable of the enclosing graph");
   graph = make();
   for (const auto& node : graph.impl().nodes())
     if (node->control) node->inputs.pop_back();
-  refused(graph, "does not take the variable 'v'");
+  refused(graph, "has no input for the variable 'v'");
 }
 
 // Corruption without the checksum gives a graph or a typed error.
