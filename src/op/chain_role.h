@@ -7,23 +7,16 @@
 namespace tandem {
 
 // The formulas (ops/formula/) of chains: unary, binary, and activations with their gradients. The
-// FEW of each can also be in chains that are fused into another kernel. clang-format off
+// FEW of each can also be in chains that are fused into another kernel.
+// clang-format off
 #define TANDEM_CHAIN_UNARY_FEW(X) X(Neg) X(Abs) X(Sign) X(Square) X(LogicalNot)
 #define TANDEM_CHAIN_UNARY_MORE(X) \
-  X(Sqrt)                          \
-  X(Rsqrt)                         \
-  X(Reciprocal)                    \
-  X(Exp)                           \
-  X(Expm1) X(Log) X(Log1p) X(Tanh) X(Sigmoid) X(Erf) X(Floor) X(Ceil) X(Round) X(IsNan) X(IsFinite)
-#define TANDEM_CHAIN_BINARY_FEW(X)                                                          \
-  X(Add)                                                                                    \
-  X(Sub)                                                                                    \
-  X(Mul)                                                                                    \
-  X(Div)                                                                                    \
-  X(Maximum)                                                                                \
-  X(Minimum)                                                                                \
-  X(AtLeast) X(AtMost) X(SquaredDifference) X(TanhGrad) X(SigmoidGrad) X(Equal) X(NotEqual) \
-      X(Less) X(LessEqual) X(Greater) X(GreaterEqual) X(LogicalAnd) X(LogicalOr)
+  X(Sqrt) X(Rsqrt) X(Reciprocal) X(Exp) X(Expm1) X(Log) X(Log1p) X(Tanh) X(Sigmoid) X(Erf) \
+  X(Floor) X(Ceil) X(Round) X(IsNan) X(IsFinite)
+#define TANDEM_CHAIN_BINARY_FEW(X) \
+  X(Add) X(Sub) X(Mul) X(Div) X(Maximum) X(Minimum) X(AtLeast) X(AtMost) X(SquaredDifference) \
+  X(TanhGrad) X(SigmoidGrad) X(Equal) X(NotEqual) X(Less) X(LessEqual) X(Greater) \
+  X(GreaterEqual) X(LogicalAnd) X(LogicalOr)
 #define TANDEM_CHAIN_BINARY_MORE(X) X(SigmoidCrossEntropy)
 #define TANDEM_CHAIN_ACTIVATION_FEW(X) X(Relu) X(Relu6) X(LeakyRelu)
 #define TANDEM_CHAIN_ACTIVATION_MORE(X) X(Elu) X(Selu) X(Softplus) X(Swish) X(Gelu) X(GeluTanh)
@@ -35,10 +28,10 @@ enum class ChainOp : std::uint8_t {
 #define TANDEM_CHAIN_OP(Name) k##Name,
 #define TANDEM_CHAIN_OPS(Name) k##Name, k##Name##Grad,
   TANDEM_CHAIN_UNARY_FEW(TANDEM_CHAIN_OP) TANDEM_CHAIN_BINARY_FEW(TANDEM_CHAIN_OP)
-      TANDEM_CHAIN_ACTIVATION_FEW(TANDEM_CHAIN_OPS)
-          kEndOfFew,  // a separator: the following are only in chains that are separate kernels
+  TANDEM_CHAIN_ACTIVATION_FEW(TANDEM_CHAIN_OPS)
+  kEndOfFew,  // a separator: the following are only in chains that are separate kernels
   TANDEM_CHAIN_UNARY_MORE(TANDEM_CHAIN_OP) TANDEM_CHAIN_BINARY_MORE(TANDEM_CHAIN_OP)
-      TANDEM_CHAIN_ACTIVATION_MORE(TANDEM_CHAIN_OPS)
+  TANDEM_CHAIN_ACTIVATION_MORE(TANDEM_CHAIN_OPS)
 #undef TANDEM_CHAIN_OP
 #undef TANDEM_CHAIN_OPS
 };
