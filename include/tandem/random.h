@@ -19,8 +19,8 @@ namespace tandem::random {
 
 /// State of a random stream, to save and restore.
 struct GeneratorState {
-  std::uint64_t seed = 0;   ///< seed
-  std::uint64_t draws = 0;  ///< offset in the stream: number of calls so far
+  std::uint64_t seed = 0;    ///< seed
+  std::uint64_t offset = 0;  ///< number of random operations so far
   /// Equal seed and offset.
   friend bool operator==(const GeneratorState&, const GeneratorState&) = default;
 };

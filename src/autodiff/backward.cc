@@ -1,4 +1,4 @@
-// Tensor::backward: gradients accumulated in the leaves.
+// Tensor::backward: accumulates gradients in leaves.
 #include <mutex>
 
 #include "autodiff/engine.h"
@@ -15,9 +15,10 @@ void warn_of_cycle() {
   static std::once_flag once;
   std::call_once(once, [] {
     logging::warn(
-        "[backward] with create_graph a leaf's grad() holds what it was computed from, the leaf "
-        "itself included, which is a reference cycle: call zero_grad() when done, or the memory is "
-        "never given back. GradientTape::gradient() makes no such cycle.");
+        "[backward] with create_graph, the grad() of a leaf refers to the recorded operations and "
+        "so "
+        "to the leaf itself. This reference cycle leaks memory unless you call zero_grad() "
+        "afterwards. GradientTape::gradient() creates no such cycle.");
   });
 }
 

@@ -38,7 +38,7 @@ std::vector<TensorSpec> specs_of(const std::vector<Tensor>& tensors) {
   return specs;
 }
 
-// What both branches return; sizes in which they may differ are not known.
+// The specs of results that both branches return. Sizes that differ are unknown.
 std::vector<TensorSpec> common_specs(const std::vector<Tensor>& then_results,
                                      const std::vector<Tensor>& else_results) {
   const auto refuse = [](const std::string& then_output, const std::string& else_output) {

@@ -1,5 +1,5 @@
-// The operations of control flow. They stand here because going back through one is a backward pass
-// over its bodies.
+// The operations of control flow. They are in autodiff because the gradient of control flow runs a
+// backward pass over its bodies.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,11 @@ namespace tandem {
 extern const OpDef kIf, kWhile, kForEach;
 extern const OpDef kIfGradient, kWhileGradient;
 
-// The gradients of the first two, which make nodes that go back.
+// The gradients of kIf and kWhile. They add nodes of kIfGradient and kWhileGradient.
 void if_gradient(GradContext& c);
 void while_gradient(GradContext& c);
 
-// Adds a loop over `source` to the graph that the thread builds, its body traced for elements of
+// Adds a loop over `source` to the graph that the thread builds. The body is traced for elements of
 // these specs. Sizes of -1 may differ between elements.
 void trace_for_each(std::shared_ptr<ElementSource> source, std::span<const TensorSpec> element,
                     const BodyFn& body);

@@ -1,5 +1,5 @@
-// Going back through control flow: nodes whose bodies are the graphs of the forward bodies, in
-// which a backward pass has added the gradients.
+// Gradients of control flow: nodes whose bodies are the graphs of the forward bodies, to which a
+// backward pass has added gradients.
 #include <algorithm>
 #include <utility>
 
@@ -35,7 +35,7 @@ Node& forward_of(GradContext& c) {
   return *node;
 }
 
-// A placeholder of a body.
+// Adds a placeholder to a body.
 Node& add_placeholder(GraphImpl& graph, const TensorSpec& spec, std::string_view name) {
   return graph.add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {}, {.name = name});
 }
@@ -45,7 +45,7 @@ class BackwardBody {
  public:
   BackwardBody(const Node& forward, const Body& body) : forward_(forward), body_(body) {}
 
-  // A tensor that is fed the gradient of result `i`.
+  // Adds a tensor that is fed with the gradient of result `i`.
   Tensor add_seed(std::size_t i) {
     const TensorSpec& spec = impl_of(body_.results[i]);
     Node& node = add_placeholder(*body_.graph, spec, "gradient");
@@ -74,7 +74,8 @@ class BackwardBody {
               gradients_.begin());
   }
 
-  // Of what the frame of the forward node has at `from`; undefined where no result depends on it.
+  // The gradient of the tensor at `from` in the forward frame; undefined if no result depends on
+  // it.
   Tensor gradient(std::size_t from) const {
     for (std::size_t i = 0; i < gradients_.size(); ++i)
       if (body_.sources[i].to == from) return gradients_[i];
@@ -91,7 +92,7 @@ class BackwardBody {
   }
 
   // The placeholders that the fetches depend on, as feeds of the forward body. Throws
-  // UnimplementedError for what cannot be computed again.
+  // UnimplementedError if an operation cannot be computed again.
   std::vector<Body::Feed> feeds_for(const std::vector<Node::Input>& fetches) const {
     const auto& nodes = body_.graph->nodes();
     std::vector<bool> needed(nodes.size(), false);
@@ -117,8 +118,8 @@ class BackwardBody {
                                                    node.control->writes.end(), true) > 0;
     if (node.op != &kReadVariable && !writes && !(node.control && node.control->source)) return;
     fail<UnimplementedError>(
-        "[{}] the gradient depends on a variable that the callables also write: its value is gone "
-        "when the way back needs it. Read the variable outside, or write it outside",
+        "[{}] the gradient depends on a variable that the callables also write, so its "
+        "earlier value is not available in the backward pass. Read or write the variable outside",
         name_for_users(forward_));
   }
 
@@ -128,7 +129,7 @@ class BackwardBody {
   std::vector<Tensor> gradients_;  // of the sources
 };
 
-// The inputs of a node that goes back, which are found out as its bodies need them.
+// Collects the inputs of a gradient node as its bodies need them.
 class Inputs {
  public:
   explicit Inputs(GradContext& c) : c_(c) {}
@@ -136,7 +137,7 @@ class Inputs {
     tensors_.push_back(std::move(tensor));
     return tensors_.size() - 1;
   }
-  // Input `i` of the forward node.
+  // Adds input `i` of the forward node.
   std::size_t forward(std::size_t i) {
     for (const auto& [from, to] : forwarded_)
       if (from == i) return to;
@@ -169,8 +170,8 @@ std::vector<Tensor> add_node(const OpDef& op, ControlFlow flow, const Inputs& in
   return results;
 }
 
-ControlFlow back_through(ControlFlow::Kind kind, Node& forward) {
-  return {.kind = kind, .forward = &forward, .draws = forward.control->draws};
+ControlFlow gradient_of(ControlFlow::Kind kind, Node& forward) {
+  return {.kind = kind, .forward = &forward, .random = forward.control->random};
 }
 
 }  // namespace
@@ -188,7 +189,7 @@ void if_gradient(GradContext& c) {
   for (const Body& body : flow.bodies) branches.emplace_back(forward, body);
   Inputs inputs(c);
   inputs.forward(0);
-  std::vector<std::size_t> seed_at;                // among the inputs
+  std::vector<std::size_t> seed_at;                // indices of inputs
   std::vector<std::vector<Node::Input>> seeds(2);  // of each branch
   for (int i = 0; i < c.num_outputs(); ++i) {
     if (!c.grad(i).defined()) continue;
@@ -198,7 +199,7 @@ void if_gradient(GradContext& c) {
   }
   for (BackwardBody& branch : branches) branch.run();
 
-  std::vector<std::size_t> wanted;  // inputs on which some branch depends
+  std::vector<std::size_t> wanted;  // inputs that a branch depends on
   for (int i = 0; i < c.num_inputs(); ++i) {
     const auto at = static_cast<std::size_t>(i);
     if (c.needs_grad(i) &&
@@ -206,7 +207,7 @@ void if_gradient(GradContext& c) {
       wanted.push_back(at);
   }
   if (wanted.empty()) return;
-  ControlFlow back = back_through(ControlFlow::Kind::kCondGradient, forward);
+  ControlFlow grad_flow = gradient_of(ControlFlow::Kind::kCondGradient, forward);
   std::vector<TensorSpec> specs;
   specs.reserve(wanted.size());
   for (std::size_t i : wanted) specs.push_back(c.input_spec(static_cast<int>(i)));
@@ -221,9 +222,9 @@ void if_gradient(GradContext& c) {
       body.feeds.push_back({feed.tensor, inputs.forward(feed.from)});
     for (std::size_t s = 0; s < seed_at.size(); ++s)
       body.feeds.push_back({seeds[k][s], seed_at[s]});
-    back.bodies.push_back(std::move(body));
+    grad_flow.bodies.push_back(std::move(body));
   }
-  const std::vector<Tensor> gradients = add_node(kIfGradient, std::move(back), inputs, specs);
+  const std::vector<Tensor> gradients = add_node(kIfGradient, std::move(grad_flow), inputs, specs);
   for (std::size_t i = 0; i < wanted.size(); ++i)
     c.set_grad(static_cast<int>(wanted[i]), gradients[i]);
 }
@@ -233,12 +234,12 @@ void while_gradient(GradContext& c) {
   const ControlFlow& flow = *forward.control;
   const Body& iteration = flow.bodies[1];
   BackwardBody backward(forward, iteration);
-  ControlFlow back = back_through(ControlFlow::Kind::kWhileGradient, forward);
-  back.elements = flow.carried;
+  ControlFlow grad_flow = gradient_of(ControlFlow::Kind::kWhileGradient, forward);
+  grad_flow.elements = flow.carried;
   Body body{.graph = iteration.graph, .updates = false};
   Inputs inputs(c);
   std::vector<TensorSpec> specs;
-  std::vector<std::size_t> wanted;  // inputs of `forward`, in the order of what is carried back
+  std::vector<std::size_t> wanted;  // inputs of `forward`, in the order of the carried gradients
 
   for (std::size_t i = 0; i < flow.carried; ++i) {
     const TensorSpec& spec = c.output_spec(static_cast<int>(i));
@@ -248,7 +249,7 @@ void while_gradient(GradContext& c) {
     wanted.push_back(i);
     specs.push_back(spec);
     body.feeds.push_back(
-        {{symbol_of(backward.add_seed(i)).node, 0}, back.elements + wanted.size() - 1});
+        {{symbol_of(backward.add_seed(i)).node, 0}, grad_flow.elements + wanted.size() - 1});
   }
   backward.run();
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -256,26 +257,27 @@ void while_gradient(GradContext& c) {
     body.fetches.push_back(
         body.graph->input_of(gradient.defined() ? gradient : backward.zeros_of(specs[i])));
   }
-  // What is captured gets the sum over the iterations.
+  // The gradient of a captured tensor is the sum over iterations.
   for (int i = static_cast<int>(flow.carried); i < c.num_inputs(); ++i) {
     const Tensor gradient = backward.gradient(static_cast<std::size_t>(i));
     if (!gradient.defined() || !c.needs_grad(i)) continue;
     const TensorSpec& spec = c.input_spec(i);
     Node& sum = add_placeholder(*body.graph, spec, "sum");
-    body.feeds.push_back({{&sum, 0}, back.elements + wanted.size()});
+    body.feeds.push_back({{&sum, 0}, grad_flow.elements + wanted.size()});
     body.fetches.push_back(body.graph->input_of(backward.sum(body.graph->tensor(sum), gradient)));
     inputs.add(zeros(spec.shape, {.dtype = spec.dtype}));
     wanted.push_back(static_cast<std::size_t>(i));
     specs.push_back(spec);
   }
   if (wanted.empty()) return;
-  back.carried = wanted.size();
+  grad_flow.carried = wanted.size();
   for (const Body::Feed& feed : backward.feeds_for(body.fetches))
     body.feeds.push_back({feed.tensor, feed.from < flow.carried
                                            ? feed.from
-                                           : back.elements + inputs.forward(feed.from)});
-  back.bodies.push_back(std::move(body));
-  const std::vector<Tensor> gradients = add_node(kWhileGradient, std::move(back), inputs, specs);
+                                           : grad_flow.elements + inputs.forward(feed.from)});
+  grad_flow.bodies.push_back(std::move(body));
+  const std::vector<Tensor> gradients =
+      add_node(kWhileGradient, std::move(grad_flow), inputs, specs);
   for (std::size_t i = 0; i < wanted.size(); ++i)
     if (c.needs_grad(static_cast<int>(wanted[i])))
       c.set_grad(static_cast<int>(wanted[i]), gradients[i]);

@@ -10,7 +10,7 @@
 #include "op/numerics.h"
 #include "ops/math/binary.h"
 #include "runtime/dispatch.h"
-#include "runtime/gradient_place.h"
+#include "runtime/gradient_buffer.h"
 #include "runtime/placement.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
@@ -29,27 +29,27 @@ class GradModeScope {
   bool previous_;
 };
 
-class GradientPlacesScope {
+class GradientBufferProviderScope {
  public:
-  explicit GradientPlacesScope(GradientPlaces places)
-      : places_(std::move(places)),
-        previous_(std::exchange(gradient_places, places_ ? &places_ : nullptr)) {}
-  ~GradientPlacesScope() { gradient_places = previous_; }
-  GradientPlacesScope(const GradientPlacesScope&) = delete;
-  GradientPlacesScope& operator=(const GradientPlacesScope&) = delete;
+  explicit GradientBufferProviderScope(GradientBufferProvider provider)
+      : provider_(std::move(provider)),
+        previous_(std::exchange(gradient_buffers, provider_ ? &provider_ : nullptr)) {}
+  ~GradientBufferProviderScope() { gradient_buffers = previous_; }
+  GradientBufferProviderScope(const GradientBufferProviderScope&) = delete;
+  GradientBufferProviderScope& operator=(const GradientBufferProviderScope&) = delete;
 
  private:
-  GradientPlaces places_;
-  const GradientPlaces* previous_;
+  GradientBufferProvider provider_;
+  const GradientBufferProvider* previous_;
 };
 
 GradNode* node_of(const GradEdge& edge) { return static_cast<GradNode*>(edge.node.get()); }
 
-class Engine {
+class BackwardEngine {
  public:
-  explicit Engine(const BackwardPass& pass) : pass_(pass), results_(pass.sources.size()) {}
+  explicit BackwardEngine(const BackwardPass& pass) : pass_(pass), results_(pass.sources.size()) {}
 
-  ~Engine() {  // also when a gradient function has thrown
+  ~BackwardEngine() {  // runs also if a gradient function has thrown
     for (const auto& node : nodes_) {
       node->visited = false;
       for (auto& output : node->outputs) output.gradient = {};
@@ -61,7 +61,7 @@ class Engine {
       sources_of_[node_of(pass_.sources[i])].push_back(i);
     collect();
     GradModeScope mode(pass_.create_graph);
-    const GradientPlacesScope places(this->places());
+    const GradientBufferProviderScope scope(provider());
     for (const auto& root : pass_.roots) {
       if (root.edge) deliver(root.edge, root.gradient);
     }
@@ -73,22 +73,22 @@ class Engine {
 
  private:
   struct LeafSlot {
-    int expected = 0;  // edges that may still deliver
+    int expected = 0;  // edges whose gradients are still missing
     Tensor gradient;
   };
 
-  // Of a pass that is recorded, what gradients are computed in stays theirs.
-  GradientPlaces places() const {
+  // A recorded pass keeps its gradients, so they must not be computed in shared buffers.
+  GradientBufferProvider provider() const {
     if (pass_.create_graph) return nullptr;
-    if (pass_.sources.empty()) return gradient_place_of;
-    if (!pass_.place) return nullptr;
+    if (pass_.sources.empty()) return gradient_buffer_of;
+    if (!pass_.buffer) return nullptr;
     return [this](const Leaf& leaf) {
       const auto found = sources_of_.find(const_cast<Leaf*>(&leaf));
-      return found == sources_of_.end() ? Tensor() : pass_.place(found->second.front());
+      return found == sources_of_.end() ? Tensor() : pass_.buffer(found->second.front());
     };
   }
 
-  // Finds every node that the roots depend on, in the order of the pass: latest recorded first.
+  // Finds all nodes that the roots depend on, in the order of the pass: latest recorded first.
   void collect() {
     std::vector<OpNode*> stack;
     const auto reach = [&](const GradEdge& edge) {
@@ -110,8 +110,8 @@ class Engine {
       stack.pop_back();
       if (node->released)
         fail<RuntimeError>(
-            "[backward] trying to go backward through '{}' a second time: what it saved was freed "
-            "by the first pass. "
+            "[backward] trying to backpropagate through '{}' a second time, but its saved tensors "
+            "were freed by the first pass. "
             "Use a persistent tape, or BackwardOptions{{.retain_graph = true}}.",
             node->op->name);
       for (const auto& input : node->inputs)
@@ -125,7 +125,7 @@ class Engine {
   // Nodes from which no source can be reached need no gradient.
   void keep_paths_to_sources() {
     for (auto node = nodes_.rbegin(); node != nodes_.rend();
-         ++node) {  // earliest first: inputs are decided
+         ++node) {  // earliest first, so that inputs are decided before
       bool needed = sources_of_.count(node->get()) > 0;
       for (const auto& input : (*node)->inputs)
         if (input.edge && leads_to_source(node_of(input.edge))) needed = true;
@@ -141,7 +141,7 @@ class Engine {
   }
   bool wanted(GradNode* node) const { return pass_.sources.empty() || leads_to_source(node); }
 
-  // In place where nothing but this pass holds the sum.
+  // Adds in place if only this pass refers to the sum.
   static void accumulate(Tensor& sum, const Tensor& gradient) {
     if (!sum.defined()) {
       sum = gradient;
@@ -151,7 +151,7 @@ class Engine {
     sum = run_in_place(kAddN, std::move(sum), {&gradient}, NoAttrs());
   }
 
-  // Adds `gradient` to what has arrived at the edge.
+  // Adds `gradient` to the sum at the edge.
   void deliver(const GradEdge& edge, const Tensor& gradient) {
     GradNode* node = node_of(edge);
     if (node->op)
@@ -170,7 +170,7 @@ class Engine {
     return copy;
   }
 
-  // One of the edges to a leaf has delivered what it will: at the last one the gradient is whole.
+  // An edge to a leaf is done. After the last one the leaf's gradient is complete.
   void arrived(const GradEdge& edge) {
     GradNode* node = node_of(edge);
     if (node->op) return;
@@ -232,8 +232,8 @@ class Engine {
     if (!pass_.retain_graph && !pass_.create_graph) node.free_saved();
   }
 
-  // The gradient is of the input's dtype and shape. Where sizes are not known, that is checked when
-  // the graph runs.
+  // Checks that the gradient has the input's dtype and shape. Unknown sizes are checked when the
+  // graph runs.
   void fit(const OpNode& node, std::size_t i) {
     const TensorSpec& spec = node.inputs[i].spec;
     const TensorImpl& gradient = impl_of(input_grads_[i]);
@@ -262,30 +262,31 @@ class Engine {
 
 namespace {
 
-using Followers = std::vector<std::function<void(bool)>>;
+using AfterBackward = std::vector<std::function<void(bool)>>;
 
-thread_local Followers* followers = nullptr;  // of the pass that runs on this thread
+thread_local AfterBackward* after_current = nullptr;  // the actions of this thread's pass
 
-class FollowersScope {
+class AfterBackwardScope {
  public:
-  explicit FollowersScope(Followers& mine) : previous_(std::exchange(followers, &mine)) {}
-  ~FollowersScope() { followers = previous_; }
-  FollowersScope(const FollowersScope&) = delete;
-  FollowersScope& operator=(const FollowersScope&) = delete;
+  explicit AfterBackwardScope(AfterBackward& mine)
+      : previous_(std::exchange(after_current, &mine)) {}
+  ~AfterBackwardScope() { after_current = previous_; }
+  AfterBackwardScope(const AfterBackwardScope&) = delete;
+  AfterBackwardScope& operator=(const AfterBackwardScope&) = delete;
 
  private:
-  Followers* previous_;
+  AfterBackward* previous_;
 };
 
 }  // namespace
 
 std::vector<Tensor> run_backward(const BackwardPass& pass) {
   const MemoryTagScope tag(MemoryTag::kGradients);
-  Followers mine;
+  AfterBackward mine;
   std::vector<Tensor> gradients;
   try {
-    const FollowersScope scope(mine);
-    gradients = Engine(pass).run();
+    const AfterBackwardScope scope(mine);
+    gradients = BackwardEngine(pass).run();
   } catch (...) {
     for (const auto& then : mine) then(false);
     throw;
@@ -295,8 +296,8 @@ std::vector<Tensor> run_backward(const BackwardPass& pass) {
 }
 
 void after_backward(std::function<void(bool completed)> then) {
-  TANDEM_ASSERT(followers);
-  followers->push_back(std::move(then));
+  TANDEM_ASSERT(after_current);
+  after_current->push_back(std::move(then));
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// gradients(): what would have been recorded is made anew from the nodes of the graph.
+// gradients(): reconstructs the recorded operations from the nodes of the graph.
 #include <unordered_map>
 #include <utility>
 
@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-// The record of the operations between sources and a target.
+// Records the operations between sources and a target.
 class Replay {
  public:
   Replay(GraphImpl& graph, const Node::Input& target, const std::vector<Node::Input>& sources)
@@ -31,7 +31,7 @@ class Replay {
         replay(*graph.nodes()[static_cast<std::size_t>(id)]);
   }
 
-  // Null where the target does not depend on the tensor.
+  // Null if the target does not depend on the tensor.
   GradEdge edge_of(const Node::Input& tensor) const {
     const auto& tensors = tensors_[static_cast<std::size_t>(tensor.node->id)];
     return tensors.empty() ? GradEdge()
@@ -44,7 +44,7 @@ class Replay {
     for (std::size_t i = 0; i < node.outputs.size(); ++i)
       outputs.push_back(graph_.tensor(node, static_cast<int>(i)));
     if (node.op == &kReadVariable) {
-      // What is read of a variable carries on its leaf.
+      // A read of a variable has the leaf of the variable.
       impl_of(outputs[0]).grad = edge_of(node.inputs[0]);
     } else {
       std::vector<const Tensor*> inputs;
@@ -89,16 +89,16 @@ std::vector<Tensor> gradients_of(const Tensor& target, const std::vector<Node::I
   const Replay replay(*building, root, sources);
   BackwardPass pass;
   pass.roots.push_back({replay.edge_of(root), seed});
-  std::vector<std::size_t> places;  // of the sources that the target depends on
+  std::vector<std::size_t> indices;  // of the sources that the target depends on
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (GradEdge edge = replay.edge_of(sources[i])) {
       pass.sources.push_back(std::move(edge));
-      places.push_back(i);
+      indices.push_back(i);
     }
   std::vector<Tensor> result(sources.size());
   if (pass.roots[0].edge && !pass.sources.empty()) {
     std::vector<Tensor> found = run_backward(pass);
-    for (std::size_t i = 0; i < places.size(); ++i) result[places[i]] = std::move(found[i]);
+    for (std::size_t i = 0; i < indices.size(); ++i) result[indices[i]] = std::move(found[i]);
   }
   if (options.unconnected_gradients == UnconnectedGradients::kZero)
     for (std::size_t i = 0; i < sources.size(); ++i)

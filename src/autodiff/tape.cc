@@ -19,7 +19,7 @@ Tensor zeros_of(const TensorSpec& spec) { return zeros(spec.shape, {.dtype = spe
 struct GradientTape::Impl {
   GradientTapeOptions options;
   bool used = false;
-  // Plain tensors that this tape made leaves of: they are leaves no longer when it ends.
+  // Tensors that this tape made leaves. They stop being leaves when it ends.
   std::vector<Tensor> marked;
   std::vector<RefPtr<GradNodeBase>> watched;
 
@@ -81,19 +81,19 @@ std::vector<Tensor> GradientTape::gradient(const Tensor& target, TensorList sour
 
   BackwardPass pass;
   pass.roots.push_back({from.grad, seed});
-  std::vector<std::size_t> places;  // of the sources that are tracked at all
+  std::vector<std::size_t> indices;  // of the tracked sources
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (const GradEdge& edge = impl_of(sources[i]).grad) {
       pass.sources.push_back(edge);
-      places.push_back(i);
+      indices.push_back(i);
     }
-  // A persistent tape, or another live one, may be asked for the gradient of this result.
+  // A persistent tape, or another live one, may later compute the gradient of this result.
   pass.create_graph = pass.retain_graph = live_tapes > 1 || impl_->options.persistent;
 
   std::vector<Tensor> result(sources.size());
   if (from.grad && !pass.sources.empty()) {
     std::vector<Tensor> found = run_backward(pass);
-    for (std::size_t i = 0; i < places.size(); ++i) result[places[i]] = std::move(found[i]);
+    for (std::size_t i = 0; i < indices.size(); ++i) result[indices[i]] = std::move(found[i]);
   }
   if (options.unconnected_gradients == UnconnectedGradients::kZero)
     for (std::size_t i = 0; i < sources.size(); ++i)

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "autodiff/eager_replay.h"
 #include "autodiff/engine.h"
-#include "autodiff/rerecord.h"
 #include "autodiff/trace_record.h"
 #include "core/status.h"
 #include "graph/program.h"
@@ -17,26 +17,27 @@
 namespace tandem {
 namespace {
 
-class RunOfProgram;
+class RecordedProgram;
 
 struct CallAttrs {
-  std::shared_ptr<RunOfProgram> program;
-  random::GeneratorState draws;  // where the generator stood
-  Device* device;                // of the first result
+  std::shared_ptr<RecordedProgram> program;
+  random::GeneratorState random;  // the generator's state before the run
+  Device* device;                 // of the first result
   TANDEM_FIELDS()
 };
 
-void go_back(GradContext& c);
+void traced_call_gradient(GradContext& c);
 
-// A run of a program. Inputs: the sources, then what was kept; outputs: the roots.
+// The operation of a run. Its inputs are the sources and the kept tensors, its outputs the roots.
 const OpDef kTracedCall = {
-    .name = "PartitionedCall", .attrs = &attrs_type<CallAttrs>, .gradient = go_back};
+    .name = "PartitionedCall", .attrs = &attrs_type<CallAttrs>, .gradient = traced_call_gradient};
 
-// --- the trace's part ---
+// --- per trace ---
 
-class Recorded final : public TraceGradient, public std::enable_shared_from_this<Recorded> {
+class RecordedTrace final : public TraceGradient,
+                            public std::enable_shared_from_this<RecordedTrace> {
  public:
-  Recorded(GraphImpl& graph, TraceRecord record)
+  RecordedTrace(GraphImpl& graph, TraceRecord record)
       : graph_(RefPtr<GraphImpl>(&graph)), record_(std::move(record)) {
     for (const TraceRecord::Root& root : record_.roots()) {
       const TensorImpl& spec = impl_of(root.tensor);
@@ -52,10 +53,10 @@ class Recorded final : public TraceGradient, public std::enable_shared_from_this
 
   const TraceRecord& record() const { return record_; }
 
-  // The way back from those roots that `given` tells, for feeds of these specs and devices: the
-  // tensors that were kept, and the gradients of the roots. `connected` gets which sources it leads
-  // to; the program fetches their gradients. Null where gradients are computed with sizes that are
-  // not known when the graph is made.
+  // The backward program from the roots with given[i]. `feeds`: the kept tensors, then the
+  // gradients of these roots, for their specs and devices. Sets `connected` to the sources that
+  // have a gradient, which the program fetches. Null if the gradients depend on sizes that are
+  // unknown during tracing.
   std::unique_ptr<Program> program(const std::vector<bool>& given, std::span<const Tensor> feeds,
                                    KnownSizes sizes, const ProgramOptions& program_options,
                                    std::vector<std::size_t>& connected) {
@@ -85,7 +86,7 @@ class Recorded final : public TraceGradient, public std::enable_shared_from_this
   }
 
  private:
-  // Symbolic, by source; null where they cannot be had so.
+  // Symbolic gradients by source; null if they cannot be traced.
   const std::vector<Tensor>* gradients_for(const std::vector<bool>& given) {
     const auto [at, added] = gradients_.try_emplace(given);
     if (added) at->second = traced_gradients(given);
@@ -111,19 +112,20 @@ class Recorded final : public TraceGradient, public std::enable_shared_from_this
   RefPtr<GraphImpl> graph_;
   TraceRecord record_;
   std::vector<Node::Input> output_gradients_;  // placeholders, by root
-  std::map<std::vector<bool>, std::optional<std::vector<Tensor>>> gradients_;  // by roots given
+  std::map<std::vector<bool>, std::optional<std::vector<Tensor>>> gradients_;  // by given roots
 };
 
-// --- a program's part ---
+// --- per program ---
 
-class RunOfProgram final : public ProgramGradient,
-                           public std::enable_shared_from_this<RunOfProgram> {
+class RecordedProgram final : public ProgramGradient,
+                              public std::enable_shared_from_this<RecordedProgram> {
  public:
-  RunOfProgram(std::shared_ptr<Recorded> trace, const KnownSizes& sizes, ProgramOptions options)
+  RecordedProgram(std::shared_ptr<RecordedTrace> trace, const KnownSizes& sizes,
+                  ProgramOptions options)
       : trace_(std::move(trace)), sizes_(sizes), options_(std::move(options)) {}
 
   void record(std::span<const Tensor> arguments, std::span<Tensor> outputs,
-              std::span<const Tensor> kept, const random::GeneratorState& draws) override {
+              std::span<const Tensor> kept, const random::GeneratorState& random) override {
     const TraceRecord& traced = trace_->record();
     std::vector<Tensor> sources, results;
     for (const TraceRecord::Source& source : traced.sources())
@@ -131,11 +133,12 @@ class RunOfProgram final : public ProgramGradient,
     std::vector<const Tensor*> inputs;
     for (const Tensor& source : sources) inputs.push_back(&source);
     if (std::none_of(sources.begin(), sources.end(), is_tracked)) return;
-    // The program reuses its results' memory once nobody holds them: they bear no edges themselves.
+    // The program reuses the memory of results that no tensor refers to, so it needs results
+    // without edges.
     for (const TraceRecord::Root& root : traced.roots())
       results.push_back(make_alias(outputs[root.output]));
     Device& device = impl_of(results.front()).device();
-    OpNode& node = tandem::record(kTracedCall, CallAttrs{shared_from_this(), draws, &device},
+    OpNode& node = tandem::record(kTracedCall, CallAttrs{shared_from_this(), random, &device},
                                   inputs, results, &device);
     for (const TraceRecord::Kept& what : traced.kept()) {
       OpNode::Input& input = node.inputs.emplace_back();
@@ -146,18 +149,18 @@ class RunOfProgram final : public ProgramGradient,
       outputs[traced.roots()[i].output] = std::move(results[i]);
   }
 
-  void go_back(GradContext& c, const CallAttrs& call) {
+  void backward(GradContext& c, const CallAttrs& call) {
     const auto first_kept = static_cast<int>(trace_->record().sources().size());
     std::vector<Tensor> kept;
     for (int i = first_kept; i < c.num_inputs(); ++i) kept.push_back(c.input(i));
-    // A pass that is itself recorded, or traced, takes place operation by operation.
+    // A recorded or traced pass runs operation by operation.
     if (grad_mode || building || !run_program(c, kept, call)) run_operations(c, kept, call);
   }
 
  private:
   struct Backward {
-    std::unique_ptr<Program> program;    // null: operation by operation
-    std::vector<std::size_t> connected;  // which source each result belongs to
+    std::unique_ptr<Program> program;    // null to run operation by operation
+    std::vector<std::size_t> connected;  // the source of each result
   };
 
   bool run_program(GradContext& c, std::vector<Tensor> feeds, const CallAttrs& call) {
@@ -172,8 +175,8 @@ class RunOfProgram final : public ProgramGradient,
     if (added)
       backward.program = trace_->program(given, feeds, sizes_, options_, backward.connected);
     if (!backward.program) return false;
-    Generator generator(call.draws);
-    const GeneratorScope draws_from(generator);
+    Generator generator(call.random);
+    const GeneratorScope generator_scope(generator);
     std::vector<Tensor> gradients;
     backward.program->run(feeds, gradients);
     for (std::size_t i = 0; i < gradients.size(); ++i)
@@ -189,33 +192,33 @@ class RunOfProgram final : public ProgramGradient,
       sources.push_back(without_elements(c.input_spec(input), c.edge(input)));
     }
     const RecordedRun run{
-        .sizes = sizes_, .kept = kept, .draws = call.draws, .device = call.device};
-    const Rerecorded rerecorded(trace_->record(), run, sources);
+        .sizes = sizes_, .kept = kept, .random = call.random, .device = call.device};
+    const EagerReplay replay(trace_->record(), run, sources);
     BackwardPass pass{
-        .sources = rerecorded.sources(), .stop_at_sources = true, .create_graph = grad_mode};
+        .sources = replay.sources(), .stop_at_sources = true, .create_graph = grad_mode};
     for (int i = 0; i < c.num_outputs(); ++i)
       if (c.grad(i).defined())
-        pass.roots.push_back({rerecorded.root(static_cast<std::size_t>(i)), c.grad(i)});
+        pass.roots.push_back({replay.root(static_cast<std::size_t>(i)), c.grad(i)});
     std::vector<Tensor> gradients = run_backward(pass);
     for (std::size_t i = 0; i < gradients.size(); ++i)
       if (gradients[i].defined()) c.set_grad(static_cast<int>(i), std::move(gradients[i]));
   }
 
-  std::shared_ptr<Recorded> trace_;
+  std::shared_ptr<RecordedTrace> trace_;
   KnownSizes sizes_;
-  ProgramOptions options_;  // of the programs that go back
+  ProgramOptions options_;  // of backward programs
   std::mutex running_;
   std::map<std::vector<bool>, Backward> programs_;  // by the roots that have a gradient
 };
 
-std::shared_ptr<ProgramGradient> Recorded::for_program(const KnownSizes& sizes,
-                                                       ProgramOptions options) {
-  return std::make_shared<RunOfProgram>(shared_from_this(), sizes, std::move(options));
+std::shared_ptr<ProgramGradient> RecordedTrace::for_program(const KnownSizes& sizes,
+                                                            ProgramOptions options) {
+  return std::make_shared<RecordedProgram>(shared_from_this(), sizes, std::move(options));
 }
 
-void go_back(GradContext& c) {
+void traced_call_gradient(GradContext& c) {
   const auto& call = c.attrs<CallAttrs>();
-  call.program->go_back(c, call);
+  call.program->backward(c, call);
 }
 
 }  // namespace
@@ -225,7 +228,7 @@ std::shared_ptr<TraceGradient> TraceGradient::make(GraphImpl& graph,
                                                    std::span<const Tensor> outputs) {
   TraceRecord record(graph, arguments, outputs);
   if (record.sources().empty()) return nullptr;
-  return std::make_shared<Recorded>(graph, std::move(record));
+  return std::make_shared<RecordedTrace>(graph, std::move(record));
 }
 
 }  // namespace tandem

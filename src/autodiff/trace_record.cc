@@ -13,7 +13,7 @@ namespace {
 
 using EdgeKey = std::pair<const GradNodeBase*, int>;
 
-// The operation behind an edge, where it was traced; null for leaves and for what has run.
+// The traced operation of an edge; null for leaves and for eager operations.
 OpNode* traced_operation(const GradEdge& edge) {
   auto* node = static_cast<GradNode*>(edge.node.get());
   if (!node || !node->op) return nullptr;
@@ -21,8 +21,8 @@ OpNode* traced_operation(const GradEdge& edge) {
   return operation->device ? nullptr : operation;
 }
 
-// The traced operations that the edges lead to, earliest first.
-std::vector<RefPtr<OpNode>> operations_behind(const std::vector<GradEdge>& edges) {
+// The traced operations that the edges depend on, earliest first.
+std::vector<RefPtr<OpNode>> operations_before(const std::vector<GradEdge>& edges) {
   std::vector<RefPtr<OpNode>> found;
   std::unordered_set<OpNode*> seen;
   std::vector<OpNode*> stack;
@@ -63,16 +63,17 @@ TraceRecord::TraceRecord(const GraphImpl& graph, std::span<const Tensor> argumen
   if (!sources_.empty()) find_kept(graph, arguments);
 }
 
-// Outputs whose record is whole: a backward pass within the callable frees what it goes through.
+// Finds the outputs whose recorded operations are intact. A backward pass in the callable frees
+// those that it visits.
 void TraceRecord::find_roots(std::span<const Tensor> outputs) {
   std::vector<GradEdge> edges;
   for (const Tensor& output : outputs) edges.push_back(impl_of(output).grad);
   std::unordered_set<const GradNodeBase*> broken;
-  for (const RefPtr<OpNode>& operation : operations_behind(edges)) {
-    const bool behind =
+  for (const RefPtr<OpNode>& operation : operations_before(edges)) {
+    const bool depends_on_broken =
         std::any_of(operation->inputs.begin(), operation->inputs.end(),
                     [&](const OpNode::Input& i) { return broken.count(i.edge.node.get()) > 0; });
-    if (operation->released || behind) broken.insert(operation.get());
+    if (operation->released || depends_on_broken) broken.insert(operation.get());
   }
   std::vector<GradEdge> whole;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -80,7 +81,7 @@ void TraceRecord::find_roots(std::span<const Tensor> outputs) {
     roots_.push_back({i, outputs[i]});
     whole.push_back(edges[i]);
   }
-  operations_ = operations_behind(whole);
+  operations_ = operations_before(whole);
 }
 
 void TraceRecord::find_sources(const GraphImpl& graph, std::span<const Tensor> arguments) {
@@ -96,7 +97,7 @@ void TraceRecord::find_sources(const GraphImpl& graph, std::span<const Tensor> a
     source.edge = edge;
     sources_.push_back(std::move(source));
   };
-  // What the program reads last comes first, as its gradient does.
+  // In the order in which gradients need them: the last operation first.
   for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
     if ((*node)->resource)
       take(impl_of((*node)->resource->value()).grad, {.captured = node->get()});
@@ -118,7 +119,7 @@ void TraceRecord::find_kept(const GraphImpl& graph, std::span<const Tensor> argu
 
   std::set<std::pair<const Node*, int>> seen;
   const auto keep = [&](Node::Input tensor) {
-    // Views are made again from what they are views of, and constants are there.
+    // Views are recreated from their bases, and constants always exist.
     while (tensor.node->op != &kReadVariable && (tensor.node->op->traits & kView) != 0)
       tensor = tensor.node->inputs[0];
     if (tensor.node->op == &kConst || !seen.emplace(tensor.node, tensor.output).second) return;

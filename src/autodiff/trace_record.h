@@ -1,5 +1,5 @@
-// What the operations of a trace have recorded, taken stock of: where gradients come from, where
-// they go, and which tensors they read.
+// A summary of the operations that a trace has recorded: the roots and sources of gradients, and
+// the tensors that gradients read.
 #pragma once
 
 #include <span>
@@ -12,23 +12,23 @@ namespace tandem {
 
 class TraceRecord {
  public:
-  // What gradients go to: an argument, or what the callable captured.
+  // A tensor that receives a gradient: an argument or a captured tensor.
   struct Source {
     GradEdge edge;             // in this record
-    int argument = -1;         // which one
-    Node* captured = nullptr;  // or: a Const or a VarHandleOp
-    // The tensor in a run, with the edge that it then has.
+    int argument = -1;         // index of the argument, or -1
+    Node* captured = nullptr;  // the Const or VarHandleOp of a captured tensor
+    // The tensor in a run, with its gradient edge.
     Tensor in_run(std::span<const Tensor> arguments) const;
   };
-  // A tensor that the gradients of operations read, and where a run has it.
+  // A tensor that gradients read, and where to find it in a run. One of the fields is set.
   struct Kept {
     Node::Input tensor;
-    int argument = -1;         // the argument itself
-    Node* variable = nullptr;  // or: the elements of this variable, which the trace does not write
-    int fetch = -1;            // or: fetched by the run
+    int argument = -1;         // index of the argument
+    Node* variable = nullptr;  // a variable that the trace does not write
+    int fetch = -1;            // index of a fetch of the run
     Tensor in_run(std::span<const Tensor> arguments, std::span<const Tensor> fetched) const;
   };
-  // A result that gradients come from.
+  // An output that has a gradient.
   struct Root {
     std::size_t output = 0;
     Tensor tensor;

@@ -22,7 +22,7 @@ class KeyedMap {
  public:
   KeyedMap(const MapFn& fn, std::uint64_t key) : fn_(fn), key_(key) {}
   Example operator()(const Example& element, std::int64_t position) const {
-    Generator generator({.seed = mix(key_, static_cast<std::uint64_t>(position)), .draws = 0});
+    Generator generator({.seed = mix(key_, static_cast<std::uint64_t>(position)), .offset = 0});
     const GeneratorScope scope(generator);
     return fn_(element);
   }

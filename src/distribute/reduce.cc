@@ -19,7 +19,7 @@ struct Collected {
   std::vector<Tensor> tensors;
   // No replica of this process has examples, those of others may: the tensors are like theirs, but
   // do not count.
-  bool stands_by = false;
+  bool is_padding = false;
 };
 
 Collected collect(StrategyImpl& strategy, const PerReplica<Tensor>& value, const char* what) {
@@ -30,7 +30,7 @@ Collected collect(StrategyImpl& strategy, const PerReplica<Tensor>& value, const
   if (!collected.tensors.empty()) return collected;
   if (!strategy.all_take_part() || value.size() == 0 || !value[0].defined())
     fail<InvalidArgumentError>("[{}] no replica has a value", what);
-  return {.tensors = {copy_to_device(value[0], device)}, .stands_by = true};
+  return {.tensors = {copy_to_device(value[0], device)}, .is_padding = true};
 }
 
 // A tensor like this one that changes nothing when it is combined with others.
@@ -121,12 +121,12 @@ Tensor reduce_values(StrategyImpl& strategy, ReduceOp op, const PerReplica<Tenso
   const ReduceOp summing = op == ReduceOp::kMean || op == ReduceOp::kSum ? sum : op;
   Tensor result = combine(summing, tensors);
   if (const std::shared_ptr<Workers> workers = strategy.workers()) {
-    if (collected.stands_by) result = neutral(op, result);
+    if (collected.is_padding) result = neutral(op, result);
     result = workers->all_reduce(result, summing, "reduce");
     if (op != ReduceOp::kMean) return result;
     Tensor count = full(Shape::scalar(), static_cast<double>(elements), {.dtype = float64});
     for (const Tensor& known_later : counts) count = add(count, cast(known_later, float64));
-    if (collected.stands_by) count = zeros_like(count);
+    if (collected.is_padding) count = zeros_like(count);
     const Tensor all = workers->all_reduce(count, ReduceOp::kSum, "reduce");
     return cast(divide(cast(result, float64), all), result.dtype());
   }
@@ -159,7 +159,7 @@ Tensor Strategy::gather(const PerReplica<Tensor>& value, std::int64_t axis) cons
   const std::shared_ptr<Workers> workers = impl_->workers();
   if (!workers) return mine;
   return copy_to_device(
-      workers->gather(collected.stands_by ? none_of(mine, axis) : mine, axis, "gather"), device);
+      workers->gather(collected.is_padding ? none_of(mine, axis) : mine, axis, "gather"), device);
 }
 
 }  // namespace tandem::distribute

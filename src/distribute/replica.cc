@@ -40,7 +40,7 @@ void Replica::begin(const BatchSplit& split, const std::vector<bool>& taking_par
   example_offset_ = has_batch ? split.offsets[local] : -1;
   local_examples_ = has_batch ? split.counts[local] : -1;
   global_examples_ = split.total;
-  stands_by_ = active_ && local_examples_ == 0;
+  is_padding_ = active_ && local_examples_ == 0;
   if (run_)
     generator_.follow(Generator::current());
   else
@@ -55,7 +55,7 @@ void Replica::add_to_key(std::string& key) const {
   add(reinterpret_cast<std::intptr_t>(&group_));
   add(replica_id_);
   add(leader_);
-  add(stands_by_);
+  add(is_padding_);
   add(example_offset_);
   add(local_examples_);
   add(global_examples_);
@@ -80,11 +80,11 @@ std::vector<Buffer> buffers_of(const std::vector<Tensor>& tensors) {
 }  // namespace
 
 std::vector<Tensor> Replica::all_reduce(std::span<const Tensor> tensors, ReduceOp op) {
-  if (building) return traced_.all_reduce(tensors, op, stands_by_);
+  if (building) return traced_.all_reduce(tensors, op, is_padding_);
   std::vector<Tensor> sums;
   sums.reserve(tensors.size());
   for (const Tensor& tensor : tensors)
-    sums.push_back(exclusive_on(device_, stands_by_ ? zeros_like(tensor) : tensor));
+    sums.push_back(exclusive_on(device_, is_padding_ ? zeros_like(tensor) : tensor));
   communicator_->all_reduce(buffers_of(sums), op)->wait();
   return sums;
 }
@@ -101,18 +101,18 @@ std::unique_ptr<GradientSync> Replica::start_sync(const std::vector<Variable>& v
   if (building) {
     TracedSyncOptions options;
     if (run_) options = {.agreements = &run_->agreements, .pass = passes_++};
-    return std::make_unique<TracedSync>(variables, device_, traced_.reduce(op, stands_by_),
+    return std::make_unique<TracedSync>(variables, device_, traced_.reduce(op, is_padding_),
                                         options);
   }
   const auto found = std::find_if(syncs_.begin(), syncs_.end(), [&](const auto& sync) {
     return same_variables(sync->variables(), variables);
   });
-  if (found != syncs_.end()) return (*found)->start(stands_by_, op);
+  if (found != syncs_.end()) return (*found)->start(is_padding_, op);
   const ReducerOptions options{.rebuild = communicator_->packs()};
   auto transport = std::make_shared<CommunicatorTransport>(communicator_);
   return syncs_
       .emplace_back(std::make_unique<EagerSync>(std::move(transport), device_, variables, options))
-      ->start(stands_by_, op);
+      ->start(is_padding_, op);
 }
 
 void Replica::run_for_idle_replicas(const std::function<void()>& update) {

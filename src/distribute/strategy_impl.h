@@ -30,7 +30,7 @@ class StrategyImpl : public VariableCreator,
   // The replicas of all processes, and the number of this one's first.
   virtual int num_replicas() const { return static_cast<int>(devices().size()); }
   virtual int first_replica() const { return 0; }
-  // Whether a replica without examples stands by (ReplicaContext::stands_by), or sits the step out.
+  // Whether a replica without examples is a padding replica (is_padding()), else it is inactive.
   virtual bool all_take_part() const { return false; }
   virtual bool is_chief() const { return true; }
   // Runs `step` once for each replica that has examples; see Strategy::run.

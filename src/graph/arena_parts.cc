@@ -16,8 +16,8 @@ void ArenaParts::take(const Device& device, std::size_t bytes) {
   place_.arenas.need(part.arena, part.begin + bytes);
 }
 
-ArenaPlace ArenaParts::place_of_bodies() const {
-  ArenaPlace place = place_;
+ArenaRegion ArenaParts::place_of_bodies() const {
+  ArenaRegion place = place_;
   for (const Part& part : parts_) {
     if (place.begin.size() <= part.arena) place.begin.resize(part.arena + 1);
     place.begin[part.arena] = part.begin + part.bytes;

@@ -1,4 +1,4 @@
-// The parts of its arenas that one program has, and what points there.
+// The memory of one program within its arenas, and the tensor views that point there.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 
 namespace tandem {
 
-// A view of a step into memory that is known at the run only.
+// A tensor view of a step whose memory is known only when the program runs.
 struct Binding {
-  Step* step;
+  ProgramStep* step;
   bool output;
   int index;
   std::int64_t offset;
@@ -23,33 +23,33 @@ struct Binding {
   }
 };
 
-// Where the values of a program are in the arenas: behind those of the programs around it.
-struct ArenaPlace {
+// Where the values of a program begin in each arena: after those of the programs that contain it.
+struct ArenaRegion {
   ProgramArenas& arenas;
   std::vector<std::size_t> begin;  // in each arena; 0 in those that are added later
 };
 
 class ArenaParts {
  public:
-  explicit ArenaParts(ArenaPlace place) : place_(std::move(place)) {}
+  explicit ArenaParts(ArenaRegion place) : place_(std::move(place)) {}
 
   // --- While the program is made ---
 
-  // Which arena is the device's.
+  // The index of the device's arena.
   std::size_t arena_on(const Device& device) { return part_on(device).arena; }
-  // The program's own values take that much. Once a device.
+  // Reserves `bytes` for the program's own values. Called once per device.
   void take(const Device& device, std::size_t bytes);
-  // `binding.offset` counts from the beginning of the program's part.
+  // `binding.offset` is relative to the beginning of the program's memory.
   void add(const Device& device, const Binding& binding) {
     part_on(device).bindings.push_back(binding);
   }
-  // Where bodies are, which run one after the other and leave nothing there.
-  ArenaPlace place_of_bodies() const;
+  // The region of bodies. They run one after another and keep nothing there, so they share it.
+  ArenaRegion place_of_bodies() const;
 
   // --- While it runs ---
 
-  // Sets what points to the arenas, where they are not those of the last run. Whether something
-  // had pointed elsewhere.
+  // Updates the bindings if the arenas are not those of the last run. Returns whether a view that
+  // had pointed elsewhere has changed.
   bool bind();
 
  private:
@@ -62,7 +62,7 @@ class ArenaParts {
   };
   Part& part_on(const Device& device);
 
-  ArenaPlace place_;
+  ArenaRegion place_;
   std::vector<Part> parts_;
 };
 

@@ -1,4 +1,4 @@
-// Looking for NaN and infinities in the results of operations.
+// Checks the results of operations for NaN and infinities.
 #pragma once
 
 #include <span>
@@ -9,17 +9,17 @@
 namespace tandem {
 
 struct CheckNumericsAttrs {
-  std::string operation;  // whose result is checked, and where in the model it is
+  std::string operation;  // the checked operation and its place in the model
   std::string inputs;     // the names of its inputs, one per line
   TANDEM_FIELDS(operation, inputs)
 };
 
-// Input 0, as it is. The other inputs are those of the operation that computed it. Its kernel
-// throws where require_finite() does.
+// Output 0 is input 0. The other inputs are those of the operation that computed input 0. The
+// kernel throws as require_finite() does.
 extern const OpDef kCheckNumerics;
 
-// Throws InvalidArgumentError where `result` has a NaN, or an infinity and no input has one. All
-// are in the host's memory. An input in the memory of the result is left out.
+// Throws InvalidArgumentError if `result` has a NaN, or if it has an infinity and no input has one.
+// All tensors are in host memory. An input that shares the result's memory is not examined.
 void require_finite(const CheckNumericsAttrs& what, const TensorView& result,
                     std::span<const TensorView> inputs);
 

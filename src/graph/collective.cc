@@ -43,10 +43,10 @@ class Scheduler {
   }
 
  private:
-  using Ranks = std::map<int, std::vector<std::size_t>>;  // each one's collectives, in order
+  using Ranks = std::map<int, std::vector<std::size_t>>;  // the collectives per rank, in order
 
-  // The priority of what comes right behind the last of the operation's inputs.
-  std::size_t earliest(const Operation& operation) const {
+  // The priority of the last input: the operation can run right after it.
+  std::size_t earliest(const BlockOperation& operation) const {
     std::size_t priority = 0;
     for (const Value* input : operation.inputs)
       if (const Value& root = input->root(); root.kind == Value::Kind::kComputed)
@@ -56,7 +56,7 @@ class Scheduler {
 
   void find_members() {
     for (std::size_t i = 0; i < count_; ++i) {
-      const Operation& operation = *block_.operations[i];
+      const BlockOperation& operation = *block_.operations[i];
       if (!operation.member) continue;
       members_[operation.member->group.get()][operation.member->rank].push_back(i);
       wait_of_[&operation] = count_ + starts_.size();
@@ -64,15 +64,15 @@ class Scheduler {
     }
   }
 
-  // What only updates variables, or is computed for nothing else. Nothing of this run is behind it,
-  // so that it is no reason to wait for a collective: other updates go first, whose gradients are
-  // there.
+  // Marks updates of variables and the operations that only they use. Nothing else in this run
+  // depends on them, so they do not force a wait for a collective: updates with ready gradients run
+  // first.
   void find_updates() {
     updates_.resize(count_);
     std::unordered_set<const Value*> wanted;
     for (const Value* fetch : block_.fetches) wanted.insert(&fetch->root());
     for (std::size_t i = count_; i-- > 0;) {
-      const Operation& operation = *block_.operations[i];
+      const BlockOperation& operation = *block_.operations[i];
       updates_[i] = !operation.control && !operation.member &&
                     std::none_of(operation.outputs.begin(), operation.outputs.end(),
                                  [&](const Value* output) { return wanted.contains(output); });
@@ -81,7 +81,7 @@ class Scheduler {
     }
   }
 
-  static bool same(const Operation& a, const Operation& b) {
+  static bool same(const BlockOperation& a, const BlockOperation& b) {
     return a.does_as(b) &&
            std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(),
                       [](const Value* x, const Value* y) {
@@ -106,8 +106,9 @@ class Scheduler {
       for (std::size_t i = 0; i < mine.size(); ++i)
         if (!same(*block_.operations[expected[i]], *block_.operations[mine[i]]))
           fail<InvalidArgumentError>(
-              "[Collective] replicas parted at collective {}: '{}' of rank {} and '{}' of rank {} "
-              "differ in sizes, types or operation",
+              "[Collective] mismatch at collective {}: '{}' of rank {} and '{}' of rank {} differ "
+              "in "
+              "sizes, dtypes or operation",
               i, block_.operations[expected[i]]->name, first, block_.operations[mine[i]]->name,
               rank);
     }
@@ -119,7 +120,7 @@ class Scheduler {
     ++before_[to];
   }
 
-  // Reads behind the writes that they see, and writes behind the reads that do not see them.
+  // Reads come after the writes that they see, and before later writes.
   void order_by_data() {
     struct Access {
       std::size_t writer = kNone;
@@ -127,7 +128,7 @@ class Scheduler {
     };
     std::unordered_map<const Value*, Access> accesses;
     for (std::size_t i = 0; i < count_; ++i) {
-      const Operation& operation = *block_.operations[i];
+      const BlockOperation& operation = *block_.operations[i];
       for (std::size_t k = 0; k < operation.inputs.size(); ++k) {
         const Value& root = operation.inputs[k]->root();
         Access& access = accesses[&root];
@@ -144,29 +145,29 @@ class Scheduler {
     }
   }
 
-  // What a body does on the host is done before what comes behind it asks for it: steps of an
-  // optimizer are counted, draws are numbered.
+  // Host-side effects of a body come before the operations that depend on them: counting the steps
+  // of an optimizer and numbering random operations.
   void order_control_flow() {
     for (std::size_t i = 0; i < count_; ++i) {
-      const Operation& control = *block_.operations[i];
+      const BlockOperation& control = *block_.operations[i];
       if (!control.control) continue;
       for (std::size_t k = 0; k < count_; ++k) {
-        const Operation& other = *block_.operations[k];
-        if (k > i && other.draws_behind && other.draws_behind == control.control->flow->draws)
+        const BlockOperation& other = *block_.operations[k];
+        if (k > i && other.random_before && other.random_before == control.control->flow->random)
           edge(i, k);
         else if (k != i && write_on_one_device(control, other))
           edge(std::min(i, k), std::max(i, k));
       }
     }
   }
-  static bool write_on_one_device(const Operation& a, const Operation& b) {
+  static bool write_on_one_device(const BlockOperation& a, const BlockOperation& b) {
     for (std::size_t i = 0; i < a.inputs.size(); ++i)
       for (std::size_t k = 0; a.mutates(i) && k < b.inputs.size(); ++k)
         if (b.mutates(k) && a.inputs[i]->device == b.inputs[k]->device) return true;
     return false;
   }
 
-  void read(const Operation& producer, std::size_t reader) {
+  void read(const BlockOperation& producer, std::size_t reader) {
     const auto wait = wait_of_.find(&producer);
     edge(wait == wait_of_.end() ? index_.at(&producer) : wait->second, reader);
     if (wait != wait_of_.end() && !updates_[reader]) {
@@ -188,11 +189,12 @@ class Scheduler {
           }
         }
     }
-    // The programs of other processes cannot be seen, and wait without helping other groups on: all
-    // start, and wait, in the order of the program, whatever their groups are.
+    // The programs of other processes are not known here, and while they wait they make no progress
+    // on other groups. So these collectives are launched and awaited in program order, across
+    // groups.
     std::map<const Device*, std::size_t> previous;
     for (std::size_t start : starts_) {
-      const Operation& operation = *block_.operations[start];
+      const BlockOperation& operation = *block_.operations[start];
       if (operation.member->group->within_program()) continue;
       if (const auto before = previous.find(operation.device); before != previous.end()) {
         edge(before->second, start);
@@ -205,8 +207,8 @@ class Scheduler {
     return wait_of_.at(block_.operations[start].get());
   }
 
-  std::unique_ptr<Operation> make_wait(const Operation& start) const {
-    auto wait = std::make_unique<Operation>();
+  std::unique_ptr<BlockOperation> make_wait(const BlockOperation& start) const {
+    auto wait = std::make_unique<BlockOperation>();
     wait->op = &kCollectiveWait;
     wait->device = start.device;
     wait->inputs = start.outputs;
@@ -215,12 +217,12 @@ class Scheduler {
   }
 
   void apply() {
-    std::vector<std::unique_ptr<Operation>> unordered = std::move(block_.operations);
+    std::vector<std::unique_ptr<BlockOperation>> unordered = std::move(block_.operations);
     for (std::size_t start : starts_) unordered.push_back(make_wait(*unordered[start]));
     for (const auto& operation : unordered)
-      if (operation->behind)
-        if (const auto wait = wait_of_.find(operation->behind); wait != wait_of_.end())
-          operation->behind = unordered[wait->second].get();
+      if (operation->copied_from)
+        if (const auto wait = wait_of_.find(operation->copied_from); wait != wait_of_.end())
+          operation->copied_from = unordered[wait->second].get();
 
     const std::vector<std::size_t> order = gather_waits(sort(), unordered);
     block_.operations.clear();
@@ -247,11 +249,11 @@ class Scheduler {
     return order;
   }
 
-  // A rank that waits needs the shares of the others, which their lanes do while they run: no
-  // longer than to the next control flow. So all ranks wait for a collective before the same one.
+  // A waiting rank needs the contributions of the others. Their lanes make them only until the next
+  // control flow. So all ranks wait for a collective before the same control flow.
   std::vector<std::size_t> gather_waits(
       const std::vector<std::size_t>& order,
-      const std::vector<std::unique_ptr<Operation>>& operations) const {
+      const std::vector<std::unique_ptr<BlockOperation>>& operations) const {
     std::vector<std::size_t> gathered, pending;  // pending: waits, due before the next control flow
     std::vector<bool> placed(order.size(), false);
     const auto place = [&](std::size_t i) {
@@ -275,14 +277,15 @@ class Scheduler {
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
   Block& block_;
-  std::size_t count_;  // of the operations; the waits are numbered behind them
+  std::size_t count_;  // of operations; waits are numbered after them
   std::vector<std::size_t> starts_;
-  std::unordered_map<const Operation*, std::size_t> wait_of_;
-  std::unordered_map<const Operation*, std::size_t> index_;
+  std::unordered_map<const BlockOperation*, std::size_t> wait_of_;
+  std::unordered_map<const BlockOperation*, std::size_t> index_;
   std::map<const CollectiveGroup*, Ranks> members_;
-  std::unordered_map<std::size_t, std::vector<std::size_t>> together_;  // all ranks' waits, by each
+  std::unordered_map<std::size_t, std::vector<std::size_t>>
+      together_;  // the waits of all ranks, by any of them
   std::vector<std::vector<std::size_t>> after_;
-  std::vector<int> before_;  // how many are not done yet
+  std::vector<int> before_;  // the number of unfinished predecessors
   std::vector<std::size_t> priority_;
   std::vector<bool> updates_;
 };

@@ -1,5 +1,5 @@
-// Collectives as nodes of a graph: each rank has a node of its own, and the lanes of a program meet
-// in them.
+// Collectives as nodes of a graph. Each rank has a node of its own; the lanes of a program run the
+// ranks' nodes at the same time.
 #pragma once
 
 #include <memory>
@@ -16,25 +16,25 @@ namespace tandem {
 
 struct Block;
 
-// The ranks that a program's collectives join.
+// The ranks that communicate in the collectives of a program.
 class CollectiveGroup {
  public:
   virtual ~CollectiveGroup() = default;
-  // How many ranks there are.
   virtual int size() const = 0;
-  // The rank's, for the lane that it is on. A group that reduces alone (below) may have none, and
-  // throws InternalError.
+  // The rank's communicator, used by the rank's lane. Throws InternalError for a group that
+  // implements the reductions below itself and has none.
   virtual Communicator& communicator(int rank);
-  // Whether every rank is a lane of the same program. If not, the others run programs of their own
-  // beside it, and whoever started them all does what the next two do.
+  // Whether every rank is a lane of the same program. If not, the other ranks run programs of their
+  // own, and the caller that started these programs does the work of begin() and abort().
   virtual bool within_program() const = 0;
-  // A run starts: what an earlier one left behind is forgotten.
+  // Called when a run starts. Clears the state of an earlier run.
   virtual void begin() {}
-  // A lane has failed: every wait of the others throws AbortedError.
+  // Called when a lane has failed. Every wait of the others throws AbortedError.
   virtual void abort(const std::string&) {}
 
-  // The rest is for CollectiveReduce, and goes to the rank's communicator unless the group has a
-  // way of its own. Whether the arrays that are reduced lie in a bucket:
+  // The functions below are for CollectiveReduce. By default they use the rank's communicator.
+  //
+  // Whether the reduced arrays are packed in a bucket.
   virtual bool packs(int rank) { return communicator(rank).packs(); }
   virtual Bucket make_bucket(int rank, std::span<const std::int64_t> counts, DType dtype) {
     return Bucket(communicator(rank), counts, dtype);
@@ -42,11 +42,11 @@ class CollectiveGroup {
   virtual std::shared_ptr<Work> all_reduce(int rank, std::span<const Buffer> parts, ReduceOp op) {
     return communicator(rank).all_reduce(parts, op);
   }
-  // Advances collectives under way, without waiting.
+  // Makes progress on launched collectives, without blocking.
   virtual void progress(int rank) { communicator(rank).progress(); }
 };
 
-// Which rank of which group a node belongs to.
+// The group and the rank of a collective node.
 struct CollectiveMember {
   std::shared_ptr<CollectiveGroup> group;
   int rank = 0;
@@ -54,8 +54,9 @@ struct CollectiveMember {
 
 struct CollectiveReduceAttrs {
   ReduceOp op = ReduceOp::kSum;
-  // The result is an average, whatever `op` is: the last input, which has no output, tells how many
-  // examples each rank had (float32 [ranks], at least one of them all). Of host memory alone.
+  // If true, the result is an average, weighted by the examples of each rank, whatever `op` is. The
+  // last input then holds the number of examples of each rank (float32 [ranks], in host memory; the
+  // sum is at least 1) and has no output.
   bool by_examples = false;
   TANDEM_FIELDS(op, by_examples)
 };
@@ -71,7 +72,7 @@ struct CollectiveReduceToAttrs {
 };
 struct CollectiveGatherAttrs {
   std::int64_t rank = 0, ranks = 1;
-  // Each rank's size along `axis`; empty: they have this rank's shape.
+  // Each rank's size along `axis`. Empty if all ranks have the same shape.
   std::int64_t axis = 0;
   std::vector<std::int64_t> sizes = {};
   TANDEM_FIELDS(rank, ranks, axis, sizes)
@@ -87,46 +88,49 @@ struct CollectiveReceiveAttrs {
   TANDEM_FIELDS(peer, dtype, shape)
 };
 
-// A collective works on the memory of its outputs alone: the kernels put the inputs there, the lane
-// does the rest (Node::member). Outputs may share the memory of their inputs.
+// A collective works in place on its outputs: the kernel copies the inputs there, and the lane
+// launches the collective (Node::member). Outputs may share the memory of their inputs.
 //
-// Any number of inputs, and as many outputs: the rank's share of a bucket, and the results.
+// Any number of inputs, and as many outputs: one bucket.
 extern const OpDef kCollectiveReduce;
 extern const OpDef kCollectiveBroadcast;
-// One input and its result, which for ranks other than the root is the input.
+// One input and one output. On ranks other than the root the output is the input.
 extern const OpDef kCollectiveReduceTo;
-// One input; an output a rank.
+// One input; one output per rank.
 extern const OpDef kCollectiveGather;
-// An input a rank, and as many outputs, of which the rank's own is the result.
+// One input and one output per rank. The output at the rank's own index is the result.
 extern const OpDef kCollectiveReduceScatter;
-// An input a rank. As many outputs for what is sent, then the results, of the same shapes.
+// One input per rank. One output per rank that is sent, then one result per rank, of the same
+// shapes.
 extern const OpDef kCollectiveAllToAll;
-// One input; the output is what is sent.
+// One input. The output holds the elements that are sent.
 extern const OpDef kCollectiveSend;
 extern const OpDef kCollectiveReceive;
-// No input; an output that nothing reads, for the wait to have one.
+// No input. One unused output, because the wait operation needs an input.
 extern const OpDef kCollectiveBarrier;
 std::span<const OpDef* const> collective_ops();
-// What users call one of these: "all_reduce".
+// The name in the API: "all_reduce".
 std::string_view user_name_of(const OpDef& collective);
 
-// Starts the collective `op`, one of these other than kCollectiveReduce, on its outputs.
+// Launches `op`, one of the collectives above other than kCollectiveReduce, on its outputs.
 std::shared_ptr<Work> start_collective(const OpDef& op, const void* attrs,
                                        Communicator& communicator, std::span<const Buffer> outputs);
 
-// Of blocks alone: from here on the outputs of a collective, its inputs, hold the results.
+// Waits for a collective, in blocks only. Its inputs are the outputs of the collective, which hold
+// the results afterwards.
 extern const OpDef kCollectiveWait;
 
-// For the lane of a kCollectiveReduce, behind its kernel: multiplies the rank's share by its part
-// of the examples, where the ranks had different numbers of them, and tells how the shares are to
-// be combined.
+// Called by the lane of a kCollectiveReduce after its kernel. Multiplies the rank's values by its
+// fraction of the examples if ranks have different numbers of examples. Returns the reduction to
+// use.
 ReduceOp weigh(const KernelContext& context, int rank);
 
-// Gives each collective of `block` its wait, as late as the first use of a result allows (updates
-// of variables come last, in the order in which their gradients are there), lets it set out as soon
-// as its inputs are there, and puts the operations in an order in which every rank meets the
-// others: each lane goes as far as it can before it waits. Throws InvalidArgumentError when the
-// ranks' collectives do not suit each other or wait for each other.
+// Adds a wait for each collective of `block` and reorders the operations. A collective is launched
+// as soon as its inputs are ready; its wait comes just before the first use of a result. Updates of
+// variables come last, in the order in which their gradients become ready. Each lane runs as far as
+// it can before it waits, and all ranks launch their collectives in matching order. Throws
+// InvalidArgumentError on a mismatch between the collectives of ranks, or if they wait for each
+// other.
 void schedule_collectives(Block& block);
 
 }  // namespace tandem

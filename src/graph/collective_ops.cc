@@ -1,4 +1,4 @@
-// The collectives that graphs have: their shapes, what their kernels prepare, and how they set out.
+// Collective operations of graphs: shape rules, kernels and how they are launched.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -20,7 +20,7 @@ void copy_view(const TensorView& from, const TensorView& to) {
   if (bytes > 0 && from.data != to.data) std::memcpy(to.data, from.data, bytes);
 }
 
-// Those that an output belongs to.
+// Copies the inputs that have an output.
 void copy_inputs(KernelContext& c) {
   for (int i = 0; i < std::min(c.inputs.size(), c.outputs.size()); ++i)
     copy_view(c.inputs[i], c.outputs[i]);
@@ -45,8 +45,9 @@ void infer_gather(InferContext& c) {
   if (attrs.axis < 0 || attrs.axis >= c.shape(0).rank() || own >= attrs.sizes.size() ||
       attrs.sizes[own] != c.shape(0)[static_cast<int>(attrs.axis)] ||
       *std::min_element(attrs.sizes.begin(), attrs.sizes.end()) < 0)
-    fail<InvalidArgumentError>("[all_gather] the value has shape {}, which is not what was agreed",
-                               c.shape(0).to_string());
+    fail<InvalidArgumentError>(
+        "[all_gather] the value of shape {} does not match the sizes of all ranks",
+        c.shape(0).to_string());
   for (std::int64_t size : attrs.sizes) {
     Shape shape = c.shape(0);
     shape.set(static_cast<int>(attrs.axis), size);

@@ -13,7 +13,7 @@ bool Node::mutates(std::size_t input) const {
 }
 
 bool has_effects(const Node& node) {
-  // A collective needs all its ranks, whoever uses the result.
+  // A collective needs all its ranks, even if the result is unused.
   return node.op->mutated_inputs != 0 || node.member || (node.control && node.control->effects);
 }
 
@@ -34,8 +34,8 @@ std::vector<Node*> written_handles(const GraphImpl& graph) {
 }
 
 bool find_effects(const ControlFlow& flow) {
-  // Draws count, whoever uses the results: what is drawn behind them depends on how many there are.
-  if (flow.source || flow.draws) return true;
+  // Random operations always run, because the numbers of later ones depend on their count.
+  if (flow.source || flow.random) return true;
   if (std::find(flow.writes.begin(), flow.writes.end(), true) != flow.writes.end()) return true;
   return std::any_of(flow.bodies.begin(), flow.bodies.end(), [](const Body& body) {
     const auto& nodes = body.graph->nodes();
@@ -45,9 +45,9 @@ bool find_effects(const ControlFlow& flow) {
   });
 }
 
-Node* owner_of(const GraphImpl& graph, const DrawSequence* draws) {
+Node* owner_of(const GraphImpl& graph, const RandomSequence* random) {
   for (const auto& node : graph.nodes())
-    if (node->control && !node->control->forward && node->control->draws.get() == draws)
+    if (node->control && !node->control->forward && node->control->random.get() == random)
       return node.get();
   return nullptr;
 }

@@ -1,9 +1,9 @@
-// Control flow in graphs: a node that runs other graphs, its bodies, as values decide.
+// Control flow in graphs: a node that runs other graphs, its bodies, depending on values.
 //
-// While a body is traced, what it takes from the graph around it becomes an input of the node.
-// Variables that a branch does not write (of a loop: none of its bodies) are read by the graph
-// around; those that a body writes are inputs as memory (Node::mutates), so that a write in a body
-// is a write of the node.
+// While a body is traced, tensors that it captures from the surrounding graph become inputs of the
+// node. Variables that a branch does not write (for a loop: that no body writes) are read by the
+// surrounding graph. Variables that a body writes are inputs as memory (Node::mutates), so that a
+// write in a body is a write of the node.
 #pragma once
 
 #include <cstdint>
@@ -14,53 +14,55 @@
 
 namespace tandem {
 
-// What a loop over elements goes over.
+// The elements that a loop iterates over.
 class ElementSource {
  public:
   class Pass {
    public:
     virtual ~Pass() = default;
-    // The next element's tensors, on whatever devices; false at the end.
+    // Sets `element` to the next element's tensors, on any devices. Returns false at the end.
     virtual bool next(std::vector<Tensor>& element) = 0;
   };
   virtual ~ElementSource() = default;
   virtual std::unique_ptr<Pass> start() = 0;
 };
 
-// Where the draws of random operations stood when a body ran.
-struct DrawMark {
+// The state of the random generator when a run of a body began.
+struct RandomMark {
   std::uint64_t seed = 0;
-  std::uint64_t number = 0;
-  std::vector<std::uint64_t> inside;  // taken by the control flow inside the body
+  std::uint64_t offset = 0;
+  std::vector<std::uint64_t> inside;  // the random operations of each control flow in the body
 };
 
-// Numbers the draws of one node's bodies: each run of a body goes on where the one before ended.
-// How many draws a node takes is known only when it has run; what draws behind it asks total().
-class DrawSequence {
+// Numbers the random operations in the bodies of one node. Each run of a body continues at the
+// offset where the previous one ended. How many random operations a node runs is known only
+// afterwards; later random operations of the graph add total() to their own numbers.
+class RandomSequence {
  public:
-  struct OfBody {
-    std::uint64_t draws = 0;               // each run's, beside its control flow
-    std::shared_ptr<DrawSequence> behind;  // its latest control flow that draws
+  struct BodyCount {
+    std::uint64_t count = 0;  // random operations per run, without those in its control flow
+    std::shared_ptr<RandomSequence> last;  // its last control flow that uses random numbers
   };
-  // `behind`: that of the control flow before the node in its graph. Defined by the runtime.
-  static std::shared_ptr<DrawSequence> make(std::shared_ptr<DrawSequence> behind,
-                                            std::vector<OfBody> bodies);
+  // `before`: that of the previous control flow in the graph. Defined by the runtime.
+  static std::shared_ptr<RandomSequence> make(std::shared_ptr<RandomSequence> before,
+                                              std::vector<BodyCount> bodies);
 
-  virtual ~DrawSequence() = default;
-  virtual const std::vector<OfBody>& bodies() const = 0;
-  // Draws of bodies are the sequence's between these. `number`: how many the graph around has taken
-  // by itself up to the node. `replay`: for going back, where each run draws what it drew before.
-  virtual void enter(std::uint64_t number, bool replay) = 0;
+  virtual ~RandomSequence() = default;
+  virtual const std::vector<BodyCount>& bodies() const = 0;
+  // Between enter() and leave() the thread's random operations are numbered by this sequence.
+  // `offset`: the number of random operations of the surrounding graph before the node. `replay`:
+  // for gradients, where each run generates the numbers of the forward run again.
+  virtual void enter(std::uint64_t offset, bool replay) = 0;
   virtual void leave() = 0;
-  // Takes down where a body's draws start.
-  virtual void mark(DrawMark& mark) const = 0;
-  // The body of that index has run, from `mark` on where one was taken.
-  virtual void ran(std::size_t body, DrawMark* mark) = 0;
-  // The body of that index is to draw what it drew from `mark` on.
-  virtual void restore(std::size_t body, const DrawMark& mark) = 0;
-  // What this node and those before it in its graph have taken in the present run.
+  // Records the generator's state before a run of a body.
+  virtual void mark(RandomMark& mark) const = 0;
+  // The body of that index has run. `mark`: recorded before the run; may be null.
+  virtual void ran(std::size_t body, RandomMark* mark) = 0;
+  // The next run of the body of that index generates the numbers of the run that began at `mark`.
+  virtual void restore(std::size_t body, const RandomMark& mark) = 0;
+  // The random operations of this node and of the control flow before it, in the current run.
   virtual std::uint64_t total() const = 0;
-  // Forgets what they have taken: they may not be part of the next run.
+  // Sets these counts to 0: the next run may not include all of these nodes.
   virtual void reset() = 0;
 };
 
@@ -68,67 +70,67 @@ class DrawSequence {
 struct Body {
   struct Feed {
     Node::Input tensor;
-    std::size_t from = 0;  // of the frame, see ControlFlow
+    std::size_t from = 0;  // index in the frame, see ControlFlow
   };
-  // Where gradients of the results go.
+  // A tensor that receives a gradient.
   struct Source {
     GradEdge edge;
-    std::size_t to = 0;  // of the frame
+    std::size_t to = 0;  // index in the frame
   };
   RefPtr<GraphImpl> graph;
   std::vector<Feed> feeds;
   std::vector<Node::Input> fetches;
-  // Also run what writes variables. Not on the way back, which computes the forward part again.
+  // Whether updates of variables run. False in gradients, which compute the forward part again.
   bool updates = true;
 
-  std::vector<Tensor> results;            // the fetches, as they were recorded
+  std::vector<Tensor> results;            // the fetches, as recorded for gradients
   std::vector<Source> sources;            // each edge once
-  std::vector<GradEdge> written_sources;  // variables that it writes, or another body of the loop
-  std::vector<std::size_t> written;       // those that it writes itself: inputs of the node
+  std::vector<GradEdge> written_sources;  // variables that this or another body of the loop writes
+  std::vector<std::size_t> written;       // inputs of the node: the variables that this body writes
 };
 
-// What a body may be fed with is its frame: the elements (of the source, or the loop variables that
-// a loop kept), then what a loop carries from iteration to iteration, then the inputs of the node
-// behind those that the loop starts from.
+// The feeds of a body come from its frame. The frame holds the elements (of the source, or the loop
+// variables that the forward loop kept), then the values that a loop carries between iterations,
+// then the inputs of the node without the initial carried values.
 struct ControlFlow {
   enum class Kind {
     kCond,           // input 0 chooses between bodies 0 (true) and 1
-    kWhile,          // body 1, as long as body 0 gives true
+    kWhile,          // body 1 while body 0 returns true
     kForEach,        // body 0 for each element
-    kCondGradient,   // input 0 chooses; the bodies go back through those of `forward`
+    kCondGradient,   // input 0 chooses; the bodies are the gradients of the bodies of `forward`
     kWhileGradient,  // body 0 for each iteration of `forward`, last to first
   };
   Kind kind = Kind::kCond;
   std::vector<Body> bodies;
   std::size_t elements = 0;
   std::size_t carried = 0;
-  std::int64_t maximum_iterations = -1;  // kWhile; negative: no limit
+  std::int64_t maximum_iterations = -1;  // kWhile; negative if unlimited
   std::shared_ptr<ElementSource> source;
   Node* forward = nullptr;
-  std::vector<bool> writes;             // of the inputs: memory of variables
-  bool effects = false;                 // runs even where nothing uses its results
-  std::shared_ptr<DrawSequence> draws;  // null: the bodies draw nothing
-  std::uint64_t draws_before = 0;       // by the graph around, up to the node
+  std::vector<bool> writes;                // for each input, whether it is memory of a variable
+  bool effects = false;                    // whether it runs even if its results are unused
+  std::shared_ptr<RandomSequence> random;  // null if the bodies use no random numbers
+  std::uint64_t offset_before = 0;  // random operations of the surrounding graph before the node
 
   bool loops() const { return kind != Kind::kCond && kind != Kind::kCondGradient; }
-  // Whether what `forward` left behind is needed: kept loop variables, or where its draws stood.
+  // Whether the gradient needs the record of `forward`: loop variables or random marks.
   bool needs_record() const {
-    return kind == Kind::kWhileGradient || (kind == Kind::kCondGradient && draws);
+    return kind == Kind::kWhileGradient || (kind == Kind::kCondGradient && random);
   }
 };
 
-// The operation of nodes of this kind. Defined with their gradients, by autodiff.
+// The operation of nodes of this kind. Defined by autodiff, with their gradients.
 const OpDef& control_flow_op(ControlFlow::Kind kind);
 
-// Whether running the node does more than to give its outputs.
+// Whether running the node has effects besides computing its outputs.
 bool has_effects(const Node& node);
-// The same variable in the outermost graph.
+// The variable of `handle` in the outermost graph.
 const Node& outermost(const Node& handle);
-// The handles among the nodes of `graph` whose memory one of them writes.
+// The variable handles of `graph` whose memory a node of it writes.
 std::vector<Node*> written_handles(const GraphImpl& graph);
-// Whether a forward node runs even where nothing uses its results. REQUIRES: all else is there.
+// Computes ControlFlow::effects of a forward node. REQUIRES: the other fields are set.
 bool find_effects(const ControlFlow& flow);
-// The node of `graph` whose bodies draw from the sequence; null: there is none.
-Node* owner_of(const GraphImpl& graph, const DrawSequence* draws);
+// The node of `graph` whose bodies the sequence numbers; null if there is none.
+Node* owner_of(const GraphImpl& graph, const RandomSequence* random);
 
 }  // namespace tandem

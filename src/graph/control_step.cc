@@ -12,22 +12,22 @@
 namespace tandem {
 namespace {
 
-// Programs of one loop over elements, one for each set of sizes and devices: what came first goes.
+// The programs of a loop over elements, one per set of sizes and devices. The oldest is evicted.
 constexpr std::size_t kMaxPrograms = 64;
 
-class DrawScope {
+class RandomKeyScope {
  public:
-  DrawScope(DrawSequence* draws, std::uint64_t number, bool replay) : draws_(draws) {
-    if (draws_) draws_->enter(number, replay);
+  RandomKeyScope(RandomSequence* random, std::uint64_t offset, bool replay) : random_(random) {
+    if (random_) random_->enter(offset, replay);
   }
-  ~DrawScope() {
-    if (draws_) draws_->leave();
+  ~RandomKeyScope() {
+    if (random_) random_->leave();
   }
-  DrawScope(const DrawScope&) = delete;
-  DrawScope& operator=(const DrawScope&) = delete;
+  RandomKeyScope(const RandomKeyScope&) = delete;
+  RandomKeyScope& operator=(const RandomKeyScope&) = delete;
 
  private:
-  DrawSequence* draws_;
+  RandomSequence* random_;
 };
 
 bool read_flag(const std::byte* memory, Device& device) {
@@ -43,29 +43,30 @@ struct ControlStep::Impl {
   using Kind = ControlFlow::Kind;
   struct BodyProgram {
     std::unique_ptr<Program> program;
-    std::vector<std::size_t> feeds;  // of the frame
-    std::vector<std::byte*> given;   // in a run
+    std::vector<std::size_t> feeds;  // indices in the frame
+    std::vector<std::byte*> given;   // addresses in a run
   };
   struct ForElements {
     Frame elements;
     BodyProgram body;
   };
 
-  const Operation& operation;
-  Step& step;
+  const BlockOperation& operation;
+  ProgramStep& step;
   LaneTeam& team;
-  const ArenaPlace place;
+  const ArenaRegion place;
   Control& control;
   const ControlFlow& flow;
   std::vector<BodyProgram> bodies;
   std::vector<std::unique_ptr<ForElements>> for_elements;
   Tensor flag;  // of a loop's condition
   std::vector<std::byte*> frame;
-  std::vector<Program::Place> places;
+  std::vector<Program::Destination> destinations;
   std::vector<Tensor> element;
   std::vector<TensorSpec> element_specs;
 
-  Impl(const Operation& made_of, Step& its_step, LaneTeam& its_team, ArenaPlace its_place)
+  Impl(const BlockOperation& made_of, ProgramStep& its_step, LaneTeam& its_team,
+       ArenaRegion its_place)
       : operation(made_of),
         step(its_step),
         team(its_team),
@@ -97,8 +98,8 @@ struct ControlStep::Impl {
   Device& output_device(std::size_t i) const { return *operation.outputs[i]->device; }
 
   void run() {
-    const bool back = flow.forward != nullptr;
-    const DrawScope scope(flow.draws.get(), control.draws_before, back);
+    const bool is_gradient = flow.forward != nullptr;
+    const RandomKeyScope scope(flow.random.get(), control.offset_before, is_gradient);
     for (std::size_t i = 0; i < operation.inputs.size(); ++i) frame[flow.elements + i] = input(i);
     if (flow.loops())
       loop();
@@ -106,37 +107,37 @@ struct ControlStep::Impl {
       branch();
   }
 
-  // `mark`: where to take down what the body draws; null: nowhere.
-  void run_body(std::size_t index, BodyProgram& body, DrawMark* mark = nullptr) {
+  // `mark`: records the state of the random generator; may be null.
+  void run_body(std::size_t index, BodyProgram& body, RandomMark* mark = nullptr) {
     for (std::size_t i = 0; i < body.feeds.size(); ++i) body.given[i] = frame[body.feeds[i]];
-    if (mark) flow.draws->mark(*mark);
-    body.program->run_at(body.given, places);
+    if (mark) flow.random->mark(*mark);
+    body.program->run_at(body.given, destinations);
     const Body& traced = flow.bodies[index];
     if (!traced.updates) return;
     for (const auto& action : traced.graph->after_run()) action();
-    if (flow.draws) flow.draws->ran(index, mark);
+    if (flow.random) flow.random->ran(index, mark);
   }
 
-  // Of a forward run, for the way back.
-  DrawMark* mark_of(std::size_t iteration) {
-    if (flow.forward || !control.record || !flow.draws) return nullptr;
+  // In a forward run, the mark that the gradient needs; null if there is no gradient.
+  RandomMark* mark_of(std::size_t iteration) {
+    if (flow.forward || !control.record || !flow.random) return nullptr;
     auto& marks = control.record->marks;
     if (marks.size() <= iteration) marks.resize(iteration + 1);
     return &marks[iteration];
   }
-  // On the way back: the draws are those of then.
-  void restore_draws(std::size_t body, std::size_t iteration) {
-    if (flow.forward && flow.draws) flow.draws->restore(body, control.record->marks[iteration]);
+  // Gradients generate the random numbers of the forward run again.
+  void restore_random(std::size_t body, std::size_t iteration) {
+    if (flow.forward && flow.random) flow.random->restore(body, control.record->marks[iteration]);
   }
 
   // --- branches ---
 
   void branch() {
     const std::size_t index = read_flag(input(0), *operation.inputs[0]->device) ? 0 : 1;
-    places.clear();
+    destinations.clear();
     for (std::size_t i = 0; i < operation.outputs.size(); ++i)
-      places.push_back({output(i), &output_device(i)});
-    restore_draws(index, 0);
+      destinations.push_back({output(i), &output_device(i)});
+    restore_random(index, 0);
     run_body(index, bodies[index], mark_of(0));
   }
 
@@ -154,12 +155,12 @@ struct ControlStep::Impl {
     for (std::size_t k = 0;; ++k) {
       BodyProgram* body = next(k, pass.get());
       if (!body) break;
-      if (flow.forward) restore_draws(1, control.record->iterations - 1 - k);
-      places.clear();
+      if (flow.forward) restore_random(1, control.record->iterations - 1 - k);
+      destinations.clear();
       for (std::size_t i = 0; i < flow.carried; ++i)
-        places.push_back({destination(i, k), &output_device(i)});
+        destinations.push_back({destination(i, k), &output_device(i)});
       run_body(flow.bodies.size() - 1, *body, mark_of(k));
-      for (std::size_t i = 0; i < flow.carried; ++i) carried(i) = places[i].memory;
+      for (std::size_t i = 0; i < flow.carried; ++i) carried(i) = destinations[i].memory;
       if (control.record && !flow.forward) control.record->iterations = k + 1;
     }
     element.clear();
@@ -170,7 +171,7 @@ struct ControlStep::Impl {
     }
   }
 
-  // The program of iteration `k`; null: the loop has ended.
+  // The program of iteration `k`; null if the loop has ended.
   BodyProgram* next(std::size_t k, ElementSource::Pass* pass) {
     if (flow.kind == Kind::kWhileGradient) {
       if (k == control.record->iterations) return nullptr;
@@ -183,7 +184,7 @@ struct ControlStep::Impl {
       return nullptr;
     if (pass) return pass->next(element) ? &body_for_element() : nullptr;
     const TensorImpl& result = impl_of(flag);
-    places.assign(1, {result.data(), &result.device()});
+    destinations.assign(1, {result.data(), &result.device()});
     run_body(0, bodies.front());
     return read_flag(result.data(), result.device()) ? &bodies.back() : nullptr;
   }
@@ -262,11 +263,12 @@ struct ControlStep::Impl {
   }
 };
 
-ControlStep::ControlStep(const Operation& operation, Step& step, LaneTeam& team, ArenaPlace place)
+ControlStep::ControlStep(const BlockOperation& operation, ProgramStep& step, LaneTeam& team,
+                         ArenaRegion place)
     : impl_(std::make_unique<Impl>(operation, step, team, std::move(place))) {}
 ControlStep::~ControlStep() = default;
 
-const Operation& ControlStep::operation() const { return impl_->operation; }
+const BlockOperation& ControlStep::operation() const { return impl_->operation; }
 void ControlStep::run() { impl_->run(); }
 
 }  // namespace tandem

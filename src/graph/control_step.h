@@ -1,4 +1,4 @@
-// One operation of control flow in a program.
+// Runs one control flow operation of a program.
 #pragma once
 
 #include <memory>
@@ -9,19 +9,20 @@
 
 namespace tandem {
 
-// Runs on the thread of the program, alone. What a loop carries alternates between the operation's
-// outputs and the memory behind them, or goes to where it is kept for the way back.
+// Runs on the program's thread while no other step runs. Carried values of a loop alternate between
+// the operation's outputs and the extra buffers after them, or are kept for the gradient.
 class ControlStep {
  public:
-  // `step`: of the operation, whose context has the addresses at each run. Makes the programs of
-  // the bodies.
-  ControlStep(const Operation& operation, Step& step, LaneTeam& team, ArenaPlace place);
+  // Builds the programs of the bodies. `step`: the operation's step, whose context has the
+  // addresses of each run.
+  ControlStep(const BlockOperation& operation, ProgramStep& step, LaneTeam& team,
+              ArenaRegion place);
   ~ControlStep();
   ControlStep(const ControlStep&) = delete;
   ControlStep& operator=(const ControlStep&) = delete;
 
-  const Operation& operation() const;
-  // Throws what a body throws, and what reading elements throws.
+  const BlockOperation& operation() const;
+  // Throws what a body or the element source throws.
   void run();
 
  private:

@@ -1,4 +1,4 @@
-// Reading a graph: everything is checked as if it came from a stranger.
+// Reads a graph. Bytes are untrusted, so everything is checked.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -14,10 +14,10 @@
 namespace tandem {
 namespace {
 
-class Reader {
+class GraphReader {
  public:
-  // `outer`: the graph that this one is a body of; null: there is none.
-  explicit Reader(const proto::Graph& message, GraphImpl* outer = nullptr)
+  // `outer`: the graph that this one is a body of; may be null.
+  explicit GraphReader(const proto::Graph& message, GraphImpl* outer = nullptr)
       : message_(message), graph_(make_ref<GraphImpl>(outer)) {}
 
   RefPtr<GraphImpl> run() {
@@ -27,7 +27,7 @@ class Reader {
     const int unknown_sizes = static_cast<int>(message_.unknown_sizes());
     graph_->sizes().set_count(unknown_sizes);
     read_nodes();
-    // What the shape rules were asked for on the way stays out.
+    // Sizes that only shape rules created during reading are dropped.
     graph_->sizes().set_count(unknown_sizes);
     return std::move(graph_);
   }
@@ -49,9 +49,9 @@ class Reader {
       read(node);
     }
     for (int i = 0; i < message_.nodes_size(); ++i) link(*graph_->nodes()[i], message_.nodes(i));
-    graph_->draws = message_.draws();
-    if (message_.has_draws_behind())
-      graph_->draws_behind = draws_of(earlier(message_.draws_behind()));
+    graph_->random_count = message_.random_count();
+    if (message_.has_last_random())
+      graph_->last_random = random_of(earlier(message_.last_random()));
   }
 
   template <class... Args>
@@ -60,7 +60,7 @@ class Reader {
                                fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // The kind of a node of control flow, as its operation tells it.
+  // The kind of a control flow node, which its operation determines.
   std::optional<ControlFlow::Kind> kind_of(const proto::Node& node) const {
     using Kind = ControlFlow::Kind;
     for (Kind kind : {Kind::kCond, Kind::kWhile, Kind::kCondGradient, Kind::kWhileGradient})
@@ -72,7 +72,7 @@ class Reader {
     for (const OpDef* op : structural_ops())
       if (op->name == node.op()) return *op;
     if (const OpDef* op = find_op(node.op())) return *op;
-    refuse("there is no operation '{}'", node.op());
+    refuse("unknown operation '{}'", node.op());
   }
 
   Node& earlier(std::uint32_t id) const {
@@ -85,7 +85,7 @@ class Reader {
     for (const proto::Node::Input& input : node.inputs()) {
       Node& from = earlier(input.node());
       if (input.output() >= from.outputs.size())
-        refuse("takes output {} of '{}', which has {}", input.output(), from.name,
+        refuse("uses output {} of '{}', which has {} outputs", input.output(), from.name,
                from.outputs.size());
       inputs.push_back({&from, static_cast<int>(input.output())});
     }
@@ -104,7 +104,7 @@ class Reader {
 
   TensorSpec spec_of(const proto::Spec& spec) const {
     if (spec.dtype() > static_cast<std::uint32_t>(last_value(DType())))
-      refuse("there is no dtype {}", spec.dtype());
+      refuse("unknown dtype {}", spec.dtype());
     if (spec.sizes_size() > kMaxRank) refuse("has an output of {} axes", spec.sizes_size());
     TensorSpec made{static_cast<DType>(spec.dtype()), Shape()};
     if (!spec.known()) return made;
@@ -127,7 +127,8 @@ class Reader {
   }
 
   void read(const proto::Node& node) {
-    if (node.name().empty() || graph_->find(node.name())) refuse("the name is taken, or empty");
+    if (node.name().empty() || graph_->find(node.name()))
+      refuse("the name is empty or already used");
     std::vector<TensorSpec> outputs;
     for (const proto::Spec& spec : node.outputs()) outputs.push_back(spec_of(spec));
     const DeviceName requested = device_of(node.requested());
@@ -155,30 +156,30 @@ class Reader {
       made.colocated_with.push_back(&operation_before(other, made));
     if (made.op == &kConst) read_elements(node, made);
     if (made.op == &kVarHandle && graph_->outer()) read_outside(node, made);
-    if (node.has_draws_behind())
-      made.draws_behind = draws_of(operation_before(node.draws_behind(), made));
-    if (!made.op->exchange_draw) return;
+    if (node.has_random_before())
+      made.random_before = random_of(operation_before(node.random_before(), made));
+    if (!made.op->exchange_key) return;
     const auto attrs = made.op->attrs().copy(made.attrs.get());
-    const Draw traced = made.op->exchange_draw(const_cast<void*>(attrs.get()), {});
-    made.renewal = draw_renewal(*made.op, traced, made.draws_behind);
+    const RandomKey traced = made.op->exchange_key(const_cast<void*>(attrs.get()), {});
+    made.attr_update = key_update(*made.op, traced, made.random_before);
   }
 
-  // A variable of a body is one of the graph around it.
+  // A variable of a body is a variable of the enclosing graph.
   void read_outside(const proto::Node& node, Node& made) const {
     const auto& around = graph_->outer()->nodes();
     if (!node.has_outside() || node.outside() >= around.size() ||
         around[node.outside()]->op != &kVarHandle || !same(*around[node.outside()], made))
-      refuse("is no variable of the graph around");
+      refuse("is not a variable of the enclosing graph");
     made.outside = around[node.outside()].get();
   }
   static bool same(const Node& a, const Node& b) {
     return a.outputs[0].dtype == b.outputs[0].dtype && a.outputs[0].shape == b.outputs[0].shape;
   }
 
-  std::shared_ptr<DrawSequence> draws_of(const Node& node) const {
-    if (!node.control || !node.control->draws || node.control->forward)
-      refuse("'{}' is no control flow that draws", node.name);
-    return node.control->draws;
+  std::shared_ptr<RandomSequence> random_of(const Node& node) const {
+    if (!node.control || !node.control->random || node.control->forward)
+      refuse("'{}' is not control flow that uses random numbers", node.name);
+    return node.control->random;
   }
 
   Node& operation_before(std::uint32_t id, const Node& node) const {
@@ -186,8 +187,8 @@ class Reader {
     return earlier(id);
   }
 
-  // The memory of variables goes to what reads or writes it and to nothing else; what is written
-  // is such memory.
+  // The memory of variables may only be an input of reads and updates, and updates may only write
+  // such memory.
   void check_structure(const Node& node) const {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const bool memory = node.inputs[i].node->op == &kVarHandle;
@@ -210,7 +211,7 @@ class Reader {
     made.literal.assign(bytes, bytes + node.elements().size());
   }
 
-  // What refers to nodes wherever they stand.
+  // Links that may refer to any node of the graph.
   void link(Node& made, const proto::Node& node) {
     name_ = node.name();
     if (node.has_initializer()) {
@@ -220,25 +221,25 @@ class Reader {
       made.initializer = &initializer;
     }
     if (!node.has_counter()) return;
-    // Those of one optimizer's step share it, as where the graph was made.
+    // Updates of one optimizer step share the update of attributes, as in the original graph.
     auto& known =
         counted_[{made.op, node.counter(), node.has_rate(), node.rate().SerializeAsString()}];
     if (known) {
       made.counted = known;
       return;
     }
-    auto counted = std::make_shared<CountedRenewal>();
+    auto counted = std::make_shared<CountedAttrUpdate>();
     counted->counter = &earlier(node.counter());
     const Node& counter = *counted->counter;
     if (counter.op != &kVarHandle || counter.outputs[0].dtype != int64 ||
         counter.outputs[0].shape.rank() != 0 || !made.attrs)
-      refuse("'{}' is no count of steps", counter.name);
+      refuse("'{}' is not a step counter", counter.name);
     std::optional<RateFormula> formula;
     if (node.has_rate()) formula = formula_of(node.rate());
     counted->formula = [formula] { return formula; };
-    counted->renew = [type = &made.op->attrs(), formula, step = AttrField{.name = "step"},
-                      rate = AttrField{.name = "learning_rate"}](void* attrs,
-                                                                 std::int64_t count) mutable {
+    counted->update = [type = &made.op->attrs(), formula, step = AttrField{.name = "step"},
+                       rate = AttrField{.name = "learning_rate"}](void* attrs,
+                                                                  std::int64_t count) mutable {
       step.integers = {count + 1};
       type->set(attrs, step);
       if (!formula) return;
@@ -252,7 +253,7 @@ class Reader {
     RateFormula formula{.kind = find_rate_formula(stored.kind()),
                         .integers = {stored.integers().begin(), stored.integers().end()},
                         .reals = {stored.reals().begin(), stored.reals().end()}};
-    if (!formula.kind) refuse("there is no learning rate of the kind '{}'", stored.kind());
+    if (!formula.kind) refuse("unknown kind of learning rate '{}'", stored.kind());
     formula.kind->check(formula);
     return formula;
   }
@@ -262,24 +263,24 @@ class Reader {
   Node& read_control(ControlFlow::Kind kind, const proto::Node& node,
                      std::vector<TensorSpec> outputs, const NodeOptions& options) {
     using Kind = ControlFlow::Kind;
-    const bool back = kind == Kind::kCondGradient || kind == Kind::kWhileGradient;
+    const bool is_gradient = kind == Kind::kCondGradient || kind == Kind::kWhileGradient;
     const proto::ControlFlow& stored = node.control();
     std::vector<Node::Input> inputs = inputs_of(node);
     auto flow = std::make_shared<ControlFlow>();
     flow->kind = kind;
     flow->maximum_iterations = stored.maximum_iterations();
-    flow->draws_before = stored.draws_before();
+    flow->offset_before = stored.offset_before();
     if (flow->loops()) flow->carried = outputs.size();
-    if (back) flow->forward = &forward_of(kind, stored);
+    if (is_gradient) flow->forward = &forward_of(kind, stored);
     if (kind == Kind::kWhileGradient) flow->elements = flow->forward->control->carried;
     for (const Node::Input& input : inputs) flow->writes.push_back(input.node->op == &kVarHandle);
 
     read_bodies(stored, *flow);
-    if (back)
-      flow->draws = flow->forward->control->draws;
-    else if (stored.draws())
-      flow->draws = draws_of_bodies(node, *flow);
-    if (!back) {
+    if (is_gradient)
+      flow->random = flow->forward->control->random;
+    else if (stored.uses_random())
+      flow->random = random_of_bodies(node, *flow);
+    if (!is_gradient) {
       for (Body& body : flow->bodies) find_variables(body, inputs);
       flow->effects = find_effects(*flow);
     }
@@ -291,59 +292,60 @@ class Reader {
   Node& forward_of(ControlFlow::Kind kind, const proto::ControlFlow& stored) const {
     const auto expected = kind == ControlFlow::Kind::kCondGradient ? ControlFlow::Kind::kCond
                                                                    : ControlFlow::Kind::kWhile;
-    if (!stored.has_forward()) refuse("goes back through nothing");
+    if (!stored.has_forward()) refuse("is a gradient without a forward node");
     Node& forward = earlier(stored.forward());
     if (!forward.control || forward.control->kind != expected)
-      refuse("cannot go back through '{}'", forward.name);
+      refuse("cannot be the gradient of '{}'", forward.name);
     return forward;
   }
 
   void read_bodies(const proto::ControlFlow& stored, ControlFlow& flow) {
-    const bool goes_back = flow.forward != nullptr;
+    const bool is_gradient = flow.forward != nullptr;
     if (stored.bodies_size() != (flow.kind == ControlFlow::Kind::kWhileGradient ? 1 : 2))
       refuse("has {} bodies", stored.bodies_size());
     for (int i = 0; i < stored.bodies_size(); ++i) {
       const proto::Body& from = stored.bodies(i);
       Body& body = flow.bodies.emplace_back();
-      body.updates = !goes_back;
-      if (goes_back) {
+      body.updates = !is_gradient;
+      if (is_gradient) {
         const auto& forward = flow.forward->control->bodies;
         body.graph = forward[flow.loops() ? 1 : static_cast<std::size_t>(i)].graph;
       } else {
-        body.graph = Reader(from.graph(), graph_.get()).run_as_body();
+        body.graph = GraphReader(from.graph(), graph_.get()).run_as_body();
       }
       const auto& nodes = body.graph->nodes();
       for (const proto::Body::Feed& feed : from.feeds()) {
         if (feed.node() >= nodes.size() || nodes[feed.node()]->op != &kPlaceholder)
-          refuse("feeds node {} of body {}, which is no placeholder", feed.node(), i);
+          refuse("feeds node {} of body {}, which is not a placeholder", feed.node(), i);
         body.feeds.push_back({{nodes[feed.node()].get(), 0}, feed.from()});
       }
       for (const proto::Node::Input& fetch : from.fetches()) {
         if (fetch.node() >= nodes.size() || fetch.output() >= nodes[fetch.node()]->outputs.size() ||
             nodes[fetch.node()]->op == &kVarHandle)
-          refuse("fetches what body {} does not compute", i);
+          refuse("fetches a tensor that body {} does not compute", i);
         body.fetches.push_back({nodes[fetch.node()].get(), static_cast<int>(fetch.output())});
       }
     }
   }
 
-  std::shared_ptr<DrawSequence> draws_of_bodies(const proto::Node& node,
-                                                const ControlFlow& flow) const {
-    std::vector<DrawSequence::OfBody> draws;
+  std::shared_ptr<RandomSequence> random_of_bodies(const proto::Node& node,
+                                                   const ControlFlow& flow) const {
+    std::vector<RandomSequence::BodyCount> counts;
     for (const Body& body : flow.bodies)
-      draws.push_back({body.graph->draws, body.graph->draws_behind});
-    return DrawSequence::make(
-        node.has_draws_behind() ? draws_of(earlier(node.draws_behind())) : nullptr,
-        std::move(draws));
+      counts.push_back({body.graph->random_count, body.graph->last_random});
+    return RandomSequence::make(
+        node.has_random_before() ? random_of(earlier(node.random_before())) : nullptr,
+        std::move(counts));
   }
 
-  // The inputs that a body writes. What it reads and writes itself is memory that the node takes.
+  // Finds the inputs that a body writes. Variables that it uses directly must be inputs of the
+  // node.
   void find_variables(Body& body, const std::vector<Node::Input>& inputs) const {
     const auto place = [&](const Node& handle) {
       const auto at = std::find_if(inputs.begin(), inputs.end(), [&](const Node::Input& input) {
         return input.node == handle.outside;
       });
-      if (at == inputs.end()) refuse("does not take the variable '{}'", handle.name);
+      if (at == inputs.end()) refuse("has no input for the variable '{}'", handle.name);
       return static_cast<std::size_t>(at - inputs.begin());
     };
     for (const Node* handle : written_handles(*body.graph)) body.written.push_back(place(*handle));
@@ -364,19 +366,19 @@ class Reader {
     using Kind = ControlFlow::Kind;
     if (flow.loops() ? inputs.size() < flow.carried
                      : inputs.empty() || !is_flag(spec_of(inputs[0])))
-      refuse("takes {} tensors, which do not decide", inputs.size());
+      refuse("cannot choose a body from its {} inputs", inputs.size());
     for (const Body& body : flow.bodies) {
       for (const Body::Feed& feed : body.feeds)
         if (feed.from >= flow.elements + inputs.size() ||
             (feed.from >= flow.elements && flow.writes[feed.from - flow.elements]))
-          refuse("feeds a body with {}, which is no tensor of its frame", feed.from);
+          refuse("feeds a body with tensor {}, which is not in its frame", feed.from);
       if (flow.kind == Kind::kWhile && &body == &flow.bodies.front()) {
         if (body.fetches.size() != 1 || !is_flag(spec_of(body.fetches[0])))
-          refuse("the condition is no scalar of bool");
+          refuse("the condition is not a bool scalar");
         continue;
       }
       if (body.fetches.size() != outputs.size())
-        refuse("a body gives {} tensors for {} outputs", body.fetches.size(), outputs.size());
+        refuse("a body returns {} tensors for {} outputs", body.fetches.size(), outputs.size());
       for (std::size_t i = 0; i < outputs.size(); ++i)
         if (spec_of(body.fetches[i]).dtype != outputs[i].dtype ||
             (flow.loops() && (flow.writes[i] || spec_of(inputs[i]).dtype != outputs[i].dtype)))
@@ -384,15 +386,15 @@ class Reader {
     }
     const bool writes =
         std::find(flow.writes.begin(), flow.writes.end(), true) != flow.writes.end();
-    if (flow.forward && writes) refuse("writes variables on the way back");
+    if (flow.forward && writes) refuse("is a gradient that writes variables");
   }
 
   const proto::Graph& message_;
   RefPtr<GraphImpl> graph_;
-  std::string name_;  // of the node that is read
+  std::string name_;  // of the current node
   // By operation, counter and rate.
   std::map<std::tuple<const OpDef*, std::uint32_t, bool, std::string>,
-           std::shared_ptr<const CountedRenewal>>
+           std::shared_ptr<const CountedAttrUpdate>>
       counted_;
 };
 
@@ -401,9 +403,8 @@ class Reader {
 RefPtr<GraphImpl> deserialize_nodes(std::string_view bytes) {
   proto::Graph message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    fail<DataLossError>("[Graph] the {} bytes are not a whole graph: truncated or corrupt",
-                        bytes.size());
-  return Reader(message).run();
+    fail<DataLossError>("[Graph] the graph of {} bytes is truncated or corrupt", bytes.size());
+  return GraphReader(message).run();
 }
 
 }  // namespace tandem

@@ -10,7 +10,7 @@
 namespace tandem {
 
 constinit thread_local GraphImpl* building = nullptr;
-constinit thread_local const std::shared_ptr<const Renewal>* renewing = nullptr;
+constinit thread_local const std::shared_ptr<const AttrUpdate>* attr_updating = nullptr;
 constinit thread_local const std::vector<Node*>* colocating = nullptr;
 
 Symbol::Symbol(RefPtr<RefCounted> owner, Node& made_by, int index)
@@ -52,7 +52,7 @@ Node& GraphImpl::add(const OpDef& op, AttrsRef attrs, std::span<const Node::Inpu
   sizes_->infer(context, op, attrs, specs);
   Node& node = append(op, options.name.empty() ? op.name : options.name, options);
   node.attrs = attrs.type->copy(attrs.data);
-  if (renewing) node.renewal = *renewing;
+  if (attr_updating) node.attr_update = *attr_updating;
   node.inputs.assign(inputs.begin(), inputs.end());
   for (TensorSpec& output : context.outputs) {
     output.shape = sizes_->named(output.shape);
@@ -78,7 +78,7 @@ Node& GraphImpl::restore(const OpDef& op, std::shared_ptr<const void> attrs,
   };
   if (!std::equal(outputs.begin(), outputs.end(), context.outputs.begin(), context.outputs.end(),
                   agrees))
-    fail<InvalidArgumentError>("[{}] the outputs that were stored are not those of the operation",
+    fail<InvalidArgumentError>("[{}] the stored outputs do not match those of the operation",
                                op.name);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Shape& inferred = context.outputs[static_cast<int>(i)].shape;
@@ -122,9 +122,9 @@ Node& GraphImpl::variable(const TensorSpec& spec, const NodeOptions& options) {
   return add(kVarHandle, SpecAttrs{spec.dtype, spec.shape}, {}, options);
 }
 
-Node& GraphImpl::group(std::span<Node* const> behind, const NodeOptions& options) {
+Node& GraphImpl::group(std::span<Node* const> inputs, const NodeOptions& options) {
   Node& node = add(kNoOp, NoAttrs(), {}, options);
-  node.control_inputs.assign(behind.begin(), behind.end());
+  node.control_inputs.assign(inputs.begin(), inputs.end());
   return node;
 }
 
@@ -175,8 +175,8 @@ Tensor GraphImpl::capture(const Tensor& outside) {
     const TensorSpec& spec = from.node->outputs[static_cast<std::size_t>(from.output)];
     Capture made{.outside = outside};
     made.inside = &add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {}, {.name = "captured"});
-    // A leaf has nothing behind it, so that it may be the same inside and outside. Anything else
-    // ends here: what is behind it is for the graph around to go back through.
+    // A leaf ends the backward pass, so the body can use it as it is. Other edges get a new leaf
+    // here: the enclosing graph backpropagates further.
     const bool is_leaf = edge && !static_cast<const GradNode&>(*edge.node).op;
     if (is_floating(spec.dtype)) made.edge = is_leaf ? edge : GradEdge{make_ref<Leaf>(nullptr), 0};
     return made;

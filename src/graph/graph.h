@@ -18,91 +18,93 @@
 
 namespace tandem {
 
-// What the calling thread wants of the node that it adds.
+// Options of a node that is added.
 struct NodeOptions {
   const DeviceName* requested = nullptr;
   std::string_view requested_text;
-  std::string_view name;  // the operation's own name where empty
+  std::string_view name;  // the operation's name if empty
 };
 
-// The nodes of a graph in the order of their making, which is a topological order. Not thread-safe.
+// The nodes of a graph in the order of their creation, which is a topological order. Not
+// thread-safe.
 class GraphImpl final : public RefCounted {
  public:
-  // `outer`: the graph that this one is a body of, whose tensors it may use while it is built.
+  // `outer`: the graph that this one is a body of. It may capture tensors of it while it is built.
   explicit GraphImpl(GraphImpl* outer = nullptr);
   ~GraphImpl() override;
 
   // Adds a node and infers its outputs. Throws InvalidArgumentError, as the operation would.
   Node& add(const OpDef& op, AttrsRef attrs, std::span<const Node::Input> inputs,
             const NodeOptions& options = {});
-  // Adds a node whose outputs are known, under exactly the name that the options say. Throws
-  // InvalidArgumentError where the shape rule disagrees.
+  // Adds a node with known outputs, under exactly the name in the options. Throws
+  // InvalidArgumentError if the shape rule infers other outputs.
   Node& restore(const OpDef& op, std::shared_ptr<const void> attrs, std::vector<Node::Input> inputs,
                 std::vector<TensorSpec> outputs, const NodeOptions& options);
-  // A node for a tensor's elements, once for each tensor.
+  // The node for a tensor's elements: one per tensor.
   Node& constant(const Tensor& value, const NodeOptions& options = {});
-  // The node that stands for the variable's memory, once for each.
+  // The node for the memory of a variable: one per variable.
   Node& handle(RefPtr<Resource> resource);
-  // The node that stands for a variable of which each session has its own memory.
+  // Adds a variable whose memory belongs to sessions.
   Node& variable(const TensorSpec& spec, const NodeOptions& options);
-  // A node that does nothing itself: running it runs `behind`.
-  Node& group(std::span<Node* const> behind, const NodeOptions& options);
-  // A node that runs other graphs.
+  // Adds a no-op with `inputs` as control inputs.
+  Node& group(std::span<Node* const> inputs, const NodeOptions& options);
+  // Adds a node that runs other graphs.
   Node& control(const OpDef& op, std::shared_ptr<const ControlFlow> flow,
                 std::vector<Node::Input> inputs, std::vector<TensorSpec> outputs,
                 const NodeOptions& options);
 
-  // Where the tensor comes from: a symbolic one of this graph, or a concrete one, which becomes a
-  // constant. Throws InvalidArgumentError for another graph's.
+  // The node output of a symbolic tensor of this graph, or of a constant for a concrete tensor.
+  // Throws InvalidArgumentError for a symbolic tensor of another graph.
   Node::Input input_of(const Tensor& tensor);
-  // `tensor` as it is known in this graph: itself, or for one of a graph around this one (or one
-  // that has elements and is tracked) a tensor that every run of the body is given, with an edge of
-  // its own. Throws InvalidArgumentError for another graph's.
+  // `tensor` as a tensor of this graph. A symbolic tensor of an enclosing graph, and a concrete
+  // tensor that is tracked, is captured: it becomes an input of the body, with its own gradient
+  // edge. Others are returned as they are. Throws InvalidArgumentError for a tensor of another
+  // graph.
   Tensor local(const Tensor& tensor);
   // The node's output as a symbolic tensor.
   Tensor tensor(Node& node, int output = 0);
 
-  // Names are unique: `wanted`, or wanted_1, wanted_2 and so on, behind the open name scopes.
+  // Names are unique: `wanted`, or wanted_1, wanted_2 and so on, after the open name scopes.
   void rename(Node& node, std::string_view wanted);
-  // "NAME/suffix" where NAME is that of `parent`.
+  // Renames the node to "NAME/suffix", where NAME is that of `parent`.
   void rename_under(Node& node, const Node& parent, std::string_view suffix);
   void open_name_scope(std::string_view name);
   void close_name_scope();
 
   const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
-  // Null when there is none of that name.
+  // Returns null for an unknown name.
   Node* find(std::string_view name) const;
-  // Those of a body are those of the graph around it.
+  // A body shares the sizes of the enclosing graph.
   SymbolicSizes& sizes() { return *sizes_; }
   const SymbolicSizes& sizes() const { return *sizes_; }
-  // What a body takes from the graph around it, besides variables.
+  // A tensor of an enclosing graph that the body uses. Variables are not among them.
   struct Capture {
     Tensor outside;
     Node* inside = nullptr;
-    GradEdge edge;  // as it is recorded inside
+    GradEdge edge;  // of the tensor inside
   };
   const std::vector<Capture>& captures() const { return captures_; }
   GraphImpl* outer() const { return outer_; }
-  // The body is traced: it takes nothing more from outside.
+  // Ends the tracing of a body: it captures nothing more.
   void close() {
     outer_ = nullptr;
     captures_.clear();
   }
-  // Whether sessions run the graph. Variables that are made while it is built are then part of it.
+  // Whether sessions run the graph. Variables that are created while it is built are then part of
+  // it.
   bool for_sessions = false;
-  // How many numbers of draws its random operations have taken.
-  std::uint64_t draws = 0;
-  std::shared_ptr<DrawSequence> draws_behind;  // its latest control flow that draws
-  std::mutex drawing;  // held by runs of sessions that may share what is known of these draws
-  // The control flow before each draw, by number, stream and replica: a gradient draws again what
-  // was drawn then.
-  std::map<std::array<std::uint64_t, 3>, std::shared_ptr<const DrawSequence>> drawn_behind;
+  std::uint64_t random_count = 0;  // of its random operations, without those in control flow
+  std::shared_ptr<RandomSequence> last_random;  // its last control flow that uses random numbers
+  std::mutex random_mutex;  // sessions of one graph share the counts of last_random
+  // The control flow before each random key, by its number, stream and replica. Gradients generate
+  // the numbers of the forward pass again, so they need the same one.
+  std::map<std::array<std::uint64_t, 3>, std::shared_ptr<const RandomSequence>> random_before;
 
-  // What the host does after each run that ended well.
+  // Adds an action that the host does after each successful run.
   void after_run(std::function<void()> action) { after_run_.push_back(std::move(action)); }
   const std::vector<std::function<void()>>& after_run() const { return after_run_; }
-  // Counts calls for `what`: 0, 1, 2... How often a program does something in one run; in a body,
-  // what the graph around has done before counts, too.
+  // Returns 0, 1, 2 and so on in successive calls for `what`. For example, counts the updates of a
+  // variable in one run. A body continues the counts of the enclosing graph.
   int next_of(const void* what) { return tallies_[what]++; }
 
  private:
@@ -126,13 +128,14 @@ class GraphImpl final : public RefCounted {
   std::unordered_map<const void*, int> tallies_;
 };
 
-// What renews the attributes of the nodes that the calling thread adds; null: nothing does.
-extern constinit thread_local const std::shared_ptr<const Renewal>* renewing;
+// The attribute update of nodes that the calling thread adds; null if there is none.
+extern constinit thread_local const std::shared_ptr<const AttrUpdate>* attr_updating;
 
-// The graph that the calling thread's operations are added to; null: they run.
+// The graph that the calling thread builds: its operations are added there. Null if they run
+// eagerly.
 extern constinit thread_local GraphImpl* building;
 
-// What the nodes that the calling thread adds are to be colocated with; null: nothing.
+// The nodes that new nodes of the calling thread are colocated with; null if there are none.
 extern constinit thread_local const std::vector<Node*>* colocating;
 
 class BuildingScope {
@@ -146,17 +149,18 @@ class BuildingScope {
   GraphImpl* previous_;
 };
 
-class RenewingScope {
+class AttrUpdateScope {
  public:
-  explicit RenewingScope(const std::shared_ptr<const Renewal>& renewal) : previous_(renewing) {
-    renewing = &renewal;
+  explicit AttrUpdateScope(const std::shared_ptr<const AttrUpdate>& attr_update)
+      : previous_(attr_updating) {
+    attr_updating = &attr_update;
   }
-  ~RenewingScope() { renewing = previous_; }
-  RenewingScope(const RenewingScope&) = delete;
-  RenewingScope& operator=(const RenewingScope&) = delete;
+  ~AttrUpdateScope() { attr_updating = previous_; }
+  AttrUpdateScope(const AttrUpdateScope&) = delete;
+  AttrUpdateScope& operator=(const AttrUpdateScope&) = delete;
 
  private:
-  const std::shared_ptr<const Renewal>* previous_;
+  const std::shared_ptr<const AttrUpdate>* previous_;
 };
 
 inline bool is_symbolic(const Tensor& tensor) { return static_cast<bool>(impl_of(tensor).symbol); }

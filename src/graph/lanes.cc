@@ -15,26 +15,26 @@
 #include "core/status.h"
 #include "device/stream_span.h"
 #include "graph/collective.h"
-#include "graph/recorded_steps.h"
+#include "graph/cuda_graph_segment.h"
 #include "op/kernel_event.h"
 
 namespace tandem {
 namespace {
 
-struct Lane {
-  Device* device = nullptr;  // null: nothing to do
-  std::vector<Step*> steps;
+struct DeviceLane {
+  Device* device = nullptr;  // null if the lane is empty
+  std::vector<ProgramStep*> steps;
   std::vector<const CollectiveMember*> members;  // of its collectives
-  // On a real GPU: the steps that are enqueued as one, by the place of the first.
-  std::map<std::size_t, std::unique_ptr<RecordedSteps>> recorded;
+  // On a real GPU: the segments, by the index of their first step.
+  std::map<std::size_t, std::unique_ptr<CudaGraphSegment>> recorded;
 
-  RecordedSteps* recorded_from(std::size_t place) const {
+  CudaGraphSegment* recorded_from(std::size_t place) const {
     const auto found = recorded.find(place);
     return found == recorded.end() ? nullptr : found->second.get();
   }
 };
 
-// The kernels of a stretch of steps as they are in this run, for a stream that runs them later.
+// Consecutive kernel calls of this run, for a stream that runs them later.
 struct Stretch {
   struct Call {
     KernelFn kernel;
@@ -45,12 +45,12 @@ struct Stretch {
   std::vector<Call> calls;
   std::vector<profile::Event> events;  // of the calls, while a profile runs
 
-  void add(const Step& step, bool profiled) {
+  void add(const ProgramStep& step, bool profiled) {
     if (profiled)
       events.push_back(kernel_event(step.context, *step.operation->device, step.operation->name));
     Call& call = calls.emplace_back(Call{step.kernel, step.context, step.attrs, step.kept});
     // The next run may change the attributes before this one has used them.
-    if (step.operation->renewal) {
+    if (step.operation->attr_update) {
       call.attrs = step.operation->op->attrs().copy(step.attrs.get());
       call.context.attrs_data = call.attrs.get();
     }
@@ -67,14 +67,14 @@ struct Stretch {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Step>> make_steps(const Block& block) {
-  std::vector<std::unique_ptr<Step>> steps;  // in the order of the block
-  std::unordered_map<const Operation*, Step*> step_of;
+std::vector<std::unique_ptr<ProgramStep>> make_steps(const Block& block) {
+  std::vector<std::unique_ptr<ProgramStep>> steps;  // in the order of the block
+  std::unordered_map<const BlockOperation*, ProgramStep*> step_of;
   for (const auto& operation : block.operations) {
-    Step& step = *steps.emplace_back(std::make_unique<Step>());
+    ProgramStep& step = *steps.emplace_back(std::make_unique<ProgramStep>());
     step.operation = operation.get();
     step_of[operation.get()] = &step;
-    if (operation->behind) step.behind = step_of.at(operation->behind);
+    if (operation->copied_from) step.awaits = step_of.at(operation->copied_from);
     if (operation->op == &kCopy) {
       step.from = operation->inputs[0]->device;
       step.copy_bytes = operation->outputs[0]->bytes();
@@ -97,7 +97,7 @@ std::size_t LaneTeam::member(const Device& device) const {
 
 struct Lanes::Impl {
   LaneTeam& team;
-  std::vector<Lane> lanes;  // by member of the team
+  std::vector<DeviceLane> lanes;  // by member of the team
   std::vector<CollectiveGroup*> groups;
 
   std::mutex mutex;
@@ -106,41 +106,43 @@ struct Lanes::Impl {
   std::atomic<bool> failed{false};
   std::exception_ptr error;  // of the first step that threw
 
-  Impl(std::span<Step* const> steps, LaneTeam& lane_team) : team(lane_team), lanes(team.size()) {
-    for (Step* step : steps) {
-      Lane& lane = lanes[team.member(*step->operation->device)];
+  Impl(std::span<ProgramStep* const> steps, LaneTeam& lane_team)
+      : team(lane_team), lanes(team.size()) {
+    for (ProgramStep* step : steps) {
+      DeviceLane& lane = lanes[team.member(*step->operation->device)];
       lane.device = step->operation->device;
       lane.steps.push_back(step);
       if (step->member) join(*step->member, lane);
-      // One that set out in an earlier list of steps is waited for, and helped on, in this one.
+      // The collective was launched by earlier Lanes. This lane waits for it and makes progress on
+      // it.
       if (step->started) join(*step->started->member, lane);
-      if (!step->behind) continue;
-      // What an earlier list of steps computed is there when this one starts.
-      if (std::find(steps.begin(), steps.end(), step->behind) == steps.end())
-        step->behind = nullptr;
+      if (!step->awaits) continue;
+      // Results of earlier Lanes are ready when this run starts.
+      if (std::find(steps.begin(), steps.end(), step->awaits) == steps.end())
+        step->awaits = nullptr;
       else
-        step->behind->awaited = true;
+        step->awaits->awaited = true;
     }
-    if (RecordedSteps::wanted())
-      for (Lane& lane : lanes) record_steps(lane);
+    if (CudaGraphSegment::enabled())
+      for (DeviceLane& lane : lanes) record_steps(lane);
   }
 
-  // The stretches of a lane that nothing interrupts: another lane waits for none but the last.
-  static void record_steps(Lane& lane) {
+  // Creates a segment per uninterrupted stretch of steps. Other lanes only wait for its last step.
+  static void record_steps(DeviceLane& lane) {
     NativeGpu* gpu = lane.device ? as_native(*lane.device) : nullptr;
     if (!gpu) return;
     std::size_t end = 0;
     for (std::size_t begin = 0; begin < lane.steps.size(); begin = std::max(begin + 1, end)) {
-      for (end = begin; end < lane.steps.size() && RecordedSteps::takes(*lane.steps[end]);)
+      for (end = begin; end < lane.steps.size() && CudaGraphSegment::takes(*lane.steps[end]);)
         if (lane.steps[end++]->awaited) break;
       if (end < begin + 2) continue;
-      lane.recorded[begin] = std::make_unique<RecordedSteps>(
-          *gpu, std::vector<Step*>(lane.steps.begin() + static_cast<std::ptrdiff_t>(begin),
-                                   lane.steps.begin() + static_cast<std::ptrdiff_t>(end)));
+      lane.recorded[begin] = std::make_unique<CudaGraphSegment>(
+          *gpu, std::vector<ProgramStep*>(lane.steps.begin() + static_cast<std::ptrdiff_t>(begin),
+                                          lane.steps.begin() + static_cast<std::ptrdiff_t>(end)));
     }
   }
 
-  void join(const CollectiveMember& member, Lane& lane) {
+  void join(const CollectiveMember& member, DeviceLane& lane) {
     if (std::find(groups.begin(), groups.end(), member.group.get()) == groups.end())
       groups.push_back(member.group.get());
     const auto same = [&](const CollectiveMember* other) {
@@ -155,25 +157,25 @@ struct Lanes::Impl {
     error = nullptr;
     round.fetch_add(1, std::memory_order_release);
     team.threads().run([this](int member) {
-      if (const Lane& lane = lanes[static_cast<std::size_t>(member)]; lane.device)
+      if (const DeviceLane& lane = lanes[static_cast<std::size_t>(member)]; lane.device)
         run_guarded(lane);
     });
     if (error) std::rethrow_exception(error);
   }
 
-  void run_guarded(const Lane& lane) {
+  void run_guarded(const DeviceLane& lane) {
     try {
       const ThreadBudget budget(lane.device->intra_op_threads());
       run_lane(lane);
     } catch (const std::exception& cause) {
-      give_up(cause.what());
+      fail_run(cause.what());
     } catch (...) {
-      give_up("an exception of an unknown type");
+      fail_run("an exception of an unknown type");
     }
   }
 
   // In a catch block.
-  void give_up(const char* reason) {
+  void fail_run(const char* reason) {
     {
       const std::lock_guard lock(mutex);
       if (!error) error = std::current_exception();
@@ -183,7 +185,7 @@ struct Lanes::Impl {
     for (CollectiveGroup* group : groups) group->abort(reason);
   }
 
-  void run_lane(const Lane& lane) {
+  void run_lane(const DeviceLane& lane) {
     Stream& stream = lane.device->stream();
     const Stream::Execution execution = stream.execution();
     const bool profiled = profile::on();
@@ -193,17 +195,17 @@ struct Lanes::Impl {
       return profile::Event{
           .name = "program", .lane = profile::Lane::kSteps, .node = lane.device->full_name()};
     });
-    std::shared_ptr<Stretch> stretch;  // null: nothing has gathered
+    std::shared_ptr<Stretch> stretch;  // null if it is empty
     const auto flush = [&] {
       if (stretch) stream.enqueue([stretch = std::exchange(stretch, nullptr)] { stretch->run(); });
     };
     for (std::size_t place = 0; place < lane.steps.size(); ++place) {
       if (failed.load(std::memory_order_relaxed)) return;
-      RecordedSteps* const recorded = lane.recorded_from(place);
+      CudaGraphSegment* const recorded = lane.recorded_from(place);
       const bool together = recorded && recorded->run();
       if (together) place += recorded->size() - 1;
-      Step* const step = lane.steps[place];
-      if (step->behind) await(*step->behind);
+      ProgramStep* const step = lane.steps[place];
+      if (step->awaits) await(*step->awaits);
       if (together) {
         // Nothing is left to be done.
       } else if (step->started) {
@@ -233,7 +235,7 @@ struct Lanes::Impl {
     flush();
   }
 
-  static void call(Step& step, Stream& stream, bool profiled) {
+  static void call(ProgramStep& step, Stream& stream, bool profiled) {
     step.context.native_stream = stream.native_handle();
     if (profiled) [[unlikely]]
       run_profiled(step, stream.execution());
@@ -242,8 +244,8 @@ struct Lanes::Impl {
     step.context.end_call();
   }
 
-  static void run_profiled(Step& step, Stream::Execution execution) {
-    const Operation& operation = *step.operation;
+  static void run_profiled(ProgramStep& step, Stream::Execution execution) {
+    const BlockOperation& operation = *step.operation;
     const auto event = [&] {
       return kernel_event(step.context, *operation.device, operation.name);
     };
@@ -256,8 +258,8 @@ struct Lanes::Impl {
     step.kernel(step.context);
   }
 
-  // What the kernel has put into the outputs sets out.
-  static void start(Step& step) {
+  // Launches the collective on the outputs, which the kernel has filled.
+  static void start(ProgramStep& step) {
     const auto& outputs = step.context.outputs;
     CollectiveGroup& group = *step.member->group;
     const int rank = step.member->rank;
@@ -265,7 +267,7 @@ struct Lanes::Impl {
     const ReduceOp how = reduces ? weigh(step.context, rank) : ReduceOp::kSum;
     std::vector<Buffer> parts;
     if (step.bucket) {
-      for (std::size_t i = 0; i < step.bucket->size(); ++i)  // where they are not computed there
+      for (std::size_t i = 0; i < step.bucket->size(); ++i)  // unless they were computed there
         step.bucket->put(i, outputs[static_cast<int>(i)].data);
       parts.push_back(step.bucket->whole());
     } else {
@@ -278,14 +280,14 @@ struct Lanes::Impl {
                                            group.communicator(rank), parts);
   }
 
-  static void finish_collective(Step& step) {
+  static void finish_collective(ProgramStep& step) {
     std::exchange(step.work, nullptr)->wait();
     if (!step.bucket) return;
     for (std::size_t i = 0; i < step.bucket->size(); ++i)
       step.bucket->take(i, step.context.outputs[static_cast<int>(i)].data);
   }
 
-  void finish(Step& step) {
+  void finish(ProgramStep& step) {
     {
       const std::lock_guard lock(mutex);
       step.finished.store(round.load(std::memory_order_relaxed), std::memory_order_release);
@@ -293,8 +295,8 @@ struct Lanes::Impl {
     advanced.notify_all();
   }
 
-  // Ends when the other lane has come to `step` or has failed; kernels end, so this does.
-  void await(const Step& step) {
+  // Returns when the other lane has run `step` or has failed. Kernels terminate, so this does, too.
+  void await(const ProgramStep& step) {
     const std::uint64_t now = round.load(std::memory_order_acquire);
     const auto there = [&] {
       return step.finished.load(std::memory_order_acquire) == now ||
@@ -309,19 +311,19 @@ struct Lanes::Impl {
   }
 };
 
-Lanes::Lanes(std::span<Step* const> steps, LaneTeam& team)
+Lanes::Lanes(std::span<ProgramStep* const> steps, LaneTeam& team)
     : impl_(std::make_unique<Impl>(steps, team)) {}
 Lanes::~Lanes() = default;
 
 void Lanes::run() { impl_->run(); }
 
 void Lanes::forget_recordings() {
-  for (const Lane& lane : impl_->lanes)
+  for (const DeviceLane& lane : impl_->lanes)
     for (const auto& [place, recorded] : lane.recorded) recorded->forget();
 }
 
-bool Lanes::records_in_vain() const {
-  for (const Lane& lane : impl_->lanes)
+bool Lanes::wastes_recordings() const {
+  for (const DeviceLane& lane : impl_->lanes)
     for (const auto& [place, recorded] : lane.recorded)
       if (recorded->wasted()) return true;
   return false;

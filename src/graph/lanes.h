@@ -1,4 +1,4 @@
-// The lists of steps of a program, one a device, and the threads that run them.
+// The steps of a program, one list (lane) per device, and the threads that run them.
 #pragma once
 
 #include <atomic>
@@ -14,31 +14,32 @@
 
 namespace tandem {
 
-// One kernel of a program, everything it needs at hand.
-struct Step {
-  KernelFn kernel = nullptr;  // null: a copy between devices, or a wait
+// One kernel call of a program, with its arguments.
+struct ProgramStep {
+  KernelFn kernel = nullptr;  // null for a copy between devices and for a wait
   KernelContext context;
   std::shared_ptr<const void> attrs;
-  // By the kernel (KernelContext::keep); shared with calls that a stream still has to make.
+  // Objects that the kernel keeps (KernelContext::keep); shared with calls queued on a stream.
   std::shared_ptr<std::vector<std::shared_ptr<void>>> kept;
   std::size_t copy_bytes = 0;
-  Device* from = nullptr;  // kernel == nullptr: where the input is
-  // The step of another device that this one waits for; null: none.
-  Step* behind = nullptr;
-  const CollectiveMember* member = nullptr;  // starts a collective
-  Step* started = nullptr;                   // waits for the one that this step started
-  std::shared_ptr<Work> work;                // started, not waited for yet
-  Bucket* bucket = nullptr;                  // of the one it starts, where its group packs
-  bool awaited = false;                      // some step of another device waits for this one
-  std::atomic<std::uint64_t> finished{0};    // awaited: the round in which it was last done
-  const Operation* operation = nullptr;
+  Device* from = nullptr;  // of a copy: the device of the input
+  // The step on another device that this one waits for; null if there is none.
+  ProgramStep* awaits = nullptr;
+  const CollectiveMember* member = nullptr;  // launches a collective
+  ProgramStep* started = nullptr;            // waits for the collective that this step launched
+  std::shared_ptr<Work> work;                // launched, not waited for yet
+  Bucket* bucket = nullptr;                  // of the launched collective, if its group packs
+  bool awaited = false;                      // a step on another device waits for this one
+  std::atomic<std::uint64_t> finished{
+      0};  // the number of the last run that completed it, if awaited
+  const BlockOperation* operation = nullptr;
 };
 
-// A step for each operation of `block`, which must outlive them; contexts are empty.
-std::vector<std::unique_ptr<Step>> make_steps(const Block& block);
+// One step per operation of `block`, which must outlive them. Their contexts are empty.
+std::vector<std::unique_ptr<ProgramStep>> make_steps(const Block& block);
 
-// The threads of a program, one for each of its devices, which is the same in all its lanes. The
-// first device's is the thread that runs the program.
+// The threads of a program, one per device; all Lanes of the program share them. The thread that
+// runs the program serves the first device.
 class LaneTeam {
  public:
   explicit LaneTeam(std::vector<const Device*> devices)
@@ -53,21 +54,21 @@ class LaneTeam {
   ThreadTeam threads_;
 };
 
-// Steps between which no control flow stands.
+// A sequence of steps without control flow between them, split by device.
 class Lanes {
  public:
-  Lanes(std::span<Step* const> steps, LaneTeam& team);
+  Lanes(std::span<ProgramStep* const> steps, LaneTeam& team);
   ~Lanes();
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;
 
-  // Runs every lane to its end. When a step throws, the others stop at their next step or in the
-  // collective that they wait in, and the first error is thrown.
+  // Runs every lane to its end. If a step throws, the other lanes stop at their next step, or in
+  // the collective that they are waiting for, and the first error is rethrown.
   void run();
-  // Whether GPUs get their kernels in recordings that are of no use a second time, for the
-  // addresses in them change from run to run.
-  bool records_in_vain() const;
-  // Drops the recordings: what they address is elsewhere from now on.
+  // Whether CUDA graphs were recorded that could not be replayed, because their addresses change
+  // from run to run.
+  bool wastes_recordings() const;
+  // Drops the recorded CUDA graphs, whose addresses are no longer valid.
   void forget_recordings();
 
  private:

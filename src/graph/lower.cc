@@ -22,14 +22,14 @@ Value& Block::add_value(const TensorSpec& spec, Device& device, Value::Kind kind
 
 const OpDef kCopy = {.name = "_Copy"};
 
-bool Operation::mutates(std::size_t input) const {
+bool BlockOperation::mutates(std::size_t input) const {
   if (control) return control->flow->writes[input];
   return input < 32 ? (op->mutated_inputs >> input & 1u) != 0 : op->mutated_inputs == kAllTensors;
 }
 
-bool Operation::does_as(const Operation& other) const {
+bool BlockOperation::does_as(const BlockOperation& other) const {
   if (op != other.op) return false;
-  if (!attrs || !other.attrs) return !attrs && !other.attrs;  // those without fields are not kept
+  if (!attrs || !other.attrs) return !attrs && !other.attrs;  // attributes without fields are null
   return op->attrs().equal(attrs.get(), other.attrs.get());
 }
 
@@ -59,7 +59,7 @@ class Lowering {
   }
 
  private:
-  // Whoever plans the memory of the values may add their bytes up.
+  // Checks for overflow here, so that the memory plan can add sizes.
   void check_total() const {
     constexpr std::size_t kMostBytes = std::numeric_limits<std::size_t>::max() / 2;
     std::size_t total = 0;
@@ -85,7 +85,7 @@ class Lowering {
     return uses[static_cast<std::size_t>(tensor.output)];
   }
 
-  // From the last node to the first: inputs have smaller numbers.
+  // From the last node to the first, because inputs have smaller ids.
   void mark_needed() {
     for (const Node::Input& fetch : options_.fetches) {
       if (!is_fed(fetch)) need(*fetch.node);
@@ -191,12 +191,12 @@ class Lowering {
     }
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (node.mutates(i)) keep_reads_of(*inputs[i], node);
-    Operation& operation = *block_.operations.emplace_back(std::make_unique<Operation>());
+    BlockOperation& operation = *block_.operations.emplace_back(std::make_unique<BlockOperation>());
     operation.op = node.op;
     operation.attrs = attrs;
-    operation.renewal = node.renewal;
+    operation.attr_update = node.attr_update;
     operation.member = node.member;
-    operation.draws_behind = node.draws_behind;
+    operation.random_before = node.random_before;
     operation.device = &device;
     operation.name = node.name;
     operation.inputs = std::move(inputs);
@@ -216,7 +216,7 @@ class Lowering {
     return frame;
   }
 
-  // What a loop carries is where its body computes it, from the start on.
+  // Carried values are on the devices where the body computes them, from the first iteration on.
   bool move_carried(const ControlFlow& flow, const Block& body, const Node& node,
                     std::vector<Value*>& inputs) {
     bool moved = false;
@@ -247,14 +247,15 @@ class Lowering {
     const ControlFlow& flow = *node.control;
     auto control = std::make_shared<Control>();
     control->flow = node.control;
-    control->draws_before = flow.draws_before;
+    control->offset_before = flow.offset_before;
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       if (node.mutates(i)) keep_reads_of(value_of(node.inputs[i]), node);
     std::vector<Value*> inputs;
     for (const Node::Input& input : node.inputs) inputs.push_back(&value_of(input));
 
     const BodyLowering bodies(node.control, options_);
-    const std::size_t last = flow.bodies.size() - 1;  // of a loop: the one that carries
+    const std::size_t last =
+        flow.bodies.size() - 1;  // of a loop: the body that returns the carried values
     std::vector<FrameEntry> outputs;
     if (flow.source) {
       control->devices = bodies.devices();
@@ -296,10 +297,10 @@ class Lowering {
   void add_control(const Node& node, Device& device, LoweredControl lowered,
                    std::vector<Value*>& made) {
     const ControlFlow& flow = *node.control;
-    Operation& operation = *block_.operations.emplace_back(std::make_unique<Operation>());
+    BlockOperation& operation = *block_.operations.emplace_back(std::make_unique<BlockOperation>());
     operation.op = node.op;
     operation.control = std::move(lowered.control);
-    operation.draws_behind = node.draws_behind;
+    operation.random_before = node.random_before;
     operation.device = &device;
     operation.name = node.name;
     operation.inputs = std::move(lowered.inputs);
@@ -311,17 +312,17 @@ class Lowering {
     operation_of_[&node] = &operation;
   }
 
-  // The way back reads what the way there leaves behind.
-  void share_record(const ControlFlow& flow, Control& back) {
-    Control& there = *operation_of_.at(flow.forward)->control;
-    if (!there.record) there.record = std::make_shared<ControlRecord>();
-    back.record = there.record;
-    there.record->keeps.resize(there.flow->carried, false);
-    for (const BodyBlock& body : back.bodies) {
+  // The gradient reads the record that the forward operation keeps.
+  void share_record(const ControlFlow& flow, Control& gradient) {
+    Control& forward = *operation_of_.at(flow.forward)->control;
+    if (!forward.record) forward.record = std::make_shared<ControlRecord>();
+    gradient.record = forward.record;
+    forward.record->keeps.resize(forward.flow->carried, false);
+    for (const BodyBlock& body : gradient.bodies) {
       const auto note = [&](const Value& value) {
         if (value.root().kind != Value::Kind::kFeed) return;
         const std::size_t from = body.feeds[static_cast<std::size_t>(value.root().index)];
-        if (from < flow.elements) there.record->keeps[from] = true;
+        if (from < flow.elements) forward.record->keeps[from] = true;
       };
       for (const auto& operation : body.block.operations)
         for (const Value* input : operation->inputs) note(*input);
@@ -329,8 +330,8 @@ class Lowering {
     }
   }
 
-  // A tensor keeps the elements that it was read with: what was read from a variable is copied
-  // before a write to the variable, if it is used later.
+  // A tensor that was read from a variable keeps its elements. So it is copied before a write to
+  // the variable if it is used later.
   void note_read(const Node& node) {
     Value& value = *values_[static_cast<std::size_t>(node.id)][0];
     if (value.root().kind == Value::Kind::kVariable)
@@ -345,7 +346,7 @@ class Lowering {
     }
   }
 
-  // Whether a body that writes the variable is given `read`, which it may look at afterwards.
+  // Whether a body that writes the variable also gets `read` and may use it after the write.
   bool reads_what_it_writes(const Node& writer, const Node::Input& read, const Value& memory) {
     if (!writer.control) return false;
     for (const Body& body : writer.control->bodies) {
@@ -356,7 +357,7 @@ class Lowering {
         return feed.from >= writer.control->elements &&
                writer.inputs[feed.from - writer.control->elements] == read;
       };
-      // In a loop another body, or another iteration, may read it.
+      // In a loop, another body or a later iteration may read it.
       if ((writer.control->loops() ||
            std::any_of(body.written.begin(), body.written.end(), is_memory)) &&
           std::any_of(body.feeds.begin(), body.feeds.end(), is_read))
@@ -365,10 +366,10 @@ class Lowering {
     return false;
   }
 
-  Value& computed(Operation& operation, const TensorSpec& spec) {
+  Value& computed(BlockOperation& operation, const TensorSpec& spec) {
     return computed(operation, spec, *operation.device);
   }
-  Value& computed(Operation& operation, const TensorSpec& spec, Device& device) {
+  Value& computed(BlockOperation& operation, const TensorSpec& spec, Device& device) {
     Value& value = block_.add_value(spec, device, Value::Kind::kComputed);
     value.producer = &operation;
     value.index = static_cast<int>(operation.outputs.size());
@@ -384,11 +385,11 @@ class Lowering {
   }
 
   Value& copy(Value& from, Device& device, const std::string& name) {
-    Operation& operation = *block_.operations.emplace_back(std::make_unique<Operation>());
+    BlockOperation& operation = *block_.operations.emplace_back(std::make_unique<BlockOperation>());
     operation.op = &kCopy;
     operation.device = &device;
     operation.name = name;
-    if (from.device != &device) operation.behind = from.root().producer;
+    if (from.device != &device) operation.copied_from = from.root().producer;
     operation.inputs.push_back(&from);
     return computed(operation, from.spec);
   }
@@ -407,7 +408,7 @@ class Lowering {
     return *moved;
   }
 
-  // What leaves the program may not be the memory of a variable, which changes.
+  // A fetch must not share the memory of a variable, which may change.
   Value* fetched(const Node::Input& fetch) {
     Value& value = value_of(fetch);
     return value.root().kind == Value::Kind::kVariable
@@ -424,7 +425,7 @@ class Lowering {
   std::vector<Value*> fed_;
   std::map<std::pair<Value*, Device*>, Value*> moved_;
   std::unordered_map<const Value*, std::vector<Node::Input>> reads_;  // of each variable
-  std::unordered_map<const Node*, Operation*> operation_of_;          // control flow alone
+  std::unordered_map<const Node*, BlockOperation*> operation_of_;     // of control flow nodes
   Block block_;
 };
 

@@ -1,4 +1,4 @@
-// Lowering the bodies of control flow (graph/control_flow.h).
+// Lowers the bodies of control flow (graph/control_flow.h).
 #pragma once
 
 #include <memory>
@@ -8,21 +8,22 @@
 
 namespace tandem {
 
-// The bodies of one node, each placed once. A value, good for as long as the node's graph: loops
-// over elements lower their body when elements of new sizes come, or on other devices.
+// Lowers the bodies of one node, whose operations are placed once. Copyable, and valid as long as
+// the node's graph. Loops over elements lower their body again for elements of other sizes or on
+// other devices.
 class BodyLowering {
  public:
-  // `around`: as the graph of the node is lowered.
+  // `around`: the options for the graph of the node.
   BodyLowering(std::shared_ptr<const ControlFlow> flow, const LowerOptions& around);
 
-  // `sizes`: those that are known around. Throws what lower() throws.
+  // `sizes`: the known sizes of the node's graph. Throws what lower() throws.
   BodyBlock lower(std::size_t body, const KnownSizes& sizes, const Frame& frame) const;
-  // That the bodies, and the bodies inside them, may use.
+  // The devices that the bodies and their nested bodies use.
   std::vector<Device*> devices() const;
 
  private:
   std::shared_ptr<const ControlFlow> flow_;
-  std::vector<LowerOptions> options_;  // of each body, without what differs between runs
+  std::vector<LowerOptions> options_;  // of each body, without those that differ between runs
 };
 
 }  // namespace tandem

@@ -37,11 +37,12 @@ class Planner {
   }
 
  private:
-  // Operations of one device run one after the other; those of different devices side by side. So
-  // what another device reads lives to the end of the run. Control flow runs alone.
+  // Operations of one device run one after another, those of different devices in parallel. So a
+  // value that another device reads is live until the end of the run. No other operation runs
+  // during control flow.
   void find_lives() {
     for (std::size_t i = 0; i < block_.operations.size(); ++i) {
-      const Operation& operation = *block_.operations[i];
+      const BlockOperation& operation = *block_.operations[i];
       const int now = static_cast<int>(i);
       for (const Value* input : operation.inputs) {
         Life& life = lives_[&input->root()];
@@ -59,15 +60,15 @@ class Planner {
 
   void share_in_place() {
     for (std::size_t i = 0; i < block_.operations.size(); ++i) {
-      const Operation& operation = *block_.operations[i];
+      const BlockOperation& operation = *block_.operations[i];
       if (!operation.has(kInPlace)) continue;
-      // Collectives: each result in the memory of its contribution.
+      // Collectives: each result shares the memory of its input.
       const std::size_t pairs = operation.member ? operation.outputs.size() : 1;
       for (std::size_t k = 0; k < pairs; ++k) share(operation, k, static_cast<int>(i));
     }
   }
 
-  void share(const Operation& operation, std::size_t k, int now) {
+  void share(const BlockOperation& operation, std::size_t k, int now) {
     Value& output = *operation.outputs[k];
     const Value& input = *operation.inputs[k];
     Value& root = const_cast<Value&>(input.root());
@@ -79,7 +80,7 @@ class Planner {
   }
 
   // Whether another input of the operation is the same memory.
-  static bool appears_again(const Operation& operation, std::size_t input, const Value& root) {
+  static bool appears_again(const BlockOperation& operation, std::size_t input, const Value& root) {
     for (std::size_t i = 0; i < operation.inputs.size(); ++i)
       if (i != input && &operation.inputs[i]->root() == &root) return true;
     return false;
@@ -108,7 +109,8 @@ class Planner {
     }
   }
 
-  // Largest first, each at the lowest offset where it overlaps nothing that lives when it does.
+  // Largest first, each at the lowest offset without an overlap with values that are live
+  // meanwhile.
   void place() {
     std::unordered_map<Device*, std::vector<const Value*>> by_device;
     for (const auto& value : block_.values)
@@ -123,7 +125,7 @@ class Planner {
                      [](const Value* a, const Value* b) { return a->bytes() > b->bytes(); });
     struct Placed {
       Life life;
-      MemoryPlan::Place at;
+      MemoryPlan::Allocation at;
     };
     std::vector<Placed> placed;  // by offset
     std::size_t total = 0;
@@ -141,7 +143,7 @@ class Planner {
                         placed.begin(), placed.end(), here,
                         [](const Placed& a, const Placed& b) { return a.at.offset < b.at.offset; }),
                     here);
-      plan_.places[value] = here.at;
+      plan_.allocations[value] = here.at;
       total = std::max(total, offset + bytes);
       plan_.unshared_bytes[&device] += bytes;
     }
@@ -156,7 +158,7 @@ class Planner {
 
 }  // namespace
 
-bool packs(const Operation& operation) {
+bool packs(const BlockOperation& operation) {
   if (operation.op != &kCollectiveReduce || operation.outputs.empty()) return false;
   for (const Value* output : operation.outputs)
     if (output->spec.dtype != operation.outputs[0]->spec.dtype) return false;
@@ -169,7 +171,7 @@ std::string describe_values(const Block& block, const MemoryPlan& plan, const De
   std::vector<const Value*> feeds, placed;
   for (const auto& value : block.values) {
     if (value->kind == Value::Kind::kFeed) feeds.push_back(value.get());
-    if (value->device == &device && plan.places.count(value.get()) > 0)
+    if (value->device == &device && plan.allocations.count(value.get()) > 0)
       placed.push_back(value.get());
   }
   std::stable_sort(feeds.begin(), feeds.end(),

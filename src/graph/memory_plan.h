@@ -1,4 +1,4 @@
-// Which values of a block share which memory.
+// Plans the memory of the values of a block.
 #pragma once
 
 #include <string>
@@ -10,34 +10,34 @@
 namespace tandem {
 
 struct MemoryPlan {
-  struct Place {
+  struct Allocation {
     std::size_t offset = 0;
     std::size_t bytes = 0;
   };
-  // An array of the bucket of a collective whose group packs.
+  // An array in the bucket of a collective whose group packs.
   struct Packed {
-    const Operation* collective = nullptr;
+    const BlockOperation* collective = nullptr;
     std::size_t array = 0;
   };
-  // Of every computed value that is not given away or packed; byte offsets into its device's arena.
-  std::unordered_map<const Value*, Place> places;
+  // For every computed value that is neither fetched nor packed: bytes in its device's arena.
+  std::unordered_map<const Value*, Allocation> allocations;
   std::unordered_map<const Value*, Packed> packed;
   std::unordered_map<const Device*, std::size_t> arena_bytes;
-  // What the arenas would take if nothing shared memory.
+  // The size of the arenas if no values shared memory.
   std::unordered_map<const Device*, std::size_t> unshared_bytes;
 };
 
-// Whether what the operation combines is to lie in a bucket (comm/bucket.h).
-bool packs(const Operation& operation);
+// Whether the operation reduces values that are packed in a bucket (comm/bucket.h).
+bool packs(const BlockOperation& operation);
 
-// Makes outputs share the memory of inputs that die where the operation allows it (kInPlace), as
-// views of them, and gives every other computed value a place such that no two that live at the
-// same time overlap. Fetched values get no place: they leave the program. Nor does what is packed:
-// it is computed in its bucket, and read there, where it is not fetched.
+// Makes outputs views of inputs that are not used afterwards if the operation allows it (kInPlace).
+// Allocates every other computed value so that no two values that are live at the same time
+// overlap. Fetched values have no allocation, because they leave the program. Packed values have
+// none either: they are computed and read in their bucket.
 MemoryPlan plan_memory(Block& block);
 
-// For an out-of-memory error: the shapes of what the block is fed with, and its largest values
-// among those that have a place on the device.
+// For an out-of-memory error: the shapes of the feeds, and the largest values that are allocated on
+// the device.
 std::string describe_values(const Block& block, const MemoryPlan& plan, const Device& device);
 
 }  // namespace tandem

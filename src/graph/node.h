@@ -1,4 +1,4 @@
-// A node of a graph: an operation that will run, with where its inputs come from.
+// A node of a graph: an operation and its inputs.
 #pragma once
 
 #include <cstddef>
@@ -17,37 +17,37 @@ namespace tandem {
 class GraphImpl;
 struct CollectiveMember;  // graph/collective.h
 struct ControlFlow;       // graph/control_flow.h
-class DrawSequence;
+class RandomSequence;
 
-// Memory that outlives a run, as programs refer to it: one place of a variable.
+// Memory of one copy of a variable, as programs refer to it. It outlives runs.
 class Resource : public RefCounted {
  public:
-  // The same for every Resource that stands for the same memory.
+  // Equal for all Resources of the same memory.
   virtual const void* identity() const = 0;
   virtual const std::string& name() const = 0;
   virtual Device& device() const = 0;
   virtual const TensorSpec& spec() const = 0;
-  // The present elements. Throws FailedPreconditionError "Attempting to use uninitialized value
+  // The current elements. Throws FailedPreconditionError "Attempting to use uninitialized value
   // NAME".
   virtual Tensor value() = 0;
-  // The elements for a program that writes them: in memory that no reader shares.
+  // The elements for a program that writes them, in memory that no reader shares.
   virtual Tensor writable() = 0;
 };
 
-// Changes a node's attributes at the start of each run: what the host computes anew for every step
-// (a learning rate, the number of the step). Called on the thread that starts the run.
-using Renewal = std::function<void(void* attrs)>;
+// Updates a node's attributes at the start of each run, such as a learning rate or the number of
+// the step. Called on the thread that starts the run.
+using AttrUpdate = std::function<void(void* attrs)>;
 
 struct Node;
 
-// The same for what depends on a count that a variable of the graph keeps (the steps of an
-// optimizer): sessions read it where they keep the variable.
-struct CountedRenewal {
+// The same for attributes that depend on a counter, such as an optimizer's steps. The counter is a
+// variable of the graph; each session reads its own.
+struct CountedAttrUpdate {
   Node* counter = nullptr;  // the VarHandleOp of a scalar of int64
-  std::function<void(void* attrs, std::int64_t count)> renew;
-  // What `renew` does beside setting the field "step" to count + 1, to be serialised: it sets
-  // "learning_rate" to formula(count), where there is one. Throws UnimplementedError for a function
-  // that is this program's own.
+  std::function<void(void* attrs, std::int64_t count)> update;
+  // For serialisation. `update` sets the field "step" to count + 1 and, if there is a formula, the
+  // field "learning_rate" to formula(count). Throws UnimplementedError for a learning rate that is
+  // a function of this program.
   std::function<std::optional<RateFormula>()> formula;
 };
 
@@ -62,34 +62,33 @@ struct Node {
   const OpDef* op = nullptr;
   std::shared_ptr<const void> attrs;
   std::string name;
-  int id = 0;  // position in the graph: inputs have smaller ones
+  int id = 0;  // position in the graph; inputs have smaller ids
   std::vector<Input> inputs;
   std::vector<Node*> control_inputs;
-  std::vector<TensorSpec>
-      outputs;  // sizes that are not known are negative (graph/symbolic_shape.h)
+  std::vector<TensorSpec> outputs;  // unknown sizes are negative (graph/symbolic_shape.h)
 
-  // Where the program asked for it to run: the scopes it was made in. Empty: anywhere.
+  // The device that the user requested by scopes; empty if there was no request.
   DeviceName requested;
   std::string requested_text;  // as the user wrote it, for messages
 
-  // Const: the elements, in the host's memory, or the tensor that the program was given.
+  // Const: the elements in host memory, or the captured tensor.
   std::vector<std::byte> literal;
   Tensor value;
-  RefPtr<Resource> resource;          // VarHandleOp: the variable; null: the session makes it
+  RefPtr<Resource> resource;          // VarHandleOp: the variable; null if it belongs to sessions
   Node* initializer = nullptr;        // VarHandleOp: the AssignVariableOp of its initial value
-  std::vector<Node*> colocated_with;  // where these are, this one goes
-  std::shared_ptr<const Renewal> renewal;
+  std::vector<Node*> colocated_with;  // placed on the same device as these
+  std::shared_ptr<const AttrUpdate> attr_update;
   std::shared_ptr<const CollectiveMember> member;  // collectives: the rank
-  std::shared_ptr<const CountedRenewal> counted;
+  std::shared_ptr<const CountedAttrUpdate> counted;
   std::shared_ptr<const ControlFlow> control;  // runs other graphs
-  // Random operations: the control flow before this one, which has taken draws, too.
-  std::shared_ptr<const DrawSequence> draws_behind;
-  // VarHandleOp: where gradients of the variable go; null: nowhere.
+  // Random operations: the last control flow earlier in the graph that uses random numbers.
+  std::shared_ptr<const RandomSequence> random_before;
+  // VarHandleOp: the variable's leaf; null if it is not trainable.
   RefPtr<GradNodeBase> leaf;
-  // VarHandleOp of a body: the same variable in the graph around.
+  // VarHandleOp of a body: the handle of the same variable in the enclosing graph.
   Node* outside = nullptr;
 
-  // Whether the node writes the memory that is this input.
+  // Whether the node writes the memory of this input.
   bool mutates(std::size_t input) const;
 
   template <class A>
@@ -98,12 +97,12 @@ struct Node {
   }
 };
 
-// Draw `traced` of a trace is, in each run, that draw from where the thread's generator then
-// stands, behind what `behind` has taken. Defined by the runtime.
-std::shared_ptr<const Renewal> draw_renewal(const OpDef& op, const Draw& traced,
-                                            std::shared_ptr<const DrawSequence> behind);
+// Sets the key of a random operation at the start of each run: the number of `traced`, plus the
+// offset of the thread's generator, plus the total of `before`. Defined by the runtime.
+std::shared_ptr<const AttrUpdate> key_update(const OpDef& op, const RandomKey& traced,
+                                             std::shared_ptr<const RandomSequence> before);
 
-// What a symbolic tensor stands for: output `output` of `node`. Keeps the graph alive.
+// Identifies a symbolic tensor: output `output` of `node`. Keeps the graph alive.
 struct Symbol final : RefCounted {
   Symbol(RefPtr<RefCounted> owner, Node& made_by, int index);
   ~Symbol() override;

@@ -22,13 +22,13 @@
 namespace tandem {
 namespace {
 
-// What all that moves may have together to get places of its own. More is mostly what is kept for a
-// gradient, which would take its memory twice.
-constexpr std::size_t kMostFixedBytes = std::size_t{256} << 20;
+// Upper bound on the staging memory for feeds and results. Larger ones are mostly tensors kept for
+// a gradient, which would then use their memory twice.
+constexpr std::size_t kMaxStagingBytes = std::size_t{256} << 20;
 
-// The attributes of a step: the program's own copy where each run changes them.
-std::shared_ptr<const void> own_attrs(const Operation& operation) {
-  if (!operation.attrs || !operation.renewal) return operation.attrs;
+// The attributes of a step: a copy of the program's own if each run updates them.
+std::shared_ptr<const void> own_attrs(const BlockOperation& operation) {
+  if (!operation.attrs || !operation.attr_update) return operation.attrs;
   return operation.op->attrs().copy(operation.attrs.get());
 }
 
@@ -51,31 +51,32 @@ void add_devices(const Block& block, std::vector<const Device*>& devices) {
 }  // namespace
 
 struct Program::Impl {
-  // A stretch of steps, or one of control flow. The steps' attributes are renewed when its turn
-  // comes: control flow before it may have taken draws, or an optimizer's steps.
+  // Consecutive steps, or one control flow step. Attributes are updated when the section starts,
+  // because earlier control flow may have run random operations or optimizer steps.
   struct Section {
     std::unique_ptr<Lanes> lanes;
     std::unique_ptr<ControlStep> control;
-    std::vector<std::pair<void*, const Renewal*>> renewals;
-    std::vector<VariableUse*> written;  // by the control flow
+    std::vector<std::pair<void*, const AttrUpdate*>> attr_updates;
+    std::vector<VariableUse*> written;  // by the control flow step
   };
 
   Block block;
   MemoryPlan plan;
   std::string name;
-  std::optional<ProgramArenas> own_arenas;  // none: those of the program around it
+  std::optional<ProgramArenas>
+      own_arenas;  // none for a body, which uses those of the enclosing program
   ProgramArenas& arenas;
   ArenaParts parts;
-  std::unordered_map<const Operation*, Bucket> buckets;  // of collectives
+  std::unordered_map<const BlockOperation*, Bucket> buckets;  // of collectives
   std::optional<LaneTeam> own_team;
-  std::vector<std::unique_ptr<Step>> steps;  // of the operations
+  std::vector<std::unique_ptr<ProgramStep>> steps;  // one per operation
   std::vector<Section> sections;
   std::vector<CollectiveGroup*> groups;
   std::unordered_map<const Value*, External> feeds;
-  std::vector<External*> feed_of;  // null: not used
+  std::vector<External*> feed_of;  // null if the feed is unused
   std::unordered_map<const Value*, std::unique_ptr<VariableUse>> variables;
-  std::unordered_map<const Value*, std::unique_ptr<Result>> results;
-  bool fixed = false;  // what moves has a place of its own
+  std::unordered_map<const Value*, std::unique_ptr<ProgramResult>> results;
+  bool staged = false;  // whether stage_unstable_addresses() has run
 
   Impl(Block source, ProgramOptions options, LaneTeam* team)
       : block(std::move(source)),
@@ -85,12 +86,12 @@ struct Program::Impl {
         parts({arenas, {}}) {
     make(team);
   }
-  Impl(Block source, LaneTeam& team, const ArenaPlace& place)
+  Impl(Block source, LaneTeam& team, const ArenaRegion& place)
       : block(std::move(source)), arenas(place.arenas), parts(place) {
     make(&team);
   }
 
-  // `team`: null: one of its own.
+  // `team`: null to create one.
   void make(LaneTeam* team) {
     optimize(block);
     schedule_collectives(block);
@@ -119,24 +120,24 @@ struct Program::Impl {
       auto& result = results[&root];
       if (result) continue;
       const std::size_t arena = parts.arena_on(*root.device);
-      result = std::make_unique<Result>(
-          Result{.external = {&root}, .arena = arena, .number = arenas.add_result(arena)});
+      result = std::make_unique<ProgramResult>(
+          ProgramResult{.external = {&root}, .arena = arena, .number = arenas.add_result(arena)});
     }
   }
 
   void make_sections(LaneTeam& team) {
-    std::vector<Step*> stretch;
-    std::vector<std::pair<void*, const Renewal*>> renewals;
+    std::vector<ProgramStep*> stretch;
+    std::vector<std::pair<void*, const AttrUpdate*>> attr_updates;
     const auto end_stretch = [&] {
       if (stretch.empty()) return;
       Section& section = sections.emplace_back();
       section.lanes = std::make_unique<Lanes>(stretch, team);
-      section.renewals = std::move(renewals);
+      section.attr_updates = std::move(attr_updates);
       stretch.clear();
-      renewals.clear();
+      attr_updates.clear();
     };
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      const Operation& operation = *block.operations[i];
+      const BlockOperation& operation = *block.operations[i];
       fill_step(operation, *steps[i]);
       if (operation.control) {
         end_stretch();
@@ -145,8 +146,9 @@ struct Program::Impl {
         continue;
       }
       stretch.push_back(steps[i].get());
-      if (operation.renewal)
-        renewals.emplace_back(const_cast<void*>(steps[i]->attrs.get()), operation.renewal.get());
+      if (operation.attr_update)
+        attr_updates.emplace_back(const_cast<void*>(steps[i]->attrs.get()),
+                                  operation.attr_update.get());
       if (operation.member &&
           std::find(groups.begin(), groups.end(), operation.member->group.get()) == groups.end())
         groups.push_back(operation.member->group.get());
@@ -154,7 +156,7 @@ struct Program::Impl {
     end_stretch();
     for (Section& section : sections) {
       if (!section.control) continue;
-      const Operation& operation = section.control->operation();
+      const BlockOperation& operation = section.control->operation();
       for (std::size_t i = 0; i < operation.inputs.size(); ++i)
         if (const auto use = variables.find(&operation.inputs[i]->root());
             operation.mutates(i) && use != variables.end())
@@ -175,7 +177,7 @@ struct Program::Impl {
     }
   }
 
-  void fill_step(const Operation& operation, Step& step) {
+  void fill_step(const BlockOperation& operation, ProgramStep& step) {
     step.attrs = own_attrs(operation);
     step.context.op = operation.op;
     step.context.workspace = &workspace_for(*operation.device);
@@ -187,7 +189,7 @@ struct Program::Impl {
     const auto add = [&](InlineList<TensorView>& views, const Value& value, bool output,
                          bool written) {
       views.push_back({nullptr, value.spec.dtype, value.spec.shape});
-      // Bodies find the memory of variables by themselves.
+      // Bodies look up the memory of variables themselves.
       if (operation.control && written && !output) return;
       point(value, {&step, output, views.size() - 1, value.offset}, written);
     };
@@ -206,7 +208,7 @@ struct Program::Impl {
           binding.set(static_cast<std::byte*>(
               buckets.at(packed->second.collective).array(packed->second.array).data));
         else {
-          binding.offset += static_cast<std::int64_t>(plan.places.at(&root).offset);
+          binding.offset += static_cast<std::int64_t>(plan.allocations.at(&root).offset);
           parts.add(*root.device, binding);
         }
         break;
@@ -234,7 +236,7 @@ struct Program::Impl {
     use.external.bind(impl_of(use.value).data());
   }
 
-  void bind(Result& result) {
+  void bind(ProgramResult& result) {
     if (result.given) {
       result.external.bind(result.given);
       return;
@@ -244,13 +246,13 @@ struct Program::Impl {
     const bool reusable =
         tensor.defined() && impl_of(tensor).unique() && impl_of(tensor).storage->unique();
     if (reusable)
-      impl_of(tensor).grad = {};  // whoever held it may have watched it
+      impl_of(tensor).grad = {};  // an earlier user may have tracked it
     else
       tensor = make_tensor(*value.device, value.spec.shape, value.spec.dtype);
     result.external.bind(impl_of(tensor).data());
   }
 
-  Tensor& tensor_of(const Result& result) const {
+  Tensor& tensor_of(const ProgramResult& result) const {
     return arenas.result(result.arena, result.number);
   }
 
@@ -260,7 +262,7 @@ struct Program::Impl {
       if (section.lanes) section.lanes->forget_recordings();
   }
 
-  // Calls run() while the arenas are this program's. A body has those of the program around it.
+  // Calls run() while this program holds its arenas. A body uses those of the enclosing program.
   template <class F>
   void with_arenas(const F& run) {
     if (!own_arenas) {
@@ -295,18 +297,17 @@ struct Program::Impl {
     External* const external = feed < feed_of.size() ? feed_of[feed] : nullptr;
     if (!external) return;
     external->bind(memory);
-    if (external->fixed) external->copy(external->fixed.get(), memory);
+    if (external->staging) external->copy(external->staging.get(), memory);
   }
 
-  // GPUs launch recordings, which hold addresses. Where these never come back, the feeds and
-  // results that move get a place of their own from here on: a copy for each in place of a launch
-  // for every kernel.
-  void fix_what_moves() {
-    if (fixed || std::none_of(sections.begin(), sections.end(), [](const Section& section) {
-          return section.lanes && section.lanes->records_in_vain();
+  // CUDA graphs contain addresses. If these do not repeat, feeds and results whose addresses change
+  // get staging buffers: one copy each instead of one launch per kernel.
+  void stage_unstable_addresses() {
+    if (staged || std::none_of(sections.begin(), sections.end(), [](const Section& section) {
+          return section.lanes && section.lanes->wastes_recordings();
         }))
       return;
-    fixed = true;
+    staged = true;
     std::vector<External*> moving;
     std::size_t bytes = 0;
     const auto add = [&](External& external) {
@@ -316,12 +317,12 @@ struct Program::Impl {
     };
     for (auto& [value, external] : feeds) add(external);
     for (auto& [value, result] : results) add(result->external);
-    if (bytes > kMostFixedBytes) return;
+    if (bytes > kMaxStagingBytes) return;
     const MemoryTagScope tag(MemoryTag::kActivations);
     for (External* external : moving) {
-      external->fixed = try_allocate_on(*external->value->device, external->value->bytes());
-      if (external->fixed) continue;
-      for (External* with_a_place : moving) with_a_place->fixed = nullptr;
+      external->staging = try_allocate_on(*external->value->device, external->value->bytes());
+      if (external->staging) continue;
+      for (External* other : moving) other->staging = nullptr;
       return;
     }
   }
@@ -333,11 +334,11 @@ struct Program::Impl {
     for (CollectiveGroup* group : groups) group->begin();
     for (Section& section : sections) {
       if (!section.control) {
-        for (const auto& [attrs, renewal] : section.renewals) (*renewal)(attrs);
+        for (const auto& [attrs, attr_update] : section.attr_updates) (*attr_update)(attrs);
         section.lanes->run();
         continue;
       }
-      // A body that writes a variable which somebody refers to would write a copy.
+      // A body writes a copy if something else refers to the variable, so drop the reference.
       for (VariableUse* use : section.written) use->value = {};
       run_control(*section.control);
       for (VariableUse* use : section.written) bind(*use);
@@ -372,12 +373,12 @@ struct Program::Impl {
   }
 
   void run_with_arenas(std::span<const Tensor> given, std::vector<Tensor>& fetches) {
-    fix_what_moves();
+    stage_unstable_addresses();
     for (std::size_t i = 0; i < given.size(); ++i) bind_feed(i, impl_of(given[i]).data());
     run_sections();
     for (const auto& [value, result] : results)
-      if (const External& external = result->external; external.fixed)
-        external.copy(impl_of(tensor_of(*result)).data(), external.fixed.get());
+      if (const External& external = result->external; external.staging)
+        external.copy(impl_of(tensor_of(*result)).data(), external.staging.get());
     fetches.clear();
     fetches.reserve(block.fetches.size());
     for (const Value* fetch : block.fetches) fetches.push_back(fetched(*fetch, given));
@@ -393,33 +394,36 @@ struct Program::Impl {
     }
   }
 
-  void run_at(std::span<std::byte* const> given, std::span<const Place> places) {
-    with_arenas([&] { run_at_with_arenas(given, places); });
+  void run_at(std::span<std::byte* const> given, std::span<const Destination> destinations) {
+    with_arenas([&] { run_at_with_arenas(given, destinations); });
   }
 
-  void run_at_with_arenas(std::span<std::byte* const> given, std::span<const Place> places) {
-    fix_what_moves();
+  void run_at_with_arenas(std::span<std::byte* const> given,
+                          std::span<const Destination> destinations) {
+    stage_unstable_addresses();
     for (std::size_t i = 0; i < given.size(); ++i) bind_feed(i, given[i]);
     for (auto& [value, result] : results) result->given = nullptr;
-    for (std::size_t i = 0; i < places.size(); ++i) {
+    for (std::size_t i = 0; i < destinations.size(); ++i) {
       const Value& fetch = *block.fetches[i];
-      if (const auto result = results.find(&fetch);
-          result != results.end() && !result->second->given && fetch.device == places[i].device)
-        result->second->given = places[i].memory;
+      if (const auto result = results.find(&fetch); result != results.end() &&
+                                                    !result->second->given &&
+                                                    fetch.device == destinations[i].device)
+        result->second->given = destinations[i].memory;
     }
     run_sections();
-    for (std::size_t i = 0; i < places.size(); ++i) {
+    for (std::size_t i = 0; i < destinations.size(); ++i) {
       const Value& fetch = *block.fetches[i];
       const std::byte* from = memory_of(fetch, given);
-      if (from != places[i].memory)
-        copy_between(*places[i].device, places[i].memory, *fetch.device, from, fetch.bytes());
+      if (from != destinations[i].memory)
+        copy_between(*destinations[i].device, destinations[i].memory, *fetch.device, from,
+                     fetch.bytes());
     }
   }
 };
 
 Program::Program(Block block, ProgramOptions options)
     : impl_(std::make_unique<Impl>(std::move(block), std::move(options), nullptr)) {}
-Program::Program(Block block, LaneTeam& team, const ArenaPlace& place)
+Program::Program(Block block, LaneTeam& team, const ArenaRegion& place)
     : impl_(std::make_unique<Impl>(std::move(block), team, place)) {}
 Program::Program(Block block, LaneTeam& team, ProgramOptions options)
     : impl_(std::make_unique<Impl>(std::move(block), std::move(options), &team)) {}
@@ -433,7 +437,7 @@ std::vector<Tensor> Program::run(std::span<const Tensor> feeds) {
   run(feeds, fetches);
   return fetches;
 }
-void Program::run_at(std::span<std::byte* const> feeds, std::span<const Place> fetches) {
+void Program::run_at(std::span<std::byte* const> feeds, std::span<const Destination> fetches) {
   impl_->run_at(feeds, fetches);
 }
 

@@ -1,5 +1,5 @@
-// A program: a block as lists of kernels, one a device, with every address but those of feeds,
-// variables and results fixed beforehand. A run allocates nothing besides what it gives away.
+// A program: a block as one list of kernel calls per device. All addresses except those of feeds,
+// variables and results are fixed when the program is built. A run allocates only its results.
 #pragma once
 
 #include <memory>
@@ -13,39 +13,40 @@
 namespace tandem {
 
 class LaneTeam;
-struct ArenaPlace;
+struct ArenaRegion;
 
 struct ProgramOptions {
-  std::string name;                       // in messages: of the function or model that it is from
-  std::shared_ptr<ProgramMemory> memory;  // null: its own
+  std::string name;                       // of the function or model, for messages
+  std::shared_ptr<ProgramMemory> memory;  // null for memory of its own
 };
 
 class Program {
  public:
   // REQUIRES: the devices outlive the program.
   explicit Program(Block block, ProgramOptions options = {});
-  // A body, run by the threads of the program around it. Both outlive it.
-  Program(Block block, LaneTeam& team, const ArenaPlace& place);
-  // The same for a body that is made during a run of the program around it.
+  // A body, run by the threads of the enclosing program. `team` and the arenas outlive it.
+  Program(Block block, LaneTeam& team, const ArenaRegion& place);
+  // The same for a body that is built during a run of the enclosing program.
   Program(Block block, LaneTeam& team, ProgramOptions options);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // Runs the operations, those of each device in order, the devices side by side, and sets the
-  // fetches: in memory of an earlier run where nobody holds it any more. `feeds`: of the shapes and
-  // on the devices that the block was lowered for. One run at a time. Throws what a kernel throws,
-  // and ResourceExhaustedError before anything has run where its values do not fit.
+  // Runs the operations: those of each device in order, the devices in parallel. Sets the fetches,
+  // which reuse memory of an earlier run if no tensor refers to it any more. `feeds`: of the shapes
+  // and on the devices that the block was lowered for. Not thread-safe: one run at a time. Throws
+  // what a kernel throws. Throws ResourceExhaustedError, before any operation has run, if its
+  // values do not fit.
   void run(std::span<const Tensor> feeds, std::vector<Tensor>& fetches);
   std::vector<Tensor> run(std::span<const Tensor> feeds);
 
-  struct Place {
+  struct Destination {
     std::byte* memory = nullptr;
     Device* device = nullptr;
   };
-  // The same with feeds at these addresses, and with the fetches put into memory that is given, of
-  // which no part is fed.
-  void run_at(std::span<std::byte* const> feeds, std::span<const Place> fetches);
+  // The same with feeds at these addresses. The fetches are written to the given memory, which must
+  // not overlap the feeds.
+  void run_at(std::span<std::byte* const> feeds, std::span<const Destination> fetches);
 
  private:
   struct Impl;

@@ -18,7 +18,7 @@ bool ProgramMemory::Arena::fit(std::uint64_t program, std::size_t bytes, std::si
     program_ = program;
   }
   if (bytes <= bytes_) return true;
-  free_block();  // before, so that the two need not fit beside each other
+  free_block();  // first, so that both need not fit at the same time
   const MemoryTagScope tag(MemoryTag::kActivations);
   memory_ = static_cast<std::byte*>(device_.allocator().allocate(bytes));
   if (memory_) bytes_ = bytes;

@@ -1,5 +1,5 @@
-// The memory of programs: what their values take while a program runs, shared by programs that do
-// not run at the same time.
+// The memory that the values of programs use during a run. Programs that do not run at the same
+// time share it.
 #pragma once
 
 #include <atomic>
@@ -15,15 +15,15 @@
 
 namespace tandem {
 
-// Belongs to a function, a session or a model. On each device it holds one arena, as large as the
-// largest of the programs that have run there, and one more for each run that is under way at the
-// same time. Thread-safe. An arena that no run uses is freed when the device runs out of memory.
+// Belongs to a function, a session or a model. On each device it holds one arena per concurrent
+// run, as large as the largest program that has run in it. Thread-safe. Unused arenas are freed
+// when the device runs out of memory.
 class ProgramMemory final : public IdleMemory {
  public:
   static std::shared_ptr<ProgramMemory> make();
 
-  // Belongs to one run at a time, which take() and give_back() enclose. Memory of a device is
-  // stream-ordered: what the run has enqueued may still use it when the next one takes it.
+  // Used by one run at a time, between take() and give_back(). Device memory is stream-ordered:
+  // enqueued kernels of a run may still use it when the next run takes the arena.
   class Arena {
    public:
     explicit Arena(Device& device) : device_(device) {}
@@ -31,20 +31,20 @@ class ProgramMemory final : public IdleMemory {
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
 
-    // False: another run has it.
+    // Returns false if another run uses it.
     bool try_take() { return !taken_.test_and_set(std::memory_order_acquire); }
     void give_back() { taken_.clear(std::memory_order_release); }
 
-    // The rest is for who has taken it.
-
-    // Makes it at least that large, for the program of that number. Another program loses what it
-    // kept there. False: the device has no room; the arena is empty then.
+    // The functions below are for the run that has taken the arena.
+    //
+    // Makes it at least that large, for the program of that number. Drops the results that another
+    // program kept there. Returns false, with an empty arena, if the device is out of memory.
     bool fit(std::uint64_t program, std::size_t bytes, std::size_t results);
     // Frees everything.
     void free();
 
     std::byte* memory() const { return memory_; }
-    // Where the program keeps its result of that number from run to run.
+    // The tensor of that result, which the program keeps between runs.
     Tensor& result(std::size_t index) { return results_[index]; }
     const Device& device() const { return device_; }
 
@@ -55,14 +55,14 @@ class ProgramMemory final : public IdleMemory {
     std::atomic_flag taken_;
     std::byte* memory_ = nullptr;
     std::size_t bytes_ = 0;
-    std::uint64_t program_ = 0;  // that the results are of; 0: none
+    std::uint64_t program_ = 0;  // that owns the results; 0 if there is none
     std::vector<Tensor> results_;
   };
 
-  // An arena of the device that no run had, taken.
+  // Takes an unused arena of the device.
   std::shared_ptr<Arena> take(Device& device);
-  // For programs that run while another one has its arenas: bodies of loops whose programs are made
-  // during a run.
+  // The memory of programs that are built and run while another program runs: bodies of loops over
+  // elements.
   std::shared_ptr<ProgramMemory> inner();
 
   void release(const Device& device) override;
@@ -75,26 +75,26 @@ class ProgramMemory final : public IdleMemory {
   std::shared_ptr<ProgramMemory> inner_;
 };
 
-// The arenas of one program, in which the bodies that it runs have their parts.
+// The arenas of one program and of the bodies that it runs.
 class ProgramArenas {
  public:
   explicit ProgramArenas(std::shared_ptr<ProgramMemory> memory);
 
   // --- While the program is made ---
 
-  // Which arena is the device's.
+  // The index of the device's arena.
   std::size_t of(Device& device);
-  // The arena has to have that many bytes.
+  // Requires at least that many bytes of the arena.
   void need(std::size_t arena, std::size_t bytes);
-  // A number for one more result.
+  // Adds a result and returns its index.
   std::size_t add_result(std::size_t arena) { return arenas_[arena].results++; }
 
   // --- While it runs ---
 
-  // Takes all of them. Null, or the device that has no room: then none is taken.
+  // Takes all arenas and returns null. If a device is out of memory, takes none and returns it.
   Device* take();
   void give_back();
-  // Frees what they hold, before give_back().
+  // Frees the memory of the arenas. Called before give_back().
   void free();
 
   std::byte* memory(std::size_t arena) const { return arenas_[arena].taken->memory(); }
@@ -110,7 +110,7 @@ class ProgramArenas {
     Device* device = nullptr;
     std::size_t bytes = 0;
     std::size_t results = 0;
-    std::shared_ptr<ProgramMemory::Arena> taken;  // between runs: the one of the last run
+    std::shared_ptr<ProgramMemory::Arena> taken;  // between runs, that of the last run
   };
 
   void give_back(std::size_t count);

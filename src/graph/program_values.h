@@ -1,4 +1,4 @@
-// What a program takes from outside its arenas and gives out of them.
+// The values of a program whose memory is outside its arenas.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace tandem {
 
-// A feed, a result or a variable: memory that may be elsewhere in each run.
+// A feed, a result or a variable: its address may differ in each run.
 struct External {
   const Value* value = nullptr;  // a feed or a result
   std::vector<Binding> bindings;
   std::byte* bound = nullptr;
-  bool moves = false;           // it has been bound to other memory before
-  std::shared_ptr<void> fixed;  // where it is in every run, copied in or out; null: as given
+  bool moves = false;             // whether its address has changed between runs
+  std::shared_ptr<void> staging;  // a staging buffer, copied in or out in each run; may be null
 
   void bind(std::byte* memory) {
-    if (fixed) memory = static_cast<std::byte*>(fixed.get());
+    if (staging) memory = static_cast<std::byte*>(staging.get());
     if (memory == bound) return;
     moves = bound != nullptr;
     bound = memory;
@@ -37,11 +37,11 @@ struct VariableUse {
   Tensor value;  // during a run
 };
 
-// A value that leaves the program. Its memory is kept from run to run while nobody else holds it.
-struct Result {
+// A value that leaves the program. Its memory is reused if no tensor refers to it any more.
+struct ProgramResult {
   External external;
-  std::size_t arena = 0, number = 0;  // where its tensor is kept
-  std::byte* given = nullptr;         // during a run: where it goes
+  std::size_t arena = 0, number = 0;  // see ProgramMemory::Arena::result()
+  std::byte* given = nullptr;         // during a run, the memory to write to
 };
 
 }  // namespace tandem

@@ -23,7 +23,7 @@ void expect_decay(const RateFormula& formula, std::size_t integers, std::size_t 
                                formula.kind->name, formula.integers[0]);
 }
 
-// Steps in units of decay_steps; whole ones for staircases.
+// Steps in units of decay_steps, rounded down for staircases.
 double periods(std::int64_t step, std::int64_t decay_steps, bool staircase) {
   const double passed = static_cast<double>(step) / static_cast<double>(decay_steps);
   return staircase ? std::floor(passed) : passed;
@@ -54,7 +54,7 @@ double piecewise_at(const RateFormula& f, std::int64_t step) {
 double polynomial_at(const RateFormula& f, std::int64_t step) {
   const double initial = f.reals[0], end = f.reals[1], power = f.reals[2];
   const double passed = periods(step, f.integers[0], false);
-  // With cycles the length grows to the next multiple of decay_steps once it is passed.
+  // With cycles, the decay length grows to the next multiple of decay_steps.
   const bool cycle = f.integers[1] != 0;
   const double share = cycle ? passed / std::max(1.0, std::ceil(passed)) : std::min(passed, 1.0);
   return (initial - end) * std::pow(1.0 - share, power) + end;

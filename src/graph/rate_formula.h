@@ -1,5 +1,5 @@
-// Learning rates that are formulas of the number of steps taken: data, so that a graph can be
-// stored with them.
+// Learning rates as formulas of the number of steps. They are data, so that a graph with them can
+// be serialised.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace tandem {
 
 struct RateFormula;
 
-// A formula and what its numbers are: Keras's schedules.
+// A kind of formula: one of Keras's schedules.
 struct RateFormulaKind {
   std::string_view name;
   double (*at)(const RateFormula& formula, std::int64_t step);
-  // Throws InvalidArgumentError for numbers that there is no such formula for, or another count.
+  // Throws InvalidArgumentError for invalid numbers, or a wrong count of them.
   void (*check)(const RateFormula& formula);
 };
 
@@ -23,19 +23,19 @@ struct RateFormula {
   std::vector<std::int64_t> integers;
   std::vector<double> reals;
 
-  // The rate of the step behind `step` others.
+  // The rate of the step that follows `step` others.
   double operator()(std::int64_t step) const { return kind->at(*this, step); }
 };
 
-// Each with its integers; its reals.
+// The comments list the integers; the reals.
 extern const RateFormulaKind kExponentialDecay;   // decay_steps, staircase; initial, decay_rate
 extern const RateFormulaKind kPiecewiseConstant;  // boundaries; values, one more
 extern const RateFormulaKind kPolynomialDecay;    // decay_steps, cycle; initial, end, power
 extern const RateFormulaKind kInverseTimeDecay;   // decay_steps, staircase; initial, decay_rate
-// decay_steps, warmup_steps, 0 for none; initial, top, alpha
+// decay_steps, warmup_steps (0 if there are none); initial, top, alpha
 extern const RateFormulaKind kCosineDecay;
 
-// Null when there is none of that name.
+// Returns null for an unknown name.
 const RateFormulaKind* find_rate_formula(std::string_view name);
 
 }  // namespace tandem

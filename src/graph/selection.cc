@@ -39,7 +39,7 @@ Nodes ancestors(std::span<const Node* const> outputs, bool freezes) {
   return found;
 }
 
-// All nodes but the initializers and what only these use.
+// All nodes except initializers and nodes that only these use.
 Nodes without_initializers(const GraphImpl& graph) {
   Nodes kept, used, left_out;  // used: by a node that is kept
   const auto& nodes = graph.nodes();

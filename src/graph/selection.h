@@ -1,4 +1,4 @@
-// The part of a graph that is serialised.
+// Selects the part of a graph that is serialised.
 #pragma once
 
 #include <span>
@@ -19,9 +19,9 @@ struct Selection {
   std::vector<const Node*> variables() const;
 };
 
-// `outputs` and the nodes that they depend on; every node where there are none. `freezes`: without
-// the initializers of variables and without the nodes that only these use. Throws
-// InvalidArgumentError where a node writes a variable that is to become a constant.
+// Selects `outputs` and the nodes that they depend on, or all nodes if `outputs` is empty.
+// `freezes`: leaves out initializers of variables and nodes that only these use. Throws
+// InvalidArgumentError if a node writes a variable that becomes a constant.
 Selection select_nodes(const GraphImpl& graph, std::span<const Node* const> outputs, bool freezes);
 
 }  // namespace tandem

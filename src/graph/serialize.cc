@@ -35,16 +35,16 @@ void write_spec(const TensorSpec& spec, proto::Spec& to) {
   for (std::int64_t size : spec.shape) to.add_sizes(size);
 }
 
-// The handle of a variable as the graph of `node` knows it.
+// The handle of a variable in the graph of `node`.
 const Node& handle_beside(const Node& node, const Node& handle) {
   for (const auto& other : node.graph->nodes())
     if (other->op == &kVarHandle && &outermost(*other) == &outermost(handle)) return *other;
   return handle;
 }
 
-class Writer {
+class GraphWriter {
  public:
-  Writer(const GraphImpl& graph, const Selection& selection)
+  GraphWriter(const GraphImpl& graph, const Selection& selection)
       : graph_(graph), selection_(selection) {
     for (const Node* node : selection.nodes)
       ids_.emplace(node, static_cast<std::uint32_t>(ids_.size()));
@@ -52,7 +52,7 @@ class Writer {
 
   void write(proto::Graph& to) const {
     for (const Node* node : selection_.nodes) write_node(*node, *to.add_nodes());
-    write_draws(graph_, graph_.draws_behind.get(), to);
+    write_random(graph_, graph_.last_random.get(), to);
   }
 
  private:
@@ -66,8 +66,8 @@ class Writer {
   // Whether the node is a variable that is written as a constant.
   bool frozen(const Node& node) const { return selection_.freezes && node.op == &kVarHandle; }
 
-  // A read of a constant is an identity, so that what is known by its name is still there. In a
-  // body, whose reads have become inputs, nothing uses the variable.
+  // A read of a constant becomes an identity, so that its name still exists. In a body the variable
+  // is unused, because reads have become inputs.
   std::string written_op(const Node& node) const {
     const OpDef* op = node.op;
     if (frozen(node)) op = selection_.values.count(&node) ? &kConst : &kPlaceholder;
@@ -75,23 +75,23 @@ class Writer {
     return std::string(op->name);
   }
 
-  // The latest control flow that is written, among what `draws` has seen.
-  const Node* drawn_behind(const GraphImpl& graph, const DrawSequence* draws) const {
-    while (draws) {
-      const Node* owner = owner_of(graph, draws);
+  // The last control flow that is written, of `random` and those before it.
+  const Node* last_written(const GraphImpl& graph, const RandomSequence* random) const {
+    while (random) {
+      const Node* owner = owner_of(graph, random);
       if (writes(*owner)) return owner;
-      draws = owner->draws_behind.get();
+      random = owner->random_before.get();
     }
     return nullptr;
   }
 
-  void write_draws(const GraphImpl& graph, const DrawSequence* draws, proto::Graph& to) const {
-    if (const Node* behind = drawn_behind(graph, draws)) to.set_draws_behind(id(behind));
+  void write_random(const GraphImpl& graph, const RandomSequence* random, proto::Graph& to) const {
+    if (const Node* last = last_written(graph, random)) to.set_last_random(id(last));
   }
 
-  void write_body(const GraphImpl& graph, const DrawSequence* draws, proto::Graph& to) const {
+  void write_body(const GraphImpl& graph, const RandomSequence* random, proto::Graph& to) const {
     for (const auto& node : graph.nodes()) write_node(*node, *to.add_nodes());
-    write_draws(graph, draws, to);
+    write_random(graph, random, to);
   }
 
   void write_attributes(const Node& node, proto::Node& to) const {
@@ -106,7 +106,7 @@ class Writer {
         rate.mutable_reals()->Add(formula->reals.begin(), formula->reals.end());
       }
       attrs = type.copy(attrs.get());
-      node.counted->renew(const_cast<void*>(attrs.get()), 0);
+      node.counted->update(const_cast<void*>(attrs.get()), 0);
       to.set_counter(id(&handle_beside(node, *node.counted->counter)));
     }
     for (const AttrField& field : type.save(attrs.get())) {
@@ -131,17 +131,17 @@ class Writer {
           node.name, node.op->name);
     to.set_maximum_iterations(flow.maximum_iterations);
     if (flow.forward) to.set_forward(id(flow.forward));
-    to.set_draws(flow.draws != nullptr);
-    to.set_draws_before(flow.draws_before);
+    to.set_uses_random(flow.random != nullptr);
+    to.set_offset_before(flow.offset_before);
     for (std::size_t i = 0; i < flow.bodies.size(); ++i) {
       const Body& body = flow.bodies[i];
       proto::Body& written = *to.add_bodies();
       if (!flow.forward) {
-        const DrawSequence::OfBody of_body =
-            flow.draws ? flow.draws->bodies()[i] : DrawSequence::OfBody();
+        const RandomSequence::BodyCount counted =
+            flow.random ? flow.random->bodies()[i] : RandomSequence::BodyCount();
         proto::Graph& graph = *written.mutable_graph();
-        write_body(*body.graph, of_body.behind.get(), graph);
-        graph.set_draws(of_body.draws);
+        write_body(*body.graph, counted.last.get(), graph);
+        graph.set_random_count(counted.count);
       }
       for (const Body::Feed& feed : body.feeds) {
         proto::Body::Feed& made = *written.add_feeds();
@@ -155,9 +155,9 @@ class Writer {
   void write_node(const Node& node, proto::Node& to) const {
     if (node.control) write_control(node, *to.mutable_control());
     if (node.outside && !frozen(node)) to.set_outside(id(node.outside));
-    if (const Node* behind = drawn_behind(*node.graph, node.draws_behind.get()))
-      to.set_draws_behind(id(behind));
-    if (node.renewal && !node.op->exchange_draw)
+    if (const Node* before = last_written(*node.graph, node.random_before.get()))
+      to.set_random_before(id(before));
+    if (node.attr_update && !node.op->exchange_key)
       fail<UnimplementedError>(
           "[Graph] node '{}' has attributes that this program computes for every run, which cannot "
           "be serialised",
@@ -171,7 +171,7 @@ class Writer {
     for (const Node* other : node.colocated_with)
       if (writes(*other)) to.add_colocated_with(id(other));
     for (const TensorSpec& spec : node.outputs) write_spec(spec, *to.add_outputs());
-    // A variable of this program was on a device of it; the constant goes where it is used.
+    // A captured variable was on a device of this program. The constant is placed with its users.
     const bool anywhere = frozen(node) && node.resource;
     write_device(anywhere ? DeviceName() : node.requested, *to.mutable_requested());
     if (!anywhere) to.set_requested_text(node.requested_text);
@@ -196,10 +196,10 @@ class Writer {
 
 std::string serialize_nodes(const GraphImpl& graph, const Selection& selection) {
   proto::Graph message;
-  Writer(graph, selection).write(message);
+  GraphWriter(graph, selection).write(message);
   message.set_unknown_sizes(static_cast<std::uint32_t>(graph.sizes().count()));
-  message.set_draws(graph.draws);
-  // The frame around it holds a few bytes more.
+  message.set_random_count(graph.random_count);
+  // The frame adds a few bytes.
   constexpr std::size_t kMaxBytes = std::numeric_limits<int>::max() - 1024;
   if (message.ByteSizeLong() > kMaxBytes)
     fail<UnimplementedError>("[Graph] the graph takes {} bytes; at most {} can be serialised",

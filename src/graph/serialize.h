@@ -9,16 +9,16 @@
 
 namespace tandem {
 
-// Throws UnimplementedError for attributes that a function of this program computes for every run,
+// Throws UnimplementedError for attributes that a function of this program computes in every run,
 // for loops over its datasets, and for a graph of 2 GiB or more.
 std::string serialize_graph(const GraphImpl& graph, const Selection& selection);
-// Throws DataLossError for bytes that are truncated or corrupt, InvalidArgumentError for a graph
-// that cannot be.
+// Throws DataLossError for truncated or corrupt bytes, and InvalidArgumentError for an invalid
+// graph.
 RefPtr<GraphImpl> deserialize_graph(std::string_view bytes);
 
 // The same without the frame that carries the checksum.
 std::string serialize_nodes(const GraphImpl& graph, const Selection& selection);
-std::string serialize_nodes(const GraphImpl& graph);  // all of it
+std::string serialize_nodes(const GraphImpl& graph);  // all nodes
 RefPtr<GraphImpl> deserialize_nodes(std::string_view bytes);
 
 }  // namespace tandem

@@ -7,8 +7,9 @@
 namespace tandem {
 namespace {
 
-// Trial sizes: the first, and how far the next is. Some that many numbers divide, so that strides
-// and groups suit; some odd, so that rounding shows; small ones, because rules have bounds.
+// Trial sizes: the first one and the distance to the next. Some have many divisors, so that strides
+// and groups divide them; some are odd, to expose rounding; some are small, because rules have
+// bounds.
 struct Family {
   std::int64_t first, step;
 };
@@ -60,7 +61,7 @@ class Trial {
     const auto outputs = infer(*asked.op, {&asked.op->attrs(), asked.attrs.get()}, inputs);
     const auto output = static_cast<std::size_t>(rule->output);
     if (output >= outputs.size() || rule->axis >= outputs[output].shape.rank())
-      fail<InvalidArgumentError>("[{}] results whose number or rank depends on sizes",
+      fail<InvalidArgumentError>("[{}] the number or rank of the results depends on sizes",
                                  asked.op->name);
     return values_[unknown] = outputs[output].shape[rule->axis];
   }
@@ -80,10 +81,10 @@ SizeTrials::SizeTrials(const SymbolicSizes& sizes, const OpDef& op, AttrsRef att
   note(attrs, inputs, true);
 }
 
-// Takes down the sizes of a question; `outer`: of the one that is asked.
+// Collects the sizes of a call of a rule. `outer`: of the call that is answered.
 void SizeTrials::note(AttrsRef attrs, std::span<const TensorSpec* const> inputs, bool outer) {
   const auto visit_attrs = [&](const auto& visit) {
-    // Visiting may write, and does not here.
+    // The cast is safe: this visitor does not write.
     if (attrs.data) visit_attr_integers(*attrs.type, const_cast<void*>(attrs.data), visit);
   };
   const auto add_known = [&](std::int64_t number) {
@@ -155,7 +156,7 @@ void SizeTrials::ask_about_distinct_sizes() {
   }
 }
 
-// Sizes that suit: all the same; all some known size; each the same, 1 or some known size.
+// Finds accepted sizes. Tries all equal, all equal to a known size, and each equal, 1 or known.
 std::optional<SizeTrials::Values> SizeTrials::find_start() {
   for (const Family& family : kFamilies)
     if (ask(uniform(family.first))) return uniform(family.first);
@@ -176,7 +177,7 @@ std::optional<SizeTrials::Values> SizeTrials::find_start() {
   return std::nullopt;
 }
 
-// Gives `members` another size that they share, if the rule takes one.
+// Sets `members` to another common size that the rule accepts. Returns whether there is one.
 bool SizeTrials::move(Values& values, const Members& members) {
   ++next_value_;
   for (const Family& family : kFamilies) {
@@ -190,10 +191,10 @@ bool SizeTrials::move(Values& values, const Members& members) {
   return false;
 }
 
-// From sizes that suit: moves each that may differ from the rest, alone or with those of its axis
-// or with one other.
+// Starting from accepted sizes, varies each size alone, together with those of its axis, or with
+// one other.
 void SizeTrials::vary_from(Values values) {
-  Members together;  // not told apart yet
+  Members together;  // not distinguished yet
   const auto settle = [&](const Members& members) {
     std::erase_if(together, [&](std::size_t member) { return contains(members, member); });
   };
@@ -227,7 +228,7 @@ void SizeTrials::vary_from(Values values) {
   }
 }
 
-// A size that has been the same in all trials: other values that it might have.
+// Tries other values for sizes that were the same in all trials.
 void SizeTrials::vary_pinned() {
   for (std::size_t i = 0; i < free_.size(); ++i) {
     const auto value_in = [&](const Answer& answer) { return answer.sizes.at(free_[i]); };

@@ -1,8 +1,9 @@
-// Shape rules asked about trial sizes, where sizes are not known.
+// Infers shapes with unknown sizes by calling shape rules with trial sizes.
 //
-// A rule is a function of numbers. Its result for unknown sizes is found by trials: first with
-// distinct sizes, and where the rule refuses these, with sizes that equal each other or known ones.
-// The first sizes that the rule accepts are then varied, one by one or with those they agree with.
+// A shape rule is a function of numbers. Its result for unknown sizes is found by trials: first
+// with distinct sizes and, if the rule throws for these, with sizes that equal each other or known
+// sizes. The first accepted sizes are then varied, one by one or together with those that must
+// agree.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +21,19 @@ namespace tandem {
 class SizeTrials {
  public:
   struct Answer {
-    std::map<std::int64_t, std::int64_t> sizes;  // of all unknown sizes that were needed
+    std::map<std::int64_t, std::int64_t> sizes;  // the trial value of each unknown size
     std::vector<TensorSpec> outputs;
   };
 
   SizeTrials(const SymbolicSizes& sizes, const OpDef& op, AttrsRef attrs,
              std::span<const TensorSpec* const> inputs);
 
-  // The answers to all trials that suit the rule; at least one. Throws what the rule throws when
-  // none does, and InvalidArgumentError when the results' number, ranks or dtypes depend on the
-  // sizes.
+  // The answers to all accepted trials; at least one. Throws what the rule throws if it accepts no
+  // trial, and InvalidArgumentError if the number, ranks or dtypes of the results depend on sizes.
   const std::vector<Answer>& run();
 
-  // The unknown sizes of the attributes and inputs, in this order. Attributes come first: what was
-  // written as an attribute was meant.
+  // The unknown sizes of the attributes, then those of the inputs. Attributes come first because
+  // they were given explicitly.
   const std::vector<std::int64_t>& sizes() const { return mentioned_; }
 
  private:
@@ -56,10 +56,10 @@ class SizeTrials {
   AttrsRef attrs_;
   std::span<const TensorSpec* const> inputs_;
   std::vector<std::int64_t> mentioned_;
-  std::vector<std::int64_t> free_;   // those that follow from no others
-  std::vector<std::int64_t> seen_;   // mentioned anywhere
-  std::vector<std::int64_t> known_;  // the numbers above 1 beside them
-  std::vector<Members> groups_;      // those of one axis, which may have to agree
+  std::vector<std::int64_t> free_;   // the unknown sizes that do not depend on others
+  std::vector<std::int64_t> seen_;   // all unknown sizes
+  std::vector<std::int64_t> known_;  // the known sizes above 1
+  std::vector<Members> groups_;      // sizes of one axis, which may have to agree
   std::vector<Answer> answers_;
   std::int64_t next_value_ = 0;
   std::exception_ptr refusal_;

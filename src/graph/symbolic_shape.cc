@@ -11,27 +11,27 @@ namespace {
 
 constexpr std::int64_t kFirst = -(std::int64_t{1} << 40);
 constexpr std::int64_t kDistance = 1 << 12;
-// A size that follows from more is taken for one of its own: graphs that are read have no say in
-// how long that takes.
+// A size that depends on more sizes is treated as independent. This bounds the time for untrusted
+// graphs.
 constexpr std::size_t kMaxDerived = 128;
 
-// Which unknown size the number is; -1 when something was computed with one.
+// The index of the unknown size; -1 if the number was computed from one.
 std::int64_t index_of(std::int64_t number) {
-  const std::int64_t behind = kFirst - number;
-  return behind >= 0 && behind % kDistance == 0 ? behind / kDistance : -1;
+  const std::int64_t distance = kFirst - number;
+  return distance >= 0 && distance % kDistance == 0 ? distance / kDistance : -1;
 }
 
 bool any_unknown(AttrsRef attrs, std::span<const TensorSpec* const> inputs) {
   for (const TensorSpec* input : inputs)
     if (!input->shape.fully_defined()) return true;
   bool found = false;
-  // Visiting may write, and does not here.
+  // The cast is safe: this visitor does not write.
   visit_attr_integers(*attrs.type, const_cast<void*>(attrs.data),
                       [&](std::int64_t& number) { found = found || is_unknown_size(number); });
   return found;
 }
 
-// Calls visit(size) for each unknown size of the question.
+// Calls visit(size) for each unknown size of the call.
 template <class F>
 void visit_sizes(const AskedRule& asked, const F& visit) {
   if (asked.attrs)
@@ -44,9 +44,9 @@ void visit_sizes(const AskedRule& asked, const F& visit) {
       if (is_unknown_size(size)) visit(size);
 }
 
-// The size of an output that all trials agree on: a number, or one of the unknown sizes; nothing
-// where it is a new one. Where a number and an unknown size both fit, it is the unknown size: the
-// trials may not have found its other values.
+// The size of an output that matches all trials: a known size, or one of the unknown sizes; nothing
+// if it is a new one. If a known and an unknown size both match, the unknown size is chosen,
+// because the trials may have missed its other values.
 std::optional<std::int64_t> common_size(const SizeTrials& trials,
                                         const std::vector<SizeTrials::Answer>& answers,
                                         std::size_t output, int axis) {
@@ -88,7 +88,7 @@ const SizeRule* SymbolicSizes::rule_of(std::int64_t size) const {
 void SymbolicSizes::take_over(std::int64_t stored, std::int64_t inferred) {
   const SizeRule* rule = rule_of(inferred);
   if (!rule || stored == inferred || rule_of(stored)) return;
-  // It follows from what came before it: no size follows from itself.
+  // It depends on earlier sizes only, so no size depends on itself.
   bool in_order = true;
   visit_sizes(*rule->asked,
               [&](std::int64_t size) { in_order = in_order && index_of(size) < index_of(stored); });

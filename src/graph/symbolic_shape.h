@@ -1,8 +1,8 @@
-// Shapes of which some sizes are not known before a run.
+// Shapes with sizes that are unknown before a run.
 //
-// Each unknown size is a negative number of its own, so that attributes that were taken from shapes
-// can be filled in once the sizes are known. The numbers are far from each other and from anything
-// that stands in attributes otherwise (axes, -1): one that was computed WITH is found out.
+// Each unknown size is a distinct negative number. So attributes that were copied from shapes can
+// be filled in once the sizes are known. The numbers are far from each other and from other values
+// of attributes (axes, -1), so that arithmetic on an unknown size is detected.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@
 
 namespace tandem {
 
-// An operation as its shape rule was asked about it.
+// A call of a shape rule.
 struct AskedRule {
   const OpDef* op;
-  std::shared_ptr<const void> attrs;  // null where they have no fields
+  std::shared_ptr<const void> attrs;  // null if they have no fields
   std::vector<TensorSpec> inputs;
 };
 
-// How an unknown size follows from others: it is what a shape rule says. So it stays consistent
-// with them, whatever arithmetic the rule does.
+// How an unknown size depends on others: it is a result of a shape rule, whatever arithmetic the
+// rule does.
 struct SizeRule {
   std::shared_ptr<const AskedRule> asked;
   int output = 0, axis = 0;
-  // All sizes that follow from others and that this one depends on.
+  // The dependent sizes that this one depends on.
   std::vector<std::int64_t> derived;
 };
 
@@ -37,22 +37,22 @@ class SymbolicSizes {
  public:
   std::int64_t fresh();
   int count() const { return count_; }
-  // For a graph that is read: its shapes have `count` unknown sizes.
+  // For a graph that is deserialised: its shapes have `count` unknown sizes.
   void set_count(int count);
-  // Whether a shape of this graph may have the size: a number, or one of the unknown ones.
+  // Whether the size is valid in this graph: a known size, or one of its unknown sizes.
   bool has(std::int64_t size) const;
-  // Replaces each -1 in `shape` by a fresh one.
+  // Replaces each -1 in `shape` with a fresh unknown size.
   Shape named(const Shape& shape);
 
-  // Null where the size follows from no others.
+  // Returns null if the size does not depend on others.
   const SizeRule* rule_of(std::int64_t size) const;
-  // For a graph that is read: `stored` follows from other sizes as `inferred` does.
+  // For a graph that is deserialised: gives `stored` the rule of `inferred`.
   void take_over(std::int64_t stored, std::int64_t inferred);
 
-  // The outputs of `op` for inputs and attributes in which some sizes are not known. The shape rule
-  // is asked about trial sizes (SizeTrials). An output's size that is the same for all of them is
-  // known; one that is always that of an input or attribute is that one; any other is a fresh
-  // unknown size that follows from the rule. Throws what the rule throws when no trial suits it.
+  // Infers the outputs of `op` for inputs and attributes with unknown sizes. The shape rule is
+  // called with trial sizes (SizeTrials). An output size that is the same in all trials is known.
+  // One that always equals an unknown size of the inputs or attributes is that size. Any other is a
+  // fresh unknown size with a SizeRule. Throws what the rule throws if it accepts no trial.
   void infer(InferContext& context, const OpDef& op, AttrsRef attrs,
              std::span<const TensorSpec* const> inputs);
 
@@ -63,10 +63,9 @@ class SymbolicSizes {
   std::unordered_map<std::int64_t, SizeRule> rules_;  // by size
 };
 
-// Whether a number of a shape or of attributes stands for an unknown size, or was computed with
-// one.
+// Whether a number of a shape or of attributes is an unknown size or was computed from one.
 bool is_unknown_size(std::int64_t number);
-// Whether it stands for one as it is.
+// Whether it is an unknown size itself.
 bool names_unknown_size(std::int64_t number);
 
 // Calls visit(std::int64_t&) for each integer of the attributes.
@@ -77,33 +76,33 @@ void visit_attr_integers(const AttrsType& type, void* attrs, const F& visit) {
       const_cast<F*>(&visit));
 }
 
-// `attrs` copied, with replacement(number) for each number that is_unknown_size.
+// A copy of `attrs`, with replacement(number) for each number that is_unknown_size().
 template <class F>
 std::shared_ptr<const void> with_sizes(const AttrsType& type, const void* attrs,
                                        const F& replacement) {
   std::shared_ptr<const void> copy = type.copy(attrs);
   if (!copy) return copy;
-  // The copy is ours alone until it is returned.
+  // The cast is safe: nothing else refers to the copy yet.
   visit_attr_integers(type, const_cast<void*>(copy.get()), [&](std::int64_t& number) {
     if (is_unknown_size(number)) number = replacement(number);
   });
   return copy;
 }
 
-// What the unknown sizes are in one run.
+// The values of the unknown sizes in one run.
 class KnownSizes {
  public:
-  // Room for `count` sizes of a graph, those that are taken down already among them.
+  // Reserves `count` sizes of a graph and keeps the values of those that are bound already.
   void set_count(int count) { values_.resize(static_cast<std::size_t>(count), -1); }
-  // Takes down that `symbolic` is `concrete`. Throws InvalidArgumentError, naming `what`, when they
-  // do not agree with each other or with what was taken down before, and when `concrete` has an
-  // unknown size itself.
+  // Binds the unknown sizes of `symbolic` to those of `concrete`. Throws InvalidArgumentError,
+  // which names `what`, if the shapes do not match, if a size is bound to another value already, or
+  // if `concrete` has an unknown size.
   void bind(const Shape& symbolic, const Shape& concrete, std::string_view what);
-  // The size, or the number itself where it is known or a wildcard.
+  // The value of the size, or `size` itself if it is known or a wildcard.
   std::int64_t operator()(std::int64_t size) const;
   Shape operator()(Shape shape) const;
-  // `attrs` with the sizes filled in; itself where it has no unknown ones. Throws
-  // InvalidArgumentError for what was computed with an unknown size.
+  // `attrs` with the sizes filled in, or `attrs` itself if it has no unknown sizes. Throws
+  // InvalidArgumentError for a number that was computed from an unknown size.
   std::shared_ptr<const void> fill_in(const OpDef& op,
                                       const std::shared_ptr<const void>& attrs) const;
 

@@ -221,7 +221,7 @@ const MetricBase& Metric::base() const { return *defined_state(state_).base; }
 void Metric::update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) {
   OnDevice on(impl_of(y_pred).device());
   std::vector<Tensor> statistics = base().statistics(y_true, y_pred, sample_weight);
-  if (const ReplicaContext* context = ReplicaContext::current(); context && context->stands_by())
+  if (const ReplicaContext* context = ReplicaContext::current(); context && context->is_padding())
     for (Tensor& statistic : statistics) statistic = zeros_like(statistic);
   add_statistics(statistics);
 }

@@ -209,7 +209,7 @@ void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> 
   VariableImpl& iterations = iterations_.impl();
   const std::size_t before = building->nodes().size();
   update_states({*this, step_at(0), nullptr}, copy, states, gradients);
-  auto counted = std::make_shared<CountedRenewal>();
+  auto counted = std::make_shared<CountedAttrUpdate>();
   counted->counter = symbol_of(iterations.memory(copy)).node;
   counted->formula = [rate = rate_, name = name_]() -> std::optional<RateFormula> {
     if (!rate->scheduled()) return std::nullopt;
@@ -219,7 +219,7 @@ void Optimizer::Impl::update_in_graph(std::size_t copy, std::span<State* const> 
         "serialised; the formulas of optimizers::schedules can",
         name);
   };
-  counted->renew = [rate = rate_, renew = renewal()](void* attrs, std::int64_t count) {
+  counted->update = [rate = rate_, renew = renewal()](void* attrs, std::int64_t count) {
     renew({.learning_rate = rate->at(count), .number = count + 1}, attrs);
   };
   for (std::size_t i = before; i < building->nodes().size(); ++i) {
@@ -239,19 +239,19 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
   const VariableImpl& steps = iterations_.impl();
   std::int64_t count = read_count(steps, copy);
   // In a program the count that each run finds decides, and each run raises it.
-  std::shared_ptr<const Renewal> renewal;
+  std::shared_ptr<const AttrUpdate> renewal;
   std::function<Step()> of_run;
   if (building) {
     const int earlier = building->next_of(steps.storage().identity(copy));
     of_run = [self = shared_from_this(), &steps, copy, earlier] {
       return self->step_at(read_count(steps, copy) + earlier);
     };
-    renewal = std::make_shared<const Renewal>(
+    renewal = std::make_shared<const AttrUpdate>(
         [of_run, renew = this->renewal()](void* attrs) { renew(of_run(), attrs); });
     building->after_run([self = shared_from_this(), &steps, copy] { raise_count(steps, copy); });
     count += earlier;
   }
-  const RenewingScope renewing(renewal);
+  const AttrUpdateScope renewing(renewal);
   update_states({*this, step_at(count), std::move(of_run)}, copy, states, gradients);
   if (!building) raise_count(steps, copy);
 }
@@ -381,7 +381,7 @@ void Optimizer::Impl::minimize(const Tensor& loss, const std::vector<Variable>& 
   pass.on_ready = [&](std::size_t source, Tensor gradient) {
     sync->ready(source, std::move(gradient));
   };
-  pass.place = [&](std::size_t source) { return sync->place(source); };
+  pass.buffer = [&](std::size_t source) { return sync->place(source); };
   run_backward(pass);
   std::optional<std::vector<Tensor>> gradients = sync->finish();
   if (!gradients) return;

@@ -5,7 +5,7 @@
 namespace tandem::detail {
 
 void unsuitable_field(const AttrField& field) {
-  fail<InvalidArgumentError>("attribute '{}' cannot have the value that was stored", field.name);
+  fail<InvalidArgumentError>("attribute '{}' has an invalid stored value", field.name);
 }
 
 const AttrField& field_named(const AttrFields& fields, std::string_view name) {

@@ -1,4 +1,4 @@
-// Fields of attributes as they are stored: by name, as lists of numbers.
+// The serialised form of attribute fields: names with lists of numbers.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ struct AttrField {
   std::string name;
   std::vector<std::int64_t> integers = {};  // also booleans, enumerations and shapes
   std::vector<double> reals = {};
-  bool known_shape = true;  // false: a shape of unknown rank
+  bool known_shape = true;  // false for a shape of unknown rank
   friend bool operator==(const AttrField&, const AttrField&) = default;
 };
 using AttrFields = std::vector<AttrField>;
@@ -26,7 +26,7 @@ using AttrFields = std::vector<AttrField>;
 namespace detail {
 
 [[noreturn]] void unsuitable_field(const AttrField& field);
-// Throws InvalidArgumentError when there is none.
+// Throws InvalidArgumentError if there is no such field.
 const AttrField& field_named(const AttrFields& fields, std::string_view name);
 void check_count(std::size_t expected, std::size_t got);
 
@@ -49,7 +49,7 @@ inline std::int64_t only_integer(const AttrField& field) {
   return field.integers[0];
 }
 
-// Enumerations say which their last value is, beside their declaration: last_value(E).
+// Enumerations declare a function last_value(E) that returns their last value.
 template <class T>
 void load_field(const AttrField& field, T& value) {
   if constexpr (std::is_floating_point_v<T>) {

@@ -1,5 +1,5 @@
-// Typed attributes of operations: plain structs that list their fields once, so that the runtime
-// can compare, hash and print them without knowing them.
+// Typed attributes of operations: plain structs that list their fields once (TANDEM_FIELDS). The
+// runtime compares, hashes, prints and stores them by that list.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +15,21 @@
 
 namespace tandem {
 
-// What the runtime knows of an attribute struct. One static instance a type.
+// The functions of an attribute struct. One static instance per type.
 struct AttrsType {
   std::shared_ptr<const void> (*copy)(const void* attrs);
   bool (*equal)(const void* a, const void* b);
   std::size_t (*hash)(const void* attrs);
   std::string (*print)(const void* attrs);
-  // Calls visit(user, number) for every 64-bit integer in `attrs`, those of shapes and lists
-  // included. It may change them.
+  // Calls visit(user, number) for every 64-bit integer in `attrs`, including those of shapes and
+  // lists. It may change them.
   void (*visit_integers)(void* attrs, void (*visit)(void* user, std::int64_t& number), void* user);
-  // The fields by name, to be stored.
+  // The fields by name, for serialisation.
   AttrFields (*save)(const void* attrs);
-  // New attributes of these fields. Throws InvalidArgumentError when one is missing, unknown, or
-  // has a value that the field cannot have.
+  // Creates attributes from fields. Throws InvalidArgumentError if one is missing, unknown or has
+  // an invalid value.
   std::shared_ptr<const void> (*load)(const AttrFields& fields);
-  // Overwrites the field of that name, if there is one.
+  // Sets the field of that name, if there is one.
   void (*set)(void* attrs, const AttrField& field);
 };
 
@@ -39,8 +39,8 @@ struct NoAttrs {
 
 namespace detail {
 
-// Numbers are the same if their bits are: -0.0 is not 0.0, for 1 / x tells them apart, and a NaN is
-// itself.
+// Floating numbers are compared by bits: -0.0 differs from 0.0, because 1 / x does, and a NaN
+// equals itself.
 template <class T>
 bool same_value(const T& a, const T& b) {
   if constexpr (std::is_floating_point_v<T>)

@@ -1,13 +1,13 @@
-// What an element-wise operation is in a chain of them that a GPU runs as one kernel
-// (ops/cuda/chain.h). It is a part of OpDef, so that no list elsewhere names operations.
+// The role of an element-wise operation in a chain that a GPU runs as one kernel
+// (ops/cuda/chain.h). It is part of OpDef, so that no other list names operations.
 #pragma once
 
 #include <cstdint>
 
 namespace tandem {
 
-// The formulas (ops/formula/) of chains: on one operand, on two, activations and their gradients.
-// The first of each may be in chains within another kernel, too.
+// The formulas (ops/formula/) of chains: unary, binary, and activations with their gradients. The
+// FEW of each can also be in chains that are fused into another kernel.
 // clang-format off
 #define TANDEM_CHAIN_UNARY_FEW(X) X(Neg) X(Abs) X(Sign) X(Square) X(LogicalNot)
 #define TANDEM_CHAIN_UNARY_MORE(X) \
@@ -22,14 +22,14 @@ namespace tandem {
 #define TANDEM_CHAIN_ACTIVATION_MORE(X) X(Elu) X(Selu) X(Softplus) X(Swish) X(Gelu) X(GeluTanh)
 
 enum class ChainOp : std::uint8_t {
-  kNone,  // in no chain
+  kNone,  // not in chains
   kMove,
   kSelect,  // operand 0 ? operand 1 : operand 2
 #define TANDEM_CHAIN_OP(Name) k##Name,
 #define TANDEM_CHAIN_OPS(Name) k##Name, k##Name##Grad,
   TANDEM_CHAIN_UNARY_FEW(TANDEM_CHAIN_OP) TANDEM_CHAIN_BINARY_FEW(TANDEM_CHAIN_OP)
   TANDEM_CHAIN_ACTIVATION_FEW(TANDEM_CHAIN_OPS)
-  kEndOfFew,  // no operation: from here on, those of chains that are kernels of their own
+  kEndOfFew,  // a separator: the following are only in chains that are separate kernels
   TANDEM_CHAIN_UNARY_MORE(TANDEM_CHAIN_OP) TANDEM_CHAIN_BINARY_MORE(TANDEM_CHAIN_OP)
   TANDEM_CHAIN_ACTIVATION_MORE(TANDEM_CHAIN_OPS)
 #undef TANDEM_CHAIN_OP
@@ -37,15 +37,15 @@ enum class ChainOp : std::uint8_t {
 };
 // clang-format on
 
-// How an operation becomes steps of a chain.
+// How an operation is converted to steps of a chain.
 enum class ChainForm : std::uint8_t {
   kPlain,        // its inputs are the operands
-  kNumberRight,  // ScalarAttrs are operand 1
-  kNumberLeft,   // or operand 0
-  kActivation,   // ActivationAttrs are the step's number
+  kNumberRight,  // operand 1 comes from ScalarAttrs
+  kNumberLeft,   // operand 0 comes from ScalarAttrs
+  kActivation,   // the step's number comes from ActivationAttrs
   kCast,
   kClip,
-  kSum,  // of all inputs, rounded at the end
+  kSum,  // of all inputs, rounded once at the end
 };
 
 struct ChainRole {

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// Written before there are devices, and read when there are.
+// Written before devices exist, and only read afterwards, so it needs no lock.
 std::unordered_map<const OpDef*, KernelFn>& table() {
   static auto* const kernels = new std::unordered_map<const OpDef*, KernelFn>;
   return *kernels;
@@ -18,7 +18,7 @@ std::unordered_map<const OpDef*, KernelFn>& table() {
 void register_cuda_kernels(std::span<const CudaKernel> kernels) {
   for (const CudaKernel& each : kernels) {
     const OpDef* op = find_op(each.op);
-    if (!op) fail<InternalError>("[cuda] a kernel for '{}', which is no operation", each.op);
+    if (!op) fail<InternalError>("[cuda] kernel for the unknown operation '{}'", each.op);
     register_cuda_kernel(*op, each.kernel);
   }
 }

@@ -1,4 +1,5 @@
-// The kernels of the CUDA backend, which is a module: an OpDef of the library cannot name them.
+// Registers the kernels of the CUDA backend. It is a separately loaded module, so an OpDef of the
+// library cannot refer to them.
 #pragma once
 
 #include <span>
@@ -13,12 +14,12 @@ struct CudaKernel {
   KernelFn kernel;
 };
 
-// Makes them known to find_kernel(). Called as the module is loaded, before there is a device that
-// could run one. Throws InternalError for an operation that is not there, or is there twice.
+// Registers kernels for find_kernel(). Called when the module is loaded, before CUDA devices exist.
+// Throws InternalError for an unknown operation, or one that is registered twice.
 void register_cuda_kernels(std::span<const CudaKernel> kernels);
-// The same for an operation that graphs alone have, which find_op() does not know.
+// The same for an operation that only graphs use and find_op() does not find.
 void register_cuda_kernel(const OpDef& op, KernelFn kernel);
-// Null where there is none.
+// Returns null if there is none.
 KernelFn cuda_kernel_of(const OpDef& op);
 
 }  // namespace tandem

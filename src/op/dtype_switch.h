@@ -1,4 +1,4 @@
-// From a run-time dtype to a C++ type.
+// Converts run-time dtypes to C++ types.
 #pragma once
 
 #include "core/status.h"
@@ -27,7 +27,7 @@ decltype(auto) switch_dtype(DType dtype, F&& f) {
   fail<InternalError>("not a dtype: {}", static_cast<int>(dtype));
 }
 
-// The same for the floating types alone; REQUIRES: is_floating(dtype), which shape rules check.
+// The same for floating types only. REQUIRES: is_floating(dtype), which shape rules check.
 template <class F>
 decltype(auto) switch_floating(DType dtype, F&& f) {
   switch (dtype) {

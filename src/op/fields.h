@@ -1,16 +1,16 @@
-// The fields of attributes, each named once: a struct lists its members, and the runtime compares,
-// hashes, prints and stores them by that list (op/attributes.h).
+// TANDEM_FIELDS lists the members of an attribute struct. The runtime compares, hashes, prints and
+// stores attributes by that list (op/attributes.h).
 #pragma once
 
-// In a struct: defines fields(f), which calls f("member", member) for each of the members, of which
-// there may be 27. Graphs on disk have these names: a member that is renamed makes them unreadable.
+// In a struct: defines fields(f), which calls f("member", member) for each of up to 27 members.
+// Serialised graphs contain these names, so renaming a member makes them unreadable.
 #define TANDEM_FIELDS(...)                                     \
   template <class F>                                           \
   void fields([[maybe_unused]] F&& f) const {                  \
     __VA_OPT__(TANDEM_SCAN_27(TANDEM_EACH_FIELD(__VA_ARGS__))) \
   }
 
-// A macro does not expand within itself, so the call for the remaining members is put off to the
+// A macro does not expand within itself, so the call for the remaining members is deferred to the
 // next scan.
 #define TANDEM_EACH_FIELD(member, ...) \
   f(#member, member);                  \

@@ -1,4 +1,4 @@
-// What a profile tells of a kernel.
+// Profile events of kernels.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// Of the run of `context`'s operation on `device`; `node`: its name in the graph, if it has one.
+// The event of a run of `context`'s operation on `device`. `node`: its name in the graph, if any.
 profile::Event kernel_event(const KernelContext& context, const Device& device,
                             const std::string& node = {});
 

@@ -1,4 +1,4 @@
-// How many gradient tapes of the calling thread are recording.
+// The number of recording gradient tapes of the calling thread.
 #pragma once
 
 namespace tandem {

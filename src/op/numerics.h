@@ -1,4 +1,4 @@
-// Where in a model the calling thread is.
+// The place in the model that the calling thread executes, for errors about NaN and infinities.
 #pragma once
 
 #include <atomic>
@@ -8,17 +8,17 @@ namespace tandem {
 
 struct OpNode;
 
-// The path of the innermost layer whose call the thread is in; null: none.
+// The path of the innermost layer that the thread calls; null outside layers.
 extern constinit thread_local const std::string* called_layer;
-// The recorded operation whose gradient a backward pass computes; null: none.
+// The operation whose gradient the thread computes; null outside backward passes.
 extern constinit thread_local const OpNode* differentiated;
 
-// Whether the results of operations are searched for NaN and infinities
+// Whether results of operations are checked for NaN and infinities
 // (debugging::enable_check_numerics).
 extern constinit std::atomic<bool> numerics_checked;
 inline bool checks_numerics() { return numerics_checked.load(std::memory_order_relaxed); }
 
-// Sets one of the thread's pointers above while it lives.
+// Sets one of the pointers above while it lives.
 template <class T>
 class PointerScope {
  public:

@@ -46,8 +46,8 @@ std::shared_ptr<void>* KernelContext::keep() {
 
 KernelContext::~KernelContext() { end_call(); }
 
-// Memory of a device is handed out in the order in which its work is enqueued. A deferred kernel
-// asks when that order has long gone on.
+// Device memory is allocated in the order in which work is enqueued. A deferred kernel runs later
+// than that, so it must use the host's allocator.
 Device& workspace_for(Device& device) {
   return device.stream().execution() == Stream::Execution::kDeferred ? DeviceManager::get().host()
                                                                      : device;

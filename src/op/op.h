@@ -1,6 +1,5 @@
-// The registry: what an operation is. One constant OpDef per operation holds its name, attributes,
-// shape rule, gradient, kernels and traits; everything else (dispatch, recording, tracing, passes)
-// works on OpDefs alone.
+// Definitions of operations. One constant OpDef per operation holds its name, attributes, shape
+// rule, gradient, kernels and traits. Dispatch, recording, tracing and passes only use OpDefs.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +19,8 @@ namespace tandem {
 
 inline constexpr int kMaxInlineTensors = 6;
 
-// A list of specs or views without allocation for the usual operation. Only the elements in use are
-// ever written: there are several lists an operation, and most have one or two elements.
+// A list of specs or views that does not allocate for up to kMaxInlineTensors elements. Unused
+// elements are not initialised, because each operation has several lists of one or two elements.
 template <class T>
 class InlineList {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -69,14 +68,15 @@ class InlineList {
 
 struct OpDef;
 
-// What identifies one draw: with an element's position, the input of the counter-based generator.
-struct Draw {
+// Identifies the random numbers of one operation. The counter-based generator computes an element
+// from this key and the element's position.
+struct RandomKey {
   std::uint64_t seed = 0;
-  std::uint64_t number = 0;
-  std::uint32_t stream = 0;  // the replica, where replicas are to differ; 0 otherwise
+  std::uint64_t number = 0;  // of the random operation
+  std::uint32_t stream = 0;  // the replica if replicas get different numbers, else 0
 };
 
-// What a shape rule sees: the inputs' dtypes and shapes and the attributes. It fills in the
+// The argument of shape rules: the dtypes and shapes of inputs, and the attributes. A rule adds the
 // outputs, or throws InvalidArgumentError "[Op] expected ..., got ...".
 class InferContext {
  public:
@@ -90,14 +90,14 @@ class InferContext {
   const A& attrs() const {
     return *static_cast<const A*>(attrs_.data);
   }
-  // Throws InvalidArgumentError for a shape that is too large for any tensor.
+  // Throws InvalidArgumentError if the shape is too large for a tensor.
   void add_output(DType dtype, const Shape& shape) {
     if (shape.too_large()) [[unlikely]]
       refuse_shape(shape);
     outputs.push_back({dtype, shape});
   }
-  // Sizes that are computed from others. Throw InvalidArgumentError past kMaxElements. REQUIRES:
-  // none is negative.
+  // Computes sizes from others. Throw InvalidArgumentError if the result exceeds kMaxElements.
+  // REQUIRES: arguments are not negative.
   std::int64_t product(std::int64_t a, std::int64_t b) const {
     std::int64_t result;
     if (__builtin_mul_overflow(a, b, &result) || result > kMaxElements) [[unlikely]]
@@ -115,7 +115,7 @@ class InferContext {
   InlineList<TensorSpec> outputs;
 
  private:
-  // Graphs that come from outside may have operations with too few inputs.
+  // Deserialised graphs may have operations with too few inputs.
   const TensorSpec& spec(int input) const {
     if (input >= inputs.size()) [[unlikely]]
       missing_input(input);
@@ -129,7 +129,7 @@ class InferContext {
   AttrsRef attrs_;
 };
 
-// One tensor as a kernel sees it. `data` is memory of the kernel's device.
+// A tensor argument of a kernel. `data` is memory of the kernel's device.
 struct TensorView {
   void* data = nullptr;
   DType dtype = float32;
@@ -142,15 +142,15 @@ struct TensorView {
   }
 };
 
-// What a kernel sees. Kernels run when all inputs are ready, write all of every output, and must
-// not keep the context. CPU kernels run on the thread whose team they may use (parallel_for,
-// oneDNN).
+// The argument of kernels. Kernels run when all inputs are ready, write every element of the
+// outputs, and must not keep the context. CPU kernels may use the threads of the calling thread's
+// team (parallel_for, oneDNN).
 class KernelContext {
  public:
   const OpDef* op = nullptr;
   const void* attrs_data = nullptr;
   void* native_stream = nullptr;  // CUDA: the stream to launch on
-  Device* workspace = nullptr;    // where scratch memory comes from; null: the host
+  Device* workspace = nullptr;    // allocates scratch memory; null for the host
   std::vector<std::shared_ptr<void>>* kept = nullptr;  // see keep()
   InlineList<TensorView> inputs;
   InlineList<TensorView> outputs;
@@ -159,15 +159,15 @@ class KernelContext {
   const A& attrs() const {
     return *static_cast<const A*>(attrs_data);
   }
-  // At least `bytes` of 256-byte aligned memory, good until the kernel returns; null for 0. Several
-  // calls give distinct memory. Throws ResourceExhaustedError.
+  // At least `bytes` of 256-byte aligned memory, valid until the kernel returns; null for 0 bytes.
+  // Each call returns distinct memory. Throws ResourceExhaustedError.
   void* scratch(std::size_t bytes);
 
-  // Ends a call of the kernel for a context that is used again: gives the scratch memory back.
+  // Frees the scratch memory after a kernel call, for a context that is used again.
   void end_call();
 
-  // Where a kernel may keep what it prepares for this context's shapes from call to call; the n-th
-  // time that a call asks it gets the n-th place. Null where the context is not used again.
+  // An object that a kernel can keep between calls, such as a primitive for this context's shapes.
+  // The n-th keep() of a call returns the n-th object. Null if the context is not used again.
   std::shared_ptr<void>* keep();
 
   KernelContext() = default;
@@ -177,15 +177,15 @@ class KernelContext {
 
  private:
   InlineList<void*> scratch_;
-  std::size_t keeps_ = 0;  // asked for in this call
+  std::size_t keeps_ = 0;  // calls of keep() in this kernel call
 };
 
-// Where kernels of `device` take scratch memory from: itself, or the host where they run later, on
-// the host's own threads.
+// The device that allocates scratch memory for kernels of `device`: itself, or the host for
+// emulated GPUs, whose kernels run on host threads.
 Device& workspace_for(Device& device);
 
-// What is done around a kernel that goes over its data range by range, while a range is in the
-// cache: each range is taken by one thread, and once.
+// Callbacks of a tiled kernel, which processes its data in ranges, while a range is in the cache.
+// Each range is processed once, by one thread.
 class TileHooks {
  public:
   virtual ~TileHooks() = default;
@@ -204,49 +204,47 @@ using InferFn = void (*)(InferContext&);
 class GradContext;  // op/record.h
 using GradFn = void (*)(GradContext&);
 
-// Properties that dispatch and the graph passes act upon.
+// Properties that dispatch and graph passes use.
 enum OpTraits : std::uint32_t {
   kNoTraits = 0,
-  kElementwise =
-      1u << 0,          // output element i depends on input elements i alone (after broadcasting)
-  kInPlace = 1u << 1,   // output 0 may share the memory of input 0 when shapes and dtypes agree
-  kStateful = 1u << 2,  // two runs may differ (random): never merged, folded or dropped
-  kView = 1u << 3,      // output 0 shares input 0's storage (see view_offset); no kernel
+  kElementwise = 1u << 0,  // output element i depends only on input elements i (after broadcasting)
+  kInPlace = 1u << 1,      // output 0 may share the memory of input 0 if shapes and dtypes agree
+  kStateful = 1u << 2,     // two runs may differ (random): never merged, folded or dropped
+  kView = 1u << 3,         // output 0 shares input 0's storage (see view_offset); no kernel
   kCommutative = 1u << 4,
-  kMetadata = 1u << 5,  // follows its input's device, does no work worth moving
-  kIdentityIfSame =
-      1u << 6,  // output 0 is input 0 where their shapes agree: programs go without it
+  kMetadata = 1u << 5,        // placed on its input's device; too little work to copy the input
+  kIdentityIfSame = 1u << 6,  // output 0 is input 0 if their shapes agree; removed from programs
 };
 
 struct OpDef {
   std::string_view name;  // "MatMul", as TensorFlow spells it where it has the operation
   const AttrsType& (*attrs)() = &attrs_type<NoAttrs>;
   InferFn infer = nullptr;
-  GradFn gradient = nullptr;  // null: not differentiable
+  GradFn gradient = nullptr;  // null if not differentiable
   KernelFn cpu_kernel = nullptr;
-  TiledKernelFn tiled_kernel = nullptr;  // the same with hooks, where it goes range by range
-  bool gpu = true;                       // has a kernel on GPUs (emulated ones run the CPU's)
+  TiledKernelFn tiled_kernel = nullptr;  // the same with callbacks, if it processes ranges
+  bool gpu = true;                       // has a GPU kernel (emulated GPUs run the CPU's)
   std::uint32_t traits = kNoTraits;
   ChainRole chain = {};  // in chains of element-wise operations on GPUs
-  // Which inputs and outputs (bit i: tensor i) the gradient reads; only these are kept until then.
+  // The inputs and outputs that the gradient reads (bit i: tensor i). Only these are kept for it.
   std::uint32_t saved_inputs = 0;
   std::uint32_t saved_outputs = 0;
-  // Inputs whose memory the kernel writes (variable updates). Such an operation runs where input 0
-  // is.
+  // The inputs whose memory the kernel writes (variable updates). Such an operation runs on the
+  // device of input 0.
   std::uint32_t mutated_inputs = 0;
   // kView: the byte offset of the output in the input.
   std::int64_t (*view_offset)(const InferContext&) = nullptr;
-  // Random operations: puts another draw into the attributes and returns the one that was there.
-  Draw (*exchange_draw)(void* attrs, const Draw& draw) = nullptr;
+  // Random operations: sets the key in the attributes and returns the previous one.
+  RandomKey (*exchange_key)(void* attrs, const RandomKey& key) = nullptr;
 };
 inline constexpr std::uint32_t kAllTensors = 0xffffffffu;
 
 // All operations of this build, from the one list in ops/all_ops.cc, sorted by name.
 std::span<const OpDef* const> all_ops();
-// Null when there is none of that name.
+// Returns null for an unknown name.
 const OpDef* find_op(std::string_view name);
 
-// The kernel that runs `op` on devices of this backend; null where there is none.
+// The kernel of `op` for devices of this backend; null if there is none.
 KernelFn find_kernel(const OpDef& op, DeviceBackend backend);
 
 }  // namespace tandem

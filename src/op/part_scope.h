@@ -1,12 +1,12 @@
-// Which part of its tensors an element-wise kernel is given, for its messages.
+// The part of its tensors that an element-wise kernel gets, for its messages.
 #pragma once
 
 #include <cstdint>
 
 namespace tandem {
 
-// While it lives, kernels on this thread are given tensors that begin at element `first` of the
-// whole ones.
+// While it lives, kernels on this thread get tensors that begin at element `first` of the full
+// tensors.
 class PartScope {
  public:
   explicit PartScope(std::int64_t first) : previous_(current()) { current() = first; }
@@ -14,7 +14,7 @@ class PartScope {
   PartScope(const PartScope&) = delete;
   PartScope& operator=(const PartScope&) = delete;
 
-  // 0 outside of all scopes.
+  // The innermost scope's `first`; 0 outside scopes.
   static std::int64_t first_element() { return current(); }
 
  private:

@@ -20,8 +20,8 @@ std::atomic<std::uint64_t> next_sequence{1};
 OpNode::~OpNode() { free_saved(); }
 
 void OpNode::free_saved() {
-  // Freeing a node frees the nodes that only it refers to: done in a loop, because a recursion as
-  // deep as the program that was recorded would overflow the stack.
+  // Freeing a node frees the nodes that only it refers to. This is a loop, because a recursion over
+  // a long recorded program would overflow the stack.
   thread_local std::vector<RefPtr<GradNodeBase>> pending;
   thread_local bool draining = false;
   const auto keep_for_loop = [](Tensor& tensor) {
@@ -81,7 +81,7 @@ OpNode& record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> i
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const TensorImpl& tensor = impl_of(*inputs[i]);
     OpNode::Input& input = node->inputs[i];
-    // Gradients with respect to integers do not exist.
+    // Integers have no gradients.
     if (tensor.grad && is_floating(tensor.dtype)) input.edge = tensor.grad;
     input.spec = tensor;
     if (saves(op.saved_inputs, i)) input.saved = *inputs[i];

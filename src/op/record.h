@@ -1,4 +1,4 @@
-// What is recorded of an operation for its gradient.
+// Recorded operations, for gradients.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace tandem {
 
-// A recorded operation, or (op == nullptr) a leaf. Nodes form a graph from results to leaves
+// A recorded operation, or a leaf (op == nullptr). Nodes form a graph from results to leaves
 // through their input edges. Not thread-safe: one backward pass at a time over a graph.
 struct GradNode : GradNodeBase {
   const OpDef* op = nullptr;
-  // Grows in the order of recording, over all threads: a node's inputs have smaller numbers, so
-  // decreasing order is a topological order of the backward pass.
+  // Increases in the order of recording, over all threads. A node's inputs have smaller numbers, so
+  // decreasing order is a topological order for the backward pass.
   std::uint64_t sequence = 0;
 
   ~GradNode() override = default;
 };
 
-// What a traced operation asked for, where there is no device yet.
+// The device that a traced operation requested.
 struct PlacementRequest {
   DeviceName device;
   std::string text;  // as the user wrote it
@@ -30,44 +30,45 @@ struct PlacementRequest {
 
 struct OpNode final : GradNode {
   struct Input {
-    GradEdge edge;  // null when the input is not tracked
+    GradEdge edge;  // null if the input is not tracked
     TensorSpec spec;
-    Tensor saved;  // undefined when the gradient does not read it
+    Tensor saved;  // undefined if the gradient does not read it
   };
   struct Output {
     TensorSpec spec;
-    Tensor saved;     // without its edge, which would be to this node
-    Tensor gradient;  // what has arrived so far, during a backward pass
+    Tensor saved;     // without its edge, which would refer to this node
+    Tensor gradient;  // the sum so far, during a backward pass
   };
   std::shared_ptr<const void> attrs;
-  // Where the operation ran, or (traced) asked to run; its gradient runs there too.
-  Device* device = nullptr;  // null: traced
+  // The device of the operation, or the requested device of a traced one. Its gradient runs there
+  // too.
+  Device* device = nullptr;  // null if traced
   std::shared_ptr<const PlacementRequest> requested;
   // The layer whose call recorded it; null unless numerics are checked (op/numerics.h).
   std::shared_ptr<const std::string> layer;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
   bool released = false;  // a backward pass has freed what was saved
-  bool visited = false;   // by the backward pass that is running
+  bool visited = false;   // by the current backward pass
 
-  ~OpNode() override;  // iterative, however long the chain of nodes behind it is
+  ~OpNode() override;  // iterative, so that long chains of nodes do not overflow the stack
   // Frees the saved tensors and edges.
   void free_saved();
 };
 
-// A tensor that gradients are asked for: a variable's value or a watched tensor.
+// A tensor that accumulates gradients: a variable's value or a watched tensor.
 struct Leaf final : GradNode {
   explicit Leaf(Device* where) : device(where) {}
 
-  Device* device;  // the tensor's, and so its gradient's; null: that of a symbolic one
+  Device* device;  // of the tensor and its gradient; null if symbolic
   Tensor grad;     // accumulated by backward()
-  // Called when a backward() pass has accumulated this leaf's whole gradient in `grad`, while the
-  // pass goes on; on the thread of the pass, in an order that depends on the graph alone.
+  // Called during a backward() pass when this leaf's gradient in `grad` is complete. Called on the
+  // thread of the pass, in an order that depends on the graph alone.
   std::vector<std::function<void(Leaf&)>> on_grad_ready;
 };
 
-// What a gradient function sees. It reads what the operation saved and sets the gradient of each
-// input that needs one, shaped like that input, computed with operations.
+// The argument of gradient functions. They read the saved tensors and set the gradient of each
+// input that needs one. A gradient has the shape of its input and is computed by operations.
 class GradContext {
  public:
   GradContext(OpNode& node, std::vector<Tensor>& input_grads)
@@ -83,7 +84,7 @@ class GradContext {
   bool needs_grad(int input) const {
     return static_cast<bool>(node_.inputs[static_cast<std::size_t>(input)].edge);
   }
-  // Where the gradient of an input goes; null where it needs none.
+  // The edge that receives the gradient of an input; null if it needs none.
   const GradEdge& edge(int input) const {
     return node_.inputs[static_cast<std::size_t>(input)].edge;
   }
@@ -96,12 +97,12 @@ class GradContext {
   // REQUIRES: the OpDef saves it.
   const Tensor& input(int i) const;
   Tensor output(int i) const;
-  // The gradient that arrived at output `i`; undefined where nothing depends on that output. An
-  // operation with one output always has it.
+  // The gradient of output `i`; undefined if nothing depends on that output. It is always defined
+  // for operations with one output.
   const Tensor& grad(int i = 0) const {
     return node_.outputs[static_cast<std::size_t>(i)].gradient;
   }
-  // The same, given away, for run_in_place(): grad(i) is undefined afterwards.
+  // Moves the gradient out, for run_in_place(): grad(i) is undefined afterwards.
   Tensor take_grad(int i = 0) {
     return std::move(node_.outputs[static_cast<std::size_t>(i)].gradient);
   }
@@ -114,7 +115,7 @@ class GradContext {
   std::vector<Tensor>& input_grads_;
 };
 
-// Whether the calling thread records.
+// Whether the calling thread records operations.
 extern constinit thread_local bool grad_mode;
 
 inline bool is_tracked(const Tensor& tensor) { return static_cast<bool>(impl_of(tensor).grad); }
@@ -122,8 +123,8 @@ inline bool is_tracked(const Tensor& tensor) { return static_cast<bool>(impl_of(
 // Makes an untracked tensor a leaf. Throws InvalidArgumentError unless its type is floating.
 void make_leaf(const Tensor& tensor);
 
-// Records that `op` made `outputs` of `inputs`, on `device` (null: traced). REQUIRES: op.gradient,
-// and a tracked input.
+// Records that `op` computed `outputs` from `inputs` on `device` (null if traced). REQUIRES:
+// op.gradient, and a tracked input.
 OpNode& record(const OpDef& op, AttrsRef attrs, std::span<const Tensor* const> inputs,
                std::span<Tensor> outputs, Device* device);
 

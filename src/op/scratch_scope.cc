@@ -30,7 +30,7 @@ void* ScratchScope::take(std::size_t bytes) {
   needed_ = std::max(needed_, taken_);
   if (measures_) return nullptr;
   if (taken_ > bytes_)
-    fail<ResourceExhaustedError>("{} bytes of workspace were set apart for what takes {}", bytes_,
+    fail<ResourceExhaustedError>("a workspace of {} bytes is too small for {} bytes", bytes_,
                                  taken_);
   return memory_ + at;
 }

@@ -1,5 +1,5 @@
-// Scratch memory for kernels that are recorded, which has to be where it is for as long as the
-// recording is.
+// Scratch memory for kernels in CUDA graphs, which must stay at one address as long as the CUDA
+// graph.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 namespace tandem {
 
 // While it lives, kernels that this thread runs take their scratch memory (KernelContext::scratch)
-// from memory that is given, each from its beginning: they run one after the other. Without memory
-// it only finds out how much they take.
+// from `memory`. They run one after another, so each starts at its beginning. Without memory it
+// only measures the required size.
 class ScratchScope {
  public:
   ScratchScope() : ScratchScope(nullptr, 0, true) {}
@@ -17,15 +17,14 @@ class ScratchScope {
   ScratchScope(const ScratchScope&) = delete;
   ScratchScope& operator=(const ScratchScope&) = delete;
 
-  // The next kernel begins.
+  // Starts the next kernel.
   void begin_kernel() { taken_ = 0; }
-  // What the kernels so far would have needed.
+  // The largest size that a kernel has needed so far.
   std::size_t needed() const { return needed_; }
 
-  // The thread's innermost; null: none.
+  // The thread's innermost scope; null if there is none.
   static ScratchScope* current();
-  // Null where the scope only finds out. Throws ResourceExhaustedError where it has too
-  // little.
+  // Null if the scope only measures. Throws ResourceExhaustedError if the memory is too small.
   void* take(std::size_t bytes);
 
  private:

@@ -1,4 +1,4 @@
-// The methods of Tensor that look at what is recorded of it.
+// The methods of Tensor that access its gradient.
 #include "core/status.h"
 #include "op/record.h"
 #include "tandem/autodiff.h"
@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-// The leaf behind a tensor; null when the tensor is not one.
+// The leaf of a tensor; null if the tensor is not a leaf.
 Leaf* leaf_of(const Tensor& tensor) {
   auto* node = static_cast<GradNode*>(impl_of(tensor).grad.node.get());
   return node && !node->op ? static_cast<Leaf*>(node) : nullptr;

@@ -118,7 +118,7 @@ void assign_with(VariableImpl& variable, const Tensor& value, const char* what,
     write(0, value);
   } else if (context) {
     const std::size_t mine = variable.local_index();  // before anything is exchanged
-    if (on_read(variable) && context->stands_by()) return;
+    if (on_read(variable) && context->is_padding()) return;
     const Tensor agreed = on_read(variable) ? value : aggregate_write(variable, value, *context);
     if (variable.storage().applies(mine)) write(mine, agreed);
   } else {

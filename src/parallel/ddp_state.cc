@@ -10,7 +10,7 @@
 #include "parallel/bucket_tensors.h"
 #include "parallel/model_agreement.h"
 #include "parallel/reachable.h"
-#include "runtime/gradient_place.h"
+#include "runtime/gradient_buffer.h"
 #include "runtime/variable_impl.h"
 #include "tandem/autodiff.h"
 #include "tandem/math.h"
@@ -95,13 +95,13 @@ DistributedDataParallel::State::State(Model module, const DistributedDataParalle
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     leaves_.push_back(parameters_[i].impl().leaf());
     leaf(i).on_grad_ready.push_back(GradientReady{this, i});
-    set_gradient_place(leaf(i), [this, i] { return place_of(i); });
+    set_gradient_buffer(leaf(i), [this, i] { return place_of(i); });
   }
 }
 
 DistributedDataParallel::State::~State() {
   for (const RefPtr<Leaf>& leaf : leaves_) {
-    set_gradient_place(*leaf, nullptr);
+    set_gradient_buffer(*leaf, nullptr);
     std::erase_if(leaf->on_grad_ready, [&](const auto& hook) {
       const auto* mine = hook.template target<GradientReady>();
       return mine && mine->state == this;

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// Brings the bodies of one node together with the graph around them.
+// Connects the bodies of one node to the enclosing graph.
 class Assembly {
  public:
   Assembly(const OpDef& op, ControlFlow flow, std::span<const Tensor> given)
@@ -36,8 +36,8 @@ class Assembly {
       inputs_.push_back(memory_of(*handle));
       flow_.writes.push_back(true);
     }
-    std::shared_ptr<const DrawSequence> behind = Generator::current().behind();
-    number_draws(traced);
+    std::shared_ptr<const RandomSequence> before = Generator::current().last_random();
+    number_random_operations(traced);
     flow_.effects = find_effects(flow_);
 
     std::vector<Node::Input> sources;
@@ -48,7 +48,7 @@ class Assembly {
     }
     Node& node = graph_.control(op_, std::make_shared<const ControlFlow>(std::move(flow_)),
                                 std::move(sources), std::move(outputs), node_options());
-    node.draws_behind = std::move(behind);
+    node.random_before = std::move(before);
     std::vector<Tensor> results;
     for (std::size_t i = 0; i < node.outputs.size(); ++i)
       results.push_back(graph_.tensor(node, static_cast<int>(i)));
@@ -68,7 +68,8 @@ class Assembly {
     return std::find(handles.begin(), handles.end(), &handle) != handles.end();
   }
 
-  // What changes while the body that is added next runs: of a loop also by its other body.
+  // Variables that are written while the next added body runs. In a loop, the other body counts
+  // too.
   const std::vector<Node*>& written_while_running() const {
     return flow_.loops() ? written_ : written_by_[flow_.bodies.size()];
   }
@@ -106,13 +107,13 @@ class Assembly {
       body.sources.push_back({edge, from});
   }
 
-  // The place among the inputs of a tensor of this graph (or one with elements).
+  // The index of the input for a tensor of this graph or a concrete tensor.
   std::size_t input(const Tensor& tensor) {
     const Node::Input source = graph_.input_of(tensor);
     const GradEdge& edge = impl_of(tensor).grad;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const GradEdge& other = impl_of(inputs_[i]).grad;
-      // What a loop starts from is not what it goes on with.
+      // Initial carried values are not reused as other inputs.
       if (i >= flow_.carried && graph_.input_of(inputs_[i]) == source && other.node == edge.node &&
           other.index == edge.index)
         return i;
@@ -121,7 +122,7 @@ class Assembly {
     return inputs_.size() - 1;
   }
 
-  // A variable that stays as it is is read once, before.
+  // A variable that is not written is read once, before the node.
   void read_outside(Body& body, Node& read) {
     Node& inside = *read.inputs[0].node;
     Node& handle = outer_handle(inside);
@@ -142,27 +143,27 @@ class Assembly {
          handle.leaf ? GradEdge{handle.leaf, 0} : GradEdge());
   }
 
-  void number_draws(const std::vector<TracedBody>& traced) {
-    std::vector<DrawSequence::OfBody> draws;
+  void number_random_operations(const std::vector<TracedBody>& traced) {
+    std::vector<RandomSequence::BodyCount> counts;
     bool any = false;
     for (const TracedBody& body : traced) {
-      draws.push_back(body.draws);
-      any = any || body.draws.draws > 0 || body.draws.behind;
+      counts.push_back(body.random);
+      any = any || body.random.count > 0 || body.random.last;
     }
     if (!any) return;
     Generator& generator = Generator::current();
-    flow_.draws = DrawSequence::make(generator.behind(), std::move(draws));
-    flow_.draws_before = generator.state().draws;
-    generator.set_behind(flow_.draws);
+    flow_.random = RandomSequence::make(generator.last_random(), std::move(counts));
+    flow_.offset_before = generator.state().offset;
+    generator.set_last_random(flow_.random);
   }
 
   const OpDef& op_;
   ControlFlow flow_;
   GraphImpl& graph_;
   std::vector<Tensor> inputs_;
-  std::vector<Node*> written_;                  // by any body
-  std::vector<std::vector<Node*>> written_by_;  // each body
-  std::map<Node*, std::size_t> reads_;          // the input of each variable that is read outside
+  std::vector<Node*> written_;                  // variables written by any body
+  std::vector<std::vector<Node*>> written_by_;  // by each body
+  std::map<Node*, std::size_t> reads_;          // the input of each variable that is only read
 };
 
 }  // namespace
@@ -172,8 +173,8 @@ TracedBody trace_body(std::span<const TensorSpec> arguments, const BodyFn& body)
   traced.graph = make_ref<GraphImpl>(building);
   GraphImpl& graph = *traced.graph;
   const BuildingScope scope(&graph);
-  Generator generator({.seed = 0, .draws = 0});
-  const GeneratorScope draws_from(generator);
+  Generator generator({.seed = 0, .offset = 0});
+  const GeneratorScope generator_scope(generator);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const TensorSpec& spec = arguments[i];
     Tensor argument = graph.tensor(graph.add(kPlaceholder, SpecAttrs{spec.dtype, spec.shape}, {},
@@ -187,7 +188,7 @@ TracedBody trace_body(std::span<const TensorSpec> arguments, const BodyFn& body)
     else
       traced.results.push_back(graph.tensor(graph.constant(result)));
   }
-  traced.draws = {generator.state().draws, generator.behind()};
+  traced.random = {generator.state().offset, generator.last_random()};
   return traced;
 }
 

@@ -1,4 +1,4 @@
-// Bodies of control flow: callables that are traced as graphs of their own.
+// Traces the bodies of control flow as separate graphs.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "runtime/body_draws.h"
+#include "runtime/body_random.h"
 
 namespace tandem {
 
@@ -14,23 +14,23 @@ using BodyFn = std::function<std::vector<Tensor>(const std::vector<Tensor>& argu
 
 struct TracedBody {
   RefPtr<GraphImpl> graph;
-  std::vector<Tensor> arguments;  // as the callable was given them
+  std::vector<Tensor> arguments;  // that the callable was called with
   std::vector<Tensor> results;
-  DrawSequence::OfBody draws;
+  RandomSequence::BodyCount random;
 };
 
-// Calls `body` once with symbolic tensors; what it does becomes a graph inside of the one that the
-// thread builds. REQUIRES: building.
+// Calls `body` once with symbolic tensors and records its operations in a graph that is nested in
+// the one that the thread builds. REQUIRES: building.
 TracedBody trace_body(std::span<const TensorSpec> arguments, const BodyFn& body);
 
-// Adds the node that runs `bodies` to the graph that the thread builds, and records it. `flow`: its
-// kind and what goes with it; the rest is found out. `given`: the predicate of a branch, or what a
-// loop carries. Returns the node's outputs, of these specs.
+// Adds a node that runs `bodies` to the graph that the thread builds, and records it for gradients.
+// `flow`: the kind and its settings; the other fields are computed here. `given`: the predicate of
+// a branch, or the initial carried values of a loop. Returns the node's outputs, of these specs.
 std::vector<Tensor> add_control_flow(const OpDef& op, ControlFlow flow,
                                      std::span<const Tensor> given, std::vector<TracedBody> bodies,
                                      std::vector<TensorSpec> outputs);
 
-// Records that `node`, which runs other graphs, made `outputs` of `inputs`, where one is tracked.
+// Records for gradients that `node` computes `outputs` from `inputs`, if one of these is tracked.
 void record_control_flow(const Node& node, std::span<const Tensor* const> inputs,
                          std::span<Tensor> outputs);
 

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// Values that views give were checked where they were made.
+// The elements of views were checked when they were computed.
 bool is_checked(const OpDef& op, std::span<const Tensor* const> inputs) {
   if (&op == &kCheckNumerics || (op.traits & kView) != 0) return false;
   for (const Tensor* input : inputs)
@@ -32,8 +32,7 @@ std::string described(const OpDef& op) {
   return fmt::format("operation {} (outside of layers and backward passes)", op.name);
 }
 
-// The source of a symbolic tensor: the variable that it was read from, or the argument that it
-// is.
+// The name of the variable that a symbolic tensor was read from, or of the argument that it is.
 std::string name_of_source(const Tensor& tensor) {
   if (!is_symbolic(tensor)) return "a constant";
   const Node& node = *symbol_of(tensor).node;

@@ -1,5 +1,5 @@
-// Debugging of NaN and infinities (debugging::enable_check_numerics): what dispatch and tracing do
-// with the results of an operation.
+// Checks results for NaN and infinities (debugging::enable_check_numerics), in dispatch and
+// tracing.
 #pragma once
 
 #include <span>
@@ -10,12 +10,13 @@
 
 namespace tandem {
 
-// The operation has run: throws InvalidArgumentError where it made a NaN or an infinity. Waits for
-// the device.
+// Called after an operation has run. Throws InvalidArgumentError if a result has a NaN or an
+// infinity. Waits for the device.
 void check_results(const OpDef& op, std::span<const Tensor* const> inputs,
                    std::span<const Tensor> outputs);
 
-// The operation was traced: its floating outputs become those of nodes that check them in each run.
+// Called after an operation was traced. Replaces its floating outputs with those of nodes that
+// check them in each run.
 void trace_checks(const OpDef& op, std::span<const Tensor* const> inputs,
                   std::span<Tensor> outputs);
 

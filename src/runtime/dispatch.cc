@@ -4,7 +4,7 @@
 #include "op/numerics.h"
 #include "op/record.h"
 #include "runtime/check_results.h"
-#include "runtime/gradient_place.h"
+#include "runtime/gradient_buffer.h"
 #include "runtime/launch.h"
 #include "runtime/placement.h"
 #include "runtime/trace.h"
@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// One operation on its way through dispatch.
+// Dispatches one operation.
 class Dispatch {
  public:
   Dispatch(const OpDef& op, std::span<const Tensor* const> inputs, AttrsRef attrs)
@@ -26,7 +26,7 @@ class Dispatch {
 
   int num_outputs() const { return infer_.outputs.size(); }
 
-  // `give_first`: the caller has given input 0 away.
+  // `give_first`: input 0 was moved in.
   void run(std::span<Tensor> outputs, bool give_first = false) {
     const bool records = grad_mode && op_.gradient && any_tracked();
     if ((op_.traits & kView) != 0) {
@@ -35,8 +35,8 @@ class Dispatch {
     } else {
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         const TensorSpec& spec = infer_.outputs[static_cast<int>(i)];
-        if (i == 0 && gradient_place_open) [[unlikely]]
-          outputs[0] = take_gradient_place(spec, *device_);
+        if (i == 0 && gradient_buffer_open) [[unlikely]]
+          outputs[0] = take_gradient_buffer(spec, *device_);
         if (outputs[i].defined()) continue;
         outputs[i] = i == 0 && give_first && reusable(spec, records)
                          ? make_alias(*inputs_[0])
@@ -58,7 +58,7 @@ class Dispatch {
       }
   }
 
-  // Copies what lives elsewhere; the copy stands for the original in what is recorded.
+  // Copies inputs from other devices. The copy has the gradient edge of the original.
   void move_some() {
     moved_.reserve(inputs_.size());
     moved_pointers_.reserve(inputs_.size());
@@ -71,7 +71,7 @@ class Dispatch {
     inputs_ = moved_pointers_;
   }
 
-  // Whether input 0, which the caller has given away, may take output 0.
+  // Whether output 0 may reuse the memory of input 0, which was moved in.
   bool reusable(const TensorSpec& output, bool records) const {
     const TensorImpl& first = impl_of(*inputs_[0]);
     return (op_.traits & kInPlace) != 0 && first.unique() && first.storage->unique() &&
@@ -96,8 +96,7 @@ class Dispatch {
     for (const Tensor* input : inputs_) add(context.inputs, *input);
     for (const Tensor& output : outputs) add(context.outputs, output);
     const KernelFn kernel = find_kernel(op_, device_->backend());
-    if (!kernel)
-        [[unlikely]]  // of a variable that the operation writes, which decides where it runs
+    if (!kernel) [[unlikely]]  // a variable that the operation writes determines its device
       fail<InvalidArgumentError>(
           "[{}] is to write a variable on {}, and has no kernel for such devices: create the "
           "variable on a CPU",

@@ -23,12 +23,13 @@
 namespace tandem::detail {
 namespace {
 
-// A warning when so many of the last kHistory calls were traced, twice at most; as TensorFlow.
+// Warns, at most kMaxWarnings times, if kTooMany of the last kHistory calls were traced. As in
+// TensorFlow.
 constexpr int kHistory = 10, kTooMany = 5, kMaxWarnings = 2;
 
-// What the calling thread's surroundings add to a signature.
+// Adds the state of the calling thread to a signature.
 void add_surroundings(FunctionCall& call) {
-  // A tape outside makes those inside record their own passes.
+  // Under an outer tape, tapes in the function record their backward passes.
   const std::uint64_t recording = !grad_mode ? 0 : live_tapes > 0 ? 2 : 1;
   call.add_to_key(recording << 1 | (checks_numerics() ? 1 : 0));
   call.add_to_key(static_cast<std::uint64_t>(invariant_parts()));
@@ -49,7 +50,7 @@ void add_shape(FunctionCall& call, const Shape& shape) {
   for (std::int64_t size : shape) call.add_to_key(static_cast<std::uint64_t>(size));
 }
 
-// Whether gradients of the tensor are wanted.
+// Whether the tensor is tracked and may have a gradient.
 bool wants_gradient(const Tensor& tensor) {
   return grad_mode && is_tracked(tensor) && is_floating(tensor.dtype());
 }
@@ -59,28 +60,29 @@ struct Input {
   bool tracked = false;
 };
 
-struct Prepared;
+struct TraceProgram;
 
-// The memory of a function's programs, and of their gradients' programs, which run in between.
+// The memory of a function's programs, and of their backward programs, which run between them.
 struct Memories {
   std::shared_ptr<ProgramMemory> forward, backward = ProgramMemory::make();
 };
 
 struct Trace {
   std::string name;
-  std::size_t number = 0;  // among the function's traces
+  std::size_t number = 0;  // index of the trace in the function
   RefPtr<GraphImpl> graph;
   std::vector<Node::Input> feeds;
   std::vector<Node::Input> fetches;
-  std::uint64_t draws = 0;                           // that one run takes from the generator
-  std::shared_ptr<const DrawSequence> draws_behind;  // what control flow takes besides
-  std::shared_ptr<TraceGradient> gradient;           // null: runs are not recorded
-  bool replayed = true;                              // false: calls run the callable
-  std::vector<const Node*> untracked;                // what was captured and has no gradient here
-  std::shared_ptr<const void> result;                // FunctionCall::result
-  std::mutex running;                                // one run at a time
+  std::uint64_t random_count = 0;  // random operations per run
+  std::shared_ptr<const RandomSequence>
+      last_random;                          // the last control flow that uses random numbers
+  std::shared_ptr<TraceGradient> gradient;  // null if runs are not recorded
+  bool replayed = true;                     // false if calls run the callable eagerly
+  std::vector<const Node*> untracked;       // captured tensors without a gradient
+  std::shared_ptr<const void> result;       // FunctionCall::result
+  std::mutex running;                       // one run at a time
 
-  // Whether the callable made variables.
+  // Returns whether the callable created variables.
   bool make(const std::vector<Input>& inputs, const FunctionTraces::Body& body,
             bool may_make_variables) {
     TraceFrame frame{
@@ -91,8 +93,8 @@ struct Trace {
     untracked.clear();
     replayed = true;
     const BuildingScope scope(graph.get());
-    Generator generator({.seed = 0, .draws = 0});
-    const GeneratorScope draws_from(generator);
+    Generator generator({.seed = 0, .offset = 0});
+    const GeneratorScope generator_scope(generator);
     struct FrameScope {
       explicit FrameScope(TraceFrame& frame) { trace_frame = &frame; }
       ~FrameScope() { trace_frame = nullptr; }
@@ -108,19 +110,19 @@ struct Trace {
     }
     const std::vector<Tensor> outputs = body(symbols);
     for (const Tensor& output : outputs) fetches.push_back(graph->input_of(output));
-    draws = generator.state().draws;
-    draws_behind = generator.behind();
+    random_count = generator.state().offset;
+    last_random = generator.last_random();
     if (!grad_mode) return frame.made_variables;
     const bool branches = note_captured(*graph);
     gradient = TraceGradient::make(*graph, symbols, outputs);
     if (branches && gradient) {
-      replayed = false;  // the way back through control flow is part of the same run
+      replayed = false;  // the backward pass of control flow must be in the same program
       gradient = nullptr;
     }
     return frame.made_variables;
   }
 
-  // Whether there is control flow.
+  // Returns whether there is control flow.
   bool note_captured(const GraphImpl& nodes) {
     bool branches = false;
     for (const auto& node : nodes.nodes()) {
@@ -133,14 +135,14 @@ struct Trace {
     return branches;
   }
 
-  // The tensor that a node captured and that may be tracked; undefined: none.
+  // The tensor that a node captured, if it may be tracked; else undefined.
   static Tensor captured_by(const Node& node) {
     Tensor tensor = node.resource ? node.resource->value() : node.value;
     return tensor.defined() && is_floating(tensor.dtype()) ? tensor : Tensor();
   }
 
-  // Whether the trace still tells what has gradients: nothing that it captured is tracked now and
-  // was not then. Variables that are not trainable are tracked by tapes alone.
+  // Whether the trace is still valid: no captured tensor has become tracked since. Only tapes track
+  // variables that are not trainable.
   bool current() {
     const std::lock_guard lock(running);
     return std::none_of(untracked.begin(), untracked.end(), [](const Node* node) {
@@ -148,20 +150,20 @@ struct Trace {
     });
   }
 
-  void prepare(Prepared& prepared, const std::vector<Tensor>& inputs,
+  void prepare(TraceProgram& prepared, const std::vector<Tensor>& inputs,
                const Memories& memories) const;
-  void run(Prepared& prepared, FunctionCall& call);
+  void run(TraceProgram& prepared, FunctionCall& call);
 };
 
-// A trace made ready for inputs of certain sizes on certain devices.
-struct Prepared {
+// The program of a trace for inputs of certain sizes on certain devices.
+struct TraceProgram {
   std::shared_ptr<Trace> trace;
   std::unique_ptr<Program> program;
-  std::shared_ptr<ProgramGradient> gradient;  // null: runs are not recorded
+  std::shared_ptr<ProgramGradient> gradient;  // null if runs are not recorded
   std::uint64_t last_use = 0;
 };
 
-void Trace::prepare(Prepared& prepared, const std::vector<Tensor>& inputs,
+void Trace::prepare(TraceProgram& prepared, const std::vector<Tensor>& inputs,
                     const Memories& memories) const {
   std::unique_lock<std::mutex> lock;
   KnownSizes sizes;
@@ -187,14 +189,14 @@ void Trace::prepare(Prepared& prepared, const std::vector<Tensor>& inputs,
         sizes, {.name = fmt::format("the gradient of '{}'", name), .memory = memories.backward});
 }
 
-void Trace::run(Prepared& prepared, FunctionCall& call) {
+void Trace::run(TraceProgram& prepared, FunctionCall& call) {
   const std::lock_guard lock(running);
   const random::GeneratorState before = Generator::current().state();
   prepared.program->run(call.inputs, call.outputs);
   for (const auto& action : graph->after_run()) action();
-  if (draws > 0 || draws_behind) {
+  if (random_count > 0 || last_random) {
     random::GeneratorState state = Generator::current().state();
-    state.draws += draws + (draws_behind ? draws_behind->total() : 0);
+    state.offset += random_count + (last_random ? last_random->total() : 0);
     Generator::current().set_state(state);
   }
   if (!prepared.gradient) return;
@@ -206,7 +208,7 @@ void Trace::run(Prepared& prepared, FunctionCall& call) {
 }  // namespace
 
 struct FunctionTraces::Impl {
-  using Programs = std::unordered_map<std::string, std::shared_ptr<Prepared>>;
+  using Programs = std::unordered_map<std::string, std::shared_ptr<TraceProgram>>;
 
   FunctionOptions options;
   Memories memories;
@@ -214,9 +216,9 @@ struct FunctionTraces::Impl {
   std::unordered_map<std::string, std::shared_ptr<Trace>> traces;
   std::size_t next_number = 0;  // of traces
   Programs programs;
-  const Programs::value_type* last = nullptr;  // of the latest call
+  const Programs::value_type* last = nullptr;  // the program of the last call
   std::uint64_t calls = 0;
-  std::uint32_t traced_calls = 0;  // of the latest ones, a bit each
+  std::uint32_t traced_calls = 0;  // one bit per recent call
   int warnings = 0;
 
   std::string_view name() const {
@@ -240,7 +242,8 @@ struct FunctionTraces::Impl {
     }
   }
 
-  // Completes the key. Returns how much of it tells traces apart; the rest tells their programs.
+  // Completes the key. Returns the length of the prefix that identifies the trace; the whole key
+  // identifies the program.
   std::size_t complete(FunctionCall& call) const {
     const bool free_sizes = !options.input_signature.empty();
     if (free_sizes) check_signature(call);
@@ -274,8 +277,8 @@ struct FunctionTraces::Impl {
     }
     auto trace = std::make_shared<Trace>();
     trace->name = name();
-    // The second trace finds the variables of the first call there, and would find out that they
-    // are made anew in each call.
+    // If the first trace has created variables, trace again: they exist now. The second trace
+    // throws if the callable creates new variables in each call.
     if (trace->make(inputs, body, next_number == 0)) trace->make(inputs, body, false);
     trace->number = next_number++;
     trace->result = std::move(call.result);
@@ -296,7 +299,7 @@ struct FunctionTraces::Impl {
     ++warnings;
     logging::warn(
         "{} of the last {} calls of {} were traced anew. Tracing is expensive. It happens for each "
-        "new dtype, shape, number or text among the arguments: pass numbers as tensors, and use "
+        "new dtype, shape, number or string among the arguments: pass numbers as tensors, and use "
         "input_signature with sizes of -1 for shapes that vary.",
         traced, std::min<std::uint64_t>(calls, kHistory), name());
   }
@@ -314,7 +317,7 @@ struct FunctionTraces::Impl {
       forget(trace);
   }
 
-  std::shared_ptr<Prepared> prepare(FunctionCall& call, const Body& body) {
+  std::shared_ptr<TraceProgram> prepare(FunctionCall& call, const Body& body) {
     const std::size_t of_trace = complete(call);
     const std::lock_guard lock(mutex);
     ++calls;
@@ -326,7 +329,7 @@ struct FunctionTraces::Impl {
         found = programs.end();
       }
       if (found == programs.end()) {
-        auto prepared = std::make_shared<Prepared>();
+        auto prepared = std::make_shared<TraceProgram>();
         prepared->trace = trace_for(call.key.substr(0, of_trace), call, body);
         if (prepared->trace->replayed) prepared->trace->prepare(*prepared, call.inputs, memories);
         prepared->last_use = calls;
@@ -371,7 +374,7 @@ void FunctionTraces::keep(FunctionCall call) {
 }
 
 bool FunctionTraces::run(FunctionCall& call, const Body& body) {
-  const std::shared_ptr<Prepared> prepared = impl_->prepare(call, body);
+  const std::shared_ptr<TraceProgram> prepared = impl_->prepare(call, body);
   call.result = prepared->trace->result;
   if (prepared->program) {
     log_call(prepared->trace->name, prepared->trace->number);

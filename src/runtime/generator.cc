@@ -9,11 +9,11 @@ thread_local Generator* current_generator = nullptr;
 
 }  // namespace
 
-Draw Generator::next() {
+RandomKey Generator::next() {
   const ReplicaContext* replica = ReplicaContext::current();
   const std::lock_guard lock(mutex_);
   return {.seed = state_.seed,
-          .number = state_.draws++,
+          .number = state_.offset++,
           .stream = replica ? static_cast<std::uint32_t>(replica->replica_id()) : 0u};
 }
 
@@ -42,7 +42,7 @@ GeneratorScope::~GeneratorScope() { current_generator = previous_; }
 
 namespace random {
 
-void set_seed(std::uint64_t seed) { Generator::process().set_state({.seed = seed, .draws = 0}); }
+void set_seed(std::uint64_t seed) { Generator::process().set_state({.seed = seed, .offset = 0}); }
 GeneratorState get_state() { return Generator::process().state(); }
 void set_state(const GeneratorState& state) { Generator::process().set_state(state); }
 

@@ -1,4 +1,4 @@
-// The streams that random operations draw from.
+// The generators that number random operations.
 #pragma once
 
 #include <cstdint>
@@ -12,43 +12,45 @@
 
 namespace tandem {
 
-// Thread-safe. Draws are numbered in the order of the calls.
+// Thread-safe. Random operations are numbered in the order of the calls.
 class Generator {
  public:
-  explicit Generator(random::GeneratorState state = {.seed = 0x5eed, .draws = 0}) : state_(state) {}
-  Draw next();
+  explicit Generator(random::GeneratorState state = {.seed = 0x5eed, .offset = 0})
+      : state_(state) {}
+  RandomKey next();
   random::GeneratorState state() const;
   void set_state(const random::GeneratorState& state);
 
-  // While a graph is built: the latest control flow that draws. How many draws that takes is known
-  // when it has run, and counts for what is drawn behind it.
-  const std::shared_ptr<DrawSequence>& behind() const { return behind_; }
-  void set_behind(std::shared_ptr<DrawSequence> behind) { behind_ = std::move(behind); }
-  // Stands where `other` does.
+  // While a graph is built: the last control flow that uses random numbers. Later random operations
+  // add its total() to their own numbers when the graph runs.
+  const std::shared_ptr<RandomSequence>& last_random() const { return last_random_; }
+  void set_last_random(std::shared_ptr<RandomSequence> last) { last_random_ = std::move(last); }
+  // Copies the state of `other`.
   void follow(const Generator& other) {
     set_state(other.state());
-    behind_ = other.behind_;
+    last_random_ = other.last_random_;
   }
 
-  // The calling thread's: a replica's own inside a strategy's step, else the process's. A replica's
-  // starts each step where the process's stands, so that draw n is the same draw on every replica.
+  // The calling thread's: inside a strategy's step the replica's own, else the process's. A
+  // replica's generator starts each step with the process's state, so that the n-th random
+  // operation has the same number on every replica.
   static Generator& current();
   static Generator& process();
 
  private:
   mutable std::mutex mutex_;
   random::GeneratorState state_;
-  std::shared_ptr<DrawSequence> behind_;
+  std::shared_ptr<RandomSequence> last_random_;
 };
 
-// OpDef::exchange_draw of an operation whose attributes keep the draw in three fields.
+// OpDef::exchange_key of an operation whose attributes keep the key in three fields.
 template <class Attrs>
-Draw exchange_draw(void* attrs, const Draw& draw) {
+RandomKey exchange_key(void* attrs, const RandomKey& key) {
   auto& fields = *static_cast<Attrs*>(attrs);
-  const Draw previous = {fields.seed, fields.number, fields.stream};
-  fields.seed = draw.seed;
-  fields.number = draw.number;
-  fields.stream = draw.stream;
+  const RandomKey previous = {fields.seed, fields.number, fields.stream};
+  fields.seed = key.seed;
+  fields.number = key.number;
+  fields.stream = key.stream;
   return previous;
 }
 

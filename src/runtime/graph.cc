@@ -1,4 +1,4 @@
-// The public face of graphs, and the scopes that add to them.
+// The API of graphs, and scopes that affect the nodes that are added.
 #include "tandem/graph.h"
 
 #include <charconv>
@@ -17,7 +17,7 @@ namespace {
 
 Graph::Operation handle_of(Node& node) { return {RefPtr<RefCounted>(node.graph), node}; }
 
-// A hint at the name that the user may have meant.
+// A hint with the most similar name.
 std::string did_you_mean(const GraphImpl& graph, std::string_view name) {
   std::vector<std::string_view> names;
   for (const auto& node : graph.nodes()) names.push_back(node->name);
@@ -45,7 +45,7 @@ const Node& kept_node(const Graph& graph, const Fetch& output) {
   return *node;
 }
 
-// The values of the variables that `selection` freezes.
+// Reads the values of the variables that `selection` freezes.
 void read_variables(GraphImpl& graph, Session* session, Selection& selection) {
   std::vector<const Node*> of_session;
   std::vector<Fetch> fetches;
@@ -201,19 +201,19 @@ struct GraphScope::Saved {
   explicit Saved(GraphImpl& building_graph)
       : graph(&building_graph),
         scope(graph.get()),
-        generator({.seed = 0, .draws = graph->draws}),
-        draws_from(generator) {
-    generator.set_behind(graph->draws_behind);
+        generator({.seed = 0, .offset = graph->random_count}),
+        generator_scope(generator) {
+    generator.set_last_random(graph->last_random);
   }
   ~Saved() {
-    graph->draws = generator.state().draws;
-    graph->draws_behind = generator.behind();
+    graph->random_count = generator.state().offset;
+    graph->last_random = generator.last_random();
   }
 
   RefPtr<GraphImpl> graph;
   BuildingScope scope;
   Generator generator;
-  GeneratorScope draws_from;
+  GeneratorScope generator_scope;
 };
 
 GraphScope::GraphScope(const Graph& graph) : saved_(std::make_unique<Saved>(graph.impl())) {}

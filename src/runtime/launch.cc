@@ -19,7 +19,7 @@ void run_inline(KernelFn kernel, KernelContext& context, const Device& device) {
   kernel(context);
 }
 
-// Runs the kernel later, on the stream's thread; `event`: null unless a profile runs.
+// Runs the kernel later, on the stream's thread. `event`: null unless a profile is taken.
 void run_deferred(KernelFn kernel, const KernelContext& context, const AttrsType& attrs_type,
                   Stream& stream, std::unique_ptr<profile::Event> event) {
   struct Kept {

@@ -18,20 +18,21 @@ namespace {
 std::atomic<bool> soft_placement{true};
 std::atomic<bool> log_placement{false};
 
-// Where operations go that no scope speaks of.
+// The default devices.
 struct Defaults {
   Device* cpu = nullptr;
-  Device* gpu = nullptr;  // null where there is none
+  Device* gpu = nullptr;  // null if there is none
 };
 
-// `initializer` is what the devices are said to be initialised by, if nothing has done so before.
+// `initializer`: reported as the reason for the initialisation of devices, if this is the first
+// use.
 Defaults find_defaults(std::string_view initializer) {
   DeviceManager& manager = DeviceManager::get();
   const auto gpus = manager.devices(DeviceType::kGpu, initializer);
   return {&manager.host(), gpus.empty() ? nullptr : gpus.front()};
 }
 
-// Devices live as long as the process: they are looked up once, by the first call.
+// Devices live as long as the process, so they are looked up once.
 const Defaults& defaults(std::string_view initializer) {
   static const Defaults found = find_defaults(initializer);
   return found;
@@ -48,7 +49,7 @@ bool has_kernel(const OpDef& op, const Device& device) {
   return (op.traits & kView) != 0 || find_kernel(op, device.backend()) != nullptr;
 }
 
-// The devices that a name describes, GPUs before CPUs, by index.
+// The devices that match a name, GPUs before CPUs, by index.
 std::vector<Device*> matching(const DeviceName& name, std::string_view by) {
   std::vector<Device*> found;
   for (DeviceType type : {DeviceType::kGpu, DeviceType::kCpu})
@@ -79,7 +80,7 @@ bool same_process(const DeviceName& name) {
          (!name.task || name.task == process.task);
 }
 
-// What the frame asks for, by the whole procedure; the common case is in place().
+// The device that the frame requests. place() handles the common case.
 Device& place_in_frame(const OpDef& op, const PlacementFrame& frame) {
   const auto candidates = matching(*frame.name, op.name);
   for (Device* device : candidates)
@@ -190,7 +191,7 @@ DeviceScope::DeviceScope(std::string_view device) : saved_(std::make_unique<Save
   saved_->previous = placement_frame;
   saved_->text = device;
   const DeviceName inner = DeviceName::parse(device);
-  if (inner == DeviceName()) {  // back to the default placement
+  if (inner == DeviceName()) {  // resets to the default placement
     placement_frame = nullptr;
     return;
   }

@@ -1,4 +1,4 @@
-// Which device an eager operation runs on.
+// Chooses the devices of eager operations.
 #pragma once
 
 #include <span>
@@ -10,33 +10,34 @@
 
 namespace tandem {
 
-// The device for `op`: where its mutated input is; else where the thread's device scope says; else
-// (metadata and views) where its input is; else GPU:0 if there is one and the operation has a
-// kernel for it; else CPU:0. Throws InvalidArgumentError "Cannot assign a device for operation ..."
-// when the scope's device does not exist or has no kernel and soft placement is off.
+// The device for `op`, by the first rule that applies: the device of its mutated input; the
+// thread's device scope; for metadata and views, the device of the input; GPU:0, if it exists and
+// the operation has a GPU kernel; CPU:0. Throws InvalidArgumentError "Cannot assign a device for
+// operation ..." if the scope's device does not exist or has no kernel, and soft placement is off.
 Device& place(const OpDef& op, std::span<const Tensor* const> inputs);
-// Where a new tensor that no operation makes (a constant) lives.
+// The device of a new constant.
 Device& place_constant(std::string_view what);
 
 // Writes "Executing op NAME in device DEVICE" when the placement log is on.
 void log_execution(std::string_view op, const Device& device);
-// The same for a call of a traced function, "__inference_NAME_NUMBER", on the device where
-// operations of this thread go by themselves.
+// The same for a call of a traced function, "__inference_NAME_NUMBER", on the thread's default
+// device.
 void log_call(std::string_view function, std::size_t number);
 
-// A device by any name that users write. Throws InvalidArgumentError naming the devices there are.
+// Finds a device by any form of its name. Throws InvalidArgumentError, which lists the available
+// devices.
 Device& resolve_device(std::string_view name, std::string_view for_whom);
 
-// What the calling thread's innermost device scope asks for.
+// The request of the calling thread's innermost device scope.
 struct PlacementFrame {
-  const DeviceName* name = nullptr;  // merged with the outer scopes'
+  const DeviceName* name = nullptr;  // merged with the names of outer scopes
   std::string_view text;             // as the user wrote it, for messages
   mutable Device* device = nullptr;  // the first device that matches, once looked up
   mutable bool resolved = false;
 };
-extern constinit thread_local const PlacementFrame* placement_frame;  // null: default placement
+extern constinit thread_local const PlacementFrame* placement_frame;  // null without a scope
 
-// Puts the calling thread on one device while it lives: DeviceScope for a Device that is at hand.
+// Runs the calling thread's operations on a device while it lives. Like DeviceScope, for a Device&.
 class OnDevice {
  public:
   explicit OnDevice(Device& device)
@@ -52,8 +53,8 @@ class OnDevice {
   const PlacementFrame* previous_;
 };
 
-// Puts the calling thread where a tensor is or a recorded operation ran; for symbolic tensors and
-// traced operations: where they asked to be, which is anywhere when they did not.
+// The same for the device of a tensor or of a recorded operation. For symbolic tensors and traced
+// operations it is their requested device, or no request.
 class OnDeviceOf {
  public:
   explicit OnDeviceOf(const Tensor& tensor);
@@ -70,7 +71,7 @@ class OnDeviceOf {
   const PlacementFrame* previous_ = placement_frame;
 };
 
-// The calling thread's innermost device scope as a node's request.
+// Node options with the request of the calling thread's innermost device scope.
 NodeOptions node_options(std::string_view name = {});
 
 }  // namespace tandem

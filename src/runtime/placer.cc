@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-// The type and the index given up where `fixed` does not say them.
+// Removes the type and the index from `name` unless `fixed` has them.
 void relax(DeviceName& name, const DeviceName& fixed) {
   if (!fixed.type) name.type.reset();
   if (!fixed.type || !fixed.id) name.id.reset();
@@ -105,7 +105,7 @@ class Placer {
     return found;
   }
 
-  // The devices that the node may go to, in the order of preference; at least one.
+  // The devices that the node can be placed on, in the order of preference; at least one.
   std::vector<Device*> candidates(const Node& node) {
     PlacementGroup& group = groups_.of(node);
     if (group.chosen) return {group.chosen};
@@ -159,7 +159,7 @@ class Placer {
           "were [{}].{}",
           node.op->name, fmt::join(inputs, ", "), groups_.describe(node));
     }
-    // The member whose wish cannot be had: this one, or one that it is colocated with.
+    // The member whose request cannot be met: this node, or one that it is colocated with.
     const Node* asking = &node;
     if (node.requested == DeviceName())
       for (const Node* member : group.members)

@@ -1,4 +1,4 @@
-// Which device each node of a graph runs on. The rules, and the beginnings of the error texts, are
+// Places the nodes of a graph on devices. The rules, and the beginnings of the error messages, are
 // those of TensorFlow's placer.
 #pragma once
 
@@ -10,23 +10,23 @@
 namespace tandem {
 
 struct PlacerOptions {
-  // Whether what the program asked for may give way where it cannot be had: type and index of the
-  // device, never job, replica or task. Not given: tandem::config::get_soft_device_placement().
+  // Whether a request that cannot be met is relaxed: in the type and index of the device, never in
+  // the job, replica or task. Defaults to tandem::config::get_soft_device_placement().
   std::optional<bool> allow_soft_placement;
-  // Writes "NAME: (OPTYPE): DEVICE" to stdout and to the log, and what was given up to the log.
+  // Writes "NAME: (OPTYPE): DEVICE" to stdout and the log, and relaxed requests to the log.
   bool log_device_placement = false;
-  // The devices of the first nodes, which stay where they are.
+  // The devices of the first nodes, which are placed already.
   std::vector<Device*> assigned;
-  // Preferred where a node may run on it and asked for nothing else.
+  // Preferred for nodes that can run on it and have no request.
   Device* default_device = nullptr;
 };
 
-// The device of each node, by its id.
+// Returns the device of each node, indexed by id.
 //
-// Nodes are placed in groups: a variable with what reads and writes it, and what ColocateWith puts
-// together. A group goes to the first device that suits what its members asked for and has kernels
-// for all of them, GPUs before CPUs, by index. Beyond that, what has no inputs goes where all of
-// its consumers are, and views and operations on shapes go where their input is.
+// Nodes are placed in groups: a variable with its reads and updates, and nodes that are colocated
+// (ColocateWith). A group is placed on the first device, GPUs before CPUs and by index, that
+// matches the requests of its members and has kernels for all of them. Then nodes without inputs
+// are placed with their consumers, and views and operations on shapes are placed with their input.
 //
 // Throws InvalidArgumentError "Cannot assign a device for operation NAME: ...", "Cannot colocate
 // nodes A and B: ...", "Cannot place the graph because a reference or resource edge connects

@@ -43,7 +43,7 @@ PlacementGroups::PlacementGroups(const GraphImpl& graph, const KnownDevices& dev
   for (const auto& node : graph.nodes()) {
     parents_.push_back(node->id);
     PlacementGroup& group = groups_.emplace_back();
-    // Control flow has no kernel; its bodies are placed by themselves.
+    // Control flow has no kernel. Its bodies are placed separately.
     group.types = node->control ? bit_of(DeviceType::kCpu) | bit_of(DeviceType::kGpu)
                                 : devices.types_of(*node->op);
     group.members.push_back(node.get());
@@ -75,7 +75,7 @@ void PlacementGroups::merge(const Node& a, const Node& b, bool soft) {
     tandem::merge(assigned, from.assigned, /*soft=*/false);
     tandem::merge(resource, from.resource, /*soft=*/false);
     tandem::merge(requested, from.requested, soft);
-    // What gave way may not be less than what is fixed.
+    // A relaxed request must keep what `assigned` and `resource` fix.
     merge_override(requested, resource);
     merge_override(requested, assigned);
   } catch (const InvalidArgumentError& error) {

@@ -1,4 +1,4 @@
-// Nodes that have to be on one device: groups, and what is known of where each may go.
+// Groups of nodes that must be on one device, and their constraints.
 #pragma once
 
 #include <string>
@@ -8,25 +8,25 @@
 
 namespace tandem {
 
-// Types of devices, as bits.
+// A set of device types, as bits.
 using DeviceTypes = unsigned;
 constexpr DeviceTypes bit_of(DeviceType type) { return 1u << static_cast<unsigned>(type); }
 
-// Which devices there are, GPUs before CPUs, by index: the order in which they are preferred.
+// The available devices in the order of preference: GPUs before CPUs, by index.
 struct KnownDevices {
   std::vector<Device*> devices;
 
-  // All that `name` describes.
+  // All devices that match `name`.
   std::vector<Device*> matching(const DeviceName& name) const;
-  // Where `op` has kernels. Where there is no GPU: whether it has one for GPUs at all.
+  // The device types that `op` has kernels for, including GPUs if there are none.
   DeviceTypes types_of(const OpDef& op) const;
 };
 
-// What holds for all members of a group.
+// The constraints of a group.
 struct PlacementGroup {
-  DeviceName assigned;   // where members are already
-  DeviceName resource;   // what was asked for variables; gives way last
-  DeviceName requested;  // what was asked for; always more specific than the two above
+  DeviceName assigned;   // of members that are placed already
+  DeviceName resource;   // requested for variables; relaxed last
+  DeviceName requested;  // requested for any member; at least as specific as the two above
   DeviceTypes types = 0;
   std::vector<const Node*> members;  // in no order
   Device* chosen = nullptr;
@@ -34,18 +34,18 @@ struct PlacementGroup {
 
 class PlacementGroups {
  public:
-  // Each node alone. `assigned`: the devices of the first nodes.
+  // Creates a group per node. `assigned`: the devices of the first nodes.
   PlacementGroups(const GraphImpl& graph, const KnownDevices& devices,
                   const std::vector<Device*>& assigned);
 
-  // Variables with what refers to their memory. A consumer that asked for another device than the
-  // variable's is overruled.
+  // Merges variables with the nodes that use their memory. The device of the variable overrides the
+  // requests of these nodes.
   void tie_variables(bool log);
-  // What ColocateWith asked for. Where that cannot be: an error, or (soft) it is passed over.
+  // Merges nodes as ColocateWith requests. If that is impossible, throws, or ignores it if `soft`.
   void tie_colocated(bool soft, bool log);
 
   PlacementGroup& of(const Node& node) { return groups_[static_cast<std::size_t>(root(node.id))]; }
-  // The members of the node's group, what they asked for and where they have kernels, for errors.
+  // For errors: the members of the node's group, their requests and the devices of their kernels.
   std::string describe(const Node& node);
 
  private:
@@ -56,7 +56,7 @@ class PlacementGroups {
   const GraphImpl& graph_;
   const KnownDevices& devices_;
   std::vector<int> parents_;
-  std::vector<PlacementGroup> groups_;  // of the roots
+  std::vector<PlacementGroup> groups_;  // valid at root ids
 };
 
 // "GPU CPU"

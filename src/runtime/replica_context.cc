@@ -13,7 +13,7 @@ ReplicaContext* ReplicaContext::current() { return current_context; }
 
 ReplicaContextScope::ReplicaContextScope(ReplicaContext* context) : previous_(current_context) {
   current_context = context;
-  if (context && context->part() >= 0) return;  // still the replica's
+  if (context && context->part() >= 0) return;  // a part has the replica's context
   profile::current_replica = context ? context->replica_id() : -1;
 }
 

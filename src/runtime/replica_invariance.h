@@ -1,5 +1,5 @@
-// The replica-invariant mode (config::set_replica_invariant_parts): which part of a global batch is
-// whose.
+// The replica-invariant mode (config::set_replica_invariant_parts): assigns parts of a global batch
+// to replicas.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,23 @@
 
 namespace tandem {
 
-// How many parts a global batch has; 0: the mode is off.
+// The number of parts of a global batch; 0 if the mode is off.
 int invariant_parts();
 
-// How many of them each replica computes. Throws InvalidArgumentError where the number of replicas
-// is not a power of two of at most as many. REQUIRES: the mode is on.
+// The number of parts per replica. Throws InvalidArgumentError unless the number of replicas is a
+// power of two and at most the number of parts. REQUIRES: the mode is on.
 int parts_per_replica(int replicas);
 
-// Examples of a part, from `offset` of the global batch on.
+// A range of examples of the global batch.
 struct BatchPart {
   int index = 0;  // among all parts
   std::int64_t offset = 0;
   std::int64_t examples = 0;
 };
-// The parts with examples of replica `replica` of `replicas`, of a batch of `total` examples.
+// The non-empty parts of replica `replica` of `replicas`, for a batch of `total` examples.
 std::vector<BatchPart> parts_of_replica(std::int64_t total, int replica, int replicas);
 
-// `count` things in `shares` shares whose sizes differ by at most one, the larger ones first.
+// Splits `count` items into `shares` sizes that differ by at most one, larger ones first.
 std::vector<std::int64_t> even_shares(std::int64_t count, int shares);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Session: places a graph, makes a program of each combination of feeds and fetches, and runs it.
+// Session: places a graph, builds a program per combination of feeds and fetches, and runs it.
 #include <fmt/ranges.h>
 
 #include <map>
@@ -21,18 +21,18 @@
 namespace tandem {
 namespace {
 
-// Programs of one session, one for each set of feeds, of their sizes and devices, and of fetches:
-// the least recently used one is evicted.
+// The maximum number of programs of a session. There is one per combination of feeds, their sizes
+// and devices, and fetches. The least recently used one is evicted.
 constexpr std::size_t kMaxPrograms = 64;
 
-// What one run is asked for: outputs of nodes, and nodes that are to run.
-struct Request {
+// The arguments of one run: feeds, tensors to fetch and nodes to run.
+struct RunRequest {
   std::vector<Node::Input> feeds;
   std::vector<Tensor> values;  // of the feeds
   std::vector<Node::Input> fetches;
   std::vector<const Node*> targets;
 
-  // The same for requests that one program serves.
+  // Equal for requests that can use one program.
   std::string key() const {
     std::string key;
     for (std::size_t i = 0; i < feeds.size(); ++i)
@@ -46,7 +46,7 @@ struct Request {
     return key;
   }
 
-  // In messages: what the first result is, or the first operation that runs.
+  // For messages: the name of the first fetch or target.
   std::string describe() const {
     const Node* node = !fetches.empty()   ? fetches.front().node
                        : !targets.empty() ? targets.front()
@@ -55,33 +55,33 @@ struct Request {
   }
 };
 
-// A program, with what has to hold and to be done around its runs.
-struct Prepared {
+// A program, and its requirements and effects on variables.
+struct PreparedRun {
   std::unique_ptr<Program> program;
-  std::vector<RefPtr<SessionVariable>> reads;    // initialised before
+  std::vector<RefPtr<SessionVariable>> reads;    // must be initialised before a run
   std::vector<RefPtr<SessionVariable>> assigns;  // initialised by a run
-  std::uint64_t draws = 0;                       // that a run takes from the generator
+  std::uint64_t random_count = 0;                // random operations per run
   std::uint64_t last_use = 0;
 };
 
-class Preparing {
+class RunPreparation {
  public:
-  Preparing(GraphImpl& graph, SessionState& state, const std::vector<Device*>& placed,
-            const PlacerOptions& placer, ProgramOptions options)
+  RunPreparation(GraphImpl& graph, SessionState& state, const std::vector<Device*>& placed,
+                 const PlacerOptions& placer, ProgramOptions options)
       : graph_(graph),
         state_(state),
         placed_(placed),
         placer_(placer),
         program_options_(std::move(options)) {}
 
-  std::shared_ptr<Prepared> run(const Request& request) {
+  std::shared_ptr<PreparedRun> run(const RunRequest& request) {
     LowerOptions options{.feeds = request.feeds, .fetches = request.fetches};
     for (const Tensor& value : request.values) {
       options.feed_specs.push_back(impl_of(value));
       options.feed_devices.push_back(&impl_of(value).device());
     }
     options.devices = placed_;
-    // Loops over elements ask for these later, too.
+    // Loops over elements call this later, too.
     options.devices_of = [placed = placed_, placer = placer_](const GraphImpl& body) {
       return devices_of(body, placed, placer);
     };
@@ -91,8 +91,8 @@ class Preparing {
       return state->variable(handle, *placed[static_cast<std::size_t>(handle.id)]);
     };
     Block block = lower(graph_, options);
-    number_draws(block);
-    renew_counts(block, graph_, state_);
+    number_random_operations(block);
+    set_count_updates(block, graph_, state_);
     for (const auto& operation : block.operations) {
       note_variables(*operation);
     }
@@ -101,7 +101,7 @@ class Preparing {
   }
 
  private:
-  // Variables of bodies are where those of this graph are.
+  // Variables of bodies are on the devices of the same variables of this graph.
   static std::vector<Device*> devices_of(const GraphImpl& body, const std::vector<Device*>& placed,
                                          const PlacerOptions& placer) {
     PlacerOptions options = placer;
@@ -115,35 +115,35 @@ class Preparing {
     return place_graph(body, options);
   }
 
-  // The n-th draw of a run is draw n from where the thread's generator then stands, whatever else
-  // the graph could draw: as if the operations of the run were called eagerly.
-  void number_draws(Block& block) {
+  // The n-th random operation of a run takes the n-th key of the thread's generator, as it would if
+  // the operations of the run were called eagerly. Others of the graph do not count.
+  void number_random_operations(Block& block) {
     std::map<std::uint64_t, std::uint64_t> numbers;
-    std::vector<std::pair<Operation*, Draw>> drawing;
+    std::vector<std::pair<BlockOperation*, RandomKey>> random;
     for (const auto& operation : block.operations) {
-      if (!operation->op->exchange_draw) continue;
+      if (!operation->op->exchange_key) continue;
       const auto copy = operation->op->attrs().copy(operation->attrs.get());
-      const Draw draw = operation->op->exchange_draw(const_cast<void*>(copy.get()), {});
-      drawing.emplace_back(operation.get(), draw);
-      numbers.emplace(draw.number, 0);
+      const RandomKey key = operation->op->exchange_key(const_cast<void*>(copy.get()), {});
+      random.emplace_back(operation.get(), key);
+      numbers.emplace(key.number, 0);
     }
-    for (auto& [traced, number] : numbers) number = prepared_->draws++;
-    for (const auto& [operation, draw] : drawing)
-      operation->renewal = std::make_shared<const Renewal>(
-          [op = operation->op, number = numbers.at(draw.number), stream = draw.stream,
-           behind = operation->draws_behind](void* attrs) {
+    for (auto& [traced, number] : numbers) number = prepared_->random_count++;
+    for (const auto& [operation, key] : random)
+      operation->attr_update = std::make_shared<const AttrUpdate>(
+          [op = operation->op, number = numbers.at(key.number), stream = key.stream,
+           before = operation->random_before](void* attrs) {
             const random::GeneratorState now = Generator::current().state();
-            const std::uint64_t before = behind ? behind->total() : 0;
-            op->exchange_draw(attrs, {now.seed, now.draws + number + before, stream});
+            const std::uint64_t earlier = before ? before->total() : 0;
+            op->exchange_key(attrs, {now.seed, now.offset + number + earlier, stream});
           });
     for (const auto& operation : block.operations)
       if (operation->control)
-        operation->control->draws_before = static_cast<std::uint64_t>(std::distance(
-            numbers.begin(), numbers.lower_bound(operation->control->flow->draws_before)));
+        operation->control->offset_before = static_cast<std::uint64_t>(std::distance(
+            numbers.begin(), numbers.lower_bound(operation->control->flow->offset_before)));
   }
 
-  // A variable has to be initialised unless the first thing that happens to it is an assignment.
-  void note_variables(const Operation& operation) {
+  // A variable must be initialised unless its first use is an assignment.
+  void note_variables(const BlockOperation& operation) {
     for (std::size_t i = 0; i < operation.inputs.size(); ++i) {
       const Value& root = operation.inputs[i]->root();
       if (root.kind != Value::Kind::kVariable) continue;
@@ -154,16 +154,16 @@ class Preparing {
     }
   }
 
-  // What depends on a count gets the count that the operation finds: that of the start of the run,
-  // or of the end of the control flow before it, and one more for each time that it has been raised
-  // since.
-  static void renew_counts(Block& block, const GraphImpl& graph, SessionState& state) {
+  // Sets the updates of attributes that depend on a counter. The value is that of the start of the
+  // run, or of the end of the previous control flow, plus the increments since.
+  static void set_count_updates(Block& block, const GraphImpl& graph, SessionState& state) {
     std::unordered_map<const Node*, std::int64_t> raised;
-    // What is renewed alike has one renewal, by which it is known to be (group_updates()).
-    std::map<std::pair<const CountedRenewal*, std::int64_t>, std::shared_ptr<const Renewal>> made;
+    // Equal updates share one object, so that group_updates() can compare them.
+    std::map<std::pair<const CountedAttrUpdate*, std::int64_t>, std::shared_ptr<const AttrUpdate>>
+        made;
     for (const auto& operation : block.operations) {
       if (operation->control) {
-        renew_counts(*operation->control, state);
+        set_count_updates(*operation->control, state);
         raised.clear();
         continue;
       }
@@ -173,24 +173,24 @@ class Preparing {
       if (!node->counted) continue;
       const Node& counter = outermost(*node->counted->counter);
       const std::int64_t earlier = raised[&counter];
-      auto& renewal = made[{node->counted.get(), earlier}];
-      if (!renewal)
-        renewal = std::make_shared<const Renewal>(
+      auto& attr_update = made[{node->counted.get(), earlier}];
+      if (!attr_update)
+        attr_update = std::make_shared<const AttrUpdate>(
             [&state, &counter, counted = node->counted, earlier](void* attrs) {
-              counted->renew(attrs, state.count(counter) + earlier);
+              counted->update(attrs, state.count(counter) + earlier);
             });
-      operation->renewal = renewal;
+      operation->attr_update = attr_update;
     }
   }
-  static void renew_counts(Control& control, SessionState& state) {
+  static void set_count_updates(Control& control, SessionState& state) {
     const auto& bodies = control.flow->bodies;
     for (std::size_t i = 0; i < control.bodies.size(); ++i)
-      renew_counts(control.bodies[i].block, *bodies[i].graph, state);
+      set_count_updates(control.bodies[i].block, *bodies[i].graph, state);
     if (!control.body_for) return;
     control.body_for = [&state, graph = bodies.back().graph,
                         lowered = std::move(control.body_for)](const auto& elements) {
       BodyBlock body = lowered(elements);
-      renew_counts(body.block, *graph, state);
+      set_count_updates(body.block, *graph, state);
       return body;
     };
   }
@@ -201,7 +201,7 @@ class Preparing {
   const PlacerOptions& placer_;
   const ProgramOptions program_options_;
   std::unordered_set<const SessionVariable*> seen_;
-  std::shared_ptr<Prepared> prepared_ = std::make_shared<Prepared>();
+  std::shared_ptr<PreparedRun> prepared_ = std::make_shared<PreparedRun>();
 };
 
 void log_mapping() {
@@ -219,12 +219,12 @@ struct Session::Impl {
   Graph handle;
   GraphImpl& graph;
   SessionOptions options;
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards the following
   bool closed = false;
   std::vector<Device*> placed;
   SessionState state;
   const std::shared_ptr<ProgramMemory> memory = ProgramMemory::make();
-  std::map<std::string, std::shared_ptr<Prepared>> programs;
+  std::map<std::string, std::shared_ptr<PreparedRun>> programs;
   std::uint64_t runs = 0;
 
   Impl(const Graph& of, SessionOptions session_options)
@@ -237,25 +237,25 @@ struct Session::Impl {
     if (options.log_device_placement) log_mapping();
   }
 
-  std::vector<Tensor> run(const Request& request) {
-    const std::shared_ptr<Prepared> found = prepare(request);
-    Prepared& prepared = *found;
+  std::vector<Tensor> run(const RunRequest& request) {
+    const std::shared_ptr<PreparedRun> found = prepare(request);
+    PreparedRun& prepared = *found;
     initialize(prepared);
     require_values(prepared);
-    std::unique_lock<std::mutex> drawing;
-    if (graph.draws_behind) {
-      drawing = std::unique_lock(graph.drawing);
-      graph.draws_behind->reset();
+    std::unique_lock<std::mutex> random_lock;
+    if (graph.last_random) {
+      random_lock = std::unique_lock(graph.random_mutex);
+      graph.last_random->reset();
     }
     std::vector<Tensor> fetched = prepared.program->run(request.values);
     for (const auto& variable : prepared.assigns) variable->set_initialized();
     random::GeneratorState now = Generator::current().state();
-    now.draws += prepared.draws + (graph.draws_behind ? graph.draws_behind->total() : 0);
+    now.offset += prepared.random_count + (graph.last_random ? graph.last_random->total() : 0);
     Generator::current().set_state(now);
     return fetched;
   }
 
-  std::shared_ptr<Prepared> prepare(const Request& request) {
+  std::shared_ptr<PreparedRun> prepare(const RunRequest& request) {
     const std::string key = request.key();
     auto found = programs.find(key);
     if (found == programs.end()) {
@@ -264,7 +264,7 @@ struct Session::Impl {
                                  .assigned = placed};
       if (placed.size() < graph.nodes().size()) placed = place_graph(graph, placer);
       const ProgramOptions program{.name = request.describe(), .memory = memory};
-      auto prepared = Preparing(graph, state, placed, placer, program).run(request);
+      auto prepared = RunPreparation(graph, state, placed, placer, program).run(request);
       if (programs.size() >= kMaxPrograms) forget_oldest();
       found = programs.emplace(key, std::move(prepared)).first;
     }
@@ -278,10 +278,10 @@ struct Session::Impl {
         [](const auto& a, const auto& b) { return a.second->last_use < b.second->last_use; }));
   }
 
-  // Runs the initializers of variables that `prepared` needs, and of those that these need.
-  void initialize(const Prepared& prepared) {
+  // Runs the initializers of variables that `prepared` needs, recursively.
+  void initialize(const PreparedRun& prepared) {
     if (!options.initialize_variables) return;
-    Request initializers;
+    RunRequest initializers;
     for (const auto& variable : prepared.reads)
       if (!variable->initialized() && variable->handle().initializer)
         initializers.targets.push_back(variable->handle().initializer);
@@ -291,7 +291,7 @@ struct Session::Impl {
     run(initializers);
   }
 
-  static void require_values(const Prepared& prepared) {
+  static void require_values(const PreparedRun& prepared) {
     std::vector<std::string> missing;
     for (const auto& variable : prepared.reads)
       if (!variable->initialized() && !variable->handle().initializer)
@@ -300,7 +300,7 @@ struct Session::Impl {
     for (const auto& variable : prepared.reads) static_cast<void>(variable->value());
   }
 
-  // Only graphs that were read have variables that nothing initialises.
+  // Only deserialised graphs have variables without an initializer.
   [[noreturn]] static void fail_without_values(const std::vector<std::string>& missing) {
     fail<FailedPreconditionError>(
         "Attempting to use uninitialized value {}. The graph was read from bytes that hold {} "
@@ -310,7 +310,7 @@ struct Session::Impl {
         fmt::join(missing, "', '"));
   }
 
-  // --- what the user asks for ---
+  // --- fetches and feeds ---
 
   Node::Input in_graph(const Tensor& tensor, const char* what) const {
     if (!is_symbolic(tensor))
@@ -325,7 +325,7 @@ struct Session::Impl {
     return {symbol.node, symbol.output};
   }
 
-  void add_feed(Request& request, const Feed& feed) const {
+  void add_feed(RunRequest& request, const Feed& feed) const {
     const auto* name = std::get_if<std::string>(&feed.tensor);
     const Node::Input tensor =
         in_graph(name ? handle.tensor(*name) : std::get<Tensor>(feed.tensor), "feed");
@@ -344,8 +344,8 @@ struct Session::Impl {
     request.values.push_back(feed.value);
   }
 
-  // Whether the fetch is a tensor.
-  bool add_fetch(Request& request, const Fetch& fetch) const {
+  // Returns whether the fetch is a tensor.
+  bool add_fetch(RunRequest& request, const Fetch& fetch) const {
     if (const auto* operation = std::get_if<Graph::Operation>(&fetch.what())) {
       if (operation->node().graph != &graph)
         fail<InvalidArgumentError>("[Session] operation '{}' is not an element of this graph.",
@@ -377,7 +377,7 @@ std::vector<Tensor> Session::run(const Feeds& feeds, const std::vector<Fetch>& f
     throw RuntimeError(
         "The Session graph is empty.  Add operations to the graph before calling run().");
   const BuildingScope at_once(nullptr);
-  Request request;
+  RunRequest request;
   for (const Feed& feed : feeds) session.add_feed(request, feed);
   std::vector<bool> is_tensor;
   for (const Fetch& fetch : fetches) is_tensor.push_back(session.add_fetch(request, fetch));

@@ -1,4 +1,4 @@
-// What a session holds between runs: the elements of its variables.
+// The state of a session between runs: the elements of its variables.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class SessionVariable final : public Resource {
   Device& device() const override { return device_; }
   const TensorSpec& spec() const override { return handle_.outputs[0]; }
   Tensor value() override;
-  // Also before the first assignment, which overwrites all of it.
+  // May be called before the first assignment, which overwrites all elements.
   Tensor writable() override;
 
   bool initialized() const { return initialized_; }
@@ -35,9 +35,9 @@ class SessionVariable final : public Resource {
 
 class SessionState {
  public:
-  // The variable's memory, which is `device`'s where this is the first time.
+  // The variable's memory, created on `device` at the first call.
   RefPtr<SessionVariable> variable(const Node& handle, Device& device);
-  // The element of a scalar of int64 that the graph keeps: a session's variable or a captured one.
+  // The value of an int64 scalar, either a variable of the session or a captured one.
   std::int64_t count(const Node& handle) const;
   void clear() { variables_.clear(); }
 

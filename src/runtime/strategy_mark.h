@@ -1,4 +1,4 @@
-// Which strategy a variable, a replica or a per-replica value belongs to.
+// Identifies the strategy of a variable, a replica or a per-replica value.
 #pragma once
 
 #include <memory>
@@ -7,13 +7,13 @@
 
 namespace tandem {
 
-// One for each strategy object. It is compared by address.
+// One per strategy object. Compared by address.
 struct StrategyMark {
   std::string description;  // "MirroredStrategy(CPU:0, CPU:1)"
 };
 
 // Throws RuntimeError "Mixing different tandem::distribute::Strategy objects: A is not B. ...".
-// `advice`: where the two meet, and what to do.
+// `advice`: where they were mixed, and what to do.
 [[noreturn]] void fail_mixed_strategies(const StrategyMark& a, const StrategyMark& b,
                                         std::string_view advice);
 

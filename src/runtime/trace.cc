@@ -18,27 +18,27 @@ constinit thread_local TraceFrame* trace_frame = nullptr;
 
 namespace {
 
-void redraw(const OpDef& op, Node& node) {
+void renew_key(const OpDef& op, Node& node) {
   const auto copy = op.attrs().copy(node.attrs.get());
-  const Draw traced = op.exchange_draw(const_cast<void*>(copy.get()), {});
+  const RandomKey traced = op.exchange_key(const_cast<void*>(copy.get()), {});
   const ReplicaContext* replica = ReplicaContext::current();
   const std::uint64_t replica_id = replica ? static_cast<std::uint64_t>(replica->replica_id()) : 0;
-  node.draws_behind =
-      node.graph->drawn_behind
-          .try_emplace({traced.number, traced.stream, replica_id}, Generator::current().behind())
-          .first->second;
-  node.renewal = draw_renewal(op, traced, node.draws_behind);
+  node.random_before = node.graph->random_before
+                           .try_emplace({traced.number, traced.stream, replica_id},
+                                        Generator::current().last_random())
+                           .first->second;
+  node.attr_update = key_update(op, traced, node.random_before);
 }
 
 }  // namespace
 
-std::shared_ptr<const Renewal> draw_renewal(const OpDef& op, const Draw& traced,
-                                            std::shared_ptr<const DrawSequence> behind) {
-  return std::make_shared<const Renewal>([&op, traced, behind = std::move(behind)](void* attrs) {
+std::shared_ptr<const AttrUpdate> key_update(const OpDef& op, const RandomKey& traced,
+                                             std::shared_ptr<const RandomSequence> before) {
+  return std::make_shared<const AttrUpdate>([&op, traced, before = std::move(before)](void* attrs) {
     const random::GeneratorState now = Generator::current().state();
     const std::uint64_t number =
-        now.draws + traced.number + (behind ? behind->total() : std::uint64_t{0});
-    op.exchange_draw(attrs, {now.seed, number, traced.stream});
+        now.offset + traced.number + (before ? before->total() : std::uint64_t{0});
+    op.exchange_key(attrs, {now.seed, number, traced.stream});
   });
 }
 
@@ -47,7 +47,7 @@ std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inp
   GraphImpl& graph = *building;
   std::vector<Node::Input> sources;
   sources.reserve(inputs.size());
-  // In a body: what comes from outside is recorded as it is known inside.
+  // In a body, captured tensors are recorded with their edges inside.
   std::vector<Tensor> local;
   std::vector<const Tensor*> local_inputs;
   if (graph.outer()) {
@@ -59,7 +59,7 @@ std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inp
   for (const Tensor* input : inputs) sources.push_back(graph.input_of(*input));
   const NodeOptions options = node_options();
   Node& node = graph.add(op, attrs, sources, options);
-  if (op.exchange_draw) redraw(op, node);
+  if (op.exchange_key) renew_key(op, node);
   std::vector<Tensor> outputs;
   outputs.reserve(node.outputs.size());
   for (std::size_t i = 0; i < node.outputs.size(); ++i)
@@ -92,7 +92,7 @@ Tensor new_constant(const Shape& shape, DType dtype, const void* host, std::stri
 
 namespace {
 
-// What the tensor stands for, from constants and variables alone.
+// Computes a symbolic tensor from constants and variables.
 Tensor evaluated(const Tensor& tensor, std::string_view variable) {
   const Symbol& symbol = symbol_of(tensor);
   GraphImpl& graph = *symbol.node->graph;
@@ -109,11 +109,11 @@ Tensor evaluated(const Tensor& tensor, std::string_view variable) {
         "being traced; a variable is made once, from what does not change between calls",
         quoted_name(std::string(variable), impl_of(tensor)));
   }
-  const std::uint64_t draws = Generator::current().state().draws;  // of the trace so far
+  const std::uint64_t traced = Generator::current().state().offset;  // random operations so far
   const OutsideTrace at_once;
   Tensor value = std::move(Program(std::move(block)).run({}).front());
   random::GeneratorState state = Generator::current().state();
-  state.draws += draws;
+  state.offset += traced;
   Generator::current().set_state(state);
   return value;
 }

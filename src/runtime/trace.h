@@ -1,4 +1,4 @@
-// Operations of a thread that builds a graph: they become nodes instead of running.
+// Traces operations: on a thread that builds a graph they become nodes instead of running.
 #pragma once
 
 #include <span>
@@ -10,45 +10,45 @@
 
 namespace tandem {
 
-// Adds `op` to the graph that the thread is building; the results are symbolic. Recorded for
-// gradients as a run would be. REQUIRES: building.
+// Adds `op` to the graph that the thread builds and returns symbolic results. Records it for
+// gradients as a run would. REQUIRES: building.
 std::vector<Tensor> trace_op(const OpDef& op, std::span<const Tensor* const> inputs,
                              AttrsRef attrs);
 
-// A tensor of elements that the host has, on the present device; a constant of the graph when the
-// thread is building one.
+// A tensor with elements from host memory, on the current device; a constant of the graph if the
+// thread builds one.
 Tensor new_constant(const Shape& shape, DType dtype, const void* host, std::string_view name);
 
 // The function that the calling thread traces.
 struct TraceFrame {
-  Generator* outside;  // what draws where it is called
+  Generator* outside;  // the generator at the call
   std::string name;
   bool may_make_variables = true;
   bool made_variables = false;
 };
-extern constinit thread_local TraceFrame* trace_frame;  // null: none
+extern constinit thread_local TraceFrame* trace_frame;  // null outside traces
 
-// What runs while it lives runs at once, drawing what it would outside the function's trace: what
-// is made once, such as the variables of a layer that is called for the first time. Graphs of
-// sessions have variables of their own, whose initial values are part of them: there it changes
-// nothing.
+// While an object of this class lives, operations run eagerly and use the caller's generator, as
+// if the function were not being traced. For objects that are created once, such as the variables
+// of a layer at its first call. It has no effect in the graph of a session, whose variables and
+// initial values are part of the graph.
 class OutsideTrace {
  public:
   OutsideTrace()
       : at_once_(trace_frame ? nullptr : building),
-        draws_(trace_frame ? *trace_frame->outside : Generator::current()) {}
+        generator_scope_(trace_frame ? *trace_frame->outside : Generator::current()) {}
 
  private:
   BuildingScope at_once_;
-  GeneratorScope draws_;
+  GeneratorScope generator_scope_;
 };
 
-// The elements of a tensor that a variable is made with, also while the thread traces: computed at
-// once. Throws InvalidArgumentError where variables may not be made any more, or when the tensor
-// depends on the function's arguments.
+// The elements of the initial value of a variable. If it is symbolic, it is computed at once.
+// Throws InvalidArgumentError if the trace must not create variables, or if the value depends on
+// the function's arguments.
 Tensor initial_value(const Tensor& tensor, std::string_view variable);
 
-// `tensor` under the name that the user gave it, where it is symbolic and the name is not empty.
+// Names the node of `tensor` if it is symbolic and the name is not empty.
 Tensor named(Tensor tensor, std::string_view name);
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
-// Gradients of a traced function that are asked for outside of it: a run of its program is recorded
-// as one operation, whose gradient is a program, too.
+// Gradients of calls of a traced function. A run of its program is recorded as one operation, whose
+// gradient is another program.
 #pragma once
 
 #include <memory>
@@ -17,31 +17,31 @@ namespace tandem {
 class ProgramGradient {
  public:
   virtual ~ProgramGradient() = default;
-  // Records that a run made `outputs` of `arguments`. `kept`: what TraceGradient::fetches() asked
-  // for. `draws`: where the thread's generator stood before the run.
+  // Records that a run computed `outputs` from `arguments`. `kept`: the values of
+  // TraceGradient::fetches(). `random`: the state of the thread's generator before the run.
   virtual void record(std::span<const Tensor> arguments, std::span<Tensor> outputs,
-                      std::span<const Tensor> kept, const random::GeneratorState& draws) = 0;
+                      std::span<const Tensor> kept, const random::GeneratorState& random) = 0;
 };
 
-// What the operations of a trace have recorded. Going back through it makes programs, one for each
-// set of outputs that something depends on, when they are first needed.
+// The recorded operations of a trace. Its backward pass compiles programs when they are first
+// needed, one per set of outputs that have a gradient.
 class TraceGradient {
  public:
-  // Null where there is nothing to record: no output depends on what was tracked when the callable
-  // was traced, or what was recorded is gone, because the callable has taken gradients itself.
-  // `arguments`: the symbolic ones. Defined in autodiff/, which knows how to go back.
+  // Returns null if there is nothing to record: no output depends on tensors that were tracked
+  // during tracing, or the callable has computed gradients itself, which freed the recorded
+  // operations. `arguments`: symbolic. Defined in autodiff/.
   static std::shared_ptr<TraceGradient> make(GraphImpl& graph, std::span<const Tensor> arguments,
                                              std::span<const Tensor> outputs);
   virtual ~TraceGradient() = default;
 
-  // What each run fetches for record(), beside the outputs.
+  // The tensors that each run fetches for record(), besides the outputs.
   virtual const std::vector<Node::Input>& fetches() const = 0;
-  // `sizes`: those of the graph, as they are in that program. `options`: of the programs that go
-  // back. They run between runs of the program, whose memory another one's run would clear of what
-  // it keeps: theirs is to be another.
+  // `sizes`: the sizes of the graph in that program. `options`: of the backward programs. They must
+  // not share the memory of the forward program, because their runs would drop the results that it
+  // keeps between runs.
   virtual std::shared_ptr<ProgramGradient> for_program(const KnownSizes& sizes,
                                                        ProgramOptions options) = 0;
-  // Held by who adds nodes to the graph, and by who reads them.
+  // Held while nodes are added to the graph, and while they are read.
   std::mutex& graph_mutex() { return graph_mutex_; }
 
  private:

@@ -9,7 +9,7 @@ namespace {
 
 struct Marks {
   std::atomic<std::uint64_t> count{0};
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards the following
   std::vector<const TraceMark*> all;
 };
 

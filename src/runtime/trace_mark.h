@@ -1,4 +1,4 @@
-// State of objects that decides what a traced function becomes, beside its arguments.
+// State of objects that traced functions depend on, besides their arguments.
 #pragma once
 
 #include <atomic>
@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// While it lives its value is part of every call's signature: where it changes, another trace is
-// called. Thread-safe.
+// While it lives, its value is part of the signature of every call. A change
+// selects another trace. Thread-safe.
 class TraceMark {
  public:
   explicit TraceMark(std::uint64_t value);
@@ -17,7 +17,7 @@ class TraceMark {
   TraceMark& operator=(const TraceMark&) = delete;
   void set(std::uint64_t value) { value_.store(value, std::memory_order_relaxed); }
 
-  // How many there are, and their values, one behind the other.
+  // Appends the number of marks and their values.
   static void add_to_key(std::string& key);
 
  private:

@@ -1,4 +1,4 @@
-// Collectives of a thread that builds a graph.
+// Adds collectives to a graph.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,9 @@
 
 namespace tandem {
 
-// Adds a node for the rank `member`, whose tensors are on `device`: a collective `op` of `tensors`
-// (graph/collective.h). All of its outputs, symbolic. REQUIRES: building.
+// Adds the collective `op` (graph/collective.h) for the rank `member`, whose tensors are on
+// `device`, to the graph that the thread builds. Returns all its outputs, symbolic. REQUIRES:
+// building.
 std::vector<Tensor> trace_collective(const OpDef& op, AttrsRef attrs,
                                      std::span<const Tensor> tensors,
                                      const std::shared_ptr<const CollectiveMember>& member,

@@ -12,7 +12,7 @@ namespace {
 
 thread_local VariableCreator* current_creator = nullptr;
 
-// A reader's place as programs refer to it.
+// The copy of a reader, as programs refer to it.
 class StoredResource final : public Resource {
  public:
   StoredResource(RefPtr<VariableImpl> variable, std::size_t reader)
@@ -31,7 +31,7 @@ class StoredResource final : public Resource {
   std::size_t reader_;
 };
 
-// The update that an assignment is.
+// An assignment as an update.
 class Assignment final : public VariableUpdate {
  public:
   void apply(const Tensor& variable, const Tensor& value, std::span<const Tensor>) const override {
@@ -118,7 +118,7 @@ Tensor VariableImpl::read(std::size_t reader) {
   const Tensor handle = memory(reader);
   symbol_of(handle).node->leaf = storage_->leaf(reader);
   Tensor value = storage_->of_reader(reader, run(kReadVariable, {&handle}));
-  // What a tape watches though it is not trainable.
+  // A tape watches it although it is not trainable.
   if (!is_tracked(value) && !of_graph())
     impl_of(value).grad = impl_of(storage_->value(reader)).grad;
   return value;
@@ -134,7 +134,7 @@ void VariableImpl::write(std::size_t reader, const Tensor& value) {
 
 Tensor VariableImpl::memory(std::size_t reader) {
   require_elements();
-  // Of this graph, or of one that it is a body of.
+  // The variable belongs to this graph or to an enclosing one.
   if (of_graph()) return building->local(storage_->value(reader));
   if (!building) return storage_->writable(reader);
   return building->tensor(

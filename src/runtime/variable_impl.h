@@ -1,4 +1,4 @@
-// What a Variable handle points to.
+// The implementation of Variable.
 #pragma once
 
 #include <memory>
@@ -14,19 +14,19 @@ namespace tandem {
 
 class VariableImpl final : public RefCounted {
  public:
-  // `workers`: the other processes that keep the variable. `strategy`: whose replicas the readers
-  // are.
+  // `workers`: the other processes that have copies of the variable. `strategy`: the strategy whose
+  // replicas are the readers.
   VariableImpl(std::unique_ptr<VariableStorage> storage, const TensorSpec& spec,
                VariableOptions options, std::shared_ptr<Workers> workers = nullptr,
                std::shared_ptr<const StrategyMark> strategy = nullptr);
-  // `initial_value` is copied to each of `devices`: one copy each, in the order of the replicas.
-  // `tag`: what the memory is accounted as.
+  // Copies `initial_value` to each of `devices`, in the order of the replicas. `tag`: the tag that
+  // the memory is accounted under.
   VariableImpl(const Tensor& initial_value, std::span<Device* const> devices,
                VariableOptions options, MemoryTag tag = MemoryTag::kWeights,
                std::shared_ptr<Workers> workers = nullptr,
                std::shared_ptr<const StrategyMark> strategy = nullptr);
-  // A variable of the graph that the thread builds: its memory is symbolic, the elements are each
-  // session's. `initial_value`: symbolic or not. REQUIRES: building->for_sessions.
+  // A variable of the graph that the thread builds. Each session has its own elements.
+  // `initial_value`: symbolic or concrete. REQUIRES: building->for_sessions.
   VariableImpl(const Tensor& initial_value, VariableOptions options);
 
   const VariableOptions& options() const { return options_; }
@@ -34,43 +34,42 @@ class VariableImpl final : public RefCounted {
   // Whether the elements belong to sessions.
   bool of_graph() const { return of_graph_; }
   bool distributed() const { return distributed_; }
-  // Null: no other process has copies.
+  // Null if no other process has copies.
   const std::shared_ptr<Workers>& workers() const { return workers_; }
-  // Null unless distributed(): a variable with a single reader may be used under every strategy.
+  // Null unless distributed(). A variable with a single reader may be used under every strategy.
   const std::shared_ptr<const StrategyMark>& strategy() const { return strategy_; }
-  // Whose functions act at once, whether the thread builds a graph or not.
+  // Its functions act eagerly, even if the thread builds a graph.
   VariableStorage& storage() const { return *storage_; }
   // The readers of all processes.
   std::size_t num_copies() const {
     return workers_ ? static_cast<std::size_t>(workers_->num_replicas()) : storage_->num_readers();
   }
-  // The reader that the present replica is; the first one outside replicas. Everything that a
-  // replica reads or writes goes through it. Throws RuntimeError "Mixing different ..." in a
-  // replica of a strategy other than the variable's.
+  // The reader of the current replica; the first one outside replicas. Throws RuntimeError "Mixing
+  // different ..." in a replica of a strategy other than the variable's.
   std::size_t local_index() const;
-  // The present reader's.
+  // Those of the current reader.
   const RefPtr<Leaf>& leaf() const { return storage_->leaf(local_index()); }
   Device& device() const { return storage_->device(local_index()); }
 
-  // What the four following do when the thread builds a graph is nodes of it.
+  // If the thread builds a graph, the next four functions add nodes to it.
   //
   // The elements for a reader.
   Tensor read(std::size_t reader);
-  // Replaces the elements at a reader's place by those of `value`.
+  // Replaces the elements of a reader's copy with those of `value`.
   void write(std::size_t reader, const Tensor& value);
-  // A reader's place for an operation that writes it in place.
+  // A reader's copy, for an operation that writes it in place.
   Tensor memory(std::size_t reader);
-  // Changes the variable and `slots`, made by make_slot(), once for each place.
+  // Updates the variable and `slots`, created by make_slot(), once per copy.
   void update(std::size_t reader, const VariableUpdate& update, const Tensor& gradient,
               std::span<const Variable> slots) {
     if (storage_->applies(reader)) storage_->update(*this, reader, update, gradient, slots);
   }
 
-  // A variable for the same readers, not trainable, that lives where this one does.
+  // Creates a non-trainable variable for the same readers on the same devices.
   Variable make_slot(const Tensor& initial_value, std::string name);
 
  private:
-  // Throws FailedPreconditionError for a variable of a graph that is not being built.
+  // Throws FailedPreconditionError for a variable of a graph unless the thread builds that graph.
   void require_elements() const;
 
   VariableOptions options_;
@@ -82,19 +81,19 @@ class VariableImpl final : public RefCounted {
   std::unique_ptr<VariableStorage> storage_;
 };
 
-// How texts refer to a variable: "'NAME'", or "(unnamed, of shape (3, 4) and dtype float32)".
+// The variable in messages: "'NAME'", or "(unnamed, of shape (3, 4) and dtype float32)".
 std::string quoted_name(const std::string& name, const TensorSpec& spec);
 std::string quoted_name(const VariableImpl& variable);
 std::string quoted_name(const Variable& variable);
 
-// Decides where a new variable lives. Strategies install one for their scope.
+// Chooses the devices of a new variable. Strategies install one for their scope.
 class VariableCreator {
  public:
   virtual ~VariableCreator() = default;
   virtual RefPtr<VariableImpl> create(const Tensor& initial_value, VariableOptions options) = 0;
-  // The processes among which what it makes is kept equal; null: this one alone.
+  // The processes that share its variables; null if there is only this one.
   virtual std::shared_ptr<Workers> workers() const { return nullptr; }
-  // The calling thread's; null outside strategies.
+  // The creator of the calling thread; null outside strategies.
   static VariableCreator* current();
 };
 

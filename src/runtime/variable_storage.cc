@@ -55,7 +55,7 @@ class ReplicaCopies final : public VariableStorage {
       copy_into(copy, value);
   }
 
-  // The usual step: as VariableStorage does it, without virtual calls.
+  // The common case: as VariableStorage::update(), without virtual calls.
   void update(VariableImpl& variable, std::size_t reader, const VariableUpdate& update,
               const Tensor& gradient, std::span<const Variable> slots) override {
     if (building) return VariableStorage::update(variable, reader, update, gradient, slots);
@@ -75,7 +75,7 @@ class ReplicaCopies final : public VariableStorage {
 
  private:
   const MemoryTag tag_;
-  std::vector<Tensor> copies_;  // each touched by its own replica's thread
+  std::vector<Tensor> copies_;  // each used by its own replica's thread
 };
 
 constexpr Device* kNoDevice = nullptr;

@@ -1,4 +1,4 @@
-// Where a variable lives: what its readers get, and where updates of it are applied.
+// The storage of a variable: its copies, its readers, and how updates are applied.
 #pragma once
 
 #include <memory>
@@ -10,68 +10,68 @@
 
 namespace tandem {
 
-// A change of a variable by a value and by its slots, such as an optimizer's by a gradient.
+// An update of a variable and its slots, such as an optimizer step with a gradient.
 class VariableUpdate {
  public:
   virtual ~VariableUpdate() = default;
-  // Changes `variable` and `slots`, which are on one device, in place by operations. Where the
-  // thread builds a graph, they become its nodes.
+  // Updates `variable` and `slots`, which are on one device, in place by operations. If the thread
+  // builds a graph, they become its nodes.
   virtual void apply(const Tensor& variable, const Tensor& gradient,
                      std::span<const Tensor> slots) const = 0;
-  // REQUIRES: building. The same update for a storage whose own node applies it, on any thread,
-  // while the program runs: apply() then takes the rate and the number of the step that the run
-  // finds.
+  // The same update for a storage that applies it in a node of its own, on any thread, while the
+  // program runs. Its apply() uses the learning rate and the step number of that run. REQUIRES:
+  // building.
   virtual std::shared_ptr<const VariableUpdate> for_runs() const = 0;
 };
 
-// A reader is a replica of this process, or the program where there are none. Several readers may
-// share a place: there is one for each reader, or a single one. Each reader has a leaf of its own,
-// so that backward passes of several replicas do not meet.
+// A reader is a replica of this process, or the program if there are no replicas. There is one copy
+// per reader, or a single copy that all readers share. Each reader has its own leaf, so that
+// backward passes of replicas do not interfere.
 //
-// Thread safety: each reader's functions are called by one thread at a time. A storage whose
-// readers share a place makes them safe for several.
+// Thread safety: the functions of a reader are called by one thread at a time. A storage with a
+// shared copy makes functions of different readers safe to call concurrently.
 class VariableStorage {
  public:
   static constexpr std::size_t kMaxSlots = 4;  // of a variable in an optimizer
 
-  // `readers`: where each computes. null: on no known device, in a graph.
+  // `readers`: the device of each reader; null in a graph.
   VariableStorage(std::span<Device* const> readers, std::size_t num_places, bool trainable);
   virtual ~VariableStorage() = default;
   VariableStorage(const VariableStorage&) = delete;
   VariableStorage& operator=(const VariableStorage&) = delete;
 
   std::size_t num_readers() const { return readers_.size(); }
-  // The distinct places in this process; the i-th is reader i's.
+  // The number of copies in this process; copy i is reader i's.
   std::size_t num_places() const { return num_places_; }
-  // Where a reader computes with what it reads. REQUIRES: not of a graph.
+  // The device that a reader computes on. REQUIRES: not of a graph.
   Device& device(std::size_t reader) const { return *readers_[reader].device; }
-  // Null: not trainable.
+  // Null if the variable is not trainable.
   const RefPtr<Leaf>& leaf(std::size_t reader) const { return readers_[reader].leaf; }
-  // Whether a change that all readers make alike is made by this one. Readers that share a place
-  // leave it to the last of them, behind whose program order all reads of a traced step are.
+  // Whether this reader applies an update that all readers request. If readers share a copy, the
+  // last one does, because its program order follows all reads of a traced step.
   bool applies(std::size_t reader) const {
     return num_places_ > 1 || reader + 1 == readers_.size();
   }
 
-  // The device of a reader's place.
+  // The device of a reader's copy.
   virtual Device& home(std::size_t reader) const = 0;
-  // The same for all readers of a place.
+  // Equal for all readers of a copy.
   virtual const void* identity(std::size_t reader) const = 0;
-  // The elements on home(), with the reader's leaf. Called for each run of a program that reads
-  // the variable, and wherever a copy is enumerated.
+  // The elements on home(), with the reader's leaf. Called for each run of a program that reads the
+  // variable, and when copies are enumerated.
   virtual Tensor value(std::size_t reader) = 0;
-  // The elements on device(), with the reader's leaf. Called when an operation is to read them.
+  // The elements on device(), with the reader's leaf. Called when an operation reads them.
   virtual Tensor read(std::size_t reader) { return value(reader); }
-  // The elements on home(), in memory that nothing else refers to (readers keep the old one): for
-  // an operation that writes them, and for each run of a program that does.
+  // The elements on home(), in memory that nothing else refers to, for an operation or a program
+  // that writes them. Tensors that were read before keep the old memory.
   virtual Tensor writable(std::size_t reader) = 0;
-  // Replaces the elements at once.
+  // Replaces the elements eagerly.
   virtual void store(std::size_t reader, const Tensor& value) = 0;
-  // Applies `update` or, where the thread builds a graph, states the nodes that do. Called for
-  // readers that apply.
+  // Applies `update`, or adds nodes that do if the thread builds a graph. Called for readers with
+  // applies().
   virtual void update(VariableImpl& variable, std::size_t reader, const VariableUpdate& update,
                       const Tensor& gradient, std::span<const Variable> slots);
-  // Storage for a slot, which lives where this does, accounted as MemoryTag::kOptimizer.
+  // Creates storage for a slot on the same devices, accounted under MemoryTag::kOptimizer.
   virtual std::unique_ptr<VariableStorage> make_slot(const Tensor& initial_value) const = 0;
 
  protected:
@@ -93,12 +93,12 @@ class VariableStorage {
   std::size_t num_places_;
 };
 
-// One copy on each of `devices`, in the order of the replicas. `tag`: what the memory is accounted
-// as.
+// One copy on each of `devices`, in the order of the replicas. `tag`: the tag that the memory is
+// accounted under.
 std::unique_ptr<VariableStorage> copy_per_replica(const Tensor& initial_value,
                                                   std::span<Device* const> devices, bool trainable,
                                                   MemoryTag tag);
-// The memory of a variable of a graph, as a symbolic tensor; the elements are each session's.
+// The symbolic memory of a variable of a graph. Each session has its own elements.
 std::unique_ptr<VariableStorage> memory_in_graph(const Tensor& memory, bool trainable);
 
 }  // namespace tandem

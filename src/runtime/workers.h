@@ -1,4 +1,4 @@
-// Processes that train in step, each with some of a strategy's replicas.
+// Processes that train synchronously, each with some replicas of a strategy.
 #pragma once
 
 #include <string>
@@ -9,28 +9,28 @@
 
 namespace tandem {
 
-// One process's view, for what they do together between steps. Every worker calls the same
-// functions in the same order; each throws as the collectives of a Communicator do. Of one thread.
+// One process's interface for collectives between steps. Every worker must call the same functions
+// in the same order. They throw like the collectives of a Communicator. Not thread-safe.
 class Workers {
  public:
   virtual ~Workers() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // Writes what there is to be one of. Worker 0.
+  // Whether this is worker 0, which writes checkpoints and logs.
   bool is_chief() const { return rank() == 0; }
-  // The replicas of all workers, and the number of this one's first.
+  // The number of replicas of all workers, and the id of this worker's first replica.
   virtual int num_replicas() const = 0;
   virtual int first_replica() const = 0;
 
-  // The workers' tensors, of one shape and dtype, combined; on the tensor's device. `what` goes in
-  // messages. While a graph is built: a node of it.
+  // Reduces the workers' tensors, which have one shape and dtype; the result is on the tensor's
+  // device. `what`: for messages. If the thread builds a graph, adds a node to it.
   virtual Tensor all_reduce(const Tensor& mine, ReduceOp op, const std::string& what) = 0;
-  // The chief's tensor; the others give one of its shape and dtype.
+  // Returns the chief's tensor. The others pass a tensor of the same shape and dtype.
   virtual Tensor broadcast(const Tensor& mine, const std::string& what) = 0;
-  // The workers' tensors joined along `axis`, on the host; the other sizes are the same. While a
-  // graph is built, which all workers do together: a node of it.
+  // Concatenates the workers' tensors along `axis`, on the host. Their other sizes are equal. If
+  // the thread builds a graph, as all workers then do, adds a node to it.
   virtual Tensor gather(const Tensor& mine, std::int64_t axis, const std::string& what) = 0;
-  // Each worker's bytes, in order.
+  // The bytes of each worker, in the order of ranks.
   virtual std::vector<std::string> gather_bytes(const std::string& mine,
                                                 const std::string& what) = 0;
   // The chief's bytes.

@@ -25,7 +25,7 @@ std::vector<BatchPart> parts_here(std::int64_t examples, const ReplicaContext* r
   const int rank = replica ? replica->replica_id() : 0;
   const int ranks = replica ? replica->num_replicas() : 1;
   const int each = parts_per_replica(ranks);
-  if (replica && replica->stands_by()) return {{rank * each, replica->example_offset(), examples}};
+  if (replica && replica->is_padding()) return {{rank * each, replica->example_offset(), examples}};
   const bool known = !replica || replica->global_examples() >= 0;
   if (!known && examples % each != 0)
     fail<InvalidArgumentError>(
@@ -153,8 +153,8 @@ class Part final : public ReplicaContext {
     strategy_ = replica->shared_strategy();
     local_replica_id_ = replica->local_replica_id();
     num_local_replicas_ = replica->num_local_replicas();
-    stands_by_ = replica->stands_by();
-    if (stands_by_) local_examples_ = replica->local_examples();
+    is_padding_ = replica->is_padding();
+    if (is_padding_) local_examples_ = replica->local_examples();
     averages_gradients_ = replica->averages_gradients();
     global_examples_ = replica->global_examples();
     if (averages_gradients_) num_replicas_ = 1;
@@ -233,9 +233,9 @@ std::vector<std::vector<Tensor>> run_parts(const std::vector<Tensor>& examples,
   const std::int64_t count = count_examples(examples);
   Step shared{.replica = replica, .parts = parts_here(count, replica)};
   std::vector<std::vector<Tensor>> results;
-  Generator& draws = Generator::current();
+  Generator& current = Generator::current();
   Generator before, mine;
-  before.follow(draws);
+  before.follow(current);
   std::int64_t row = 0;
   for (; shared.at < shared.parts.size(); ++shared.at) {
     Part part(shared);
@@ -251,7 +251,7 @@ std::vector<std::vector<Tensor>> run_parts(const std::vector<Tensor>& examples,
     results.push_back(step(rows));
     shared.writes.end_part();
   }
-  draws.follow(mine);
+  current.follow(mine);
   shared.writes.finish(replica);
   return results;
 }

@@ -19,7 +19,7 @@ using PartStep = std::function<std::vector<Tensor>(const std::vector<Tensor>& ex
 // - An optimizer takes its step in the last part, with the gradients of all. One per call.
 // - What the parts write to variables is written when all are computed: its sum, its mean or the
 //   first part's, as the variable's aggregation says.
-// - Every part draws the same random numbers, as replicas do.
+// - Every part generates the same random numbers, as replicas do.
 // Throws InvalidArgumentError where the examples are not those of whole parts, and
 // UnimplementedError for what would have the parts wait for each other.
 // REQUIRES: the mode is on.

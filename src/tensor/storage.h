@@ -1,4 +1,4 @@
-// Memory of a device that tensors share.
+// Device memory that tensors share.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ namespace tandem {
 
 class Storage final : public RefCounted {
  public:
-  // Throws ResourceExhaustedError with the shape, the device, the request, the allocator's figures
-  // and what to try. `op`: the operation that asks, for that error.
+  // Throws ResourceExhaustedError, which states the shape, the device, the requested size, the
+  // allocator's statistics and advice. `op`: the requesting operation, for that error.
   static RefPtr<Storage> allocate(Device& device, const Shape& shape, DType dtype,
                                   std::string_view op);
-  // `bytes` bytes at `data`, of memory of the device that `owner` keeps.
+  // Wraps `bytes` bytes of device memory at `data`, which `owner` keeps alive.
   static RefPtr<Storage> adopt(Device& device, std::shared_ptr<void> owner, void* data,
                                std::size_t bytes);
   ~Storage() override;
@@ -34,7 +34,7 @@ class Storage final : public RefCounted {
   Device* device_;
   std::byte* data_;
   std::size_t bytes_;
-  std::shared_ptr<void> owner_;  // null: the memory is this one's, of the device's allocator
+  std::shared_ptr<void> owner_;  // null if this object owns the memory
 };
 
 }  // namespace tandem

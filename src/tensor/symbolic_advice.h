@@ -1,11 +1,11 @@
-// What to tell someone who asks for the elements of a symbolic tensor.
+// Advice in the error for reading the elements of a symbolic tensor.
 #pragma once
 
 #include <string_view>
 
 namespace tandem::detail {
 
-// What the error tells the calling thread's user, beside what it tells everyone.
+// While it lives, `text` is added to that error on the calling thread.
 class SymbolicAdvice {
  public:
   explicit SymbolicAdvice(std::string_view text);

@@ -1,4 +1,4 @@
-// Tensors as what communicators work on.
+// Converts tensors to the buffers of communicators.
 #pragma once
 
 #include "comm/communicator.h"
@@ -12,8 +12,8 @@ inline Buffer buffer_of(const Tensor& tensor) {
   return {impl.data(), impl.shape.num_elements(), impl.dtype};
 }
 
-// The elements on `device`, in memory that nothing else refers to, and unknown to gradients: a
-// copy, or `tensor` where it is that already.
+// `tensor` on `device`, in memory that nothing else refers to and without a gradient edge. Returns
+// a copy unless `tensor` meets this already.
 inline Tensor exclusive_on(Device& device, Tensor tensor) {
   const TensorImpl& impl = impl_of(tensor);
   if (&impl.device() == &device && impl.unique() && impl.storage->unique()) {

@@ -1,4 +1,4 @@
-// What a Tensor handle points to, and the internal ways of making one.
+// The implementation of Tensor, and internal functions that create tensors.
 #pragma once
 
 #include "device/device.h"
@@ -12,14 +12,14 @@ namespace detail {
 [[noreturn]] void symbolic_tensor();
 }  // namespace detail
 
-// Something recorded for gradients; op/record.h knows what.
+// A node of the gradient graph: a recorded operation or a leaf (op/record.h).
 class GradNodeBase : public RefCounted {};
 
-// The output `index` of a recorded operation, or a leaf (index 0). Null: not recorded.
+// The output `index` of a recorded operation, or a leaf (index 0). Null if nothing is recorded.
 struct GradEdge {
   RefPtr<GradNodeBase> node;
   std::int32_t index = 0;
-  bool of_variable = false;  // the tensor is a variable's value: its users must not change the edge
+  bool of_variable = false;  // the tensor is a variable's value, whose edge must not be changed
   explicit operator bool() const { return static_cast<bool>(node); }
 };
 
@@ -30,11 +30,11 @@ struct TensorSpec {
 
 struct TensorImpl final : RefCounted, TensorSpec {
   std::int64_t offset = 0;    // bytes into the storage
-  RefPtr<Storage> storage;    // null: symbolic
-  RefPtr<RefCounted> symbol;  // what the tensor stands for (graph/node.h); null: it has elements
+  RefPtr<Storage> storage;    // null if symbolic
+  RefPtr<RefCounted> symbol;  // of a symbolic tensor (graph/node.h); null for a concrete one
   GradEdge grad;
 
-  // Throw FailedPreconditionError when the tensor is symbolic.
+  // Throw FailedPreconditionError if the tensor is symbolic.
   std::byte* data() const { return concrete_storage().data() + offset; }
   Device& device() const { return concrete_storage().device(); }
   Storage& concrete_storage() const {
@@ -53,9 +53,9 @@ inline TensorImpl& impl_of(const Tensor& tensor) {
   return static_cast<TensorImpl&>(*tensor.handle());
 }
 
-// Uninitialised elements on `device`. `op`: the operation that asks, for an out-of-memory error.
+// Uninitialised elements on `device`. `op`: the requesting operation, for an out-of-memory error.
 Tensor make_tensor(Device& device, const Shape& shape, DType dtype, std::string_view op = {});
-// Another view of `base`'s storage, `offset` bytes behind base's own start; not recorded.
+// A view of `base`'s storage, `offset` bytes after base's first element; not recorded.
 Tensor make_view(const Tensor& base, const Shape& shape, std::int64_t offset = 0);
 // The same storage and shape, with no gradient edge.
 Tensor make_alias(const Tensor& base);

@@ -109,8 +109,8 @@ class Explainer {
     GlobalBatch parts = impl_.runner->split(batch_);
     Stepper stepper(impl_, "explain");
     const BuildingScope building_scope(&graph);
-    Generator generator({.seed = 0, .draws = 0});
-    const GeneratorScope draws(generator);
+    Generator generator({.seed = 0, .offset = 0});
+    const GeneratorScope generator_scope(generator);
     for (std::size_t replica = 0; replica < parts.size(); ++replica)
       for (std::size_t i = 0; i < parts[replica].size(); ++i) {
         Tensor& part = parts[replica][i];
@@ -204,7 +204,7 @@ class Explainer {
   }
 
   // Why an operation of a replica on `device` is on the CPU; empty where it is meant to be there.
-  static std::string fallback_reason(const Operation& operation, const GraphImpl& graph,
+  static std::string fallback_reason(const BlockOperation& operation, const GraphImpl& graph,
                                      const Device& device) {
     if (operation.device->type() != DeviceType::kCpu || operation.op == &kCopy || operation.control)
       return {};
@@ -239,13 +239,14 @@ class Explainer {
       }
       if (!updates) continue;
       for (const Value* input : operation->inputs)
-        if (plan.places.count(&input->root()) > 0) gradients.insert(&input->root());
+        if (plan.allocations.count(&input->root()) > 0) gradients.insert(&input->root());
     }
     for (const Value* constant : constants)
       entry_of(*constant->device).constants += static_cast<std::int64_t>(constant->bytes());
     std::unordered_map<const Device*, std::int64_t> gradient_bytes;
     for (const Value* gradient : gradients)
-      gradient_bytes[gradient->device] += static_cast<std::int64_t>(plan.places.at(gradient).bytes);
+      gradient_bytes[gradient->device] +=
+          static_cast<std::int64_t>(plan.allocations.at(gradient).bytes);
     Arenas arenas;
     for (const auto& [device, bytes] : plan.arena_bytes) {
       const auto arena = static_cast<std::int64_t>(bytes);

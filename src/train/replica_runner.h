@@ -16,7 +16,7 @@
 namespace tandem {
 
 // A global batch in one part a replica of this process. An empty part: the replica takes no part in
-// the step. One with examples whose count is 0: ReplicaContext::stands_by.
+// the step. One with examples whose count is 0: ReplicaContext::is_padding.
 using GlobalBatch = distribute::PerReplica<data::Example>;
 
 // The batches of an epoch.

@@ -165,7 +165,7 @@ std::vector<Tensor> Stepper::statistics_of(const Parts& parts, const Tensor& out
     sizes.push_back(statistics.size());
     for (const Tensor& statistic : statistics) result.push_back(cast(statistic, float64));
   }
-  if (const ReplicaContext* context = ReplicaContext::current(); context && context->stands_by())
+  if (const ReplicaContext* context = ReplicaContext::current(); context && context->is_padding())
     for (Tensor& statistic : result) statistic = zeros_like(statistic);
   if (const ReplicaContext* context = ReplicaContext::current();
       !context || context->local_replica_id() == 0)

@@ -218,14 +218,14 @@ void save_training_state(const Model& model, const std::filesystem::path& path,
     if (!workers->is_chief()) return;
   }
 
-  const random::GeneratorState draws = random::get_state();
+  const random::GeneratorState generator = random::get_state();
   file.metadata = {{"tandem.training_state", kVersion},
                    {"epoch", std::to_string(progress.epoch)},
                    {"step", std::to_string(progress.step)},
                    {"data.pass", std::to_string(progress.data.pass)},
                    {"data.batch", std::to_string(progress.data.batch)},
-                   {"random.seed", std::to_string(draws.seed)},
-                   {"random.draws", std::to_string(draws.draws)}};
+                   {"random.seed", std::to_string(generator.seed)},
+                   {"random.draws", std::to_string(generator.offset)}};
   file.metadata[kLayout] = layout_of(file.tensors);
   // A schedule is part of the program; a number may have been set by a callback.
   if (!model.optimizer().scheduled())
@@ -250,9 +250,9 @@ bool load_training_state(Model& model, const std::filesystem::path& path,
   const auto step = parse_number<std::int64_t>(file, "step", what);
   const DataPosition data = {.pass = parse_number<std::int64_t>(file, "data.pass", what),
                              .batch = parse_number<std::int64_t>(file, "data.batch", what)};
-  const random::GeneratorState draws = {
+  const random::GeneratorState generator = {
       .seed = parse_number<std::uint64_t>(file, "random.seed", what),
-      .draws = parse_number<std::uint64_t>(file, "random.draws", what)};
+      .offset = parse_number<std::uint64_t>(file, "random.draws", what)};
   std::optional<double> rate;
   if (!model.optimizer().scheduled()) rate = parse_number<double>(file, kLearningRate, what);
   const Named weights = group(file.tensors, kModel), slots = group(file.tensors, kOptimizer);
@@ -279,7 +279,7 @@ bool load_training_state(Model& model, const std::filesystem::path& path,
     optimizers::Optimizer optimizer = model.optimizer();
     optimizer.set_learning_rate(*rate);
   }
-  random::set_state(draws);
+  random::set_state(generator);
   progress.epoch = epoch;
   progress.step = step;
   progress.data = data;

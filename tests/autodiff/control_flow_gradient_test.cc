@@ -1,4 +1,4 @@
-// Gradients through branches and loops: eagerly, and inside traced functions.
+// Gradients of branches and loops, eagerly and in traced functions.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,11 +25,11 @@ Tensors gradients_of(const Fn& f, const Tensors& inputs) {
   return tape.gradient(loss, inputs, {.unconnected_gradients = UnconnectedGradients::kZero});
 }
 
-// Eager gradients against differences, and traced ones against eager ones.
+// Compares eager gradients with finite differences, and traced gradients with eager ones.
 void check(const Fn& f, const Tensors& inputs) {
   testing::expect_gradients(f, inputs);
   const auto traced = function([&](const Tensors& given) { return gradients_of(f, given); });
-  for (int i = 0; i < 2; ++i) {  // the second time from memory of the first
+  for (int i = 0; i < 2; ++i) {  // the second run reuses the memory of the first
     const Tensors eager = gradients_of(f, inputs), replayed = traced(inputs);
     ASSERT_EQ(eager.size(), replayed.size());
     for (std::size_t k = 0; k < eager.size(); ++k)
@@ -53,7 +53,7 @@ TEST(ControlFlowGradient, GoesThroughTheTakenBranch) {
 }
 
 TEST(ControlFlowGradient, ASharedInputIsCountedOnce) {
-  // Both x and what was computed of it are captured.
+  // Both x and a tensor computed from it are captured.
   const Fn f = [](const Tensors& v) {
     const Tensor y = square(v[0]);
     return cond(
@@ -145,7 +145,7 @@ TEST(ControlFlowGradient, VariablesAreSources) {
   }
 }
 
-TEST(ControlFlowGradient, TheWayBackDrawsTheSame) {
+TEST(ControlFlowGradient, BackwardGeneratesTheSameRandomNumbers) {
   const auto run = [](const Tensor& x, const Tensor& n) {
     GradientTape tape;
     tape.watch(x);
@@ -224,7 +224,7 @@ TEST(ControlFlowGradient, OneTraceServesEverySizeOfItsSignature) {
   EXPECT_EQ(traced.num_traces(), 1u);
 }
 
-TEST(ControlFlowGradient, TakenInsideABody) {
+TEST(ControlFlowGradient, ComputedInsideABody) {
   // Newton's method: the gradient is part of each iteration.
   const auto run = [](const Tensor& start) {
     return while_loop([](const Tensors& v) { return less(v[0], 12.0); },
@@ -241,7 +241,7 @@ TEST(ControlFlowGradient, TakenInsideABody) {
   EXPECT_NEAR(run(scalar(3.0)).item<double>(), std::sqrt(2.0), 1e-12);
 }
 
-TEST(ControlFlowGradient, TakenInsideABodyOfWhatWasComputedAround) {
+TEST(ControlFlowGradient, ComputedInsideABodyOfAnOuterTensor) {
   const auto run = [](const Tensor& x) {
     GradientTape tape;
     tape.watch(x);
@@ -254,7 +254,7 @@ TEST(ControlFlowGradient, TakenInsideABodyOfWhatWasComputedAround) {
   EXPECT_EQ(traced(scalar(-2.0)).item<double>(), -8.0);
 }
 
-TEST(ControlFlowGradient, WhatCannotBeIsAnError) {
+TEST(ControlFlowGradient, UnsupportedGradientsThrow) {
   Variable v(scalar(2.0), {.name = "v"});
   const auto written = function([&](const Tensor& x) {
     GradientTape tape;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/gradient_place.h"
+#include "runtime/gradient_buffer.h"
 #include "runtime/variable_impl.h"
 #include "support/gpus.h"
 #include "support/tensors.h"
@@ -13,7 +13,7 @@ namespace {
 
 GradEdge edge_of(const Variable& variable) { return impl_of(variable.value()).grad; }
 
-TEST(RunBackward, HandsGradientsOverAsSoonAsTheyAreWhole) {
+TEST(RunBackward, ReportsGradientsAsSoonAsTheyAreComplete) {
   const Variable first(constant(2.0)), second(constant(3.0)), third(constant(5.0));
   const Tensor loss = (first * first) * second * third;  // third's gradient comes first
   std::vector<std::size_t> order;
@@ -31,7 +31,7 @@ TEST(RunBackward, HandsGradientsOverAsSoonAsTheyAreWhole) {
   for (const Tensor& result : results) EXPECT_FALSE(result.defined());
 }
 
-TEST(RunBackward, WaitsForEveryUseBeforeHandingOver) {
+TEST(RunBackward, WaitsForEveryUseBeforeReporting) {
   const Variable shared(constant(2.0)), other(constant(3.0));
   const Tensor loss = shared * other + shared * shared;
   std::vector<std::size_t> order;
@@ -57,7 +57,7 @@ TEST(RunBackward, CallsTheHooksOfLeaves) {
   EXPECT_EQ(seen, (std::vector<float>{8.0f}));
 }
 
-TEST(RunBackward, HooksOfLeavesMayActAtItsEnd) {
+TEST(RunBackward, HooksOfLeavesMayRegisterActionsAtTheEnd) {
   const Variable first(constant(4.0)), second(constant(2.0));
   std::vector<std::string> seen;
   const auto watch = [&](const Variable& variable, const std::string& name) {
@@ -74,7 +74,7 @@ TEST(RunBackward, HooksOfLeavesMayActAtItsEnd) {
   EXPECT_EQ(seen, (std::vector<std::string>{"second", "first", "second done", "first done"}));
 }
 
-TEST(RunBackward, WhatActsAtItsEndLearnsOfAFailure) {
+TEST(RunBackward, ActionsAtTheEndAreNotifiedOfAFailure) {
   const Variable w(constant(4.0)), late(constant(2.0));
   std::vector<bool> completed;
   late.impl().leaf()->on_grad_ready.push_back(
@@ -85,16 +85,16 @@ TEST(RunBackward, WhatActsAtItsEndLearnsOfAFailure) {
   EXPECT_THROW(after_backward([](bool) {}), InternalError);
 }
 
-// A place for the gradient of a kernel [3, 2], asked for in backward().
-class GradientPlace : public ::testing::Test {
+// A buffer for the gradient of a kernel [3, 2], used by backward().
+class GradientBuffer : public ::testing::Test {
  protected:
-  GradientPlace() {
-    set_gradient_place(*leaf(), [this] {
+  GradientBuffer() {
+    set_gradient_buffer(*leaf(), [this] {
       ++asked_;
       return impl_of(place_).unique() ? place_ : Tensor();
     });
   }
-  ~GradientPlace() override { set_gradient_place(*leaf(), nullptr); }
+  ~GradientBuffer() override { set_gradient_buffer(*leaf(), nullptr); }
   RefPtr<Leaf> leaf() const { return kernel_.impl().leaf(); }
   Tensor product(float value) const { return dense_(full({4, 3}, value)); }
 
@@ -109,23 +109,23 @@ class GradientPlace : public ::testing::Test {
   int asked_ = 0;
 };
 
-TEST_F(GradientPlace, TheGradientIsComputedThere) {
+TEST_F(GradientBuffer, TheGradientIsComputedInTheBuffer) {
   reduce_sum(product(2.0f)).backward();
   EXPECT_EQ(asked_, 1);
   EXPECT_TRUE(kernel_.grad().handle() == place_.handle());
   EXPECT_EQ(place_.to_vector<float>(), std::vector<float>(6, 8.0f));
-  // It is taken now; another gradient is added elsewhere.
+  // The buffer is used now; another gradient is added elsewhere.
   reduce_sum(product(1.0f)).backward();
   EXPECT_EQ(place_.to_vector<float>(), std::vector<float>(6, 8.0f));
   EXPECT_EQ(kernel_.grad().to_vector<float>(), std::vector<float>(6, 12.0f));
 }
 
-TEST_F(GradientPlace, OfSeveralUsesTheSumIsRight) {
+TEST_F(GradientBuffer, AVariableWithSeveralUsesHasTheRightSum) {
   (reduce_sum(product(2.0f)) + reduce_sum(product(1.0f)) * 3.0).backward();
   EXPECT_EQ(kernel_.grad().to_vector<float>(), std::vector<float>(6, 20.0f));
 }
 
-TEST_F(GradientPlace, OtherPassesDoNotAsk) {
+TEST_F(GradientBuffer, OtherPassesDoNotUseTheBuffer) {
   reduce_sum(product(2.0f)).backward({.create_graph = true});
   GradientTape tape;
   EXPECT_EQ(tape.gradient(reduce_sum(product(2.0f)), kernel_).to_vector<float>(),
@@ -134,14 +134,14 @@ TEST_F(GradientPlace, OtherPassesDoNotAsk) {
   EXPECT_EQ(place_.to_vector<float>(), std::vector<float>(6, 0.0f));
 }
 
-TEST_F(GradientPlace, APassForSourcesAsksWhoStartedIt) {
+TEST_F(GradientBuffer, APassForSourcesUsesItsOwnBuffers) {
   const Tensor result = reduce_sum(product(2.0f));
   BackwardPass pass;
   pass.roots = {{impl_of(result).grad, ones({})}};
   pass.sources = {{leaf(), 0}};
   Tensor place = zeros({3, 2});
   std::vector<std::size_t> asked;
-  pass.place = [&](std::size_t source) {
+  pass.buffer = [&](std::size_t source) {
     asked.push_back(source);
     return place;
   };
@@ -176,7 +176,7 @@ TEST(RunBackward, MayStopAtItsSources) {
   EXPECT_FLOAT_EQ(found[1].item<float>(), 3.0f);
 }
 
-TEST(RunBackward, GradientsLiveWhereTheirSourcesLive) {
+TEST(RunBackward, GradientsAreOnTheDevicesOfTheirSources) {
   testing::use_gpus(2);
   Variable on_cpu, on_gpu;
   {
@@ -195,13 +195,13 @@ TEST(RunBackward, GradientsLiveWhereTheirSourcesLive) {
   EXPECT_FLOAT_EQ(on_gpu.grad().item<float>(), 2.0f);
 }
 
-// Gradients are written over where nothing else holds them: here, each is held elsewhere.
-TEST(RunBackward, WritesOverNoGradientThatIsStillNeeded) {
+// Gradients are overwritten only if nothing else refers to them. Here, something does.
+TEST(RunBackward, DoesNotOverwriteAGradientThatIsStillNeeded) {
   const Variable a(constant({1.0f, -1.0f})), b(constant({-1.0f, 1.0f}));
   const Tensor seed = constant({3.0f, 5.0f});
   const std::vector<float> three_zero{3, 0}, zero_five{0, 5};
 
-  (nn::relu(a) + nn::relu(b)).backward(seed);  // the sum hands one gradient to both
+  (nn::relu(a) + nn::relu(b)).backward(seed);  // both inputs of the sum get one gradient
   EXPECT_EQ(a.grad().to_vector<float>(), three_zero);
   EXPECT_EQ(b.grad().to_vector<float>(), zero_five);
   EXPECT_EQ(seed.to_vector<float>(), (std::vector<float>{3, 5}));
@@ -228,16 +228,16 @@ TEST(Engine, AVariablesValueKeepsItsEdge) {
       "[set_requires_grad] expected a tensor that is no variable's value, got one of a trainable");
   testing::expect_error<InvalidArgumentError>([&] { fixed.set_requires_grad(); },
                                               "got one of an untrainable variable");
-  EXPECT_TRUE(value.set_requires_grad().requires_grad());  // as it is
+  EXPECT_TRUE(value.set_requires_grad().requires_grad());  // no change
   EXPECT_FALSE(fixed.set_requires_grad(false).requires_grad());
-  // A tensor of its own leaves the variable as it was.
+  // A detached tensor does not change the variable.
   Tensor own = frozen.value().detach();
   own.set_requires_grad();
   reduce_sum(own * frozen.value() * weight.value()).backward();
   EXPECT_TRUE(own.grad().defined());
   EXPECT_TRUE(weight.grad().defined());
   EXPECT_FALSE(frozen.value().requires_grad());
-  // A tape may watch it all the same, while it lives.
+  // A tape may still watch it.
   {
     GradientTape tape;
     tape.watch(frozen);
@@ -247,7 +247,7 @@ TEST(Engine, AVariablesValueKeepsItsEdge) {
   EXPECT_FALSE(frozen.value().requires_grad());
 }
 
-// Once per process: a process of its own sees it.
+// Logged once per process, so the test runs in a process of its own.
 TEST(Engine, ARecordedBackwardPassWarnsOfItsCycleOnce) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto twice = [] {
@@ -258,10 +258,10 @@ TEST(Engine, ARecordedBackwardPassWarnsOfItsCycleOnce) {
     }
     std::exit(0);
   };
-  EXPECT_EXIT(twice(), ::testing::ExitedWithCode(0), "create_graph .*zero_grad");
+  EXPECT_EXIT(twice(), ::testing::ExitedWithCode(0), "create_graph.*zero_grad");
 }
 
-// A gradient with a graph holds its leaf, which holds it, until zero_grad().
+// A recorded gradient refers to its leaf, which refers to the gradient, until zero_grad().
 TEST(Engine, ZeroGradBreaksTheCycleOfARecordedBackwardPass) {
   const auto in_use = [] { return config::get_memory_info("CPU:0").current; };
   const DeviceScope on_cpu("/cpu:0");

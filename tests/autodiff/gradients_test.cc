@@ -53,7 +53,7 @@ TEST(Gradients, OfHigherOrder) {
   EXPECT_EQ(Session(graph).run({{x, constant(2.0)}}, second).item<float>(), 12.0f);
 }
 
-TEST(Gradients, OfWhatTheTargetDoesNotDependOn) {
+TEST(Gradients, OfUnconnectedTensors) {
   Graph graph;
   Tensor zero;
   {
@@ -66,7 +66,7 @@ TEST(Gradients, OfWhatTheTargetDoesNotDependOn) {
   EXPECT_EQ(Session(graph).run(zero).to_vector<float>(), (Floats{0, 0}));
 }
 
-TEST(Gradients, TakeTheGradientOfTheFinalValue) {
+TEST(Gradients, UseTheOutputGradient) {
   Graph graph;
   Tensor gradient;
   {

@@ -9,7 +9,7 @@ namespace {
 
 float at(const Tensor& tensor) { return tensor.item<float>(); }
 
-TEST(GradientTape, DifferentiatesWhatItWatches) {
+TEST(GradientTape, DifferentiatesWatchedTensors) {
   const Tensor x = constant(3.0);
   GradientTape tape;
   tape.watch(x);
@@ -17,7 +17,7 @@ TEST(GradientTape, DifferentiatesWhatItWatches) {
   EXPECT_FLOAT_EQ(at(tape.gradient(y, x)), 12.0f);
 }
 
-TEST(GradientTape, WatchesTrainableVariablesByItself) {
+TEST(GradientTape, WatchesTrainableVariablesByDefault) {
   const Variable w(constant(2.0)), frozen(constant(5.0), {.trainable = false});
   GradientTape tape;
   const Tensor y = w * frozen * w;
@@ -26,7 +26,7 @@ TEST(GradientTape, WatchesTrainableVariablesByItself) {
   EXPECT_FALSE(gradients[1].defined());
 }
 
-TEST(GradientTape, CanBeToldNotTo) {
+TEST(GradientTape, WatchingVariablesCanBeDisabled) {
   const Variable a(constant(2.0)), b(constant(3.0));
   GradientTape tape({.watch_accessed_variables = false});
   tape.watch(a);
@@ -186,7 +186,7 @@ TEST(Backward, SumsOverAllUses) {
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{5.0f, 16.0f}));
 }
 
-TEST(Backward, FreesWhatWasRecordedUnlessTold) {
+TEST(Backward, FreesTheSavedTensorsUnlessRetained) {
   const Variable w(constant(3.0));
   const Tensor y = w * w;
   y.backward({.retain_graph = true});
@@ -200,7 +200,7 @@ TEST(Backward, FreesWhatWasRecordedUnlessTold) {
   }
 }
 
-TEST(Backward, WantsAScalarOrAGradient) {
+TEST(Backward, RequiresAScalarOrAGradient) {
   const Variable w(constant({1.0, 2.0}));
   const Tensor y = w * w;
   EXPECT_THROW(y.backward(), InvalidArgumentError);
@@ -212,7 +212,7 @@ TEST(Backward, OfAConstantIsAnError) {
   EXPECT_THROW(constant(1.0).backward(), FailedPreconditionError);
 }
 
-TEST(Backward, ChainsAreAsLongAsTheyLike) {
+TEST(Backward, HandlesLongChains) {
   Tensor x = constant(1.0);
   x.set_requires_grad();
   Tensor y = x;
@@ -236,7 +236,7 @@ TEST(Backward, CreateGraphRecordsThePass) {
   EXPECT_FLOAT_EQ(at(x.grad()), 12.0f);
 }
 
-TEST(Tensor, DetachForgetsGradients) {
+TEST(Tensor, DetachRemovesTheGradientEdge) {
   const Variable w(constant(2.0));
   EXPECT_FALSE((w * w).detach().requires_grad());
 }

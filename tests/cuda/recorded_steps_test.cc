@@ -1,6 +1,6 @@
 // Stretches of a program as graphs, on the fake GPUs: what is recorded, when it is launched again,
 // and what is launched one by one.
-#include "graph/recorded_steps.h"
+#include "graph/cuda_graph_segment.h"
 
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ void add_number_on(KernelContext& c, int number, const int* renewed) {
 }
 // y = x + the number of the attributes.
 void add_number(KernelContext& c) {
-  const void* renewed = RenewalScope::current()->place(
+  const void* renewed = DeviceArgsScope::current()->place(
       c.attrs_data,
       [](const void* attrs, void* value) {
         *static_cast<int*>(value) = static_cast<const Added*>(attrs)->number;
@@ -74,12 +74,12 @@ class Chain {
         {.name = local_device_name("GPU", 0), .memory_limit = 64 << 20});
     for (std::size_t i = 0; i <= kernels.size() + 16; ++i)
       places_.push_back(device_->allocator().allocate(sizeof(int)));
-    std::vector<Step*> steps;
+    std::vector<ProgramStep*> steps;
     for (std::size_t i = 0; i < kernels.size(); ++i) {
-      Operation& operation = *operations_.emplace_back(std::make_unique<Operation>());
+      BlockOperation& operation = *operations_.emplace_back(std::make_unique<BlockOperation>());
       operation.op = kernels[i] == double_and_add ? &kOp : &kAddNumber;
       operation.device = device_.get();
-      Step& step = *steps_.emplace_back(std::make_unique<Step>());
+      ProgramStep& step = *steps_.emplace_back(std::make_unique<ProgramStep>());
       step.kernel = kernels[i];
       step.operation = &operation;
       step.attrs = std::make_shared<Added>();
@@ -90,7 +90,7 @@ class Chain {
       step.context.outputs.push_back({places_[i + 1], int32, Shape::scalar()});
       steps.push_back(&step);
     }
-    recorded_ = std::make_unique<RecordedSteps>(*as_native(*device_), steps);
+    recorded_ = std::make_unique<CudaGraphSegment>(*as_native(*device_), steps);
   }
   ~Chain() {
     recorded_.reset();
@@ -103,13 +103,13 @@ class Chain {
     steps_.front()->context.inputs[0].data = places_[steps_.size() + 1 + place];
   }
   // From here on the attributes of step `i` are renewed at the start of each run.
-  void renew(std::size_t i, std::shared_ptr<const Renewal> renewal) {
-    operations_[i]->renewal = std::move(renewal);
+  void renew(std::size_t i, std::shared_ptr<const AttrUpdate> renewal) {
+    operations_[i]->attr_update = std::move(renewal);
   }
   // The result; -1: the kernels were not enqueued.
   int run(int x) {
     for (const auto& step : steps_)
-      if (const auto& renewal = step->operation->renewal)
+      if (const auto& renewal = step->operation->attr_update)
         (*renewal)(const_cast<void*>(step->attrs.get()));
     device_->copy_from_host(steps_.front()->context.inputs[0].data, &x, sizeof(x));
     if (!recorded_->run()) return -1;
@@ -122,13 +122,13 @@ class Chain {
 
  private:
   std::unique_ptr<Device> device_;
-  std::vector<std::unique_ptr<Operation>> operations_;
+  std::vector<std::unique_ptr<BlockOperation>> operations_;
   std::vector<void*> places_;
-  std::vector<std::unique_ptr<Step>> steps_;
-  std::unique_ptr<RecordedSteps> recorded_;
+  std::vector<std::unique_ptr<ProgramStep>> steps_;
+  std::unique_ptr<CudaGraphSegment> recorded_;
 };
 
-TEST(RecordedSteps, AreLaunchedAsOneFromTheSecondRunOn) {
+TEST(CudaGraphSegment, AreLaunchedAsOneFromTheSecondRunOn) {
   Chain chain({double_and_add, double_and_add, double_and_add});
   EXPECT_EQ(chain.run(1), 15);
   EXPECT_EQ(fake_cuda::graph_counts().made, 0) << "the first run is for the libraries";
@@ -137,7 +137,7 @@ TEST(RecordedSteps, AreLaunchedAsOneFromTheSecondRunOn) {
   EXPECT_EQ(fake_cuda::graph_counts().launched, 4);
 }
 
-TEST(RecordedSteps, KeepOneForEachOfAFewAddresses) {
+TEST(CudaGraphSegment, KeepOneForEachOfAFewAddresses) {
   Chain chain({double_and_add, double_and_add});
   for (int i = 0; i < 20; ++i) {
     chain.read_from(static_cast<std::size_t>(i % 3));
@@ -148,7 +148,7 @@ TEST(RecordedSteps, KeepOneForEachOfAFewAddresses) {
   EXPECT_EQ(fake_cuda::graph_counts().launched, 19);
 }
 
-TEST(RecordedSteps, TheOldestIsChangedForOtherAddresses) {
+TEST(CudaGraphSegment, TheOldestIsChangedForOtherAddresses) {
   Chain chain({double_and_add, double_and_add});
   int runs = 0;
   for (std::size_t place = 0; place < 8; ++place)
@@ -160,7 +160,7 @@ TEST(RecordedSteps, TheOldestIsChangedForOtherAddresses) {
   EXPECT_EQ(fake_cuda::graph_counts().updated, 4);
 }
 
-TEST(RecordedSteps, OfOtherMemoryInEachRunAreGivenUp) {
+TEST(CudaGraphSegment, OfOtherMemoryInEachRunAreGivenUp) {
   Chain chain({double_and_add, double_and_add});
   int last = 0;
   for (int i = 0; i < 64 && last != -1; ++i) {
@@ -171,7 +171,7 @@ TEST(RecordedSteps, OfOtherMemoryInEachRunAreGivenUp) {
   EXPECT_EQ(last, -1);
 }
 
-TEST(RecordedSteps, TheirWorkspaceIsNobodyElses) {
+TEST(CudaGraphSegment, TheirWorkspaceIsNobodyElses) {
   Chain chain({double_and_add, double_and_add});
   for (int x = 0; x < 3; ++x) chain.run(x);
   // What the allocator has is handed out, and written to between the runs.
@@ -191,7 +191,7 @@ TEST(RecordedSteps, TheirWorkspaceIsNobodyElses) {
   }
 }
 
-TEST(RecordedSteps, WhatCannotBeRecordedIsLaunchedOneByOne) {
+TEST(CudaGraphSegment, WhatCannotBeRecordedIsLaunchedOneByOne) {
   for (KernelFn kernel : {waits_for_the_gpu, copies_from_the_host}) {
     Chain chain({double_and_add, kernel});
     EXPECT_EQ(chain.run(1), 7);
@@ -203,12 +203,12 @@ TEST(RecordedSteps, WhatCannotBeRecordedIsLaunchedOneByOne) {
 }
 
 // The renewal of a step, which has the number at `number` in each run.
-std::shared_ptr<const Renewal> renewal_from(const int& number) {
-  return std::make_shared<const Renewal>(
+std::shared_ptr<const AttrUpdate> renewal_from(const int& number) {
+  return std::make_shared<const AttrUpdate>(
       [&number](void* attrs) { static_cast<Added*>(attrs)->number = number; });
 }
 
-TEST(RecordedSteps, TakeAttributesThatChange) {
+TEST(CudaGraphSegment, TakeAttributesThatChange) {
   Chain chain({double_and_add, add_number, add_number});
   int number = 0;
   chain.renew(1, renewal_from(number));
@@ -220,7 +220,7 @@ TEST(RecordedSteps, TakeAttributesThatChange) {
   EXPECT_EQ(fake_cuda::host_counts().copied - copied, 3 * 5) << "x, the number, and the result";
 }
 
-TEST(RecordedSteps, CopyAttributesThatHaveChangedAlone) {
+TEST(CudaGraphSegment, CopyAttributesThatHaveChangedAlone) {
   Chain chain({double_and_add, add_number});
   int number = 7;
   chain.renew(1, renewal_from(number));
@@ -232,7 +232,7 @@ TEST(RecordedSteps, CopyAttributesThatHaveChangedAlone) {
   EXPECT_EQ(chain.run(1), 12);
 }
 
-TEST(RecordedSteps, EachRecordingHasItsAttributes) {
+TEST(CudaGraphSegment, EachRecordingHasItsAttributes) {
   Chain chain({double_and_add, add_number});
   int number = 0;
   chain.renew(1, renewal_from(number));
@@ -244,7 +244,7 @@ TEST(RecordedSteps, EachRecordingHasItsAttributes) {
   EXPECT_GT(fake_cuda::graph_counts().updated, 0);
 }
 
-TEST(RecordedSteps, KernelsThatKeepAttributesThatChangeAreLaunchedOneByOne) {
+TEST(CudaGraphSegment, KernelsThatKeepAttributesThatChangeAreLaunchedOneByOne) {
   Chain chain({double_and_add, keeps_number});
   int number = 1;
   chain.renew(1, renewal_from(number));

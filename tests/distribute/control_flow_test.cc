@@ -34,7 +34,7 @@ struct Parts {
     for (const Variable& variable : model.variables())
       for (float value : variable.value().to_vector<float>()) figures.push_back(value);
     figures.push_back(static_cast<float>(optimizer.iterations()));
-    figures.push_back(static_cast<float>(random::get_state().draws));
+    figures.push_back(static_cast<float>(random::get_state().offset));
     return figures;
   }
 };

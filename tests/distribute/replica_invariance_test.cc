@@ -268,18 +268,18 @@ TEST(ReplicaInvariance, PartsAreReplicasToTheirStep) {
   const data::Example batch = {reshape(constant({1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f}), {6, 1})};
   std::vector<std::int64_t> sizes;
   std::vector<int> ids;
-  std::vector<std::uint64_t> draws;
+  std::vector<std::uint64_t> offsets;
   const Tensor sum = for_each_part(batch, [&](const data::Example& part) {
     sizes.push_back(part[0].dim(0));
     ids.push_back(distribute::replica_id_in_sync_group());
-    draws.push_back(random::get_state().draws);
+    offsets.push_back(random::get_state().offset);
     random::normal({2});
     return nn::compute_average_loss(reshape(part[0], {-1}));
   });
   EXPECT_EQ(sizes, (std::vector<std::int64_t>{2, 2, 1, 1}));
   EXPECT_EQ(ids, (std::vector<int>{0, 1, 2, 3}));
-  EXPECT_EQ(draws, std::vector<std::uint64_t>(4, draws.front()));
-  EXPECT_EQ(random::get_state().draws, draws.front() + 1);
+  EXPECT_EQ(offsets, std::vector<std::uint64_t>(4, offsets.front()));
+  EXPECT_EQ(random::get_state().offset, offsets.front() + 1);
   EXPECT_FLOAT_EQ(sum.item<float>(), 3.5f);
 }
 

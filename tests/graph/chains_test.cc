@@ -1,4 +1,4 @@
-// Chains of element-wise operations in programs: each operation in one computes what it does alone.
+// Chains of element-wise operations in programs give the results of the unfused operations.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -41,12 +41,12 @@ class Chains : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(DTypes, Chains, ::testing::Values(float32, float16, bfloat16, float64),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-Tensor draw(const Shape& shape, DType dtype, double scale = 3.0) {
+Tensor random_values(const Shape& shape, DType dtype, double scale = 3.0) {
   return cast(random::normal(shape) * scale, dtype);
 }
 
-// What is behind each one is a chain with it.
-TEST_P(Chains, EachOperationComputesWhatItDoesAlone) {
+// The operations that follow each form a chain with it.
+TEST_P(Chains, FusedOperationsEqualUnfusedOnes) {
   using Unary = Tensor (*)(const Tensor&);
   const std::vector<Unary> unary = {
       [](const Tensor& x) { return negative(x); },
@@ -104,7 +104,8 @@ TEST_P(Chains, EachOperationComputesWhatItDoesAlone) {
       [](const Tensor& x, const Tensor& y) {
         return where(logical_or(less(x, 0.0), less_equal(y, 0.5)), x, x);
       }};
-  const Tensors inputs = {draw({3, 1003}, GetParam()), draw({3, 1003}, GetParam())};
+  const Tensors inputs = {random_values({3, 1003}, GetParam()),
+                          random_values({3, 1003}, GetParam())};
   expect_the_same(
       [&](const Tensors& in) {
         Tensors results;
@@ -113,19 +114,19 @@ TEST_P(Chains, EachOperationComputesWhatItDoesAlone) {
         return results;
       },
       inputs);
-  if (GetParam() == float64) return;  // which CUDA's chains do not have
+  if (GetParam() == float64) return;  // not supported in CUDA's chains
   for (std::size_t i = 0; i < unary.size(); ++i) {
     const Body alone = [&](const Tensors& in) -> Tensors { return {unary[i](in[0]) * 0.5}; };
     EXPECT_EQ(fused_names(alone, inputs), (Names{"_FusedElementwise"})) << i;
   }
 }
 
-TEST_P(Chains, LeaveOutWhatTheyDoNotHave) {
+TEST_P(Chains, ExcludeUnsupportedOperations) {
   expect_the_same([](const Tensors& in) -> Tensors { return {sin(in[0] * 0.5) + 1.0}; },
-                  {draw({3, 1003}, GetParam())});
+                  {random_values({3, 1003}, GetParam())});
 }
 
-TEST_P(Chains, GradientsOfActivationsComputeWhatTheyDoAlone) {
+TEST_P(Chains, FusedGradientsOfActivationsEqualUnfusedOnes) {
   using Unary = Tensor (*)(const Tensor&);
   const std::vector<Unary> activations = {[](const Tensor& x) { return nn::relu(x); },
                                           [](const Tensor& x) { return nn::relu6(x); },
@@ -138,7 +139,8 @@ TEST_P(Chains, GradientsOfActivationsComputeWhatTheyDoAlone) {
                                           [](const Tensor& x) { return nn::gelu(x, true); },
                                           [](const Tensor& x) { return tanh(x); },
                                           [](const Tensor& x) { return sigmoid(x); }};
-  const Tensors inputs = {draw({3, 1003}, GetParam()), draw({3, 1003}, GetParam())};
+  const Tensors inputs = {random_values({3, 1003}, GetParam()),
+                          random_values({3, 1003}, GetParam())};
   for (const Unary activation : activations)
     expect_the_same(
         [&](const Tensors& in) -> Tensors {
@@ -150,8 +152,9 @@ TEST_P(Chains, GradientsOfActivationsComputeWhatTheyDoAlone) {
         inputs);
 }
 
-TEST_P(Chains, TakeNumbersOfOneElementAndOperandsThatAreUsedTwice) {
-  const Tensors inputs = {draw({129}, GetParam()), draw({}, GetParam()), draw({129}, GetParam())};
+TEST_P(Chains, HandleScalarsAndRepeatedOperands) {
+  const Tensors inputs = {random_values({129}, GetParam()), random_values({}, GetParam()),
+                          random_values({129}, GetParam())};
   const Body body = [](const Tensors& in) -> Tensors {
     return {tanh((in[0] + in[1]) * in[0] - in[2] * in[2])};
   };
@@ -161,9 +164,9 @@ TEST_P(Chains, TakeNumbersOfOneElementAndOperandsThatAreUsedTwice) {
   }
 }
 
-// Two branches that meet: what the first has made waits for the second.
+// Two branches that join: the result of the first is kept until the second is computed.
 TEST_P(Chains, AreTrees) {
-  const Tensors inputs = {draw({1000}, GetParam()), draw({1000}, GetParam())};
+  const Tensors inputs = {random_values({1000}, GetParam()), random_values({1000}, GetParam())};
   const Body body = [](const Tensors& in) -> Tensors {
     const Tensor a = tanh(in[0] * 0.5) + 1.0, b = nn::relu(in[1] - 0.25) * 3.0;
     const Tensor c = exp(in[0] - 4.0), d = square(in[1]) - 1.0;
@@ -175,10 +178,10 @@ TEST_P(Chains, AreTrees) {
   }
 }
 
-// More operations and operands than one kernel takes.
+// More operations and operands than a kernel supports.
 TEST_P(Chains, MayBeLong) {
   Tensors inputs;
-  for (int i = 0; i < 20; ++i) inputs.push_back(draw({77}, GetParam(), 1.0));
+  for (int i = 0; i < 20; ++i) inputs.push_back(random_values({77}, GetParam(), 1.0));
   expect_the_same(
       [](const Tensors& in) -> Tensors {
         Tensor x = in[0];
@@ -190,8 +193,8 @@ TEST_P(Chains, MayBeLong) {
 }
 
 TEST(ChainsOfDTypes, GoThroughCastsAndConditions) {
-  const Tensors inputs = {draw({2, 501}, float32), draw({2, 501}, bfloat16),
-                          greater(draw({2, 501}, float32), 0.0)};
+  const Tensors inputs = {random_values({2, 501}, float32), random_values({2, 501}, bfloat16),
+                          greater(random_values({2, 501}, float32), 0.0)};
   const Body body = [](const Tensors& in) -> Tensors {
     const Tensor wide = cast(in[1] * 3.0, float32) + in[0];
     return {cast(where(logical_not(in[2]), wide, negative(in[0])), float16),
@@ -201,7 +204,7 @@ TEST(ChainsOfDTypes, GoThroughCastsAndConditions) {
   EXPECT_EQ(fused_names(body, inputs), (Names(3, "_FusedElementwise")));
 }
 
-// Integers are not among what CUDA's chains have, which compute in float.
+// CUDA's chains compute in float, so they do not support integers.
 TEST(ChainsOfDTypes, IntegersStayExact) {
   const Tensors inputs = {constant(std::vector<std::int32_t>{16777217, -16777219, 5}),
                           constant(std::vector<std::int32_t>{3, 1, -2})};
@@ -210,9 +213,8 @@ TEST(ChainsOfDTypes, IntegersStayExact) {
   EXPECT_EQ(fused[0].to_vector<std::int32_t>(), body(inputs)[0].to_vector<std::int32_t>());
 }
 
-// The error of the first wrong element comes out, as it does eagerly, however many threads share
-// the tiles.
-TEST(ChainsOfDTypes, ErrorsTellTheElement) {
+// The error is that of the first invalid element, as in eager mode, for any number of threads.
+TEST(ChainsOfDTypes, ErrorsNameTheElement) {
   testing::use_gpus(0);
   config::set_intra_op_parallelism_threads(3);
   constexpr std::int64_t kCount = 100'000;
@@ -233,7 +235,7 @@ TEST(ChainsOfDTypes, ErrorsTellTheElement) {
   }
 }
 
-TEST(Chains, OfNothingAreNothing) {
+TEST(Chains, OfEmptyTensorsAreEmpty) {
   const Tensor nothing = zeros({0, 4});
   expect_the_same([](const Tensors& in) -> Tensors { return {tanh(in[0] * 2.0) + 1.0}; },
                   {nothing});

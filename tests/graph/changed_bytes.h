@@ -1,4 +1,4 @@
-// Serialised graphs that somebody has tampered with.
+// Serialised graphs with changed bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 
 namespace tandem::testing {
 
-// Changes up to three bytes of a graph's nodes, `times` times over: each is a graph, or a typed
-// error, which at least a third are.
+// Changes up to three bytes of a graph's nodes, `times` times. Each result is a valid graph or
+// gives a typed error; at least a third give an error.
 inline void expect_read_or_refused(const std::string& bytes, int times) {
   std::mt19937 random(1);
   const auto below = [&](std::size_t n) {

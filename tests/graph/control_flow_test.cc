@@ -1,4 +1,4 @@
-// Blocks with control flow in them: what passes may do around it and in its bodies.
+// Passes on blocks with control flow, around it and in its bodies.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-const Operation& control_of(const Block& block) {
+const BlockOperation& control_of(const Block& block) {
   for (const auto& operation : block.operations)
     if (operation->control) return *operation;
   throw NotFoundError("no control flow");
@@ -22,14 +22,14 @@ std::size_t count_of(const std::vector<std::string>& names, const std::string& n
   return static_cast<std::size_t>(std::count(names.begin(), names.end(), name));
 }
 
-TEST(ControlFlowBlock, WhatAnOperationTakesFromOutsideIsItsInput) {
+TEST(ControlFlowBlock, CapturedTensorsBecomeInputs) {
   const Variable v(ones({3}));
   const Block block = block_of({ones({3}), constant(true)}, [&](const Tensors& x) {
     const Tensor y = x[0] * 2.0;
     return Tensors{cond(
         x[1], [&] { return y + v; }, [&] { return y * y + x[0]; })};
   });
-  const Operation& operation = control_of(block);
+  const BlockOperation& operation = control_of(block);
   ASSERT_EQ(operation.inputs.size(), 4u);  // the predicate, y, v and x
   EXPECT_EQ(operation.outputs.size(), 1u);
   for (std::size_t i = 0; i < 4; ++i) EXPECT_FALSE(operation.mutates(i));
@@ -39,7 +39,7 @@ TEST(ControlFlowBlock, WhatAnOperationTakesFromOutsideIsItsInput) {
   EXPECT_EQ(names_of(operation.control->bodies[1].block).size(), 2u);
 }
 
-TEST(ControlFlowBlock, ReadsOnBothSidesOfAWriteAreNotMerged) {
+TEST(ControlFlowBlock, ReadsBeforeAndAfterAWriteAreNotMerged) {
   Variable v(ones({3}));
   const auto reads = [&](bool writes) {
     Block block = block_of({constant(true)}, [&](const Tensors& x) {
@@ -61,7 +61,7 @@ TEST(ControlFlowBlock, ReadsOnBothSidesOfAWriteAreNotMerged) {
   EXPECT_EQ(reads(false), 1u);
 }
 
-TEST(ControlFlowBlock, ALoopThatNothingUsesGoes) {
+TEST(ControlFlowBlock, AnUnusedLoopIsRemoved) {
   Variable v(zeros({}));
   const auto loops = [&](bool writes) {
     const Block block = block_of({ones({})}, [&](const Tensors& x) {
@@ -87,15 +87,15 @@ TEST(ControlFlowBlock, TheMemoryOfItsOperandsIsNotShared) {
     return Tensors{reduce_sum(last[0])};
   });
   const MemoryPlan plan = plan_memory(block);
-  const Operation& loop = control_of(block);
+  const BlockOperation& loop = control_of(block);
   ASSERT_EQ(loop.outputs.size(), 2u);  // the result, and room for the next iteration
-  std::vector<MemoryPlan::Place> places;
+  std::vector<MemoryPlan::Allocation> allocations;
   for (const auto* values : {&loop.inputs, &loop.outputs})
-    for (const Value* value : *values) places.push_back(plan.places.at(&value->root()));
-  for (std::size_t i = 0; i < places.size(); ++i)
+    for (const Value* value : *values) allocations.push_back(plan.allocations.at(&value->root()));
+  for (std::size_t i = 0; i < allocations.size(); ++i)
     for (std::size_t k = 0; k < i; ++k)
-      EXPECT_TRUE(places[i].offset + places[i].bytes <= places[k].offset ||
-                  places[k].offset + places[k].bytes <= places[i].offset);
+      EXPECT_TRUE(allocations[i].offset + allocations[i].bytes <= allocations[k].offset ||
+                  allocations[k].offset + allocations[k].bytes <= allocations[i].offset);
 }
 
 }  // namespace

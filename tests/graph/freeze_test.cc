@@ -16,7 +16,7 @@ Floats run_loaded(const std::string& bytes, const Tensor& x) {
   return Session(graph).run({{"x:0", x}}, "y:0").to_vector<float>();
 }
 
-TEST(FrozenGraph, ATrainedModelGivesTheSameBitsWithoutItsVariables) {
+TEST(FrozenGraph, AFrozenModelGivesTheSameBits) {
   random::set_seed(4);
   const Tensor x = random::normal({5, 3});
   Floats expected;
@@ -154,7 +154,7 @@ TEST(FrozenGraph, BranchesAndLoopsReadConstants) {
   }
 }
 
-TEST(SerializedGraph, OutputsKeepWhatTheyDependOn) {
+TEST(SerializedGraph, OutputsAreWrittenWithTheirDependencies) {
   Training training;
   const auto train = [](const Graph& graph) {
     Session session(graph);

@@ -1,4 +1,4 @@
-// Gradient operations in graphs that come from outside.
+// Gradient operations in deserialised graphs.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -20,7 +20,7 @@ namespace {
 
 using testing::error_of;
 
-// The operation on placeholders of these specs.
+// A graph with the operation on placeholders of these specs.
 void add_node(std::string_view op, AttrsRef attrs, const std::vector<TensorSpec>& inputs) {
   const RefPtr<GraphImpl> graph = make_ref<GraphImpl>();
   std::vector<Node::Input> from;
@@ -29,7 +29,7 @@ void add_node(std::string_view op, AttrsRef attrs, const std::vector<TensorSpec>
   graph->add(*find_op(op), attrs, from);
 }
 
-TEST(GradientGraphs, GradientsOfGatherHaveTheShapeOfWhatWasTaken) {
+TEST(GradientGraphs, GradientsOfGatherHaveTheShapeOfItsInput) {
   const auto add = [](const Shape& gradient, const Shape& params) {
     add_node("GatherGrad", GatherGradAttrs{0, params}, {{float32, gradient}, {int32, Shape{1000}}});
   };
@@ -44,7 +44,7 @@ TEST(GradientGraphs, GradientsOfGatherHaveTheShapeOfWhatWasTaken) {
   EXPECT_THROW(add({1000, 2}, {-5, 2}), InvalidArgumentError);
 }
 
-TEST(GradientGraphs, GradientsOfBatchNormalisationWantData) {
+TEST(GradientGraphs, GradientsOfBatchNormalisationRequireData) {
   const auto add = [](const Shape& x) {
     const Shape channels{x.dim(-1)};
     add_node("FusedBatchNormGradV3", NormAttrs{1e-3},
@@ -71,7 +71,7 @@ TEST(GradientGraphs, UpdatesHaveTheirSlots) {
             "[ApplyAdam] expected 4 inputs, got 2");
 }
 
-// Everything that has a gradient operation of its own, and the gradients of it.
+// All operations with a gradient operation, and their gradients.
 std::string graph_with_gradients() {
   Graph graph;
   const GraphScope building(graph);
@@ -107,8 +107,8 @@ TEST(GradientGraphs, AreReadAndRun) {
   EXPECT_GT(testing::run_all(*graph), 150);
 }
 
-// With up to two bytes changed they run or are refused.
-TEST(GradientGraphs, ThatWereTamperedWithRunOrAreRefused) {
+// With up to two changed bytes, graphs run or are rejected.
+TEST(GradientGraphs, ThatWereTamperedWithRunOrAreRejected) {
   const std::string bytes = graph_with_gradients();
   std::mt19937 random(7);
   int ran = 0;

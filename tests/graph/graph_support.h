@@ -1,4 +1,4 @@
-// Blocks from programs written with the public operations.
+// Blocks of functions that use the API.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-// The block of `body` for arguments like `arguments`, before any pass.
+// The block of `body` for arguments with the specs of `arguments`, before any pass.
 inline Block block_of(const std::vector<Tensor>& arguments,
                       const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body) {
   const auto graph = make_ref<GraphImpl>();

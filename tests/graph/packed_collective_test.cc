@@ -1,4 +1,4 @@
-// Collectives between processes in programs: what they combine lies in buckets.
+// Collectives between processes in programs: their tensors are packed in buckets.
 #include <gtest/gtest.h>
 
 #include "comm/process/process_communicator.h"
@@ -17,7 +17,7 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-// A process group of this process alone.
+// A process group with one rank.
 TracedRank one_rank(Device& device) {
   auto communicator = make_process_communicator(
       make_shm_backend({.store = std::make_shared<ForkedStore>(), .rank = 0, .size = 1}), device,
@@ -32,7 +32,7 @@ TEST(PackedCollective, IsComputedAndReadInItsBucket) {
   const auto body = [&](const Tensors& in, bool reduces) -> Tensors {
     Tensors parts = {matmul(in[0], in[0]), reduce_sum(in[0], {.axis = Dims{0}})};
     if (reduces) parts = rank.all_reduce(parts, ReduceOp::kSum);
-    // The second result leaves the program.
+    // The second result is fetched.
     return {reduce_sum(tanh(parts[0])), parts[1]};
   };
   const auto traced = [&](const Tensors& in) { return body(in, true); };
@@ -44,10 +44,10 @@ TEST(PackedCollective, IsComputedAndReadInItsBucket) {
                    [](const auto& operation) { return operation->op == &kCollectiveReduce; });
   ASSERT_NE(found, block.operations.end());
   const Value& product = (*found)->inputs[0]->root();
-  EXPECT_EQ(&product, &(*found)->outputs[0]->root());  // read where it was written
+  EXPECT_EQ(&product, &(*found)->outputs[0]->root());  // read from the bucket
   ASSERT_EQ(plan.packed.count(&product), 1u);
   EXPECT_EQ(plan.packed.at(&product).collective, found->get());
-  EXPECT_EQ(plan.places.count(&product), 0u);
+  EXPECT_EQ(plan.allocations.count(&product), 0u);
   EXPECT_EQ(plan.packed.count(&(*found)->outputs[1]->root()), 0u);
 
   Program program(block_of({x}, traced));
@@ -59,7 +59,7 @@ TEST(PackedCollective, IsComputedAndReadInItsBucket) {
   }
 }
 
-TEST(PackedCollective, WhatIsAveragedByExamplesIsComputedThereToo) {
+TEST(PackedCollective, AveragesByExamplesAreComputedInTheBucket) {
   const Tensor x = random::normal({16, 16});
   const Variable w(zeros({16, 16}));
   Device& device = impl_of(x).device();
@@ -82,9 +82,9 @@ TEST(PackedCollective, WhatIsAveragedByExamplesIsComputedThereToo) {
             reduce_sum(tanh(matmul(x, x))).to_vector<float>());
 }
 
-// The updates of the first gradients go on while the last are summed, also where the program has
-// them in another order.
-TEST(PackedCollective, UpdatesWaitForTheirOwnGradientsAlone) {
+// The updates of the first gradients run while the last gradients are reduced, even if the program
+// has them in another order.
+TEST(PackedCollective, UpdatesWaitOnlyForTheirOwnGradients) {
   const std::vector<Variable> variables{Variable(zeros({8, 8})), Variable(zeros({8})),
                                         Variable(zeros({16, 8})), Variable(zeros({16}))};
   optimizers::Optimizer sgd = optimizers::SGD({.learning_rate = 0.5});

@@ -32,7 +32,7 @@ TEST(Passes, ConstantsAreFolded) {
             (std::vector<float>{4, 8}));
 }
 
-TEST(Passes, WhatIsComputedTwiceIsComputedOnce) {
+TEST(Passes, CommonSubexpressionsAreMerged) {
   const Tensor x = constant({1.0f, 4.0f});
   Block block = block_of({x}, [](const Tensors& in) -> Tensors {
     return {add(sqrt(in[0]), sqrt(in[0])), sqrt(multiply(in[0], in[0]))};
@@ -45,7 +45,7 @@ TEST(Passes, WhatIsComputedTwiceIsComputedOnce) {
 }
 
 // 1 / -0.0 is not 1 / 0.0.
-TEST(Passes, NumbersOfDifferentBitsAreNotMerged) {
+TEST(Passes, NumbersWithDifferentBitsAreNotMerged) {
   const Tensor x = constant({1.0f});
   Block block = block_of({x}, [](const Tensors& in) -> Tensors {
     return {divide(1.0, in[0] * 0.0), divide(1.0, in[0] * -0.0), in[0] * std::nan(""),
@@ -59,7 +59,7 @@ TEST(Passes, NumbersOfDifferentBitsAreNotMerged) {
   EXPECT_EQ(results[1].item<float>(), -std::numeric_limits<float>::infinity());
 }
 
-TEST(Passes, ReadsOnBothSidesOfAWriteAreNotMerged) {
+TEST(Passes, ReadsBeforeAndAfterAWriteAreNotMerged) {
   Variable v(constant({1.0f}));
   Block block = block_of({}, [&](const Tensors&) -> Tensors {
     const Tensor before = exp(v.value());
@@ -72,7 +72,7 @@ TEST(Passes, ReadsOnBothSidesOfAWriteAreNotMerged) {
   EXPECT_FLOAT_EQ(results[1].item<float>(), std::exp(2.0f));
 }
 
-TEST(Passes, RandomDrawsAreNeitherMergedNorFolded) {
+TEST(Passes, RandomOperationsAreNeitherMergedNorFolded) {
   Block block = block_of({}, [](const Tensors&) -> Tensors {
     return {random::uniform({2}), random::uniform({2})};
   });
@@ -81,7 +81,7 @@ TEST(Passes, RandomDrawsAreNeitherMergedNorFolded) {
   EXPECT_EQ(names_of(block), (Names{"RandomUniform", "RandomUniform"}));
 }
 
-TEST(Passes, WhatNothingDependsOnIsDropped) {
+TEST(Passes, UnusedOperationsAreRemoved) {
   const Tensor x = constant({1.0f});
   Variable v(constant({0.0f}));
   Block block = block_of({x}, [&](const Tensors& in) -> Tensors {
@@ -96,7 +96,7 @@ TEST(Passes, WhatNothingDependsOnIsDropped) {
   EXPECT_TRUE(block.operations.empty());
 }
 
-TEST(Passes, ChainsOfElementwiseOperationsBecomeOne) {
+TEST(Passes, ChainsOfElementwiseOperationsAreFused) {
   const Tensor x = random::normal({3, 5000}), y = random::normal({3, 5000});
   const auto body = [](const Tensors& in) -> Tensors {
     const Tensor shifted = add(multiply(in[0], 3.0), in[1]);
@@ -114,9 +114,9 @@ TEST(Passes, ChainsOfElementwiseOperationsBecomeOne) {
   EXPECT_EQ(fused[1].to_vector<float>(), expected[1].to_vector<float>());
 }
 
-// A result that has been read makes room for a later one.
-TEST(Passes, LongChainsKeepFewResultsAtATime) {
-  const DeviceScope cpu("/cpu:0");  // a GPU's kernel takes chains of a bounded length
+// The buffer of a result that has been read is reused.
+TEST(Passes, LongChainsUseFewBuffers) {
+  const DeviceScope cpu("/cpu:0");  // GPU kernels limit the length of chains
   const Tensor x = random::normal({3, 5000}), y = random::normal({3, 5000});
   const auto body = [](const Tensors& in) -> Tensors {
     Tensor left = in[0], right = in[1];
@@ -130,7 +130,7 @@ TEST(Passes, LongChainsKeepFewResultsAtATime) {
   ASSERT_EQ(names_of(block), (Names{"_FusedElementwise"}));
   const auto& attrs = *static_cast<const FusedElementwiseAttrs*>(block.operations[0]->attrs.get());
   EXPECT_EQ(attrs.chain.members().size(), 121u);
-  EXPECT_EQ(attrs.chain.buffers(), 3);  // one side's result, and two to alternate between
+  EXPECT_EQ(attrs.chain.buffers(), 3);  // the result of one operand, and two that alternate
   const Tensors inputs = {x, y};
   EXPECT_EQ(Program(std::move(block)).run(inputs)[0].to_vector<float>(),
             body(inputs)[0].to_vector<float>());
@@ -147,7 +147,7 @@ TEST(Passes, AChainThatReadsAVariableStaysBeforeTheWrite) {
   EXPECT_FLOAT_EQ(results[0].to_vector<float>()[0], std::exp(3.0f));
 }
 
-// A training step of batch normalisation with a residual and an activation behind it.
+// A training step of batch normalisation with a residual and an activation after it.
 Tensors normalised_step(const Tensors& in) {
   GradientTape tape;
   tape.watch(in[0]);
@@ -163,10 +163,11 @@ class NormalisationPasses : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(DTypes, NormalisationPasses, ::testing::Values(float32, float16, bfloat16),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-TEST_P(NormalisationPasses, BatchNormalisationTakesInWhatIsAroundIt) {
+TEST_P(NormalisationPasses, BatchNormalisationIsFusedWithItsNeighbours) {
   const Shape shape = {3, 17, 19, 24};
-  const auto draw = [&] { return cast(random::normal(shape), GetParam()); };
-  const Tensors inputs = {draw(), random::uniform({24}), random::normal({24}), draw(), draw()};
+  const auto random_values = [&] { return cast(random::normal(shape), GetParam()); };
+  const Tensors inputs = {random_values(), random::uniform({24}), random::normal({24}),
+                          random_values(), random_values()};
   Block block = block_of(inputs, normalised_step);
   optimize(block);
   // Forward with the residual and the activation; backward with the activation's gradient.
@@ -182,13 +183,13 @@ TEST_P(NormalisationPasses, BatchNormalisationTakesInWhatIsAroundIt) {
         << i;
 }
 
-TEST(Passes, BatchNormalisationLeavesOutWhatOthersUse) {
+TEST(Passes, BatchNormalisationIsNotFusedWithSharedOperations) {
   const Shape shape = {4, 8};
   const Tensors inputs = {random::normal(shape), random::uniform({8}), random::normal({8})};
   const auto normalised = [](const Tensors& in) {
     return nn::batch_norm_training(in[0], in[1], in[2], 1e-3).y;
   };
-  const auto names_behind = [&](const std::function<Tensors(const Tensors&)>& body) {
+  const auto names_after = [&](const std::function<Tensors(const Tensors&)>& body) {
     Block block = block_of(inputs, body);
     optimize(block);
     const Names names = names_of(block);
@@ -199,20 +200,20 @@ TEST(Passes, BatchNormalisationLeavesOutWhatOthersUse) {
           << i;
     return names;
   };
-  // The normalised values are a result themselves.
-  EXPECT_EQ(names_behind([&](const Tensors& in) -> Tensors {
+  // The normalised values are a fetch.
+  EXPECT_EQ(names_after([&](const Tensors& in) -> Tensors {
               const Tensor y = normalised(in);
               return {y, nn::relu(y)};
             }),
             (Names{"FusedBatchNormV3", "Relu"}));
-  // The residual is made only afterwards, of the normalised values' own statistics.
-  EXPECT_EQ(names_behind([&](const Tensors& in) -> Tensors {
+  // The residual depends on statistics of the normalised values, so it is computed after them.
+  EXPECT_EQ(names_after([&](const Tensors& in) -> Tensors {
               const auto normal = nn::batch_norm_training(in[0], in[1], in[2], 1e-3);
               return {add(normal.y, broadcast_to(normal.mean, in[0].shape()))};
             }).front(),
             "FusedBatchNormV3");
   // Another dtype than the kernel writes.
-  EXPECT_EQ(names_behind([&](const Tensors& in) -> Tensors {
+  EXPECT_EQ(names_after([&](const Tensors& in) -> Tensors {
               return {cast(greater(normalised(in), 0.0), int32)};
             }).front(),
             "FusedBatchNormV3");
@@ -234,7 +235,7 @@ TEST(Passes, BatchNormalisationReadsAVariableBeforeItsWrite) {
             expected.to_vector<float>());
 }
 
-TEST(Passes, UpdatesByOneRuleBecomeOne) {
+TEST(Passes, UpdatesWithOneRuleAreGrouped) {
   std::vector<Variable> variables, expected;
   for (const std::int64_t size : {1, 7, 5000, 40000}) {
     const Tensor start = random::normal({size});
@@ -259,7 +260,7 @@ TEST(Passes, UpdatesByOneRuleBecomeOne) {
     EXPECT_EQ(variables[i].value().to_vector<float>(), expected[i].value().to_vector<float>());
 }
 
-TEST(MemoryPlan, ValuesThatDieMakeRoom) {
+TEST(MemoryPlan, MemoryOfDeadValuesIsReused) {
   const Tensor x = random::normal({64, 64});
   Block block = block_of({x}, [](const Tensors& in) -> Tensors {
     Tensor y = in[0];
@@ -272,7 +273,7 @@ TEST(MemoryPlan, ValuesThatDieMakeRoom) {
   EXPECT_EQ(plan.arena_bytes.at(&device), 2u * 64 * 64 * 4);
 }
 
-TEST(MemoryPlan, ElementwiseResultsTakeTheirOperandsPlace) {
+TEST(MemoryPlan, ElementwiseResultsReuseTheirOperandsMemory) {
   const Tensor x = random::normal({64, 64});
   Block block = block_of({x}, [](const Tensors& in) -> Tensors {
     return {reduce_sum(tanh(exp(matmul(in[0], in[0]))))};

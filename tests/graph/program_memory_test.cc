@@ -33,7 +33,7 @@ TEST(ProgramMemory, ProgramsShareTheArenaOfTheLargest) {
   }
 }
 
-TEST(ProgramMemory, RunsAtTheSameTimeGetArenasOfTheirOwn) {
+TEST(ProgramMemory, ConcurrentRunsHaveSeparateArenas) {
   Device& device = gpu();
   const auto memory = ProgramMemory::make();
   ProgramArenas one(memory), other(memory);
@@ -52,7 +52,7 @@ TEST(ProgramMemory, RunsAtTheSameTimeGetArenasOfTheirOwn) {
   EXPECT_EQ(device.allocator().stats().bytes_in_use, held - 1024);
 }
 
-TEST(ProgramMemory, ResultsAreKeptForTheProgramThatRanLast) {
+TEST(ProgramMemory, ResultsAreKeptForTheLastProgram) {
   Device& device = gpu();
   const auto memory = ProgramMemory::make();
   ProgramArenas one(memory), other(memory);
@@ -71,7 +71,7 @@ TEST(ProgramMemory, ResultsAreKeptForTheProgramThatRanLast) {
   }
 }
 
-TEST(ProgramMemory, WhatHasNoRoomTakesNothing) {
+TEST(ProgramMemory, AProgramThatDoesNotFitTakesNoArena) {
   Device& device = gpu();
   const auto memory = ProgramMemory::make();
   ProgramArenas large(memory), small(memory);

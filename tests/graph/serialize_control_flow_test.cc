@@ -1,4 +1,4 @@
-// Branches and loops in graphs that travel.
+// Serialised graphs with branches and loops.
 #include <gtest/gtest.h>
 
 #include "graph/changed_bytes.h"
@@ -21,7 +21,7 @@ Graph copy_of(const Graph& graph) {
   return copy;
 }
 
-// Variables, draws, nested branches and an optimizer in a loop, and gradients through it.
+// Variables, random numbers, nested branches and an optimizer in a loop, and gradients through it.
 Graph training() {
   Graph graph;
   const GraphScope scope(graph);
@@ -68,7 +68,7 @@ Graph training() {
 
 TEST(SerializedControlFlow, RunsAsTheOriginal) {
   const Graph graph = training();
-  const auto figures = [](const Graph& which) {
+  const auto results = [](const Graph& which) {
     random::set_seed(4);
     Session session(which);
     session.run(which.operation("init"));
@@ -79,17 +79,17 @@ TEST(SerializedControlFlow, RunsAsTheOriginal) {
       for (const char* name : {"w:0", "runs:0"})
         for (float value : session.run(name).to_vector<float>()) all.push_back(value);
       all.push_back(session.run(feeds, "of_x:0").item<float>());
-      all.push_back(static_cast<float>(random::get_state().draws));
+      all.push_back(static_cast<float>(random::get_state().offset));
     }
     return all;
   };
-  const std::vector<float> expected = figures(graph);
-  EXPECT_EQ(figures(copy_of(graph)), expected);
-  EXPECT_EQ(figures(copy_of(copy_of(graph))), expected);
-  EXPECT_EQ(expected[3], 1.0f);  // `runs` behind the first step
+  const std::vector<float> expected = results(graph);
+  EXPECT_EQ(results(copy_of(graph)), expected);
+  EXPECT_EQ(results(copy_of(copy_of(graph))), expected);
+  EXPECT_EQ(expected[3], 1.0f);  // `runs` after the first step
 }
 
-TEST(SerializedControlFlow, CapturedVariablesGoByName) {
+TEST(SerializedControlFlow, CapturedVariablesAreIdentifiedByName) {
   Variable v(constant({1.0, 2.0}), {.name = "v"});
   Graph graph;
   {
@@ -103,7 +103,7 @@ TEST(SerializedControlFlow, CapturedVariablesGoByName) {
                                         "Attempting to use uninitialized value v");
 }
 
-TEST(SerializedControlFlow, LoopsOverDatasetsStayHere) {
+TEST(SerializedControlFlow, LoopsOverDatasetsCannotBeSerialised) {
   const auto threes = data::Dataset::from_tensor_slices({ones({3})});
   Graph graph;
   {
@@ -121,8 +121,8 @@ ControlFlow& control_of(const Graph& graph, std::string_view op) {
   throw std::runtime_error("no such node");
 }
 
-// Each breaks one rule.
-TEST(SerializedControlFlow, WhatCannotBeIsRefused) {
+// Each change breaks one rule.
+TEST(SerializedControlFlow, InvalidGraphsAreRejected) {
   const auto refused = [&](std::string_view op, const auto& change, const std::string& text) {
     const Graph graph = training();
     change(control_of(graph, op), graph);
@@ -133,29 +133,29 @@ TEST(SerializedControlFlow, WhatCannotBeIsRefused) {
       "While", [](auto& flow, auto&) { flow.bodies.pop_back(); }, "has 1 bodies");
   refused(
       "While", [](auto& flow, auto&) { flow.bodies[1].fetches.pop_back(); },
-      "a body gives 1 tensors for 2 outputs");
+      "a body returns 1 tensors for 2 outputs");
   refused(
       "While",
       [](auto& flow, auto&) { flow.bodies[0].fetches.push_back(flow.bodies[0].fetches[0]); },
-      "the condition is no scalar of bool");
+      "the condition is not a bool scalar");
   refused(
       "While",
       [](auto& flow, auto&) { std::swap(flow.bodies[1].fetches[0], flow.bodies[0].fetches[0]); },
-      "fetches what body 0 does not compute");
+      "fetches a tensor that body 0 does not compute");
   refused(
       "While", [](auto& flow, auto&) { flow.bodies[1].feeds[0].from = 10000; },
-      "feeds a body with 10000, which is no tensor of its frame");
+      "feeds a body with tensor 10000, which is not in its frame");
   refused(
       "While",
       [](auto& flow, auto&) { flow.bodies[1].feeds[0].tensor = flow.bodies[1].fetches[0]; },
-      "which is no placeholder");
+      "which is not a placeholder");
   refused(
       "WhileGradient",
       [](auto& flow, const auto& graph) { flow.forward = graph.impl().nodes().front().get(); },
-      "cannot go back through 'x'");
+      "cannot be the gradient of 'x'");
 }
 
-TEST(SerializedControlFlow, VariablesOfABodyAreTaken) {
+TEST(SerializedControlFlow, VariablesOfABodyAreRead) {
   const auto make = [] {
     Graph graph;
     const GraphScope scope(graph);
@@ -172,15 +172,15 @@ TEST(SerializedControlFlow, VariablesOfABodyAreTaken) {
   Graph graph = make();
   for (const auto& node : control_of(graph, "If").bodies[0].graph->nodes())
     if (node->outside) node->outside = graph.impl().find("w");
-  refused(graph, "is no variable of the graph around");
+  refused(graph, "is not a variable of the enclosing graph");
   graph = make();
   for (const auto& node : graph.impl().nodes())
     if (node->control) node->inputs.pop_back();
-  refused(graph, "does not take the variable 'v'");
+  refused(graph, "has no input for the variable 'v'");
 }
 
-// What the checksum would catch, let through: a graph, or a typed error.
-TEST(SerializedControlFlow, ChangedNodesAreReadOrRefused) {
+// Corruption without the checksum gives a graph or a typed error.
+TEST(SerializedControlFlow, ChangedNodesAreReadOrRejected) {
   const std::string bytes = serialize_nodes(training().impl());
   testing::expect_read_or_refused(bytes, 2000);
 }

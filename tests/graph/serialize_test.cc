@@ -49,7 +49,7 @@ Graph copy_of(const Graph& graph) {
   const auto &a = graph.impl().nodes(), &b = copy.impl().nodes();
   EXPECT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) expect_same_node(*a[i], *b[i]);
-  EXPECT_EQ(graph.impl().draws, copy.impl().draws);
+  EXPECT_EQ(graph.impl().random_count, copy.impl().random_count);
   EXPECT_EQ(copy.serialize(), bytes);
   return copy;
 }
@@ -101,7 +101,7 @@ TEST(SerializedGraph, TrainsAsTheOriginal) {
   EXPECT_EQ(train(graph), train(copy));
 }
 
-TEST(SerializedGraph, CapturedVariablesGoByName) {
+TEST(SerializedGraph, CapturedVariablesAreIdentifiedByName) {
   const Variable v(constant({1.0, 2.0}), {.name = "v"});
   Graph graph;
   {
@@ -124,7 +124,7 @@ Graph training(const optimizers::LearningRate& rate) {
   return graph;
 }
 
-TEST(SerializedGraph, SchedulesTravelAsFormulas) {
+TEST(SerializedGraph, SchedulesAreSerialisedAsFormulas) {
   namespace schedules = optimizers::schedules;
   const auto train = [](const Graph& graph) {
     Session session(graph);
@@ -143,7 +143,7 @@ TEST(SerializedGraph, SchedulesTravelAsFormulas) {
   }
 }
 
-TEST(SerializedGraph, FunctionsOfTheProgramCannotTravel) {
+TEST(SerializedGraph, FunctionsOfTheProgramCannotBeSerialised) {
   const Graph graph = training(optimizers::LearningRate::Schedule(
       [](std::int64_t step) { return 0.1 / static_cast<double>(1 + step); }));
   EXPECT_EQ(error_of<UnimplementedError>([&] { graph.serialize(); }),
@@ -151,7 +151,7 @@ TEST(SerializedGraph, FunctionsOfTheProgramCannotTravel) {
             "serialised; the formulas of optimizers::schedules can");
 }
 
-TEST(SerializedGraph, JoinedTensorsOfUnknownSizesTravelWithTheirGradients) {
+TEST(SerializedGraph, ConcatOfUnknownSizesIsSerialisedWithItsGradients) {
   Graph graph;
   {
     const GraphScope building(graph);
@@ -196,8 +196,8 @@ TEST(SerializedGraph, EveryFlippedBitIsFound) {
     }
 }
 
-// What the checksum would catch, let through: a graph, or a typed error.
-TEST(SerializedGraph, ChangedNodesAreReadOrRefused) {
+// Corruption without the checksum gives a graph or a typed error.
+TEST(SerializedGraph, ChangedNodesAreReadOrRejected) {
   Graph graph;
   {
     const GraphScope building(graph);
@@ -213,8 +213,8 @@ TEST(SerializedGraph, ChangedNodesAreReadOrRefused) {
   testing::expect_read_or_refused(bytes, 3000);
 }
 
-// As a graph from outside may have it.
-TEST(SerializedGraph, OperationsWithTooFewInputsAreRefused) {
+// Untrusted bytes may contain this.
+TEST(SerializedGraph, OperationsWithTooFewInputsAreRejected) {
   Graph graph;
   const GraphScope building(graph);
   const Tensor x = placeholder(float32, {4, 6, 6, 2}, "x"), y = x * 2.0;
@@ -237,7 +237,7 @@ TEST(SerializedGraph, OperationsWithTooFewInputsAreRefused) {
   EXPECT_EQ(impl.nodes().size(), count);
 }
 
-TEST(SerializedGraph, OtherBytesAreSaidToBe) {
+TEST(SerializedGraph, OtherFormatsAreReported) {
   EXPECT_EQ(error_of<DataLossError>([] { Graph::deserialize(""); }),
             "[Graph] the 0 bytes are not a whole serialised graph: truncated or corrupt");
   EXPECT_EQ(error_of<DataLossError>([] { Graph::deserialize("no graph at all"); }),

@@ -34,7 +34,7 @@ Trained figures_of(const Sequential& model, const optimizers::Optimizer& optimiz
     if (variable.dtype() == float32)
       for (float value : variable.value().to_vector<float>()) trained.figures.push_back(value);
   trained.figures.push_back(static_cast<float>(optimizer.iterations()));
-  trained.figures.push_back(static_cast<float>(random::get_state().draws));
+  trained.figures.push_back(static_cast<float>(random::get_state().offset));
   return trained;
 }
 

@@ -43,7 +43,7 @@ std::string page() {
   int count = 0, kernels = 0;
   std::string rows;
   for (const OpDef* op : all_ops()) {
-    if ((op->traits & kView) != 0) continue;  // runs nowhere
+    if ((op->traits & kView) != 0) continue;  // has no kernel
     const auto on_gpu = [op](bool there) { return there ? "yes" : op->gpu ? "" : "host"; };
     ++count;
     kernels += cuda.contains(op->name) ? 1 : 0;
@@ -61,7 +61,7 @@ std::string page() {
       kernels, count, rows);
 }
 
-TEST(Backends, ThePageOfOperationsIsTrue) {
+TEST(Backends, TheOperationsPageIsUpToDate) {
   if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
   const std::string path = std::string(TANDEM_SOURCE_DIR) + "/docs/operations.md";
   if (env_bool("TANDEM_WRITE_OPERATIONS").value_or(false)) std::ofstream(path) << page();
@@ -70,8 +70,8 @@ TEST(Backends, ThePageOfOperationsIsTrue) {
   EXPECT_TRUE(written == page()) << "docs/operations.md is out of date: write it anew";
 }
 
-// Kernels are registered by name, and found by operation.
-TEST(Backends, EveryCudaKernelIsOfAnOperation) {
+// Kernels are registered by name and looked up by operation.
+TEST(Backends, EveryCudaKernelHasAnOperation) {
   if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
   for (const OpDef* op : all_ops()) EXPECT_EQ(find_kernel(*op, DeviceBackend::kCuda), nullptr);
   register_cuda_kernels(cuda_kernels());
@@ -82,10 +82,10 @@ TEST(Backends, EveryCudaKernelIsOfAnOperation) {
   }
 }
 
-// What CUDA's headers are needed for: tests/cuda, and the operations over a fake of CUDA.
+// Needs CUDA's headers: tests/cuda, and the operations with a fake of CUDA.
 TEST(Backends, CudaKernelsAreTestedOnTheHost) { TANDEM_REQUIRE(TANDEM_FAKE_CUDA_BUILT, "cuda"); }
 
-// So that what is placed on emulated GPUs is what would be placed on real ones.
+// Placement on emulated GPUs then equals placement on real GPUs.
 TEST(Backends, EmulatedGpusHaveTheOperationsThatCudaHas) {
   if (!TANDEM_CUDA_BUILT) GTEST_SKIP() << "this build has no CUDA backend";
   const std::set<std::string_view> cuda = on_cuda();
@@ -96,8 +96,8 @@ TEST(Backends, EmulatedGpusHaveTheOperationsThatCudaHas) {
     }
 }
 
-// Run with tests/support/broken_driver.cc in the place of NVIDIA's driver.
-TEST(WithBrokenDriver, ThereIsAWarningAndNoGpu) {
+// Runs with tests/support/broken_driver.cc instead of NVIDIA's driver.
+TEST(WithBrokenDriver, LogsAWarningAndHasNoGpu) {
   ::testing::internal::CaptureStderr();
   EXPECT_TRUE(discover_cuda().empty());
   const std::string said = ::testing::internal::GetCapturedStderr();
@@ -106,7 +106,7 @@ TEST(WithBrokenDriver, ThereIsAWarningAndNoGpu) {
   EXPECT_NE(said.find("GPUs are not used: [cuda] " + why), std::string::npos) << said;
 }
 
-TEST(Backends, KernelsOfNoOperationAreRefused) {
+TEST(Backends, KernelsOfUnknownOperationsAreRejected) {
   const auto nothing = [](KernelContext&) {};
   const CudaKernel unknown[] = {{"NoSuchOperation", nothing}};
   EXPECT_THROW(register_cuda_kernels(unknown), InternalError);

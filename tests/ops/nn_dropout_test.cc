@@ -96,8 +96,8 @@ TEST(Dropout, ReplicasDropWhatOneDeviceWould) {
   for (const std::int64_t examples : {3, 3, 1}) {
     FakeReplica replica(id++, 3, offset, 7);
     ReplicaContextScope scope(&replica);
-    Generator generator({.seed = 9, .draws = 0});
-    GeneratorScope draws(generator);
+    Generator generator({.seed = 9, .offset = 0});
+    GeneratorScope generator_scope(generator);
     for (double value : values_of(nn::dropout(slice_rows(x, offset, offset + examples), 0.4)))
       parts.push_back(value);
     offset += examples;

@@ -50,11 +50,11 @@ TEST(Philox, BlocksHoldTheWordsOfTheirCounters) {
   // Across the carry into the upper half of the counter, too.
   for (const std::int64_t block :
        {std::int64_t{0}, std::int64_t{7}, (std::int64_t{1} << 28) - 1, std::int64_t{1} << 28}) {
-    const Draw draw = {.seed = 0x123456789abcdefull, .number = 0xfedcba987ull, .stream = 3};
+    const RandomKey key = {.seed = 0x123456789abcdefull, .number = 0xfedcba987ull, .stream = 3};
     Words words;
-    fill_words(draw, block, words);
+    fill_words(key, block, words);
     for (int column = 0; column < kColumns; ++column) {
-      const auto expected = philox(draw, static_cast<std::uint64_t>(block * kColumns + column));
+      const auto expected = philox(key, static_cast<std::uint64_t>(block * kColumns + column));
       for (int row = 0; row < 4; ++row)
         EXPECT_EQ(words[row][column], expected[static_cast<std::size_t>(row)])
             << block << ' ' << row << ' ' << column;
@@ -135,7 +135,7 @@ TEST(Random, DrawsDifferAndTheStateResumesThem) {
   random::set_seed(5);
   const auto first = random::uniform(Shape({100})).to_vector<float>();
   const random::GeneratorState state = random::get_state();
-  EXPECT_EQ(state, (random::GeneratorState{.seed = 5, .draws = 1}));
+  EXPECT_EQ(state, (random::GeneratorState{.seed = 5, .offset = 1}));
   const auto second = random::uniform(Shape({100})).to_vector<float>();
   EXPECT_NE(first, second);
   random::set_state(state);
@@ -146,14 +146,14 @@ TEST(Random, DrawsDifferAndTheStateResumesThem) {
 
 TEST(Random, AThreadsOwnGeneratorLeavesTheProcesssAlone) {
   random::set_seed(7);
-  Generator own({.seed = 7, .draws = 0});
+  Generator own({.seed = 7, .offset = 0});
   std::vector<float> drawn;
   {
     const GeneratorScope scope(own);
     drawn = random::uniform(Shape({10})).to_vector<float>();
   }
-  EXPECT_EQ(own.state().draws, 1u);
-  EXPECT_EQ(random::get_state().draws, 0u);
+  EXPECT_EQ(own.state().offset, 1u);
+  EXPECT_EQ(random::get_state().offset, 0u);
   EXPECT_EQ(random::uniform(Shape({10})).to_vector<float>(), drawn);
 }
 

@@ -49,7 +49,7 @@ TEST(ControlFlowSession, BranchesAndLoopsWriteTheSessionsVariables) {
   EXPECT_EQ(other.run(v).to_vector<float>(), (std::vector<float>{1, 2}));
 }
 
-TEST(ControlFlowSession, GradientsOfTheGraphGoThrough) {
+TEST(ControlFlowSession, GradientsBackpropagateThroughControlFlow) {
   Graph graph;
   Tensor x, n, of_x, of_w;
   {
@@ -78,7 +78,7 @@ TEST(ControlFlowSession, GradientsOfTheGraphGoThrough) {
       (std::vector<float>{1, 1}));
 }
 
-TEST(ControlFlowSession, DrawsWhatEagerCallsWouldDraw) {
+TEST(ControlFlowSession, GeneratesTheRandomNumbersOfEagerCalls) {
   const auto program = [](const Tensor& n) {
     const Tensor first = random::normal({3});
     const Tensors looped = while_loop([&](const Tensors& v) { return less(v[0], n); },
@@ -93,19 +93,19 @@ TEST(ControlFlowSession, DrawsWhatEagerCallsWouldDraw) {
   {
     const GraphScope scope(graph);
     n = placeholder(float32, {}, "n");
-    static_cast<void>(random::uniform({2}));  // that no run asks for
+    static_cast<void>(random::uniform({2}));  // no run fetches it
     std::tie(first, all) = program(n);
   }
   Session session(graph);
   for (float count : {2.0f, 0.0f, 5.0f}) {
     random::set_seed(6);
     const std::vector<float> eager = program(constant(count)).second.to_vector<float>();
-    const std::uint64_t draws = random::get_state().draws;
+    const std::uint64_t offset = random::get_state().offset;
     random::set_seed(6);
     EXPECT_EQ(session.run({{n, constant(count)}}, all).to_vector<float>(), eager);
-    EXPECT_EQ(random::get_state().draws, draws);
+    EXPECT_EQ(random::get_state().offset, offset);
     session.run(first);
-    EXPECT_EQ(random::get_state().draws, draws + 1);
+    EXPECT_EQ(random::get_state().offset, offset + 1);
   }
 }
 
@@ -148,7 +148,7 @@ TEST(ControlFlowSession, StepsOfAnOptimizerInALoopCount) {
   }
 }
 
-TEST(ControlFlowSession, VariablesAreNotMadeInABranch) {
+TEST(ControlFlowSession, VariablesCannotBeCreatedInABranch) {
   Graph graph;
   {
     const GraphScope scope(graph);

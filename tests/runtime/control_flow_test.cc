@@ -97,7 +97,7 @@ TEST(ControlFlow, MaximumIterationsEndALoop) {
   EXPECT_EQ(function(run)(constant(0.5f)).item<float>(), 7.5f);
 }
 
-TEST(ControlFlow, LoopVariablesMayChangePlaces) {
+TEST(ControlFlow, LoopVariablesMayBeSwapped) {
   const auto run = [](const Tensor& n) {
     const Tensors last = while_loop([&](const Tensors& v) { return less(v[0], n); },
                                     [](const Tensors& v) {
@@ -165,7 +165,7 @@ TEST(ControlFlow, BranchesWriteVariables) {
 TEST(ControlFlow, ALoopReadsWhatItsIterationsWrote) {
   Variable v(constant(1.0f)), fixed(constant(3.0f));
   const auto run = [&](const Tensor& n) {
-    const Tensor before = v.value();  // what bodies are given stays as it was
+    const Tensor before = v.value();  // bodies do not change their inputs
     return while_loop([&](const Tensors& w) { return less(w[0], n); },
                       [&](const Tensors& w) {
                         v.assign(v * fixed + before);
@@ -186,7 +186,7 @@ TEST(ControlFlow, ALoopReadsWhatItsIterationsWrote) {
   EXPECT_EQ(traced(n).item<float>(), again);
 }
 
-TEST(ControlFlow, OnlyTheTakenBranchActs) {
+TEST(ControlFlow, OnlyTheTakenBranchHasEffects) {
   Variable v(zeros({})), w(zeros({}));
   int traced = 0;
   const auto step = function([&](const Tensor& p) {
@@ -204,16 +204,16 @@ TEST(ControlFlow, OnlyTheTakenBranchActs) {
   EXPECT_EQ(traced, 1);
 }
 
-TEST(ControlFlow, DrawsWhatEagerCallsWouldDraw) {
+TEST(ControlFlow, GeneratesTheRandomNumbersOfEagerCalls) {
   const auto run = [](const Tensor& n) {
     const Tensor first = random::normal({3});
     const Tensors looped =
         while_loop([&](const Tensors& v) { return less(v[0], n); },
                    [](const Tensors& v) {
-                     const Tensor drawn = v[1] + random::uniform({3});
+                     const Tensor noisy = v[1] + random::uniform({3});
                      const Tensor more = cond(
-                         greater(reduce_sum(drawn), 3.0),
-                         [&] { return drawn + random::normal({3}); }, [&] { return drawn; });
+                         greater(reduce_sum(noisy), 3.0),
+                         [&] { return noisy + random::normal({3}); }, [&] { return noisy; });
                      return Tensors{v[0] + 1.0, more};
                    },
                    {zeros({}), first});
@@ -223,10 +223,10 @@ TEST(ControlFlow, DrawsWhatEagerCallsWouldDraw) {
   for (float n : {0.0f, 3.0f, 1.0f, 6.0f}) {
     random::set_seed(11);
     const std::vector<float> eager = run(constant(n)).to_vector<float>();
-    const std::uint64_t draws = random::get_state().draws;
+    const std::uint64_t offset = random::get_state().offset;
     random::set_seed(11);
     EXPECT_EQ(traced(constant(n)).to_vector<float>(), eager) << n;
-    EXPECT_EQ(random::get_state().draws, draws);
+    EXPECT_EQ(random::get_state().offset, offset);
   }
 }
 
@@ -301,7 +301,7 @@ TEST(ControlFlow, LayersAreBuiltInABody) {
   EXPECT_EQ(run(true), run(false));
 }
 
-TEST(ControlFlow, TheTextsOfItsErrors) {
+TEST(ControlFlow, ErrorMessages) {
   const Tensor x = constant({1.0f, 2.0f});
   expect_error<InvalidArgumentError>(
       [&] {
@@ -355,7 +355,7 @@ TEST(ControlFlow, TheTextsOfItsErrors) {
   }
 }
 
-TEST(ControlFlow, AnErrorInABodyComesOut) {
+TEST(ControlFlow, AnErrorInABodyPropagates) {
   Variable seen(zeros({}));
   const auto step = function([&](const Tensor& labels) {
     return while_loop([](const Tensors& v) { return less(v[0], 3.0); },
@@ -371,8 +371,8 @@ TEST(ControlFlow, AnErrorInABodyComesOut) {
   EXPECT_NEAR(step(constant({1, 2})).item<float>(), 6 * std::log(3.0f), 1e-4f);
 }
 
-// Then the callable runs as it stands.
-TEST(ControlFlow, GradientsAreWantedFromOutsideTheFunction) {
+// The callable then runs eagerly.
+TEST(ControlFlow, GradientsCanBeComputedOutsideTheFunction) {
   const Variable w(constant(3.0f));
   int calls = 0;
   const auto f = function([&](const Tensor& x) {

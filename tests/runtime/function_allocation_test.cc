@@ -1,4 +1,4 @@
-// What a replayed call costs: no heap allocation.
+// A replayed call does not allocate on the heap.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
 }
 }  // namespace
 
-// The whole program's, for this program's tests: they count and do as the standard says.
-// (Where it inlines but one of a pair, GCC takes them for a mismatch.)
+// Replacements of the global operators that count allocations. (GCC reports a mismatch if it
+// inlines only one of a pair.)
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(std::size_t bytes) { return allocate(bytes, alignof(std::max_align_t)); }
 void* operator new[](std::size_t bytes) { return allocate(bytes, alignof(std::max_align_t)); }
@@ -51,7 +51,7 @@ namespace {
 
 TEST(FunctionAllocation, AReplayedCallAllocatesNothing) {
   testing::use_gpus(0);
-  const NoGradScope no_grad;  // a record of the call is allocated
+  const NoGradScope no_grad;  // recording a call allocates
   Variable w(ones({64, 32}));
   const auto step = function([&](const Tensor& x) {
     w.assign_sub(w * multiply(reduce_mean(square(w)), 1e-3));
@@ -64,7 +64,7 @@ TEST(FunctionAllocation, AReplayedCallAllocatesNothing) {
   EXPECT_EQ(allocations.load() - before, 0);
 }
 
-// Without products of matrices: oneDNN allocates in each of its calls.
+// Without matrix products, because oneDNN allocates in each call.
 TEST(FunctionAllocation, AReplayedTrainingStepAllocatesNothing) {
   testing::use_gpus(0);
   random::set_seed(3);
@@ -83,7 +83,7 @@ TEST(FunctionAllocation, AReplayedTrainingStepAllocatesNothing) {
   EXPECT_EQ(allocations.load() - before, 0);
 }
 
-// Branches and loops, with their gradients: what a loop keeps for the way back stays.
+// Branches and loops with their gradients. Memory that a loop keeps for its gradient is reused.
 TEST(FunctionAllocation, AReplayedLoopAllocatesNothing) {
   testing::use_gpus(0);
   random::set_seed(3);

@@ -1,4 +1,4 @@
-// What td::function promises beyond running: variables, signatures, where it may be called.
+// The contract of td::function: variables, signatures and where it may be called.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace {
 
 using testing::expect_error;
 
-TEST(FunctionContract, VariablesMayBeMadeInTheFirstCall) {
+TEST(FunctionContract, VariablesMayBeCreatedInTheFirstCall) {
   Variable v;
   const auto step = function([&](const Tensor& x) {
     if (!v.defined()) v = Variable(multiply(ones({2}), 3.0), {.name = "v"});
@@ -22,7 +22,7 @@ TEST(FunctionContract, VariablesMayBeMadeInTheFirstCall) {
   EXPECT_EQ(step(constant({1.0f, 2.0f})).to_vector<float>(), (std::vector<float>{5, 7}));
 }
 
-TEST(FunctionContract, VariablesThatEachCallWouldMakeAreRefused) {
+TEST(FunctionContract, CreatingVariablesInEachCallThrows) {
   const auto step = function([](const Tensor& x) {
     const Variable v(zeros({2}), {.name = "mine"});
     return x + v;
@@ -53,7 +53,7 @@ TEST(FunctionContract, AnInitialValueMayNotDependOnTheArguments) {
                                      "depends on the arguments of the function");
 }
 
-TEST(FunctionContract, LayersAreBuiltInTheFirstCallAsTheyWouldBeEagerly) {
+TEST(FunctionContract, LayersAreBuiltInTheFirstCallAsInEagerMode) {
   const Tensor x = ones({2, 3});
   const auto run = [&](bool traced) {
     random::set_seed(4);
@@ -108,16 +108,16 @@ std::vector<float> train(const Sequential& model, const Shape& example, bool fre
         return loss;
       },
       options);
-  std::vector<float> figures;
+  std::vector<float> results;
   for (std::int64_t size : {4, 7, 4, 1, 9, 7}) {
     random::set_seed(static_cast<std::uint64_t>(size));
     const Tensor x = random::normal(example.with_leading(size));
-    figures.push_back(step(x, random::uniform_int({size}, 0, 3)).item<float>());
+    results.push_back(step(x, random::uniform_int({size}, 0, 3)).item<float>());
   }
   EXPECT_EQ(traced, free_sizes ? 1 : 4);
   for (const Variable& variable : trained.variables())
-    for (float value : variable.value().to_vector<float>()) figures.push_back(value);
-  return figures;
+    for (float value : variable.value().to_vector<float>()) results.push_back(value);
+  return results;
 }
 
 void expect_close(const std::vector<float>& a, const std::vector<float>& b) {
@@ -146,7 +146,7 @@ TEST(FunctionContract, AConvolutionalNetTrainsWithOneTraceForEverySize) {
   expect_close(train(make(), {8, 8, 1}, true), train(make(), {8, 8, 1}, false));
 }
 
-// Sizes of parts add up to that of what is joined, also where none of them is known.
+// The size of a concat is the sum of its inputs, also if these are unknown.
 TEST(FunctionContract, JoinedTensorsOfAnySizeHaveGradients) {
   int traced = 0;
   const auto slopes = [&](const Tensor& x, const Tensor& y) {
@@ -172,7 +172,7 @@ TEST(FunctionContract, JoinedTensorsOfAnySizeHaveGradients) {
   EXPECT_EQ(traced, 1);
 }
 
-TEST(FunctionContract, GradientsAreWantedFromOutside) {
+TEST(FunctionContract, GradientsCanBeComputedOutsideTheCall) {
   const Variable w(constant({2.0f, 3.0f}));
   const auto loss = function([&](const Tensor& x) { return reduce_sum(square(x * w)); });
   const Tensor x = constant({1.0f, -1.0f});
@@ -185,7 +185,7 @@ TEST(FunctionContract, GradientsAreWantedFromOutside) {
   EXPECT_EQ(marked.grad().to_vector<float>(), (std::vector<float>{8, -18}));
 }
 
-TEST(FunctionContract, WarnsOfCallsThatAreTracedAgainAndAgain) {
+TEST(FunctionContract, WarnsAboutRepeatedTracing) {
   const auto scaled =
       function([](const Tensor& x, double by) { return x * by; }, {.name = "scaled"});
   const Tensor x = constant({1.0f});
@@ -197,7 +197,7 @@ TEST(FunctionContract, WarnsOfCallsThatAreTracedAgainAndAgain) {
   EXPECT_EQ(said(0, 4), "");
   EXPECT_NE(said(4, 5).find("5 of the last 5 calls of scaled were traced anew"), std::string::npos);
   EXPECT_NE(said(5, 6), "");
-  EXPECT_EQ(said(6, 12), "");  // told twice
+  EXPECT_EQ(said(6, 12), "");  // warned twice already
 }
 
 TEST(FunctionContract, NestedResultsAndAbsentTensors) {

@@ -1,4 +1,4 @@
-// Gradients of traced functions that are asked for outside of them.
+// Gradients of calls of traced functions.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -22,7 +22,7 @@ void expect_close(const Tensor& actual, const Tensor& expected, double tolerance
                          tolerance);
 }
 
-// Some of everything: reads of variables, views, constants, captured tensors.
+// Reads of variables, views, constants and captured tensors.
 struct Parts {
   Variable w{random_tensor({3, 4}, 1)}, b{random_tensor({4}, 2)};
   Tensor captured = random_tensor({2, 4}, 3);
@@ -32,7 +32,7 @@ struct Parts {
   }
 };
 
-TEST(FunctionGradient, OfVariablesAndArgumentsEqualsTheEagerOne) {
+TEST(FunctionGradient, OfVariablesAndArgumentsEqualsTheEagerGradient) {
   const Parts parts;
   int traced = 0;
   const auto f = function([&](const Tensor& x) {
@@ -57,7 +57,7 @@ TEST(FunctionGradient, OfVariablesAndArgumentsEqualsTheEagerOne) {
   EXPECT_EQ(f.num_traces(), 1u);
 }
 
-TEST(FunctionGradient, BackwardAccumulatesInTheLeavesAndTellsTheirHooks) {
+TEST(FunctionGradient, BackwardAccumulatesInLeavesAndCallsTheirHooks) {
   const Parts parts;
   const auto f = function(parts);
   Tensor x = random_tensor({2, 3}, 4);
@@ -76,14 +76,14 @@ TEST(FunctionGradient, BackwardAccumulatesInTheLeavesAndTellsTheirHooks) {
     return grads;
   };
   const auto expected = run(parts);
-  int told = 0;
-  parts.w.impl().leaf()->on_grad_ready.push_back([&](Leaf&) { ++told; });
+  int calls = 0;
+  parts.w.impl().leaf()->on_grad_ready.push_back([&](Leaf&) { ++calls; });
   const auto actual = run(f);
   for (std::size_t i = 0; i < expected.size(); ++i) expect_close(actual[i], expected[i], 1e-12);
-  EXPECT_EQ(told, 2);
+  EXPECT_EQ(calls, 2);
 }
 
-TEST(FunctionGradient, ARecordedCallIsOneOperationAmongOthers) {
+TEST(FunctionGradient, ACallIsRecordedAsOneOperation) {
   const Variable w(constant({2.0, 3.0}));
   const auto twice = function([](const Tensor& x) { return x * 2.0; });
   const auto scaled = function([&](const Tensor& x) { return square(x * w); });
@@ -96,7 +96,7 @@ TEST(FunctionGradient, ARecordedCallIsOneOperationAmongOthers) {
   testing::expect_tensor(gradient, float32, {2}, {values(1.0, 2.0), values(-1.0, 3.0)}, 1e-5);
 }
 
-TEST(FunctionGradient, WithoutSomethingTrackedNothingIsRecorded) {
+TEST(FunctionGradient, CallsWithoutTrackedTensorsAreNotRecorded) {
   const Variable w(constant({2.0, 3.0}));
   const auto twice = function([](const Tensor& x) { return x * 2.0; });
   const auto scaled = function([&](const Tensor& x) { return x * w; });
@@ -108,7 +108,7 @@ TEST(FunctionGradient, WithoutSomethingTrackedNothingIsRecorded) {
   EXPECT_FALSE(scaled(x).requires_grad());
 }
 
-TEST(FunctionGradient, WhatIsDetachedInsideGetsNone) {
+TEST(FunctionGradient, DetachedTensorsHaveNoGradient) {
   const Variable w(constant(3.0));
   const auto f = function([&](const Tensor& x) {
     Tensor silent;
@@ -125,7 +125,7 @@ TEST(FunctionGradient, WhatIsDetachedInsideGetsNone) {
   EXPECT_FLOAT_EQ(x.grad().item<float>(), 3.0f * 6.0f * 9.0f);
 }
 
-TEST(FunctionGradient, OutputsThatNothingDependsOnTakeNoPart) {
+TEST(FunctionGradient, UnusedOutputsContributeNothing) {
   const auto f =
       function([](const Tensor& x) { return std::tuple(square(x), log(x), x, x + 0.0); });
   const Tensor x = constant({0.0f, 2.0f});
@@ -141,7 +141,7 @@ TEST(FunctionGradient, OutputsThatNothingDependsOnTakeNoPart) {
   EXPECT_EQ(f.num_traces(), 1u);
 }
 
-TEST(FunctionGradient, OneResultIsNoWayToAnother) {
+TEST(FunctionGradient, OneResultHasNoGradientWithRespectToAnother) {
   const auto f = function([](const Tensor& x) {
     const Tensor hidden = x * 2.0;
     return std::pair(hidden, square(hidden));
@@ -155,7 +155,7 @@ TEST(FunctionGradient, OneResultIsNoWayToAnother) {
   EXPECT_FLOAT_EQ(tape.gradient(y + hidden, hidden).item<float>(), 1.0f);
 }
 
-TEST(FunctionGradient, OneTensorMayBeSeveralArguments) {
+TEST(FunctionGradient, ATensorMayBePassedAsSeveralArguments) {
   const auto f = function([](const Tensor& a, const Tensor& b) { return a * a * b; });
   const Tensor x = constant(3.0);
   GradientTape tape({.persistent = true});
@@ -185,7 +185,7 @@ TEST(FunctionGradient, OfAGradient) {
   EXPECT_FLOAT_EQ(third.item<float>(), 48.0f);
 }
 
-TEST(FunctionGradient, OfAGradientEqualsTheEagerOne) {
+TEST(FunctionGradient, OfAGradientEqualsTheEagerGradient) {
   const Parts parts;
   const auto f = function(parts);
   const auto penalty = [&](const Unary& call) {
@@ -205,7 +205,7 @@ TEST(FunctionGradient, OfAGradientEqualsTheEagerOne) {
   for (std::size_t i = 0; i < expected.size(); ++i) expect_close(actual[i], expected[i], 1e-12);
 }
 
-TEST(FunctionGradient, TakenInsideAndAgainOutside) {
+TEST(FunctionGradient, ComputedInsideAndAgainOutside) {
   const auto slope = function([](const Tensor& x) {
     GradientTape tape;
     tape.watch(x);
@@ -231,7 +231,7 @@ TEST(FunctionGradient, AReplayedTrainingStepIsNotRecorded) {
   EXPECT_FALSE(loss.requires_grad());
 }
 
-TEST(FunctionGradient, WhatIsCapturedIsFollowedFromTapeToTape) {
+TEST(FunctionGradient, CapturedTensorsAreTrackedByEachTape) {
   const Tensor a = constant({1.0f, 2.0f}), b = constant({3.0f, 4.0f});
   const Variable frozen(constant({2.0f, 2.0f}), {.trainable = false});
   const auto f = function([&] { return reduce_sum(a * b * frozen); });
@@ -282,7 +282,7 @@ TEST(FunctionGradient, AssigningAfterTheCallDoesNotChangeIt) {
   EXPECT_FLOAT_EQ(w.value().item<float>(), 100.0f);
 }
 
-TEST(FunctionGradient, GoesBackThroughTheDrawsOfTheCall) {
+TEST(FunctionGradient, BackwardUsesTheRandomNumbersOfTheCall) {
   const auto drop = function([](const Tensor& x) { return nn::dropout(x, 0.5) * 3.0; });
   Tensor x = ones({64});
   x.set_requires_grad();
@@ -290,7 +290,7 @@ TEST(FunctionGradient, GoesBackThroughTheDrawsOfTheCall) {
   std::vector<float> last;
   for (int round = 0; round < 3; ++round) {
     const Tensor y = drop(x);
-    nn::dropout(ones({3}), 0.5);  // draws in between
+    nn::dropout(ones({3}), 0.5);  // uses random numbers in between
     for (const bool again : {true, false}) {
       x.zero_grad();
       if (again) {
@@ -303,10 +303,10 @@ TEST(FunctionGradient, GoesBackThroughTheDrawsOfTheCall) {
     EXPECT_NE(y.to_vector<float>(), last);
     last = y.to_vector<float>();
   }
-  EXPECT_EQ(random::get_state().draws, 6u);
+  EXPECT_EQ(random::get_state().offset, 6u);
 }
 
-TEST(FunctionGradient, TheRecordIsFreedByThePass) {
+TEST(FunctionGradient, BackwardFreesTheSavedTensors) {
   const Variable w(constant({1.0f, 2.0f}));
   const auto f = function([&](const Tensor& x) { return reduce_sum(square(tanh(x * w))); });
   const Tensor x = constant({1.0f, 3.0f});
@@ -317,7 +317,7 @@ TEST(FunctionGradient, TheRecordIsFreedByThePass) {
   expect_close(y, f(x));
 }
 
-TEST(FunctionGradient, CallsMayWaitForTheirPasses) {
+TEST(FunctionGradient, SeveralCallsMayPrecedeTheirBackwardPasses) {
   Variable w(constant({1.0f, 2.0f}));
   const auto f = function([&](const Tensor& x) { return reduce_sum(square(exp(x * w))); });
   std::vector<Tensor> results, expected;

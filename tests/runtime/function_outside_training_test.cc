@@ -119,7 +119,7 @@ TEST(FunctionOutsideTraining, MemoryDoesNotGrow) {
     if (i == 2) settled = in_use();
   }
   EXPECT_EQ(in_use(), settled);
-  // Many calls wait for their gradients at once. Results may have got places of their own by that,
+  // Many calls precede their backward passes. This may allocate new memory for results, but only
   // once.
   std::int64_t after = 0;
   for (int again = 0; again < 3; ++again) {

@@ -35,7 +35,7 @@ TEST(Function, PlainValuesArePartOfTheSignature) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(Function, TextsAreLiteralsStringsOrViews) {
+TEST(Function, StringArgumentsMayBeLiteralsStringsOrViews) {
   int calls = 0;
   const auto activated = function([&](const Tensor& x, std::string_view how) {
     ++calls;
@@ -51,7 +51,7 @@ TEST(Function, TextsAreLiteralsStringsOrViews) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(Function, ElementsOfSymbolicTensorsCannotBeAskedFor) {
+TEST(Function, ReadingElementsOfSymbolicTensorsThrows) {
   const auto peeks = function([](const Tensor& x) { return full({}, x.item<float>()); });
   EXPECT_THROW(peeks(constant({1.0f})), FailedPreconditionError);
 }
@@ -75,16 +75,16 @@ TEST(Function, VariablesAreReadAndWrittenInProgramOrder) {
   EXPECT_EQ(before.to_vector<float>(), (std::vector<float>{1, 2}));
 }
 
-TEST(Function, DrawsAnewInEachCallWhatEagerCallsWouldDraw) {
-  const auto draw = [] { return add(random::normal({4}), random::uniform({4})); };
+TEST(Function, GeneratesNewRandomNumbersInEachCallAsEagerCallsDo) {
+  const auto sample = [] { return add(random::normal({4}), random::uniform({4})); };
   random::set_seed(7);
-  const std::vector<float> first = draw().to_vector<float>();
-  const std::vector<float> second = draw().to_vector<float>();
+  const std::vector<float> first = sample().to_vector<float>();
+  const std::vector<float> second = sample().to_vector<float>();
   random::set_seed(7);
-  const auto traced = function(draw);
+  const auto traced = function(sample);
   EXPECT_EQ(traced().to_vector<float>(), first);
   EXPECT_EQ(traced().to_vector<float>(), second);
-  EXPECT_EQ(random::get_state().draws, 4u);
+  EXPECT_EQ(random::get_state().offset, 4u);
 }
 
 struct Trained {

@@ -119,7 +119,7 @@ TEST(Graph, PlaceholdersNeedAGraph) {
   EXPECT_THROW(placeholder(float32, {1}), FailedPreconditionError);
 }
 
-TEST(Graph, ElementsOfItsTensorsCannotBeAskedFor) {
+TEST(Graph, ReadingElementsOfItsTensorsThrows) {
   Graph graph;
   const GraphScope building(graph);
   EXPECT_THROW(constant({1.0}).to_vector<float>(), FailedPreconditionError);
@@ -156,7 +156,7 @@ TEST(Graph, AVariableOfAGraphHasNoElementsOutsideSessions) {
   EXPECT_THROW(v.value(), InvalidArgumentError);
 }
 
-TEST(Graph, UpdatesWithoutAnyAreAnError) {
+TEST(Graph, UpdatesWithoutUpdatesAreAnError) {
   Graph graph;
   EXPECT_THROW(graph.updates("nothing", [] { constant({1.0}); }), InvalidArgumentError);
 }

@@ -15,7 +15,7 @@ Tensor add_over(Tensor first, const Tensor& second) {
   return run_in_place(kAddN, std::move(first), {&second}, NoAttrs());
 }
 
-TEST(InPlace, TakesTheMemoryOfAnInputThatIsGivenAway) {
+TEST(InPlace, ReusesTheMemoryOfAMovedInput) {
   testing::use_gpus(0);
   Tensor x = constant({1.0f, 2.0f});
   const float* memory = x.data<float>();
@@ -24,7 +24,7 @@ TEST(InPlace, TakesTheMemoryOfAnInputThatIsGivenAway) {
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{11, 22}));
 }
 
-TEST(InPlace, LeavesAloneWhatSomethingElseHolds) {
+TEST(InPlace, DoesNotReuseMemoryThatIsReferencedElsewhere) {
   const Tensor ten = constant({10.0f, 20.0f});
   const Tensor kept = constant({1.0f, 2.0f});
   EXPECT_EQ(add_over(kept, ten).to_vector<float>(), (std::vector<float>{11, 22}));
@@ -36,7 +36,7 @@ TEST(InPlace, LeavesAloneWhatSomethingElseHolds) {
   EXPECT_EQ(view.to_vector<float>(), (std::vector<float>{1, 2}));
 }
 
-TEST(InPlace, KeepsWhatAGradientWillRead) {
+TEST(InPlace, DoesNotReuseMemoryThatAGradientReads) {
   const Variable w(constant({1.0f, 2.0f}));
   const Tensor ones = constant({1.0f, 1.0f});
   Tensor power = add_over(w * 1.0, ones);

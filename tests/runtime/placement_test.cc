@@ -29,7 +29,7 @@ TEST(Placement, PrefersTheFirstGpu) {
   EXPECT_EQ(matmul(matrix(), matrix()).device(), kGpu0);
 }
 
-TEST(Placement, ScopesNestFieldByField) {
+TEST(Placement, ScopesMergeFieldByField) {
   testing::use_gpus(2);
   DeviceScope outer("/gpu:1");
   EXPECT_EQ(matrix().device(), kGpu1);
@@ -46,7 +46,7 @@ TEST(Placement, ScopesNestFieldByField) {
   EXPECT_EQ(matrix().device(), kGpu1);
 }
 
-TEST(Placement, MovesInputsToTheOperation) {
+TEST(Placement, CopiesInputsToTheOperation) {
   testing::use_gpus(2);
   Tensor a, b;
   {
@@ -77,7 +77,7 @@ TEST(Placement, ViewsStayWhereTheirInputIs) {
   EXPECT_EQ(reshape(a, {3, 2}).device(), kCpu0);
 }
 
-TEST(Placement, AMissingDeviceIsAnErrorThatNamesEverything) {
+TEST(Placement, AMissingDeviceErrorListsTheDevices) {
   testing::use_gpus(0);
   config::set_soft_device_placement(false);
   DeviceScope missing("/gpu:7");
@@ -141,9 +141,9 @@ TEST(Placement, TheLogNamesConstantsAndTracedWork) {
   const std::string call = std::string("Executing op __inference_product_0 in device ") + kCpu0;
   const std::string line = std::string("MatMul: (MatMul): ") + kCpu0 + "\n";
   EXPECT_EQ(log.rfind(std::string("Executing op _EagerConst in device ") + kCpu0 + "\n", 0), 0u);
-  EXPECT_NE(log.find(call), log.rfind(call)) << log;  // once for each call
+  EXPECT_NE(log.find(call), log.rfind(call)) << log;  // once per call
   EXPECT_NE(placed.find(line), std::string::npos) << placed;
-  EXPECT_EQ(placed.find(line), placed.rfind(line)) << placed;  // once for the program
+  EXPECT_EQ(placed.find(line), placed.rfind(line)) << placed;  // once per program
 }
 
 TEST(Placement, AMistypedTypeIsNoDeviceEvenWithSoftPlacement) {
@@ -152,7 +152,7 @@ TEST(Placement, AMistypedTypeIsNoDeviceEvenWithSoftPlacement) {
     EXPECT_THROW(DeviceScope{name}, InvalidArgumentError) << name;
     EXPECT_THROW(matrix().to(name), InvalidArgumentError) << name;
   }
-  const DeviceScope tpu("/device:TPU:0");  // a type that there is, and no device of it
+  const DeviceScope tpu("/device:TPU:0");  // a known type without devices
   EXPECT_EQ(matrix().device(), kCpu0);
 }
 
@@ -194,7 +194,7 @@ TEST(Tensor, MemoryOfAGpuIsNotTheHosts) {
   }
 }
 
-TEST(Tensor, OutOfMemoryTellsTheFigures) {
+TEST(Tensor, OutOfMemoryReportsTheSizes) {
   testing::use_gpus(1, 16);
   const Tensor held = zeros({2, 1024, 1024});
   try {
@@ -207,10 +207,10 @@ TEST(Tensor, OutOfMemoryTellsTheFigures) {
           "in use 8.0 MiB", "largest free block 8.0 MiB", "Try a smaller batch"})
       EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
   }
-  EXPECT_NO_THROW(zeros({1024, 1024}));  // the device goes on
+  EXPECT_NO_THROW(zeros({1024, 1024}));  // the device is still usable
 }
 
-// An operation that writes a variable runs where that is, kernel or not.
+// An operation that writes a variable runs on the variable's device, even without a kernel.
 TEST(Placement, WritingAVariableWhereThereIsNoKernelIsAnError) {
   testing::use_gpus(1);
   static const OpDef host_only = {.name = "HostOnlyWrite",
@@ -226,7 +226,7 @@ TEST(Placement, WritingAVariableWhereThereIsNoKernelIsAnError) {
                 ", and has no kernel for such devices: create the variable on a CPU");
 }
 
-TEST(Tensor, UndefinedTensorsAreSaidToBe) {
+TEST(Tensor, UndefinedTensorsAreReported) {
   const Tensor none;
   EXPECT_FALSE(none.defined());
   EXPECT_THROW(none.shape(), FailedPreconditionError);

@@ -12,7 +12,7 @@ namespace {
 
 const std::string kProcess = "/job:localhost/replica:0/task:0";
 
-// The device of each operation, "CPU:0" where it is of this process.
+// The device of each operation, as "CPU:0" for devices of this process.
 class Placed {
  public:
   explicit Placed(const Graph& graph, PlacerOptions options = {.allow_soft_placement = false})
@@ -70,7 +70,7 @@ TEST(Placer, TakesTheDefaultDeviceWhereOneIsGiven) {
   EXPECT_EQ(placed["asked"], "CPU:0");
 }
 
-TEST(Placer, PartialNamesTakeTheFirstThatSuits) {
+TEST(Placer, PartialNamesUseTheFirstMatch) {
   testing::use_gpus(2);
   const Graph graph = build([] {
     const Tensor x = ones({2, 2});
@@ -109,7 +109,7 @@ TEST(Placer, AssignedNodesStay) {
 }
 
 // Heuristic A.
-TEST(Placer, GeneratorsGoWhereAllTheirConsumersAre) {
+TEST(Placer, NodesWithoutInputsFollowTheirConsumers) {
   testing::use_gpus(3);
   const Graph graph = build([] {
     const Tensor same = ones({2, 2}, {.name = "same"});
@@ -150,7 +150,7 @@ TEST(Placer, ViewsFollowTheirInput) {
   EXPECT_EQ(placed["StopGradient"], "CPU:0");
 }
 
-TEST(Placer, VariablesTieWhatTouchesThem) {
+TEST(Placer, NodesAreColocatedWithTheirVariable) {
   testing::use_gpus(2);
   Graph graph;
   {
@@ -161,7 +161,7 @@ TEST(Placer, VariablesTieWhatTouchesThem) {
       v = Variable(ones({2}), {.name = "v"});
     }
     v.value();
-    const DeviceScope elsewhere("/cpu:0");  // overruled by the variable
+    const DeviceScope elsewhere("/cpu:0");  // the variable overrides it
     graph.updates("bump", [&] { v.assign(ones({2})); });
   }
   const Placed placed(graph);
@@ -231,7 +231,7 @@ TEST(Placer, ColocationIsFollowedAndMerged) {
     const Tensor a = ones({2}, {.name = "a"});
     const ColocateWith with(a);
     {
-      const DeviceScope on("/gpu:1");  // holds for the whole group
+      const DeviceScope on("/gpu:1");  // applies to the whole group
       ones({2}, {.name = "b"});
     }
     ones({2}, {.name = "c"});
@@ -264,15 +264,15 @@ TEST(Placer, ContradictingColocationIsAnError) {
   EXPECT_NE(error.find("\n  a (Fill) /gpu:0"), std::string::npos) << error;
 }
 
-TEST(Placer, SoftPlacementDropsWhatContradicts) {
+TEST(Placer, SoftPlacementIgnoresContradictions) {
   testing::use_gpus(1);
   const Placed placed(contradicting_colocation(), {.allow_soft_placement = true});
-  // Both stay together; the type is given up, and the first device is taken.
+  // Both stay together. The type is relaxed, and the first device is used.
   EXPECT_EQ(placed["a"], "GPU:0");
   EXPECT_EQ(placed["b"], "GPU:0");
 }
 
-TEST(Placer, JobsAreNeverGivenUp) {
+TEST(Placer, SoftPlacementNeverRelaxesTheJob) {
   const Graph graph = build([] {
     const DeviceScope on("/job:worker/task:3/gpu:0");
     ones({2}, {.name = "a"});
@@ -300,7 +300,7 @@ TEST(Placer, AMissingGpuIsAnErrorUnlessSoft) {
   EXPECT_EQ(Placed(graph, {.allow_soft_placement = true})["b"], "CPU:0");
 }
 
-TEST(Placer, VariablesGiveWayLast) {
+TEST(Placer, RequestsOfVariablesAreRelaxedLast) {
   testing::use_gpus(1);
   const Graph graph = build([] {
     const DeviceScope on("/gpu:7");
@@ -314,7 +314,7 @@ TEST(Placer, VariablesGiveWayLast) {
             std::string::npos);
 }
 
-TEST(Placer, TheProcessDecidesOnSoftPlacementWhereNothingIsSaid) {
+TEST(Placer, SoftPlacementDefaultsToTheProcessSetting) {
   testing::use_gpus(0);
   const Graph graph = build([] {
     const DeviceScope on("/gpu:9");

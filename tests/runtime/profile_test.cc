@@ -1,4 +1,4 @@
-// What a profile shows of operations, traced functions and devices.
+// Profiles of operations, traced functions and devices.
 #include <gtest/gtest.h>
 
 #include "support/gpus.h"
@@ -21,9 +21,9 @@ TEST(Profile, ShapesOfOperationsWithoutInputsBeginWithTheArrow) {
   profiler::start({.file = directory / "t"});
   random::normal({4, 2});
   profiler::stop();
-  const auto draws = select(read_trace(directory / "t"), "RandomStandardNormal", kCpu, "stream");
-  ASSERT_EQ(draws.size(), 1u);
-  EXPECT_EQ(draws[0].args["shapes"], "-> (4, 2)");
+  const auto normals = select(read_trace(directory / "t"), "RandomStandardNormal", kCpu, "stream");
+  ASSERT_EQ(normals.size(), 1u);
+  EXPECT_EQ(normals[0].args["shapes"], "-> (4, 2)");
 }
 
 TEST(Profile, ShowsOperationsOnTheCpuWithTheirShapes) {
@@ -68,7 +68,7 @@ TEST(Profile, ShowsStreamsOfGpusAndCopies) {
   ASSERT_GE(uploads.size(), 1u);
   EXPECT_EQ(uploads[0].args["bytes"], 16 * 4 * 4);
   EXPECT_EQ(uploads[0].category, "copy");
-  // The row is that of the thread which reads.
+  // The event is in the row of the reading thread.
   const auto reads = select(events, "copy to the host", kGpu);
   ASSERT_EQ(reads.size(), 1u);
   EXPECT_EQ(reads[0].args["bytes"], 16 * 4 * 4);
@@ -76,7 +76,7 @@ TEST(Profile, ShowsStreamsOfGpusAndCopies) {
   EXPECT_LE(uploads[0].end, select(events, "AddV2", kGpu)[0].begin);
 }
 
-TEST(Profile, ShowsCopiesThatGoAheadInARowOfTheirOwn) {
+TEST(Profile, ShowsPrefetchCopiesInARowOfTheirOwn) {
   testing::use_gpus(1, 64);
   const TemporaryDirectory directory;
   const auto data = [] {
@@ -121,11 +121,11 @@ TEST(Profile, ShowsProgramsWithTheNamesOfNodes) {
   const auto sum = select(events, "Sum", kCpu);
   ASSERT_EQ(sum.size(), 1u);
   EXPECT_GE(sum[0].begin, product[0].end);
-  EXPECT_EQ(select(events, "program", "host").size(), 2u);  // a lane a device
+  EXPECT_EQ(select(events, "program", "host").size(), 2u);  // one lane per device
 }
 
-// A recorded call and its gradient are a program each.
-TEST(Profile, ShowsTheWayBackThroughAFunctionAsAProgram) {
+// A recorded call and its gradient are two programs.
+TEST(Profile, ShowsTheBackwardPassOfAFunctionAsAProgram) {
   testing::use_gpus(0);
   const TemporaryDirectory directory;
   const Variable weights(ones({4, 4}));
@@ -150,7 +150,7 @@ TEST(Profile, ShowsTheWayBackThroughAFunctionAsAProgram) {
   EXPECT_TRUE(within(products[2], programs[1]));
 }
 
-TEST(Profile, IsValidWhenStoppedAmidWork) {
+TEST(Profile, IsValidIfStoppedDuringWork) {
   testing::use_gpus(1, 64);
   const TemporaryDirectory directory;
   const DeviceScope gpu("/gpu:0");

@@ -27,13 +27,13 @@ std::int64_t added_by(const F& run) {
 
 Tensor rows(std::int64_t count) { return ones({count, 256}); }
 
-// Several values of the size of its argument live at once.
+// Several values of the size of the argument are live at once.
 Tensor layers_of(const Tensor& x) {
   const Tensor a = softmax(x), b = softmax(a * 2.0);
   return reduce_sum(softmax(a + b) * a, {.axis = {1}});
 }
 
-TEST(ProgramMemory, AFunctionHoldsWhatItsLargestProgramNeeds) {
+TEST(ProgramMemory, AFunctionUsesTheMemoryOfItsLargestProgram) {
   testing::use_gpus(1, 128);
   const DeviceScope gpu(kGpu);
   const NoGradScope no_grad;
@@ -61,8 +61,8 @@ TEST(ProgramMemory, SizesOfOneSignatureShareIt) {
   EXPECT_EQ(many.num_traces(), 1u);
 }
 
-// Both ways: what a run keeps for its gradient, and what going back takes.
-TEST(ProgramMemory, GradientsFromOutsideShareIt) {
+// Memory that a run keeps for its gradient, and memory of the backward pass.
+TEST(ProgramMemory, BackwardProgramsShareIt) {
   testing::use_gpus(1, 128);
   const DeviceScope gpu(kGpu);
   Variable scale(ones({256}));
@@ -80,7 +80,7 @@ TEST(ProgramMemory, GradientsFromOutsideShareIt) {
   EXPECT_LE(all, alone + alone / 5);
 }
 
-TEST(ProgramMemory, ASessionHoldsWhatItsLargestProgramNeeds) {
+TEST(ProgramMemory, ASessionUsesTheMemoryOfItsLargestProgram) {
   testing::use_gpus(1, 128);
   Graph graph;
   Tensor x, y;
@@ -122,7 +122,7 @@ TEST(ProgramMemory, LoopsAndBranchesShareIt) {
   EXPECT_LE(all, alone + alone / 5);
 }
 
-// The 64 that were used last: what is traced anew gives what it gave.
+// The 64 programs that were used last. An evicted trace gives the same results when traced again.
 TEST(ProgramMemory, TheNumberOfProgramsIsBounded) {
   const NoGradScope no_grad;
   int traced = 0;
@@ -149,7 +149,7 @@ TEST(ProgramMemory, TheNumberOfProgramsIsBounded) {
   EXPECT_EQ(doubled.num_traces(), 64u);
 }
 
-TEST(ProgramMemory, WhatDidNotFitLeavesRoomForLess) {
+TEST(ProgramMemory, AfterAFailureASmallerProgramFits) {
   testing::use_gpus(1, 24);
   const DeviceScope gpu(kGpu);
   const NoGradScope no_grad;
@@ -193,7 +193,7 @@ TEST(ProgramMemory, TrimmingFreesWhatIsIdle) {
   EXPECT_EQ(in_use(), held);
 }
 
-TEST(ProgramMemory, RunsAtTheSameTimeHaveMemoryOfTheirOwn) {
+TEST(ProgramMemory, ConcurrentRunsHaveSeparateMemory) {
   const auto shared = function(layers_of);
   std::vector<std::thread> threads;
   for (std::int64_t count : {3, 5, 7})
@@ -206,7 +206,7 @@ TEST(ProgramMemory, RunsAtTheSameTimeHaveMemoryOfTheirOwn) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// --- programs of nothing ---
+// --- empty programs ---
 
 TEST(ProgramMemory, AFunctionOfEmptyValuesRuns) {
   const Sequential model({layers::Dense(5, {.activation = "relu", .input_shape = {3}}),

@@ -19,8 +19,8 @@ class RandomProgram {
   struct Options {
     DType dtype = float32;
     int operations = 12;
-    bool gradients_inside = false;     // adds gradients that a tape in the program takes
-    std::vector<std::string> devices;  // operations run on these at random; empty: no scopes
+    bool gradients_inside = false;     // adds gradients of a tape in the program
+    std::vector<std::string> devices;  // operations run on random ones of these; no scopes if empty
   };
 
   RandomProgram(std::uint32_t seed, Options options) : seed_(seed), options_(std::move(options)) {
@@ -97,7 +97,7 @@ class RandomProgram {
         values.push_back(step(random, values));
       }
     }
-    // Late values and one early one are results; the others live inside the program only.
+    // The results are late values and one early value.
     std::vector<Tensor> results(values.end() - std::min<std::ptrdiff_t>(3, std::ssize(values)),
                                 values.end());
     results.push_back(operand(random, values));

@@ -22,8 +22,8 @@ std::uint32_t number_of(const char* variable, std::uint32_t otherwise) {
   return text ? static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10)) : otherwise;
 }
 
-// Dtype, shape and the bits of the elements; every NaN is the same, because the sign of a NaN that
-// arithmetic makes depends on the order of operands in the instruction.
+// Dtype, shape and the bits of the elements. All NaNs are equal, because the sign of a computed NaN
+// depends on the order of operands in the instruction.
 std::string bits_of(const Tensor& tensor) {
   std::string bits(name_of(tensor.dtype()));
   bits += tensor.shape().to_string();
@@ -47,7 +47,7 @@ std::string printable(const std::string& bits) {
   return text + " (" + std::to_string(bits.size()) + " bytes)\n";
 }
 
-// How a call of a program is made, and the results and variables that it left behind, as bits.
+// The outcome of a call of a program: the bits of its results and variables, or its error.
 using Call = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 std::vector<std::string> bits_of_calls(RandomProgram& program, const Call& call, bool backward) {
@@ -56,7 +56,7 @@ std::vector<std::string> bits_of_calls(RandomProgram& program, const Call& call,
     random::set_seed(number + 11);
     const std::vector<Tensor> inputs = program.inputs(number);
     std::vector<Tensor> results;
-    // An error is an outcome, too: both ways have to make the same one.
+    // Both modes must throw the same error.
     const std::string error = testing::any_error_of([&] {
       if (!backward) {
         results = call(inputs);
@@ -71,7 +71,7 @@ std::vector<std::string> bits_of_calls(RandomProgram& program, const Call& call,
         results.push_back(gradient);
     });
     bits.push_back(error);
-    // An eager program has run up to the error, a traced one not at all.
+    // An eager program runs up to the error, a traced program does not run at all.
     if (error != "no error") return bits;
     for (std::string& result : bits_of(results)) bits.push_back(std::move(result));
     for (const Variable& variable : program.variables()) bits.push_back(bits_of(variable.value()));
@@ -98,17 +98,17 @@ void compare(const RandomProgram::Options& options, bool backward, std::uint32_t
     }
     for (const std::string& outcome : expected) failed += outcome.find("Error: ") < 32;
   }
-  // Programs that fail compare little.
+  // Programs that throw compare little.
   EXPECT_LE(failed, programs / 10);
 }
 
 TEST(RandomPrograms, TracedEqualsEager) { compare({}, false, 400); }
 
-TEST(RandomPrograms, GradientsTakenInsideAreEqual) {
+TEST(RandomPrograms, GradientsComputedInsideAreEqual) {
   compare({.gradients_inside = true}, false, 300);
 }
 
-TEST(RandomPrograms, GradientsTakenOutsideAreEqual) { compare({}, true, 300); }
+TEST(RandomPrograms, GradientsComputedOutsideAreEqual) { compare({}, true, 300); }
 
 TEST(RandomPrograms, EveryFloatingDtypeIsEqual) {
   for (const DType dtype : {float64, float16, bfloat16})

@@ -1,5 +1,5 @@
-// A variable whose elements and slots another thread owns: what it takes is a storage, and one
-// operation for traces.
+// A variable whose elements and slots another thread owns. It needs a storage and one operation for
+// traces.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -22,7 +22,7 @@
 namespace tandem {
 namespace {
 
-// Owns tensors, which its thread alone touches. What goes in and out are copies.
+// Owns tensors that only its thread uses. Arguments and results are copied.
 class Server {
  public:
   Server() : thread_([this] { serve(); }) {}
@@ -47,11 +47,11 @@ class Server {
     ask([this, id, copy = copy_of(value)] { return copy_into(tensors_[id], copy), 0; });
   }
 
-  // An update that is sent: which variable and which slots it changes, and how.
+  // An update: the variable, its slots and the rule.
   struct Update {
     std::size_t id;
     std::vector<std::size_t> slots;
-    std::shared_ptr<const VariableUpdate> rule;  // null: given with the gradient
+    std::shared_ptr<const VariableUpdate> rule;  // null if it is sent with the gradient
   };
   void apply(const Update& update, const VariableUpdate& rule, const Tensor& gradient) {
     ask([this, &update, &rule, copy = copy_of(gradient)] {
@@ -68,7 +68,7 @@ class Server {
   }
 
   int fetches = 0, updates = 0;
-  std::deque<Update> traced;  // updates of programs
+  std::deque<Update> traced;  // updates in programs
 
  private:
   static Tensor copy_of(const Tensor& tensor) {
@@ -89,7 +89,7 @@ class Server {
         answer.set_exception(std::current_exception());
       }
     });
-    // The work refers to this frame, so that giving up means ending the process.
+    // The work refers to this frame, so a timeout must end the process.
     if (coming.wait_for(std::chrono::seconds(60)) != std::future_status::ready) std::abort();
     return coming.get();
   }
@@ -123,12 +123,12 @@ class Server {
 
 struct PushAttrs {
   std::int64_t server = 0;  // its address
-  std::int64_t update = 0;  // the place in Server::traced
+  std::int64_t update = 0;  // index in Server::traced
   TANDEM_FIELDS(server, update)
 };
 
-// Sends the gradient, and fetches what has become of the variable: reads that stand behind the
-// update in the program see it.
+// Sends the gradient and fetches the updated variable, for reads that follow the update in the
+// program.
 void push_kernel(KernelContext& context) {
   const PushAttrs& attrs = context.attrs<PushAttrs>();
   Server& server = *reinterpret_cast<Server*>(attrs.server);
@@ -173,8 +173,8 @@ class RemoteStorage final : public VariableStorage {
     server_->traced.push_back(std::move(update));
     const PushAttrs attrs{.server = reinterpret_cast<std::int64_t>(server_.get()),
                           .update = std::ssize(server_->traced) - 1};
-    const std::shared_ptr<const Renewal> none;  // the rule knows its step
-    const RenewingScope not_renewed(none);
+    const std::shared_ptr<const AttrUpdate> none;  // the rule has its step already
+    const AttrUpdateScope not_renewed(none);
     const Tensor handle = variable.memory(reader);
     const Tensor* inputs[] = {&handle, &gradient};
     run_update(kPush, inputs, attrs);
@@ -189,9 +189,9 @@ class RemoteStorage final : public VariableStorage {
   const std::size_t id_;
 };
 
-// Makes variables: of this thread, or of a server.
+// Creates variables of this thread or of a server.
 struct Maker {
-  std::shared_ptr<Server> server;  // null: of this thread
+  std::shared_ptr<Server> server;  // null for variables of this thread
 
   Variable operator()(const Tensor& value, const char* name) const {
     if (!server) return Variable(value, {.name = name});
@@ -200,7 +200,7 @@ struct Maker {
   }
 };
 
-// A line that is fitted by SGD with momentum and a falling rate.
+// Fits a line by SGD with momentum and a decaying rate.
 struct Line {
   explicit Line(const Maker& make)
       : w(make(constant({{0.5f}, {-0.25f}}), "w")), b(make(constant({0.125f}), "b")) {}
@@ -249,7 +249,7 @@ TEST(RemoteVariable, EagerStepsHaveTheBitsOfALocalOne) {
               local.step(inputs(), targets()).item<float>());
   EXPECT_EQ(server->tensors(), 4u);  // two variables, and a slot of each
   EXPECT_EQ(server->updates, 10);
-  EXPECT_EQ(server->fetches, 10 + 2);  // reads of the steps, and where the slots were to be made
+  EXPECT_EQ(server->fetches, 10 + 2);  // reads of the steps, and reads to create the slots
   EXPECT_EQ(remote.state(), local.state());
 }
 
@@ -257,7 +257,7 @@ TEST(RemoteVariable, TracedStepsHaveTheBitsOfALocalOne) {
   const DeviceScope cpu("/cpu:0");
   const auto server = std::make_shared<Server>();
   Line remote(Maker{server}), local(Maker{});
-  // Two steps in a call: the second reads what the first has made.
+  // Two steps in a call: the second reads the result of the first.
   const auto twice = [](Line& line) {
     return function([&line](const Tensor& x, const Tensor& y) {
       const Tensor first = line.step(x, y);
@@ -271,7 +271,7 @@ TEST(RemoteVariable, TracedStepsHaveTheBitsOfALocalOne) {
   EXPECT_EQ(on_server.num_traces(), 1u);
   EXPECT_EQ(server->updates, 4 * 4);
   EXPECT_EQ(remote.state(), local.state());
-  // Each run finds what others have made of the variable.
+  // Each run reads the current value, which others may have changed.
   for (const Line* line : {&remote, &local}) Variable(line->b).assign(constant({-1.0f}));
   EXPECT_EQ(on_server(inputs(), targets()).item<float>(), here(inputs(), targets()).item<float>());
 }

@@ -39,7 +39,7 @@ TEST(Session, FeedsOverrideAnyTensor) {
     c = add(b, 1.0);
   }
   Session session(graph);
-  // `b` is given: neither the constant nor the placeholder is needed.
+  // `b` is fed, so neither the constant nor the placeholder is needed.
   EXPECT_EQ(session.run({{b, constant({5.0, 6.0})}}, c).to_vector<float>(), (Floats{6, 7}));
   EXPECT_EQ(session.run({{"a:0", constant({3.0, 4.0})}, {"factor:0", constant(2.0)}}, c)
                 .to_vector<float>(),
@@ -67,7 +67,7 @@ TEST(Session, RunsOnlyAncestors) {
   EXPECT_EQ(session.run(v).item<float>(), 3.0f);
 }
 
-TEST(Session, TheTextsOfItsErrors) {
+TEST(Session, ErrorMessages) {
   Graph graph;
   EXPECT_EQ(error_of<RuntimeError>([&] { Session(graph).run("x:0"); }),
             "The Session graph is empty.  Add operations to the graph before calling run().");
@@ -125,7 +125,7 @@ TEST(Session, VariablesAreInitialisedExplicitly) {
   session.run(init);
   EXPECT_EQ(session.run(doubled).to_vector<float>(), (Floats{2, 4}));
   EXPECT_EQ(session.run("v:0").to_vector<float>(), (Floats{1, 2}));
-  // The state is each session's own.
+  // Each session has its own state.
   Session other(graph);
   EXPECT_THROW(other.run(v), FailedPreconditionError);
 }
@@ -144,7 +144,7 @@ TEST(Session, VariablesAreInitialisedWhenNeededIfAsked) {
   EXPECT_THROW(session.run(unused), InvalidArgumentError);
 }
 
-TEST(Session, AVariableThatARunAssignsNeedsNoValueBefore) {
+TEST(Session, ARunMayAssignAnUninitialisedVariable) {
   Graph graph;
   Variable v;
   Tensor read;
@@ -163,7 +163,7 @@ TEST(Session, AVariableThatARunAssignsNeedsNoValueBefore) {
   EXPECT_EQ(session.run(v).item<float>(), 5.0f);
 }
 
-TEST(Session, WhatWasFetchedStaysAsItWas) {
+TEST(Session, FetchedTensorsDoNotChange) {
   Graph graph;
   Variable v;
   Graph::Operation bump;
@@ -213,7 +213,7 @@ TEST(Session, CapturesTensorsAndVariablesFromOutside) {
   EXPECT_EQ(v.value().to_vector<float>(), (Floats{11, 22}));
 }
 
-TEST(Session, DrawsWhatEagerCallsWouldDraw) {
+TEST(Session, GeneratesTheRandomNumbersOfEagerCalls) {
   random::set_seed(5);
   const Tensor first = random::normal({4});
   const Tensor second = random::uniform({4});
@@ -226,7 +226,7 @@ TEST(Session, DrawsWhatEagerCallsWouldDraw) {
     normal = random::normal({4});
     uniform = random::uniform({4});
   }
-  EXPECT_EQ(random::get_state().draws, 0u);
+  EXPECT_EQ(random::get_state().offset, 0u);
   Session session(graph);
   EXPECT_EQ(session.run(normal).to_vector<float>(), first.to_vector<float>());
   EXPECT_EQ(session.run(uniform).to_vector<float>(), second.to_vector<float>());
@@ -256,7 +256,7 @@ TEST(Session, GpuOptionsTakeEffect) {
   EXPECT_THROW(Session(graph, too_late), RuntimeError);
 }
 
-TEST(Session, FeedsMayLiveOnAnyDevice) {
+TEST(Session, FeedsMayBeOnAnyDevice) {
   testing::use_gpus(2);
   Graph graph;
   Tensor x, y;
@@ -278,7 +278,7 @@ TEST(Session, FeedsMayLiveOnAnyDevice) {
   EXPECT_EQ(session.run({{x, value.cpu()}}, y).to_vector<float>(), (Floats{2, 4}));
 }
 
-// The towers of the API's second program.
+// The towers of the second API program.
 struct Towers {
   Graph graph;
   Tensor sum;

@@ -1,4 +1,4 @@
-// Sizes that are not known when a function is traced or a graph is built.
+// Sizes that are unknown when a function is traced or a graph is built.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -46,7 +46,7 @@ TEST(UnknownSizes, MayBroadcastInEachRun) {
   expect_like_eager({-1, 3}, {-1, 3}, {{{2, 3}, {2, 3}}, {{1, 3}, {5, 3}}, {{5, 3}, {1, 3}}});
 }
 
-TEST(UnknownSizes, ThatDoNotBroadcastAreRefusedInTheRun) {
+TEST(UnknownSizes, ThatDoNotBroadcastThrowInTheRun) {
   const auto sum = function([](const Tensor& x, const Tensor& y) { return x + y; },
                             {.input_signature = {{{-1, 4}}, {{-1}}}});
   EXPECT_EQ(sum(ones({2, 4}), ones({4})).shape(), Shape({2, 4}));
@@ -56,7 +56,7 @@ TEST(UnknownSizes, ThatDoNotBroadcastAreRefusedInTheRun) {
                {"[AddV2]", "(2, 4)", "(3,)"});
 }
 
-TEST(UnknownSizes, WithABoundAreNotTakenForOne) {
+TEST(UnknownSizes, WithALowerBoundAreNotInferredAsOne) {
   const Tensor table = reshape(range(12, {.dtype = float32}), {12});
   const auto positioned = [&](const Tensor& x) { return x + slice_rows(table, 0, x.dim(1)); };
   const auto traced = function(positioned, {.input_signature = {{{-1, -1}}}});
@@ -73,7 +73,7 @@ TEST(UnknownSizes, WithABoundAreNotTakenForOne) {
   EXPECT_EQ(rows(ones({3, 4})).shape(), Shape({3, 4}));
 }
 
-TEST(UnknownSizes, OfPartsAndWholesHaveGradients) {
+TEST(UnknownSizes, OfSplitAndConcatHaveGradients) {
   const auto slope = [](const Tensor& x, const Tensor& y) {
     GradientTape tape;
     tape.watch(x);
@@ -89,8 +89,8 @@ TEST(UnknownSizes, OfPartsAndWholesHaveGradients) {
   }
 }
 
-// Each size follows from the rules that it came of: windows, strides, joins and parts of them.
-TEST(UnknownSizes, FollowFromOthersWhateverTheArithmetic) {
+// Each size depends on others through shape rules: windows, strides, concat and split.
+TEST(UnknownSizes, DependOnOthersThroughAnyArithmetic) {
   const Variable kernel(random::normal({3, 3, 2, 4}));
   const auto step = [&](const Tensor& x) {
     GradientTape tape;
@@ -110,7 +110,7 @@ TEST(UnknownSizes, FollowFromOthersWhateverTheArithmetic) {
   }
 }
 
-TEST(UnknownSizes, OfInputsThatHaveToAgreeAreOne) {
+TEST(UnknownSizes, OfInputsThatMustAgreeAreUnified) {
   const auto f = function(
       [](const Tensor& a, const Tensor& b) {
         EXPECT_EQ(concat({a, b}, 0).shape()[1], a.shape()[1]);
@@ -128,7 +128,7 @@ TEST(UnknownSizes, OfInputsThatHaveToAgreeAreOne) {
   EXPECT_THROW(dense(ones({2, 3})), InvalidArgumentError);
 }
 
-TEST(UnknownSizes, AreOneWhereEnsureShapeSaysSo) {
+TEST(UnknownSizes, AreUnifiedByEnsureShape) {
   const auto f = function(
       [](const Tensor& x, const Tensor& y) {
         const Tensor rows = ensure_shape(y, {x.dim(0), 3});
@@ -158,7 +158,7 @@ TEST(UnknownSizes, CountIndices) {
   EXPECT_EQ(f(ones({3})).to_vector<std::int32_t>(), (std::vector<std::int32_t>{0, 1, 2}));
 }
 
-TEST(UnknownSizes, HaveToBeKnownWhereTheyDecideHowManyTensorsThereAre) {
+TEST(UnknownSizes, MustBeKnownIfTheyDetermineTheNumberOfTensors) {
   EXPECT_EQ(error_of<InvalidArgumentError>([] {
               function([](const Tensor& x) { return unstack(x); },
                        {.input_signature = {{{-1, 2}}}})(ones({3, 2}));

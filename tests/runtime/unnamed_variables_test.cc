@@ -1,4 +1,4 @@
-// Errors about variables that have no name tell which they are.
+// Errors identify variables without a name.
 #include <gtest/gtest.h>
 
 #include "support/tensors.h"
@@ -9,7 +9,7 @@ namespace {
 
 using testing::expect_error;
 
-TEST(UnnamedVariables, AreToldByShapeAndDType) {
+TEST(UnnamedVariables, AreIdentifiedByShapeAndDType) {
   Variable v(zeros({3, 4}));
   expect_error<InvalidArgumentError>(
       [&] { v.assign(zeros({2})); },
@@ -29,7 +29,7 @@ TEST(UnnamedVariables, AreToldByShapeAndDType) {
       "variable (unnamed, of shape () and dtype int64) is not trainable");
 }
 
-TEST(UnnamedVariables, NamedOnesAreToldByName) {
+TEST(UnnamedVariables, NamedOnesAreIdentifiedByName) {
   Variable v(zeros({3}), {.name = "v"});
   expect_error<InvalidArgumentError>([&] { v.assign(zeros({2})); },
                                      "[assign] variable 'v' has shape (3,)");

@@ -60,11 +60,11 @@ TEST(Variable, HandlesShareTheVariable) {
   EXPECT_FALSE(a == Variable(constant(2.0)));
 }
 
-TEST(Variable, UndefinedOnesAreSaidToBe) {
+TEST(Variable, UndefinedVariablesAreReported) {
   EXPECT_THROW(Variable().value(), FailedPreconditionError);
 }
 
-TEST(Variable, LivesOnTheScopesDevice) {
+TEST(Variable, IsOnTheDeviceOfTheScope) {
   testing::use_gpus(2);
   DeviceScope gpu("/gpu:1");
   Variable v(constant(1.0));

@@ -17,7 +17,7 @@ void fused_kernel(KernelContext& c) {
   const ElementChain& chain = c.attrs<FusedElementwiseAttrs>().chain;
   const std::span<const TensorView> inputs(c.inputs.begin(), c.inputs.end());
   const std::int64_t size = c.outputs[0].size();
-  // Whole tiles for each thread: which error comes first does not depend on how many there are.
+  // Each thread runs whole tiles, so that the first error does not depend on the number of threads.
   const std::int64_t tiles = (size + kTileElements - 1) / kTileElements;
   parallel_for(tiles, 8, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t first = begin * kTileElements;
@@ -41,8 +41,8 @@ const OpDef kFusedElementwise = {.name = "_FusedElementwise",
                                  .cpu_kernel = fused_kernel,
                                  .traits = kElementwise | kInPlace};
 
-bool is_chain(const Operation& operation) {
-  if (!operation.has(kElementwise) || !is_pure(operation) || operation.renewal ||
+bool is_chain(const BlockOperation& operation) {
+  if (!operation.has(kElementwise) || !is_pure(operation) || operation.attr_update ||
       operation.outputs.size() != 1 || !operation.op->cpu_kernel || operation.inputs.empty())
     return false;
   if (operation.device->backend() == DeviceBackend::kCuda && operation.op != &kFusedElementwise &&
@@ -55,14 +55,14 @@ bool is_chain(const Operation& operation) {
   });
 }
 
-ElementChain ElementChain::of(const Operation& operation) {
+ElementChain ElementChain::of(const BlockOperation& operation) {
   TANDEM_ASSERT(is_chain(operation));
   if (operation.op == &kFusedElementwise)
     return static_cast<const FusedElementwiseAttrs*>(operation.attrs.get())->chain;
   ElementChain chain;
   std::vector<Value*> externals;
   chain.append(operation, {}, externals);
-  // An input that is given twice is one external.
+  // An input that is used twice is one external input.
   std::vector<int> places;
   for (const Value* external : externals)
     places.push_back(
@@ -72,16 +72,17 @@ ElementChain ElementChain::of(const Operation& operation) {
   return chain;
 }
 
-void ElementChain::append(const Operation& operation, const std::vector<const Operation*>& members,
+void ElementChain::append(const BlockOperation& operation,
+                          const std::vector<const BlockOperation*>& members,
                           std::vector<Value*>& externals) {
   Member member;
   member.op = operation.op;
   member.attrs = operation.attrs;
   member.dtype = operation.outputs[0]->spec.dtype;
   for (Value* input : operation.inputs) {
-    const auto maker = std::find_if(members.begin(), members.end(), [&](const Operation* earlier) {
-      return earlier->outputs[0] == input;
-    });
+    const auto maker =
+        std::find_if(members.begin(), members.end(),
+                     [&](const BlockOperation* earlier) { return earlier->outputs[0] == input; });
     if (maker != members.end()) {
       member.inputs.push_back({false, static_cast<int>(maker - members.begin())});
       continue;
@@ -96,7 +97,7 @@ void ElementChain::append(const Operation& operation, const std::vector<const Op
   members_.push_back(std::move(member));
 }
 
-// The first buffer without a result that a member to come will read.
+// The first buffer whose result no later member reads.
 int ElementChain::vacant_buffer() const {
   std::vector<bool> waits(members_.size(), true);
   for (const Member& member : members_)

@@ -1,5 +1,5 @@
-// Element-wise operations one behind the other, run on a few elements at a time, so that what they
-// hand to each other stays in the cache.
+// Chains of element-wise operations, run on a few elements at a time so that intermediate results
+// stay in the cache.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ namespace tandem {
 
 class ElementChain {
  public:
-  // What a member reads: an external, or the result of an earlier member.
+  // An input of a member: an external input of the chain, or the result of an earlier member.
   struct Operand {
     bool external = true;
     int index = 0;
@@ -20,27 +20,28 @@ class ElementChain {
   struct Member : MemberAttrs {
     std::vector<Operand> inputs;
     DType dtype = float32;
-    int buffer = 0;  // which of the tile's buffers takes its result
+    int buffer = 0;  // index of the tile buffer for its result
   };
 
-  // The chain of one operation, or of the many that `operation` already stands for. Its externals
-  // are the operation's inputs. REQUIRES: is_chain(operation).
-  static ElementChain of(const Operation& operation);
-  // Appends `operation`: its inputs that `members` made, in the order in which they were appended,
-  // are theirs; the others become externals. REQUIRES: no other operation of the chain reads those.
-  void append(const Operation& operation, const std::vector<const Operation*>& members,
+  // The chain of `operation`, which may be a fused chain already. Its external inputs are the
+  // operation's inputs. REQUIRES: is_chain(operation).
+  static ElementChain of(const BlockOperation& operation);
+  // Appends `operation`. `members`: the operations of the chain, in the order of appending. Inputs
+  // that they do not compute become external inputs. REQUIRES: no other operation of the chain
+  // reads those.
+  void append(const BlockOperation& operation, const std::vector<const BlockOperation*>& members,
               std::vector<Value*>& externals);
-  // Where external i will be found from now on.
+  // Changes the index of external input i to place_of[i].
   void renumber(std::span<const int> place_of);
 
   bool empty() const { return members_.empty(); }
-  // In order; the last one's result is the chain's.
+  // In order. The last result is the result of the chain.
   std::span<const Member> members() const { return members_; }
-  // How many results are kept at a time: a member's buffer is free again after the one that reads
-  // it, so that a long chain takes no more of the cache than a short one.
+  // The number of tile buffers. A buffer is reused once its result has been read, so that a long
+  // chain needs no more cache than a short one.
   int buffers() const { return buffers_; }
-  // Elements [begin, begin + count) of `result` from those of the externals. `result` may be the
-  // memory of an external that is as large.
+  // Computes elements [begin, begin + count) of `result`. `result` may share the memory of an
+  // external input of the same size.
   void run(std::span<const TensorView> externals, const TensorView& result, Device* workspace,
            std::int64_t begin, std::int64_t count) const;
 
@@ -53,30 +54,29 @@ class ElementChain {
   int buffers_ = 0;
 };
 
-// Which chains the CUDA backend has kernels for.
+// The chains that the CUDA backend has kernels for.
 struct CudaChains {
   // Whether a chain may have this operation.
-  bool (*takes)(const Operation& operation);
-  // Whether a chain of such operations, with so many externals, can be a kernel; `within`: a part
-  // of another one.
+  bool (*takes)(const BlockOperation& operation);
+  // Whether a chain of such operations, with this many external inputs, can be a kernel. `within`:
+  // a part of another operation's kernel.
   bool (*fits)(const ElementChain& chain, std::size_t externals, bool within);
-  // Whether chains can be a part of this operation's kernel (OpDef::tiled_kernel).
-  bool (*tiles)(const Operation& operation);
+  // Whether chains can be fused into this operation's kernel (OpDef::tiled_kernel).
+  bool (*tiles)(const BlockOperation& operation);
 };
-// As register_cuda_kernels().
+// Called like register_cuda_kernels().
 void register_cuda_chains(const CudaChains& chains);
-// Null without the backend.
+// Returns null without the backend.
 const CudaChains* cuda_chains();
 
-// Whether `operation` can be run on any part of its elements alone, by its device's kernels for
-// chains.
-bool is_chain(const Operation& operation);
+// Whether its device can run `operation` as part of a chain, on any range of its elements.
+bool is_chain(const BlockOperation& operation);
 
 struct FusedElementwiseAttrs {
   ElementChain chain;
   TANDEM_FIELDS()
 };
-// A chain as one operation: its inputs are the chain's externals.
+// A chain as one operation. Its inputs are the chain's external inputs.
 extern const OpDef kFusedElementwise;
 
 }  // namespace tandem

@@ -43,13 +43,13 @@ void tiled_kernel(KernelContext& c) {
   attrs.inner.op->tiled_kernel(inner, Chains(attrs, c));
 }
 
-// What CUDA has no kernel for stays apart there.
-bool takes_chains(const Operation& operation) {
-  if (!operation.op->tiled_kernel || !is_pure(operation) || operation.renewal) return false;
+// On CUDA, chains without a kernel are not fused.
+bool takes_chains(const BlockOperation& operation) {
+  if (!operation.op->tiled_kernel || !is_pure(operation) || operation.attr_update) return false;
   return operation.device->backend() != DeviceBackend::kCuda ||
          (cuda_chains() && cuda_chains()->tiles(operation));
 }
-bool fits(const Operation& chain) {
+bool fits(const BlockOperation& chain) {
   return chain.device->backend() != DeviceBackend::kCuda ||
          cuda_chains()->fits(ElementChain::of(chain), chain.inputs.size(), true);
 }
@@ -58,7 +58,7 @@ class Fusion {
  public:
   explicit Fusion(Block& block) : block_(block), uses_(count_uses(block)) {
     for (std::size_t i = 0; i < block.operations.size(); ++i) {
-      const Operation& operation = *block.operations[i];
+      const BlockOperation& operation = *block.operations[i];
       position_[&operation] = i;
       for (std::size_t k = 0; k < operation.inputs.size(); ++k) {
         const Value* input = operation.inputs[k];
@@ -83,26 +83,26 @@ class Fusion {
   }
   bool used_once(const Value& value) const { return uses_.at(&value) == 1; }
 
-  // The chain that makes the operation's input 0 for it alone, and can run as late.
-  const Operation* chain_before(const Operation& operation) const {
+  // The chain that computes input 0, has no other user, and can run as late as the operation.
+  const BlockOperation* chain_before(const BlockOperation& operation) const {
     const Value& made = *operation.inputs[0];
     const TensorSpec& output = operation.outputs[0]->spec;
     if (!operation.has(kInPlace) || made.kind != Value::Kind::kComputed || !used_once(made) ||
         made.spec.dtype != output.dtype || !(made.spec.shape == output.shape))
       return nullptr;
-    const Operation& maker = *made.producer;
+    const BlockOperation& maker = *made.producer;
     if (!is_chain(maker) || maker.device != operation.device || !fits(maker)) return nullptr;
     for (const Value* input : maker.inputs)
       if (written_between(*input, position_.at(&maker), position_.at(&operation))) return nullptr;
     return &maker;
   }
 
-  // The chain that alone uses the operation's output 0, and can run as early.
-  const Operation* chain_after(const Operation& operation) const {
+  // The chain that is the only user of output 0 and can run as early as the operation.
+  const BlockOperation* chain_after(const BlockOperation& operation) const {
     const Value& output = *operation.outputs[0];
     const auto user = user_.find(&output);
     if (user == user_.end() || !used_once(output)) return nullptr;
-    const Operation& taker = *user->second;
+    const BlockOperation& taker = *user->second;
     const TensorSpec& result = taker.outputs[0]->spec;
     if (!is_chain(taker) || taker.device != operation.device ||
         taker.inputs.size() > kMaxInlineTensors || result.dtype != output.spec.dtype ||
@@ -118,8 +118,8 @@ class Fusion {
     return &taker;
   }
 
-  void fuse(Operation& operation) {
-    const Operation *before = chain_before(operation), *after = chain_after(operation);
+  void fuse(BlockOperation& operation) {
+    const BlockOperation *before = chain_before(operation), *after = chain_after(operation);
     if (!before && !after) return;
     TiledAttrs attrs;
     attrs.inner.op = operation.op;
@@ -148,22 +148,22 @@ class Fusion {
   }
 
   // Output 0 of `operation` becomes the result of `after`.
-  void take_over(Operation& operation, const Operation& after) {
+  void take_over(BlockOperation& operation, const BlockOperation& after) {
     Value* result = after.outputs[0];
     operation.outputs[0] = result;
     result->producer = &operation;
     result->index = 0;
     for (const auto& each : block_.operations)
-      if (each->behind == &after) each->behind = &operation;
+      if (each->copied_from == &after) each->copied_from = &operation;
     gone_.insert(&after);
   }
 
   Block& block_;
   std::unordered_map<const Value*, int> uses_;
-  std::unordered_map<const Value*, const Operation*> user_;  // the last one
-  std::unordered_map<const Operation*, std::size_t> position_;
+  std::unordered_map<const Value*, const BlockOperation*> user_;  // the last one
+  std::unordered_map<const BlockOperation*, std::size_t> position_;
   std::unordered_map<const Value*, std::vector<std::size_t>> writes_;
-  std::unordered_set<const Operation*> gone_;
+  std::unordered_set<const BlockOperation*> gone_;
 };
 
 }  // namespace

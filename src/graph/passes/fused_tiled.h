@@ -1,4 +1,4 @@
-// Operations whose kernels go range by range, with the chains that became part of them.
+// Operations with tiled kernels, fused with element-wise chains.
 #pragma once
 
 #include "graph/passes/element_chain.h"
@@ -6,23 +6,23 @@
 
 namespace tandem {
 
-// A kernel that goes range by range, with what is done to its first input before it and to its
-// first output behind it. The inputs of the whole are those of the chain before it, its own, and
-// those of the chain behind it.
+// A tiled kernel, a chain that computes its first input and a chain that uses its first output. The
+// inputs of the fused operation are those of the chain before, its own, and those of the chain
+// after.
 struct TiledAttrs {
   MemberAttrs inner;
-  // Writes the inner operation's input 0 where its output 0 will be: that input is then not among
-  // the inputs of the whole.
+  // Writes the inner operation's input 0 to the memory of its output 0. That input is not an input
+  // of the fused operation if this chain is not empty.
   ElementChain before;
   ElementChain after;  // external 0: the inner operation's output 0
   int before_inputs = 0;
-  int after_inputs = 0;  // without that output
+  int after_inputs = 0;  // without external 0
 
   TANDEM_FIELDS()
 };
 
 extern const OpDef kFusedTiled;
-// Where the inner operation may work in place.
+// The same for an inner operation that may work in place.
 extern const OpDef kFusedTiledInPlace;
 
 }  // namespace tandem

@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-// Elements [begin, end) of the variables' elements, one after the other.
+// Updates elements [begin, end) of the concatenated elements of the variables.
 void update_range(const GroupedUpdateAttrs& attrs, const KernelContext& whole, std::int64_t begin,
                   std::int64_t end) {
   std::int64_t before = 0;  // elements of the variables before this one
@@ -32,29 +32,29 @@ void group_kernel(KernelContext& c) {
   for (int first = 0; first < c.inputs.size(); first += attrs.inputs_each)
     total += c.inputs[first].size();
   parallel_for(total, 8 * kTileElements, [&](std::int64_t begin, std::int64_t end) {
-    // The ranges are the threads': a kernel within one uses no team of its own.
+    // Each range belongs to a thread, so kernels must not start threads of their own.
     ThreadBudget alone(1);
     update_range(attrs, c, begin, end);
   });
 }
 
-bool suits(const Operation& operation) {
+bool suits(const BlockOperation& operation) {
   return operation.op->mutated_inputs != 0 && operation.has(kElementwise) &&
          operation.outputs.empty() && operation.op->cpu_kernel;
 }
 
-// Whether both update by one rule, in every run.
-bool one_rule(const Operation& a, const Operation& b) {
-  return a.does_as(b) && a.renewal == b.renewal && a.device == b.device &&
+// Whether both use the same rule in every run.
+bool one_rule(const BlockOperation& a, const BlockOperation& b) {
+  return a.does_as(b) && a.attr_update == b.attr_update && a.device == b.device &&
          a.inputs[0]->spec.dtype == b.inputs[0]->spec.dtype;
 }
 
-// The memory that some updates use, which may then go side by side.
+// The memory that a group of updates uses. Updates with disjoint memory can be grouped.
 struct Memory {
   std::unordered_set<const Value*> read, written;
 
-  // Adds what `operation` uses; false where the order between it and the others matters.
-  bool add(const Operation& operation) {
+  // Adds the memory of `operation`. Returns false if its order relative to the others matters.
+  bool add(const BlockOperation& operation) {
     for (std::size_t i = 0; i < operation.inputs.size(); ++i) {
       const Value* root = &operation.inputs[i]->root();
       if (written.contains(root) || (operation.mutates(i) && read.contains(root))) return false;
@@ -65,10 +65,10 @@ struct Memory {
   }
 };
 
-// For each operation, the number of the last collective that it is, or that its inputs come from;
-// 0: none.
-std::unordered_map<const Operation*, std::size_t> last_collectives(const Block& block) {
-  std::unordered_map<const Operation*, std::size_t> last;
+// For each operation, the number of the last collective among itself and its inputs; 0 if there is
+// none.
+std::unordered_map<const BlockOperation*, std::size_t> last_collectives(const Block& block) {
+  std::unordered_map<const BlockOperation*, std::size_t> last;
   std::size_t collectives = 0;
   for (const auto& operation : block.operations) {
     std::size_t& number = last[operation.get()];
@@ -81,10 +81,10 @@ std::unordered_map<const Operation*, std::size_t> last_collectives(const Block& 
   return last;
 }
 
-// REQUIRES: `first` and those after it update by one rule.
-void group(std::vector<std::unique_ptr<Operation>>& operations, std::size_t first,
+// REQUIRES: `first` and the following operations use the same rule.
+void group(std::vector<std::unique_ptr<BlockOperation>>& operations, std::size_t first,
            std::size_t count) {
-  Operation& grouped = *operations[first];
+  BlockOperation& grouped = *operations[first];
   auto attrs = std::make_shared<GroupedUpdateAttrs>();
   attrs->rule = {grouped.op, grouped.attrs};
   attrs->inputs_each = static_cast<int>(grouped.inputs.size());
@@ -93,10 +93,10 @@ void group(std::vector<std::unique_ptr<Operation>>& operations, std::size_t firs
                           operations[i]->inputs.end());
   grouped.op = &kGroupedUpdate;
   grouped.attrs = std::move(attrs);
-  if (grouped.renewal)
-    grouped.renewal =
-        std::make_shared<const Renewal>([of_rule = grouped.renewal](void* group_attrs) {
-          // Attributes are copied before they are renewed, so that these are this run's own.
+  if (grouped.attr_update)
+    grouped.attr_update =
+        std::make_shared<const AttrUpdate>([of_rule = grouped.attr_update](void* group_attrs) {
+          // Attributes are copied before they are updated, so this run has its own.
           (*of_rule)(
               const_cast<void*>(static_cast<GroupedUpdateAttrs*>(group_attrs)->rule.attrs.get()));
         });
@@ -111,7 +111,7 @@ const OpDef kGroupedUpdate = {.name = "_GroupedUpdate",
                               .mutated_inputs = kAllTensors};
 
 void group_updates(Block& block) {
-  std::unordered_set<const Operation*> gone;
+  std::unordered_set<const BlockOperation*> gone;
   const auto collective = last_collectives(block);
   auto& operations = block.operations;
   for (std::size_t i = 0; i < operations.size();) {

@@ -6,11 +6,11 @@
 namespace tandem {
 
 struct GroupedUpdateAttrs {
-  MemberAttrs rule;  // that all variables are updated by
+  MemberAttrs rule;  // the update of each variable
   int inputs_each = 0;
 
   GroupedUpdateAttrs() = default;
-  // Each run changes the rule's attributes: a copy has its own.
+  // Each run updates the rule's attributes, so a copy has its own.
   GroupedUpdateAttrs(const GroupedUpdateAttrs& other)
       : rule(other.rule.own()), inputs_each(other.inputs_each) {}
   GroupedUpdateAttrs& operator=(const GroupedUpdateAttrs&) = delete;
@@ -18,7 +18,7 @@ struct GroupedUpdateAttrs {
   TANDEM_FIELDS()
 };
 
-// The inputs of one operation after those of the other; variables have one dtype.
+// Its inputs are those of the grouped operations, one after another. All variables have one dtype.
 extern const OpDef kGroupedUpdate;
 
 }  // namespace tandem

@@ -1,30 +1,29 @@
-// What is done to a block before it becomes a program. Each pass leaves a block that computes the
-// same fetches and makes the same changes to variables.
+// Optimization passes over blocks. Each keeps the results of fetches and the updates of variables.
 #pragma once
 
 #include "graph/block.h"
 
 namespace tandem {
 
-// All of the passes below, in the order in which they help each other.
+// Runs all passes below, in a suitable order.
 void optimize(Block& block);
 
-// Operations whose inputs are constants run now, once.
+// Runs operations with constant inputs once, at compile time.
 void fold_constants(Block& block);
-// Of operations that compute the same of the same, one stays.
+// Merges operations of the same kind with equal inputs and attributes.
 void merge_common_subexpressions(Block& block);
-// Operations that nothing depends on go.
+// Removes operations whose results are unused.
 void drop_dead_operations(Block& block);
-// Runs of element-wise operations on one device become one operation that takes its operands
-// through the cache tile by tile, so that what they hand to each other never reaches memory.
+// Fuses chains of element-wise operations on one device into operations that run tile by tile, so
+// that intermediate results stay in the cache.
 void fuse_elementwise(Block& block);
-// Operations whose kernels go range by range (OpDef::tiled_kernel: batch normalisation and its
-// gradient) take in the element-wise operations that make their first input, or that alone use
-// their first output (residual, activation), while the range is in the cache.
+// Fuses element-wise operations into operations with a tiled kernel (OpDef::tiled_kernel: batch
+// normalisation and its gradient). Fused are those that compute the first input and those that are
+// the only users of the first output (residual, activation).
 void fuse_tiled(Block& block);
-// Updates of many variables by one rule become one operation that shares their elements out among
-// the threads as if they were one buffer. Those whose gradients are of different collectives stay
-// apart: the first go on while the last are waited for.
+// Groups updates of many variables by one rule into one operation, which distributes their elements
+// over the threads as if they were one buffer. Updates with gradients of different collectives are
+// not grouped, so that the first ones run before the last collective is complete.
 void group_updates(Block& block);
 
 }  // namespace tandem

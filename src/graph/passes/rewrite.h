@@ -1,4 +1,4 @@
-// What passes share: who uses which value, and replacing one by another.
+// Helpers of passes: users of values, and replacing values.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// How many operations and fetches use each value's memory, itself or through views.
+// The number of operations and fetches that use each value's memory, directly or through views.
 inline std::unordered_map<const Value*, int> count_uses(const Block& block) {
   std::unordered_map<const Value*, int> uses;
   for (const auto& operation : block.operations)
@@ -19,7 +19,7 @@ inline std::unordered_map<const Value*, int> count_uses(const Block& block) {
   return uses;
 }
 
-// Whoever used `from` (as it is or through views) uses `to`, of the same size, instead.
+// Replaces `from` with `to`, of the same size, in all its users and views.
 inline void replace_value(Block& block, Value& from, Value& to) {
   for (const auto& value : block.values)
     if (value->base == &from) {
@@ -31,18 +31,19 @@ inline void replace_value(Block& block, Value& from, Value& to) {
   };
   for (const auto& operation : block.operations) {
     std::for_each(operation->inputs.begin(), operation->inputs.end(), replace);
-    if (operation->behind && operation->behind == from.producer) operation->behind = to.producer;
+    if (operation->copied_from && operation->copied_from == from.producer)
+      operation->copied_from = to.producer;
   }
   std::for_each(block.fetches.begin(), block.fetches.end(), replace);
 }
 
-// Whether the operation may be left out or merged when its results allow it.
-inline bool is_pure(const Operation& operation) {
+// Whether the operation may be removed if its results are unused, or merged with an equal one.
+inline bool is_pure(const BlockOperation& operation) {
   return operation.op->mutated_inputs == 0 && !operation.has(kStateful) &&
          !operation.outputs.empty();
 }
 
-inline void erase_operations(Block& block, const std::unordered_set<const Operation*>& gone) {
+inline void erase_operations(Block& block, const std::unordered_set<const BlockOperation*>& gone) {
   std::erase_if(block.operations, [&](const auto& each) { return gone.count(each.get()) > 0; });
 }
 

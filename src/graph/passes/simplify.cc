@@ -9,13 +9,13 @@
 namespace tandem {
 namespace {
 
-// Larger constants would take memory for as long as the program lives.
+// Larger constants would use memory for the lifetime of the program.
 constexpr std::size_t kLargestFolded = std::size_t{64} << 10;
 
 bool is_constant(const Value& value) { return value.root().kind == Value::Kind::kConstant; }
 
-bool can_fold(const Operation& operation) {
-  if (!is_pure(operation) || !operation.op->cpu_kernel || operation.renewal) return false;
+bool can_fold(const BlockOperation& operation) {
+  if (!is_pure(operation) || !operation.op->cpu_kernel || operation.attr_update) return false;
   for (const Value* input : operation.inputs)
     if (!is_constant(*input)) return false;
   for (const Value* output : operation.outputs)
@@ -24,7 +24,7 @@ bool can_fold(const Operation& operation) {
 }
 
 // Runs the operation's CPU kernel here. Throws what the kernel throws, as a run would.
-void fold(Operation& operation, Device& host) {
+void fold(BlockOperation& operation, Device& host) {
   KernelContext context;
   context.op = operation.op;
   context.attrs_data = operation.attrs.get();
@@ -52,22 +52,23 @@ void fold(Operation& operation, Device& host) {
 }  // namespace
 
 void fold_constants(Block& block) {
-  std::unordered_set<const Operation*> folded;
+  std::unordered_set<const BlockOperation*> folded;
   for (const auto& operation : block.operations) {
     if (!can_fold(*operation)) continue;
     fold(*operation, DeviceManager::get().host());
     folded.insert(operation.get());
   }
   for (const auto& operation : block.operations)
-    if (operation->behind && folded.count(operation->behind) > 0) operation->behind = nullptr;
+    if (operation->copied_from && folded.count(operation->copied_from) > 0)
+      operation->copied_from = nullptr;
   erase_operations(block, folded);
 }
 
 void drop_dead_operations(Block& block) {
   std::unordered_map<const Value*, int> uses = count_uses(block);
-  std::unordered_set<const Operation*> dead;
+  std::unordered_set<const BlockOperation*> dead;
   for (auto at = block.operations.rbegin(); at != block.operations.rend(); ++at) {
-    const Operation& operation = **at;
+    const BlockOperation& operation = **at;
     const auto used = [&](const Value* output) { return uses[output] > 0; };
     if (operation.op->mutated_inputs != 0 || operation.has(kStateful) ||
         operation.outputs.empty() ||
@@ -80,26 +81,26 @@ void drop_dead_operations(Block& block) {
 }
 
 void merge_common_subexpressions(Block& block) {
-  // What has been written in between tells two reads of one variable apart.
+  // Two reads of a variable differ if it was written in between.
   std::unordered_map<const Value*, int> writes;
   using Input = std::tuple<const Value*, std::int64_t, int>;  // root, offset, writes before
   using Key = std::tuple<const OpDef*, const Device*, std::vector<Input>>;
-  std::map<Key, std::vector<Operation*>> seen;
-  std::unordered_set<const Operation*> merged;
-  const auto same = [](const Operation& a, const Operation& b) {
+  std::map<Key, std::vector<BlockOperation*>> seen;
+  std::unordered_set<const BlockOperation*> merged;
+  const auto same = [](const BlockOperation& a, const BlockOperation& b) {
     for (std::size_t i = 0; i < a.inputs.size(); ++i)
       if (!(a.inputs[i]->spec.shape == b.inputs[i]->spec.shape)) return false;
     return a.does_as(b);
   };
   for (const auto& operation : block.operations) {
-    if (is_pure(*operation) && !operation->renewal) {
+    if (is_pure(*operation) && !operation->attr_update) {
       std::vector<Input> inputs;
       for (const Value* input : operation->inputs)
         inputs.emplace_back(&input->root(), input->offset, writes[&input->root()]);
       auto& candidates = seen[{operation->op, operation->device, std::move(inputs)}];
       const auto twin =
           std::find_if(candidates.begin(), candidates.end(),
-                       [&](const Operation* each) { return same(*each, *operation); });
+                       [&](const BlockOperation* each) { return same(*each, *operation); });
       if (twin != candidates.end()) {
         for (std::size_t i = 0; i < operation->outputs.size(); ++i)
           replace_value(block, *operation->outputs[i], *(*twin)->outputs[i]);

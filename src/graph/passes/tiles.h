@@ -1,4 +1,4 @@
-// Running element-wise kernels on parts of their tensors.
+// Runs element-wise kernels on ranges of their tensors.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace tandem {
 
-// So many elements at a time stay in the cache while several operations pass over them.
+// The elements per tile: few enough to stay in the cache while several operations use them.
 inline constexpr std::int64_t kTileElements = 2048;
 
-// The attributes of one operation among those that became one.
+// One operation of a fused operation, with its attributes.
 struct MemberAttrs {
   const OpDef* op = nullptr;
   std::shared_ptr<const void> attrs;
 
-  // A copy whose attributes nobody else changes.
+  // A copy with attributes of its own.
   MemberAttrs own() const { return {op, attrs ? op->attrs().copy(attrs.get()) : nullptr}; }
 };
 
-// Elements [begin, begin + count) of a tensor, or the whole of one that is broadcast.
+// Elements [begin, begin + count) of a tensor, or the whole tensor if it is broadcast.
 inline TensorView part_of(const TensorView& whole, std::int64_t begin, std::int64_t count) {
   if (whole.size() == 1) return whole;
   return {

@@ -5,7 +5,7 @@
 
 namespace tandem::cuda {
 
-bool takes_chains(const Operation& operation);  // batch_norm.cu
+bool takes_chains(const BlockOperation& operation);  // batch_norm.cu
 
 namespace {
 

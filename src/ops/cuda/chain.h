@@ -51,7 +51,7 @@ inline bool in_chains(DType dtype) {
 }
 
 // Whether a chain may have this operation.
-bool takes(const Operation& operation);
+bool takes(const BlockOperation& operation);
 // Whether a chain of such operations fits into a kernel; `within`: into a part of another one.
 bool fits(const ElementChain& chain, std::size_t externals, bool within);
 // The chain with these externals, the first of them `given` unless that is null; without operations

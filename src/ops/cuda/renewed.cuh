@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "op/renewed_values.h"
+#include "op/device_args.h"
 #include "ops/cuda/launch.h"
 
 namespace tandem::cuda {
@@ -24,7 +24,7 @@ auto renewed(const KernelContext& c, Compute) {
   using T = std::invoke_result_t<Compute, const A&>;
   static_assert(std::is_empty_v<Compute> && std::is_trivially_copyable_v<T> && alignof(T) <= 16);
   const void* memory = nullptr;
-  if (RenewalScope* scope = RenewalScope::current())
+  if (DeviceArgsScope* scope = DeviceArgsScope::current())
     memory = scope->place(
         c.attrs_data,
         [](const void* attrs, void* value) {

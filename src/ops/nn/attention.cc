@@ -220,13 +220,13 @@ const OpDef kAttentionDropout = {.name = "ScaledDotProductAttentionDropout",
                                  .traits = kStateful,
                                  .saved_inputs = 0b1111,
                                  .saved_outputs = 0b11,
-                                 .exchange_draw = exchange_draw<AttentionAttrs>};
+                                 .exchange_key = exchange_key<AttentionAttrs>};
 const OpDef kAttentionDropoutGrad = {.name = "ScaledDotProductAttentionDropoutGrad",
                                      .attrs = &attrs_type<AttentionAttrs>,
                                      .infer = infer_attention_grad,
                                      .cpu_kernel = attention_grad_kernel,
                                      .traits = kStateful,
-                                     .exchange_draw = exchange_draw<AttentionAttrs>};
+                                     .exchange_key = exchange_key<AttentionAttrs>};
 
 OpList attention_ops() {
   return list_of<kAttention, kAttentionGrad, kAttentionDropout, kAttentionDropoutGrad>();

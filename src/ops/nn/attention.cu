@@ -71,19 +71,19 @@ struct Attention {
   AttentionMask mask;
   bool causal, drops;
   double scale, kept_scale;
-  Renewed<Draw> draw;
+  Renewed<RandomKey> random_key;
   std::uint32_t threshold;
   std::int64_t offset;
 
-  Attention(const AttentionAttrs& attrs, const Renewed<Draw>& drawn, const AttentionSizes& sizes,
-            const TensorView* masked)
+  Attention(const AttentionAttrs& attrs, const Renewed<RandomKey>& renewed_key,
+            const AttentionSizes& sizes, const TensorView* masked)
       : s(sizes),
         mask(masked ? AttentionMask(*masked) : AttentionMask()),
         causal(attrs.causal),
         drops(attrs.rate > 0.0),
         scale(attrs.softmax_scale),
         kept_scale(attrs.scale()),
-        draw(drawn),
+        random_key(renewed_key),
         threshold(attrs.threshold()),
         offset(attrs.offset) {}
 
@@ -108,8 +108,8 @@ struct Attention {
                     std::int64_t key) const {
     if (!drops) return C{1};
     const std::int64_t at = offset + ((batch * s.heads + head) * s.queries + query) * s.keys + key;
-    const auto words =
-        philox(draw(), static_cast<std::uint64_t>(at / kDropoutBlock * kColumns + at % kColumns));
+    const auto words = philox(
+        random_key(), static_cast<std::uint64_t>(at / kDropoutBlock * kColumns + at % kColumns));
     return words[at % kDropoutBlock / kColumns] >= threshold ? static_cast<C>(kept_scale) : C{0};
   }
 };
@@ -362,15 +362,15 @@ Grid tiles(std::int64_t heads, std::int64_t positions, std::int64_t columns) {
                          static_cast<unsigned>((columns + kWidth<C> - 1) / kWidth<C>))};
 }
 
-Renewed<Draw> drawn_by(const KernelContext& c) {
-  return renewed<AttentionAttrs>(c, [](const AttentionAttrs& attrs) { return attrs.draw(); });
+Renewed<RandomKey> random_key_of(const KernelContext& c) {
+  return renewed<AttentionAttrs>(c, [](const AttentionAttrs& attrs) { return attrs.random_key(); });
 }
 
 void attention_on(KernelContext& c) {
-  const Renewed<Draw> draw = drawn_by(c);
+  const Renewed<RandomKey> random_key = random_key_of(c);
   const AttentionSizes s(c.inputs[0].shape, c.inputs[1].shape, c.inputs[2].shape);
   if (c.outputs[0].size() == 0 || through_cudnn(c)) return;
-  const Attention a(c.attrs<AttentionAttrs>(), draw, s,
+  const Attention a(c.attrs<AttentionAttrs>(), random_key, s,
                     c.inputs.size() == 4 ? &c.inputs[3] : nullptr);
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
     using C = ComputeOf<T>;
@@ -381,7 +381,7 @@ void attention_on(KernelContext& c) {
 }
 
 void attention_grad_on(KernelContext& c) {
-  const Renewed<Draw> draw = drawn_by(c);
+  const Renewed<RandomKey> random_key = random_key_of(c);
   const AttentionSizes s(c.inputs[1].shape, c.inputs[2].shape, c.inputs[3].shape);
   if (c.inputs[0].size() == 0 || s.keys == 0) {
     for (const TensorView& gradient : c.outputs) {
@@ -392,7 +392,7 @@ void attention_grad_on(KernelContext& c) {
     return;
   }
   if (grad_through_cudnn(c)) return;
-  const Attention a(c.attrs<AttentionAttrs>(), draw, s,
+  const Attention a(c.attrs<AttentionAttrs>(), random_key, s,
                     c.inputs.size() == 7 ? &c.inputs[6] : nullptr);
   switch_floating(c.inputs[1].dtype, [&]<class T>(Type<T>) {
     using C = ComputeOf<T>;

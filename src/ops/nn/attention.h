@@ -8,7 +8,7 @@
 namespace tandem {
 
 // Of the operations and of their gradients. What dropout drops is counted in the global batch's
-// weights, [batch, heads, queries, keys]; a rate of 0 drops nothing and takes no draw.
+// weights, [batch, heads, queries, keys]; a rate of 0 drops nothing and takes no random key.
 struct AttentionAttrs : DropoutAttrs {
   bool causal = false;
   double softmax_scale = 1.0;

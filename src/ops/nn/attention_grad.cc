@@ -146,7 +146,7 @@ struct BackwardTask {
       if (attrs.rate > 0.0) {
         const std::int64_t first = position_of(attrs, s, at, i);
         std::fill_n(b.kept, at.columns, C(1));
-        dropout_range(attrs.draw(), attrs.threshold(), attrs.scale(), b.kept, b.kept, first,
+        dropout_range(attrs.random_key(), attrs.threshold(), attrs.scale(), b.kept, b.kept, first,
                       first + at.columns);
       }
       score_gradient(at.columns, log_sums[i], deltas[figures + i],

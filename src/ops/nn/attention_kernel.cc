@@ -78,8 +78,8 @@ struct ForwardTask {
         for (std::int64_t i = 0; i < rows; ++i) {
           const std::int64_t first = position_of(attrs, s, at, i);
           C* const weights = scores + i * columns;
-          dropout_range(attrs.draw(), attrs.threshold(), attrs.scale(), weights, weights, first,
-                        first + columns);
+          dropout_range(attrs.random_key(), attrs.threshold(), attrs.scale(), weights, weights,
+                        first, first + columns);
         }
       tile_product({.m = rows, .n = s.value_depth, .k = columns, .accumulate = true},
                    Tile<const C>{scores, columns}, values, Tile<C>{result, s.value_depth}, spare);

@@ -367,7 +367,7 @@ KernelList batch_norm_kernels() {
 }
 
 // Whether chains may become part of it: its elements are taken in packs.
-bool takes_chains(const Operation& operation) {
+bool takes_chains(const BlockOperation& operation) {
   const TensorSpec& y = operation.outputs[0]->spec;
   const std::int64_t columns = y.shape.dim(-1);
   return fused_of(*operation.op) && in_chains(y.dtype) &&

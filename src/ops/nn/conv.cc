@@ -17,7 +17,7 @@
 #include "ops/onednn/widen.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
-#include "runtime/gradient_place.h"
+#include "runtime/gradient_buffer.h"
 #include "tandem/array.h"
 #include "tandem/nn.h"
 
@@ -225,7 +225,7 @@ void gradients(GradContext& c, const Tensor& dz) {
   // First, while dz is in the cache. oneDNN's own sum, a part of the kernel's gradient, is slower.
   if (c.num_inputs() == 3 && c.needs_grad(2)) c.set_grad(2, run(kBiasAddGrad, {&dz}));
   if (c.needs_grad(1)) {
-    const GradientPlaceScope place(c, 1);
+    const GradientBufferScope place(c, 1);
     c.set_grad(1, backprop_filter(attrs, c.input(0), dz, c.input_spec(1).shape));
   }
   if (c.needs_grad(0)) c.set_grad(0, backprop_input(attrs, dz, c.input(1), c.input_spec(0).shape));

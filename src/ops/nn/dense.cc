@@ -10,7 +10,7 @@
 #include "ops/nn/activation.h"
 #include "ops/nn/columns.h"
 #include "runtime/dispatch.h"
-#include "runtime/gradient_place.h"
+#include "runtime/gradient_buffer.h"
 #include "tandem/array.h"
 #include "tandem/math.h"
 
@@ -63,7 +63,7 @@ void product_gradients(GradContext& c, const Tensor& dz) {
   if (c.needs_grad(0)) c.set_grad(0, matmul(dz, c.input(1), {.transpose_b = true}));
   if (c.needs_grad(1)) {
     const Tensor& x = c.input(0);
-    const GradientPlaceScope place(c, 1);
+    const GradientBufferScope place(c, 1);
     if (x.rank() == 2) {
       c.set_grad(1, matmul(x, dz, {.transpose_a = true}));
     } else {

@@ -29,17 +29,17 @@ void infer_dropout(InferContext& c) {
 
 void dropout_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<DropoutAttrs>();
-  const Draw draw = attrs.draw();
+  const RandomKey random_key = attrs.random_key();
   const std::uint32_t threshold = attrs.threshold();
   switch_floating(c.inputs[0].dtype, [&]<class T>(TypeTag<T>) {
     parallel_for(c.outputs[0].size(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      dropout_range(draw, threshold, attrs.scale(), c.inputs[0].as<const T>() + begin,
+      dropout_range(random_key, threshold, attrs.scale(), c.inputs[0].as<const T>() + begin,
                     c.outputs[0].as<T>() + begin, attrs.offset + begin, attrs.offset + end);
     });
   });
 }
 
-// The mask is drawn again: the attributes identify it.
+// The attributes hold the random key, so the same mask is generated again.
 void dropout_gradient(GradContext& c) {
   c.set_grad(0, run(kDropout, {&c.grad()}, c.attrs<DropoutAttrs>()));
 }
@@ -52,7 +52,7 @@ const OpDef kDropout = {.name = "Dropout",
                         .gradient = dropout_gradient,
                         .cpu_kernel = dropout_kernel,
                         .traits = kStateful | kInPlace,
-                        .exchange_draw = exchange_draw<DropoutAttrs>};
+                        .exchange_key = exchange_key<DropoutAttrs>};
 
 OpList dropout_ops() { return list_of<kDropout>(); }
 
@@ -63,8 +63,11 @@ void DropoutAttrs::check_offset(std::string_view op) const {
 }
 
 DropoutAttrs next_dropout(double rate, const Shape& shape) {
-  const Draw draw = Generator::current().next();
-  DropoutAttrs attrs{.rate = rate, .seed = draw.seed, .number = draw.number, .stream = draw.stream};
+  const RandomKey random_key = Generator::current().next();
+  DropoutAttrs attrs{.rate = rate,
+                     .seed = random_key.seed,
+                     .number = random_key.number,
+                     .stream = random_key.stream};
   const ReplicaContext* replica = ReplicaContext::current();
   if (replica && replica->example_offset() >= 0 && shape.rank() > 0) {
     attrs.stream = 0;  // the position alone tells the replicas' elements apart

@@ -11,7 +11,7 @@ namespace {
 // A counter a thread: a column of a block.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    dropout_elements(const T* x, T* y, std::int64_t size, Renewed<Draw> draw,
+    dropout_elements(const T* x, T* y, std::int64_t size, Renewed<RandomKey> random_key,
                      std::int64_t first_counter, std::int64_t offset, std::uint32_t threshold,
                      ComputeOf<T> scale) {
   using C = ComputeOf<T>;
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads)
       first_counter + static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const std::int64_t first = counter / kColumns * kDropoutBlock + counter % kColumns - offset;
   if (first >= size) return;
-  const auto words = philox(draw(), static_cast<std::uint64_t>(counter));
+  const auto words = philox(random_key(), static_cast<std::uint64_t>(counter));
 #pragma unroll
   for (int row = 0; row < 4; ++row) {
     const std::int64_t at = first + row * kColumns;
@@ -30,14 +30,15 @@ __global__ void __launch_bounds__(kThreads)
 
 void dropout_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<DropoutAttrs>();
-  const auto draw = renewed<DropoutAttrs>(c, [](const DropoutAttrs& a) { return a.draw(); });
+  const auto random_key =
+      renewed<DropoutAttrs>(c, [](const DropoutAttrs& a) { return a.random_key(); });
   const std::int64_t size = c.outputs[0].size();
   if (size == 0) return;
   const std::int64_t first = attrs.offset / kDropoutBlock,
                      end = (attrs.offset + size + kDropoutBlock - 1) / kDropoutBlock;
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
     launch(c, {.blocks = blocks_for((end - first) * kColumns)}, dropout_elements<T>,
-           c.inputs[0].as<const T>(), c.outputs[0].as<T>(), size, draw, first * kColumns,
+           c.inputs[0].as<const T>(), c.outputs[0].as<T>(), size, random_key, first * kColumns,
            attrs.offset, attrs.threshold(), static_cast<ComputeOf<T>>(attrs.scale()));
   });
 }

@@ -20,7 +20,7 @@ struct DropoutAttrs {
 
   // Throws InvalidArgumentError in the name of `op`.
   void check_offset(std::string_view op) const;
-  Draw draw() const { return {.seed = seed, .number = number, .stream = stream}; }
+  RandomKey random_key() const { return {.seed = seed, .number = number, .stream = stream}; }
   // Words below it drop an element; what is kept is scaled. The rates between the last two
   // thresholds count as the last.
   std::uint32_t threshold() const {
@@ -34,7 +34,7 @@ struct DropoutAttrs {
 inline constexpr std::int64_t kDropoutBlock = 4 * kColumns;
 
 extern const OpDef kDropout;
-// Takes the next draw, for a tensor of this shape whose first axis is the batch.
+// Takes the next random key, for a tensor of this shape whose first axis is the batch.
 DropoutAttrs next_dropout(double rate, const Shape& shape);
 
 }  // namespace tandem

@@ -13,14 +13,14 @@ namespace tandem {
 // y = x, dropped or scaled, for elements [begin, end) of the global tensor; x and y point at
 // element `begin`, and may be one.
 template <class T>
-TANDEM_CLONES void dropout_range(const Draw& draw, std::uint32_t threshold, double scale,
+TANDEM_CLONES void dropout_range(const RandomKey& random_key, std::uint32_t threshold, double scale,
                                  const T* x, T* y, std::int64_t begin, std::int64_t end) {
   using C = Compute<T>;
   constexpr std::int64_t kBlock = kDropoutBlock;
   alignas(64) Words words;
   const C factor = static_cast<C>(scale);
   for (std::int64_t block = begin / kBlock; block * kBlock < end; ++block) {
-    fill_words(draw, block, words);
+    fill_words(random_key, block, words);
     const std::int64_t first = block * kBlock;
     const std::int64_t from = std::max(begin, first), to = std::min(end, first + kBlock);
     const std::uint32_t* word = &words[0][0] + (from - first);

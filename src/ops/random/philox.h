@@ -18,18 +18,18 @@ struct PhiloxState {
   std::uint32_t c0, c1, c2, c3;  // counter
   std::uint32_t k0, k1;          // key
 
-  constexpr PhiloxState(const Draw& draw, std::uint64_t counter)
+  constexpr PhiloxState(const RandomKey& random_key, std::uint64_t counter)
       : c0(static_cast<std::uint32_t>(counter)),
-        c1(static_cast<std::uint32_t>(counter >> 32) ^ draw.stream << 16),
-        c2(static_cast<std::uint32_t>(draw.number)),
-        c3(static_cast<std::uint32_t>(draw.number >> 32)),
-        k0(static_cast<std::uint32_t>(draw.seed)),
-        k1(static_cast<std::uint32_t>(draw.seed >> 32)) {}
+        c1(static_cast<std::uint32_t>(counter >> 32) ^ random_key.stream << 16),
+        c2(static_cast<std::uint32_t>(random_key.number)),
+        c3(static_cast<std::uint32_t>(random_key.number >> 32)),
+        k0(static_cast<std::uint32_t>(random_key.seed)),
+        k1(static_cast<std::uint32_t>(random_key.seed >> 32)) {}
 };
 
 // Four random words.
-constexpr std::array<std::uint32_t, 4> philox(const Draw& draw, std::uint64_t counter) {
-  PhiloxState s(draw, counter);
+constexpr std::array<std::uint32_t, 4> philox(const RandomKey& random_key, std::uint64_t counter) {
+  PhiloxState s(random_key, counter);
   for (int round = 0; round < 10; ++round, s.k0 += kPhiloxW0, s.k1 += kPhiloxW1) {
     const std::uint64_t p0 = std::uint64_t{kPhiloxM0} * s.c0;
     const std::uint64_t p1 = std::uint64_t{kPhiloxM1} * s.c2;

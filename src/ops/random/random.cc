@@ -17,14 +17,14 @@
 namespace tandem {
 namespace {
 
-// Attributes with the next draw of the thread's generator.
-RandomAttrs next_draw(const Shape& shape, const random::Options& options) {
-  const Draw draw = Generator::current().next();
+// Attributes with the next key of the thread's generator.
+RandomAttrs next_attrs(const Shape& shape, const random::Options& options) {
+  const RandomKey random_key = Generator::current().next();
   return {.shape = shape.known() ? shape : Shape::scalar(),
           .dtype = options.dtype,
-          .seed = draw.seed,
-          .number = draw.number,
-          .stream = draw.stream};
+          .seed = random_key.seed,
+          .number = random_key.number,
+          .stream = random_key.stream};
 }
 
 template <DTypeSet kDTypes>
@@ -41,12 +41,12 @@ void infer_random(InferContext& c) {
 // Blocks [begin, end) of the `count` elements of `out`. By value: nothing that is written can alias
 // it.
 template <class T, class C, class Distribution>
-TANDEM_CLONES void fill_blocks(const Draw draw, const Distribution distribution, T* out,
+TANDEM_CLONES void fill_blocks(const RandomKey random_key, const Distribution distribution, T* out,
                                std::int64_t count, std::int64_t begin, std::int64_t end) {
   alignas(64) Words words;
   alignas(64) C elements[Distribution::kElements];
   for (std::int64_t block = begin; block < end; ++block) {
-    fill_words(draw, block, words);
+    fill_words(random_key, block, words);
     distribution(words, elements);
     const std::int64_t start = block * Distribution::kElements;
     const std::int64_t length = std::min<std::int64_t>(Distribution::kElements, count - start);
@@ -56,12 +56,12 @@ TANDEM_CLONES void fill_blocks(const Draw draw, const Distribution distribution,
 
 template <class T, class C, class Distribution>
 void fill_random(KernelContext& c, const Distribution& distribution) {
-  const Draw draw = c.attrs<RandomAttrs>().draw();
+  const RandomKey random_key = c.attrs<RandomAttrs>().random_key();
   T* out = c.outputs[0].as<T>();
   const std::int64_t count = c.outputs[0].size();
   const std::int64_t blocks = (count + Distribution::kElements - 1) / Distribution::kElements;
   parallel_for(blocks, 4096 / Distribution::kElements, [&](std::int64_t begin, std::int64_t end) {
-    fill_blocks<T, C>(draw, distribution, out, count, begin, end);
+    fill_blocks<T, C>(random_key, distribution, out, count, begin, end);
   });
 }
 
@@ -87,7 +87,7 @@ Compute<T> largest_below(double low, double high) {
 
 }  // namespace
 
-double largest_drawn(const RandomAttrs& attrs) {
+double largest_uniform(const RandomAttrs& attrs) {
   double largest = 0.0;
   switch_floating(attrs.dtype, [&]<class T>(TypeTag<T>) {
     largest = static_cast<double>(largest_below<T>(attrs.a, attrs.b));
@@ -102,7 +102,7 @@ void uniform_kernel(KernelContext& c) {
   switch_floating(attrs.dtype, [&]<class T>(TypeTag<T>) {
     using C = Compute<T>;
     fill_random<T, C>(c, Uniform<C>{static_cast<C>(attrs.a), static_cast<C>(attrs.b - attrs.a),
-                                    static_cast<C>(largest_drawn(attrs))});
+                                    static_cast<C>(largest_uniform(attrs))});
   });
 }
 
@@ -131,12 +131,12 @@ void uniform_int_kernel(KernelContext& c) {
 
 // The shuffle of Fisher and Yates.
 void permutation_kernel(KernelContext& c) {
-  const Draw draw = c.attrs<RandomAttrs>().draw();
+  const RandomKey random_key = c.attrs<RandomAttrs>().random_key();
   auto* out = c.outputs[0].as<std::int64_t>();
   const std::int64_t count = c.outputs[0].size();
   for (std::int64_t i = 0; i < count; ++i) out[i] = i;
   for (std::int64_t i = count - 1; i > 0; --i) {
-    const auto words = philox(draw, static_cast<std::uint64_t>(i));
+    const auto words = philox(random_key, static_cast<std::uint64_t>(i));
     const auto other =
         random_below(static_cast<std::uint64_t>(i) + 1, std::uint64_t{words[0]} << 32 | words[1]);
     std::swap(out[i], out[static_cast<std::int64_t>(other)]);
@@ -150,7 +150,7 @@ constexpr OpDef random_op(std::string_view name, InferFn infer, KernelFn kernel,
           .cpu_kernel = kernel,
           .gpu = gpu,
           .traits = kStateful,
-          .exchange_draw = exchange_draw<RandomAttrs>};
+          .exchange_key = exchange_key<RandomAttrs>};
 }
 
 constexpr DTypeSet kIntegers = set_of(int32) | set_of(int64) | set_of(uint8);
@@ -174,11 +174,11 @@ OpList random_ops() {
 namespace random {
 namespace {
 
-Tensor draw_normal(const OpDef& op, const Shape& shape, double mean, double stddev,
-                   const Options& options) {
+Tensor run_normal(const OpDef& op, const Shape& shape, double mean, double stddev,
+                  const Options& options) {
   if (!(stddev >= 0.0))
     fail<InvalidArgumentError>("[{}] expected a stddev of at least 0, got {}", op.name, stddev);
-  RandomAttrs attrs = next_draw(shape, options);
+  RandomAttrs attrs = next_attrs(shape, options);
   attrs.a = mean;
   attrs.b = stddev;
   return named(run(op, {}, attrs), options.name);
@@ -187,11 +187,11 @@ Tensor draw_normal(const OpDef& op, const Shape& shape, double mean, double stdd
 }  // namespace
 
 Tensor normal(const Shape& shape, double mean, double stddev, const Options& options) {
-  return draw_normal(kNormal, shape, mean, stddev, options);
+  return run_normal(kNormal, shape, mean, stddev, options);
 }
 
 Tensor truncated_normal(const Shape& shape, double mean, double stddev, const Options& options) {
-  return draw_normal(kTruncatedNormal, shape, mean, stddev, options);
+  return run_normal(kTruncatedNormal, shape, mean, stddev, options);
 }
 
 Tensor uniform(const Shape& shape, double low, double high, const Options& options) {
@@ -200,7 +200,7 @@ Tensor uniform(const Shape& shape, double low, double high, const Options& optio
                                high);
   check_number("RandomUniform", options.dtype, low);
   check_number("RandomUniform", options.dtype, high);
-  RandomAttrs attrs = next_draw(shape, options);
+  RandomAttrs attrs = next_attrs(shape, options);
   attrs.a = low;
   attrs.b = high;
   return named(run(kUniform, {}, attrs), options.name);
@@ -213,7 +213,7 @@ Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high,
   check_number("RandomUniformInt", options.dtype, static_cast<double>(low));
   if (options.dtype != int64)
     check_number("RandomUniformInt", options.dtype, static_cast<double>(high - 1));
-  RandomAttrs attrs = next_draw(shape, options);
+  RandomAttrs attrs = next_attrs(shape, options);
   attrs.low = low;
   attrs.high = high;
   return named(run(kUniformInt, {}, attrs), options.name);
@@ -223,7 +223,7 @@ Tensor bernoulli(const Shape& shape, double probability, const Options& options)
   if (!(probability >= 0.0 && probability <= 1.0))
     fail<InvalidArgumentError>("[RandomBernoulli] expected a probability in [0, 1], got {}",
                                probability);
-  RandomAttrs attrs = next_draw(shape, options);
+  RandomAttrs attrs = next_attrs(shape, options);
   attrs.a = probability;
   return named(run(kBernoulli, {}, attrs), options.name);
 }
@@ -231,7 +231,7 @@ Tensor bernoulli(const Shape& shape, double probability, const Options& options)
 Tensor permutation(std::int64_t count) {
   if (count < 0)
     fail<InvalidArgumentError>("[RandomPermutation] expected a count of at least 0, got {}", count);
-  return run(kPermutation, {}, next_draw(Shape({count}), {.dtype = int64}));
+  return run(kPermutation, {}, next_attrs(Shape({count}), {.dtype = int64}));
 }
 
 Tensor shuffle(const Tensor& x) {

@@ -109,35 +109,37 @@ struct UniformInt {
 // A counter a thread: column `counter % kColumns` of a block of kRows rows.
 template <class T, class C, class Distribution>
 __global__ void __launch_bounds__(kThreads)
-    draw_elements(Renewed<Draw> draw, Distribution distribution, T* y, std::int64_t size) {
+    fill_elements(Renewed<RandomKey> random_key, Distribution distribution, T* y,
+                  std::int64_t size) {
   constexpr int kRows = Distribution::kRows;
   const std::int64_t counter = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const std::int64_t first = counter / kColumns * (kRows * kColumns) + counter % kColumns;
   if (first >= size) return;
   C rows[kRows];
-  distribution.fill(philox(draw(), static_cast<std::uint64_t>(counter)), rows);
+  distribution.fill(philox(random_key(), static_cast<std::uint64_t>(counter)), rows);
 #pragma unroll
   for (int row = 0; row < kRows; ++row)
     if (const std::int64_t at = first + row * kColumns; at < size) y[at] = store_as<T>(rows[row]);
 }
 
 template <class T, class C, class Distribution>
-void draw_on(KernelContext& c, const Distribution& distribution) {
-  const auto draw = renewed<RandomAttrs>(c, [](const RandomAttrs& a) { return a.draw(); });
+void fill_random(KernelContext& c, const Distribution& distribution) {
+  const auto random_key =
+      renewed<RandomAttrs>(c, [](const RandomAttrs& a) { return a.random_key(); });
   const std::int64_t size = c.outputs[0].size();
   if (size == 0) return;
   constexpr std::int64_t kBlock = Distribution::kRows * kColumns;
   const std::int64_t counters = (size + kBlock - 1) / kBlock * kColumns;
-  launch(c, {.blocks = blocks_for(counters)}, draw_elements<T, C, Distribution>, draw, distribution,
-         c.outputs[0].as<T>(), size);
+  launch(c, {.blocks = blocks_for(counters)}, fill_elements<T, C, Distribution>, random_key,
+         distribution, c.outputs[0].as<T>(), size);
 }
 
 void uniform_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
   switch_floating(attrs.dtype, [&]<class T>(Type<T>) {
     using C = ComputeOf<T>;
-    draw_on<T, C>(c, Uniform<C>{static_cast<C>(attrs.a), static_cast<C>(attrs.b - attrs.a),
-                                static_cast<C>(largest_drawn(attrs))});
+    fill_random<T, C>(c, Uniform<C>{static_cast<C>(attrs.a), static_cast<C>(attrs.b - attrs.a),
+                                    static_cast<C>(largest_uniform(attrs))});
   });
 }
 
@@ -146,20 +148,21 @@ void normal_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
   switch_floating(attrs.dtype, [&]<class T>(Type<T>) {
     using C = ComputeOf<T>;
-    draw_on<T, C>(c, Distribution<C>{static_cast<C>(attrs.a), static_cast<C>(attrs.b)});
+    fill_random<T, C>(c, Distribution<C>{static_cast<C>(attrs.a), static_cast<C>(attrs.b)});
   });
 }
 
 void bernoulli_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
-  switch_any(attrs.dtype, [&]<class T>(Type<T>) { draw_on<T, float>(c, Bernoulli{attrs.ones()}); });
+  switch_any(attrs.dtype,
+             [&]<class T>(Type<T>) { fill_random<T, float>(c, Bernoulli{attrs.ones()}); });
 }
 
 void uniform_int_kernel(KernelContext& c) {
   const auto& attrs = c.attrs<RandomAttrs>();
   switch_numeric(attrs.dtype, [&]<class T>(Type<T>) {
     if constexpr (std::is_integral_v<T>)
-      draw_on<T, std::int64_t>(c, UniformInt{attrs.low, attrs.integers()});
+      fill_random<T, std::int64_t>(c, UniformInt{attrs.low, attrs.integers()});
   });
 }
 

@@ -18,9 +18,9 @@ struct RandomAttrs {
   std::uint32_t stream = 0;
   TANDEM_FIELDS(shape, dtype, a, b, low, high, seed, number, stream)
 
-  Draw draw() const { return {.seed = seed, .number = number, .stream = stream}; }
+  RandomKey random_key() const { return {.seed = seed, .number = number, .stream = stream}; }
   Ones ones() const { return Ones(static_cast<std::uint64_t>(std::round(a * 0x1p32))); }
-  // How many integers there are to draw from.
+  // The number of integers in [low, high).
   std::uint64_t integers() const {
     return static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   }
@@ -28,6 +28,6 @@ struct RandomAttrs {
 
 // The largest element that RandomUniform of these attributes gives: the last one below `b`, or `b`
 // where the range is empty.
-double largest_drawn(const RandomAttrs& attrs);
+double largest_uniform(const RandomAttrs& attrs);
 
 }  // namespace tandem

@@ -9,11 +9,11 @@
 namespace tandem {
 namespace {
 
-using FillWords = void (*)(const Draw& draw, std::uint64_t counter, Words& words);
+using FillWords = void (*)(const RandomKey& random_key, std::uint64_t counter, Words& words);
 
-void fill_plain(const Draw& draw, std::uint64_t counter, Words& words) {
+void fill_plain(const RandomKey& random_key, std::uint64_t counter, Words& words) {
   for (int j = 0; j < kColumns; ++j) {
-    const auto word = philox(draw, counter + static_cast<std::uint64_t>(j));
+    const auto word = philox(random_key, counter + static_cast<std::uint64_t>(j));
     for (int row = 0; row < 4; ++row) words[row][j] = word[static_cast<std::size_t>(row)];
   }
 }
@@ -22,12 +22,12 @@ void fill_plain(const Draw& draw, std::uint64_t counter, Words& words) {
 
 // The same as philox(), four counters at a time: the words are the low halves of the lanes, and no
 // step lets what the high halves hold into the low ones.
-__attribute__((target("avx2"))) void fill_avx2(const Draw& draw, std::uint64_t counter,
+__attribute__((target("avx2"))) void fill_avx2(const RandomKey& random_key, std::uint64_t counter,
                                                Words& words) {
   const __m256i m0 = _mm256_set1_epi64x(kPhiloxM0), m1 = _mm256_set1_epi64x(kPhiloxM1);
   const __m256i low_halves = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
   for (int j = 0; j < kColumns; j += 4) {
-    const PhiloxState start(draw, counter + static_cast<std::uint64_t>(j));
+    const PhiloxState start(random_key, counter + static_cast<std::uint64_t>(j));
     __m256i c0 = _mm256_add_epi64(_mm256_set1_epi64x(start.c0), _mm256_set_epi64x(3, 2, 1, 0));
     __m256i c1 = _mm256_set1_epi64x(start.c1), c2 = _mm256_set1_epi64x(start.c2),
             c3 = _mm256_set1_epi64x(start.c3);
@@ -58,9 +58,9 @@ FillWords best_fill() { return fill_plain; }
 
 }  // namespace
 
-void fill_words(const Draw& draw, std::int64_t block, Words& words) {
+void fill_words(const RandomKey& random_key, std::int64_t block, Words& words) {
   static const FillWords fill = best_fill();
-  fill(draw, static_cast<std::uint64_t>(block) * kColumns, words);
+  fill(random_key, static_cast<std::uint64_t>(block) * kColumns, words);
 }
 
 }  // namespace tandem

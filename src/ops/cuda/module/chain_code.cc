@@ -154,7 +154,7 @@ class Translation {
 
 }  // namespace
 
-bool takes(const Operation& operation) {
+bool takes(const BlockOperation& operation) {
   const auto suits = [](const Value* value) { return in_chains(value->spec.dtype); };
   return operation.op->chain.op != ChainOp::kNone && suits(operation.outputs[0]) &&
          std::all_of(operation.inputs.begin(), operation.inputs.end(), suits);

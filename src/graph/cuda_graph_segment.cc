@@ -1,4 +1,4 @@
-#include "graph/recorded_steps.h"
+#include "graph/cuda_graph_segment.h"
 
 #include <algorithm>
 #include <map>
@@ -14,14 +14,14 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kKept = 4;  // recordings
+constexpr std::size_t kKept = 4;  // CUDA graphs
 constexpr int kMostWasted = 8;
 
 }  // namespace
 
-// Workspace of everything recorded on a device, which runs one after the other. Whoever needs more
-// gets a larger one for all that follows.
-struct RecordedSteps::Scratch {
+// The workspace of all CUDA graphs on a device, which run one after another. A CUDA graph that
+// needs more allocates a larger one, which later ones use as well.
+struct CudaGraphSegment::Scratch {
   std::shared_ptr<void> memory;
   std::size_t bytes = 0;
 
@@ -41,29 +41,29 @@ struct RecordedSteps::Scratch {
   }
 };
 
-bool RecordedSteps::takes(const Step& step) {
-  return step.kernel && !step.member && !step.started && !step.behind;
+bool CudaGraphSegment::takes(const ProgramStep& step) {
+  return step.kernel && !step.member && !step.started && !step.awaits;
 }
 
-bool RecordedSteps::wanted() {
+bool CudaGraphSegment::enabled() {
   static const bool value = env_bool("TANDEM_CUDA_GRAPHS").value_or(true);
   return value;
 }
 
-RecordedSteps::RecordedSteps(NativeGpu& gpu, std::vector<Step*> steps)
+CudaGraphSegment::CudaGraphSegment(NativeGpu& gpu, std::vector<ProgramStep*> steps)
     : gpu_(gpu), steps_(std::move(steps)) {}
 
-RecordedSteps::~RecordedSteps() = default;
+CudaGraphSegment::~CudaGraphSegment() = default;
 
-bool RecordedSteps::run() {
-  if (given_up_ || profile::on()) return false;
+bool CudaGraphSegment::run() {
+  if (disabled_ || profile::on()) return false;
   if (runs_++ == 0) {
     measure();
     return true;
   }
   find_addresses();
   auto found = std::find_if(recorded_.begin(), recorded_.end(),
-                            [&](const Recorded& each) { return each.addresses == addresses_; });
+                            [&](const Recording& each) { return each.addresses == addresses_; });
   if (found != recorded_.end()) {
     found->replayed = true;
     wasted_ = 0;
@@ -71,88 +71,88 @@ bool RecordedSteps::run() {
     try {
       record();
     } catch (const ResourceExhaustedError& error) {
-      // Other addresses may make a library choose what takes more.
-      if (++wasted_ == kMostWasted) give_up(error.what());
+      // With other addresses, a library may choose an algorithm that needs more memory.
+      if (++wasted_ == kMostWasted) disable(error.what());
       measure();
       return true;
     } catch (const Error& error) {
-      give_up(error.what());
+      disable(error.what());
       return false;
     }
-    if (given_up_) return false;
+    if (disabled_) return false;
     found = recorded_.end() - 1;
   }
   found->last_run = runs_;
-  renew(found->renewals);
+  update(found->device_args);
   found->work->launch();
   return true;
 }
 
-void RecordedSteps::find_addresses() {
+void CudaGraphSegment::find_addresses() {
   addresses_.clear();
-  for (const Step* step : steps_)
+  for (const ProgramStep* step : steps_)
     for (const auto* views : {&step->context.inputs, &step->context.outputs})
       for (const TensorView& view : *views) addresses_.push_back(view.data);
 }
 
-void RecordedSteps::measure() {
+void CudaGraphSegment::measure() {
   ScratchScope scratch;
-  RenewalScope renewals;
-  const Step* unsuited = nullptr;
-  for (Step* step : steps_) {
+  DeviceArgsScope device_args;
+  const ProgramStep* unsuited = nullptr;
+  for (ProgramStep* step : steps_) {
     scratch.begin_kernel();
-    renewals.begin_kernel(step->operation->renewal != nullptr);
+    device_args.begin_kernel(step->operation->attr_update != nullptr);
     step->context.native_stream = gpu_.stream().native_handle();
     step->kernel(step->context);
     step->context.end_call();
-    if (!renewals.complete()) unsuited = step;
+    if (!device_args.complete()) unsuited = step;
   }
   workspace_ = std::max(workspace_, scratch.needed());
-  renewed_ = std::max(renewed_, renewals.needed());
+  renewed_ = std::max(renewed_, device_args.needed());
   if (unsuited)
-    give_up(fmt::format("the kernel of '{}' keeps attributes that change in each run",
+    disable(fmt::format("the kernel of '{}' keeps attributes that change in each run",
                         unsuited->operation->op->name));
 }
 
-void RecordedSteps::renew(Renewals& renewals) {
-  if (renewals.values.empty()) return;
-  now_.assign(renewals.bytes, std::byte{0});
-  for (const RenewedValue& value : renewals.values)
+void CudaGraphSegment::update(DeviceArgs& device_args) {
+  if (device_args.values.empty()) return;
+  now_.assign(device_args.bytes, std::byte{0});
+  for (const DeviceArg& value : device_args.values)
     value.compute(value.attrs, now_.data() + value.offset);
-  if (now_ == renewals.there) return;
-  gpu_.copy_from_host(renewals.memory.get(), now_.data(), now_.size());
-  std::swap(now_, renewals.there);
+  if (now_ == device_args.there) return;
+  gpu_.copy_from_host(device_args.memory.get(), now_.data(), now_.size());
+  std::swap(now_, device_args.there);
 }
 
-void RecordedSteps::record() {
-  Recorded another;
+void CudaGraphSegment::record() {
+  Recording another;
   if (recorded_.size() == kKept) {
     const auto oldest = std::min_element(
         recorded_.begin(), recorded_.end(),
-        [](const Recorded& a, const Recorded& b) { return a.last_run < b.last_run; });
+        [](const Recording& a, const Recording& b) { return a.last_run < b.last_run; });
     if (!oldest->replayed && ++wasted_ == kMostWasted)
-      return give_up("what they read or write is in other memory in each run");
+      return disable("what they read or write is in other memory in each run");
     another = std::move(*oldest);
     recorded_.erase(oldest);
   }
   another.addresses = addresses_;
   another.replayed = false;
   if (workspace_ > 0) another.scratch = Scratch::on(gpu_, workspace_);
-  Renewals& renewals = another.renewals;
-  renewals.there.clear();
-  if (renewals.bytes < renewed_) {
+  DeviceArgs& device_args = another.device_args;
+  device_args.there.clear();
+  if (device_args.bytes < renewed_) {
     const MemoryTagScope tag(MemoryTag::kWorkspace);
-    renewals.memory =
+    device_args.memory =
         allocate_on(gpu_, renewed_, "graph", "attributes of recorded operations that change");
-    renewals.bytes = renewed_;
+    device_args.bytes = renewed_;
   }
   another.work = gpu_.record_work(
       [&](void* native_stream) {
         ScratchScope scratch(another.scratch ? another.scratch->memory.get() : nullptr, workspace_);
-        RenewalScope renewal(renewals.memory.get(), renewals.bytes);
-        for (Step* step : steps_) {
+        DeviceArgsScope attr_update(device_args.memory.get(), device_args.bytes);
+        for (ProgramStep* step : steps_) {
           scratch.begin_kernel();
-          renewal.begin_kernel(step->operation->renewal != nullptr);
+          attr_update.begin_kernel(step->operation->attr_update != nullptr);
           step->context.native_stream = native_stream;
           try {
             step->kernel(step->context);
@@ -161,18 +161,18 @@ void RecordedSteps::record() {
             throw;
           }
           step->context.end_call();
-          TANDEM_ASSERT(renewal.complete());
+          TANDEM_ASSERT(attr_update.complete());
         }
-        renewals.values = renewal.values();
+        device_args.values = attr_update.values();
       },
       std::move(another.work));
   recorded_.push_back(std::move(another));
-  logging::debug("[graph] {} operations on {} are recorded, and launched as one", steps_.size(),
+  logging::debug("[graph] recorded {} operations on {} as a CUDA graph", steps_.size(),
                  gpu_.full_name());
 }
 
-void RecordedSteps::give_up(const std::string& why) {
-  given_up_ = true;
+void CudaGraphSegment::disable(const std::string& why) {
+  disabled_ = true;
   recorded_.clear();
   logging::info("[graph] {} operations on {} are launched one by one: {}", steps_.size(),
                 gpu_.full_name(), why);

@@ -1,4 +1,4 @@
-#include "autodiff/rerecord.h"
+#include "autodiff/eager_replay.h"
 
 #include "graph/structural_ops.h"
 #include "runtime/dispatch.h"
@@ -20,10 +20,10 @@ Tensor without_elements(const TensorSpec& spec, GradEdge edge) {
   return Tensor(std::move(impl));
 }
 
-Rerecorded::Rerecorded(const TraceRecord& record, const RecordedRun& run,
-                       std::span<const Tensor> sources)
+EagerReplay::EagerReplay(const TraceRecord& record, const RecordedRun& run,
+                         std::span<const Tensor> sources)
     : record_(record), run_(run) {
-  // A node for each source, so that a tensor which is given as two arguments is two sources.
+  // One node per source, so that a tensor that is passed as two arguments is two sources.
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const Tensor* input = &sources[i];
     Tensor output = without_elements(impl_of(sources[i]));
@@ -32,21 +32,21 @@ Rerecorded::Rerecorded(const TraceRecord& record, const RecordedRun& run,
     const GradEdge& traced = record_.sources()[i].edge;
     edges_[{traced.node.get(), traced.index}] = sources_.back();
   }
-  for (const RefPtr<OpNode>& operation : record_.operations()) rerecord(*operation);
+  for (const RefPtr<OpNode>& operation : record_.operations()) replay(*operation);
 }
 
-GradEdge Rerecorded::edge_of(const GradEdge& traced) const {
+GradEdge EagerReplay::edge_of(const GradEdge& traced) const {
   const auto found = edges_.find({traced.node.get(), traced.index});
   return found == edges_.end() ? GradEdge() : found->second;
 }
 
-Tensor Rerecorded::value_of(const Tensor& saved) const {
+Tensor EagerReplay::value_of(const Tensor& saved) const {
   if (!is_symbolic(saved)) return make_alias(saved);
   const Symbol& symbol = symbol_of(saved);
   return make_alias(value_of(Node::Input{symbol.node, symbol.output}));
 }
 
-Tensor Rerecorded::value_of(const Node::Input& tensor) const {
+Tensor EagerReplay::value_of(const Node::Input& tensor) const {
   for (std::size_t i = 0; i < record_.kept().size(); ++i)
     if (record_.kept()[i].tensor == tensor) return run_.kept[i];
   const Node& node = *tensor.node;
@@ -62,18 +62,18 @@ Tensor Rerecorded::value_of(const Node::Input& tensor) const {
   return run(*node.op, {&base}, {&node.op->attrs(), attrs.get()});
 }
 
-std::shared_ptr<const void> Rerecorded::attrs_of(const OpDef& op,
-                                                 const std::shared_ptr<const void>& traced) const {
+std::shared_ptr<const void> EagerReplay::attrs_of(const OpDef& op,
+                                                  const std::shared_ptr<const void>& traced) const {
   std::shared_ptr<const void> attrs = run_.sizes.fill_in(op, traced);
-  if (!op.exchange_draw) return attrs;
+  if (!op.exchange_key) return attrs;
   attrs = op.attrs().copy(attrs.get());
   auto* own = const_cast<void*>(attrs.get());  // not shared yet
-  const Draw draw = op.exchange_draw(own, {});
-  op.exchange_draw(own, {run_.draws.seed, run_.draws.draws + draw.number, draw.stream});
+  const RandomKey key = op.exchange_key(own, {});
+  op.exchange_key(own, {run_.random.seed, run_.random.offset + key.number, key.stream});
   return attrs;
 }
 
-void Rerecorded::rerecord(const OpNode& node) {
+void EagerReplay::replay(const OpNode& node) {
   const auto stand_in = [this](const Tensor& saved, const TensorSpec& spec) {
     return saved.defined() ? value_of(saved)
                            : without_elements({spec.dtype, run_.sizes(spec.shape)});
