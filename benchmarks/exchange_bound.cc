@@ -41,7 +41,7 @@ struct Range {
   std::int64_t begin, end;
 };
 
-TANDEM_CLONES void sum(const float* a, const float* b, float* to, float* too, Range range) {
+TANDEM_MULTIVERSION void sum(const float* a, const float* b, float* to, float* too, Range range) {
 #pragma GCC ivdep
   for (std::int64_t i = range.begin; i < range.end; ++i) {
     const float mean = (a[i] + b[i]) * 0.5f;
@@ -50,7 +50,7 @@ TANDEM_CLONES void sum(const float* a, const float* b, float* to, float* too, Ra
   }
 }
 
-TANDEM_CLONES void update(const Side& side, Range range) {
+TANDEM_MULTIVERSION void update(const Side& side, Range range) {
   const float* gradients = side.gradients;
   float *parameters = side.parameters, *momentum = side.momentum;
 #pragma GCC ivdep
@@ -60,7 +60,7 @@ TANDEM_CLONES void update(const Side& side, Range range) {
   }
 }
 
-TANDEM_CLONES void update_from_both(const Side& side, const float* others, Range range) {
+TANDEM_MULTIVERSION void update_from_both(const Side& side, const float* others, Range range) {
   const float* gradients = side.gradients;
   float *parameters = side.parameters, *momentum = side.momentum;
 #pragma GCC ivdep
@@ -70,7 +70,7 @@ TANDEM_CLONES void update_from_both(const Side& side, const float* others, Range
   }
 }
 
-TANDEM_CLONES void update_both(const Side& side, const Side& other, Range range) {
+TANDEM_MULTIVERSION void update_both(const Side& side, const Side& other, Range range) {
   const float *gradients = side.gradients, *others = other.gradients;
   float *parameters = side.parameters, *momentum = side.momentum;
   float *its_parameters = other.parameters, *its_momentum = other.momentum;
@@ -83,7 +83,8 @@ TANDEM_CLONES void update_both(const Side& side, const Side& other, Range range)
   }
 }
 
-TANDEM_CLONES void write_gradients(const Side& side, const float* others, std::int64_t count) {
+TANDEM_MULTIVERSION void write_gradients(const Side& side, const float* others,
+                                         std::int64_t count) {
   float* gradients = side.gradients;
   const float* parameters = side.parameters;
 #pragma GCC ivdep

@@ -18,14 +18,14 @@ using profiler::OperationTotal;
 struct Sums {
   std::int64_t calls = 0, time = 0, inner = 0;  // nanoseconds
 };
-// By device and name; the host's device is an empty string.
+// By device and name; the empty string is the host.
 using SumsByName = std::map<std::pair<std::string_view, std::string_view>, Sums>;
 
 std::string_view device_of(const Event& event) {
   return event.device ? std::string_view(*event.device) : std::string_view();
 }
 
-// `events`: of one thread and device, in the order of their begins, those that last longer first.
+// `events`: of one thread and device, ordered by begin, longer ones first.
 void add_up(SumsByName& sums, const std::vector<const Event*>& events) {
   std::vector<const Event*> around;
   for (const Event* event : events) {
@@ -88,7 +88,7 @@ std::string row_of(const OperationTotal& total) {
                      total.share * 100.0);
 }
 
-// Several rows in one.
+// Sums up several rows.
 OperationTotal rest_of(std::span<const OperationTotal> totals) {
   OperationTotal rest{.name = fmt::format("{} others", totals.size())};
   for (const OperationTotal& total : totals) {

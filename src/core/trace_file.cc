@@ -30,9 +30,9 @@ constexpr LaneName kLanes[] = {{"step", "steps"},
 
 LaneName name_of(Lane lane) { return kLanes[static_cast<int>(lane)]; }
 
-// The roles that rows show, in their order.
+// The roles that rows show, in display order.
 struct Role {
-  std::string_view device;  // empty: the host
+  std::string_view device;  // empty for the host
   Lane lane;
   int replica;
   friend bool operator<(const Role& a, const Role& b) {
@@ -45,10 +45,11 @@ Role role_of(const Event& event) {
           event.replica};
 }
 
-// When a thread had a role: from its first event's begin to its last one's end.
+// The time during which a thread had a role: from the begin of its first event to the end of its
+// last.
 struct Period {
   std::int64_t begin = INT64_MAX, end = INT64_MIN;
-  int place = 0;  // among the rows of the role
+  int place = 0;  // index among the rows of the role
 };
 
 // By role and thread.
@@ -66,7 +67,7 @@ Periods periods_of(const TraceContents& contents) {
   return periods;
 }
 
-// Gives each thread the first place that is free while it has the role. Returns how many there are.
+// Assigns each thread the first row that is free during its period. Returns the number of rows.
 int assign_places(std::map<int, Period>& threads) {
   std::vector<Period*> in_order;
   for (auto& [thread, period] : threads) in_order.push_back(&period);
@@ -95,7 +96,7 @@ std::string label_of(const Role& role, int place) {
   return label;
 }
 
-// The file's text, with its events one a line.
+// The file's contents, one event per line.
 class Lines {
  public:
   explicit Lines(AtomicFile& out) : out_(out) {}
@@ -151,7 +152,7 @@ void write_event(Lines& lines, const Event& event, const Row& row, std::int64_t 
              {"args", std::move(args)}});
 }
 
-// The rows of each role, which are named here.
+// Names the rows of each role.
 std::map<Role, std::vector<Row>> write_rows(Lines& lines, Periods& periods) {
   std::map<Role, std::vector<Row>> rows;
   std::map<std::string_view, int> processes;

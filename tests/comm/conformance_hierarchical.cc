@@ -1,4 +1,4 @@
-// The conformance suite over communicators of two.
+// The conformance suite for hierarchical communicators.
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,9 +19,10 @@ namespace tandem {
 namespace {
 
 constexpr std::chrono::minutes kLimit(5);
-constexpr std::size_t kPiece = 128 << 10;  // so that the suite's large buffers are several
+// so small that the suite's large buffers consist of several pieces
+constexpr std::size_t kPiece = 128 << 10;
 
-// Where a rank is, when groups have `size` ranks and the last may have fewer.
+// The position of a rank in groups of `size` ranks; the last group may be smaller.
 struct Place {
   Place(int rank, int ranks, int size)
       : group(rank / size),
@@ -47,7 +48,7 @@ Options options_of(const std::shared_ptr<Store>& store, const std::string& name,
   return {.store = store, .name = name, .rank = rank, .size = size, .time_limit = kLimit};
 }
 
-// Threads in groups, which are threads as well.
+// Groups of threads, joined by threads.
 TestBackend of_threads() {
   return {.name = "local",
           .run =
@@ -85,7 +86,7 @@ TestBackend of_threads() {
           .advances_unattended = [](int ranks) { return ranks > 3; }};
 }
 
-// Two threads a process, and the processes.
+// Processes with two threads each.
 TestBackend of_threads_and_processes() {
   return {.name = "shm",
           .run =
@@ -127,7 +128,7 @@ TestBackend of_threads_and_processes() {
           .advances_unattended = [](int ranks) { return ranks > 2; }};
 }
 
-// Processes of a host, and the hosts.
+// Processes on several hosts.
 TestBackend of_processes() {
   return {
       .name = "gloo",

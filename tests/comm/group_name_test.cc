@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// They are parts of keys, which a store limits.
+// Group names are parts of store keys, whose length is limited.
 TEST(GroupName, HasOneLengthHoweverManyRanksAndHoweverDeep) {
   std::vector<int> ranks(10'000);
   std::iota(ranks.begin(), ranks.end(), 0);

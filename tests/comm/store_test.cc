@@ -1,4 +1,4 @@
-// What holds for every kind of store, and what for files alone.
+// The contract of every kind of store, and details of FileStore.
 #include "comm/store.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ Store::TimePoint in(std::chrono::milliseconds time) { return Clock::now() + time
 class StoreKind {
  public:
   virtual ~StoreKind() = default;
-  virtual std::unique_ptr<Store> another() = 0;  // on the same contents
+  virtual std::unique_ptr<Store> another() = 0;  // a store with the same contents
 };
 
 class Files final : public StoreKind {
@@ -198,7 +198,7 @@ TEST(FileStore, CutsOffWhatACrashLeftUnfinished) {
     store.set("other", "more");
   }
   const std::string good = testing::read_file(path);
-  // Every way in which a third record can have been cut short, and a damaged one.
+  // The third record is damaged, or truncated at any byte.
   FileStore(path).set("third", "third");
   const std::string longer = testing::read_file(path);
   for (std::size_t size = good.size(); size < longer.size(); ++size) {
@@ -214,7 +214,7 @@ TEST(FileStore, CutsOffWhatACrashLeftUnfinished) {
   damaged.back() ^= 1;
   testing::write_file(path, damaged);
   EXPECT_NE(any_error_of([&] { FileStore(path).get("third", in(0ms)); }), "no error");
-  // Not even a whole header: a file that is new.
+  // Not even a complete header: a new file.
   testing::write_file(path, "tan");
   FileStore(path).set("key", "again");
   EXPECT_EQ(FileStore(path).get("key", in(0ms)), "again");
@@ -226,14 +226,14 @@ TEST(FileStore, LeavesFilesOfOtherKindsAlone) {
   testing::write_file(path, "years of work");
   std::filesystem::permissions(path, std::filesystem::perms(0600));
   EXPECT_EQ(any_error_of([&] { FileStore store(path); }),
-            "InvalidArgumentError: [FileStore] '" + path + "' is no file of a store");
+            "InvalidArgumentError: [FileStore] '" + path + "' is not a file store");
   EXPECT_EQ(testing::read_file(path), "years of work");
   EXPECT_EQ(any_error_of([&] { FileStore store(folder / "no/such/file"); }),
             "UnavailableError: [FileStore] '" + (folder / "no/such/file").string() +
                 "': cannot open it: No such file or directory");
 }
 
-// Or the job's secret would be theirs.
+// Otherwise they could read the job's secret.
 TEST(FileStore, TakesNoFileThatOtherUsersMayUse) {
   const TemporaryDirectory folder;
   const std::string path = folder / "job";

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMaxRanks = 1'000'000;
 
-// The variables of a launcher; null where it has none.
+// The variables of a launcher; null if it has none.
 struct Launcher {
   const char* rank;
   const char* size;
@@ -50,7 +50,7 @@ void ask_slurm(ClusterEnvironment& result) {
         env_string("SLURM_STEP_TASKS_PER_NODE").value_or(text("SLURM_TASKS_PER_NODE")), *node);
 }
 
-// One number, or nothing.
+// Parses a number; empty if `text` is not one.
 std::optional<int> digits(std::string_view text) {
   int value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -89,7 +89,7 @@ ClusterEnvironment cluster_environment() {
   }
   const std::string address = text("MASTER_ADDR");
   if (!address.empty()) result.master = address;
-  // No name is needed then, and nobody outside can listen in.
+  // The loopback needs no name, and other hosts cannot connect to it.
   if (result.on_one_host()) result.master = "127.0.0.1";
 
   const auto port = env_int("MASTER_PORT");
@@ -97,7 +97,7 @@ ClusterEnvironment cluster_environment() {
     fail<InvalidArgumentError>("[rendezvous] port must have value from 0 to 65535 but was {}.",
                                *port);
   result.server = outside_server();
-  // torchrun's own store listens at MASTER_PORT then, and speaks another protocol.
+  // In that case torchrun's own store listens at MASTER_PORT, with another protocol.
   if (port && env_bool("TORCHELASTIC_USE_AGENT_STORE").value_or(false)) {
     result.job = fmt::format("torchrun {} {} {} {}", address, *port, text("TORCHELASTIC_RUN_ID"),
                              text("TORCHELASTIC_RESTART_COUNT"));

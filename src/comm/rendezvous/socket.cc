@@ -24,7 +24,7 @@ namespace {
 
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-// The addresses of a name; never empty.
+// The addresses of a host name; never empty.
 Addresses resolve(const Endpoint& endpoint, int flags) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -61,7 +61,7 @@ Socket open_socket(const addrinfo& address) {
   return socket;
 }
 
-// What an earlier job left in TIME_WAIT is no hindrance, nor is a reservation.
+// Allows binding despite an earlier job's connections in TIME_WAIT, or a reservation.
 void share_address(const Socket& socket) {
   const int on = 1;
   setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -90,7 +90,7 @@ Endpoint in_numbers(const sockaddr_storage& address, socklen_t size) {
   return {host.data(), static_cast<std::uint16_t>(std::atoi(port.data()))};
 }
 
-// 0 or the error.
+// Returns 0 or an errno.
 int connect_one(const Socket& socket, const addrinfo& address, Clock::time_point deadline) {
   if (connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -184,7 +184,7 @@ std::string peer_of(const Socket& socket) {
 Socket accept_from(const Socket& listener) {
   Socket socket(accept4(listener.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (socket.is_open()) send_at_once(socket);
-  // The system says so first, also where no connection waits.
+  // The system reports this even if no connection is waiting.
   if (!socket.is_open() && is_out_of_descriptors(errno)) {
     const int error = errno;
     if (!wait_readable(listener, Clock::now())) return {};
@@ -242,7 +242,7 @@ void send_all(const Socket& socket, std::string_view bytes, Clock::time_point de
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN) {
       if (!wait_for(socket, POLLOUT, deadline))
-        fail<DeadlineExceededError>("[rendezvous] the peer takes nothing");
+        fail<DeadlineExceededError>("[rendezvous] the peer does not read");
     } else if (errno != EINTR) {
       fail_on_peer();
     }

@@ -41,8 +41,8 @@ void infer_random(InferContext& c) {
 // Blocks [begin, end) of the `count` elements of `out`. By value: nothing that is written can alias
 // it.
 template <class T, class C, class Distribution>
-TANDEM_CLONES void fill_blocks(const Draw draw, const Distribution distribution, T* out,
-                               std::int64_t count, std::int64_t begin, std::int64_t end) {
+TANDEM_MULTIVERSION void fill_blocks(const Draw draw, const Distribution distribution, T* out,
+                                     std::int64_t count, std::int64_t begin, std::int64_t end) {
   alignas(64) Words words;
   alignas(64) C elements[Distribution::kElements];
   for (std::int64_t block = begin; block < end; ++block) {

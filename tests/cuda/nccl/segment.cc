@@ -19,9 +19,9 @@ namespace tandem::fake_nccl {
 namespace {
 
 constexpr std::size_t kSlot = 256 << 10;
-constexpr std::size_t kPiece = 64 << 10;  // of a message
+constexpr std::size_t kPiece = 64 << 10;  // bytes of a message per piece
 
-// What ranks must agree on.
+// The properties of a call that must be equal on all ranks.
 struct Described {
   Kind kind = Kind::kAllReduce;
   DType dtype = float32;
@@ -43,12 +43,12 @@ struct Segment::Header {
 
 struct alignas(64) Segment::Place {
   std::atomic<pid_t> pid;
-  // Rounds, each of a slotful of a collective.
+  // Rounds; each transfers one slot's bytes of a collective.
   std::atomic<std::uint64_t> posted, read;
   Described described;
 };
 
-// Messages from one rank to another, a piece at a time.
+// Messages from one rank to another, one piece at a time.
 struct alignas(64) Segment::Channel {
   std::atomic<std::uint64_t> posted, read;
   std::byte data[kPiece];
@@ -116,7 +116,7 @@ bool Segment::wait_for_all(Rank& mine, const F& reached) const {
   });
 }
 
-// False when it was aborted.
+// Returns false if it is aborted.
 bool Segment::collective(Rank& mine, const Call& call) {
   const std::size_t element = size_of(call.dtype);
   const Described described{call.kind, call.dtype, call.op, call.root, call.count};
@@ -136,7 +136,7 @@ bool Segment::collective(Rank& mine, const Call& call) {
     for (int rank = 0; rank < size_; ++rank) {
       slots.push_back(slot(rank));
       if (place(rank).described == described) continue;
-      mine.state = ncclInvalidUsage;  // NCCL would hang, or bring what nobody asked for
+      mine.state = ncclInvalidUsage;  // NCCL would hang or return wrong data
       return wait(mine, [] { return false; });
     }
     if (call.kind == Kind::kBroadcast) {
@@ -157,14 +157,14 @@ bool Segment::collective(Rank& mine, const Call& call) {
   return true;
 }
 
-// One under way.
+// An open message.
 class Segment::Message {
  public:
   explicit Message(const Call& call) : call_(call) {}
 
   std::pair<bool, int> way() const { return {call_.kind == Kind::kSend, call_.root}; }
   bool done() const { return at_ == call_.count * size_of(call_.dtype); }
-  // Moves a piece, if the other side has got so far.
+  // Transfers a piece, if the peer is ready.
   bool advance(const Segment& segment) {
     const bool sends = call_.kind == Kind::kSend;
     Channel& channel = sends ? segment.channel(segment.rank_, call_.root)
@@ -192,7 +192,7 @@ void Segment::run(Rank& mine, std::span<const Call> calls) {
       messages.emplace_back(call);
     else if (!collective(mine, call))
       return;
-  // Those of a group go on side by side, those of one way one after the other.
+  // Messages of a group run concurrently; those with one peer and direction run in order.
   wait(mine, [&] {
     bool all_done = true;
     std::set<std::pair<bool, int>> busy;

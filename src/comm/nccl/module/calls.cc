@@ -12,7 +12,7 @@ ncclRedOp_t op_of(ReduceOp op) {
     case ReduceOp::kMin: return ncclMin;
     case ReduceOp::kMax: return ncclMax;
     case ReduceOp::kProduct: return ncclProd;
-    case ReduceOp::kTreeSum: break;  // refused before
+    case ReduceOp::kTreeSum: break;  // rejected earlier
   }
   return ncclSum;
 }

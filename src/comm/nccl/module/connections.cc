@@ -15,12 +15,13 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr const char* kLeft = "it was stopped, and its buffers hold anything";
+constexpr const char* kLeft = "it was stopped, and its results are undefined";
 constexpr seconds kGoodbye{5}, kAbort{10};
-constexpr seconds kUnheeded{1};  // behind which nobody waits for a launch, and hears of a dead peer
+// after this time, a launch is assumed to have no waiter that checks the peers
+constexpr seconds kUnheeded{1};
 
-// NCCL frees memory, for which CUDA waits for whatever runs on the GPU, hung kernels of other
-// communicators among it: all are ended as one, and not on a thread that must get on.
+// Aborting frees memory, and CUDA then waits for all kernels on the GPU, including hung kernels of
+// other communicators. All are therefore aborted as one group, on a thread of their own.
 void abort_all(std::vector<ncclComm_t> comms) noexcept {
   if (comms.empty()) return;
   try {
@@ -35,7 +36,7 @@ void abort_all(std::vector<ncclComm_t> comms) noexcept {
     if (ended.wait_for(kAbort) != std::future_status::ready)
       logging::error("[nccl] ncclCommAbort has not returned within {} s", kAbort.count());
   } catch (const std::exception& error) {
-    logging::error("[nccl] what is under way was not ended: {}", error.what());
+    logging::error("[nccl] could not abort the running collectives: {}", error.what());
   }
 }
 
@@ -48,8 +49,8 @@ bool all_through(const std::vector<ncclComm_t>& comms) {
   });
 }
 
-// Peers may still read what this process has sent: NCCL ends in good order where it can. Ranks of a
-// process may wait for each other, and do so as one.
+// Peers may still read what this process has sent, so NCCL finalises if it can. Ranks of one
+// process may wait for each other, so their communicators finalise as one group.
 bool leave_in_order(const std::vector<ncclComm_t>& comms) noexcept {
   try {
     if (!all_through(comms)) return false;
@@ -104,7 +105,8 @@ bool Connections::ready(const Connection& connection) {
 void Connections::call(const std::function<void()>& calls) {
   const std::lock_guard lock(mutex_);
   check_sound();
-  for (const auto& launch : under_way_) launch->ended();  // marks it, while nothing is behind it
+  // queries it before later work is enqueued on the stream
+  for (const auto& launch : under_way_) launch->ended();
   in_group(calls);
 }
 
@@ -137,9 +139,9 @@ bool Connections::failed() const {
   return failure_ != nullptr;
 }
 
-void Connections::check_untold() {
+void Connections::check_unreported() {
   const std::lock_guard lock(mutex_);
-  if (const auto error = untold_ ? untold_->take() : nullptr) std::rethrow_exception(error);
+  if (const auto error = unreported_ ? unreported_->take() : nullptr) std::rethrow_exception(error);
 }
 
 void Connections::end(std::exception_ptr error) noexcept {
@@ -160,17 +162,17 @@ void Connections::look(Clock::time_point now) noexcept {
     if (failure_) return;
     failure_ = find_failure(now);
     if (!failure_) return;
-    untold_ = std::make_shared<SharedFailure>(failure_);
+    unreported_ = std::make_shared<SharedFailure>(failure_);
     comms = take_comms();
   }
-  if (options_.on_failure) options_.on_failure(untold_);
+  if (options_.on_failure) options_.on_failure(unreported_);
   abort_all(std::move(comms));
 }
 
-// Whoever gets this need not be told again.
+// A caller that receives this needs no further report.
 void Connections::check_sound() const {
   if (!failure_) return;
-  if (untold_) untold_->take();
+  if (unreported_) unreported_->take();
   std::rethrow_exception(failure_);
 }
 
@@ -188,7 +190,7 @@ std::exception_ptr Connections::find_failure(Clock::time_point now) {
   } catch (const Error& error) {
     return std::make_exception_ptr(in_midst_of(*under_way_.front(), error));
   }
-  std::set<cudaStream_t> busy;  // with an earlier launch
+  std::set<cudaStream_t> busy;  // streams with an earlier launch
   for (const auto& launch : under_way_) {
     try {
       if (!busy.insert(launch->stream_).second || !launch->reached()) continue;

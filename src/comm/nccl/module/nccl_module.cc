@@ -1,4 +1,4 @@
-// What libtandem loads.
+// The entry points of the module that libtandem loads.
 #include "comm/nccl/module/group.h"
 #include "comm/nccl/module/operations.h"
 #include "core/status.h"
@@ -27,15 +27,15 @@ class NcclBackend final : public Backend {
   }
 
   void check_peers(const BackendOperation& operation) override {
-    // The backend's own, which nobody else holds on to.
+    // The operation is this backend's own, and no other object uses it.
     const_cast<NcclOperation&>(static_cast<const NcclOperation&>(operation)).check_peers();
   }
 
-  void fail_group(GroupFailure failure, const std::string& text) noexcept override {
+  void abort(GroupFailure failure, const std::string& text) noexcept override {
     group_.publish_failure(failure, text);
     group_.abort(failure, text);
   }
-  void check_failure() override { group_.check_told(); }
+  void check_failure() override { group_.check_published_failure(); }
 
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     use_gpu(group_.options().gpu);
@@ -53,7 +53,7 @@ class NcclBackend final : public Backend {
   }
 
  private:
-  Group group_;
+  NcclGroup group_;
   std::uint64_t next_turn_ = 0;
 };
 

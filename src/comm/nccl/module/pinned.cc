@@ -40,7 +40,7 @@ namespace {
 bool gpu_reaches(const void* memory) {
   cudaPointerAttributes attributes{};
   if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
-    cudaGetLastError();  // is not kept for the next call
+    cudaGetLastError();  // clears the error, so that the next call does not return it
     return false;
   }
   return attributes.type != cudaMemoryTypeUnregistered;

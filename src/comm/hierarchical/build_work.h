@@ -1,4 +1,4 @@
-// What each collective of the whole is made of.
+// The steps that each collective of a hierarchy consists of.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace tandem::hierarchical {
 
-// Not submitted yet. Throws FailedPreconditionError for what needs a communicator of all ranks,
-// when there is none.
+// Returns a work that has not been submitted. Throws FailedPreconditionError when the collective
+// needs a communicator of all ranks and there is none.
 std::shared_ptr<HierarchicalWork> plan(const std::shared_ptr<Pipeline>& pipeline,
                                        const CheckedCall& call);
 

@@ -1,4 +1,4 @@
-#include "comm/shm/moves.h"
+#include "comm/shm/shm_data_exchange.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,14 +9,14 @@
 namespace tandem::shm {
 namespace {
 
-// Up to here reducing everything on every rank is faster than waiting twice.
+// Up to this size, reducing everything on every rank is faster than a second wait.
 constexpr std::int64_t kSmallBytes = 16 << 10;
 constexpr std::int64_t kBlockBytes = 8 << 10;
-// What a rank does of a slice at a time where others may help: much longer than it takes to agree
-// on who does it.
+// The size of a stretch, the unit of a slice that other ranks may process. Long, compared with
+// claiming it.
 constexpr std::int64_t kStretchBytes = 256 << 10;
 
-// One run of memory of all buffers: its begin, else null. Empty buffers lie anywhere.
+// The start of the buffers if they are contiguous, else null. Ignores empty buffers.
 void* single_run(std::span<const Buffer> buffers) {
   std::byte* begin = nullptr;
   std::byte* end = nullptr;
@@ -42,7 +42,7 @@ void copy_bytes(void* to, const void* from, std::int64_t bytes) {
 
 }  // namespace
 
-Moves::Moves(Group& group, const Collective& collective)
+ShmDataExchange::ShmDataExchange(ShmGroup& group, const Collective& collective)
     : group_(group),
       collective_(collective),
       signature_(collective.signature),
@@ -63,14 +63,14 @@ Moves::Moves(Group& group, const Collective& collective)
     offset_ = 0;
 }
 
-std::int64_t Moves::offset_of(int rank) const {
+std::int64_t ShmDataExchange::offset_of(int rank) const {
   return group_.call(rank, collective_.sequence).offset;
 }
 
-bool Moves::all_give_directly() const {
+bool ShmDataExchange::all_give_directly() const {
   switch (signature_.kind) {
     case CollectiveKind::kBroadcast: return offset_of(signature_.root) >= 0;
-    case CollectiveKind::kAllToAll:  // no rank knows where another's share lies
+    case CollectiveKind::kAllToAll:  // the offsets of another rank's shares are unknown
     case CollectiveKind::kBarrier: return false;
     default:
       for (int rank = 0; rank < ranks_; ++rank)
@@ -79,7 +79,7 @@ bool Moves::all_give_directly() const {
   }
 }
 
-std::size_t Moves::bytes_given_by(int rank) const {
+std::size_t ShmDataExchange::bytes_given_by(int rank) const {
   switch (signature_.kind) {
     case CollectiveKind::kAllGather:
     case CollectiveKind::kExchange: return collective_.out[static_cast<std::size_t>(rank)].bytes();
@@ -87,8 +87,8 @@ std::size_t Moves::bytes_given_by(int rank) const {
   }
 }
 
-// Reads a peer's description of its memory once and checks it before any access to that memory.
-void Moves::find_given() {
+// Reads a peer's description of its memory once and validates it before any access to that memory.
+void ShmDataExchange::find_given() {
   given_.resize(static_cast<std::size_t>(ranks_));
   for (int rank = 0; rank < ranks_; ++rank) {
     if (signature_.kind == CollectiveKind::kBroadcast && rank != signature_.root) continue;
@@ -100,24 +100,25 @@ void Moves::find_given() {
   }
 }
 
-Plan Moves::make_plan() {
-  Plan plan = cut_into_pieces();
+ShmPlan ShmDataExchange::make_plan() {
+  ShmPlan plan = cut_into_pieces();
   if (small_) return plan;
   const bool reduces =
       signature_.kind == CollectiveKind::kAllReduce || signature_.kind == CollectiveKind::kReduce;
   if (all_give_directly()) {
     find_given();
     const std::int64_t bytes = signature_.count * element_ / ranks_;
-    return {.way = Plan::Way::kDirect,
+    return {.way = ShmPlan::Method::kDirect,
             .stretches = reduces ? static_cast<std::uint32_t>(bytes / kStretchBytes + 1) : 0};
   }
-  if (reduces) plan.way = Plan::Way::kSliced;
+  if (reduces) plan.method = ShmPlan::Method::kSliced;
   return plan;
 }
 
-Plan Moves::cut_into_pieces() const {
+ShmPlan ShmDataExchange::cut_into_pieces() const {
   const auto cut = [](std::int64_t piece, std::int64_t count) {
-    return Plan{.pieces = static_cast<std::uint32_t>((count + piece - 1) / piece), .piece = piece};
+    return ShmPlan{.pieces = static_cast<std::uint32_t>((count + piece - 1) / piece),
+                   .piece = piece};
   };
   const std::int64_t whole = static_cast<std::int64_t>(group_.layout().piece_bytes()) / element_;
   switch (signature_.kind) {
@@ -129,8 +130,8 @@ Plan Moves::cut_into_pieces() const {
     case CollectiveKind::kReduceScatter:
       return cut(share_bytes_ / element_, largest(collective_.in));
     case CollectiveKind::kAllToAll: {
-      std::int64_t most = 1;                     // the first piece carries the counts
-      for (int rank = 0; rank < ranks_; ++rank)  // each rank knows its own alone
+      std::int64_t most = 1;                     // the first piece contains the counts
+      for (int rank = 0; rank < ranks_; ++rank)  // each rank knows only its own
         most = std::max(most, group_.call(rank, collective_.sequence).signature.count);
       return cut((share_bytes_ - static_cast<std::int64_t>(sizeof(PieceHeader))) / element_, most);
     }
@@ -138,14 +139,17 @@ Plan Moves::cut_into_pieces() const {
   }
 }
 
-Moves::Span Moves::range(const Plan& plan, std::uint32_t k, std::int64_t count) const {
+ShmDataExchange::Span ShmDataExchange::range(const ShmPlan& plan, std::uint32_t k,
+                                             std::int64_t count) const {
   const std::int64_t begin = std::min(count, plan.piece * k);
   return {begin, std::min(count, begin + plan.piece)};
 }
 
-Moves::Span Moves::slice(Span all, int rank) const { return part(all, rank, ranks_); }
+ShmDataExchange::Span ShmDataExchange::slice(Span all, int rank) const {
+  return part(all, rank, ranks_);
+}
 
-Moves::Span Moves::part(Span all, std::int64_t k, std::int64_t parts) const {
+ShmDataExchange::Span ShmDataExchange::part(Span all, std::int64_t k, std::int64_t parts) const {
   const std::int64_t count = all.end - all.begin;
   const std::int64_t line = static_cast<std::int64_t>(kLine) / element_;
   const auto edge = [&](std::int64_t of) {
@@ -154,12 +158,12 @@ Moves::Span Moves::part(Span all, std::int64_t k, std::int64_t parts) const {
   return {edge(k), edge(k + 1)};
 }
 
-std::byte* Moves::share(int from, int to, std::uint64_t number) const {
+std::byte* ShmDataExchange::share(int from, int to, std::uint64_t number) const {
   return group_.piece(from, number) + share_bytes_ * to;
 }
 
 template <class Body>
-void Moves::for_runs(Span span, const Body& body) const {
+void ShmDataExchange::for_runs(Span span, const Body& body) const {
   std::int64_t at = 0;
   for (const Buffer& buffer : collective_.in) {
     const std::int64_t begin = std::max(span.begin, at);
@@ -170,11 +174,11 @@ void Moves::for_runs(Span span, const Body& body) const {
   }
 }
 
-void Moves::combine_into(std::span<void* const> outputs, std::int64_t count) const {
+void ShmDataExchange::combine_into(std::span<void* const> outputs, std::int64_t count) const {
   combine(inputs_, outputs, count, signature_.dtype, signature_.op, CombineOrder::kInOrder);
 }
 
-void Moves::put(const Plan& plan, std::uint32_t k, std::uint64_t number) const {
+void ShmDataExchange::put(const ShmPlan& plan, std::uint32_t k, std::uint64_t number) const {
   std::byte* piece = group_.piece(me_, number);
   const auto put_span = [&](Span span, std::int64_t origin) {
     for_runs(span, [&](const std::byte* data, std::int64_t at, std::int64_t count) {
@@ -185,8 +189,8 @@ void Moves::put(const Plan& plan, std::uint32_t k, std::uint64_t number) const {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kReduce: {
       const Span all = range(plan, k, signature_.count);
-      if (plan.way == Plan::Way::kOnce) return put_span(all, all.begin);
-      const Span mine = slice(all, me_);  // nobody else reads that one
+      if (plan.method == ShmPlan::Method::kOnce) return put_span(all, all.begin);
+      const Span mine = slice(all, me_);  // no other rank reads this slice
       put_span({all.begin, mine.begin}, all.begin);
       put_span({mine.end, all.end}, all.begin);
       return;
@@ -220,11 +224,11 @@ void Moves::put(const Plan& plan, std::uint32_t k, std::uint64_t number) const {
   }
 }
 
-void Moves::reduce(const Plan& plan, std::uint32_t k, std::uint64_t number) {
+void ShmDataExchange::reduce(const ShmPlan& plan, std::uint32_t k, std::uint64_t number) {
   const Span all = range(plan, k, signature_.count);
   const bool keeps = signature_.kind == CollectiveKind::kAllReduce || me_ == signature_.root;
   for_runs(slice(all, me_), [&](std::byte* data, std::int64_t at, std::int64_t count) {
-    // In blocks, so that what is combined is still in the first-level cache when it is given.
+    // Blocks keep the results in the L1 cache until they are copied.
     const std::int64_t block = kBlockBytes / element_;
     for (std::int64_t begin = 0; begin < count; begin += block) {
       const std::int64_t length = std::min(block, count - begin);
@@ -241,13 +245,13 @@ void Moves::reduce(const Plan& plan, std::uint32_t k, std::uint64_t number) {
   });
 }
 
-void Moves::take(const Plan& plan, std::uint32_t k, std::uint64_t number) {
+void ShmDataExchange::take(const ShmPlan& plan, std::uint32_t k, std::uint64_t number) {
   switch (signature_.kind) {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kReduce: {
       if (signature_.kind == CollectiveKind::kReduce && me_ != signature_.root) return;
       const Span all = range(plan, k, signature_.count);
-      if (plan.way == Plan::Way::kSliced) {
+      if (plan.method == ShmPlan::Method::kSliced) {
         for (int rank = 0; rank < ranks_; ++rank) {
           if (rank == me_) continue;
           for_runs(slice(all, rank), [&](std::byte* data, std::int64_t at, std::int64_t count) {
@@ -290,8 +294,8 @@ void Moves::take(const Plan& plan, std::uint32_t k, std::uint64_t number) {
   }
 }
 
-// A buffer of each rank: all_gather, exchange, all_to_all.
-void Moves::take_shares(const Plan& plan, std::uint32_t k, std::uint64_t number) {
+// Collectives with one buffer per rank: all_gather, exchange, all_to_all.
+void ShmDataExchange::take_shares(const ShmPlan& plan, std::uint32_t k, std::uint64_t number) {
   const bool gathers = signature_.kind != CollectiveKind::kAllToAll;
   for (std::size_t i = 0; i < collective_.out.size(); ++i) {
     const int rank = static_cast<int>(i);
@@ -311,22 +315,23 @@ void Moves::take_shares(const Plan& plan, std::uint32_t k, std::uint64_t number)
   }
 }
 
-void Moves::check_received(const std::byte* share, int from) const {
+void ShmDataExchange::check_received(const std::byte* share, int from) const {
   const std::int64_t sent = reinterpret_cast<const PieceHeader*>(share)->count;
   const std::int64_t expected = collective_.out[static_cast<std::size_t>(from)].count;
   if (sent != expected)
     fail<InvalidArgumentError>(
-        "[all_to_all] ranks parted at collective {}: rank {} sent {} {} to rank {}, which expected "
+        "[all_to_all] ranks diverged at collective {}: rank {} sent {} {} to rank {}, which "
+        "expected "
         "{}",
         collective_.sequence, group_.names()[from], sent, name_of(signature_.dtype),
         group_.names()[me_], expected);
 }
 
-std::byte* Moves::place(int rank, std::int64_t at) const {
+std::byte* ShmDataExchange::place(int rank, std::int64_t at) const {
   return given_[static_cast<std::size_t>(rank)] + at * element_;
 }
 
-void Moves::direct(const Plan& plan, int rank, std::uint32_t k) {
+void ShmDataExchange::direct(const ShmPlan& plan, int rank, std::uint32_t k) {
   const Span all = part(slice({0, signature_.count}, rank), k, plan.stretches);
   if (all.begin == all.end) return;
   outputs_.clear();
@@ -339,7 +344,7 @@ void Moves::direct(const Plan& plan, int rank, std::uint32_t k) {
   combine_into(outputs_, all.end - all.begin);
 }
 
-void Moves::direct() {
+void ShmDataExchange::direct() {
   switch (signature_.kind) {
     case CollectiveKind::kBroadcast:
       if (me_ != signature_.root)
