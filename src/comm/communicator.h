@@ -102,7 +102,7 @@ class Communicator {
   // advances them while the owner computes, but less promptly.
   virtual void progress() = 0;
   // Whether threads other than the owner's may advance them, one at a time.
-  virtual bool takes_any_thread() const { return true; }
+  virtual bool allows_any_thread() const { return true; }
   // Labels the next collectives in error messages: a name, such as a bucket's, and the training
   // step. May differ between ranks.
   virtual void label(std::string_view name, std::int64_t step) = 0;

@@ -44,7 +44,7 @@ struct ActiveProfile {
   std::vector<std::shared_ptr<EventChunk>> chunks;
 };
 
-struct State {
+struct ProfilerState {
   std::mutex control;  // held by start() and stop() throughout
   std::mutex mutex;    // guards `session`
   std::unique_ptr<ActiveProfile> session;
@@ -53,13 +53,13 @@ struct State {
 };
 
 // Never destroyed: threads may end after main().
-State& state() {
-  static State* const instance = new State;
+ProfilerState& state() {
+  static ProfilerState* const instance = new ProfilerState;
   return *instance;
 }
 
 // The calling thread's position in the profile. The session owns the chunks.
-class Writer {
+class EventWriter {
  public:
   void add(Event&& event) {
     std::shared_ptr<EventChunk> chunk = chunk_.lock();
@@ -105,7 +105,7 @@ std::int64_t now() {
 }
 
 void record(Event event) {
-  thread_local Writer writer;
+  thread_local EventWriter writer;
   writer.add(std::move(event));
 }
 
@@ -134,7 +134,7 @@ constexpr const char* kWhat = "profiler";
 }  // namespace
 
 void start(const ProfilerOptions& options) {
-  profile::State& state = profile::state();
+  profile::ProfilerState& state = profile::state();
   const std::lock_guard control(state.control);
   if (state.session)
     fail<FailedPreconditionError>("[profiler] a profile is already running, for the file '{}'",
@@ -158,7 +158,7 @@ void start(const ProfilerOptions& options) {
 }
 
 Summary stop() {
-  profile::State& state = profile::state();
+  profile::ProfilerState& state = profile::state();
   const std::lock_guard control(state.control);
   std::unique_ptr<profile::ActiveProfile> session;
   {

@@ -23,8 +23,8 @@ constexpr std::chrono::minutes kLimit(5);
 constexpr std::size_t kPiece = 128 << 10;
 
 // The position of a rank in groups of `size` ranks; the last group may be smaller.
-struct Place {
-  Place(int rank, int ranks, int size)
+struct GroupPosition {
+  GroupPosition(int rank, int ranks, int size)
       : group(rank / size),
         groups((ranks + size - 1) / size),
         place(rank % size),
@@ -68,7 +68,7 @@ TestBackend of_threads() {
                   auto direct = std::make_shared<LocalGroup>(devices);
                   for (int rank = 0; rank < ranks; ++rank)
                     all.emplace_back([=, &body] {
-                      const Place at(rank, ranks, 3);
+                      const GroupPosition at(rank, ranks, 3);
                       const auto whole = make_hierarchical_communicator(
                           inner[static_cast<std::size_t>(at.group)]->communicator(at.place),
                           at.place == 0 ? outer->communicator(at.group) : nullptr,
@@ -138,7 +138,7 @@ TestBackend of_processes() {
             const ExitCodes codes = run_processes(ranks * groups, [&](int process) {
               const ThreadBudget one(1);
               const int number = process / ranks, rank = process % ranks;
-              const Place at(rank, ranks, 2);
+              const GroupPosition at(rank, ranks, 2);
               const std::string name = "group " + std::to_string(number);
               Device& device = *cpus(1).front();
               auto inner = through(

@@ -36,7 +36,7 @@ class StoreKind {
   virtual std::unique_ptr<Store> another() = 0;  // a store with the same contents
 };
 
-class Files final : public StoreKind {
+class FileStoreKind final : public StoreKind {
  public:
   std::unique_ptr<Store> another() override { return std::make_unique<FileStore>(folder_ / "kv"); }
 
@@ -55,7 +55,7 @@ class Tcp final : public StoreKind {
 };
 
 // Threads of one process share one MemoryStore.
-class Memory final : public StoreKind {
+class MemoryStoreKind final : public StoreKind {
  public:
   std::unique_ptr<Store> another() override { return std::make_unique<Shared>(store_); }
 
@@ -82,8 +82,8 @@ class EveryStore : public ::testing::TestWithParam<const char*> {
  protected:
   EveryStore() {
     const std::string kind = GetParam();
-    if (kind == "memory") kind_ = std::make_unique<Memory>();
-    if (kind == "file") kind_ = std::make_unique<Files>();
+    if (kind == "memory") kind_ = std::make_unique<MemoryStoreKind>();
+    if (kind == "file") kind_ = std::make_unique<FileStoreKind>();
     if (kind == "tcp") kind_ = std::make_unique<Tcp>();
     store_ = kind_->another();
   }

@@ -45,9 +45,9 @@ std::vector<Buffers> cut(std::span<const Buffer> parts, std::size_t bytes) {
   return pieces;
 }
 
-class Plan {
+class HierarchicalWorkBuilder {
  public:
-  Plan(const std::shared_ptr<Pipeline>& pipeline, const CheckedCall& call)
+  HierarchicalWorkBuilder(const std::shared_ptr<Pipeline>& pipeline, const CheckedCall& call)
       : pipeline_(*pipeline),
         layout_(pipeline_.layout),
         call_(call),
@@ -236,10 +236,10 @@ class Plan {
     std::size_t largest = 0;
     for (int group = 0; group < layout_.groups(); ++group)
       largest = std::max(largest, index(layout_.group_size(group)));
-    struct Memory {
+    struct ExchangeMemory {
       std::vector<std::byte> inside, between, all;
     };
-    const auto memory = std::make_shared<Memory>();
+    const auto memory = std::make_shared<ExchangeMemory>();
     memory->inside.resize(bytes * largest);
     const std::size_t total = bytes * index(layout_.size());
     memory->all.resize(total);
@@ -373,7 +373,7 @@ class Plan {
 namespace {
 
 // Whether the tree over all ranks equals the tree over the groups applied to the trees inside them.
-bool sums_by_tree(const HierarchyLayout& layout) {
+bool supports_tree_sum(const HierarchyLayout& layout) {
   const int size = layout.group_size(0);
   const int last = layout.groups() - 1;
   bool fits = (size & (size - 1)) == 0 && layout.group_size(last) <= size;
@@ -383,13 +383,13 @@ bool sums_by_tree(const HierarchyLayout& layout) {
 
 }  // namespace
 
-std::shared_ptr<HierarchicalWork> plan(const std::shared_ptr<Pipeline>& pipeline,
-                                       const CheckedCall& call) {
-  if (call.op == ReduceOp::kTreeSum && !sums_by_tree(pipeline->layout))
+std::shared_ptr<HierarchicalWork> build_work(const std::shared_ptr<Pipeline>& pipeline,
+                                             const CheckedCall& call) {
+  if (call.op == ReduceOp::kTreeSum && !supports_tree_sum(pipeline->layout))
     throw UnimplementedError(
         "[all_reduce] a tree sum over groups that do not have 1, 2, 4, ... ranks each, as many in "
         "each, in the order of the ranks: give every process as many replicas, 1, 2, 4, ...");
-  return Plan(pipeline, call).make();
+  return HierarchicalWorkBuilder(pipeline, call).make();
 }
 
 }  // namespace tandem::hierarchical

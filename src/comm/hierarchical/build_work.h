@@ -10,7 +10,7 @@ namespace tandem::hierarchical {
 
 // Returns a work that has not been submitted. Throws FailedPreconditionError when the collective
 // needs a communicator of all ranks and there is none.
-std::shared_ptr<HierarchicalWork> plan(const std::shared_ptr<Pipeline>& pipeline,
-                                       const CheckedCall& call);
+std::shared_ptr<HierarchicalWork> build_work(const std::shared_ptr<Pipeline>& pipeline,
+                                             const CheckedCall& call);
 
 }  // namespace tandem::hierarchical

@@ -27,7 +27,7 @@ class HierarchicalCommunicator final : public CheckedCommunicator {
   Device& device() const override { return pipeline_->inner->device(); }
 
   void progress() override { pipeline_->progress(); }
-  bool takes_any_thread() const override { return pipeline_->takes_any_thread(); }
+  bool allows_any_thread() const override { return pipeline_->allows_any_thread(); }
   void label(std::string_view name, std::int64_t step) override {
     pipeline_->label = {std::string(name), step};
   }
@@ -41,7 +41,7 @@ class HierarchicalCommunicator final : public CheckedCommunicator {
 
  private:
   std::shared_ptr<Work> start(const CheckedCall& call) override {
-    return pipeline_->submit([&] { return hierarchical::plan(pipeline_, call); });
+    return pipeline_->submit([&] { return hierarchical::build_work(pipeline_, call); });
   }
 
   std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int) override {
@@ -117,13 +117,13 @@ std::unique_ptr<Communicator> HierarchicalCommunicator::split_communicators(
 }
 
 // Exchanges the sizes of the groups and this rank's group between all ranks.
-struct Sizes {
+struct GroupSizes {
   std::vector<int> sizes;
   int group = 0;
 };
 
-Sizes agree_on_sizes(Communicator& inner, Communicator* outer) {
-  Sizes result;
+GroupSizes agree_on_sizes(Communicator& inner, Communicator* outer) {
+  GroupSizes result;
   std::vector<int> counts(static_cast<std::size_t>(inner.size()) * 2);
   if (outer) {
     result.sizes.resize(static_cast<std::size_t>(outer->size()));
@@ -154,7 +154,7 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(std::unique_ptr<Com
   if (outer && &outer->device() != &inner->device())
     fail<InvalidArgumentError>("[hierarchical] expected communicators of one device, got {} and {}",
                                inner->device().full_name(), outer->device().full_name());
-  Sizes found;
+  GroupSizes found;
   try {
     found = agree_on_sizes(*inner, outer.get());
   } catch (const Error& error) {

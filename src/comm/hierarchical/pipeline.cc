@@ -30,7 +30,7 @@ bool can_share(const Pipeline& pipeline) {
   const Communicator* const all[] = {pipeline.inner.get(), pipeline.outer.get(), pipeline.out.get(),
                                      pipeline.options.direct.get()};
   return std::all_of(std::begin(all), std::end(all), [](const Communicator* communicator) {
-    return !communicator || communicator->takes_any_thread();
+    return !communicator || communicator->allows_any_thread();
   });
 }
 
@@ -118,7 +118,7 @@ Pipeline::Pipeline(HierarchyLayout of, std::unique_ptr<Communicator> inside,
       inner(std::move(inside)),
       outer(std::move(between)),
       out(all_again(*inner)),
-      takes_any_thread_(can_share(*this)) {}
+      allows_any_thread_(can_share(*this)) {}
 
 Communicator* Pipeline::communicator(HierarchyLink link) const {
   switch (link) {
@@ -131,10 +131,10 @@ Communicator* Pipeline::communicator(HierarchyLink link) const {
 }
 
 std::shared_ptr<Work> Pipeline::submit(
-    const std::function<std::shared_ptr<HierarchicalWork>()>& plan) {
+    const std::function<std::shared_ptr<HierarchicalWork>()>& build) {
   const auto lock = attend();
   throw_if_failed();
-  auto work = plan();
+  auto work = build();
   for (PipelineStep& step : work->steps_)
     (step.work ? messages_ : waiting_[static_cast<std::size_t>(step.link)]).push_back(&step);
   open_.push_back(work);
@@ -171,7 +171,7 @@ std::unique_ptr<Communicator> Pipeline::split(
   return make();
 }
 
-bool Pipeline::under_way() const { return takes_any_thread_ && !failure_ && !open_.empty(); }
+bool Pipeline::under_way() const { return allows_any_thread_ && !failure_ && !open_.empty(); }
 
 bool Pipeline::advance_unattended() noexcept {
   try {

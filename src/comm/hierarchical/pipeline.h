@@ -100,8 +100,8 @@ class Pipeline final : public ProgressEngine::Client {
   Pipeline(HierarchyLayout layout, std::unique_ptr<Communicator> inner,
            std::unique_ptr<Communicator> outer, HierarchicalOptions options);
 
-  // Starts the work that `plan` builds. The engine does not touch the communicators meanwhile.
-  std::shared_ptr<Work> submit(const std::function<std::shared_ptr<HierarchicalWork>()>& plan);
+  // Starts the work that `build` builds. The engine does not touch the communicators meanwhile.
+  std::shared_ptr<Work> submit(const std::function<std::shared_ptr<HierarchicalWork>()>& build);
   // Starts the steps that are ready, and checks which have ended.
   void progress();
   bool test(const HierarchicalWork& work);
@@ -115,7 +115,7 @@ class Pipeline final : public ProgressEngine::Client {
   // Called when the communicator is destroyed: breaks the ownership cycle of works and pipeline.
   void close() noexcept;
   // Whether a thread other than the owner's may start steps.
-  bool takes_any_thread() const { return takes_any_thread_; }
+  bool allows_any_thread() const { return allows_any_thread_; }
 
   const HierarchyLayout layout;
   const HierarchicalOptions options;
@@ -148,7 +148,7 @@ class Pipeline final : public ProgressEngine::Client {
   [[noreturn]] void abort_with_current();
   void abort_with(std::exception_ptr error, GroupFailure failure, const std::string& text) noexcept;
 
-  const bool takes_any_thread_;
+  const bool allows_any_thread_;
   std::array<std::deque<PipelineStep*>, kLinks> waiting_, running_;
   std::deque<PipelineStep*> messages_;
   std::deque<std::shared_ptr<HierarchicalWork>> open_;  // not done, in the order of the calls

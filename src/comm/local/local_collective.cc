@@ -212,7 +212,7 @@ profile::Event LocalCollective::event(int rank, std::string name, profile::Lane 
   return {.name = std::move(name), .lane = lane, .replica = rank, .bytes = bytes};
 }
 
-void perform_share(const LocalWorld& world, const LocalCollective& collective, int rank) {
+void perform_part(const LocalWorld& world, const LocalCollective& collective, int rank) {
   const RankExecution share(world, collective, rank);
   switch (collective.kind()) {
     case CollectiveKind::kAllReduce: return share.all_reduce();

@@ -69,6 +69,6 @@ struct LocalCollective {
 };
 
 // Enqueues the rank's part on its device. Work on the host is done on return. REQUIRES: complete().
-void perform_share(const LocalWorld& world, const LocalCollective& collective, int rank);
+void perform_part(const LocalWorld& world, const LocalCollective& collective, int rank);
 
 }  // namespace tandem

@@ -307,7 +307,7 @@ bool LocalGroup::by_nccl(const LocalCollective& collective) const {
 void LocalGroup::perform(LocalCollective& collective, int rank) {
   const auto me = static_cast<std::size_t>(rank);
   if (collective.on_host()) {
-    perform_share(world_, collective, rank);
+    perform_part(world_, collective, rank);
   } else if (by_nccl(collective)) {
     if (rank == collective.members.front()) perform_by_nccl(collective);
   } else {
@@ -316,7 +316,7 @@ void LocalGroup::perform(LocalCollective& collective, int rank) {
       const StreamSpan span(device, [&] { return profile_of(collective, rank); });
       for (int peer : collective.members)
         device.stream().wait(collective.ready[static_cast<std::size_t>(peer)]);
-      perform_share(world_, collective, rank);
+      perform_part(world_, collective, rank);
     }
     collective.performed[me] = device.stream().record();
   }

@@ -24,8 +24,8 @@ class NcclClique {
     Event ready;
   };
   // Enqueues a collective: every rank's part on the communication stream of its device, all of them
-  // or none. Does not wait. Throws AbortedError if NCCL has failed, DeadlineExceededError if the GPUs
-  // are not connected within the time limit. REQUIRES: those streams already wait for `ready`;
+  // or none. Does not wait. Throws AbortedError if NCCL has failed, DeadlineExceededError if the
+  // GPUs are not connected within the time limit. REQUIRES: those streams already wait for `ready`;
   // NativeGpu::multi_gpu_launch_mutex() was locked before that, and stays locked until the work
   // that follows the collective is recorded.
   //

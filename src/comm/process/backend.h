@@ -61,14 +61,14 @@ class Backend {
   // The names of the group's ranks in error messages.
   virtual const RankNames& names() const = 0;
   // Whether buffers may be in device memory that the host cannot access.
-  virtual bool takes_device_memory() const = 0;
+  virtual bool supports_device_memory() const = 0;
   // Whether the order of its sums depends on the ranks alone (ReduceOp::kTreeSum).
-  virtual bool sums_by_tree() const { return true; }
+  virtual bool supports_tree_sum() const { return true; }
   // Whether threads other than the owner's may call it, one at a time.
-  virtual bool takes_any_thread() const { return true; }
+  virtual bool allows_any_thread() const { return true; }
   // Whether spinning would take CPU time from other ranks: this host has more ranks than cores, or
   // another rank runs on this rank's core.
-  virtual bool crowded() const = 0;
+  virtual bool oversubscribed() const = 0;
 
   // Called in the order of the collectives' sequence numbers.
   virtual std::unique_ptr<BackendOperation> start(const Collective& collective) = 0;

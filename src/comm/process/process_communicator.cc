@@ -50,7 +50,7 @@ class ProcessCommunicator final : public CheckedCommunicator {
   Device& device() const override { return group_->device; }
 
   void progress() override { group_->progress(); }
-  bool takes_any_thread() const override { return group_->backend->takes_any_thread(); }
+  bool allows_any_thread() const override { return group_->backend->allows_any_thread(); }
 
   void label(std::string_view name, std::int64_t step) override {
     group_->label = {std::string(name), step};
@@ -69,7 +69,7 @@ class ProcessCommunicator final : public CheckedCommunicator {
 
  private:
   std::shared_ptr<Work> start(const CheckedCall& call) override {
-    if (call.op == ReduceOp::kTreeSum && !group_->backend->sums_by_tree())
+    if (call.op == ReduceOp::kTreeSum && !group_->backend->supports_tree_sum())
       throw UnimplementedError(
           "[all_reduce] a tree sum over NCCL between processes, whose order of sums is its own: "
           "use "

@@ -26,7 +26,7 @@ ProcessWork::ProcessWork(std::shared_ptr<ProcessGroupState> group, const Checked
   if (profile::on()) [[unlikely]]
     begin_ = profile::now();
   if (call.kind != CollectiveKind::kExchange && !group_->device.host_accessible() &&
-      !group_->backend->takes_device_memory())
+      !group_->backend->supports_device_memory())
     stage(call.in.size(), in_place);
   const std::span<const Buffer> all(staging_ ? staged_ : buffers_);
   collective_.in = all.first(call.in.size());
@@ -248,7 +248,7 @@ bool ProcessGroupState::take(ProcessWork& work) {
 }
 
 bool ProcessGroupState::under_way() const {
-  return !failure_ && backend->takes_any_thread() &&
+  return !failure_ && backend->allows_any_thread() &&
          std::any_of(open_.begin(), open_.end(), [](const auto& work) { return !work->arrived(); });
 }
 
@@ -312,7 +312,7 @@ void ProcessGroupState::throw_deadline(const ProcessWork& work) const {
       waiting.size() == 1 ? "is" : "are");
 }
 
-void ProcessGroupState::look_after(const ProcessWork& work, Clock::time_point begin) {
+void ProcessGroupState::check_while_waiting(const ProcessWork& work, Clock::time_point begin) {
   try {
     if (work.operation()) backend->check_peers(*work.operation());
     if (Clock::now() - begin >= options.time_limit) throw_deadline(work);
@@ -352,21 +352,21 @@ void ProcessGroupState::wait(ProcessWork& work) {
     }
     if (now - checked >= check) {
       checked = now;
-      look_after(work, begin);
+      check_while_waiting(work, begin);
     }
     if (work.operation() && work.operation()->sleep(std::min(check, kSleep))) continue;
     const auto patience = now - patient_since;
-    const bool crowded = backend->crowded();
-    if (patience < kSpin && !crowded) {
+    const bool oversubscribed = backend->oversubscribed();
+    if (patience < kSpin && !oversubscribed) {
       round = 0;
       continue;
     }
     round = kLook;  // reads the clock every time
     const auto yields = [&] { return patience < kYield && core_yield_.yield(now); };
     // A peer that waits for this core does its own work best, with its data in its caches.
-    if (crowded && yields()) continue;
+    if (oversubscribed && yields()) continue;
     if (work.operation() && work.operation()->help()) continue;
-    if (!crowded && yields()) continue;
+    if (!oversubscribed && yields()) continue;
     if (!backend->wait_for_peers(std::min(check, kSleep))) {
       std::this_thread::sleep_for(nap);
       nap = std::min(nap * 2, microseconds(1000));

@@ -63,7 +63,7 @@ class ProcessGroupState final : public ProgressEngine::Client {
   // the group has failed since.
   bool take(ProcessWork& work);
   // The checks that a waiting rank makes several times per second.
-  void look_after(const ProcessWork& work, std::chrono::steady_clock::time_point begin);
+  void check_while_waiting(const ProcessWork& work, std::chrono::steady_clock::time_point begin);
   // Aborts the group with the current exception.
   void record_current() noexcept;
   [[noreturn]] void abort_with_current();

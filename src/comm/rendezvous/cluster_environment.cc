@@ -15,21 +15,21 @@ namespace {
 constexpr int kMaxRanks = 1'000'000;
 
 // The variables of a launcher; null if it has none.
-struct Launcher {
+struct LauncherVariables {
   const char* rank;
   const char* size;
   const char* local_rank;
   const char* local_size;
 };
-constexpr std::array<Launcher, 4> kLaunchers = {{
+constexpr std::array<LauncherVariables, 4> kLaunchers = {{
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr},
 }};
-const Launcher& kOpenMpi = kLaunchers[1];
-const Launcher& kSlurm = kLaunchers[3];
+const LauncherVariables& kOpenMpi = kLaunchers[1];
+const LauncherVariables& kSlurm = kLaunchers[3];
 
 std::optional<int> number(const char* name, int minimum) {
   if (name == nullptr) return std::nullopt;
@@ -76,8 +76,8 @@ ClusterEnvironment cluster_environment() {
   ClusterEnvironment result;
   const auto launcher = std::find_if(
       kLaunchers.begin(), kLaunchers.end(),
-      [](const Launcher& each) { return env_string(each.rank) && env_string(each.size); });
-  const Launcher& used = launcher == kLaunchers.end() ? kLaunchers.front() : *launcher;
+      [](const LauncherVariables& each) { return env_string(each.rank) && env_string(each.size); });
+  const LauncherVariables& used = launcher == kLaunchers.end() ? kLaunchers.front() : *launcher;
   result.rank = number(used.rank, 0);
   result.size = number(used.size, 1);
   result.local_rank = number(used.local_rank, 0);

@@ -17,6 +17,6 @@ void require_descriptors(std::int64_t count, std::string_view what);
 // Whether `error`, an errno, means that the descriptor limit is reached.
 bool is_out_of_descriptors(int error);
 // Throws ResourceExhaustedError with the limit.
-[[noreturn]] void fail_for_want_of_descriptors();
+[[noreturn]] void fail_out_of_descriptors();
 
 }  // namespace tandem

@@ -254,7 +254,7 @@ class TcpJob final : public Job {
                                                                .heartbeat = options_.heartbeat,
                                                                .silence = silence_},
                                           limit_);
-    } catch (const NotTakenInError&) {
+    } catch (const NotAcceptedError&) {
       return false;
     }
     membership_ = tcp_membership_;

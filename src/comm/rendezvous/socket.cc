@@ -32,7 +32,7 @@ Addresses resolve(const Endpoint& endpoint, int flags) {
   addrinfo* found = nullptr;
   const int error =
       getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
-  if (error == EAI_SYSTEM && is_out_of_descriptors(errno)) fail_for_want_of_descriptors();
+  if (error == EAI_SYSTEM && is_out_of_descriptors(errno)) fail_out_of_descriptors();
   if (error != 0 || found == nullptr)
     fail<NotFoundError>("[rendezvous] no address is known for '{}': {}", endpoint.host,
                         gai_strerror(error));
@@ -55,7 +55,7 @@ bool is_loopback(const sockaddr* address) {
 
 Socket open_socket(const addrinfo& address) {
   Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.is_open() && is_out_of_descriptors(errno)) fail_for_want_of_descriptors();
+  if (!socket.is_open() && is_out_of_descriptors(errno)) fail_out_of_descriptors();
   if (!socket.is_open())
     fail<ResourceExhaustedError>("[rendezvous] cannot open a socket: {}", std::strerror(errno));
   return socket;
@@ -189,7 +189,7 @@ Socket accept_from(const Socket& listener) {
     const int error = errno;
     if (!wait_readable(listener, Clock::now())) return {};
     errno = error;
-    fail_for_want_of_descriptors();
+    fail_out_of_descriptors();
   }
   return socket;
 }

@@ -40,7 +40,7 @@ TcpMembership::TcpMembership(ServerConnection connection, TcpMembershipOptions o
 TcpMembership::~TcpMembership() { stop(); }
 
 void TcpMembership::join(const TimeLimit& limit) {
-  bool taken_in = false;
+  bool accepted = false;
   std::optional<WireMessage> verdict;
   try {
     connection_.send(
@@ -51,11 +51,11 @@ void TcpMembership::join(const TimeLimit& limit) {
          .value = encode(
              JoinTerms{.size = options_.size, .role = options_.role, .silence = options_.silence})},
         Clock::now() + options_.silence);
-    verdict = await_verdict(limit.end, taken_in);
+    verdict = await_verdict(limit.end, accepted);
     if (!verdict) verdict = check_join_timeout(limit);
   } catch (const UnavailableError& error) {
     verdict = last_verdict();
-    if (!verdict && !taken_in) throw NotTakenInError(error.what());
+    if (!verdict && !accepted) throw NotAcceptedError(error.what());
     if (!verdict)
       fail<UnavailableError>("[rendezvous] {} is gone: {}", unknown_server(), error.what());
   }
@@ -72,7 +72,7 @@ const char* TcpMembership::unknown_server() const {
 }
 
 std::optional<WireMessage> TcpMembership::await_verdict(Clock::time_point deadline,
-                                                        bool& taken_in) {
+                                                        bool& accepted) {
   Clock::time_point heard = Clock::now();
   while (Clock::now() < deadline) {
     auto message = connection_.receive(std::min(deadline, Clock::now() + options_.heartbeat));
@@ -84,7 +84,7 @@ std::optional<WireMessage> TcpMembership::await_verdict(Clock::time_point deadli
     }
     if (message->type != MessageType::kAlive) return message;
     heard = Clock::now();
-    taken_in = true;
+    accepted = true;
   }
   return std::nullopt;
 }
@@ -135,7 +135,7 @@ EpochWorkers TcpMembership::continue_with_survivors() {
   const auto workers = std::exchange(workers_, std::nullopt);
   if (!workers && ended_) throw_as(aborted_, failure_);
   if (!workers) fail<UnavailableError>("[membership] {} does not answer", server_);
-  if (std::exchange(gone_on_, workers->epoch) == workers->epoch)
+  if (std::exchange(continued_epoch_, workers->epoch) == workers->epoch)
     fail<FailedPreconditionError>("[membership] no process has failed since epoch {} began",
                                   workers->epoch);
   return *workers;
@@ -152,8 +152,8 @@ void TcpMembership::post(const WireMessage& message, Clock::time_point deadline)
   pending_.push_back(message);
   eventfd_write(wake_.descriptor(), 1);
   const bool goodbye = message.type == MessageType::kGoodbye;
-  if (!goodbye) ++unheard_;
-  changed_.wait_until(lock, deadline, [&] { return ended_ || (!goodbye && unheard_ == 0); });
+  if (!goodbye) ++unanswered_;
+  changed_.wait_until(lock, deadline, [&] { return ended_ || (!goodbye && unanswered_ == 0); });
 }
 
 void TcpMembership::stop() {
@@ -198,7 +198,7 @@ void TcpMembership::run() {
       }
     }
   } catch (const Error& error) {
-    if (!hear_last_words())
+    if (!read_remaining())
       record_failure(false, fmt::format("{} is gone: {}", server_, error.what()));
   }
   const std::scoped_lock lock(mutex_);
@@ -206,7 +206,7 @@ void TcpMembership::run() {
   changed_.notify_all();
 }
 
-bool TcpMembership::hear_last_words() {
+bool TcpMembership::read_remaining() {
   try {
     while (const auto message = connection_.receive(Clock::time_point()))
       if (!handle(*message)) return true;
@@ -225,7 +225,7 @@ bool TcpMembership::handle(const WireMessage& message) {
   if (message.type == MessageType::kWorkers) take_workers(message);
   if (message.type == MessageType::kReported || message.type == MessageType::kWorkers) {
     const std::scoped_lock lock(mutex_);
-    --unheard_;
+    --unanswered_;
     changed_.notify_all();
   }
   return message.type != MessageType::kFarewell;

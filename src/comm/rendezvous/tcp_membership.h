@@ -28,7 +28,7 @@ struct TcpMembershipOptions {
 
 // The server closed before it accepted the rank. It belonged to an earlier job at the same address;
 // the server of this job may still start.
-class NotTakenInError final : public UnavailableError {
+class NotAcceptedError final : public UnavailableError {
   using UnavailableError::UnavailableError;
 };
 
@@ -36,7 +36,7 @@ class TcpMembership final : public Membership {
  public:
   // Joins the job and waits until every rank has. Throws DeadlineExceededError with the missing
   // ranks, InvalidArgumentError if the rank is refused, AbortedError or UnavailableError if another
-  // rank fails meanwhile, NotTakenInError.
+  // rank fails meanwhile, NotAcceptedError.
   TcpMembership(ServerConnection connection, TcpMembershipOptions options, const TimeLimit& limit);
   // Without shut_down() before, this rank counts as dead.
   ~TcpMembership() override;
@@ -60,7 +60,7 @@ class TcpMembership final : public Membership {
   // The server's name in error messages before the job has started.
   const char* unknown_server() const;
   // The server's message on this rank: refused, started or failed. Empty at the deadline.
-  std::optional<WireMessage> await_verdict(Clock::time_point deadline, bool& taken_in);
+  std::optional<WireMessage> await_verdict(Clock::time_point deadline, bool& accepted);
   // Called at the deadline: returns a verdict that has arrived just in time, or throws.
   WireMessage check_join_timeout(const TimeLimit& limit);
   // A verdict that the closed server had sent before and that has not been read.
@@ -70,7 +70,7 @@ class TcpMembership final : public Membership {
   bool handle(const WireMessage& message);
   // Reads what the server had sent before it closed the connection. Returns whether it was a
   // farewell.
-  bool hear_last_words();
+  bool read_remaining();
   void send_pending();
   void record_failure(bool aborted, const std::string& reason);
   void take_workers(const WireMessage& message);
@@ -89,13 +89,13 @@ class TcpMembership final : public Membership {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<WireMessage> pending_;  // to be sent
-  int unheard_ = 0;                   // messages except goodbye that the server has not answered
+  int unanswered_ = 0;                // messages except goodbye that the server has not answered
   bool ended_ = false;     // the thread is done: the server has acknowledged goodbye, or is gone
   bool stopping_ = false;  // the thread must end
   bool aborted_ = false;   // of the failure: the rank reported it itself
   std::string failure_;
   std::optional<EpochWorkers> workers_;  // the answer to continue_with_survivors()
-  std::int64_t gone_on_ = -1;            // the last epoch in which this rank has continued
+  std::int64_t continued_epoch_ = -1;    // the last epoch in which this rank has continued
   std::thread thread_;
 };
 

@@ -37,7 +37,7 @@ constexpr std::size_t kPauseBytes = std::size_t{1} << 20;
 // unsent bytes above which the peer is disconnected
 constexpr std::size_t kDropBytes = std::size_t{64} << 20;
 
-struct Connection {
+struct ClientConnection {
   Socket socket;
   std::string source;         // the peer's address without its port
   bool known = false;         // it has proved that it knows the secret
@@ -53,7 +53,7 @@ struct Connection {
   bool dropping() const { return !drop.empty(); }
 };
 
-void flush(Connection& connection) {
+void flush(ClientConnection& connection) {
   while (connection.unsent() > 0) {
     const ssize_t sent =
         send(connection.socket.descriptor(), connection.out.data() + connection.sent,
@@ -69,7 +69,7 @@ void flush(Connection& connection) {
   connection.sent = 0;
 }
 
-void send_bytes(Connection& connection, std::string_view bytes) {
+void send_bytes(ClientConnection& connection, std::string_view bytes) {
   if (connection.dropping()) return;
   connection.out.append(bytes);
   flush(connection);
@@ -251,7 +251,7 @@ class TcpServer::Loop {
     tell_progress(now);
   }
 
-  void receive(int id, Connection& connection, Clock::time_point now) {
+  void receive(int id, ClientConnection& connection, Clock::time_point now) {
     read_buffer_.resize(kReadBytes);
     const ssize_t count =
         recv(connection.socket.descriptor(), read_buffer_.data(), read_buffer_.size(), 0);
@@ -268,7 +268,7 @@ class TcpServer::Loop {
   }
 
   // Returns the bytes after the handshake.
-  std::string_view handshake(Connection& connection, std::string_view bytes) {
+  std::string_view handshake(ClientConnection& connection, std::string_view bytes) {
     const std::size_t count = std::min(bytes.size(), kClientBytes - connection.answer.size());
     connection.answer.append(bytes.substr(0, count));
     bytes.remove_prefix(count);
@@ -285,7 +285,7 @@ class TcpServer::Loop {
   }
 
   // Answers no more requests of a peer that does not read its answers.
-  void handle_messages(int id, Connection& connection, Clock::time_point now) {
+  void handle_messages(int id, ClientConnection& connection, Clock::time_point now) {
     try {
       bool handled = false;
       while (!connection.dropping()) {
@@ -307,7 +307,7 @@ class TcpServer::Loop {
 
   void sweep(Clock::time_point now) {
     for (auto it = connections_.begin(); it != connections_.end();) {
-      Connection& connection = it->second;
+      ClientConnection& connection = it->second;
       if (!connection.known && now - connection.since > options_.greeting_limit)
         connection.drop = "it did not say who it is";
       if (connection.partial && now - connection.since > kMessageLimit)
@@ -339,7 +339,7 @@ class TcpServer::Loop {
       if (strangers() >= max_strangers()) drop_stranger();
       if (connections_.size() >= max_strangers() + 16 * static_cast<std::size_t>(options_.size))
         continue;
-      Connection& connection = connections_[next_id_++];
+      ClientConnection& connection = connections_[next_id_++];
       connection.source = peer_of(socket);
       connection.socket = std::move(socket);
       connection.since = now;
@@ -375,7 +375,7 @@ class TcpServer::Loop {
 
   const TcpServerOptions options_;
   Socket listener_, wake_;
-  std::map<int, Connection> connections_;  // in the order of their arrival
+  std::map<int, ClientConnection> connections_;  // in the order of their arrival
   int next_id_ = 0;
   std::optional<Coordinator> coordinator_;  // of the current job
   int job_ = 0;                             // its number

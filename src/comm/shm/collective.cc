@@ -35,7 +35,7 @@ bool CollectiveQueue::help(const ShmCollective& last) {
   for (ShmCollective* collective : open_) {
     if (collective && !collective->done_ && collective->planned_ && collective->plan_.stretches > 0)
       for (int i = 1; i < group_.size(); ++i)
-        if (collective->perform_stretch((group_.rank() + i) % group_.size())) return true;
+        if (collective->process_stretch((group_.rank() + i) % group_.size())) return true;
     if (collective == &last) break;
   }
   return false;
@@ -71,7 +71,7 @@ void ShmCollective::step(const ShmCollective* before) {
     make_plan();
   }
   if (plan_.method == ShmPlan::Method::kDirect)
-    perform_directly();
+    process_directly();
   else
     move_pieces();
 }
@@ -133,16 +133,16 @@ void ShmCollective::make_plan() {
   planned_ = true;
 }
 
-void ShmCollective::perform_directly() {
+void ShmCollective::process_directly() {
   if (plan_.stretches > 0) {
-    while (perform_stretch(group_.rank())) continue;
+    while (process_stretch(group_.rank())) continue;
     done_ = all_past(&CallSlot::shared, plan_.stretches - 1, next_shared_);
     return;
   }
   if (!direct_done_) {
     const ShmGroup::PeerAccess access(group_);
     if (!access.granted()) return;
-    data_.direct();
+    data_.process_directly();
     direct_done_ = true;
     ++queue_.steps_;
     my_call().reduced.store(1, std::memory_order_release);
@@ -150,14 +150,14 @@ void ShmCollective::perform_directly() {
   done_ = all_past(&CallSlot::reduced, 0, next_reduced_);
 }
 
-bool ShmCollective::perform_stretch(int rank) {
+bool ShmCollective::process_stretch(int rank) {
   CallSlot& call = group_.call(rank, collective_.sequence);
   if (call.claimed.load(std::memory_order_relaxed) >= plan_.stretches) return false;
   const ShmGroup::PeerAccess access(group_);
   if (!access.granted()) return false;
   const std::uint32_t k = call.claimed.fetch_add(1, std::memory_order_relaxed);
   if (k >= plan_.stretches) return false;
-  data_.direct(plan_, rank, k);
+  data_.process_directly(plan_, rank, k);
   call.shared.fetch_add(1, std::memory_order_release);
   ++queue_.steps_;
   return true;

@@ -46,9 +46,9 @@ class ShmCollective final : public ShmOperation {
   void publish();
   bool all_have_called();
   void make_plan();
-  void perform_directly();
+  void process_directly();
   // Reduces the next stretch of the rank's slice. False if none is left or the group has failed.
-  bool perform_stretch(int rank);
+  bool process_stretch(int rank);
   bool may_put() const;
   void put_piece();
   std::int64_t piece_bytes() const;

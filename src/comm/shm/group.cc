@@ -53,7 +53,7 @@ ShmGroup::ShmGroup(ShmOptions options)
   try {
     map_common();
   } catch (const Error& error) {
-    tell_through_store(error);
+    publish_failure(error);
     throw;
   }
   state_ = &at<GroupState>(0);
@@ -65,7 +65,7 @@ ShmGroup::ShmGroup(ShmOptions options)
     throw;
   }
   wait_for_ranks();
-  crowded_ = size() > sysconf(_SC_NPROCESSORS_ONLN);
+  oversubscribed_ = size() > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 ShmGroup::~ShmGroup() { mine_->left.store(1, std::memory_order_release); }
@@ -118,7 +118,7 @@ std::string ShmGroup::name_from_rank_0() const {
 }
 
 // Rank 0 replaces the segment's name by the error. Other ranks report to rank 0, which informs all.
-void ShmGroup::tell_through_store(const Error& error) const noexcept {
+void ShmGroup::publish_failure(const Error& error) const noexcept {
   try {
     if (rank() == 0) return options_.store->set(key_of(options_), encode(error));
     options_.store->set(failure_key_of(options_), encode(error));
@@ -129,7 +129,7 @@ void ShmGroup::tell_through_store(const Error& error) const noexcept {
   }
 }
 
-void ShmGroup::hear_through_store() {
+void ShmGroup::collect_failures() {
   if (options_.store->add(failures_key_of(options_), 0) == 0) return;
   try {
     throw_decoded(options_.store->get(failure_key_of(options_),
@@ -166,7 +166,7 @@ void ShmGroup::wait_for_ranks() {
       if (options_.membership && options_.membership->failed())
         options_.membership->throw_failure();
       if (std::chrono::steady_clock::now() > deadline) throw_missing();
-      if (rank() == 0) hear_through_store();
+      if (rank() == 0) collect_failures();
       sleep_until_bell(kLook, waiting);
     }
     throw_if_failed();
@@ -174,11 +174,11 @@ void ShmGroup::wait_for_ranks() {
     publish_failed_start(error);
     throw;
   }
-  forget_name();
+  remove_name();
 }
 
 // Called by the first rank that knows that all have opened the segment; its creator may have died.
-void ShmGroup::forget_name() {
+void ShmGroup::remove_name() {
   segment_->unlink();
   if (rank() != 0) return;
   options_.store->remove(key_of(options_));
@@ -190,7 +190,7 @@ void ShmGroup::forget_name() {
 // segment is removed, so that a rank which fails to open the segment finds it. Since rank 0 may
 // have died, any rank can remove the segment.
 void ShmGroup::publish_failed_start(const Error& error) noexcept {
-  if (rank() == 0) tell_through_store(error);
+  if (rank() == 0) publish_failure(error);
   const bool job_failed = options_.membership && options_.membership->failed();
   const bool maker_died =
       state(0).joined.load(std::memory_order_acquire) != 0 && !state(0).process.alive();
@@ -265,11 +265,11 @@ void ShmGroup::wake_sleepers() noexcept {
 }
 
 void ShmGroup::wait_for_peers(std::chrono::microseconds limit) {
-  if (const std::uint64_t beats = beats_of_peers(); beats != heard_) {
-    heard_ = beats;
+  if (const std::uint64_t beats = beats_of_peers(); beats != beats_seen_) {
+    beats_seen_ = beats;
     return;
   }
-  sleep_until_bell(limit, [&] { return beats_of_peers() == heard_; });
+  sleep_until_bell(limit, [&] { return beats_of_peers() == beats_seen_; });
 }
 
 void ShmGroup::sleep_until_bell(std::chrono::microseconds limit, const auto& waiting) {

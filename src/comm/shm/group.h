@@ -27,7 +27,7 @@ class ShmGroup {
   const RankNames& names() const { return options_.names; }
   const SegmentLayout& layout() const { return layout_; }
   // Whether spinning would take CPU time from a rank of this group.
-  bool crowded() const { return crowded_ || shares_core(); }
+  bool oversubscribed() const { return oversubscribed_ || shares_core(); }
   ShmArena& arena() { return *arena_; }
   PeerCopy& peer_copy() { return peer_copy_; }
 
@@ -105,11 +105,11 @@ class ShmGroup {
   Segment open_segment() const;
   std::string name_from_rank_0() const;
   std::string find_name() const;  // the segment that is published at present; empty: none
-  void tell_through_store(const Error& error) const noexcept;
-  void hear_through_store();
+  void publish_failure(const Error& error) const noexcept;
+  void collect_failures();
   void join();
   void wait_for_ranks();
-  void forget_name();
+  void remove_name();
   void publish_failed_start(const Error& error) noexcept;
   [[noreturn]] void throw_missing();
   void sleep_until_bell(std::chrono::microseconds limit, const auto& waiting);
@@ -126,9 +126,9 @@ class ShmGroup {
   std::shared_ptr<ShmArena> arena_;
   std::deque<MappedArena> arenas_;  // the peers', by rank
   PeerCopy peer_copy_;
-  bool crowded_ = false;
+  bool oversubscribed_ = false;
   std::uint64_t taken_by_all_ = 0, completed_by_all_ = 0;  // lower bounds
-  std::uint64_t heard_ = 0;                                // sum of the peers' beats
+  std::uint64_t beats_seen_ = 0;                           // sum of the peers' beats
 };
 
 }  // namespace tandem::shm

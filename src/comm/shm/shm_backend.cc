@@ -19,8 +19,8 @@ class ShmBackend final : public Backend {
   int size() const override { return group_.size(); }
   const std::string& name() const override { return group_.options().name; }
   const RankNames& names() const override { return group_.names(); }
-  bool takes_device_memory() const override { return false; }
-  bool crowded() const override { return group_.crowded(); }
+  bool supports_device_memory() const override { return false; }
+  bool oversubscribed() const override { return group_.oversubscribed(); }
 
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     switch (collective.signature.kind) {

@@ -67,7 +67,7 @@ std::int64_t ShmDataExchange::offset_of(int rank) const {
   return group_.call(rank, collective_.sequence).offset;
 }
 
-bool ShmDataExchange::all_give_directly() const {
+bool ShmDataExchange::all_have_published() const {
   switch (signature_.kind) {
     case CollectiveKind::kBroadcast: return offset_of(signature_.root) >= 0;
     case CollectiveKind::kAllToAll:  // the offsets of another rank's shares are unknown
@@ -79,7 +79,7 @@ bool ShmDataExchange::all_give_directly() const {
   }
 }
 
-std::size_t ShmDataExchange::bytes_given_by(int rank) const {
+std::size_t ShmDataExchange::bytes_published_by(int rank) const {
   switch (signature_.kind) {
     case CollectiveKind::kAllGather:
     case CollectiveKind::kExchange: return collective_.out[static_cast<std::size_t>(rank)].bytes();
@@ -88,14 +88,14 @@ std::size_t ShmDataExchange::bytes_given_by(int rank) const {
 }
 
 // Reads a peer's description of its memory once and validates it before any access to that memory.
-void ShmDataExchange::find_given() {
-  given_.resize(static_cast<std::size_t>(ranks_));
+void ShmDataExchange::find_published_buffers() {
+  published_.resize(static_cast<std::size_t>(ranks_));
   for (int rank = 0; rank < ranks_; ++rank) {
     if (signature_.kind == CollectiveKind::kBroadcast && rank != signature_.root) continue;
-    std::byte*& given = given_[static_cast<std::size_t>(rank)];
+    std::byte*& given = published_[static_cast<std::size_t>(rank)];
     if (rank == me_)
       given = static_cast<std::byte*>(single_run(collective_.in));
-    else if (const std::size_t bytes = bytes_given_by(rank); bytes > 0)
+    else if (const std::size_t bytes = bytes_published_by(rank); bytes > 0)
       given = group_.buffer_of(rank, offset_of(rank), bytes);
   }
 }
@@ -105,8 +105,8 @@ ShmPlan ShmDataExchange::make_plan() {
   if (small_) return plan;
   const bool reduces =
       signature_.kind == CollectiveKind::kAllReduce || signature_.kind == CollectiveKind::kReduce;
-  if (all_give_directly()) {
-    find_given();
+  if (all_have_published()) {
+    find_published_buffers();
     const std::int64_t bytes = signature_.count * element_ / ranks_;
     return {.way = ShmPlan::Method::kDirect,
             .stretches = reduces ? static_cast<std::uint32_t>(bytes / kStretchBytes + 1) : 0};
@@ -139,17 +139,18 @@ ShmPlan ShmDataExchange::cut_into_pieces() const {
   }
 }
 
-ShmDataExchange::Span ShmDataExchange::range(const ShmPlan& plan, std::uint32_t k,
-                                             std::int64_t count) const {
+ShmDataExchange::ElementRange ShmDataExchange::range(const ShmPlan& plan, std::uint32_t k,
+                                                     std::int64_t count) const {
   const std::int64_t begin = std::min(count, plan.piece * k);
   return {begin, std::min(count, begin + plan.piece)};
 }
 
-ShmDataExchange::Span ShmDataExchange::slice(Span all, int rank) const {
+ShmDataExchange::ElementRange ShmDataExchange::slice(ElementRange all, int rank) const {
   return part(all, rank, ranks_);
 }
 
-ShmDataExchange::Span ShmDataExchange::part(Span all, std::int64_t k, std::int64_t parts) const {
+ShmDataExchange::ElementRange ShmDataExchange::part(ElementRange all, std::int64_t k,
+                                                    std::int64_t parts) const {
   const std::int64_t count = all.end - all.begin;
   const std::int64_t line = static_cast<std::int64_t>(kLine) / element_;
   const auto edge = [&](std::int64_t of) {
@@ -163,7 +164,7 @@ std::byte* ShmDataExchange::share(int from, int to, std::uint64_t number) const 
 }
 
 template <class Body>
-void ShmDataExchange::for_runs(Span span, const Body& body) const {
+void ShmDataExchange::for_runs(ElementRange span, const Body& body) const {
   std::int64_t at = 0;
   for (const Buffer& buffer : collective_.in) {
     const std::int64_t begin = std::max(span.begin, at);
@@ -180,7 +181,7 @@ void ShmDataExchange::combine_into(std::span<void* const> outputs, std::int64_t 
 
 void ShmDataExchange::put(const ShmPlan& plan, std::uint32_t k, std::uint64_t number) const {
   std::byte* piece = group_.piece(me_, number);
-  const auto put_span = [&](Span span, std::int64_t origin) {
+  const auto put_span = [&](ElementRange span, std::int64_t origin) {
     for_runs(span, [&](const std::byte* data, std::int64_t at, std::int64_t count) {
       give(piece + (at - origin) * element_, data, count * element_);
     });
@@ -188,21 +189,21 @@ void ShmDataExchange::put(const ShmPlan& plan, std::uint32_t k, std::uint64_t nu
   switch (signature_.kind) {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kReduce: {
-      const Span all = range(plan, k, signature_.count);
+      const ElementRange all = range(plan, k, signature_.count);
       if (plan.method == ShmPlan::Method::kOnce) return put_span(all, all.begin);
-      const Span mine = slice(all, me_);  // no other rank reads this slice
+      const ElementRange mine = slice(all, me_);  // no other rank reads this slice
       put_span({all.begin, mine.begin}, all.begin);
       put_span({mine.end, all.end}, all.begin);
       return;
     }
     case CollectiveKind::kBroadcast: {
-      const Span all = range(plan, k, signature_.count);
+      const ElementRange all = range(plan, k, signature_.count);
       if (me_ == signature_.root) put_span(all, all.begin);
       return;
     }
     case CollectiveKind::kAllGather:
     case CollectiveKind::kExchange: {
-      const Span all = range(plan, k, collective_.in.front().count);
+      const ElementRange all = range(plan, k, collective_.in.front().count);
       give(piece, own(collective_.in.front(), all.begin), (all.end - all.begin) * element_);
       return;
     }
@@ -211,7 +212,7 @@ void ShmDataExchange::put(const ShmPlan& plan, std::uint32_t k, std::uint64_t nu
       for (int peer = 0; peer < ranks_; ++peer) {
         if (peer == me_) continue;
         const Buffer& given = collective_.in[static_cast<std::size_t>(peer)];
-        const Span all = range(plan, k, given.count);
+        const ElementRange all = range(plan, k, given.count);
         std::byte* to = share(me_, peer, number);
         if (signature_.kind == CollectiveKind::kAllToAll) {
           reinterpret_cast<PieceHeader*>(to)->count = given.count;
@@ -225,7 +226,7 @@ void ShmDataExchange::put(const ShmPlan& plan, std::uint32_t k, std::uint64_t nu
 }
 
 void ShmDataExchange::reduce(const ShmPlan& plan, std::uint32_t k, std::uint64_t number) {
-  const Span all = range(plan, k, signature_.count);
+  const ElementRange all = range(plan, k, signature_.count);
   const bool keeps = signature_.kind == CollectiveKind::kAllReduce || me_ == signature_.root;
   for_runs(slice(all, me_), [&](std::byte* data, std::int64_t at, std::int64_t count) {
     // Blocks keep the results in the L1 cache until they are copied.
@@ -250,7 +251,7 @@ void ShmDataExchange::take(const ShmPlan& plan, std::uint32_t k, std::uint64_t n
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kReduce: {
       if (signature_.kind == CollectiveKind::kReduce && me_ != signature_.root) return;
-      const Span all = range(plan, k, signature_.count);
+      const ElementRange all = range(plan, k, signature_.count);
       if (plan.method == ShmPlan::Method::kSliced) {
         for (int rank = 0; rank < ranks_; ++rank) {
           if (rank == me_) continue;
@@ -272,7 +273,7 @@ void ShmDataExchange::take(const ShmPlan& plan, std::uint32_t k, std::uint64_t n
     }
     case CollectiveKind::kBroadcast: {
       if (me_ == signature_.root) return;
-      const Span all = range(plan, k, signature_.count);
+      const ElementRange all = range(plan, k, signature_.count);
       for_runs(all, [&](std::byte* data, std::int64_t at, std::int64_t count) {
         copy_bytes(data, group_.piece(signature_.root, number) + (at - all.begin) * element_,
                    count * element_);
@@ -281,7 +282,7 @@ void ShmDataExchange::take(const ShmPlan& plan, std::uint32_t k, std::uint64_t n
     }
     case CollectiveKind::kReduceScatter: {
       const Buffer& result = collective_.out.front();
-      const Span all = range(plan, k, result.count);
+      const ElementRange all = range(plan, k, result.count);
       for (int rank = 0; rank < ranks_; ++rank)
         inputs_[static_cast<std::size_t>(rank)] =
             rank == me_ ? own(collective_.in[static_cast<std::size_t>(me_)], all.begin)
@@ -300,7 +301,7 @@ void ShmDataExchange::take_shares(const ShmPlan& plan, std::uint32_t k, std::uin
   for (std::size_t i = 0; i < collective_.out.size(); ++i) {
     const int rank = static_cast<int>(i);
     const Buffer& result = collective_.out[i];
-    const Span all = range(plan, k, result.count);
+    const ElementRange all = range(plan, k, result.count);
     const std::byte* from = nullptr;
     if (rank == me_) {
       from = own(gathers ? collective_.in.front() : collective_.in[i], all.begin);
@@ -328,11 +329,11 @@ void ShmDataExchange::check_received(const std::byte* share, int from) const {
 }
 
 std::byte* ShmDataExchange::place(int rank, std::int64_t at) const {
-  return given_[static_cast<std::size_t>(rank)] + at * element_;
+  return published_[static_cast<std::size_t>(rank)] + at * element_;
 }
 
-void ShmDataExchange::direct(const ShmPlan& plan, int rank, std::uint32_t k) {
-  const Span all = part(slice({0, signature_.count}, rank), k, plan.stretches);
+void ShmDataExchange::process_directly(const ShmPlan& plan, int rank, std::uint32_t k) {
+  const ElementRange all = part(slice({0, signature_.count}, rank), k, plan.stretches);
   if (all.begin == all.end) return;
   outputs_.clear();
   for (int peer = 0; peer < ranks_; ++peer) {
@@ -344,7 +345,7 @@ void ShmDataExchange::direct(const ShmPlan& plan, int rank, std::uint32_t k) {
   combine_into(outputs_, all.end - all.begin);
 }
 
-void ShmDataExchange::direct() {
+void ShmDataExchange::process_directly() {
   switch (signature_.kind) {
     case CollectiveKind::kBroadcast:
       if (me_ != signature_.root)

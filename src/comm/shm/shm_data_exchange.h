@@ -40,25 +40,25 @@ class ShmDataExchange {
   void put(const ShmPlan& plan, std::uint32_t k, std::uint64_t number) const;
   void reduce(const ShmPlan& plan, std::uint32_t k, std::uint64_t number);
   void take(const ShmPlan& plan, std::uint32_t k, std::uint64_t number);
-  void direct();
+  void process_directly();
   // Processes stretch k of the slice of `rank`.
-  void direct(const ShmPlan& plan, int rank, std::uint32_t k);
+  void process_directly(const ShmPlan& plan, int rank, std::uint32_t k);
 
  private:
-  struct Span {
+  struct ElementRange {
     std::int64_t begin, end;
   };
   std::int64_t offset_of(int rank) const;
-  bool all_give_directly() const;
+  bool all_have_published() const;
   // Looks up the buffers that ranks publish in their arenas.
-  void find_given();
-  std::size_t bytes_given_by(int rank) const;
+  void find_published_buffers();
+  std::size_t bytes_published_by(int rank) const;
   ShmPlan cut_into_pieces() const;
-  Span range(const ShmPlan& plan, std::uint32_t k, std::int64_t count) const;
-  Span slice(Span all, int rank) const;
+  ElementRange range(const ShmPlan& plan, std::uint32_t k, std::int64_t count) const;
+  ElementRange slice(ElementRange all, int rank) const;
   // The k-th of `parts` parts of `all`, in whole cache lines, so that no two ranks write to one
   // line.
-  Span part(Span all, std::int64_t k, std::int64_t parts) const;
+  ElementRange part(ElementRange all, std::int64_t k, std::int64_t parts) const;
   std::byte* place(int rank, std::int64_t at) const;  // an address in a rank's published buffer
   std::byte* own(const Buffer& buffer, std::int64_t at) const {
     return static_cast<std::byte*>(buffer.data) + at * element_;
@@ -67,7 +67,7 @@ class ShmDataExchange {
   std::byte* share(int from, int to, std::uint64_t number) const;
   // Calls body(data, at, count) for each contiguous run of this rank's buffers within `span`.
   template <class Body>
-  void for_runs(Span span, const Body& body) const;
+  void for_runs(ElementRange span, const Body& body) const;
   // Copies to memory that a peer will read.
   void give(std::byte* to, const std::byte* from, std::int64_t bytes) const {
     group_.peer_copy().copy(to, from, static_cast<std::size_t>(bytes));
@@ -84,9 +84,9 @@ class ShmDataExchange {
   std::int64_t share_bytes_;  // of the share of a piece for each rank
   std::int64_t offset_ = -1;
   bool small_ = false;
-  std::vector<std::byte*> given_;    // by rank: published buffers
-  std::vector<const void*> inputs_;  // by rank: arguments of combine_into
-  std::vector<void*> outputs_;       // the same, for the direct method
+  std::vector<std::byte*> published_;  // by rank: published buffers
+  std::vector<const void*> inputs_;    // by rank: arguments of combine_into
+  std::vector<void*> outputs_;         // the same, for the direct method
 };
 
 }  // namespace tandem::shm

@@ -95,14 +95,15 @@ void enqueue(const std::vector<Call>& together, Order order) {
       std::vector<const void*> inputs;
       std::vector<void*> outputs;
       for (const Call& call : together) {
-        if (any.kind == Kind::kBroadcast) {
+        if (any.kind == CallKind::kBroadcast) {
           const void* from = together[static_cast<std::size_t>(any.root)].from;
           if (call.to != from) std::memcpy(call.to, from, bytes);
         }
         inputs.push_back(call.from);
-        if (any.kind == Kind::kAllReduce || call.rank->rank == any.root) outputs.push_back(call.to);
+        if (any.kind == CallKind::kAllReduce || call.rank->rank == any.root)
+          outputs.push_back(call.to);
       }
-      if (any.kind != Kind::kBroadcast)
+      if (any.kind != CallKind::kBroadcast)
         combine(inputs, outputs, static_cast<std::int64_t>(any.count), any.dtype, any.op,
                 CombineOrder::kInOrder);
     });
@@ -119,7 +120,7 @@ bool match_messages(std::vector<Call> sent, std::vector<Call> received, Order or
              call.count == from.count && call.dtype == from.dtype;
     });
     if (to == received.end()) return false;
-    from.kind = to->kind = Kind::kBroadcast;
+    from.kind = to->kind = CallKind::kBroadcast;
     from.root = to->root = 0;
     from.to = const_cast<void*>(from.from);
     enqueue({from, *to}, order);
@@ -133,9 +134,9 @@ bool match(const std::vector<Call>& all, Order order) {
   std::map<int, std::vector<Call>> by_rank;
   std::vector<Call> sent, received;
   for (const Call& call : all)
-    (call.kind == Kind::kSend      ? sent
-     : call.kind == Kind::kReceive ? received
-                                   : by_rank[call.rank->rank])
+    (call.kind == CallKind::kSend      ? sent
+     : call.kind == CallKind::kReceive ? received
+                                       : by_rank[call.rank->rank])
         .push_back(call);
   if (!match_messages(std::move(sent), std::move(received), order)) return false;
   if (by_rank.empty()) return true;
@@ -239,7 +240,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     }
     (*mine->clique)[static_cast<std::size_t>(rank)] = mine;
   } else {
-    mine->segment = std::make_unique<Segment>(id, rank, ranks);
+    mine->segment = std::make_unique<RankSegment>(id, rank, ranks);
   }
   *comm = new ncclComm{std::move(mine)};
   return ncclInProgress;
@@ -282,34 +283,34 @@ ncclResult_t ncclGroupEnd() {
 ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   return call(
-      {comm->rank, Kind::kAllReduce, from, to, count, dtype_of(type), op_of(op), 0, stream});
+      {comm->rank, CallKind::kAllReduce, from, to, count, dtype_of(type), op_of(op), 0, stream});
 }
 ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
   return call(
-      {comm->rank, Kind::kReduce, from, to, count, dtype_of(type), op_of(op), root, stream});
+      {comm->rank, CallKind::kReduce, from, to, count, dtype_of(type), op_of(op), root, stream});
 }
 ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream) {
-  return call({comm->rank, Kind::kBroadcast, from, to, count, dtype_of(type), op_of(ncclSum), root,
-               stream});
+  return call({comm->rank, CallKind::kBroadcast, from, to, count, dtype_of(type), op_of(ncclSum),
+               root, stream});
 }
 // For ranks in separate processes; other tests do not use it.
 ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
   if (comm->rank->clique) return ncclInvalidUsage;
-  return call(
-      {comm->rank, Kind::kAllGather, from, to, count, dtype_of(type), op_of(ncclSum), 0, stream});
+  return call({comm->rank, CallKind::kAllGather, from, to, count, dtype_of(type), op_of(ncclSum), 0,
+               stream});
 }
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-  return call({comm->rank, Kind::kSend, from, nullptr, count, dtype_of(type), op_of(ncclSum), peer,
-               stream});
+  return call({comm->rank, CallKind::kSend, from, nullptr, count, dtype_of(type), op_of(ncclSum),
+               peer, stream});
 }
 ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  return call({comm->rank, Kind::kReceive, nullptr, to, count, dtype_of(type), op_of(ncclSum), peer,
-               stream});
+  return call({comm->rank, CallKind::kReceive, nullptr, to, count, dtype_of(type), op_of(ncclSum),
+               peer, stream});
 }
 
 }  // extern "C"

@@ -16,13 +16,13 @@
 
 namespace tandem::fake_nccl {
 
-enum class Kind { kAllReduce, kReduce, kBroadcast, kAllGather, kSend, kReceive };
+enum class CallKind { kAllReduce, kReduce, kBroadcast, kAllGather, kSend, kReceive };
 
 struct Rank;
 
 struct Call {
   std::shared_ptr<Rank> rank;
-  Kind kind;
+  CallKind kind;
   const void* from;
   void* to;
   std::size_t count;
@@ -32,13 +32,13 @@ struct Call {
   cudaStream_t stream;
 };
 
-class Segment;
+class RankSegment;
 
 // A communicator, which lives at least as long as its work on streams.
 struct Rank {
   int rank = 0, size = 1;
   std::shared_ptr<std::vector<std::weak_ptr<Rank>>> clique;  // null: one process per rank
-  std::unique_ptr<Segment> segment;                          // null: all ranks are in this process
+  std::unique_ptr<RankSegment> segment;                      // null: all ranks are in this process
   std::atomic<ncclResult_t> state{ncclSuccess};
   std::atomic<bool> leaves{false};  // has left
   // running work ends without further access to the program's memory
@@ -69,12 +69,12 @@ struct Rank {
 // Shared memory through which ranks of one communicator in several processes reach each other;
 // found by the communicator's id. If a rank dies, the others keep waiting, as over NVLink. With
 // FAKE_NCCL_TELLS_OF_DEATHS=1 their communicators fail, as over a network.
-class Segment {
+class RankSegment {
  public:
-  Segment(const ncclUniqueId& id, int rank, int size);
-  ~Segment();
-  Segment(const Segment&) = delete;
-  Segment& operator=(const Segment&) = delete;
+  RankSegment(const ncclUniqueId& id, int rank, int size);
+  ~RankSegment();
+  RankSegment(const RankSegment&) = delete;
+  RankSegment& operator=(const RankSegment&) = delete;
 
   bool complete() const;  // every rank has joined
   bool deserted() const;  // every rank has left

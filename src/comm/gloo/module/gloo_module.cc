@@ -21,8 +21,8 @@ class GlooBackend final : public Backend {
   int size() const override { return mesh_.size(); }
   const std::string& name() const override { return mesh_.options().name; }
   const RankNames& names() const override { return mesh_.names(); }
-  bool takes_device_memory() const override { return false; }
-  bool crowded() const override { return mesh_.crowded(); }
+  bool supports_device_memory() const override { return false; }
+  bool oversubscribed() const override { return mesh_.oversubscribed(); }
 
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     const CollectiveKind kind = collective.signature.kind;

@@ -102,7 +102,7 @@ void Mesh::join(std::optional<Wiring>& wiring) {
   const auto here = std::count_if(peers_.begin(), peers_.end(), [&](const ListenAddress& peer) {
     return peer.host == peers_[static_cast<std::size_t>(rank())].host;
   });
-  crowded_ = 2 * here > sysconf(_SC_NPROCESSORS_ONLN);
+  oversubscribed_ = 2 * here > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 // Ranks that wait for this rank's keys in the store find the error there. After a timeout or a

@@ -32,7 +32,7 @@ class Mesh {
   int size() const { return options_.size; }
   const RankNames& names() const { return options_.names; }
   // Whether the ranks on this host outnumber its cores, at two busy threads per rank.
-  bool crowded() const { return crowded_; }
+  bool oversubscribed() const { return oversubscribed_; }
   gloo::transport::Context& context() const { return *context_; }
 
   // Throws the error that the group published in the store; otherwise the first failure according
@@ -82,7 +82,7 @@ class Mesh {
   std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> sentinels_;
   std::vector<bool> left_;  // in good order, as far as this rank has checked
   char nothing_ = 0;
-  bool crowded_ = false;
+  bool oversubscribed_ = false;
 };
 
 }  // namespace tandem::gloo_backend

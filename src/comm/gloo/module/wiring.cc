@@ -97,7 +97,7 @@ void Wiring::poll_sockets(std::chrono::milliseconds limit) {
     if (polled[i++].revents != 0) read_from(rank);
   for (auto& [id, incoming] : incoming_)
     if (polled[i++].revents != 0) read_incoming(incoming);
-  sweep(now);
+  close_stale(now);
   if (polled.front().revents != 0) accept_all(now);
 }
 
@@ -205,8 +205,8 @@ void Wiring::forward_addresses() {
   while (const auto outgoing = tree_.take_outgoing()) {
     const auto length = static_cast<std::uint32_t>(outgoing->message->size());
     for (const int rank : outgoing->to) {
-      say(rank, {reinterpret_cast<const char*>(&length), kLengthBytes});
-      say(rank, *outgoing->message);
+      send_to(rank, {reinterpret_cast<const char*>(&length), kLengthBytes});
+      send_to(rank, *outgoing->message);
     }
   }
   if (!tree_.complete() || knows(rank_)) return;
@@ -215,7 +215,7 @@ void Wiring::forward_addresses() {
     addresses_[rank] = parse_listen_address(values[rank]);
 }
 
-void Wiring::say(int rank, std::string_view bytes) { unsent_[rank] += bytes; }
+void Wiring::send_to(int rank, std::string_view bytes) { unsent_[rank] += bytes; }
 
 void Wiring::flush_all() {
   for (auto it = unsent_.begin(); it != unsent_.end();) {
@@ -267,7 +267,7 @@ void Wiring::accept_all(Clock::time_point now) {
   }
 }
 
-void Wiring::sweep(Clock::time_point now) {
+void Wiring::close_stale(Clock::time_point now) {
   std::erase_if(incoming_, [&](const auto& each) {
     return !each.second.socket.is_open() || now - each.second.since > kAttempt;
   });
@@ -280,7 +280,7 @@ void Wiring::announce_finished() {
   if (finished_ || !tree_.complete() || !missing().empty()) return;
   finished_ = true;
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank)
-    if (rank != rank_) say(rank, {&kFinished, 1});
+    if (rank != rank_) send_to(rank, {&kFinished, 1});
 }
 
 bool Wiring::receive(const Socket& socket, std::string& received, std::size_t due) {

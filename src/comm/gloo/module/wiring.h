@@ -92,10 +92,10 @@ class Wiring {
   // Sends the tree's message if there is one, and stores the addresses once the tree has them all.
   void forward_addresses();
   // Sends it, or keeps it until the peer is connected and its socket is writable.
-  void say(int rank, std::string_view bytes);
+  void send_to(int rank, std::string_view bytes);
   void flush_all();
   void accept_all(Clock::time_point now);
-  void sweep(Clock::time_point now);
+  void close_stale(Clock::time_point now);
   // Called once all ranks are connected.
   void announce_finished();
   // Appends bytes that have arrived, up to `due` in total. False if the peer has disconnected.

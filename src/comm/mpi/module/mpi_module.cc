@@ -19,10 +19,10 @@ class MpiBackend final : public Backend {
   int size() const override { return group_.size(); }
   const std::string& name() const override { return group_.name(); }
   const RankNames& names() const override { return group_.names(); }
-  bool takes_device_memory() const override { return false; }
+  bool supports_device_memory() const override { return false; }
   // If the program has initialised MPI for one thread at a time, it may be calling MPI itself.
-  bool takes_any_thread() const override { return group_.session().multithreaded(); }
-  bool crowded() const override { return crowded_; }
+  bool allows_any_thread() const override { return group_.session().multithreaded(); }
+  bool oversubscribed() const override { return oversubscribed_; }
 
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     const CollectiveKind kind = collective.signature.kind;
@@ -58,7 +58,7 @@ class MpiBackend final : public Backend {
   MpiGroup group_;
   MpiQueue queue_{group_};
   // Cached, because the system reads a file for it.
-  const bool crowded_ = group_.session().local_size() > sysconf(_SC_NPROCESSORS_ONLN);
+  const bool oversubscribed_ = group_.session().local_size() > sysconf(_SC_NPROCESSORS_ONLN);
   std::map<std::pair<int, bool>, std::uint64_t> messages_;  // to or from each peer
 };
 

@@ -13,10 +13,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // A collective of all the GPUs.
-class CliqueLaunch final : public Launch {
+class CliqueLaunch final : public NcclLaunch {
  public:
   CliqueLaunch(cudaStream_t stream, const Signature& signature, Label label)
-      : Launch(stream), signature_(signature), label_(std::move(label)) {}
+      : NcclLaunch(stream), signature_(signature), label_(std::move(label)) {}
 
   // Adds a rank's events: its GPU has reached the launch, and has completed it.
   void add(Event reached, Event ended) {
@@ -85,7 +85,7 @@ class Clique final : public NcclClique {
         launch->add(shares[i].ready, options_.gpus[i]->communication_stream().record());
       connections_.watch(std::move(launch));
     } catch (...) {
-      connections_.end(std::current_exception());
+      connections_.abort(std::current_exception());
       throw;
     }
   }
@@ -105,7 +105,7 @@ class Clique final : public NcclClique {
 
   const NcclCliqueOptions options_;
   Connections connections_;
-  std::vector<const Connection*> ranks_;
+  std::vector<const NcclConnection*> ranks_;
 };
 
 }  // namespace

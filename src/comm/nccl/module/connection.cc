@@ -44,7 +44,7 @@ bool CudaEvent::passed() const {
   return true;
 }
 
-Connection::Connection(int rank, int size, const ncclUniqueId& id, cudaStream_t stream)
+NcclConnection::NcclConnection(int rank, int size, const ncclUniqueId& id, cudaStream_t stream)
     : stream_(stream), owns_stream_(!stream) {
   check(cudaGetDevice(&gpu_), "cudaGetDevice");
   if (owns_stream_)
@@ -57,11 +57,11 @@ Connection::Connection(int rank, int size, const ncclUniqueId& id, cudaStream_t 
   check(result, "ncclCommInitRankConfig");
 }
 
-Connection::~Connection() {
+NcclConnection::~NcclConnection() {
   if (owns_stream_) cudaStreamDestroy(stream_);
 }
 
-bool Connection::ready() const {
+bool NcclConnection::ready() const {
   ncclResult_t state = ncclSuccess;
   check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
   if (state != ncclSuccess && state != ncclInProgress)

@@ -47,13 +47,13 @@ void in_group(const Calls& calls) {
 
 // A non-blocking communicator, and the stream that it works on. Its owner, Connections
 // (connections.h), makes it thread-safe.
-class Connection {
+class NcclConnection {
  public:
   // Uses `stream`, or a new one if it is null. REQUIRES: the GPU is current.
-  Connection(int rank, int size, const ncclUniqueId& id, cudaStream_t stream);
-  ~Connection();  // does not destroy the communicator
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
+  NcclConnection(int rank, int size, const ncclUniqueId& id, cudaStream_t stream);
+  ~NcclConnection();  // does not destroy the communicator
+  NcclConnection(const NcclConnection&) = delete;
+  NcclConnection& operator=(const NcclConnection&) = delete;
 
   int gpu() const { return gpu_; }
   cudaStream_t stream() const { return stream_; }

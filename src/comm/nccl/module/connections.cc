@@ -18,7 +18,7 @@ using std::chrono::seconds;
 constexpr const char* kLeft = "it was stopped, and its results are undefined";
 constexpr seconds kGoodbye{5}, kAbort{10};
 // after this time, a launch is assumed to have no waiter that checks the peers
-constexpr seconds kUnheeded{1};
+constexpr seconds kUnattended{1};
 
 // Aborting frees memory, and CUDA then waits for all kernels on the GPU, including hung kernels of
 // other communicators. All are therefore aborted as one group, on a thread of their own.
@@ -83,52 +83,52 @@ Connections::~Connections() {
   if (!comms.empty() && !leave_in_order(comms)) abort_all(std::move(comms));
 }
 
-const Connection& Connections::add(int rank, int size, const ncclUniqueId& id,
-                                   cudaStream_t stream) {
+const NcclConnection& Connections::add(int rank, int size, const ncclUniqueId& id,
+                                       cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
-  check_sound();
-  return *all_.emplace_back(std::make_unique<Connection>(rank, size, id, stream));
+  throw_if_failed();
+  return *all_.emplace_back(std::make_unique<NcclConnection>(rank, size, id, stream));
 }
 
 bool Connections::ready() {
   const std::lock_guard lock(mutex_);
-  check_sound();
+  throw_if_failed();
   return std::all_of(all_.begin(), all_.end(), [](const auto& one) { return one->ready(); });
 }
 
-bool Connections::ready(const Connection& connection) {
+bool Connections::ready(const NcclConnection& connection) {
   const std::lock_guard lock(mutex_);
-  check_sound();
+  throw_if_failed();
   return connection.ready();
 }
 
 void Connections::call(const std::function<void()>& calls) {
   const std::lock_guard lock(mutex_);
-  check_sound();
+  throw_if_failed();
   // queries it before later work is enqueued on the stream
   for (const auto& launch : under_way_) launch->ended();
   in_group(calls);
 }
 
-void Connections::watch(std::shared_ptr<Launch> launch) {
+void Connections::watch(std::shared_ptr<NcclLaunch> launch) {
   const std::lock_guard lock(mutex_);
-  check_sound();
+  throw_if_failed();
   under_way_.push_back(std::move(launch));
 }
 
-bool Connections::ended(Launch& launch) {
+bool Connections::ended(NcclLaunch& launch) {
   const std::lock_guard lock(mutex_);
-  check_sound();
+  throw_if_failed();
   try {
     if (!launch.ended()) return false;
   } catch (const Error& error) {
-    throw in_midst_of(launch, error);
+    throw error_during(launch, error);
   }
   under_way_.remove_if([&](const auto& one) { return one.get() == &launch; });
   return true;
 }
 
-void Connections::put_off(const Launch& launch) {
+void Connections::restart_limit(const NcclLaunch& launch) {
   const std::lock_guard lock(mutex_);
   for (const auto& one : under_way_)
     if (one->stream_ == launch.stream_) one->since_ = Clock::now();
@@ -144,7 +144,7 @@ void Connections::check_unreported() {
   if (const auto error = unreported_ ? unreported_->take() : nullptr) std::rethrow_exception(error);
 }
 
-void Connections::end(std::exception_ptr error) noexcept {
+void Connections::abort(std::exception_ptr error) noexcept {
   std::vector<ncclComm_t> comms;
   {
     const std::lock_guard lock(mutex_);
@@ -170,13 +170,13 @@ void Connections::look(Clock::time_point now) noexcept {
 }
 
 // A caller that receives this needs no further report.
-void Connections::check_sound() const {
+void Connections::throw_if_failed() const {
   if (!failure_) return;
   if (unreported_) unreported_->take();
   std::rethrow_exception(failure_);
 }
 
-AbortedError Connections::in_midst_of(const Launch& launch, const Error& error) const {
+AbortedError Connections::error_during(const NcclLaunch& launch, const Error& error) const {
   return AbortedError(
       fmt::format("{}, in {} on {}; {}", error.what(), launch.describe(), options_.name, kLeft));
 }
@@ -188,14 +188,14 @@ std::exception_ptr Connections::find_failure(Clock::time_point now) {
     if (under_way_.empty()) return nullptr;
     for (const auto& connection : all_) connection->ready();
   } catch (const Error& error) {
-    return std::make_exception_ptr(in_midst_of(*under_way_.front(), error));
+    return std::make_exception_ptr(error_during(*under_way_.front(), error));
   }
   std::set<cudaStream_t> busy;  // streams with an earlier launch
   for (const auto& launch : under_way_) {
     try {
       if (!busy.insert(launch->stream_).second || !launch->reached()) continue;
     } catch (const Error& error) {  // a GPU is broken
-      return std::make_exception_ptr(in_midst_of(*launch, error));
+      return std::make_exception_ptr(error_during(*launch, error));
     }
     if (!launch->since_) launch->since_ = now;
     const auto patience = now - *launch->since_;
@@ -203,7 +203,7 @@ std::exception_ptr Connections::find_failure(Clock::time_point now) {
       return std::make_exception_ptr(DeadlineExceededError(
           fmt::format("[nccl] {} did not end within {} ms on {}; {}", launch->describe(),
                       options_.time_limit.count(), options_.name, kLeft)));
-    if (!options_.check_peers || patience < kUnheeded) continue;
+    if (!options_.check_peers || patience < kUnattended) continue;
     try {
       options_.check_peers();
     } catch (...) {

@@ -18,13 +18,13 @@
 namespace tandem::nccl_backend {
 
 // NCCL calls that have been made and have not ended on this process's GPUs.
-class Launch {
+class NcclLaunch {
  public:
   // `stream`: launches of one stream end in order.
-  explicit Launch(cudaStream_t stream) : stream_(stream) {}
-  virtual ~Launch() = default;
-  Launch(const Launch&) = delete;
-  Launch& operator=(const Launch&) = delete;
+  explicit NcclLaunch(cudaStream_t stream) : stream_(stream) {}
+  virtual ~NcclLaunch() = default;
+  NcclLaunch(const NcclLaunch&) = delete;
+  NcclLaunch& operator=(const NcclLaunch&) = delete;
   // Whether the GPUs have started it, from which time its limit counts.
   virtual bool reached() const { return true; }
   virtual bool ended() = 0;
@@ -60,31 +60,32 @@ class Connections {
 
   // Adds a connection. REQUIRES: its GPU is current. Ranks of one communicator are added inside one
   // NCCL group.
-  const Connection& add(int rank, int size, const ncclUniqueId& id, cudaStream_t stream = nullptr);
+  const NcclConnection& add(int rank, int size, const ncclUniqueId& id,
+                            cudaStream_t stream = nullptr);
 
   // Whether NCCL has processed the calls made so far, on all connections or on one.
   bool ready();
-  bool ready(const Connection& connection);
+  bool ready(const NcclConnection& connection);
   // Makes NCCL calls as one group. REQUIRES: ready() for the connections that they use.
   void call(const std::function<void()>& calls);
   // Registers launched work with the watch.
-  void watch(std::shared_ptr<Launch> launch);
-  bool ended(Launch& launch);
+  void watch(std::shared_ptr<NcclLaunch> launch);
+  bool ended(NcclLaunch& launch);
   // The caller waits for this launch and those before it, with a limit of its own: restarts the
   // watch's limit.
-  void put_off(const Launch& launch);
+  void restart_limit(const NcclLaunch& launch);
 
   bool failed() const;
   // Throws the error with which the watch aborted the connections, unless it was reported already.
   void check_unreported();
   // Aborts the launched work in this process.
-  void end(std::exception_ptr error) noexcept;
+  void abort(std::exception_ptr error) noexcept;
   // Called periodically by the watch.
   void look(Clock::time_point now) noexcept;
 
  private:
-  void check_sound() const;
-  AbortedError in_midst_of(const Launch& launch, const Error& error) const;
+  void throw_if_failed() const;
+  AbortedError error_during(const NcclLaunch& launch, const Error& error) const;
   // The error that the connections have failed with, or null.
   std::exception_ptr find_failure(Clock::time_point now);
   std::vector<ncclComm_t> take_comms();
@@ -93,8 +94,8 @@ class Connections {
   mutable std::mutex mutex_;
   std::exception_ptr failure_;
   std::shared_ptr<SharedFailure> unreported_;  // the same error, if the watch found it
-  std::vector<std::unique_ptr<Connection>> all_;
-  std::list<std::shared_ptr<Launch>> under_way_;
+  std::vector<std::unique_ptr<NcclConnection>> all_;
+  std::list<std::shared_ptr<NcclLaunch>> under_way_;
 };
 
 }  // namespace tandem::nccl_backend

@@ -97,7 +97,7 @@ void NcclGroup::forget_joining() {
 void NcclGroup::forget_group() {
   Store& store = *options_.store;
   for (int peer = 0; peer < size(); ++peer)
-    if (out_[static_cast<std::size_t>(peer)].id) store.remove(way_key(rank(), peer));
+    if (out_[static_cast<std::size_t>(peer)].id) store.remove(message_key(rank(), peer));
   if (store.add(key("gone"), 1) < size()) return;
   for (int peer = 0; peer < size(); ++peer) {
     store.remove(key(fmt::format("reached/{}", peer)));
@@ -111,7 +111,7 @@ std::string NcclGroup::key(std::string_view what) const {
   return fmt::format("nccl/{}/{}", options_.name, what);
 }
 
-std::string NcclGroup::way_key(int from, int to) const {
+std::string NcclGroup::message_key(int from, int to) const {
   return key(fmt::format("way/{}-{}", from, to));
 }
 
@@ -123,23 +123,23 @@ std::string NcclGroup::find(const std::string& key) const {
   }
 }
 
-MessageConnection& NcclGroup::way(int peer, bool out) {
+MessageConnection& NcclGroup::message_connection(int peer, bool out) {
   return (out ? out_ : in_)[static_cast<std::size_t>(peer)];
 }
 
-bool NcclGroup::connect(MessageConnection& way, int peer, bool out) {
-  if (!way.id) {
-    const std::string name = out ? way_key(rank(), peer) : way_key(peer, rank());
+bool NcclGroup::connect(MessageConnection& messages, int peer, bool out) {
+  if (!messages.id) {
+    const std::string name = out ? message_key(rank(), peer) : message_key(peer, rank());
     const std::string id = out ? new_id() : find(name);
     if (id.empty()) return false;
     if (out)
       options_.store->set(name, id);
     else
       options_.store->remove(name);  // no other rank reads it
-    way.id = id_of(id);
+    messages.id = id_of(id);
   }
-  if (!way.connection) way.connection = &connections_.add(out ? 0 : 1, 2, *way.id);
-  return connections_.ready(*way.connection);
+  if (!messages.connection) messages.connection = &connections_.add(out ? 0 : 1, 2, *messages.id);
+  return connections_.ready(*messages.connection);
 }
 
 void NcclGroup::publish_reached(std::uint64_t sequence) {
@@ -188,7 +188,7 @@ void NcclGroup::abort(GroupFailure failure, const std::string& text) noexcept {
   try {
     throw_failure(failure, text);
   } catch (...) {
-    connections_.end(std::current_exception());
+    connections_.abort(std::current_exception());
   }
 }
 

@@ -18,7 +18,7 @@ namespace tandem::nccl_backend {
 // waits for its peer blocks nothing else. The first message creates it.
 struct MessageConnection {
   std::optional<ncclUniqueId> id;
-  const Connection* connection = nullptr;
+  const NcclConnection* connection = nullptr;
   std::deque<const void*> queue;  // messages, in order
 };
 
@@ -36,16 +36,16 @@ class NcclGroup {
   int size() const { return options_.size; }
   const RankNames& names() const { return options_.names; }
   Connections& connections() { return connections_; }
-  const Connection& connection() const { return *connection_; }
+  const NcclConnection& connection() const { return *connection_; }
   PinnedPool& pool() { return pool_; }
   bool on_cuda() const { return options_.device->backend() == DeviceBackend::kCuda; }
   cudaStream_t device_stream() const {
     return static_cast<cudaStream_t>(options_.device->stream().native_handle());
   }
   // The connection for messages to a peer (`out`), or from it.
-  MessageConnection& way(int peer, bool out);
+  MessageConnection& message_connection(int peer, bool out);
   // Whether it is connected; makes progress with that without waiting.
-  bool connect(MessageConnection& way, int peer, bool out);
+  bool connect(MessageConnection& messages, int peer, bool out);
 
   // The next collective's turn. A collective's data is launched before the next one is announced,
   // so that NCCL sees the same order of calls on every rank.
@@ -65,7 +65,7 @@ class NcclGroup {
 
  private:
   std::string key(std::string_view what) const;
-  std::string way_key(int from, int to) const;     // of the messages' NCCL id
+  std::string message_key(int from, int to) const;  // of the messages' NCCL id
   std::string find(const std::string& key) const;  // empty if the key is missing or the store fails
   void wait_for_connection();
   // The last rank that is connected removes the keys that connecting needed.
@@ -76,7 +76,7 @@ class NcclGroup {
   NcclOptions options_;
   PinnedPool pool_;
   Connections connections_;
-  const Connection* connection_ = nullptr;
+  const NcclConnection* connection_ = nullptr;
   std::vector<MessageConnection> out_, in_;
   std::uint64_t reached_ = 0;
 };

@@ -14,9 +14,9 @@ class NcclBackend final : public Backend {
   int size() const override { return group_.size(); }
   const std::string& name() const override { return group_.options().name; }
   const RankNames& names() const override { return group_.names(); }
-  bool takes_device_memory() const override { return group_.on_cuda(); }
-  bool sums_by_tree() const override { return false; }
-  bool crowded() const override { return false; }
+  bool supports_device_memory() const override { return group_.on_cuda(); }
+  bool supports_tree_sum() const override { return false; }
+  bool oversubscribed() const override { return false; }
 
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     use_gpu(group_.options().gpu);

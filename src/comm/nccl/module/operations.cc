@@ -25,10 +25,10 @@ struct MessageHeader {
 }  // namespace
 
 // Its end is recorded once NCCL has put all of it on the stream, by the first thread that polls it.
-class NcclOperation::GroupLaunch final : public Launch {
+class NcclOperation::GroupLaunch final : public NcclLaunch {
  public:
-  GroupLaunch(const Connection& connection, std::string description)
-      : Launch(connection.stream()),
+  GroupLaunch(const NcclConnection& connection, std::string description)
+      : NcclLaunch(connection.stream()),
         connection_(connection),
         description_(std::move(description)) {}
 
@@ -45,7 +45,7 @@ class NcclOperation::GroupLaunch final : public Launch {
   std::string describe() const override { return description_; }
 
  private:
-  const Connection& connection_;
+  const NcclConnection& connection_;
   const std::string description_;
   CudaEvent mark_;
   bool marked_ = false;
@@ -66,7 +66,7 @@ bool NcclOperation::advance() {
   return true;
 }
 
-void NcclOperation::launch(const Connection& connection,
+void NcclOperation::launch(const NcclConnection& connection,
                            const std::function<void(ncclComm_t, cudaStream_t)>& calls) {
   group_.connections().call([&] { calls(connection.comm(), connection.stream()); });
   launch_ = std::make_shared<GroupLaunch>(connection, description_);
@@ -76,7 +76,7 @@ void NcclOperation::launch(const Connection& connection,
 bool NcclOperation::through() { return group_.connections().ended(*launch_); }
 
 void NcclOperation::check_peers() {
-  if (launch_) group_.connections().put_off(*launch_);
+  if (launch_) group_.connections().restart_limit(*launch_);
   group_.check_published_failure();
 }
 
@@ -99,7 +99,7 @@ NcclCollective::NcclCollective(NcclGroup& group, const Collective& collective, s
 }
 
 bool NcclCollective::step() {
-  const Connection& connection = group_.connection();
+  const NcclConnection& connection = group_.connection();
   switch (phase_) {
     case Phase::kAnnounce: {
       if (group_.turn != turn_ || !group_.connections().ready(connection)) return false;
@@ -128,7 +128,7 @@ bool NcclCollective::step() {
       // The next collective may be announced once NCCL has processed this one.
       if (group_.turn == turn_ && group_.connections().ready(connection)) ++group_.turn;
       if (!through()) return false;
-      out_->take_back();
+      out_->copy_out();
       finish();
       return true;
   }
@@ -152,12 +152,12 @@ void NcclCollective::compare() const {
 }
 
 void NcclCollective::move() {
-  in_ = std::make_unique<Reachable>(collective_.in, group_.pool());
+  in_ = std::make_unique<GpuBuffers>(collective_.in, group_.pool());
   // In-place collectives have one list.
   const bool in_place = collective_.in.data() == collective_.out.data();
-  if (!in_place) out_ = std::make_unique<Reachable>(collective_.out, group_.pool());
-  in_->bring();
-  const Connection& connection = group_.connection();
+  if (!in_place) out_ = std::make_unique<GpuBuffers>(collective_.out, group_.pool());
+  in_->copy_in();
+  const NcclConnection& connection = group_.connection();
   launch(connection, [this](ncclComm_t comm, cudaStream_t stream) {
     if (group_.on_cuda()) enqueued_.hold(stream);
     move_shares(comm, stream);
@@ -187,15 +187,15 @@ NcclMessage::NcclMessage(NcclGroup& group, const Collective& collective)
                     describe(collective.signature, collective.label, group.names())),
       sends_(collective.signature.kind == CollectiveKind::kSend),
       peer_(collective.signature.root),
-      way_(group.way(peer_, sends_)),
+      messages_(group.message_connection(peer_, sends_)),
       header_(group.pool().take(sizeof(MessageHeader))) {
   const Buffer& buffer = sends_ ? collective.in.front() : collective.out.front();
   const MessageHeader header = {buffer.count, static_cast<std::int64_t>(buffer.dtype)};
   if (sends_) std::memcpy(header_.get(), &header, sizeof(header));
-  way_.queue.push_back(this);
+  messages_.queue.push_back(this);
 }
 
-NcclMessage::~NcclMessage() { std::erase(way_.queue, this); }
+NcclMessage::~NcclMessage() { std::erase(messages_.queue, this); }
 
 void NcclMessage::compare(const Buffer& buffer) const {
   MessageHeader sent;
@@ -213,8 +213,9 @@ bool NcclMessage::step() {
   const int other = sends_ ? 1 : 0;  // the peer's rank in the connection, which has two
   switch (phase_) {
     case Phase::kConnect:
-      if (way_.queue.front() != this || !group_.connect(way_, peer_, sends_)) return false;
-      launch(*way_.connection, [&](ncclComm_t comm, cudaStream_t stream) {
+      if (messages_.queue.front() != this || !group_.connect(messages_, peer_, sends_))
+        return false;
+      launch(*messages_.connection, [&](ncclComm_t comm, cudaStream_t stream) {
         check(sends_
                   ? ncclSend(header_.get(), sizeof(MessageHeader), ncclUint8, other, comm, stream)
                   : ncclRecv(header_.get(), sizeof(MessageHeader), ncclUint8, other, comm, stream),
@@ -223,7 +224,7 @@ bool NcclMessage::step() {
       phase_ = Phase::kHeader;
       return true;
     case Phase::kHeader:
-      if (sends_ ? !group_.connections().ready(*way_.connection) : !through()) return false;
+      if (sends_ ? !group_.connections().ready(*messages_.connection) : !through()) return false;
       phase_ = Phase::kCompare;
       return true;
     case Phase::kCompare:
@@ -231,9 +232,9 @@ bool NcclMessage::step() {
       phase_ = Phase::kData;
       return true;
     case Phase::kData:
-      data_ = std::make_unique<Reachable>(one, group_.pool());
-      if (sends_) data_->bring();
-      launch(*way_.connection, [&](ncclComm_t comm, cudaStream_t stream) {
+      data_ = std::make_unique<GpuBuffers>(one, group_.pool());
+      if (sends_) data_->copy_in();
+      launch(*messages_.connection, [&](ncclComm_t comm, cudaStream_t stream) {
         if (group_.on_cuda()) enqueued_.hold(stream);
         if (buffer.count == 0) return;
         const ncclDataType_t type = type_of(buffer.dtype);
@@ -246,8 +247,8 @@ bool NcclMessage::step() {
       return true;
     case Phase::kEnd:
       if (!through()) return false;
-      way_.queue.pop_front();
-      if (!sends_) data_->take_back();
+      messages_.queue.pop_front();
+      if (!sends_) data_->copy_out();
       finish();
       return true;
   }

@@ -27,7 +27,7 @@ class NcclOperation : public BackendOperation {
   virtual bool step() = 0;
   void finish() { done_ = true; }
   // Makes NCCL calls on the connection, as one group.
-  void launch(const Connection& connection,
+  void launch(const NcclConnection& connection,
               const std::function<void(ncclComm_t, cudaStream_t)>& calls);
   // Whether they have completed, also on the GPU.
   bool through();
@@ -64,7 +64,7 @@ class NcclCollective final : public NcclOperation {
   const std::uint64_t turn_;
   Phase phase_ = Phase::kAnnounce;
   std::shared_ptr<void> announcements_;  // this rank's, then all ranks'
-  std::unique_ptr<Reachable> in_, out_;
+  std::unique_ptr<GpuBuffers> in_, out_;
 };
 
 class NcclMessage final : public NcclOperation {
@@ -82,10 +82,10 @@ class NcclMessage final : public NcclOperation {
 
   const bool sends_;
   const int peer_;
-  MessageConnection& way_;
+  MessageConnection& messages_;
   Phase phase_ = Phase::kConnect;
   std::shared_ptr<void> header_;
-  std::unique_ptr<Reachable> data_;
+  std::unique_ptr<GpuBuffers> data_;
 };
 
 }  // namespace tandem::nccl_backend

@@ -24,15 +24,15 @@ class PinnedPool {
 };
 
 // Buffers in memory that a GPU can access.
-class Reachable {
+class GpuBuffers {
  public:
-  Reachable(std::span<const Buffer> buffers, PinnedPool& pool);
+  GpuBuffers(std::span<const Buffer> buffers, PinnedPool& pool);
 
   // The same buffers, or their pinned copies.
   std::span<const Buffer> placed() const { return placed_; }
   // Copy the contents to the pinned copies, or back; no-ops if there are none.
-  void bring() const;
-  void take_back() const;
+  void copy_in() const;
+  void copy_out() const;
 
  private:
   std::span<const Buffer> buffers_;
