@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(OnGpuNccl, Conformance,
                          name_of_ranks);
 
 // Reduces buffers in the memory of a rank's GPU, ordered with its stream.
-TEST(OnGpuNcclMemory, IsCombinedWhereItIs) {
+TEST(OnGpuNcclMemory, IsReducedInPlace) {
   if (testing::nvidia_gpus() < 2) GTEST_SKIP() << "NCCL needs one GPU per rank";
   auto store = std::make_shared<ForkedStore>();
   const ExitCodes codes = run_processes(2, [&](int rank) {

@@ -45,7 +45,7 @@ TEST(Consultation, AnswersEveryRankAndLeavesNothing) {
   EXPECT_TRUE(store.keys().empty());
 }
 
-TEST(Consultation, TellsAllWhoIsMissing) {
+TEST(Consultation, NamesMissingRanksToAll) {
   ForkedStore store;
   std::vector<std::thread> ranks;
   for (const int rank : {0, 2})

@@ -47,7 +47,7 @@ TEST(Frames, AreTakenFromAnyPieces) {
   }
 }
 
-TEST(Frames, ThatAreNoneAreRefusedBeforeMemoryIsKeptForThem) {
+TEST(Frames, OfInvalidSizesAreRefusedBeforeAllocation) {
   const std::string good = encode({.key = "key", .value = "value"});
   const auto refuses = [&](std::size_t at, char byte) {
     std::string bytes = good;
@@ -131,7 +131,7 @@ TEST_F(Three, StartWhenAllAreThere) {
   }
 }
 
-TEST_F(Three, RefuseWhoDoesNotBelong) {
+TEST_F(Three, RefuseUnknownProcesses) {
   EXPECT_TRUE(join(0));
   EXPECT_TRUE(join(1, 4));
   EXPECT_EQ(last(11).type, MessageType::kRefused);
@@ -199,7 +199,7 @@ TEST_F(Three, OnlyTheFirstFailureIsAnnounced) {
   EXPECT_EQ(sent_[11].size(), 1u);
 }
 
-TEST_F(Three, TheDeathOfAnEvaluatorIsItsOwn) {
+TEST_F(Three, TheDeathOfAnEvaluatorAffectsNoOthers) {
   join_all(Role::kEvaluator);
   coordinator_.dropped(12, "its connection closed without goodbye");
   for (const int worker : {10, 11}) {
@@ -209,14 +209,14 @@ TEST_F(Three, TheDeathOfAnEvaluatorIsItsOwn) {
   }
 }
 
-TEST_F(Three, TheDeathOfAServerIsForItsWorkers) {
+TEST_F(Three, TheDeathOfAServerAffectsWorkers) {
   join_all(Role::kServer);
   coordinator_.dropped(12, "its connection closed without goodbye");
   EXPECT_EQ(last(10).type, MessageType::kFailed);
   EXPECT_EQ(last(11).type, MessageType::kFailed);
 }
 
-TEST_F(Three, TheDeathOfAWorkerIsForWorkersAlone) {
+TEST_F(Three, TheDeathOfAWorkerAffectsWorkersOnly) {
   for (const Role role : {Role::kServer, Role::kEvaluator})
     EXPECT_FALSE(fails(role, Role::kWorker));
   join_all(Role::kServer);
@@ -244,13 +244,13 @@ TEST_F(Three, GoOnWithTheWorkersThatAreLeft) {
   EXPECT_FALSE(handle(12, {.type = MessageType::kContinue}));  // its rank has aborted
 }
 
-TEST_F(Three, RolesThatThereAreNotAndEpochsOfJobsThatHaveNotBegunBreakTheProtocol) {
+TEST_F(Three, InvalidRolesAndEpochsBreakTheProtocol) {
   EXPECT_TRUE(join(0));
   EXPECT_FALSE(handle(10, {.type = MessageType::kContinue}));
   EXPECT_FALSE(handle(11, {.type = MessageType::kJoin, .rank = 1, .value = "3 3 5000"}));
 }
 
-TEST_F(Three, SayThemselvesHowLongTheyMayBeSilent) {
+TEST_F(Three, SetTheirSilenceLimits) {
   EXPECT_TRUE(join(0));
   EXPECT_TRUE(join(1));
   EXPECT_TRUE(handle(12, {.type = MessageType::kJoin, .rank = 2, .value = "3 0 9000"}));
@@ -278,7 +278,7 @@ TEST_F(Three, GoodbyeIsNoFailure) {
   EXPECT_FALSE(handle(50, {.type = MessageType::kJoin, .rank = 1, .value = kThreeWorkers}));
 }
 
-TEST_F(Three, RankZeroThatLeavesFirstTakesTheServerAlong) {
+TEST_F(Three, RankZeroThatLeavesFirstEndsTheServer) {
   join_all();
   handle(10, {.type = MessageType::kGoodbye});
   coordinator_.close();
@@ -302,7 +302,7 @@ TEST_F(ThreeOutside, LearnTheirHost) {
   EXPECT_EQ(last(12).key, "login");
 }
 
-TEST_F(ThreeOutside, LoseRankZeroAsAnyOther) {
+TEST_F(ThreeOutside, TreatRankZeroAsAnyOther) {
   join_all(Role::kEvaluator);
   coordinator_.dropped(10, "its connection closed without goodbye");
   EXPECT_EQ(last(11).value,
@@ -312,7 +312,7 @@ TEST_F(ThreeOutside, LoseRankZeroAsAnyOther) {
   EXPECT_EQ(last(11).value, "0 2");
 }
 
-TEST_F(ThreeOutside, AreNotFewerWhenRankZeroLeavesFirst) {
+TEST_F(ThreeOutside, ContinueWhenRankZeroLeavesFirst) {
   join_all();
   handle(10, {.type = MessageType::kGoodbye});
   EXPECT_EQ(sent_[11].size(), 0u);

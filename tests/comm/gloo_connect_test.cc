@@ -39,7 +39,7 @@ Endpoint address_of(Store& store, int rank) {
 }
 
 // They connect before the ranks do, and stay connected.
-TEST_F(GlooConnect, StrangersAtTheDoorsOfRanksAreDropped) {
+TEST_F(GlooConnect, UnknownClientsAreDropped) {
   const FaultJob job{.backend = "gloo", .address = "127.0.0.1"};
   const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
     std::vector<Socket> strangers;
@@ -58,7 +58,7 @@ TEST_F(GlooConnect, StrangersAtTheDoorsOfRanksAreDropped) {
 }
 
 // The others get the failed rank's error at once, without a membership.
-TEST_F(GlooConnect, ARankThatCannotListenIsHeardByAll) {
+TEST_F(GlooConnect, ARankThatCannotListenFailsAllRanks) {
   const FaultJob job{.backend = "gloo", .address = "127.0.0.1"};
   const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
     FaultJob mine = job;

@@ -39,7 +39,7 @@ TEST_F(GlooFaults, ARankNeverStarts) {
 }
 
 // The membership reports a death later than the connection, but knows which rank failed first.
-TEST_F(GlooFaults, WhoseConnectionBrokeIsForTheMembershipToSay) {
+TEST_F(GlooFaults, TheMembershipDecidesWhoFailedFirst) {
   const auto membership = std::make_shared<testing::TestMembership>();
   const testing::Arrivals reported;
   run_ranks({.backend = "gloo", .membership = membership}, {1}, [&](Communicator& communicator) {
@@ -57,7 +57,7 @@ TEST_F(GlooFaults, WhoseConnectionBrokeIsForTheMembershipToSay) {
 }
 
 // Another thread calls missing().
-TEST_F(GlooFaults, AProcessThatMayHaveNoFurtherThreadStillNamesWhoIsLate) {
+TEST_F(GlooFaults, NamesLateRanksWithoutAnotherThread) {
   const testing::Arrivals reported;
   run_ranks({.backend = "gloo", .ranks = 4, .time_limit = milliseconds(2000)}, {},
             [&](Communicator& communicator) {
@@ -94,7 +94,7 @@ TEST_F(GlooFaults, TheInterfaceOfTheEnvironmentIsUsed) {
 
 // Writing to a connection that a peer has closed raises an error and not a signal, whatever the
 // program's SIGPIPE handler.
-TEST_F(GlooFaults, SigpipeIsLeftAlone) {
+TEST_F(GlooFaults, DoesNotChangeTheSigpipeHandler) {
   signal(SIGPIPE, SIG_DFL);
   run_ranks({.backend = "gloo"}, {1}, [](Communicator& communicator) {
     const Buffer buffer = floats(4'000'000);

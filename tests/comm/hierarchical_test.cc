@@ -269,7 +269,7 @@ TEST_F(Hierarchical, WithoutConnectionsOfAllRanks) {
 }
 
 // Results must not depend on the sizes of pieces or on which rank is faster.
-TEST_F(Hierarchical, TheSameBitsHoweverRanksHurry) {
+TEST_F(Hierarchical, ResultsDoNotDependOnTiming) {
   run_ranks({}, [](Communicator& communicator) {
     std::vector<float> first;
     for (int round = 0; round < 4; ++round) {

@@ -53,7 +53,7 @@ TEST(Hosts, HoldAJob) {
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "0 11 22 ");
 }
 
-TEST(Hosts, CutOffFromEachOtherFindItOutWithoutAWord) {
+TEST(Hosts, DetectADisconnectedHostBySilence) {
   const Hosts hosts;
   TANDEM_REQUIRE(hosts.connected(), "netns");
   const TemporaryDirectory ready;

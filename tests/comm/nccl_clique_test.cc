@@ -93,7 +93,7 @@ class OnGpuLocalFaults : public ::testing::Test {
 };
 
 // Only once, because it is one failure. The next collective connects again.
-TEST_F(OnGpuLocalFaults, WhoWaitsForAGpuThatHangsLearnsWhy) {
+TEST_F(OnGpuLocalFaults, AWaitForAHungGpuThrows) {
   setenv("FAKE_NCCL_HANGS", "2", 1);
   make_group(milliseconds(1000));
   EXPECT_EQ(step(), none_);

@@ -113,7 +113,7 @@ TEST_F(Failures, RankZeroThatLeavesBeforeTheOthersIsNamed) {
       " is gone: it left the job and shut down its rendezvous server");
 }
 
-TEST_F(Failures, WakeWhoWaitsForAKeyOfTheDeadRank) {
+TEST_F(Failures, EndWaitsForKeysOfTheDeadRank) {
   auto ranks = start(2, [&](int rank) {
     const auto job = rendezvous(tcp(rank, 2));
     talk(*job);
@@ -173,7 +173,7 @@ TEST_F(Failures, AreReportedToALateRank) {
   rank0.result();  // does not wait after it has informed all ranks
 }
 
-TEST_F(Failures, LeavingInAnyOrderIsNone) {
+TEST_F(Failures, DoNotIncludeLeavingInAnyOrder) {
   auto ranks = start(4, [&](int rank) {
     const auto job = rendezvous(tcp(rank, 4), {.heartbeat = 50ms, .silence = testing::kFarAway});
     talk(*job);
@@ -188,7 +188,7 @@ TEST_F(Failures, LeavingInAnyOrderIsNone) {
 }
 
 // A process that still uses the store of a finished job does not wait for its server to restart.
-TEST_F(Failures, TheStoreOfAJobThatIsOverIsAskedOnce) {
+TEST_F(Failures, TheStoreOfAFinishedJobIsTriedOnce) {
   const auto job = rendezvous(tcp(0, 1));
   const std::shared_ptr<Store> store = job->store();
   talk(*job);

@@ -139,7 +139,7 @@ TEST_F(Rendezvous, MayBeRepeatedAtTheSamePlace) {
   }
 }
 
-TEST_F(Rendezvous, SaysWhatIsMissingInTheWordsOfTorch) {
+TEST_F(Rendezvous, NamesMissingParametersAsTorchDoes) {
   const std::string error = "InvalidArgumentError: [rendezvous] Error initializing tandem using ";
   EXPECT_EQ(refusal("env://"),
             error + "env:// rendezvous: environment variable RANK expected, but not set");

@@ -41,7 +41,7 @@ TEST(ShmArena, BeginsWithAHugePage) {
   }
 }
 
-TEST(ShmArena, WhatNothingLiesInIsGivenBack) {
+TEST(ShmArena, ReleasesUnusedPages) {
   const ArenaOf of(3);
   constexpr std::size_t kBytes = kHuge / 2;
   auto first = of.arena->allocate(kBytes);

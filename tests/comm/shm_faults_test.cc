@@ -187,7 +187,7 @@ bool is_there(const std::string& name) {
   return std::filesystem::exists(fmt::format("/dev/shm{}", name));
 }
 
-TEST(ShmFaults, WhatACrashedJobLeftIsSwept) {
+TEST(ShmFaults, RemovesSegmentsOfCrashedJobs) {
   const auto name = testing::shared_with_forks<std::array<char, 256>>();
   const ExitCodes crashed = run_processes(1, [&](int) {
     const Segment segment = Segment::create(1 << 20);
@@ -243,7 +243,7 @@ TEST(ShmGroup, MemoryOfDevicesGoesThroughTheHost) {
 
 // A rank may be busy computing after its call: waiting ranks process its part of the data in shared
 // memory.
-TEST(ShmGroup, ThoseThatWaitDoTheShareOfARankThatDoesNot) {
+TEST(ShmGroup, WaitingRanksHelpABusyRank) {
   constexpr std::int64_t kCount = 1'000'001;  // several stretches per rank
   const Arrivals through[2];
   run_ranks({}, [&](Communicator& communicator) {
@@ -273,7 +273,7 @@ TEST(ShmGroup, ThoseThatWaitDoTheShareOfARankThatDoesNot) {
 }
 
 // Collectives that complete before an earlier one, and whose works are destroyed, still count.
-TEST(ShmGroup, ABurstIsCalledAtOnceAfterCollectivesThatOvertook) {
+TEST(ShmGroup, ABurstOvertakesAnOpenCollective) {
   constexpr int kRounds = 3, kBurst = 40;
   const Arrivals begun, called, done;
   run_ranks({.ranks = 2}, [&](Communicator& communicator) {

@@ -87,7 +87,7 @@ TEST(ShmMemory, SharesHoldAHeaderAndData) {
   EXPECT_EQ(shm::SegmentLayout(1024).piece_bytes(), shm::kPieceBytes);
 }
 
-TEST(ShmMemory, ARankWithoutRoomIsHeardByAll) {
+TEST(ShmMemory, ARankWithoutMemoryFailsAllRanks) {
   const ExitCodes alone = run_processes(1, [](int) {
     if (!enter_small_shared_memory(7 * kMiB)) return;
     const Job job{.ranks = 4};
@@ -104,7 +104,7 @@ TEST(ShmMemory, ARankWithoutRoomIsHeardByAll) {
   EXPECT_EQ(alone, ExitCodes(1, 0));
 }
 
-TEST(ShmMemory, RankZeroWithoutRoomIsHeardByAll) {
+TEST(ShmMemory, RankZeroWithoutMemoryFailsAllRanks) {
   const ExitCodes alone = run_processes(1, [](int) {
     if (!enter_small_shared_memory(4096)) return;
     const Job job{.ranks = 2};
@@ -138,7 +138,7 @@ class MisleadingStore final : public Store {
   std::string name_;
 };
 
-TEST(ShmMemory, ARankThatCannotOpenItIsHeardByAll) {
+TEST(ShmMemory, ARankThatCannotOpenItFailsAllRanks) {
   const Job job{.ranks = 3};
   const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
     Job mine = job;
@@ -176,7 +176,7 @@ TEST(ShmMemory, NamesCannotBeForeseen) {
 }
 
 // A rank publishes an invalid offset for its buffer.
-TEST(ShmMemory, PlacesOutsideOfARanksMemoryAreRefused) {
+TEST(ShmMemory, InvalidOffsetsAreRefused) {
   const auto store = std::make_shared<ForkedStore>();
   const ExitCodes codes = run_processes(2, [&](int rank) {
     shm::ShmGroup group({.store = store, .name = "test", .rank = rank, .size = 2});

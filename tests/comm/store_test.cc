@@ -142,7 +142,7 @@ TEST_P(EveryStore, AddsToNumbers) {
   EXPECT_EQ(store_->get("big", in(0ms)), "9223372036854775807");
 }
 
-TEST_P(EveryStore, AnAddWakesWhoWaits) {
+TEST_P(EveryStore, AnAddWakesWaiters) {
   std::thread waiter([&] { EXPECT_EQ(kind_->another()->get("n", in(testing::kPatience)), "1"); });
   std::this_thread::sleep_for(20ms);
   store_->add("n", 1);
@@ -318,7 +318,7 @@ TEST(TcpStore, RefusesWhatIsTooLarge) {
   EXPECT_EQ(store.get("3", in(testing::kPatience)), most);
 }
 
-TEST(TcpStore, TellsThatItsServerHasGone) {
+TEST(TcpStore, ReportsThatItsServerIsGone) {
   auto server = std::make_unique<TcpServer>(TcpServerOptions{.secret = "s"});
   TcpStore store({{"127.0.0.1", server->port()}, "s"});
   store.set("a", "b");

@@ -71,7 +71,7 @@ std::string error_of_joining(const ScriptedServer::Script& script) {
   });
 }
 
-TEST(Joining, NamesTheMissingWhenRankZeroGoesWithoutHearingTheReport) {
+TEST(Joining, NamesMissingRanksIfRankZeroEndsBeforeTheReport) {
   EXPECT_EQ(error_of_joining([](const WireMessage& message, const auto& send) {
               if (message.type == MessageType::kReport) return false;
               send(kAlive);
@@ -80,7 +80,7 @@ TEST(Joining, NamesTheMissingWhenRankZeroGoesWithoutHearingTheReport) {
             "DeadlineExceededError: [rendezvous] rank 1 of 3 did not join within 300 ms");
 }
 
-TEST(Joining, NamesTheMissingWhenRankZeroHasItsSayAndGoes) {
+TEST(Joining, NamesMissingRanksFromTheReportOfRankZero) {
   EXPECT_EQ(error_of_joining([](const WireMessage& message, const auto& send) {
               const bool report = message.type == MessageType::kReport;
               send(report ? kAborted : kAlive);
@@ -89,7 +89,7 @@ TEST(Joining, NamesTheMissingWhenRankZeroHasItsSayAndGoes) {
             "DeadlineExceededError: [rendezvous] rank 1 of 3 did not join within 300 ms");
 }
 
-TEST(Joining, HearsWhatRankZeroSaidBeforeItWent) {
+TEST(Joining, ReadsTheLastMessageOfRankZero) {
   EXPECT_EQ(error_of_joining([](const WireMessage& message, const auto& send) {
               send(kAlive);
               if (message.type == MessageType::kJoin) return true;
@@ -99,7 +99,7 @@ TEST(Joining, HearsWhatRankZeroSaidBeforeItWent) {
             "AbortedError: [membership] rank 0 aborted: rank 1 did not join");
 }
 
-TEST(Joining, TellsThatRankZeroIsGone) {
+TEST(Joining, ReportsThatRankZeroIsGone) {
   const std::string error = error_of_joining([](const WireMessage& message, const auto& send) {
     send(kAlive);
     return message.type == MessageType::kJoin;

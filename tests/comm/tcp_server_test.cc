@@ -72,7 +72,7 @@ class Server : public ::testing::Test {
       std::make_unique<TcpServer>(TcpServerOptions{.secret = "secret"});
 };
 
-TEST_F(Server, SaysItsGreetingAndNothingElseToWhoDoesNotKnowTheSecret) {
+TEST_F(Server, SendsOnlyTheGreetingWithoutTheSecret) {
   for (const std::string& answer :
        {std::string("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n\r\n"),
         std::string(kClientBytes, '\0'), std::string(100'000, '\xff')}) {
@@ -86,7 +86,7 @@ TEST_F(Server, SaysItsGreetingAndNothingElseToWhoDoesNotKnowTheSecret) {
   expect_well();
 }
 
-TEST_F(Server, TakesNoProofTwice) {
+TEST_F(Server, RefusesAReplayedProof) {
   // One client's answer is of no use to another: the server's nonce is new.
   const std::string nonce = random_bytes(kNonceBytes);
   Socket first = stranger(*server_);
@@ -111,7 +111,7 @@ TEST_F(Server, AWrongTokenIsAClearError) {
   expect_well();
 }
 
-TEST_F(Server, DropsWhatIsNoMessage) {
+TEST_F(Server, DropsInvalidMessages) {
   std::mt19937 random(1);
   for (int round = 0; round < 50; ++round) {
     const Socket socket = friendly(*server_);
@@ -150,7 +150,7 @@ TEST_F(Server, SilentPeersAreDroppedAndBlockNoOthers) {
   for (const Socket& socket : silent) EXPECT_EQ(last_words(socket).size(), kServerBytes);
 }
 
-TEST_F(Server, ManyStrangersDoNotShutOutFriends) {
+TEST_F(Server, UnknownPeersDoNotBlockRanks) {
   restart({.greeting_limit = testing::kFarAway});
   std::vector<Socket> strangers;
   for (int i = 0; i < 300; ++i) strangers.push_back(stranger(*server_));
@@ -158,7 +158,7 @@ TEST_F(Server, ManyStrangersDoNotShutOutFriends) {
 }
 
 // A peer in its handshake is not displaced: unknown peers of another address are.
-TEST_F(Server, StrangersOfOneSourceMakeRoomForThoseOfOthers) {
+TEST_F(Server, UnknownPeersOfOneHostAreDroppedFirst) {
   restart({.greeting_limit = testing::kFarAway});
   const Socket rank = connected_from("127.0.0.2", server_->port());
   std::vector<Socket> strangers;
@@ -210,7 +210,7 @@ TEST_F(Server, ATakenPortIsAClearError) {
   }
 }
 
-TEST(FindServer, TellsStrangersFromServersAndSilenceFromBoth) {
+TEST(FindServer, DistinguishesServersFromOtherPeers) {
   const Socket listener = listen_on({"127.0.0.1", 0});
   const std::vector<std::uint16_t> ports = {port_of(listener)};
   std::thread talker([&] {

@@ -69,7 +69,7 @@ void expect_spoilt(const std::function<bool(T)>& spoilt) {
   }
 }
 
-TEST(Executor, NothingIsInSharedMemoryWhenABlockBegins) {
+TEST(Executor, SharedMemoryStartsUninitialised) {
   expect_spoilt<float>([](float x) { return std::isnan(x); });
   expect_spoilt<double>([](double x) { return std::isnan(x); });
   expect_spoilt<int>([](int x) { return x == -1; });

@@ -92,7 +92,7 @@ std::string failure_of_discovery(cudaError_t error) {
   return "no error";
 }
 
-TEST(FakeGpus, ADriverThatIsNoGoodIsAClearError) {
+TEST(FakeGpus, ABrokenDriverIsAClearError) {
   const std::string old = failure_of_discovery(cudaErrorInsufficientDriver);
   EXPECT_NE(old.find("the NVIDIA driver supports CUDA 12.2"), std::string::npos) << old;
   EXPECT_NE(old.find("install a newer driver"), std::string::npos) << old;

@@ -64,7 +64,7 @@ StridedCopy transposition(const Shape& shape, const std::vector<int>& permutatio
   return copy;
 }
 
-TEST(TransposePlanes, CopyWhatTheCopyCopies) {
+TEST(TransposePlanes, MatchTheStridedCopy) {
   struct Case {
     Shape shape;
     std::vector<int> permutation;

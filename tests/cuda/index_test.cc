@@ -114,7 +114,7 @@ TEST(ReducePasses, OfNothingAreOne) {
   EXPECT_EQ(pass.pieces, 1);
 }
 
-TEST(Faults, TellWhatTheKernelMet) {
+TEST(Faults, ReportInvalidValues) {
   Fault fault = {.claimed = 1,
                  .complete = 1,
                  .text = "[{op}] label {value} at position {position} is outside [0, {limit})",

@@ -27,7 +27,7 @@ using testing::expect_parts;
 using testing::run_group;
 using testing::TemporaryDirectory;
 
-TEST(ProcessGroup, SaysThatItIsNotThere) {
+TEST(ProcessGroup, UninitialisedIsAnError) {
   const std::string text =
       "Default process group has not been initialized, please make sure to call "
       "init_process_group.";

@@ -38,7 +38,8 @@ class RankExecution {
 
   void all_reduce() const {
     CombineOrder order = CombineOrder::kInOrder;
-    for (const PartRange& range : shares(order)) combine_ranks(range, world_.active, order);
+    for (const PartRange& range : ranges_to_combine(order))
+      combine_ranks(range, world_.active, order);
   }
 
   void reduce() const {
@@ -126,7 +127,7 @@ class RankExecution {
   }
 
   // The elements that this rank reduces.
-  std::vector<PartRange> shares(CombineOrder& order) const {
+  std::vector<PartRange> ranges_to_combine(CombineOrder& order) const {
     const LocalPlan& plan = world_.plan;
     if (!direct_ || plan.kind == LocalPlan::Kind::kToOneDevice) {
       const bool root_active =

@@ -22,8 +22,8 @@ class ProcessWork;
 // calls the progress engine advances the works.
 class ProcessGroupState final : public ProgressEngine::Client {
  public:
-  ProcessGroupState(std::unique_ptr<Backend> moves_bytes, Device& of, ProcessGroupOptions with)
-      : backend(std::move(moves_bytes)), device(of), options(std::move(with)) {}
+  ProcessGroupState(std::unique_ptr<Backend> its_backend, Device& of, ProcessGroupOptions with)
+      : backend(std::move(its_backend)), device(of), options(std::move(with)) {}
 
   // Functions that are not noexcept throw the group's error once it has failed.
   void submit(const std::shared_ptr<ProcessWork>& work);

@@ -109,7 +109,7 @@ TEST_F(CudnnHeuristicsSlow, FuseBiasAndActivation) {
       }
 }
 
-TEST_F(CudnnHeuristicsSlow, GiveSeveralToTryOut) {
+TEST_F(CudnnHeuristicsSlow, ReturnSeveralEngines) {
   const auto found =
       engines({.shape = shapes()[3]}, {.tf32 = true, .all = true, .workspace = kWorkspace});
   EXPECT_GT(found.size(), 1u);

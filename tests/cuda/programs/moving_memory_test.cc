@@ -44,7 +44,7 @@ struct Results {
   }
 };
 
-TEST(MovingMemory, OfInputsAndResultsIsNoneOfARecording) {
+TEST(MovingMemory, OfInputsAndResultsKeepsRecordings) {
   const Results eager(weigh), traced(function(weigh));
   EXPECT_EQ(traced.values, eager.values);
   EXPECT_EQ(eager.launched, 0);
@@ -71,7 +71,7 @@ TEST(MovingMemory, OfConvolutionsThatAreLessAligned) {
   EXPECT_EQ(fake_cuda::graph_counts().launched - before, 5);
 }
 
-TEST(MovingMemory, OfABranchIsNoneEither) {
+TEST(MovingMemory, OfABranchKeepsRecordings) {
   const Tensor yes = [] {
     const DeviceScope host("/cpu:0");
     return constant(true);

@@ -35,17 +35,18 @@ bool send_short(const Socket& socket, std::string_view bytes) {
 
 }  // namespace
 
-std::string to_string(const ListenAddress& door) {
-  return fmt::format("{} {} {} {} {}", door.host, door.pid, door.endpoint.host, door.endpoint.port,
-                     door.key);
+std::string to_string(const ListenAddress& address) {
+  return fmt::format("{} {} {} {} {}", address.host, address.pid, address.endpoint.host,
+                     address.endpoint.port, address.key);
 }
 
 ListenAddress parse_listen_address(const std::string& text) {
   std::istringstream parts(text);
-  ListenAddress door;
-  parts >> door.host >> door.pid >> door.endpoint.host >> door.endpoint.port >> door.key;
+  ListenAddress address;
+  parts >> address.host >> address.pid >> address.endpoint.host >> address.endpoint.port >>
+      address.key;
   if (!parts) fail<DataLossError>("[gloo] expected the address of a rank, got '{}'", text);
-  return door;
+  return address;
 }
 
 Wiring::Wiring(Socket listener, const ListenAddress& mine, int rank, int size,
@@ -138,7 +139,7 @@ void Wiring::start_connecting_to(int rank, Clock::time_point now) {
 
 void Wiring::read_from(int rank) {
   Peer& peer = peers_[index(rank)];
-  const ListenAddress& door = addresses_[index(rank)];
+  const ListenAddress& address = addresses_[index(rank)];
   bool well = true;
   switch (peer.stage) {
     case Peer::Stage::kConnecting:
@@ -151,7 +152,7 @@ void Wiring::read_from(int rank) {
       peer.greeting = std::exchange(peer.received, "");
       peer.nonce = random_bytes(kNonceBytes);
       {
-        const std::string mine = answer(door.key, peer.greeting, peer.nonce);
+        const std::string mine = answer(address.key, peer.greeting, peer.nonce);
         well = !mine.empty() && send_short(peer.socket, mine);
       }
       peer.stage = Peer::Stage::kVerdict;
@@ -159,7 +160,8 @@ void Wiring::read_from(int rank) {
     case Peer::Stage::kVerdict:
       well = receive(peer.socket, peer.received, kVerdictBytes);
       if (!well || peer.received.size() < kVerdictBytes) break;
-      well = read_verdict(door.key, peer.greeting, peer.nonce, peer.received) == Greeted::kWelcome;
+      well =
+          read_verdict(address.key, peer.greeting, peer.nonce, peer.received) == Greeted::kWelcome;
       if (well) {
         const std::int32_t mine = rank_;
         well = send_short(peer.socket, {reinterpret_cast<const char*>(&mine), kRankBytes});

@@ -24,7 +24,7 @@ struct ListenAddress {
   Endpoint endpoint;
   std::string key;  // hexadecimal
 };
-std::string to_string(const ListenAddress& door);
+std::string to_string(const ListenAddress& address);
 // Throws DataLossError.
 ListenAddress parse_listen_address(const std::string& text);
 
