@@ -108,7 +108,7 @@ ShmPlan ShmDataExchange::make_plan() {
   if (all_have_published()) {
     find_published_buffers();
     const std::int64_t bytes = signature_.count * element_ / ranks_;
-    return {.way = ShmPlan::Method::kDirect,
+    return {.method = ShmPlan::Method::kDirect,
             .stretches = reduces ? static_cast<std::uint32_t>(bytes / kStretchBytes + 1) : 0};
   }
   if (reduces) plan.method = ShmPlan::Method::kSliced;
