@@ -128,7 +128,7 @@ void run_rank_of_job(const AllReduceOptions& options) {
                                                              .master = job->master()}));
     run_rank(*communicator, options);
   }
-  job->leave();
+  job->shut_down();
 }
 
 std::unique_ptr<td::Communicator> through_both(std::shared_ptr<td::Store> store, int rank,

@@ -41,7 +41,7 @@ struct ElementRange {
   std::int64_t begin, end;
 };
 
-TANDEM_CLONES void sum(const float* a, const float* b, float* to, float* too, ElementRange range) {
+TANDEM_MULTIVERSION void sum(const float* a, const float* b, float* to, float* too, ElementRange range) {
 #pragma GCC ivdep
   for (std::int64_t i = range.begin; i < range.end; ++i) {
     const float mean = (a[i] + b[i]) * 0.5f;
@@ -50,7 +50,7 @@ TANDEM_CLONES void sum(const float* a, const float* b, float* to, float* too, El
   }
 }
 
-TANDEM_CLONES void update(const ProcessBuffers& side, ElementRange range) {
+TANDEM_MULTIVERSION void update(const ProcessBuffers& side, ElementRange range) {
   const float* gradients = side.gradients;
   float *parameters = side.parameters, *momentum = side.momentum;
 #pragma GCC ivdep
@@ -60,7 +60,7 @@ TANDEM_CLONES void update(const ProcessBuffers& side, ElementRange range) {
   }
 }
 
-TANDEM_CLONES void update_from_both(const ProcessBuffers& side, const float* others,
+TANDEM_MULTIVERSION void update_from_both(const ProcessBuffers& side, const float* others,
                                     ElementRange range) {
   const float* gradients = side.gradients;
   float *parameters = side.parameters, *momentum = side.momentum;
@@ -71,7 +71,7 @@ TANDEM_CLONES void update_from_both(const ProcessBuffers& side, const float* oth
   }
 }
 
-TANDEM_CLONES void update_both(const ProcessBuffers& side, const ProcessBuffers& other,
+TANDEM_MULTIVERSION void update_both(const ProcessBuffers& side, const ProcessBuffers& other,
                                ElementRange range) {
   const float *gradients = side.gradients, *others = other.gradients;
   float *parameters = side.parameters, *momentum = side.momentum;
@@ -85,7 +85,7 @@ TANDEM_CLONES void update_both(const ProcessBuffers& side, const ProcessBuffers&
   }
 }
 
-TANDEM_CLONES void write_gradients(const ProcessBuffers& side, const float* others,
+TANDEM_MULTIVERSION void write_gradients(const ProcessBuffers& side, const float* others,
                                    std::int64_t count) {
   float* gradients = side.gradients;
   const float* parameters = side.parameters;

@@ -18,7 +18,7 @@ std::size_t Bucket::array_bytes(std::int64_t count, DType dtype) {
 
 bool Bucket::kept() const {
   const bool others = memory_.use_count() > 1;
-  std::shared_ptr<void>(memory_).reset();  // acquires what the last keeper released
+  std::shared_ptr<void>(memory_).reset();  // acquires what the previous owner released
   return others;
 }
 
@@ -59,7 +59,7 @@ void Bucket::assign(std::span<const std::int64_t> counts, DType dtype) {
   renew();
 }
 
-// For no garbage travels.
+// Zeroes the padding, so that uninitialised memory is never sent.
 void Bucket::clear_gaps() {
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     const std::int64_t end = i + 1 < counts_.size() ? offsets_[i + 1] : total_;

@@ -1,4 +1,4 @@
-// A bucket: several arrays as one buffer, which one collective combines.
+// A bucket: several arrays packed into one buffer, which one collective reduces.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace tandem {
 
-// Arrays of one dtype behind each other in memory of the communicator's. Each starts at a multiple
-// of 64 bytes; what lies between them is zero. Everything runs on the stream of the communicator's
-// device. Belongs to one thread at a time.
+// Arrays of one dtype, packed one after the other into memory from the communicator. Each starts at
+// a multiple of 64 bytes; the gaps are zero. All copies run on the stream of the communicator's
+// device. One thread at a time.
 class Bucket {
  public:
   // Allocates memory as Communicator::allocate() does.
@@ -25,41 +25,40 @@ class Bucket {
             communicator.device(),
             [&communicator](std::size_t bytes) { return communicator.allocate(bytes); }, counts,
             dtype) {}
-  // The same in memory of `device` that `allocate` gives.
+  // The same, in memory of `device` that `allocate` returns.
   Bucket(Device& device, Allocate allocate, std::span<const std::int64_t> counts, DType dtype);
 
   std::size_t size() const { return counts_.size(); }
   DType dtype() const { return dtype_; }
   Device& device() const { return *device_; }
-  // What an array takes in a bucket.
+  // The bytes that an array occupies in a bucket, with its padding.
   static std::size_t array_bytes(std::int64_t count, DType dtype);
-  // Everything, as the collective takes it.
+  // The whole bucket, as a collective takes it.
   Buffer whole() const { return {memory_.get(), total_, dtype_}; }
   // One array.
   Buffer array(std::size_t index) const;
-  // Keeps the memory, also behind renew() and the bucket's end.
+  // Shared ownership of the memory, which may outlive the bucket and a renew().
   const std::shared_ptr<void>& memory() const { return memory_; }
-  // Whether somebody else keeps the memory. If not, what the last keeper did with it is over.
+  // Whether anyone else owns the memory. If not, the last owner's use of it has ended.
   bool kept() const;
   std::size_t capacity() const { return capacity_; }  // bytes
 
-  // Copies an array's elements, in memory of the device, into the bucket, times `scale`; `from` may
-  // be their place in it. REQUIRES: scale == 1, or a floating dtype in memory that the host
-  // reaches.
+  // Copies an array from `from`, in memory of the device, into the bucket and multiplies it by
+  // `scale`. `from` may already be its position in the bucket. REQUIRES: scale == 1, or a floating
+  // dtype in host-accessible memory.
   void put(std::size_t index, const void* from, double scale = 1.0) {
     put(index, from, dtype_, scale);
   }
-  // The same for elements of another dtype. REQUIRES: dtypes as copy_scaled() takes them, and
-  // memory that the host reaches unless the dtype is the bucket's and `scale` 1.
+  // The same, for elements of another dtype. REQUIRES: dtypes that copy_scaled() accepts;
+  // host-accessible memory unless the dtype is the bucket's and `scale` is 1.
   void put(std::size_t index, const void* from, DType dtype, double scale);
   void put_zeros(std::size_t index);
-  // Copies an array's elements out.
+  // Copies an array out of the bucket.
   void take(std::size_t index, void* to) const;
-  // Goes on in other memory, whose arrays hold anything: whoever keeps the present one may go on
-  // reading it.
+  // Switches to new memory of unspecified contents. Other owners may continue to read the old one.
   void renew();
-  // Takes other arrays, which hold anything; in the memory that it has, where that is large enough
-  // and nobody else keeps it.
+  // Switches to other arrays, of unspecified contents. Reuses the memory if it is large enough and
+  // has no other owner.
   void assign(std::span<const std::int64_t> counts, DType dtype);
 
  private:

@@ -25,7 +25,7 @@ void check_reducible(std::string_view what, std::span<const Buffer> parts) {
       fail<InvalidArgumentError>("[{}] bool elements cannot be reduced; cast them first", what);
 }
 
-// A share a rank, of one dtype.
+// One buffer per rank, of one dtype.
 void check_shares(std::string_view what, std::span<const Buffer> shares, int size) {
   if (shares.size() != static_cast<std::size_t>(size))
     fail<InvalidArgumentError>("[{}] expected a buffer for each of {} ranks, got {}", what, size,
@@ -36,7 +36,7 @@ void check_shares(std::string_view what, std::span<const Buffer> shares, int siz
                                  name_of(shares.front().dtype), name_of(share.dtype));
 }
 
-// And this rank's own, which is as large.
+// The same, and this rank's own buffer has the size of its element.
 void check_shares(std::string_view what, std::span<const Buffer> shares, const Buffer& mine,
                   int rank, int size) {
   check_shares(what, shares, size);
@@ -46,7 +46,7 @@ void check_shares(std::string_view what, std::span<const Buffer> shares, const B
                                mine.count, name_of(mine.dtype), share.count, name_of(share.dtype));
 }
 
-// Different ranks of the group, at least one.
+// Distinct ranks of the group, at least one.
 void check_split(std::span<const int> ranks, int size) {
   if (ranks.empty()) fail<InvalidArgumentError>("[split] expected at least one rank, got none");
   std::vector<bool> seen(static_cast<std::size_t>(size));
@@ -54,7 +54,7 @@ void check_split(std::span<const int> ranks, int size) {
     if (rank < 0 || rank >= size)
       fail<InvalidArgumentError>("[split] expected ranks of 0 to {}, got {}", size - 1, rank);
     if (seen[static_cast<std::size_t>(rank)])
-      fail<InvalidArgumentError>("[split] rank {} is named twice", rank);
+      fail<InvalidArgumentError>("[split] expected each rank once, got {} twice", rank);
     seen[static_cast<std::size_t>(rank)] = true;
   }
 }

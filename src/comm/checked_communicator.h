@@ -1,4 +1,4 @@
-// What communicators have in common: every call is checked, and becomes one of one form.
+// The base of all communicators: checks every call and converts it to one common form.
 #pragma once
 
 #include <memory>
@@ -10,20 +10,20 @@
 
 namespace tandem {
 
-// A call whose arguments are in order.
+// A call with valid arguments.
 struct CheckedCall {
   CollectiveKind kind = CollectiveKind::kBarrier;
-  // What this rank gives and gets. What works in place (all_reduce, reduce, broadcast) has its
-  // parts in `in` alone.
+  // This rank's inputs and outputs. In-place collectives (all_reduce, reduce, broadcast) have their
+  // buffers in `in` only.
   std::span<const Buffer> in, out;
-  std::span<const Buffer> counts;  // the list that every rank names with the same counts
+  std::span<const Buffer> counts;  // the buffers whose counts must be equal on every rank
   ReduceOp op = ReduceOp::kSum;
-  int root = 0;  // or the peer
+  int root = 0;  // for send and recv: the peer
 
   Signature signature() const { return make_signature(kind, counts, op, root); }
 };
 
-// Whether a collective has its results where its inputs were.
+// Whether a collective writes its results over its inputs.
 bool works_in_place(CollectiveKind kind);
 
 class CheckedCommunicator : public Communicator {
@@ -44,9 +44,9 @@ class CheckedCommunicator : public Communicator {
   std::unique_ptr<Communicator> split(std::span<const int> ranks) final;
 
  private:
-  // The spans live as long as the call.
+  // The spans are valid during the call.
   virtual std::shared_ptr<Work> start(const CheckedCall& call) = 0;
-  // `place`: of this rank in `ranks`.
+  // `place`: the index of this rank in `ranks`.
   virtual std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int place) = 0;
 };
 

@@ -11,9 +11,10 @@
 namespace tandem {
 namespace {
 
-constexpr std::int64_t kBlock = 1024;  // elements that stay in the first-level cache
+constexpr std::int64_t kBlock = 1024;  // elements that fit into the L1 cache
 
-// Integers are summed in 64 bits, so that a mean of small ones is right; beyond, they wrap around.
+// Integers are summed in 64 bits, so that means of small integer types are exact; larger sums wrap
+// around.
 template <class T>
 using Accumulator =
     std::conditional_t<std::is_integral_v<T>, std::int64_t,
@@ -33,7 +34,7 @@ A multiply(A a, A b) {
   else
     return a * b;
 }
-// The lesser, the greater; a NaN of either.
+// Minimum and maximum, which propagate NaN.
 template <class A>
 A least(A a, A b) {
   return b < a || b != b ? b : a;
@@ -44,17 +45,17 @@ A greatest(A a, A b) {
 }
 
 template <class T>
-TANDEM_CLONES void load(Accumulator<T>* to, const T* from, std::int64_t count) {
+TANDEM_MULTIVERSION void load(Accumulator<T>* to, const T* from, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<Accumulator<T>>(from[i]);
 }
 
 template <class T>
-TANDEM_CLONES void store(T* to, const Accumulator<T>* from, std::int64_t count) {
+TANDEM_MULTIVERSION void store(T* to, const Accumulator<T>* from, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i]);
 }
 
 template <class T>
-TANDEM_CLONES void fold(Accumulator<T>* sum, const T* from, std::int64_t count, ReduceOp op) {
+TANDEM_MULTIVERSION void fold(Accumulator<T>* sum, const T* from, std::int64_t count, ReduceOp op) {
   using A = Accumulator<T>;
   switch (op) {
     case ReduceOp::kSum:
@@ -74,11 +75,11 @@ TANDEM_CLONES void fold(Accumulator<T>* sum, const T* from, std::int64_t count, 
   }
 }
 
-// Two float32 buffers, by far the most frequent case: one pass, no staging. `factor` is 1, or 0.5
-// for the mean, which is exact. An output may be an input, element by element, which is what the
-// compiler is told.
-TANDEM_CLONES void sum_pair(const float* a, const float* b, float* to, float* too,
-                            std::int64_t count, float factor) {
+// Two float32 buffers, by far the most frequent case, in one pass without staging. `factor` is 1,
+// or 0.5 for the mean; both are exact. The inputs and outputs may be equal but must not overlap
+// otherwise, which permits `ivdep`.
+TANDEM_MULTIVERSION void sum_pair(const float* a, const float* b, float* to, float* too,
+                                  std::int64_t count, float factor) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
     const float sum = (a[i] + b[i]) * factor;
@@ -115,18 +116,18 @@ void combine_range(std::span<const void* const> inputs, std::span<void* const> o
 }
 
 template <class T>
-TANDEM_CLONES void add_to(T* sum, const T* from, std::int64_t count) {
+TANDEM_MULTIVERSION void add_to(T* sum, const T* from, std::int64_t count) {
   using A = Accumulator<T>;
   for (std::int64_t i = 0; i < count; ++i)
     sum[i] = static_cast<T>(add(static_cast<A>(sum[i]), static_cast<A>(from[i])));
 }
 
-// ReduceOp::kTreeSum. The sums on the stack are those of the 1-bits of the number of ranks so far.
+// ReduceOp::kTreeSum. The stack has one partial sum per 1-bit in the number of ranks added so far.
 template <class T>
 void tree_range(std::span<const void* const> inputs, std::span<void* const> outputs,
                 std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kTreeBlock = 256;
-  constexpr int kMostDepth = 32;  // of 2^32 ranks
+  constexpr int kMostDepth = 32;  // for up to 2^32 ranks
   alignas(64) T sums[kMostDepth][kTreeBlock];
   for (std::int64_t at = begin; at < end; at += kTreeBlock) {
     const std::int64_t count = std::min(kTreeBlock, end - at);
@@ -170,7 +171,7 @@ void combine_typed(std::span<const void* const> inputs, std::span<void* const> o
 }
 
 template <class T>
-TANDEM_CLONES void divide_typed(T* data, std::int64_t count, int by) {
+TANDEM_MULTIVERSION void divide_typed(T* data, std::int64_t count, int by) {
   using A = Accumulator<T>;
   for (std::int64_t i = 0; i < count; ++i)
     data[i] = static_cast<T>(static_cast<A>(static_cast<A>(data[i]) / static_cast<A>(by)));

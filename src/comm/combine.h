@@ -1,4 +1,4 @@
-// The arithmetic of reductions.
+// The arithmetic of reductions, on host memory.
 #pragma once
 
 #include <span>
@@ -7,20 +7,20 @@
 
 namespace tandem {
 
-// How the elements of several ranks are added up. kInOrder: ((0 + 1) + 2) + ...; kHalves: the first
-// half and the second half of the ranks in order, then the two, as in a two-level hierarchy.
+// The order in which the ranks' elements are summed. kInOrder: ((0 + 1) + 2) + ... kHalves: the
+// first half of the ranks in order, the second half in order, then the two sums, as in a two-level
+// hierarchy.
 enum class CombineOrder { kInOrder, kHalves };
 
-// Combines `count` elements of each of `inputs`, in their order, and writes the result over each of
-// `outputs`: plain memory that this thread can reach. An output may be an input. float16 and
-// bfloat16 are combined in float32, integers in int64, where sums and products wrap around. A
-// minimum or maximum with a NaN in it is NaN, as in torch.minimum and tf.minimum, whichever input
-// has it. A mean of integers is rounded towards zero. kTreeSum has an order of its own, and each of
-// its sums is rounded to `dtype`. Throws InvalidArgumentError for bool.
+// Reduces `count` elements of `inputs`, in their order, and writes the result to each of `outputs`.
+// All are host memory; an output may be an input. float16 and bfloat16 are reduced in float32,
+// integers in int64 with wrap-around. Minimum and maximum propagate NaN, as torch.minimum and
+// tf.minimum do. The mean of integers rounds towards zero. kTreeSum ignores `order`, and rounds
+// each of its sums to `dtype`. Throws InvalidArgumentError for bool.
 void combine(std::span<const void* const> inputs, std::span<void* const> outputs,
              std::int64_t count, DType dtype, ReduceOp op, CombineOrder order);
 
-// What makes a mean of a sum: divides in place; float16 and bfloat16 in float32.
+// Divides in place, which turns a sum into a mean. float16 and bfloat16 are divided in float32.
 void divide(void* data, std::int64_t count, DType dtype, int by);
 
 }  // namespace tandem

@@ -1,5 +1,4 @@
-// Collectives over raw buffers, the same for threads of a process and for processes. Knows no
-// tensors.
+// Collectives on raw buffers, with one interface for threads of a process and for processes.
 #pragma once
 
 #include <chrono>
@@ -17,7 +16,7 @@
 
 namespace tandem {
 
-// Elements in the memory of a device.
+// Elements in device memory.
 struct Buffer {
   void* data = nullptr;
   std::int64_t count = 0;  // elements
@@ -26,39 +25,40 @@ struct Buffer {
   std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }
 };
 
-// A collective under way.
+// A collective that has been launched.
 class Work {
  public:
   virtual ~Work() = default;
-  // Returns when work enqueued on the rank's device from now on sees the result. Throws
-  // DeadlineExceededError at the communicator's time limit, AbortedError when a peer failed,
+  // Returns once work that is enqueued on the rank's device from now on sees the result. Throws
+  // DeadlineExceededError at the communicator's time limit, AbortedError when a peer has failed,
   // InvalidArgumentError when the ranks called different collectives.
   virtual void wait() = 0;
-  // Does what can be done without waiting. Whether wait() would return at once; throws as it does.
+  // Makes progress without blocking. Returns whether wait() would return at once; throws as wait()
+  // does.
   virtual bool test() = 0;
 
-  // What wait() does while it waits, for who waits for several by test(). A work that needs no
-  // peers need not do anything. Throws AbortedError when a peer that it needs is gone; several
-  // times a second is enough.
+  // Checks that the peers this work needs are alive, as wait() does while it waits. Call it a few
+  // times per second while polling works with test(). A work that needs no peers does nothing.
+  // Throws AbortedError when a peer has died.
   virtual void check_peers() {}
-  // Ranks that have not reached it yet, as far as this one can tell. The group may be of no use
-  // afterwards: for the text of an error.
+  // The ranks that have not reached this collective, as far as this rank knows. For error messages:
+  // the group may be unusable afterwards.
   virtual std::vector<int> missing() const { return {}; }
-  // Sleeps until the work has ended or `limit` has passed, and returns true, where another thread
-  // does it; false at once where test() does.
+  // If another thread advances the work, sleeps until the work has ended or `limit` has passed, and
+  // returns true. If test() advances it, returns false at once.
   virtual bool sleep(std::chrono::microseconds limit) const {
     static_cast<void>(limit);
     return false;
   }
 };
 
-// One rank of a group. Every rank must call the same collectives in the same order. Belongs to one
-// thread at a time.
+// One rank of a group. Every rank must call the same collectives in the same order. One thread at a
+// time.
 //
-// The buffers of a collective belong to it until wait() returns. Where a rank gives or gets a share
-// for each rank it passes a buffer a rank, in the order of the ranks; they have one dtype, may be
-// empty and need not lie one behind the other. What a rank gives to itself may lie where it is to
-// arrive (mine and gathered[rank()]); other buffers must not overlap, which nobody checks.
+// A collective owns its buffers until wait() returns. Arguments with one buffer per rank are in the
+// order of the ranks; their buffers have one dtype, may be empty and need not be contiguous. A
+// rank's message to itself may be in place (`mine` and gathered[rank()]). Other buffers must not
+// overlap; this is not checked.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -66,59 +66,59 @@ class Communicator {
   virtual int size() const = 0;
   virtual Device& device() const = 0;
 
-  // Combines the ranks' elements, in place, the parts taken as one vector. The order of the sum
-  // does not depend on timing: the same bits every run. kMean divides the sum by size(); types
-  // and NaNs are as combine() has them. Throws InvalidArgumentError for bool.
+  // Reduces the ranks' elements in place; the parts are treated as one vector. The order of the
+  // summation does not depend on timing, so results are reproducible bit for bit. kMean divides the
+  // sum by size(). Dtypes and NaN: see combine(). Throws InvalidArgumentError for bool.
   virtual std::shared_ptr<Work> all_reduce(std::span<const Buffer> parts, ReduceOp op) = 0;
-  // The same, but the root alone gets the result; the other ranks' parts stay as they are.
+  // The same, but only the root receives the result; the parts of other ranks do not change.
   virtual std::shared_ptr<Work> reduce(std::span<const Buffer> parts, ReduceOp op, int root) = 0;
-  // Overwrites the parts of every rank by the root's.
+  // Copies the root's parts to every rank.
   virtual std::shared_ptr<Work> broadcast(std::span<const Buffer> parts, int root) = 0;
-  // gathered[r] becomes rank r's `mine`. Counts may differ from rank to rank; every rank names the
-  // same.
+  // gathered[r] receives rank r's `mine`. Counts may differ between ranks, but all ranks must pass
+  // the same list of counts.
   virtual std::shared_ptr<Work> all_gather(const Buffer& mine,
                                            std::span<const Buffer> gathered) = 0;
-  // `mine` becomes the combination of all ranks' parts[rank()]; the parts stay as they are, but
-  // for one that is `mine`. Counts as in all_gather, operations as in all_reduce.
+  // `mine` receives the reduction of all ranks' parts[rank()]. The parts do not change, except one
+  // that is `mine`. Counts: see all_gather. Dtypes and order: see all_reduce.
   virtual std::shared_ptr<Work> reduce_scatter(std::span<const Buffer> parts, const Buffer& mine,
                                                ReduceOp op) = 0;
-  // received[r] becomes rank r's sent[rank()], which must have as many elements.
+  // received[r] receives rank r's sent[rank()]. Their counts must be equal.
   virtual std::shared_ptr<Work> all_to_all(std::span<const Buffer> sent,
                                            std::span<const Buffer> received) = 0;
-  // Between two ranks of the group, beside its collectives. What one rank sends to another arrives
-  // in the order in which it was sent. REQUIRES: peer != rank().
+  // Point-to-point messages, independent of the group's collectives. Messages from one rank to
+  // another arrive in the order in which they were sent. REQUIRES: peer != rank().
   virtual std::shared_ptr<Work> send(const Buffer& buffer, int peer) = 0;
   virtual std::shared_ptr<Work> recv(const Buffer& buffer, int peer) = 0;
-  // wait() returns once every rank has called this.
+  // wait() returns once every rank has called barrier().
   virtual std::shared_ptr<Work> barrier() = 0;
 
-  // Every rank gives `bytes` bytes of host memory and gets all ranks' in the order of the ranks:
-  // size() * bytes at `gathered`. For agreements, not for data. Waits.
+  // Blocking all-gather of host memory: every rank passes `bytes` bytes, and `gathered` receives
+  // size() * bytes in the order of the ranks. For small control data.
   virtual void exchange(const void* mine, std::size_t bytes, void* gathered) = 0;
-  // The same without waiting: the memory belongs to the work until that is done.
+  // The same without blocking. The work owns the memory until it is done.
   virtual std::shared_ptr<Work> start_exchange(const void* mine, std::size_t bytes,
                                                void* gathered) = 0;
-  // Advances collectives under way, without waiting. Between processes they advance while their
-  // owner computes, too, but less promptly.
+  // Advances the launched collectives without blocking. Between processes a background thread also
+  // advances them while the owner computes, but less promptly.
   virtual void progress() = 0;
-  // Whether a thread other than the owner's may advance them, one at a time.
-  virtual bool takes_any_thread() const { return true; }
-  // What errors call the collectives from here on: a name, such as a bucket's, and the step of
-  // training. Ranks need not agree on it.
+  // Whether threads other than the owner's may advance them, one at a time.
+  virtual bool allows_any_thread() const { return true; }
+  // Labels the next collectives in error messages: a name, such as a bucket's, and the training
+  // step. May differ between ranks.
   virtual void label(std::string_view name, std::int64_t step) = 0;
 
-  // Memory of the device that the peers reach directly where the backend can: collectives on it are
-  // the fastest when their parts lie one behind the other in it. Else plain memory. Aligned to 256
-  // bytes; null for 0 bytes. Thread-safe. Throws ResourceExhaustedError.
+  // Device memory that peers access directly, if the backend can; otherwise plain memory.
+  // Collectives are fastest when their parts are contiguous in such memory. Aligned to 256 bytes;
+  // null for 0 bytes. Thread-safe. Throws ResourceExhaustedError.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
-  // Whether many small buffers had best be copied into one of allocate() and combined there. If
-  // not, they are combined as well where they are.
+  // Whether packing many small buffers into one of allocate() is faster than reducing them in
+  // place.
   virtual bool packs() const { return true; }
-  // A group of some of the ranks: the communicator's rank there is its place in `ranks`. Called by
-  // those ranks, each with the same list; any other rank may call it too and gets null.
+  // A group of some of the ranks; a rank's number in it is its position in `ranks`. All of those
+  // ranks must call this with the same list. Other ranks may call it too, and receive null.
   virtual std::unique_ptr<Communicator> split(std::span<const int> ranks) = 0;
-  // Ends the group with this error: calls of this rank throw it from here on, and so do its peers',
-  // as far as they can be told.
+  // Aborts the group with this error: this rank's calls throw it from now on. Peers' calls throw it
+  // too, as far as they can be reached.
   virtual void abort(GroupFailure failure, const std::string& text) noexcept = 0;
 };
 

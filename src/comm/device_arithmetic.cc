@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// Written before there are such devices, and read when there are.
+// Set before the first such device exists, and read only afterwards.
 NativeArithmetic& native() {
   static NativeArithmetic arithmetic;
   return arithmetic;

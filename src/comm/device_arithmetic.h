@@ -1,4 +1,5 @@
-// The arithmetic of collectives in the memory of a device, in order with the work on its stream.
+// The arithmetic of collectives in device memory, ordered with the other work on the device's
+// stream.
 #pragma once
 
 #include <span>
@@ -9,14 +10,14 @@
 
 namespace tandem {
 
-// Enqueue combine() and divide() on the device's stream. The elements are in memory that work on
-// `device` reaches.
+// combine() and divide() on the device's stream. The elements are in memory that `device` can
+// access.
 void combine_on(Device& device, std::span<const void* const> inputs, std::span<void* const> outputs,
                 std::int64_t count, DType dtype, ReduceOp op, CombineOrder order);
 void divide_on(Device& device, std::span<const Buffer> parts, int by);
 
-// The same as kernels, for devices whose memory no task of the host reaches. Of a module, which
-// makes them known as it is loaded.
+// The kernels for devices whose memory the host cannot access. A module registers them when it is
+// loaded.
 struct NativeArithmetic {
   void (*combine)(NativeGpu& gpu, std::span<const void* const> inputs,
                   std::span<void* const> outputs, std::int64_t count, DType dtype, ReduceOp op,

@@ -1,4 +1,4 @@
-// Memory of a device that frees itself.
+// Device memory that is freed by its owner's destructor.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,10 @@
 
 namespace tandem {
 
-// Null for 0 bytes. Throws ResourceExhaustedError, in which `op` asked for `what`.
+// Null for 0 bytes. Throws ResourceExhaustedError, whose message says that `op` requested `what`.
 std::shared_ptr<void> allocate_on(Device& device, std::size_t bytes, const char* op,
                                   const char* what);
-// The same for memory that the caller can do without: null where none is free, of which the
-// allocator warns.
+// For optional memory: returns null when none is free. The allocator then logs a warning.
 std::shared_ptr<void> try_allocate_on(Device& device, std::size_t bytes);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Bytes of any number between ranks.
+// Exchange of byte strings of different lengths between ranks.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// Every rank's bytes, in the order of the ranks. Every rank calls it. For agreements, not for data:
-// each rank sends as much as the one that has most.
+// Returns every rank's bytes, in the order of the ranks. A collective call, for small control data:
+// every rank sends as many bytes as the longest string has.
 std::vector<std::string> exchange_bytes(Communicator& communicator, std::string_view mine);
 
 }  // namespace tandem

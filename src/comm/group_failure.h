@@ -1,4 +1,4 @@
-// What kind of error a group failed with, so that every rank throws the same.
+// The error type with which a group failed, so that every rank throws the same one.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ enum class GroupFailure : std::uint32_t {
   kResourceExhausted,
 };
 
-// kAborted for whatever has no kind of its own.
+// kAborted for errors of any other type.
 GroupFailure failure_of(const std::exception& error);
-// The error of that kind.
+// Throws the error type that `failure` stands for.
 [[noreturn]] void throw_failure(GroupFailure failure, const std::string& text);
 
 }  // namespace tandem

@@ -1,15 +1,15 @@
-// Which processes share a host.
+// Identifies the host of a process.
 #pragma once
 
 #include <string>
 
 namespace tandem {
 
-// The same text for processes of one host, and another for those of any other. A network namespace
-// counts as a host of its own.
+// A string that is equal for processes of one host and different for other hosts. A network
+// namespace counts as a host of its own.
 std::string host_identity();
 
-// The name by which errors call this machine.
+// The name of this host in error messages.
 std::string host_name();
 
 }  // namespace tandem

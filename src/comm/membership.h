@@ -1,4 +1,4 @@
-// Who is in a job, what for, and who has failed.
+// The processes of a job, their roles, and which of them have failed.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,21 @@
 
 namespace tandem {
 
-// What a process of a job is for, and so what its failure means.
+// The role of a process, which decides whom its failure affects.
 enum class Role : std::uint8_t {
   kWorker,     // takes part in collectives
-  kServer,     // is used by workers
-  kEvaluator,  // uses what workers write, and is used by nobody
+  kServer,     // serves workers
+  kEvaluator,  // reads what workers write; no process depends on it
 };
-// Whether an `observer` cannot go on when a process of that role has failed.
+// Whether the failure of a process with role `failed` stops an `observer`.
 constexpr bool fails(Role observer, Role failed) {
   return observer == Role::kWorker && failed != Role::kEvaluator;
 }
 
-// The workers that are there. Every process that fails begins a new epoch.
+// The workers that have not failed. Every failure of a process begins a new epoch.
 struct EpochWorkers {
   std::int64_t epoch = 0;
-  std::vector<int> ranks;  // of the job
+  std::vector<int> ranks;  // in the job
 };
 
 // One process's view. Thread-safe.
@@ -31,20 +31,20 @@ class Membership {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual Role role() const = 0;
-  // Whether a process has failed or given up without which this one cannot go on. One relaxed load:
-  // wait loops ask it all the time.
+  // Whether a process that this one depends on has failed or aborted. One relaxed load, since wait
+  // loops call it continuously.
   virtual bool failed() const noexcept = 0;
-  // Throws AbortedError or UnavailableError that names the rank, its host and the reason.
-  // REQUIRES: failed(), now or before.
+  // Throws AbortedError or UnavailableError with the rank, its host and the reason. REQUIRES:
+  // failed() has returned true.
   [[noreturn]] virtual void throw_failure() const = 0;
-  // This rank gives up: tells the others why.
+  // Reports a failure of this rank to the other processes.
   virtual void report(const std::string& reason) = 0;
-  // The latest that this process has heard of. The first is 0.
+  // The latest epoch that this process knows of. The first is 0.
   virtual std::int64_t epoch() const noexcept = 0;
-  // This process goes on with the workers that are there: failed() is false until another process
-  // fails. Throws FailedPreconditionError when it has gone on in this epoch already, and what
-  // throw_failure() does when there is no going on.
-  virtual EpochWorkers go_on() = 0;
+  // Continues with the workers that have not failed: failed() is false until another process fails.
+  // Throws FailedPreconditionError when it was already called in this epoch, and what
+  // throw_failure() throws when the job cannot continue.
+  virtual EpochWorkers continue_with_survivors() = 0;
 };
 
 }  // namespace tandem

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::int64_t kGrain = 32 << 10;  // elements worth a thread
+constexpr std::int64_t kGrain = 32 << 10;  // minimum elements per thread
 
 // float16 and bfloat16 are scaled in float32, integers in float64.
 template <class To, class From>
@@ -19,7 +19,7 @@ using Scale = std::conditional_t<std::is_integral_v<To> || std::is_same_v<To, do
                                  double, float>;
 
 template <class To, class From>
-TANDEM_CLONES void scale_range(To* to, const From* from, std::int64_t count, double scale) {
+TANDEM_MULTIVERSION void scale_range(To* to, const From* from, std::int64_t count, double scale) {
   using S = Scale<To, From>;
   const S factor = static_cast<S>(scale);
 #pragma GCC ivdep

@@ -1,4 +1,4 @@
-// Copying elements into and out of the buffers that travel.
+// Copying elements into and out of communication buffers, with a scale and a conversion.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace tandem {
 
-// Copies `count` elements, times `scale`, in memory that the host reaches; `to` may be `from`. The
-// dtypes are the same or both floating. float16 and bfloat16 are scaled in float32; integers in
-// float64, and cut off.
+// Copies `count` elements times `scale`, in host-accessible memory; `to` may be `from`. The dtypes
+// are equal or both floating. float16 and bfloat16 are scaled in float32. Integers are scaled in
+// float64 and truncated.
 void copy_scaled(void* to, DType to_dtype, const void* from, DType from_dtype, std::int64_t count,
                  double scale);
 

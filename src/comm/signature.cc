@@ -25,7 +25,7 @@ Signature make_signature(CollectiveKind kind, std::span<const Buffer> parts, Red
                       .op = op,
                       .root = root,
                       .parts = static_cast<std::uint32_t>(parts.size())};
-  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a over whole words
+  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a on 64-bit words
   for (const Buffer& part : parts) {
     hash = (hash ^ static_cast<std::uint64_t>(part.count)) * 0x100000001b3u;
     hash = (hash ^ static_cast<std::uint64_t>(part.dtype)) * 0x100000001b3u;
@@ -36,7 +36,7 @@ Signature make_signature(CollectiveKind kind, std::span<const Buffer> parts, Red
   return signature;
 }
 
-bool suit(const Signature& a, const Signature& b) {
+bool matches(const Signature& a, const Signature& b) {
   return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.root == b.root &&
          a.parts == b.parts && a.layout == b.layout &&
          (a.count == b.count || a.kind == CollectiveKind::kAllToAll);
@@ -84,19 +84,19 @@ std::string list_ranks(std::span<const int> ranks, const RankNames& names) {
   return text;
 }
 
-std::string describe_parting(std::uint64_t sequence, std::span<const RankCall> calls,
-                             const RankNames& names) {
+std::string describe_mismatch(std::uint64_t sequence, std::span<const RankCall> calls,
+                              const RankNames& names) {
   std::string text = fmt::format(
-      "[{}] ranks parted at collective {}: ", name_of(calls.front().signature.kind), sequence);
-  std::vector<bool> told(calls.size());
+      "[{}] ranks diverged at collective {}: ", name_of(calls.front().signature.kind), sequence);
+  std::vector<bool> described(calls.size());
   std::vector<std::string> descriptions;
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    if (told[i]) continue;
+    if (described[i]) continue;
     std::vector<int> same;
     for (std::size_t j = i; j < calls.size(); ++j)
       if (calls[i].signature == calls[j].signature) {
         same.push_back(calls[j].rank);
-        told[j] = true;
+        described[j] = true;
       }
     const std::string description = describe(calls[i].signature, calls[i].label, names);
     const bool alike =

@@ -1,5 +1,4 @@
-// What a rank called, for the others to compare with: how ranks that part are found, and what they
-// are told.
+// The signature of a collective call. Ranks compare signatures to detect mismatched calls.
 #pragma once
 
 #include <cstdint>
@@ -33,36 +32,36 @@ struct Signature {
   CollectiveKind kind = CollectiveKind::kBarrier;
   DType dtype = float32;
   ReduceOp op = ReduceOp::kSum;
-  std::int32_t root = 0;     // of kReduce and kBroadcast; the peer of kSend and kRecv
-  std::uint32_t parts = 0;   // buffers
-  std::int64_t count = 0;    // elements of all of them; kAllToAll: of the largest to send
-  std::uint64_t layout = 0;  // a hash of each one's count and dtype; 0 for kAllToAll
+  std::int32_t root = 0;     // of kReduce and kBroadcast; for kSend and kRecv, the peer
+  std::uint32_t parts = 0;   // number of buffers
+  std::int64_t count = 0;    // total elements; kAllToAll: elements of the largest buffer to send
+  std::uint64_t layout = 0;  // hash of each buffer's count and dtype; 0 for kAllToAll
 
   bool operator==(const Signature&) const = default;
 };
 
-// Of `parts`, which name the counts that every rank names.
+// `parts`: the buffers whose counts must be equal on every rank.
 Signature make_signature(CollectiveKind kind, std::span<const Buffer> parts, ReduceOp op, int root);
 
-// Whether two ranks' calls are one collective.
-bool suit(const Signature& a, const Signature& b);
+// Whether two ranks' signatures belong to one collective.
+bool matches(const Signature& a, const Signature& b);
 
-// What diagnoses tell of a call beside its signature.
+// Information on a call for error messages; not compared between ranks.
 struct Label {
   std::string name;
-  std::int64_t step = -1;  // none
+  std::int64_t step = -1;  // -1: unknown
 };
 
-// The names of a group's ranks in errors: their numbers in the job, not those in the group.
+// Maps a group's ranks to the job's ranks, which error messages use.
 class RankNames {
  public:
-  RankNames() = default;  // a group of all of the job's ranks, in order
+  RankNames() = default;  // the group has all of the job's ranks, in order
   explicit RankNames(std::vector<int> job_ranks) : job_ranks_(std::move(job_ranks)) {}
 
   int operator[](int rank) const {
     return job_ranks_.empty() ? rank : job_ranks_[static_cast<std::size_t>(rank)];
   }
-  // Those of a group of some of these ranks, in this order.
+  // The names of a subgroup that consists of `ranks`, in this order.
   RankNames of(std::span<const int> ranks) const;
 
  private:
@@ -75,15 +74,15 @@ std::string describe(const Signature& signature, const Label& label, const RankN
 // "rank 2", "ranks 0, 1 and 4"
 std::string list_ranks(std::span<const int> ranks, const RankNames& names = {});
 
-// What a rank called as collective `sequence`.
+// The call that a rank made as collective number `sequence`.
 struct RankCall {
   int rank = 0;
   Signature signature;
   Label label;
 };
-// "[all_reduce] ranks parted at collective 17: ranks 0 and 1 called ..., rank 2 called ...": the
-// text of the InvalidArgumentError that every rank gets.
-std::string describe_parting(std::uint64_t sequence, std::span<const RankCall> calls,
-                             const RankNames& names = {});
+// "[all_reduce] ranks diverged at collective 17: ranks 0 and 1 called ..., rank 2 called ...": the
+// message of the InvalidArgumentError that every rank throws.
+std::string describe_mismatch(std::uint64_t sequence, std::span<const RankCall> calls,
+                              const RankNames& names = {});
 
 }  // namespace tandem

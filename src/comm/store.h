@@ -1,4 +1,4 @@
-// A small key/value store that the processes of a job share while they find each other.
+// A small key/value store through which the processes of a job find each other.
 #pragma once
 
 #include <chrono>
@@ -14,14 +14,14 @@ class Store {
   using TimePoint = std::chrono::steady_clock::time_point;
 
   virtual ~Store() = default;
-  // Values are bytes. A key that is there is overwritten.
+  // Values are arbitrary bytes. Overwrites an existing value.
   virtual void set(const std::string& key, std::string_view value) = 0;
-  // Waits until the key is there. Throws DeadlineExceededError, naming the key, at `deadline`.
+  // Waits until the key is set. Throws DeadlineExceededError, which names the key, at `deadline`.
   virtual std::string get(const std::string& key, TimePoint deadline) = 0;
-  // Adds to a number, which is 0 when the key is not there, and returns the sum. The value is its
-  // decimal text.
+  // Adds to a number and returns the sum. A missing key counts as 0. The value is stored as decimal
+  // digits.
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
-  // Whether the key was there.
+  // Returns whether the key existed.
   virtual bool remove(const std::string& key) = 0;
 };
 

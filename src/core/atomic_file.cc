@@ -17,8 +17,8 @@
 namespace tandem {
 namespace {
 
-// The prefix of this host's temporary files for `path`. It has a hash, because the host's name may
-// be too long for the name of a file.
+// The prefix of this host's temporary files for `path`. It contains a hash, because host names may
+// be longer than file names.
 std::string prefix_of(const std::filesystem::path& path) {
   std::array<char, 256> host = {};
   gethostname(host.data(), host.size() - 1);
@@ -26,7 +26,7 @@ std::string prefix_of(const std::filesystem::path& path) {
   return fmt::format(".{}.{:08x}-", path.filename().string(), hash);
 }
 
-// Unique among the files that processes write which know each other's numbers.
+// Unique among files of processes in the same pid namespace.
 std::filesystem::path temporary_beside(const std::filesystem::path& path) {
   static std::atomic<unsigned> counter{0};
   return path.parent_path() / fmt::format("{}{}-{}.tmp", prefix_of(path), getpid(), counter++);
@@ -36,7 +36,7 @@ std::filesystem::path directory_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-// False where the file's writer lives, or the file system has no locks.
+// False if the file's writer is running or the file system has no locks.
 bool lock(int descriptor, int mode) {
   int result = 0;
   do {
@@ -45,7 +45,7 @@ bool lock(int descriptor, int mode) {
   return result == 0;
 }
 
-void remove_if_abandoned(const std::filesystem::path& file) {
+void remove_if_stale(const std::filesystem::path& file) {
   const int descriptor = open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (descriptor < 0) return;
   if (lock(descriptor, LOCK_EX | LOCK_NB)) unlink(file.c_str());
@@ -54,20 +54,20 @@ void remove_if_abandoned(const std::filesystem::path& file) {
 
 }  // namespace
 
-void remove_abandoned(const std::filesystem::path& path) {
+void remove_stale_files(const std::filesystem::path& path) {
   const std::string prefix = prefix_of(path);
   std::error_code error;
   for (auto at = std::filesystem::directory_iterator(directory_of(path), error);
        !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (name.starts_with(prefix) && name.ends_with(".tmp")) remove_if_abandoned(at->path());
+    if (name.starts_with(prefix) && name.ends_with(".tmp")) remove_if_stale(at->path());
   }
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path, std::string what)
     : path_(std::move(path)), what_(std::move(what)) {
   std::error_code ignored;
-  // A link stays a link; the file that it leads to is replaced.
+  // Keeps a symbolic link, and replaces its target.
   if (std::filesystem::is_symlink(path_, ignored)) {
     const auto target = std::filesystem::weakly_canonical(path_, ignored);
     if (!ignored) path_ = target;
@@ -81,7 +81,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::string what)
     if (descriptor_ < 0) fail_errno("open", errno);
     return;
   }
-  remove_abandoned(path_);
+  remove_stale_files(path_);
   create();
 }
 
@@ -96,7 +96,7 @@ void AtomicFile::create() {
       fail_errno("create", error);
     }
     lock(descriptor_, LOCK_EX);
-    // Another process may have taken it for abandoned before it was locked.
+    // Before it was locked, another process may have removed it as stale.
     struct stat status = {};
     if (fstat(descriptor_, &status) != 0 || status.st_nlink > 0) return;
     close(descriptor_);
@@ -136,15 +136,15 @@ void AtomicFile::overwrite(std::size_t offset, const void* data, std::size_t byt
 }
 
 void AtomicFile::commit() {
-  // Devices and pipes have nothing to sync.
+  // Devices and pipes cannot be synced.
   if (fsync(descriptor_) != 0 && !(in_place_ && (errno == EINVAL || errno == EROFS)))
     fail_errno("sync", errno);
   if (!in_place_) {
-    // Before it is closed, which ends the lock.
+    // Rename before closing, which releases the lock.
     if (rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno("rename", errno);
     temporary_.clear();
-    // The rename is durable once the directory is; where a file system cannot sync directories, it
-    // is still atomic.
+    // The rename is durable once the directory is synced. If the file system cannot sync
+    // directories, it is still atomic.
     const int directory = open(directory_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory >= 0) {
       fsync(directory);

@@ -1,4 +1,4 @@
-// A file that is replaced whole or not at all.
+// Replaces a file completely or not at all.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +7,15 @@
 
 namespace tandem {
 
-// Writes go to a new file beside `path`; commit() syncs it and renames it over `path`. Destroyed
-// before, it removes what it wrote: the old file stays as it was. What a process that was killed
-// has left beside `path` is removed by the next AtomicFile for it. A device or a pipe is written to
-// as it is. Not thread-safe.
+// Writes go to a temporary file beside `path`; commit() syncs it and renames it to `path`. If the
+// object is destroyed before commit(), the temporary file is removed and the old file is unchanged.
+// Temporary files of killed processes are removed by the next AtomicFile for `path`. Devices and
+// pipes are written in place. Not thread-safe.
 //
-// Errors name `path`, and are of the types of core/file_error.h.
+// Errors name `path` and have the types of core/file_error.h.
 class AtomicFile {
  public:
-  // `what` goes in messages: "save".
+  // `what` is the operation in messages: "save".
   explicit AtomicFile(std::filesystem::path path, std::string what = "save");
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -37,9 +37,9 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-// Removes what processes of this host that are no more have left of writing `path`. A living
-// writer holds a lock on its file, wherever on the host it runs; files of other hosts, which may
-// share the directory, stay.
-void remove_abandoned(const std::filesystem::path& path);
+// Removes temporary files for `path` that ended processes of this host have left. A running writer
+// holds a lock on its file, in whichever container of the host it runs. Files of other hosts that
+// share the directory are not touched.
+void remove_stale_files(const std::filesystem::path& path);
 
 }  // namespace tandem

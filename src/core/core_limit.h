@@ -1,9 +1,9 @@
-// For processes that share a machine by agreement.
+// Limits this process's share of the host's cores.
 #pragma once
 
 namespace tandem {
 
-// From now on this process uses at most so many cores, at least one.
+// From now on this process uses at most `cores` cores, at least one.
 void limit_available_cores(int cores);
 
 }  // namespace tandem

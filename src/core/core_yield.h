@@ -1,4 +1,4 @@
-// How a thread that waits yields its core.
+// How a waiting thread yields its core.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// For a round of a loop that spins: leaves the core's units to its other thread, where it has one.
+// One iteration of a spin loop: leaves the execution units to the core's other hardware thread.
 inline void pause_core() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -15,12 +15,12 @@ inline void pause_core() {
 #endif
 }
 
-// A thread that yields forfeits its share of the core: on a busy machine the next program has it
-// for milliseconds. One that sleeps keeps its claim. So where a yield has taken long, this refuses
-// for a tenth of a second, and the caller is to sleep.
+// A thread that yields loses its turn: on a busy host another program may run for milliseconds. A
+// sleeping thread keeps its priority. So if a yield took long, yield() refuses for a tenth of a
+// second, and the caller should sleep.
 class CoreYield {
  public:
-  // Whether it has yielded. `now`: the time at the call.
+  // Returns whether it has yielded. `now`: the current time.
   bool yield(std::chrono::steady_clock::time_point now) {
     if (now < next_) return false;
     std::this_thread::yield();

@@ -1,5 +1,5 @@
-// The type of error for a file that cannot be written, the same for all that write files. A header
-// alone, for the command uses it as well.
+// The error types of failed file writes, the same for all writers. Header-only, because the
+// command-line tool uses it, too.
 #pragma once
 
 #include <cerrno>
@@ -10,9 +10,10 @@
 
 namespace tandem {
 
-// Throws "`message`: " and the system's text of `error`, an errno (0: an I/O error), as
-// ResourceExhaustedError (disk, quota or file size used up), NotFoundError (no such directory),
-// FailedPreconditionError (not allowed, read-only, a directory) or RuntimeError (others).
+// Throws "`message`: " with the system's description of `error`, an errno (0: an I/O error). The
+// type is ResourceExhaustedError (disk, quota or file size limit), NotFoundError (no such
+// directory), FailedPreconditionError (no permission, read-only, a directory) or RuntimeError
+// (others).
 [[noreturn]] inline void throw_file_error(const std::string& message, int error) {
   if (error == 0) error = EIO;
   const std::string text = message + ": " + std::strerror(error);

@@ -1,6 +1,6 @@
 // Log lines on stderr: logging::info("prefetch of {} batches", n). The environment variable
-// TANDEM_LOG_LEVEL (debug, info, warn, error, off) says from which level on they are written; the
-// default is info. Thread-safe, also while the process exits. (Not `log`: that is the logarithm.)
+// TANDEM_LOG_LEVEL (debug, info, warn, error, off) sets the minimum level; the default is info.
+// Thread-safe, also during process exit. The namespace is not `log`, which is the logarithm.
 #pragma once
 
 #include <fmt/format.h>

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// Of the library that this function is in.
+// The directory of the library that contains this function.
 std::filesystem::path folder_of_library() {
   Dl_info info;
   if (dladdr(reinterpret_cast<const void*>(&load_factory), &info) == 0 || !info.dli_fname)
@@ -19,13 +19,13 @@ std::filesystem::path folder_of_library() {
   return std::filesystem::path(info.dli_fname).parent_path();
 }
 
-// Whether the build was configured to have it.
+// Whether the build was configured with the target.
 bool configured(const std::string& target) {
   constexpr std::string_view kTargets = "," TANDEM_CONFIGURED_MODULES ",";
   return kTargets.find("," + target + ",") != std::string_view::npos;
 }
 
-// The build folder that a library in `folder` belongs to; empty where it is installed.
+// The build directory of a library in `folder`; empty if it is installed.
 std::filesystem::path build_folder(std::filesystem::path folder) {
   std::error_code unreadable;
   for (; !folder.empty(); folder = folder.parent_path()) {
@@ -57,7 +57,7 @@ void* load_factory(const Module& module) {
   const std::filesystem::path path = folder_of_library() / module.file;
   std::error_code unreadable;
   if (!std::filesystem::exists(path, unreadable)) fail_not_there(module, path);
-  // The loader counts: asking again is cheap.
+  // dlopen counts references, so repeated calls are cheap.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
     fail<UnavailableError>("[{}] cannot load the {} backend, which needs the Debian package {}: {}",

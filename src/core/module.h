@@ -1,5 +1,5 @@
-// Backends over libraries that a machine may not have: each a shared module of its own beside
-// libtandem, loaded when it is first used.
+// Backends whose libraries may be missing on a host. Each is a shared module beside libtandem that
+// is loaded at its first use.
 #pragma once
 
 namespace tandem {
@@ -7,14 +7,14 @@ namespace tandem {
 struct Module {
   const char* backend;  // "gloo"; the target that builds it is tandem_gloo
   const char* file;     // "libtandem_gloo.so"
-  const char* factory;  // a function of C's linkage in it
-  const char* library;  // Debian's package to build the module with, "libgloo-dev"
-  const char* runtime;  // Debian's package to run it with, "libgloo0"
+  const char* factory;  // a function with C linkage in it
+  const char* library;  // Debian package needed to build the module, "libgloo-dev"
+  const char* runtime;  // Debian package needed to run it, "libgloo0"
 };
 
-// The module's factory. Loads the module at the first call, for as long as the process lives.
-// Throws UnavailableError when the module or its library is not there, naming what is missing: the
-// target to build where the build was configured with the module, else the package to install.
+// Returns the module's factory. The first call loads the module, which stays loaded. Throws
+// UnavailableError if the module or its library is missing; the message names the target to build,
+// if the build was configured with the module, or the package to install.
 void* load_factory(const Module& module);
 bool can_load(const Module& module);
 

@@ -1,4 +1,4 @@
-// The nearest of several names, for errors that say what the user may have meant.
+// The nearest of several names, for "did you mean" messages.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-// How many characters have to be put in, left out or replaced to make `b` of `a`.
+// The number of characters to insert, delete or replace to turn `a` into `b`.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -24,7 +24,7 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// The first of `names` that is nearest to `wanted`; empty where none is alike.
+// The first of `names` that is nearest to `wanted`; empty if none is similar.
 inline std::string_view nearest(std::string_view wanted, std::span<const std::string_view> names) {
   std::string_view best;
   std::size_t distance = wanted.size() / 2 + 1;

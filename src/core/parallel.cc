@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-thread_local int team_size = 0;  // 0: not set yet, all cores
+thread_local int team_size = 0;  // 0: not set, use all cores
 std::atomic<int> core_limit = std::numeric_limits<int>::max();
 
 }  // namespace

@@ -1,8 +1,8 @@
-// Loops spread over the calling thread's team. The team's size belongs to the thread that runs the
-// loop: each replica thread and each device stream gets its share of the cores (ThreadBudget), so
-// that R replicas on C cores run C / R threads each.
+// Parallel loops over the calling thread's team. The team size is a property of the calling thread:
+// each replica thread and device stream gets a share of the cores (ThreadBudget), so R replicas on
+// C cores use C / R threads each.
 //
-// The loops run on OpenMP, the same pool that oneDNN uses, so that the two never compete.
+// The loops run on OpenMP, the thread pool that oneDNN uses, so that the two do not compete.
 #pragma once
 
 #include <omp.h>
@@ -19,13 +19,13 @@
 
 namespace tandem {
 
-// Cores that this process may use (its affinity mask and OMP_NUM_THREADS), at least 1.
+// The cores that this process may use (affinity mask and OMP_NUM_THREADS), at least 1.
 int available_cores();
 
-// How many threads a parallel loop of the calling thread uses.
+// The number of threads of the calling thread's parallel loops.
 int intra_op_threads();
 
-// Sets the calling thread's team size while it lives. Not thread-safe; belongs to one thread.
+// Sets the calling thread's team size during its lifetime. For one thread.
 class ThreadBudget {
  public:
   explicit ThreadBudget(int threads);
@@ -37,12 +37,12 @@ class ThreadBudget {
   int previous_;
 };
 
-// Keeps the first exception of a loop's threads: an exception must not leave an OpenMP region.
+// Keeps the first exception of a loop's threads, since exceptions must not leave an OpenMP region.
 class LoopError {
  public:
-  // In a catch block of the thread whose range begins there.
+  // Call it in a catch block, with the begin of the thread's range.
   void keep(std::int64_t begin);
-  // Throws what was kept of the lowest range, if anything was.
+  // Throws the exception of the lowest range, if there is any.
   void rethrow() const {
     if (error_) [[unlikely]]
       std::rethrow_exception(error_);
@@ -54,11 +54,11 @@ class LoopError {
   std::int64_t begin_ = 0;
 };
 
-// Calls body(begin, end) over disjoint ranges that cover [0, count), side by side when there are at
-// least `grain` elements for each thread. The ranges depend on `count`, `grain` and the team's size
-// alone. When the body throws, the other ranges are done nevertheless, and the exception of the
-// lowest range that threw one comes out: a body that goes through its range in order thus tells of
-// the first place that is wrong, however many threads there are.
+// Calls body(begin, end) on disjoint ranges that cover [0, count), in parallel if each thread gets
+// at least `grain` elements. The ranges depend only on `count`, `grain` and the team size. If the
+// body throws, the other ranges still run, and the exception of the lowest range is rethrown. A
+// body that processes its range in order thus reports the first error, whatever the number of
+// threads.
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   if (count <= 0) return;
@@ -77,9 +77,8 @@ void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
     }
   };
 #if defined(__SANITIZE_THREAD__)
-  // The sanitizer sees neither the forks and joins of the OpenMP runtime, which is not
-  // instrumented, nor how the compiler hands variables to its threads: threads of our own, so that
-  // it sees races.
+  // ThreadSanitizer does not see the forks and joins of the OpenMP runtime, which is not
+  // instrumented. Plain threads let it find real races.
   std::vector<std::thread> team;
   for (std::int64_t me = 1; me < threads; ++me)
     team.emplace_back([&, me] { guarded(count * me / threads, count * (me + 1) / threads); });

@@ -1,4 +1,4 @@
-// Events for the profile (tandem/profiler.h). While none runs, all of this is one relaxed load.
+// Records profiler events (tandem/profiler.h). One relaxed load if no profile is running.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ namespace tandem::profile {
 extern constinit std::atomic<bool> running;
 inline bool on() { return running.load(std::memory_order_relaxed); }
 
-// The replica that the calling thread runs; -1: none.
+// The replica that the calling thread runs; -1 if none.
 extern constinit thread_local int current_replica;
 
 class ReplicaScope {
@@ -25,7 +25,8 @@ class ReplicaScope {
   int previous_;
 };
 
-// Rows of one thread or stream. Events of a row nest; what would cross has another row.
+// The row of a thread's or stream's events. Events of a row are nested; overlapping events use
+// another row.
 enum class Lane : std::uint8_t {
   kSteps,
   kData,
@@ -39,28 +40,28 @@ enum class Lane : std::uint8_t {
 struct Event {
   std::string name;
   Lane lane = Lane::kHost;
-  // The full name of the device that it ran on, which lives as long as the process; null: the host.
+  // The full name of the device, which lives as long as the process; null for the host.
   const std::string* device = nullptr;
   int replica = current_replica;
   std::int64_t begin = 0, end = 0;  // nanoseconds of now()
-  // Told with the event unless empty or negative.
+  // Details; empty or negative if there are none.
   std::string node;
   std::string shapes;
   std::int64_t bytes = -1;
 };
 
-// Nanoseconds of a clock that never steps back.
+// Nanoseconds of a monotonic clock.
 std::int64_t now();
 
-// Keeps the event as one of the calling thread, or counts it where there is no room; forgets it
-// when no profile runs any more. Takes no lock but once in some hundred events.
+// Stores the event as one of the calling thread, or counts it as dropped if there is no room.
+// Ignores it if no profile is running any more. Locks only once per some hundred events.
 void record(Event event);
 
-// An event that lasts as long as this does, on the calling thread.
+// An event with this object's lifetime, on the calling thread.
 class Span {
  public:
   explicit Span(Event event) { begin(std::move(event)); }
-  // Nothing unless a profile runs; only then is `make` called, for the Event.
+  // Does nothing unless a profile is running; only then calls `make` for the Event.
   template <class Make>
   requires requires(const Make& make) { Event(make()); }
   explicit Span(const Make& make) {
@@ -78,7 +79,7 @@ class Span {
   void begin(Event event);
   void end() noexcept;
 
-  Event* event_ = nullptr;  // null: no profile ran
+  Event* event_ = nullptr;  // null if no profile was running
 };
 
 }  // namespace tandem::profile

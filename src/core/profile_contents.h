@@ -9,16 +9,16 @@
 
 namespace tandem::profile {
 
-// Some events of one thread, in the order of their ends.
+// Events of one thread, in the order of their ends.
 struct ThreadEvents {
-  int thread = 0;  // in the order of the threads' first events
+  int thread = 0;  // numbered by the threads' first events
   const Event* events = nullptr;
   std::size_t count = 0;
 };
 
 struct TraceContents {
   std::vector<ThreadEvents> threads;
-  std::int64_t start = 0;  // of the profile: time 0 of the file
+  std::int64_t start = 0;  // start of the profile: time 0 of the file
   std::int64_t dropped = 0;
 };
 

@@ -15,17 +15,17 @@ namespace {
 
 using profiler::OperationTotal;
 
-struct Sums {
+struct EventSums {
   std::int64_t calls = 0, time = 0, inner = 0;  // nanoseconds
 };
-// By device and name; the host's device is an empty string.
-using SumsByName = std::map<std::pair<std::string_view, std::string_view>, Sums>;
+// By device and name; the empty string is the host.
+using SumsByName = std::map<std::pair<std::string_view, std::string_view>, EventSums>;
 
 std::string_view device_of(const Event& event) {
   return event.device ? std::string_view(*event.device) : std::string_view();
 }
 
-// `events`: of one thread and device, in the order of their begins, those that last longer first.
+// `events`: of one thread and device, ordered by begin, longer ones first.
 void add_up(SumsByName& sums, const std::vector<const Event*>& events) {
   std::vector<const Event*> around;
   for (const Event* event : events) {
@@ -33,7 +33,7 @@ void add_up(SumsByName& sums, const std::vector<const Event*>& events) {
     while (!around.empty() && around.back()->end < event->end) around.pop_back();
     if (!around.empty()) sums[{device_of(*event), around.back()->name}].inner += time;
     around.push_back(event);
-    Sums& own = sums[{device_of(*event), event->name}];
+    EventSums& own = sums[{device_of(*event), event->name}];
     ++own.calls;
     own.time += time;
   }
@@ -88,7 +88,7 @@ std::string row_of(const OperationTotal& total) {
                      total.share * 100.0);
 }
 
-// Several rows in one.
+// EventSums up several rows.
 OperationTotal rest_of(std::span<const OperationTotal> totals) {
   OperationTotal rest{.name = fmt::format("{} others", totals.size())};
   for (const OperationTotal& total : totals) {

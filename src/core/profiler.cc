@@ -24,10 +24,10 @@ namespace {
 
 constexpr std::int64_t kChunkEvents = 512;
 
-// Room for some events of one thread. The thread writes events and then their count; whoever ends
-// the profile reads the count and then as many events, while the thread may be adding more.
-struct Chunk {
-  Chunk(int of, std::int64_t room)
+// A block of one thread's events. The thread writes an event and then the count. The thread that
+// stops the profile reads the count and then that many events, while more may be added.
+struct EventChunk {
+  EventChunk(int of, std::int64_t room)
       : thread(of), capacity(static_cast<std::size_t>(room)), events(new Event[capacity]) {}
   int thread;
   std::size_t capacity;
@@ -35,34 +35,34 @@ struct Chunk {
   std::atomic<std::size_t> count{0};
 };
 
-// The profile that runs.
-struct Session {
+// The running profile.
+struct ActiveProfile {
   std::filesystem::path path;
   std::int64_t start = 0;
-  std::int64_t room = 0;  // for events that no chunk has yet
+  std::int64_t room = 0;  // for events not yet assigned to a chunk
   int threads = 0;
-  std::vector<std::shared_ptr<Chunk>> chunks;
+  std::vector<std::shared_ptr<EventChunk>> chunks;
 };
 
-struct State {
+struct ProfilerState {
   std::mutex control;  // held by start() and stop() throughout
   std::mutex mutex;    // guards `session`
-  std::unique_ptr<Session> session;
+  std::unique_ptr<ActiveProfile> session;
   std::atomic<bool> full{false};
   std::atomic<std::int64_t> dropped{0};
 };
 
 // Never destroyed: threads may end after main().
-State& state() {
-  static State* const instance = new State;
+ProfilerState& state() {
+  static ProfilerState* const instance = new ProfilerState;
   return *instance;
 }
 
-// The calling thread's place in the profile. Chunks belong to the session, and go with it.
-class Writer {
+// The calling thread's position in the profile. The session owns the chunks.
+class EventWriter {
  public:
   void add(Event&& event) {
-    std::shared_ptr<Chunk> chunk = chunk_.lock();
+    std::shared_ptr<EventChunk> chunk = chunk_.lock();
     std::size_t at = chunk ? chunk->count.load(std::memory_order_relaxed) : 0;
     if (!chunk || at == chunk->capacity) {
       const int thread = chunk ? chunk->thread : -1;
@@ -77,10 +77,10 @@ class Writer {
   }
 
  private:
-  // `thread`: this one's number, or -1 when the session does not know it yet.
-  std::shared_ptr<Chunk> next_chunk(int thread) {
+  // `thread`: this thread's number, or -1 if the session has not assigned one.
+  std::shared_ptr<EventChunk> next_chunk(int thread) {
     const std::lock_guard lock(state().mutex);
-    Session* session = state().session.get();
+    ActiveProfile* session = state().session.get();
     if (!session) return nullptr;
     const std::int64_t room = std::min(kChunkEvents, session->room);
     if (room == 0) {
@@ -89,11 +89,11 @@ class Writer {
     }
     session->room -= room;
     if (thread < 0) thread = session->threads++;
-    chunk_ = session->chunks.emplace_back(std::make_shared<Chunk>(thread, room));
+    chunk_ = session->chunks.emplace_back(std::make_shared<EventChunk>(thread, room));
     return session->chunks.back();
   }
 
-  std::weak_ptr<Chunk> chunk_;
+  std::weak_ptr<EventChunk> chunk_;
 };
 
 }  // namespace
@@ -105,7 +105,7 @@ std::int64_t now() {
 }
 
 void record(Event event) {
-  thread_local Writer writer;
+  thread_local EventWriter writer;
   writer.add(std::move(event));
 }
 
@@ -119,7 +119,7 @@ void Span::end() noexcept {
   event->end = now();
   try {
     record(std::move(*event));
-  } catch (const std::bad_alloc&) {  // a profile with a hole is better than no program
+  } catch (const std::bad_alloc&) {  // a profile with gaps is better than a failing program
     state().dropped.fetch_add(1, std::memory_order_relaxed);
   }
 }
@@ -134,17 +134,17 @@ constexpr const char* kWhat = "profiler";
 }  // namespace
 
 void start(const ProfilerOptions& options) {
-  profile::State& state = profile::state();
+  profile::ProfilerState& state = profile::state();
   const std::lock_guard control(state.control);
   if (state.session)
-    fail<FailedPreconditionError>("[profiler] a profile runs already, to be written to '{}'",
+    fail<FailedPreconditionError>("[profiler] a profile is already running, for the file '{}'",
                                   state.session->path.string());
   if (options.max_events < 1)
     fail<InvalidArgumentError>("[profiler] expected max_events of at least 1, got {}",
                                options.max_events);
-  auto session = std::make_unique<profile::Session>();
+  auto session = std::make_unique<profile::ActiveProfile>();
   session->path = options.file;
-  // Throws now if the file cannot be written; it is written when the profile ends.
+  // Throws now if the file cannot be written. It is written when the profile ends.
   if (!options.file.empty()) const AtomicFile writable(options.file, kWhat);
   session->room = options.max_events;
   session->start = profile::now();
@@ -158,14 +158,15 @@ void start(const ProfilerOptions& options) {
 }
 
 Summary stop() {
-  profile::State& state = profile::state();
+  profile::ProfilerState& state = profile::state();
   const std::lock_guard control(state.control);
-  std::unique_ptr<profile::Session> session;
+  std::unique_ptr<profile::ActiveProfile> session;
   {
     const std::lock_guard lock(state.mutex);
     session = std::move(state.session);
   }
-  if (!session) throw FailedPreconditionError("[profiler] stop() without a profile that runs");
+  if (!session)
+    throw FailedPreconditionError("[profiler] stop() was called, but no profile is running");
   profile::running.store(false);
 
   profile::TraceContents contents{.start = session->start, .dropped = state.dropped.load()};

@@ -41,7 +41,7 @@ void Shape::refuse_size() const {
 
 void Shape::unknown_size() const {
   fail<InvalidArgumentError>(
-      "[Shape] the number of elements of shape {} is asked for, which is not known before the "
+      "[Shape] the number of elements of shape {} is unknown until the "
       "graph runs",
       to_string());
 }

@@ -1,4 +1,4 @@
-// Building error messages: TANDEM_CHECK-style helpers that throw typed errors with fmt formatting.
+// Throws typed errors with formatted messages.
 #pragma once
 
 #include <fmt/format.h>

@@ -16,7 +16,7 @@ ThreadTeam::~ThreadTeam() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// Runs follow each other within microseconds: yield for a while before sleeping.
+// Runs follow each other within microseconds: yields for a while before sleeping.
 template <class Ready>
 void ThreadTeam::wait(std::condition_variable& changed, const Ready& ready) {
   for (int i = 0; i < 1000; ++i) {

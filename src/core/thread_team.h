@@ -1,5 +1,5 @@
-// Threads that do one task each, side by side, again and again: a strategy's replicas, a program's
-// devices.
+// A team of threads that repeatedly run one task each in parallel: a strategy's replicas, a
+// program's devices.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,8 @@
 
 namespace tandem {
 
-// `count` members: member 0 is the thread that calls run(), each other one a thread of its own,
-// kept between runs. One run() at a time.
+// Has `count` members. Member 0 is the thread that calls run(); the others are threads that live
+// between runs. One run() at a time.
 class ThreadTeam {
  public:
   explicit ThreadTeam(int count);
@@ -20,7 +20,7 @@ class ThreadTeam {
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
-  // Calls task(member) for every member and returns when all have returned. The task must not
+  // Calls task(member) for every member and returns when all calls have returned. The task must not
   // throw.
   void run(const std::function<void(int member)>& task);
 

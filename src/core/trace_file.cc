@@ -30,29 +30,30 @@ constexpr LaneName kLanes[] = {{"step", "steps"},
 
 LaneName name_of(Lane lane) { return kLanes[static_cast<int>(lane)]; }
 
-// The roles that rows show, in their order.
-struct Role {
-  std::string_view device;  // empty: the host
+// The roles that rows show, in display order.
+struct ThreadRole {
+  std::string_view device;  // empty for the host
   Lane lane;
   int replica;
-  friend bool operator<(const Role& a, const Role& b) {
+  friend bool operator<(const ThreadRole& a, const ThreadRole& b) {
     return std::tie(a.device, a.lane, a.replica) < std::tie(b.device, b.lane, b.replica);
   }
 };
 
-Role role_of(const Event& event) {
+ThreadRole role_of(const Event& event) {
   return {event.device ? std::string_view(*event.device) : std::string_view(), event.lane,
           event.replica};
 }
 
-// When a thread had a role: from its first event's begin to its last one's end.
+// The time during which a thread had a role: from the begin of its first event to the end of its
+// last.
 struct Period {
   std::int64_t begin = INT64_MAX, end = INT64_MIN;
-  int place = 0;  // among the rows of the role
+  int place = 0;  // index among the rows of the role
 };
 
 // By role and thread.
-using Periods = std::map<Role, std::map<int, Period>>;
+using Periods = std::map<ThreadRole, std::map<int, Period>>;
 
 Periods periods_of(const TraceContents& contents) {
   Periods periods;
@@ -66,7 +67,7 @@ Periods periods_of(const TraceContents& contents) {
   return periods;
 }
 
-// Gives each thread the first place that is free while it has the role. Returns how many there are.
+// Assigns each thread the first row that is free during its period. Returns the number of rows.
 int assign_places(std::map<int, Period>& threads) {
   std::vector<Period*> in_order;
   for (auto& [thread, period] : threads) in_order.push_back(&period);
@@ -83,19 +84,19 @@ int assign_places(std::map<int, Period>& threads) {
   return static_cast<int>(taken_until.size());
 }
 
-struct Row {
+struct TraceRow {
   int process = 0;
   int number = 0;
 };
 
-std::string label_of(const Role& role, int place) {
+std::string label_of(const ThreadRole& role, int place) {
   std::string label = name_of(role.lane).row;
   if (role.replica >= 0) label += fmt::format(", replica {}", role.replica);
   if (place > 0) label += fmt::format(" ({})", place + 1);
   return label;
 }
 
-// The file's text, with its events one a line.
+// The file's contents, one event per line.
 class Lines {
  public:
   explicit Lines(AtomicFile& out) : out_(out) {}
@@ -113,14 +114,14 @@ class Lines {
     text(event.dump(-1, ' ', false, json::error_handler_t::replace));
     first_ = false;
   }
-  void name(const char* what, const Row& row, const std::string& name) {
+  void name(const char* what, const TraceRow& row, const std::string& name) {
     add({{"name", what},
          {"ph", "M"},
          {"pid", row.process},
          {"tid", row.number},
          {"args", {{"name", name}}}});
   }
-  void sort(const char* what, const Row& row, int index) {
+  void sort(const char* what, const TraceRow& row, int index) {
     add({{"name", what},
          {"ph", "M"},
          {"pid", row.process},
@@ -134,7 +135,7 @@ class Lines {
   bool first_ = true;
 };
 
-void write_event(Lines& lines, const Event& event, const Row& row, std::int64_t start) {
+void write_event(Lines& lines, const Event& event, const TraceRow& row, std::int64_t start) {
   const auto microseconds = [](std::int64_t ns) { return static_cast<double>(ns) / 1000.0; };
   json args = json::object();
   if (!event.node.empty()) args["node"] = event.node;
@@ -151,9 +152,9 @@ void write_event(Lines& lines, const Event& event, const Row& row, std::int64_t 
              {"args", std::move(args)}});
 }
 
-// The rows of each role, which are named here.
-std::map<Role, std::vector<Row>> write_rows(Lines& lines, Periods& periods) {
-  std::map<Role, std::vector<Row>> rows;
+// Names the rows of each role.
+std::map<ThreadRole, std::vector<TraceRow>> write_rows(Lines& lines, Periods& periods) {
+  std::map<ThreadRole, std::vector<TraceRow>> rows;
   std::map<std::string_view, int> processes;
   int number = 0;
   for (auto& [role, threads] : periods) {
@@ -161,7 +162,7 @@ std::map<Role, std::vector<Row>> write_rows(Lines& lines, Periods& periods) {
         processes.try_emplace(role.device, static_cast<int>(processes.size()) + 1);
     const int places = assign_places(threads);
     for (int place = 0; place < places; ++place) {
-      const Row row = {process->second, ++number};
+      const TraceRow row = {process->second, ++number};
       if (added && place == 0) {
         lines.name("process_name", row, role.device.empty() ? "host" : std::string(role.device));
         lines.sort("process_sort_index", row, row.process);
@@ -186,7 +187,7 @@ void write_trace(AtomicFile& out, const TraceContents& contents) {
   for (const ThreadEvents& thread : contents.threads)
     for (std::size_t i = 0; i < thread.count; ++i) {
       const Event& event = thread.events[i];
-      const Role role = role_of(event);
+      const ThreadRole role = role_of(event);
       const int place = periods.at(role).at(thread.thread).place;
       write_event(lines, event, rows.at(role)[static_cast<std::size_t>(place)], contents.start);
     }

@@ -1,5 +1,5 @@
-// Profiles as files in the Trace Event Format (JSON object format, complete events), which Chrome
-// defines: "Trace Event Format", Google, 2016.
+// Writes profiles in the Trace Event Format of Chrome (JSON object format, complete events), as in
+// "Trace Event Format", Google, 2016.
 #pragma once
 
 #include "core/atomic_file.h"
@@ -7,9 +7,8 @@
 
 namespace tandem::profile {
 
-// Writes a process per device, the host first, with a row for each lane and replica: threads that
-// do the same one after the other share a row, those that overlap have several. Throws what
-// AtomicFile::write() does.
+// Writes one process per device, the host first, with a row for each lane and replica. Threads with
+// the same role that do not overlap in time share one row. Throws as AtomicFile::write() does.
 void write_trace(AtomicFile& out, const TraceContents& contents);
 
 }  // namespace tandem::profile

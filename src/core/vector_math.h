@@ -1,6 +1,6 @@
-// Elementary functions that loops over float vectorise: no branches, no tables, no calls. Errors
-// stay within 2 ulp (sigmoid: 3); infinities, NaN, signed zeros and subnormals are handled as in
-// <cmath>. The double versions are those of <cmath>.
+// Elementary functions that vectorise in loops over float: no branches, tables or calls. Errors are
+// within 2 ulp (sigmoid: 3). Infinities, NaN, signed zeros and subnormals are handled as in
+// <cmath>. The double versions call <cmath>.
 //
 // The approximations are those of Cephes (S. L. Moshier), and for erf N. Juffa's minimax
 // polynomials.
@@ -90,7 +90,7 @@ inline float log(float x) {
 
 inline float log1p(float x) {
   const float u = 1.0f + x;
-  // What rounding 1 + x lost, to first order.
+  // First-order correction for the rounding of 1 + x.
   const float corrected = log(u) + (x - (u - 1.0f)) / u;
   const bool regular = u > 0.0f && u <= std::numeric_limits<float>::max();
   const float special = log(u);

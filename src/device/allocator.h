@@ -1,4 +1,4 @@
-// Memory of a device.
+// Device memory.
 #pragma once
 
 #include <array>
@@ -8,14 +8,14 @@
 
 namespace tandem {
 
-// What memory is used for, for accounting. A thread sets the tag of its allocations with a scope;
-// without one they are activations, which is what operations compute.
+// The purpose of an allocation, for statistics. A thread sets the tag with a scope; the default is
+// kActivations.
 enum class MemoryTag : std::uint8_t {
-  kWeights,      // variables, but an optimizer's
-  kActivations,  // what operations compute
-  kGradients,    // what backward passes compute
-  kOptimizer,    // an optimizer's slots and counts
-  kWorkspace,    // what a kernel or a collective needs while it runs
+  kWeights,      // variables except those of an optimizer
+  kActivations,  // results of operations
+  kGradients,    // results of backward passes
+  kOptimizer,    // an optimizer's slots and counters
+  kWorkspace,    // temporary memory of a kernel or a collective
   kOther         // data and constants
 };
 inline constexpr int kMemoryTags = 6;
@@ -26,18 +26,18 @@ using BytesByTag = std::array<std::int64_t, kMemoryTags>;
 
 struct AllocatorStats {
   std::int64_t num_allocs = 0;
-  std::int64_t bytes_in_use = 0;  // handed out, after rounding
+  std::int64_t bytes_in_use = 0;  // allocated, after rounding
   std::int64_t peak_bytes_in_use = 0;
   std::int64_t largest_alloc_size = 0;
-  std::int64_t bytes_limit = 0;         // 0: none
+  std::int64_t bytes_limit = 0;         // 0 if there is no limit
   std::int64_t bytes_reserved = 0;      // taken from the device
   std::int64_t largest_free_block = 0;  // computed when the statistics are read
   BytesByTag bytes_by_tag{};            // their sum is bytes_in_use
-  BytesByTag peak_by_tag{};             // of each by itself; the times differ
+  BytesByTag peak_by_tag{};             // of each tag by itself, at different times
 
   std::int64_t bytes_of(MemoryTag tag) const { return bytes_by_tag[static_cast<std::size_t>(tag)]; }
   std::int64_t peak_of(MemoryTag tag) const { return peak_by_tag[static_cast<std::size_t>(tag)]; }
-  // (free - largest free chunk) / free, 0 when nothing is free.
+  // (free - largest free chunk) / free; 0 if nothing is free.
   double fragmentation() const {
     const std::int64_t free = bytes_reserved - bytes_in_use;
     return free > 0 ? static_cast<double>(free - largest_free_block) / static_cast<double>(free)
@@ -45,26 +45,26 @@ struct AllocatorStats {
   }
 };
 
-// Thread-safe. Memory is stream-ordered: a block given back may be handed out again at once, to
-// work that is enqueued on the same device's stream later than the work that used it before.
+// Thread-safe. Memory is stream-ordered: a freed block may be reused at once by work that is
+// enqueued on the same device's stream later than the work that used it before.
 class Allocator {
  public:
   virtual ~Allocator() = default;
   virtual const std::string& name() const = 0;
-  // 256-byte aligned memory, or null when `bytes` is 0 or nothing was free within the allocator's
-  // waiting time.
+  // Memory aligned to 256 bytes. Null if `bytes` is 0, or if nothing was free within the
+  // allocator's waiting time.
   virtual void* allocate(std::size_t bytes) = 0;
-  // The same for a caller that can do with less: waits for nothing, and a failure is a warning that
-  // more memory might be faster, at most ten times in the allocator's life.
+  // For callers that can do with less memory: does not wait. A failure logs a warning that more
+  // memory might be faster, at most ten times per allocator.
   virtual void* try_allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* memory) noexcept = 0;
   virtual AllocatorStats stats() const = 0;
   virtual void reset_peak() = 0;
-  // Gives regions that are wholly free back to the device; returns the bytes given back.
+  // Returns completely free regions to the device, and reports their total bytes.
   virtual std::size_t trim() = 0;
 };
 
-// Tags the allocations of the calling thread while it lives.
+// Tags the calling thread's allocations during its lifetime.
 class MemoryTagScope {
  public:
   explicit MemoryTagScope(MemoryTag tag) : previous_(current()) { current() = tag; }

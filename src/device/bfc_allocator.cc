@@ -59,7 +59,7 @@ BfcAllocator::~BfcAllocator() {
   for (Region& region : regions_) give_back(region);
 }
 
-// The lock is held for tens of nanoseconds, so another holder is worth a short spin.
+// The lock is held for tens of nanoseconds, so a short spin is worthwhile.
 std::unique_lock<std::mutex> BfcAllocator::lock() const {
   std::unique_lock<std::mutex> held(mutex_, std::try_to_lock);
   for (int i = 0; i < kSpins && !held.owns_lock(); ++i) {
@@ -214,7 +214,7 @@ void BfcAllocator::split(Handle handle, std::size_t bytes) {
   insert_free(rest);
 }
 
-// Joins two neighbours, neither of them in a bin; `second` is no more.
+// Merges two neighbours that are in no bin; `second` becomes invalid.
 Handle BfcAllocator::merge(Handle first, Handle second) {
   Chunk& chunk = chunks_[first];
   const Chunk& gone = chunks_[second];
@@ -335,7 +335,7 @@ BfcAllocator::Region& BfcAllocator::region_of(const void* memory) {
   };
   if (last_region_ < regions_.size() && holds(regions_[last_region_]))
     return regions_[last_region_];
-  // The first region that starts after the address; the one before it holds the address, or none.
+  // The region before the first one that starts after the address contains it, or none does.
   const auto after = std::upper_bound(
       regions_.begin(), regions_.end(), address,
       [](const char* wanted, const Region& region) { return wanted < region.base; });

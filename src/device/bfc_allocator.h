@@ -1,7 +1,6 @@
-// Best fit with coalescing: the allocator of every device, over the regions that a backend gives
-// it. Behaviour and constants are those of TensorFlow's BFC allocator (256-byte units, 21 bins,
-// regions that double from 2 MiB, the split rule with its 128 MiB, one back-off by 0.9, 10 s of
-// waiting).
+// Best fit with coalescing: the allocator of every device, on regions from the backend. Behaviour
+// and constants are those of TensorFlow's BFC allocator: 256-byte units, 21 bins, regions that
+// double from 2 MiB, the split rule with its 128 MiB, one back-off by 0.9, 10 s of waiting.
 #pragma once
 
 #include <array>
@@ -20,13 +19,13 @@
 
 namespace tandem {
 
-// Where regions come from. Called under the allocator's lock.
+// The source of regions. Called under the allocator's lock.
 class RegionSource {
  public:
   virtual ~RegionSource() = default;
-  // At least 256-byte aligned memory, or null when refused.
+  // Memory aligned to at least 256 bytes, or null if refused.
   virtual void* take(std::size_t bytes) = 0;
-  // Work that was enqueued before may still use the region.
+  // Previously enqueued work may still use the region.
   virtual void give_back(void* region, std::size_t bytes) noexcept = 0;
 };
 
@@ -34,25 +33,26 @@ struct BfcOptions {
   std::string name;                // "GPU_0_bfc"
   std::size_t total_bytes = 0;     // the limit
   bool allow_growth = true;        // false: the first extension takes the whole limit
-  bool garbage_collection = true;  // give back regions that are wholly free before running out
-  std::chrono::milliseconds retry_limit{10'000};  // how long to wait for others to free memory
-  // Called without the lock when memory ran out: frees what nobody uses, and finishes deferred
-  // work, so that what it holds is freed. May be empty.
+  bool garbage_collection = true;  // release completely free regions before running out
+  // how long to wait for other threads to free memory
+  std::chrono::milliseconds retry_limit{10'000};
+  // Called without the lock when memory has run out: frees idle memory and finishes deferred work,
+  // which may hold memory. May be empty.
   std::function<void()> drain = nullptr;
-  // The thread that runs the deferred work; `drain` has waited for all that it will free.
+  // The thread that runs deferred work; `drain` waits for what it will free.
   std::thread::id drained_thread = {};
-  // Under AddressSanitizer, makes the use of freed memory an error. For memory that only host code
-  // uses, and never after it is freed.
+  // With AddressSanitizer, makes any use of freed memory an error. Only for memory that host code
+  // alone uses, and not after it is freed.
   bool poison_freed = false;
 };
 
-// A request to allocate() that nothing can satisfy now waits for other threads to free memory, up
-// to retry_limit, unless that cannot help: the request is above the limit, nothing is in use, or no
-// thread but the caller (and drained_thread) has ever used the allocator.
+// If a request cannot be met now, allocate() waits up to retry_limit for other threads to free
+// memory. It does not wait if that cannot help: the request exceeds the limit, nothing is in use,
+// or no thread but the caller (and drained_thread) has ever used the allocator.
 class BfcAllocator final : public Allocator {
  public:
   BfcAllocator(BfcOptions options, std::unique_ptr<RegionSource> source);
-  ~BfcAllocator() override;  // gives back every region, in use or not
+  ~BfcAllocator() override;  // returns every region to the source, also those in use
 
   const std::string& name() const override { return options_.name; }
   void* allocate(std::size_t bytes) override;
@@ -68,7 +68,8 @@ class BfcAllocator final : public Allocator {
   struct Region {
     char* base = nullptr;
     std::size_t size = 0;
-    bfc::Handle* handles = nullptr;  // of the chunk that starts at each unit; pages touched as used
+    // of the chunk that starts at each unit; its pages are allocated as used
+    bfc::Handle* handles = nullptr;
   };
 
   std::unique_lock<std::mutex> lock() const;
@@ -105,10 +106,10 @@ class BfcAllocator final : public Allocator {
   std::array<bfc::ChunkTree, kBins> bins_;
   std::uint32_t bins_in_use_ = 0;  // a bit for each bin that is not empty
   std::vector<Region> regions_;    // ordered by address
-  std::size_t last_region_ = 0;    // where the last look-up ended
+  std::size_t last_region_ = 0;    // the result of the last look-up
   std::size_t next_region_bytes_;
   bool backed_off_ = false;
-  int warnings_ = 0;  // by try_allocate()
+  int warnings_ = 0;  // logged by try_allocate()
   AllocatorStats stats_;
 };
 

@@ -1,6 +1,6 @@
-// The records of the chunks that a BfcAllocator cuts its regions into, and the ordered trees of
-// free ones. Records live in one table and refer to each other by index: splitting, freeing and
-// searching never allocate. Internal to the allocator, under its lock.
+// The records of a BfcAllocator's chunks and the ordered trees of free chunks. Records are in one
+// table and refer to each other by index, so that splitting, freeing and searching never allocate.
+// Internal to the allocator, under its lock.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct Chunk {
   std::size_t size = 0;
   Handle previous = kNone;  // neighbours in the region
   Handle next = kNone;
-  Handle left = kNone;  // children in the tree of a bin, while free
+  Handle left = kNone;  // children in the bin's tree, if free
   Handle right = kNone;
   std::uint32_t priority = 0;
   MemoryTag tag = MemoryTag::kOther;
@@ -33,7 +33,7 @@ class ChunkTable {
   Chunk& operator[](Handle handle) { return chunks_[handle]; }
   const Chunk& operator[](Handle handle) const { return chunks_[handle]; }
 
-  // A fresh record. References to records do not survive it.
+  // A new record. Invalidates references to records.
   Handle acquire() {
     if (unused_ != kNone) {
       const Handle handle = unused_;
@@ -42,7 +42,7 @@ class ChunkTable {
     }
     chunks_.emplace_back();
     const auto handle = static_cast<Handle>(chunks_.size() - 1);
-    // Any fixed scatter of the handles will do as the priorities of a treap.
+    // Any fixed scatter of the handles works as the priorities of a treap.
     chunks_.back().priority = handle * 2654435761u ^ (handle * 2654435761u >> 15);
     return handle;
   }
@@ -57,7 +57,7 @@ class ChunkTable {
   Handle unused_ = kNone;
 };
 
-// The free chunks of one bin, ordered by size, then address: a treap through the records.
+// The free chunks of one bin, ordered by size and address: a treap.
 class ChunkTree {
  public:
   bool empty() const { return root_ == kNone; }
@@ -67,7 +67,7 @@ class ChunkTree {
     Handle* link = &root_;
     while (*link != kNone && chunks[*link].priority >= chunk.priority)
       link = child_towards(chunks[*link], chunk);
-    // Split what hangs below into what is smaller and what is larger.
+    // Splits the subtree into smaller and larger chunks.
     Handle tree = *link;
     *link = handle;
     Handle* smaller = &chunk.left;
@@ -106,7 +106,8 @@ class ChunkTree {
     *link = smaller != kNone ? smaller : larger;
   }
 
-  // The smallest chunk of at least `bytes`, of those the one of the lowest address, or none.
+  // The smallest chunk of at least `bytes`, the one at the lowest address if there are several;
+  // kNone if there is none.
   Handle best_fit(const ChunkTable& chunks, std::size_t bytes) const {
     Handle best = kNone;
     for (Handle at = root_; at != kNone;) {

@@ -27,7 +27,7 @@ MemoryByTag by_tag(const BytesByTag& bytes) {
           .other = of(MemoryTag::kOther)};
 }
 
-// A device whose deferred work is done, so that what the work held is free.
+// A device after its deferred work is done, so that memory held by the work is free.
 Device& settled_device(std::string_view name, const char* by) {
   Device& device = device_named(name, by);
   device.stream().synchronize();

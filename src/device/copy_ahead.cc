@@ -11,10 +11,10 @@ thread_local CopyAheadScope* innermost = nullptr;
 
 }  // namespace
 
-void CopiesAhead::abandon() noexcept {
+void CopiesAhead::join_noexcept() noexcept {
   try {
     join();
-  } catch (...) {  // NOLINT(bugprone-empty-catch): who uses the device gets the error
+  } catch (...) {  // NOLINT(bugprone-empty-catch): users of the device get the error
   }
 }
 
@@ -26,7 +26,7 @@ CopyAheadScope::~CopyAheadScope() { innermost = previous_; }
 CopyAheadScope* CopyAheadScope::current() { return innermost; }
 
 void CopyAheadScope::copy(Device& to, void* to_memory, const void* from_memory, std::size_t bytes) {
-  Stream& stream = to.start_copy_ahead();  // behind what the memory was used for before
+  Stream& stream = to.start_copy_ahead();  // after the memory's previous users
   {
     const StreamSpan span(to, stream, [&] {
       return profile::Event{.name = "copy from the host",

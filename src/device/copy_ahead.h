@@ -1,4 +1,4 @@
-// Copies from the host that go on while a GPU computes.
+// Copies from the host that overlap with a GPU's computation.
 #pragma once
 
 #include <exception>
@@ -10,34 +10,34 @@
 
 namespace tandem {
 
-// Copies that may still be under way. What they write must not be used, nor given back, before
-// join().
+// Copies that may still be running. Their destinations must not be used or freed before join().
 class CopiesAhead {
  public:
   CopiesAhead() = default;
   CopiesAhead(CopiesAhead&&) = default;
   CopiesAhead& operator=(CopiesAhead&& other) noexcept {
-    abandon();
+    join_noexcept();
     last_ = std::move(other.last_);
     return *this;
   }
-  ~CopiesAhead() { abandon(); }
+  ~CopiesAhead() { join_noexcept(); }
 
-  // What is enqueued on the devices' streams from now on sees them. The host does not wait.
+  // Makes work that is enqueued on the devices' streams from now on wait for the copies. The host
+  // does not wait.
   void join() {
     for (const auto& [device, copied] : std::exchange(last_, {})) device->stream().wait(copied);
   }
 
  private:
   friend class CopyAheadScope;
-  // join() where nothing can be thrown: a device that fails uses no memory any more.
-  void abandon() noexcept;
+  // join() for places that must not throw. A device that fails no longer uses memory.
+  void join_noexcept() noexcept;
 
   std::vector<std::pair<Device*, Event>> last_;
 };
 
-// While it lives, copies from the host to GPUs that this thread enqueues (host_to_device) go on
-// streams of their own: behind what the GPU has been given by now, and beside what comes.
+// During its lifetime, this thread's copies from the host to GPUs (host_to_device) run on separate
+// streams: after the work that the GPU has been given so far, concurrently with later work.
 class CopyAheadScope {
  public:
   explicit CopyAheadScope(CopiesAhead& copies);
@@ -45,7 +45,7 @@ class CopyAheadScope {
   CopyAheadScope(const CopyAheadScope&) = delete;
   CopyAheadScope& operator=(const CopyAheadScope&) = delete;
 
-  // The thread's innermost; null: none.
+  // The thread's innermost scope; null if there is none.
   static CopyAheadScope* current();
   void copy(Device& to, void* to_memory, const void* from_memory, std::size_t bytes);
 
@@ -54,13 +54,13 @@ class CopyAheadScope {
   CopiesAhead& copies_;
 };
 
-// Items that are made, and their copies on the way, one turn before they are used: before the work
-// on the one before is enqueued, which is what the copies go beside. Of one thread.
+// Produces items, and starts their copies, one step ahead of their use: before the work on the
+// previous item is enqueued, which the copies overlap with. For one thread.
 template <class Item>
 class FetchedAhead {
  public:
-  // `fetch` makes the next item, or nothing at the end. What it throws comes when its item's turn
-  // does.
+  // `fetch` returns the next item, or nothing at the end. Its exceptions are thrown when its item
+  // is due.
   template <class Fetch>
   std::optional<Item> next(const Fetch& fetch) {
     if (!begun_) fetch_one(fetch);
@@ -80,14 +80,14 @@ class FetchedAhead {
       ahead_ = fetch();
     } catch (...) {
       error_ = std::current_exception();
-      copies_ = {};  // their memory has been given back
+      copies_ = {};  // their memory has been freed
     }
   }
 
   bool begun_ = false;
   std::optional<Item> ahead_;
   std::exception_ptr error_;
-  CopiesAhead copies_;  // of `ahead_`
+  CopiesAhead copies_;  // for `ahead_`
 };
 
 }  // namespace tandem

@@ -36,7 +36,7 @@ void read_from(Device& from, void* to_memory, const void* from_memory, std::size
                const Event& written) {
   if (bytes == 0) return;
   if (profile::on()) [[unlikely]]
-    written.wait();  // which is no part of the copy
+    written.wait();  // the wait is not part of the copy
   const profile::Span span([&] {
     profile::Event event = copy_event("copy to the host", bytes);
     event.device = &from.full_name();

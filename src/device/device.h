@@ -1,4 +1,4 @@
-// A logical device: what a tensor can live on and an operation can run on.
+// A logical device, on which tensors are stored and operations run.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace tandem {
 enum class DeviceType : std::uint8_t { kCpu, kGpu };
 enum class DeviceBackend : std::uint8_t { kCpu, kEmulatedGpu, kCuda };
 
-// Lives as long as the process: tensors hold plain pointers to it. Thread-safe.
+// Lives as long as the process, because tensors hold plain pointers to it. Thread-safe.
 class Device {
  public:
   virtual ~Device() = default;
@@ -31,21 +31,22 @@ class Device {
   int index() const { return *name_.id; }
   // Whether host code may read the device's memory directly.
   bool host_accessible() const { return backend_ == DeviceBackend::kCpu; }
-  // How many threads one operation on this device uses.
+  // The number of threads of one operation on this device.
   int intra_op_threads() const { return intra_op_threads_; }
 
   virtual Allocator& allocator() = 0;
   virtual Stream& stream() = 0;
-  // Enqueue a copy on stream(). Host memory given to copy_from_host may be reused on return; memory
-  // given to copy_to_host is complete once stream() has passed the copy.
+  // Enqueue a copy on stream(). The host memory of copy_from_host may be reused on return. The host
+  // memory of copy_to_host is complete once stream() has passed the copy.
   virtual void copy_from_host(void* device_memory, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device_memory, std::size_t bytes) = 0;
-  // Puts another stream, for copies from the host that go on beside what stream() does, behind what
-  // stream() has been given by now; returns it.
+  // Returns a separate stream, for host copies that overlap with stream(). Makes it wait for the
+  // work that stream() has been given so far.
   virtual Stream& start_copy_ahead() = 0;
   // As copy_from_host(), on that stream.
   virtual void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) = 0;
-  // Enqueue on stream() a copy between memory of this device and of a peer of the same backend.
+  // Enqueues on stream() a copy between memory of this device and memory of a peer of the same
+  // backend.
   virtual void copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) = 0;
 
  protected:
@@ -62,13 +63,14 @@ class Device {
   int intra_op_threads_;
 };
 
-// Enqueue a copy, as Device::copy_from_host and copy_to_host do, which a profile sees.
+// Enqueue a copy, as Device::copy_from_host and copy_to_host do, and record it in a running
+// profile.
 void host_to_device(Device& to, void* to_memory, const void* from_memory, std::size_t bytes);
 void device_to_host(void* to_memory, Device& from, const void* from_memory, std::size_t bytes);
 
-// Copies between any two devices, in order with the work on both: the copy waits for what was
-// enqueued on `to` and `from` before, and what is enqueued on either later waits for the copy.
-// When `to` is host accessible the copy is complete on return.
+// Copies between any two devices, ordered with the work on both: the copy waits for work that was
+// enqueued on `to` and `from` before, and later work on either waits for the copy. If `to` is host
+// accessible, the copy is complete on return.
 void copy_between(Device& to, void* to_memory, Device& from, const void* from_memory,
                   std::size_t bytes);
 

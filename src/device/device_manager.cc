@@ -10,10 +10,10 @@
 namespace tandem {
 
 struct DeviceManager::State {
-  std::mutex mutex;  // guards the settings, and initialisation
+  std::mutex mutex;  // guards the settings and initialisation
   DeviceSettings settings;
 
-  // Fixed once `initialized` is set, and read without the lock from then on.
+  // Immutable once `initialized` is set, and then read without the lock.
   std::atomic<bool> initialized{false};
   std::vector<std::unique_ptr<Device>> owned;
   std::vector<Device*> devices;  // CPUs, then GPUs
@@ -65,7 +65,7 @@ void DeviceManager::set_memory_fraction(double fraction) {
 
 void DeviceManager::set_gpu_options(const config::GPUOptions& options) {
   const std::lock_guard<std::mutex> lock(state_.mutex);
-  DeviceSettings changed = state_.settings;  // a failure on the way changes nothing
+  DeviceSettings changed = state_.settings;  // a copy, so that an error changes nothing
   changed.set_gpu_options(options);
   state_.settings = std::move(changed);
 }
@@ -111,7 +111,7 @@ void DeviceManager::initialize(std::string_view by) {
   const int cpus = state_.settings.num_logical_cpus();
   const int cpu_threads = state_.settings.threads_for(static_cast<std::size_t>(cpus));
 
-  // A failure on the way leaves the runtime uninitialised.
+  // An error leaves the runtime uninitialised.
   std::vector<std::unique_ptr<Device>> made;
   for (int i = 0; i < cpus; ++i)
     made.push_back(std::make_unique<CpuDevice>(local_device_name("CPU", i), cpu_threads));

@@ -1,5 +1,5 @@
-// Which devices there are, how they are configured, and the moment they come to life. With the
-// thread's scopes, the only global state of Tandem.
+// The devices, their configuration and their initialisation. The only global state of Tandem
+// besides thread-local scopes.
 #pragma once
 
 #include <map>
@@ -15,10 +15,10 @@
 
 namespace tandem {
 
-// Thread-safe. Never destroyed, so that tensors may outlive main(). Settings are read until the
-// runtime is initialised: by the first operation, or by anything that lists logical devices. From
-// then on changing one is a RuntimeError that names the call that initialised the runtime; setting
-// the same value again is always allowed. Discovering physical devices initialises nothing.
+// Thread-safe. Never destroyed, so that tensors may outlive main(). Settings may change until the
+// runtime is initialised: by the first operation, or by anything that lists logical devices. After
+// that, changing one throws RuntimeError, which names the initialising call; setting the same value
+// again is allowed. Discovering physical devices does not initialise the runtime.
 class DeviceManager {
  public:
   static DeviceManager& get();
@@ -26,7 +26,7 @@ class DeviceManager {
   std::vector<config::PhysicalDevice> physical_devices(std::string_view type);
   config::DeviceDetails details(const config::PhysicalDevice& device);
 
-  // Settings: see tandem/config.h for what each means and the errors it throws.
+  // Settings: see tandem/config.h for their meaning and errors.
   void set_visible_devices(std::span<const config::PhysicalDevice> devices, std::string_view type);
   std::vector<config::PhysicalDevice> visible_devices(std::string_view type);
   void set_memory_growth(const config::PhysicalDevice& device, bool enable);
@@ -40,25 +40,25 @@ class DeviceManager {
   void set_intra_op_parallelism(int threads);
   int intra_op_parallelism();
 
-  // Creates the logical devices unless they exist. `by` names the call, for later errors.
+  // Creates the logical devices if they do not exist. `by` names the call in later errors.
   void initialize(std::string_view by);
   bool initialized() const;
 
-  // The logical devices, initialising if need be: CPU:0, CPU:1, ..., then GPU:0, ...
+  // The logical devices, initialised if necessary: CPU:0, CPU:1, ..., then GPU:0, ...
   std::span<Device* const> devices(std::string_view by);
   std::span<Device* const> devices(DeviceType type, std::string_view by);
-  // The device of a fully specified name, or null.
+  // The device of a fully specified name; null if there is none.
   Device* find(const DeviceName& name);
-  // The first CPU: home of host data.
+  // The first CPU, which holds host data.
   Device& host();
 
-  // "[/job:localhost/replica:0/task:0/device:CPU:0, ...]", for error texts.
+  // "[/job:localhost/replica:0/task:0/device:CPU:0, ...]", for error messages.
   std::string describe_devices();
-  // A line for each logical GPU: ".../device:GPU:0 -> device: 1, name: ..., pci bus id: ...", with
-  // the index of the physical one.
+  // A line per logical GPU: ".../device:GPU:0 -> device: 1, name: ..., pci bus id: ..."; "device"
+  // is the index of the physical GPU.
   std::vector<std::string> describe_mapping();
 
-  struct State;  // tests and backends see it in device_manager.cc
+  struct State;  // defined in device_manager.cc
 
  private:
   DeviceManager();

@@ -20,7 +20,7 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-// Takes pieces off the front of a text.
+// Reads tokens from the front of a string.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : rest_(text) {}
@@ -39,7 +39,7 @@ class Scanner {
     return true;
   }
 
-  // A letter, then letters, digits or '_', up to the end or to one of `stops`.
+  // Reads a letter, then letters, digits or '_', up to the end or to one of `stops`.
   bool word(std::string_view stops, std::optional<std::string>& value) {
     const std::string_view found = rest_.substr(0, rest_.find_first_of(stops));
     if (found.empty() || !is_letter(found[0]) || !std::all_of(found.begin(), found.end(), is_word))
@@ -62,7 +62,7 @@ class Scanner {
     return true;
   }
 
-  // A number, or `*`, which clears the value.
+  // Reads a number, or `*`, which clears the value.
   bool number_or_any(std::optional<int>& value) {
     if (!prefix("*")) return number(value);
     value.reset();
@@ -79,7 +79,7 @@ class Scanner {
   std::string_view rest_;
 };
 
-// The legacy forms exist for two types only.
+// Legacy forms exist only for these two types.
 bool legacy_type(Scanner& scanner, bool any_case, std::optional<std::string>& type) {
   struct Form {
     const char* type;
@@ -122,11 +122,10 @@ std::optional<DeviceName> parse_components(std::string_view text, bool any_case)
   return name;
 }
 
-// The types that programs written for TensorFlow name. Whether there are such devices is another
-// question, which placement answers.
+// The types that TensorFlow programs use. Placement decides whether such devices exist.
 constexpr std::string_view kTypes[] = {"CPU", "GPU", "TPU"};
 
-// `type` in upper case. Throws where there is no such type.
+// Returns `type` in upper case. Throws if it is unknown.
 std::string known_type(const std::string& type, std::string_view text) {
   const std::string wanted = upper(type);
   if (std::find(std::begin(kTypes), std::end(kTypes), wanted) != std::end(kTypes)) return wanted;
@@ -147,7 +146,7 @@ bool conflicts(const std::optional<T>& a, const std::optional<T>& b) {
   return a && b && *a != *b;
 }
 
-// Components of `wins` over those of `base`.
+// Components of `wins` override those of `base`.
 template <class T>
 void overlay(std::optional<T>& base, const std::optional<T>& wins) {
   if (wins) base = wins;

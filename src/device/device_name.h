@@ -1,5 +1,5 @@
-// Device names: /job:J/replica:R/task:T/device:TYPE:ID, whole or in part, and the two ways of
-// merging them. The grammar, its oddities and the error texts are TensorFlow's.
+// Device names, complete or partial: /job:J/replica:R/task:T/device:TYPE:ID; and the two ways of
+// merging them. Grammar and error messages are TensorFlow's.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// A device name of which any component may be missing. A plain value.
+// A device name in which any component may be missing.
 struct DeviceName {
   std::optional<std::string> job;
   std::optional<int> replica;
@@ -17,36 +17,39 @@ struct DeviceName {
       type;  // "CPU", "GPU": legacy forms are upper-cased, /device:cpu is not
   std::optional<int> id;
 
-  // Parses a full or partial name ("/job:w/device:GPU:*", "/gpu:0", "/", ""), components in any
-  // order, later ones overwriting earlier ones, `*` clearing one. Empty when it does not parse.
+  // Parses a complete or partial name ("/job:w/device:GPU:*", "/gpu:0", "/", ""). Components may be
+  // in any order; later ones overwrite earlier ones; `*` clears one. Empty if it is invalid.
   static std::optional<DeviceName> parse_full(std::string_view text);
-  // Parses the local form without a slash, "GPU:0" (type and id both needed).
+  // Parses the local form without a slash, "GPU:0"; type and id are required.
   static std::optional<DeviceName> parse_local(std::string_view text);
-  // The form that a user passes: local first, then full; the types CPU, GPU and TPU in any case
-  // become upper case (as DeviceSpec does). Throws InvalidArgumentError "Could not parse X into a
-  // device specification.", and for any other type, which no soft placement can mean.
+  // Parses a user's device string: the local form first, then the full one. The types CPU, GPU and
+  // TPU are converted to upper case, as in DeviceSpec. Throws InvalidArgumentError "Could not parse
+  // X into a device specification." for invalid strings and for any other type.
   static DeviceName parse(std::string_view text);
 
   bool fully_specified() const { return job && replica && task && type && id; }
-  // Missing components are left out; a type without an id prints as /device:TYPE:*.
+  // Omits missing components; a type without an id prints as /device:TYPE:*.
   std::string to_string() const;
   friend bool operator==(const DeviceName&, const DeviceName&) = default;
 };
 
-// Whether every component that `less` sets is set and equal in `more`.
+// Whether every component that `less` sets is equal in `more`.
 bool is_specification(const DeviceName& less, const DeviceName& more);
-// Whether one is a specification of the other (stricter than "some complete name satisfies both").
+// Whether one is a specification of the other. This is stricter than "a complete name exists that
+// satisfies both".
 bool are_compatible(const DeviceName& a, const DeviceName& b);
-// Merges `other` into `target`, job to id. A conflict in job, replica or task is always an
-// InvalidArgumentError "Cannot merge devices with incompatible jobs: 'A' and 'B'"; one in type or
-// id is too, unless `soft`: then a type conflict clears type AND id, an id conflict the id.
+// Merges `other` into `target`, from job to id. A conflict in job, replica or task throws
+// InvalidArgumentError "Cannot merge devices with incompatible jobs: 'A' and 'B'". A conflict in
+// type or id does so, too, unless `soft`: then a type conflict clears type and id, and an id
+// conflict clears the id.
 void merge(DeviceName& target, const DeviceName& other, bool soft);
-// As merge, but `other` wins conflicts in type and id.
+// As merge(), but `other` overrides type and id.
 void merge_override(DeviceName& target, const DeviceName& other);
-// The inner of two nested scopes over the outer: fields that `inner` sets win, the others are kept.
+// The effective name in nested scopes: components that `inner` sets override those of `outer`.
 DeviceName nest(const DeviceName& outer, const DeviceName& inner);
-// `text` (local or full) completed from the fully specified `base`. Throws InvalidArgumentError
-// "Could not parse basename: ...", "Basename: ... should be fully specified." as TensorFlow does.
+// `text` (local or full form) completed from the fully specified `base`. Throws
+// InvalidArgumentError "Could not parse basename: ...", "Basename: ... should be fully specified.",
+// as TensorFlow does.
 std::string canonicalize(std::string_view text, std::string_view base);
 
 }  // namespace tandem

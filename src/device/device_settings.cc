@@ -42,7 +42,7 @@ void check_cpu(std::span<const LogicalDeviceConfiguration> configuration) {
     if (each.memory_limit)
       fail<InvalidArgumentError>(
           "Setting memory limit on CPU virtual devices is currently not supported");
-    if (each.experimental_priority)  // two blanks, as in TensorFlow
+    if (each.experimental_priority)  // two spaces, as in TensorFlow
       fail<InvalidArgumentError>(
           "Setting experimental_priority on CPU virtual  devices is currently not supported");
   }
@@ -139,7 +139,7 @@ void DeviceSettings::set_visible(std::span<const PhysicalDevice> devices, std::s
                                  device.name);
     wanted.push_back(device);
   }
-  // CPUs first, whatever the order in which the types were set.
+  // CPUs come first, whatever the order in which the types were set.
   std::stable_partition(wanted.begin(), wanted.end(),
                         [](const auto& each) { return each.device_type == "CPU"; });
   if (wanted == visible({})) return;
@@ -252,7 +252,7 @@ void DeviceSettings::set_logical(const PhysicalDevice& device,
     check_cpu(configuration);
   else
     check_gpu(device, *gpu_of(device), configuration);
-  // One CPU is what there is without a configuration.
+  // One CPU is the default.
   if (device.device_type == "CPU" && configuration.size() == 1) configuration = {};
   const Configurations* now = configurations_of(device);
   if (same(now ? *now : Configurations(), configuration)) return;
@@ -310,7 +310,7 @@ std::vector<DeviceSettings::LogicalGpu> DeviceSettings::logical_gpus() const {
   if (any_configured && fraction_ > 0.0)
     fail<InvalidArgumentError>(
         "It's invalid to set per_process_gpu_memory_fraction when virtual devices are configured");
-  // Growth is not for virtual devices: one of them turns the setting off for all.
+  // Growth does not apply to virtual devices: one of them disables it for all GPUs.
   const bool allow_growth = any_configured ? forced_growth().value_or(false) : common_growth(gpus);
 
   std::vector<LogicalGpu> result;

@@ -1,5 +1,5 @@
-// What the process asked of its devices before they come to life, checked as it is asked, and the
-// logical devices that follow from it. The rules and texts are TensorFlow's (tf.config).
+// The device settings of the process before initialisation, validated when they are set, and the
+// logical devices that result. Rules and messages are TensorFlow's (tf.config).
 #pragma once
 
 #include <map>
@@ -15,15 +15,15 @@
 
 namespace tandem {
 
-// Not thread-safe: the device manager's lock guards it.
+// Not thread-safe; protected by the device manager's lock.
 class DeviceSettings {
  public:
-  // `type` empty: every type.
+  // An empty `type` means every type.
   std::vector<config::PhysicalDevice> physical(std::string_view type) const;
   config::DeviceDetails details(const config::PhysicalDevice& device) const;
 
   void set_visible(std::span<const config::PhysicalDevice> devices, std::string_view type);
-  // In the order they were given, which is the order of the logical devices.
+  // In the order they were set in, which is the order of the logical devices.
   std::vector<config::PhysicalDevice> visible(std::string_view type) const;
   void set_growth(const config::PhysicalDevice& device, bool enable);
   bool growth(const config::PhysicalDevice& device) const;
@@ -42,12 +42,12 @@ class DeviceSettings {
     std::string physical;  // "/physical_device:GPU:0"
     LogicalGpuOptions options;
   };
-  // Throws InvalidArgumentError when the settings contradict each other.
+  // Throws InvalidArgumentError if the settings contradict each other.
   std::vector<LogicalGpu> logical_gpus() const;
-  // Threads of one operation on each of `devices` that share the cores.
+  // The number of threads of one operation, for `devices` devices that share the cores.
   int threads_for(std::size_t devices) const;
 
-  // From now on changing a setting is a RuntimeError that names `by`.
+  // From now on, changing a setting throws RuntimeError, which names `by`.
   void freeze(std::string_view by);
 
  private:
@@ -61,13 +61,13 @@ class DeviceSettings {
   bool common_growth(const std::vector<config::PhysicalDevice>& gpus) const;
   void set_cpu_count(int count);
   void set_gpu_count(int count);
-  // The visible GPUs, as many as are wanted.
+  // The visible GPUs, limited to the configured count.
   std::vector<config::PhysicalDevice> used_gpus() const;
 
-  // Settings of a device that is no longer there have no effect.
+  // Settings of a device that does not exist any more have no effect.
   std::optional<EmulatedGpuRequest> emulated_;
-  std::optional<std::vector<config::PhysicalDevice>> visible_;  // none: every device
-  std::optional<int> gpu_count_;                                // at most so many of the visible
+  std::optional<std::vector<config::PhysicalDevice>> visible_;  // not set: all devices
+  std::optional<int> gpu_count_;  // limit on the number of visible GPUs
   std::map<std::string, bool> growth_;
   std::map<std::string, Configurations> configurations_;
   double fraction_ = 0.0;

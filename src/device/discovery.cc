@@ -88,7 +88,7 @@ PhysicalGpus discover_gpus(const std::optional<EmulatedGpuRequest>& request) {
   if (!real_gpus().empty()) return real_gpus();
   const EmulatedGpuRequest wanted =
       request ? *request : emulated_gpus_from_environment().value_or(EmulatedGpuRequest());
-  // Set but empty hides every GPU, unlike our own variables.
+  // As in CUDA, an empty value hides every GPU; Tandem's own variables ignore empty values.
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   return emulated_gpus(visible ? visible_count(visible, wanted.count) : wanted.count,
                        wanted.memory_mib);

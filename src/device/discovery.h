@@ -1,4 +1,4 @@
-// Which physical devices there are, before anything is initialised.
+// Finds the physical devices before anything is initialised.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-inline constexpr int kMaxDeviceCount = 1024;  // of emulated GPUs, and of logical CPUs
+inline constexpr int kMaxDeviceCount = 1024;  // of emulated GPUs and of logical CPUs
 inline constexpr std::int64_t kMaxEmulatedMib = std::int64_t{1} << 30;
 
 struct EmulatedGpuRequest {
@@ -21,18 +21,18 @@ struct EmulatedGpuRequest {
   friend bool operator==(const EmulatedGpuRequest&, const EmulatedGpuRequest&) = default;
 };
 
-// TANDEM_EMULATED_GPUS: "N" or "N:MiB". Throws InvalidArgumentError for anything else.
+// Parses TANDEM_EMULATED_GPUS: "N" or "N:MiB". Throws InvalidArgumentError for anything else.
 std::optional<EmulatedGpuRequest> emulated_gpus_from_environment();
 
-// How many of `count` GPUs of one kind a CUDA_VISIBLE_DEVICES of `text` leaves: as in CUDA, the
-// indices up to the first that names no GPU, none when one is named twice.
+// The number of `count` GPUs of one kind that CUDA_VISIBLE_DEVICES=`text` leaves visible. As in
+// CUDA: the indices up to the first invalid one; none if an index appears twice.
 int visible_count(std::string_view text, int count);
 
-// The GPUs, of `count`, that a visible_device_list ("5,3") names. Throws InvalidArgumentError.
+// The GPUs of `count` in a visible_device_list ("5,3"). Throws InvalidArgumentError.
 std::vector<int> parse_device_list(std::string_view text, int count);
 
-// The real GPUs, or where there is none the emulated ones, of which CUDA_VISIBLE_DEVICES hides some
-// as it would of real ones.
+// The real GPUs; if there are none, the emulated ones, to which CUDA_VISIBLE_DEVICES applies as
+// well.
 PhysicalGpus discover_gpus(const std::optional<EmulatedGpuRequest>& request);
 
 // "/physical_device:GPU:0"

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-// The reserve that the environment asks for, in MiB.
+// The reserve in MiB that the environment sets.
 std::optional<std::int64_t> forced_reserve(const GpuMemory& memory) {
   for (const char* name : {"TANDEM_DEVICE_MIN_SYS_MEMORY_IN_MB", "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"})
     if (env_string(name)) return env_int(name, 0, memory.available / kMiB);

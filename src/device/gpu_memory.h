@@ -1,4 +1,4 @@
-// How much of a real GPU's memory a process takes by default. After TensorFlow.
+// The default memory limit of a process on a real GPU. Follows TensorFlow.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@ struct GpuMemory {
   bool integrated = false;     // shares its memory with the host, as on a Tegra
 };
 
-// The limit of a single logical device on the GPU, in bytes. With a `fraction`: of the total. With
-// 0: what is available but a reserve for the system: 225 MiB below 2 GiB, else 500, 1050, 1536 or
-// 1800 MiB for compute capabilities up to 6, 7, 8, and from 9 on, and 1 GiB of what is shared with
-// the host; nothing where the reserve is not smaller than what is available. The environment's
-// TANDEM_DEVICE_MIN_SYS_MEMORY_IN_MB, or where it is not set TF_DEVICE_MIN_SYS_MEMORY_IN_MB, sets
-// another reserve; one above what is available, or that is no number, is ignored with a warning.
+// The limit of a single logical device on the GPU, in bytes. If `fraction` is positive: that
+// fraction of the total. Otherwise: the available memory minus a reserve for the system. The
+// reserve is 225 MiB below 2 GiB, else 500, 1050, 1536 or 1800 MiB for compute capabilities up to
+// 6, 7, 8, and from 9 on, plus 1 GiB if the memory is shared with the host. The result is 0 if the
+// reserve exceeds the available memory. TANDEM_DEVICE_MIN_SYS_MEMORY_IN_MB, or else
+// TF_DEVICE_MIN_SYS_MEMORY_IN_MB, overrides the reserve; an invalid or too large value is ignored
+// with a warning.
 std::int64_t gpu_memory_limit(const GpuMemory& memory, double fraction);
 
 }  // namespace tandem

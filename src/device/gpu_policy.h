@@ -1,4 +1,4 @@
-// What real and emulated GPUs have in common.
+// Properties that real and emulated GPUs share.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace tandem {
 
-// Of streams. What CUDA offers on every GPU; emulated ones take the same numbers.
+// Stream priorities that CUDA offers on every GPU; emulated GPUs accept the same.
 inline constexpr PriorityRange kGpuPriorities = {.most_urgent = -5, .least_urgent = 0};
 
 // Copies up to this size never make the host wait for the stream.
 inline constexpr std::size_t kKeptInQueue = std::size_t{64} << 10;
 
-// The allocator of a logical GPU: its name, limit and growth. `drain`: frees what it can, where
-// memory ran out; `drained_thread`: of a backend whose queued work holds memory (BfcOptions).
+// The allocator options of a logical GPU: name, limit and growth. `drain` and `drained_thread`: see
+// BfcOptions; the latter for backends whose queued work holds memory.
 BfcOptions gpu_allocator_options(const LogicalGpuOptions& options, std::function<void()> drain,
                                  std::thread::id drained_thread = {});
 

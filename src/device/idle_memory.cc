@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-// Never destroyed: owners may live until the process ends.
+// Never destroyed: caches may live until the process ends.
 struct Registry {
   std::mutex mutex;
   std::vector<std::weak_ptr<IdleMemory>> owners;

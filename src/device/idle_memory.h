@@ -1,4 +1,4 @@
-// Memory that is kept on devices between uses, and that its owner can do without.
+// Caches of device memory that can be released when memory runs out.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,16 @@ namespace tandem {
 class IdleMemory {
  public:
   virtual ~IdleMemory() = default;
-  // Frees what is kept on the device and not in use. Any thread may call this, also one that waits
-  // for memory, so it must not wait for those that use some.
+  // Frees the memory on `device` that is cached and unused. May be called on any thread, including
+  // one that waits for memory, so it must not wait for users of the memory.
   virtual void release(const Device& device) = 0;
 };
 
-// From now on, as long as it lives, its memory is freed when a device runs out, and by
+// While the object lives, its memory is released when a device runs out, and by
 // config::trim_memory().
 void register_idle_memory(const std::shared_ptr<IdleMemory>& memory);
 
-// Frees the idle memory of all owners.
+// Releases the idle memory of all caches.
 void release_idle_memory(const Device& device);
 
 }  // namespace tandem

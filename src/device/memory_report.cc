@@ -18,7 +18,7 @@ std::int64_t free_bytes(const AllocatorStats& stats) {
   return stats.bytes_limit - stats.bytes_in_use;
 }
 
-// The device of the same kind that has the most room, if that suffices.
+// The device of the same type with the most free memory, if that suffices.
 std::optional<Alternative> alternative_to(const Device& device, std::int64_t bytes) {
   std::optional<Alternative> best;
   for (Device* other : DeviceManager::get().devices(device.type(), "an out-of-memory report")) {
@@ -29,7 +29,7 @@ std::optional<Alternative> alternative_to(const Device& device, std::int64_t byt
   return best;
 }
 
-// By what the most is held.
+// The tag with the most memory.
 MemoryTag largest_tag(const BytesByTag& bytes) {
   return static_cast<MemoryTag>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin());
 }

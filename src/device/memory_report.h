@@ -1,4 +1,4 @@
-// What is said when a device's memory does not suffice.
+// The error report when a device runs out of memory.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@ namespace tandem {
 // "12.5 MiB"
 std::string mebibytes(std::int64_t bytes);
 
-// "weights 1.0 MiB, activations 60.0 MiB": what is in use, the most first; "nothing" when none is.
+// "weights 1.0 MiB, activations 60.0 MiB": the memory in use by tag, largest first; "nothing" if
+// none.
 std::string describe_by_tag(const BytesByTag& bytes);
 
-// A device that has room for what another one has not.
+// Another device that has enough free memory.
 struct Alternative {
   std::string device;
   std::int64_t free = 0;  // bytes
 };
 
-// What may help a program whose request for `bytes` was refused with these figures: "Try a smaller
-// batch, ...".
+// Suggestions after a request for `bytes` failed with these statistics: "Try a smaller batch, ...".
 std::string what_to_try(std::int64_t bytes, const AllocatorStats& stats,
                         const std::optional<Alternative>& alternative);
 
 struct FailedRequest {
   std::string what;     // "tensor with shape (2, 3) and dtype float32"
-  std::string_view op;  // who asked for it; may be empty
+  std::string_view op;  // the requesting operation; may be empty
   std::size_t bytes = 0;
 };
 
-// Throws ResourceExhaustedError: what was asked for and where, the limit, what is in use by what,
-// the peak, what is reserved, the largest free block, fragmentation, and what to try.
+// Throws ResourceExhaustedError with the request, the device, the limit, memory in use by tag,
+// peak, reserved memory, the largest free block, fragmentation, and suggestions.
 [[noreturn]] void throw_out_of_memory(Device& device, const FailedRequest& request);
 
 }  // namespace tandem

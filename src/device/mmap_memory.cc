@@ -33,7 +33,7 @@ void* map_memory(std::size_t bytes) {
       (kHugePage - reinterpret_cast<std::uintptr_t>(memory) % kHugePage) % kHugePage;
   if (before > 0) munmap(memory, before);
   if (before < kHugePage) munmap(memory + before + bytes, kHugePage - before);
-  madvise(memory + before, bytes, MADV_HUGEPAGE);  // advice: where it is refused, small pages do
+  madvise(memory + before, bytes, MADV_HUGEPAGE);  // a hint: if it is refused, small pages are used
   return memory + before;
 }
 

@@ -1,11 +1,12 @@
-// Anonymous memory of the operating system: address space now, pages when they are touched.
+// Anonymous memory of the operating system. Reserves address space; pages are allocated when
+// touched.
 #pragma once
 
 #include "device/bfc_allocator.h"
 
 namespace tandem {
 
-// Null when the system refuses. From 4 MiB on: aligned to 2 MiB, on huge pages where it can be.
+// Null if the system refuses. From 4 MiB on, aligned to 2 MiB, and on huge pages if possible.
 void* map_memory(std::size_t bytes);
 void unmap_memory(void* memory, std::size_t bytes) noexcept;
 
@@ -15,7 +16,7 @@ class MmapRegionSource final : public RegionSource {
   void give_back(void* region, std::size_t bytes) noexcept override { unmap_memory(region, bytes); }
 };
 
-// Bytes of memory of this machine.
+// The physical memory of this host in bytes.
 std::int64_t physical_memory();
 
 }  // namespace tandem

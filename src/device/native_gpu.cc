@@ -2,8 +2,9 @@
 
 namespace tandem {
 
-std::mutex& NativeGpu::giving_to_several() {
-  static auto* const mutex = new std::mutex;  // devices give memory back at the process's end, too
+std::mutex& NativeGpu::multi_gpu_launch_mutex() {
+  // never destroyed: devices also free memory at process exit
+  static auto* const mutex = new std::mutex;
   return *mutex;
 }
 

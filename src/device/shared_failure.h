@@ -1,4 +1,4 @@
-// An error of several streams at once.
+// One error of several streams.
 #pragma once
 
 #include <atomic>
@@ -7,13 +7,13 @@
 
 namespace tandem {
 
-// Thrown once, by what waits for one of them first. Thread-safe.
+// The first waiter on any of the streams throws it, once. Thread-safe.
 class SharedFailure {
  public:
   explicit SharedFailure(std::exception_ptr error) : error_(std::move(error)) {}
 
   bool taken() const { return taken_.load(); }
-  // Null: it has been taken before.
+  // Null if it has been taken before.
   std::exception_ptr take() { return taken_.exchange(true) ? nullptr : error_; }
 
  private:

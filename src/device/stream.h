@@ -1,4 +1,4 @@
-// Streams and events: work on a device, in order, beside the host.
+// Streams and events: ordered work on a device that runs asynchronously to the host.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// A point in a stream's work. A cheap shared handle; thread-safe.
+// A position in a stream's work. A cheap, thread-safe handle.
 class Event {
  public:
   class State {
@@ -29,23 +29,23 @@ class Event {
   std::shared_ptr<State> state_;
 };
 
-// Work in order. Thread-safe: tasks of several threads are interleaved as they come.
+// A queue of work that runs in order. Thread-safe: tasks of several threads are interleaved as they
+// arrive.
 class Stream {
  public:
-  // How a kernel reaches the device. kInline: it runs on the calling thread, now (CPU). kDeferred:
-  // it runs later on the stream's own thread, so whatever it uses must be kept until then (emulated
-  // GPU). kNative: the kernel itself enqueues on native_handle() (CUDA).
+  // How a kernel runs. kInline: immediately, on the calling thread (CPU). kDeferred: later, on the
+  // stream's own thread, so its arguments must stay alive until then (emulated GPU). kNative: the
+  // kernel enqueues itself on native_handle() (CUDA).
   enum class Execution { kInline, kDeferred, kNative };
 
   virtual ~Stream() = default;
   virtual Execution execution() const = 0;
   virtual void* native_handle() const { return nullptr; }
-  // Runs `task` on the host after everything enqueued before. On an inline stream: now. An
-  // exception from a deferred task is kept and thrown, once, by the next synchronize() or
-  // Event::wait().
+  // Runs `task` on the host after all earlier work; immediately on an inline stream. An exception
+  // of a deferred task is thrown once, by the next synchronize() or Event::wait().
   virtual void enqueue(std::function<void()> task) = 0;
   virtual Event record() = 0;
-  // Everything enqueued afterwards waits for `event`. On an inline stream the caller waits.
+  // Makes all later work wait for `event`. On an inline stream, the caller waits.
   virtual void wait(const Event& event) = 0;
   // Blocks until all enqueued work is done.
   virtual void synchronize() = 0;

@@ -15,7 +15,7 @@ void StreamSpan::end() noexcept {
       event->end = profile::now();
       profile::record(std::move(*event));
     });
-  } catch (...) {  // a device that is broken tells those who wait for it; the profile has a hole
+  } catch (...) {  // a failed device reports to its waiters; the profile has a gap
   }
 }
 

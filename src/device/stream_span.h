@@ -1,4 +1,4 @@
-// Profiling of what a stream does.
+// Profiler events for work on a stream.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,11 @@
 
 namespace tandem {
 
-// An event on `device` that lasts from when its stream, or another one of its own, comes to this
-// place until it has done what is enqueued before the span ends.
+// A profiler event on `device`. It begins when the stream reaches the current position, and ends
+// when the work that is enqueued during this object's lifetime is done.
 class StreamSpan {
  public:
-  // Nothing unless a profile runs; only then is `make` called, for the Event.
+  // Does nothing unless a profile is running; only then calls `make` for the Event.
   template <class Make>
   StreamSpan(Device& device, const Make& make) : StreamSpan(device, device.stream(), make) {}
   template <class Make>
@@ -32,7 +32,7 @@ class StreamSpan {
   void end() noexcept;
 
   Stream* stream_ = nullptr;
-  std::shared_ptr<profile::Event> event_;  // null: no profile ran
+  std::shared_ptr<profile::Event> event_;  // null if no profile was running
 };
 
 }  // namespace tandem

@@ -64,7 +64,7 @@ WorkerGroup::~WorkerGroup() {
     // After a failure the first worker, which carries the rendezvous, stays for the others to hear
     // of it.
     const bool failed = job_->membership()->failed() || !gave_up_.empty();
-    job_->leave(failed ? std::chrono::seconds(5) : std::chrono::seconds(30));
+    job_->shut_down(failed ? std::chrono::seconds(5) : std::chrono::seconds(30));
   } catch (const std::exception& error) {
     logging::warn("[MultiWorkerMirroredStrategy] leaving the job: {}", error.what());
   }

@@ -20,7 +20,7 @@ Group usable(const ProcessGroup& group, std::string_view op) {
   return impl;
 }
 
-// Where the result that belongs to `tensor` goes; null: it is on the group's device already.
+// The device that the result for `tensor` is copied to; null: it is on the group's device.
 Device* home_of(const Tensor& tensor, const Device& device) {
   Device& home = impl_of(tensor).device();
   return &home == &device ? nullptr : &home;
@@ -34,13 +34,13 @@ Work start(Group group, PendingWork pending,
   return {std::move(group), std::move(started)};
 }
 
-// While a graph is built: what the outputs of such a node are.
+// While tracing: the outputs of the collective's node.
 std::vector<Tensor> traced(const Group& group, const OpDef& op, AttrsRef attrs,
                            std::span<const Tensor> tensors) {
   return trace_collective(op, attrs, tensors, group->member(), group->device());
 }
 
-// And a work that is as good as done.
+// A work that is already complete.
 Work traced_work(Group group, std::vector<Tensor> results) {
   auto pending = std::make_shared<PendingWork>();
   pending->results = std::move(results);
@@ -55,7 +55,7 @@ void check_count(std::string_view op, const std::vector<Tensor>& tensors, int si
                                tensors.size());
 }
 
-// Rank r's part of a tensor of `size` equal parts that lie one behind the other.
+// Rank r's part of a tensor of `size` equal, contiguous parts.
 std::vector<Buffer> equal_parts(const Tensor& tensor, int size) {
   const Buffer whole = buffer_of(tensor);
   Buffer part = {whole.data, whole.count / size, whole.dtype};
@@ -81,7 +81,7 @@ std::vector<Tensor> copies_on(Device& device, const std::vector<Tensor>& tensors
   return copies;
 }
 
-// While a graph is built: every rank's tensor.
+// While tracing: every rank's tensor.
 std::vector<Tensor> trace_gathering(const Group& group, const Tensor& tensor) {
   return traced(group, kCollectiveGather, CollectiveGatherAttrs{group->rank(), group->size()},
                 {&tensor, 1});
@@ -98,7 +98,7 @@ Work start_gathering(Group group, const Tensor& tensor, const Tensor& gathered,
                [&](Communicator& c) { return c.all_gather(buffer_of(mine), parts); });
 }
 
-// While a graph is built: the ranks' tensors for this one, combined.
+// While tracing: the reduction of the ranks' tensors for this rank.
 Work trace_scattering(const Group& group, const std::vector<Tensor>& tensors, ReduceOp op) {
   return traced_work(group, {traced(group, kCollectiveReduceScatter, CollectiveReduceAttrs{op},
                                     tensors)[index(group->rank())]});
@@ -166,7 +166,7 @@ Work reduce_async(Tensor tensor, int destination, const ReduceOptions& options) 
                                      CollectiveReduceToAttrs{options.op, root}, {&tensor, 1}));
   Device& device = group->device();
   Device* const home = home_of(tensor, device);
-  // The others' elements are read alone.
+  // On other ranks the tensor is only read.
   const Tensor own = group->rank() == root ? exclusive_on(device, std::move(tensor))
                                            : copy_to_device(tensor, device);
   const Buffer part = buffer_of(own);
@@ -183,7 +183,7 @@ Work broadcast_async(Tensor tensor, int source, const CollectiveOptions& options
         group, traced(group, kCollectiveBroadcast, CollectiveBroadcastAttrs{root}, {&tensor, 1}));
   Device& device = group->device();
   Device* const home = home_of(tensor, device);
-  // The source's elements are read alone, and the others' do not matter.
+  // The source's tensor is only read; the contents of the others are overwritten.
   const Tensor own = group->rank() == root
                          ? copy_to_device(tensor, device)
                          : make_tensor(device, tensor.shape(), tensor.dtype(), "broadcast");
@@ -249,13 +249,13 @@ Work reduce_scatter_tensor_async(const Tensor& tensor, const ReduceOptions& opti
 
 namespace {
 
-// The shape of a tensor on its way to another rank.
+// The shape of a tensor that is sent to another rank.
 struct SentShape {
   std::int32_t rank = 0;
   std::array<std::int64_t, kMaxRank> sizes{};
 };
 
-// Of the tensor that each rank has for this one.
+// Returns the shape of the tensor that each rank sends to this one.
 std::vector<Shape> exchange_shapes(Communicator& communicator, const std::vector<Tensor>& tensors) {
   std::vector<SentShape> mine(tensors.size()), all(tensors.size() * tensors.size());
   for (std::size_t to = 0; to < tensors.size(); ++to) {

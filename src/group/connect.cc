@@ -30,25 +30,25 @@ using Clock = std::chrono::steady_clock;
 constexpr std::array<std::string_view, 6> kBackends = {"auto", "shm",          "gloo",
                                                        "mpi",  "hierarchical", "nccl"};
 
-// What a rank tells of itself, for rank 0 to choose.
-struct Seat {
+// The properties of a rank, from which rank 0 chooses the backend.
+struct RankProperties {
   std::string host;
   bool mpi = false;
-  std::size_t shared_memory = 0;  // bytes that are free in /dev/shm
+  std::size_t shared_memory = 0;  // free bytes in /dev/shm
 };
 
-// What rank 0 makes of it. All but `place` is the same on all ranks.
-struct Seating {
-  std::string choice;     // what "auto" is
+// Rank 0's answer. All but `place` is equal on all ranks.
+struct BackendChoice {
+  std::string backend;    // the backend that "auto" selects
   std::string network;    // the backend between hosts
-  std::size_t place = 0;  // of the rank among those on its host
+  std::size_t place = 0;  // the local rank
 };
 
-// Groups of a job (the world, duplicates of it, groups of some ranks) for which "auto" wants room
-// in /dev/shm.
+// The number of groups per job (the world, duplicates, subgroups) for which "auto" requires room in
+// /dev/shm.
 constexpr std::size_t kGroupsInSharedMemory = 8;
 
-// The same for all ranks, and for no other call: how often this rank has called for `what`.
+// A key that is equal on all ranks and unique to this call: numbers this rank's calls for `what`.
 std::string numbered(Job& job, const std::string& what) {
   const std::string counter = fmt::format("connect/{}/calls of {}", what, job.rank());
   return fmt::format("{} {}", what, job.store()->add(counter, 1) - 1);
@@ -83,13 +83,13 @@ std::unique_ptr<Backend> make_backend(const std::string& backend, Job& job,
                             .membership = job.membership()});
 }
 
-std::string network_of(const std::vector<Seat>& seats) {
-  const bool mpi =
-      std::all_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.mpi; });
+std::string network_of(const std::vector<RankProperties>& properties) {
+  const bool mpi = std::all_of(properties.begin(), properties.end(),
+                               [](const RankProperties& rank) { return rank.mpi; });
   return mpi ? "mpi" : "gloo";
 }
 
-// The ranks of each host; hosts in the order of their first ranks.
+// The ranks of each host. Hosts are in the order of their first ranks.
 std::vector<std::vector<int>> ranks_by_host(const std::vector<std::string>& host_of) {
   std::vector<std::vector<int>> hosts;
   std::unordered_map<std::string_view, std::size_t> index;
@@ -101,51 +101,54 @@ std::vector<std::vector<int>> ranks_by_host(const std::vector<std::string>& host
   return hosts;
 }
 
-// The first host with several ranks that has no room for their groups in shared memory.
+// The first host with several ranks whose /dev/shm is too small for their groups.
 const std::vector<int>* short_of_memory(const std::vector<std::vector<int>>& hosts,
-                                        const std::vector<Seat>& seats) {
+                                        const std::vector<RankProperties>& properties) {
   for (const std::vector<int>& ranks : hosts) {
-    if (ranks.size() == 1 && seats.size() > 1) continue;
+    if (ranks.size() == 1 && properties.size() > 1) continue;
     const std::size_t wanted =
         kGroupsInSharedMemory * shm_group_bytes(static_cast<int>(ranks.size()));
-    if (seats[static_cast<std::size_t>(ranks.front())].shared_memory < wanted) return &ranks;
+    if (properties[static_cast<std::size_t>(ranks.front())].shared_memory < wanted) return &ranks;
   }
   return nullptr;
 }
 
-void warn_of_memory(const std::string& backend, const Seat& seat, const std::vector<int>& ranks) {
+void warn_of_memory(const std::string& backend, const RankProperties& rank,
+                    const std::vector<int>& ranks) {
   logging::warn(
       "[connect] the backend is {}, not shared memory: {} MiB are free in /dev/shm on the host of "
       "{}, and groups of {} ranks want {} MiB. Make it larger (docker run --shm-size=1g), or "
       "choose "
       "the backend yourself",
-      backend, seat.shared_memory >> 20, list_ranks(ranks), ranks.size(),
+      backend, rank.shared_memory >> 20, list_ranks(ranks), ranks.size(),
       kGroupsInSharedMemory * shm_group_bytes(static_cast<int>(ranks.size())) >> 20);
 }
 
-Seat parse_seat(const std::string& text) {
+RankProperties parse_properties(const std::string& text) {
   const std::size_t blank = text.find(' ');
   return {text.substr(blank + 1), text.front() == 'm', std::stoull(text.substr(1, blank - 1))};
 }
 
-// The answers to the ranks: choice, network, place. Warns where memory decides and `warns`.
-std::vector<std::string> judge_seats(const std::vector<std::string>& texts, bool warns) {
-  std::vector<Seat> seats;
+// The answers to the ranks: backend, network, place. With `warns`, logs a warning if memory
+// decides.
+std::vector<std::string> choose_backends(const std::vector<std::string>& values, bool warns) {
+  std::vector<RankProperties> properties;
   std::vector<std::string> host_of;
-  for (const std::string& text : texts) {
-    seats.push_back(parse_seat(text));
-    host_of.push_back(seats.back().host);
+  for (const std::string& text : values) {
+    properties.push_back(parse_properties(text));
+    host_of.push_back(properties.back().host);
   }
   const auto hosts = ranks_by_host(host_of);
-  const std::string network = network_of(seats);
+  const std::string network = network_of(properties);
   std::string choice = hosts.size() == 1 ? "shm" : "hierarchical";
-  if (hosts.size() > 1 && hosts.size() == seats.size()) {
+  if (hosts.size() > 1 && hosts.size() == properties.size()) {
     choice = network;
-  } else if (const std::vector<int>* ranks = short_of_memory(hosts, seats)) {
+  } else if (const std::vector<int>* ranks = short_of_memory(hosts, properties)) {
     choice = network;
-    if (warns) warn_of_memory(network, seats[static_cast<std::size_t>(ranks->front())], *ranks);
+    if (warns)
+      warn_of_memory(network, properties[static_cast<std::size_t>(ranks->front())], *ranks);
   }
-  std::vector<std::string> answers(seats.size());
+  std::vector<std::string> answers(properties.size());
   for (const std::vector<int>& ranks : hosts)
     for (std::size_t place = 0; place < ranks.size(); ++place)
       answers[static_cast<std::size_t>(ranks[place])] =
@@ -153,24 +156,24 @@ std::vector<std::string> judge_seats(const std::vector<std::string>& texts, bool
   return answers;
 }
 
-Seating find_seating(Job& job, std::chrono::milliseconds limit, bool warns = false) {
+BackendChoice agree_on_backend(Job& job, std::chrono::milliseconds limit, bool warns = false) {
   const bool mpi = (env_string("OMPI_COMM_WORLD_SIZE") || env_string("PMI_SIZE")) && has_mpi();
-  const std::string answer = consult(
-      {.store = *job.store(),
-       .name = "connect/" + numbered(job, "seats"),
-       .rank = job.rank(),
-       .size = job.size(),
-       .deadline = Clock::now() + limit,
-       .describe_missing =
-           [&](const std::vector<int>& missing) {
-             return fmt::format("[connect] {} did not come to choose a backend within {} ms",
-                                list_ranks(missing), limit.count());
-           }},
-      fmt::format("{}{} {}", mpi ? "m" : "-", shm_free_bytes(), host_identity()),
-      [&](const auto& texts) { return judge_seats(texts, warns); });
-  Seating seating;
-  std::istringstream(answer) >> seating.choice >> seating.network >> seating.place;
-  return seating;
+  const std::string answer =
+      consult({.store = *job.store(),
+               .name = "connect/" + numbered(job, "seats"),
+               .rank = job.rank(),
+               .size = job.size(),
+               .deadline = Clock::now() + limit,
+               .describe_missing =
+                   [&](const std::vector<int>& missing) {
+                     return fmt::format("[connect] {} did not call connect() within {} ms",
+                                        list_ranks(missing), limit.count());
+                   }},
+              fmt::format("{}{} {}", mpi ? "m" : "-", shm_free_bytes(), host_identity()),
+              [&](const auto& values) { return choose_backends(values, warns); });
+  BackendChoice choice;
+  std::istringstream(answer) >> choice.backend >> choice.network >> choice.place;
+  return choice;
 }
 
 std::unique_ptr<Communicator> connect_through(std::unique_ptr<Backend> backend, Job& job,
@@ -179,10 +182,10 @@ std::unique_ptr<Communicator> connect_through(std::unique_ptr<Backend> backend, 
                                    {.time_limit = limit, .membership = job.membership()});
 }
 
-// Shared memory inside the hosts, a network between their first ranks.
+// Shared memory inside the hosts, a network between their leaders.
 std::unique_ptr<Communicator> connect_hosts(Job& job, Device& device,
                                             std::chrono::milliseconds limit) {
-  const std::string network = find_seating(job, limit).network;
+  const std::string network = agree_on_backend(job, limit).network;
   auto all = connect_through(make_backend(network, job, limit), job, device, limit);
   const std::vector<std::string> host_of = exchange_bytes(*all, host_identity());
   const auto hosts = ranks_by_host(host_of);
@@ -215,7 +218,7 @@ std::unique_ptr<Communicator> connect_hosts(Job& job, Device& device,
                                          .direct = std::move(all)});
 }
 
-// The n-th rank of a host has its n-th GPU, unless `device` is one.
+// Local rank n uses GPU n, unless `device` is a GPU.
 std::unique_ptr<Communicator> connect_gpus(Job& job, Device& device,
                                            std::chrono::milliseconds limit) {
   NcclOptions options{.store = job.store(),
@@ -229,7 +232,7 @@ std::unique_ptr<Communicator> connect_gpus(Job& job, Device& device,
   if (const NativeGpu* gpu = as_native(device))
     options.gpu = gpu->ordinal();
   else
-    options.gpu = static_cast<int>(find_seating(job, limit).place);
+    options.gpu = static_cast<int>(agree_on_backend(job, limit).place);
   return connect_through(make_nccl_backend(std::move(options)), job, device, limit);
 }
 
@@ -244,7 +247,7 @@ void check_backend(const std::string& name) {
 std::string choose_backend(Job& job, const ConnectOptions& options) {
   check_backend(options.backend);
   if (options.backend != "auto") return options.backend;
-  return find_seating(job, options.time_limit, true).choice;
+  return agree_on_backend(job, options.time_limit, true).backend;
 }
 
 std::unique_ptr<Communicator> connect(Job& job, Device& device, const ConnectOptions& options) {

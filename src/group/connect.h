@@ -1,4 +1,4 @@
-// From a job to a communicator of all its ranks.
+// Creates a communicator of all ranks of a job.
 #pragma once
 
 #include <chrono>
@@ -11,25 +11,27 @@
 namespace tandem {
 
 struct ConnectOptions {
-  // "shm", "gloo", "mpi", "hierarchical", "nccl"; "auto": shm when every rank is on one
-  // host; hierarchical when some host has several; else, or with a warning where /dev/shm is too
-  // small for several groups, mpi under mpirun, else gloo. hierarchical is shm inside the hosts,
-  // and mpi under mpirun or gloo between them.
+  // "shm", "gloo", "mpi", "nccl", "hierarchical" or "auto".
+  // hierarchical: shm inside the hosts; between them mpi under mpirun, otherwise gloo.
+  // auto: shm if all ranks are on one host; hierarchical if some host has several ranks; otherwise
+  // mpi under mpirun, else gloo. The last rule also applies, with a warning, if /dev/shm is too
+  // small.
   std::string backend = "auto";
-  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // of this and of every wait
+  // for connect() and for each wait
+  std::chrono::milliseconds time_limit = std::chrono::minutes(30);
 };
 
-// Throws InvalidArgumentError for a name that is no backend's.
+// Throws InvalidArgumentError if there is no backend of that name.
 void check_backend(const std::string& name);
 
-// The backend that `options` mean. Every rank of the job calls this, as often and in the same order
-// as all others; every one gets the same. Throws as check_backend() does.
+// Resolves "auto". A collective call: every rank of the job makes it in the same order and gets the
+// same result. Throws as check_backend() does.
 std::string choose_backend(Job& job, const ConnectOptions& options);
 
-// This rank's end of a communicator of all of the job's ranks, on `device`. Called as
-// choose_backend() is. Throws as the backends do: DeadlineExceededError that names the ranks which
-// did not come, UnavailableError when the backend's library is missing or the ranks cannot reach
-// each other, FailedPreconditionError when the ranks were not started as the backend needs it.
+// Creates this rank's communicator of all of the job's ranks, on `device`. A collective call.
+// Throws as the backends do: DeadlineExceededError with the ranks that did not join,
+// UnavailableError if the backend's library is missing or ranks cannot reach each other,
+// FailedPreconditionError if the ranks were not launched as the backend requires.
 std::unique_ptr<Communicator> connect(Job& job, Device& device, const ConnectOptions& options = {});
 
 }  // namespace tandem

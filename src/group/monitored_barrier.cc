@@ -1,4 +1,4 @@
-// A barrier by way of the store, which leaves the group's collectives alone when it fails.
+// A barrier through the store. If it fails, the group's collectives remain usable.
 #include "comm/rendezvous/consultation.h"
 #include "comm/signature.h"
 #include "core/status.h"

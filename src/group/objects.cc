@@ -1,4 +1,4 @@
-// Bytes of any kind between ranks.
+// Collectives on byte strings.
 #include "comm/exchange_bytes.h"
 #include "core/status.h"
 #include "device/device_manager.h"

@@ -18,7 +18,7 @@ std::vector<int> all_ranks(int size) {
   return ranks;
 }
 
-// MPI has no way to call off what is under way: where it failed, it may yet write to the memory.
+// MPI cannot cancel collectives: after a failure it may still write to the memory.
 void keep_for_ever(std::deque<std::shared_ptr<PendingWork>> pending) {
   static auto& kept = *new std::vector<std::shared_ptr<PendingWork>>;
   kept.insert(kept.end(), pending.begin(), pending.end());

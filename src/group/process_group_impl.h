@@ -1,4 +1,4 @@
-// What the handles of tandem/comm.h stand for.
+// The implementation of the handles of tandem/comm.h.
 #pragma once
 
 #include <chrono>
@@ -15,21 +15,23 @@
 
 namespace tandem::comm {
 
-// A collective that is under way, with the memory that it works on.
+// A launched collective and the memory that it uses.
 struct PendingWork {
-  std::vector<Tensor> memory;          // that of its buffers
-  std::vector<Tensor> results;         // on the group's device
-  std::vector<Device*> devices;        // where each result is wanted; null: where it is
-  std::shared_ptr<tandem::Work> work;  // null: ended, or part of a trace; goes before the memory
+  std::vector<Tensor> memory;   // of its buffers
+  std::vector<Tensor> results;  // on the group's device
+  // the device that each result is copied to; null: it stays where it is
+  std::vector<Device*> devices;
+  // null: ended, or part of a trace; destroyed before the memory
+  std::shared_ptr<tandem::Work> work;
 };
 
-// Some ranks of a job. Like its communicator it belongs to one thread at a time.
+// Some ranks of a job. One thread at a time, like its communicator.
 class ProcessGroupImpl {
  public:
-  // All ranks of the job. `backend` is no longer "auto".
+  // All ranks of the job. `backend` is not "auto".
   ProcessGroupImpl(std::shared_ptr<Job> job, std::string backend,
                    std::chrono::milliseconds time_limit);
-  // Some of `world`'s, this process among them where `communicator` is not null.
+  // Some of `world`'s ranks. `communicator` is null if this process is not among them.
   ProcessGroupImpl(const ProcessGroupImpl& world, std::vector<int> ranks, std::string name,
                    std::unique_ptr<Communicator> communicator);
   ~ProcessGroupImpl();
@@ -38,35 +40,35 @@ class ProcessGroupImpl {
   const std::string& name() const { return name_; }
   const std::string& backend() const { return backend_; }
   std::chrono::milliseconds time_limit() const { return time_limit_; }
-  // The job's ranks that the group has, in its order.
+  // The job's ranks in the group, in the group's order.
   const std::vector<int>& ranks() const { return ranks_; }
   int size() const { return static_cast<int>(ranks_.size()); }
-  // This process's rank in the group; -1: it is none of its ranks.
+  // This process's rank in the group; -1: not a member.
   int rank() const { return rank_; }
-  // The rank in the group of a rank of the job. Throws InvalidArgumentError, naming `op`, when the
-  // group does not have it.
+  // Converts a rank of the job to a rank of the group. Throws InvalidArgumentError, naming `op`, if
+  // it is not a member.
   int rank_of(int job_rank, std::string_view op) const;
 
-  // Throws InvalidArgumentError, naming `op`, when this process is none of the group's ranks, and
-  // FailedPreconditionError when the group was destroyed.
+  // Throws InvalidArgumentError, naming `op`, if this process is not a member, and
+  // FailedPreconditionError if the group was destroyed.
   void require_use(std::string_view op) const;
-  // The device whose memory the collectives work on: where a new tensor would be when the
-  // communicator was first asked for. Only then the group connects: every rank must ask.
+  // The device of the group's collectives: the default device at the first use of the communicator.
+  // The group connects at that use, which is a collective call.
   Device& device() { return communicator().device(); }
   Communicator& communicator() { return *shared_communicator(); }
-  // The same, for who may outlive the group's destruction.
+  // The same, for callers that may outlive the group.
   const std::shared_ptr<Communicator>& shared_communicator();
-  // The same as nodes of traced functions join it.
+  // The same, for collective nodes of traced functions.
   const std::shared_ptr<const CollectiveMember>& member();
-  // Another communicator of the same ranks, independent of this one: for who runs collectives on a
-  // thread of its own or beside the group's. Every rank calls this in the same order.
+  // Another communicator of the same ranks, independent of this one, for collectives on another
+  // thread or concurrent with the group's. A collective call.
   std::unique_ptr<Communicator> duplicate(Device& device);
 
-  // Holds what has been started until it has ended, also if nobody waits for it.
+  // Keeps a launched collective alive until it has ended, even if no caller waits for it.
   void keep(std::shared_ptr<PendingWork> pending);
-  // How often this was called; the same on every rank where all do.
+  // The number of earlier calls; the same on every rank if all call it equally often.
   int next_barrier() { return barriers_++; }
-  // Ends this rank's part, behind what is under way.
+  // Leaves the group after the launched collectives have ended.
   void close();
 
  private:
@@ -79,7 +81,7 @@ class ProcessGroupImpl {
   int rank_ = -1;
   int barriers_ = 0;
   bool closed_ = false;
-  std::deque<std::shared_ptr<PendingWork>> pending_;  // goes after the communicator
+  std::deque<std::shared_ptr<PendingWork>> pending_;  // destroyed after the communicator
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<const CollectiveMember> member_;
 };
@@ -89,9 +91,9 @@ namespace detail {
 // The group of all ranks. Throws FailedPreconditionError "... Default process group has not been
 // initialized, please make sure to call init_process_group." Thread-safe.
 std::shared_ptr<ProcessGroupImpl> default_group(std::string_view op);
-// What the handle stands for, the default group where it is empty.
+// The group of a handle, or the default group if the handle is empty.
 std::shared_ptr<ProcessGroupImpl> group_of(const ProcessGroup& group, std::string_view op);
-// This process fails: tells the other ranks of its job why, where it is in one.
+// Reports to the job's other ranks, if there is a job, that this process fails.
 void report_failure(const std::string& reason) noexcept;
 
 }  // namespace detail

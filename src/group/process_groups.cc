@@ -1,4 +1,4 @@
-// The groups of this process: the one of all ranks, and those made of it.
+// This process's groups: the default group and those derived from it.
 #include <mutex>
 #include <set>
 
@@ -15,10 +15,10 @@ struct Groups {
   bool initializing = false;
   std::shared_ptr<ProcessGroupImpl> world;
   std::vector<std::shared_ptr<ProcessGroupImpl>> others;
-  int named = 0;  // how many groups have been made of the world
+  int named = 0;  // number of groups derived from the world
 };
 
-// Never destroyed: a process that ends without destroy_process_group() is one that died.
+// Never destroyed: a process that exits without destroy_process_group() counts as failed.
 Groups& groups() {
   static auto& instance = *new Groups;
   return instance;
@@ -46,7 +46,7 @@ void check_ranks(const std::vector<int>& ranks, int world_size) {
           "init_process_group: expected ranks of 0 to {}, got {}",
           world_size - 1, rank);
     if (!seen.insert(rank).second)
-      fail<InvalidArgumentError>("[new_group] rank {} is named twice", rank);
+      fail<InvalidArgumentError>("[new_group] expected each rank once, got {} twice", rank);
   }
 }
 
@@ -77,7 +77,7 @@ void report_failure(const std::string& reason) noexcept {
   try {
     if (world) world->job()->membership()->report(reason);
   } catch (const std::exception& error) {
-    logging::warn("the other ranks could not be told of a failure: {}", error.what());
+    logging::warn("could not report a failure to the other ranks: {}", error.what());
   }
 }
 
@@ -128,7 +128,7 @@ void destroy_process_group(const ProcessGroup& group) {
   }
   closing.push_back(ending);
   for (const auto& each : closing) each->close();
-  if (all) ending->job()->leave();
+  if (all) ending->job()->shut_down();
 }
 
 int get_rank(const ProcessGroup& group) { return detail::group_of(group, "get_rank")->rank(); }

@@ -7,7 +7,7 @@ namespace tandem::hvd {
 namespace {
 
 template <class T>
-TANDEM_CLONES void combine_pair(const T* a, const T* b, T* result, std::int64_t count) {
+TANDEM_MULTIVERSION void combine_pair(const T* a, const T* b, T* result, std::int64_t count) {
   double dot = 0.0, a_squared = 0.0, b_squared = 0.0;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);

@@ -301,7 +301,7 @@ void World::shut_down(std::chrono::milliseconds limit) {
   lanes_.clear();
   communicator_.reset();
   if (job_ && owns_job_)
-    job_->leave(failed_before ? std::chrono::seconds(1) : std::chrono::seconds(30));
+    job_->shut_down(failed_before ? std::chrono::seconds(1) : std::chrono::seconds(30));
   job_.reset();
 }
 

@@ -212,7 +212,7 @@ void DistributedDataParallel::State::require_kind(Kind kind) const {
     const Kind theirs = announced(rank).kind;
     if (theirs != kind && theirs != Kind::kJoined)
       fail<InvalidArgumentError>(
-          "[{}] ranks parted: rank {} is in {}, rank {} in {}; every rank must run forward and "
+          "[{}] ranks diverged: rank {} is in {}, rank {} in {}; every rank must run forward and "
           "backward equally often",
           kName, names_[communicator_->rank()], name(kind), names_[rank], name(theirs));
   }

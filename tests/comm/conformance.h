@@ -1,5 +1,5 @@
-// What every backend of the collectives goes through. conformance_BACKEND.cc instantiates the
-// suite.
+// The conformance suite of the communication backends. conformance_BACKEND.cc instantiates it for
+// one backend.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,18 +15,18 @@
 
 namespace tandem {
 
-// A group to test: how its ranks are run.
+// How the suite runs the ranks of a group.
 struct TestBackend {
   std::string name;
-  // Runs body(communicator) as each of `ranks` ranks and waits for them. `groups` of them at once,
-  // which share nothing; the body also gets the group's number.
+  // Runs body(communicator, group) as each of `ranks` ranks and waits for them. `groups`
+  // independent groups run at once; the body gets the group's number.
   std::function<void(int ranks, int groups, const std::function<void(Communicator&, int)>& body)>
       run;
-  // Whether this machine has what it needs; TANDEM_CI_EXPECTS knows it by the backend's name.
+  // Whether this machine has the prerequisites; TANDEM_CI_EXPECTS lists them by the backend's name.
   bool (*available)() = [] { return true; };
   // Whether sums are ((0 + 1) + 2) + ... to the bit.
   bool sums_in_order = true;
-  // Whether collectives of so many ranks advance while none calls anything: not those of threads.
+  // Whether collectives of `ranks` ranks advance while no rank calls anything; false for threads.
   bool (*advances_unattended)(int ranks) = [](int) { return true; };
 };
 inline std::ostream& operator<<(std::ostream& out, const TestBackend& backend) {

@@ -1,4 +1,4 @@
-// What the ranks' elements combine to, to the bit, over backends and ranks.
+// Reductions are exact to the bit, for each backend and number of ranks.
 #include "comm/conformance.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ T rough(int rank, std::int64_t i) {
                         1.0f / static_cast<float>(rank + 2));
 }
 
-// The tree of ReduceOp::kTreeSum from its root: the largest power of two of ranks below `end -
-// begin`, and the others.
+// The tree of ReduceOp::kTreeSum, from its root: the largest power of two of ranks that is below
+// `end - begin`, and the remaining ranks.
 template <class T>
 T tree_sum(int begin, int end, std::int64_t i) {
   if (end - begin == 1) return rough<T>(begin, i);
@@ -140,7 +140,7 @@ TEST_P(Conformance, TheSameBitsEveryRun) {
             return first[static_cast<std::size_t>(i)];
           });
         }
-        // The same on every rank.
+        // Equal on every rank.
         std::uint64_t hash = 0;
         for (float value : first) hash = hash * 31 + std::bit_cast<std::uint32_t>(value);
         std::vector<std::uint64_t> hashes(static_cast<std::size_t>(communicator.size()));

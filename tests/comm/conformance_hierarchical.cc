@@ -1,4 +1,4 @@
-// The conformance suite over communicators of two.
+// The conformance suite for hierarchical communicators.
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,11 +19,12 @@ namespace tandem {
 namespace {
 
 constexpr std::chrono::minutes kLimit(5);
-constexpr std::size_t kPiece = 128 << 10;  // so that the suite's large buffers are several
+// so small that the suite's large buffers consist of several pieces
+constexpr std::size_t kPiece = 128 << 10;
 
-// Where a rank is, when groups have `size` ranks and the last may have fewer.
-struct Place {
-  Place(int rank, int ranks, int size)
+// The position of a rank in groups of `size` ranks; the last group may be smaller.
+struct GroupPosition {
+  GroupPosition(int rank, int ranks, int size)
       : group(rank / size),
         groups((ranks + size - 1) / size),
         place(rank % size),
@@ -47,7 +48,7 @@ Options options_of(const std::shared_ptr<Store>& store, const std::string& name,
   return {.store = store, .name = name, .rank = rank, .size = size, .time_limit = kLimit};
 }
 
-// Threads in groups, which are threads as well.
+// Groups of threads, joined by threads.
 TestBackend of_threads() {
   return {.name = "local",
           .run =
@@ -67,7 +68,7 @@ TestBackend of_threads() {
                   auto direct = std::make_shared<LocalGroup>(devices);
                   for (int rank = 0; rank < ranks; ++rank)
                     all.emplace_back([=, &body] {
-                      const Place at(rank, ranks, 3);
+                      const GroupPosition at(rank, ranks, 3);
                       const auto whole = make_hierarchical_communicator(
                           inner[static_cast<std::size_t>(at.group)]->communicator(at.place),
                           at.place == 0 ? outer->communicator(at.group) : nullptr,
@@ -85,7 +86,7 @@ TestBackend of_threads() {
           .advances_unattended = [](int ranks) { return ranks > 3; }};
 }
 
-// Two threads a process, and the processes.
+// Processes with two threads each.
 TestBackend of_threads_and_processes() {
   return {.name = "shm",
           .run =
@@ -127,7 +128,7 @@ TestBackend of_threads_and_processes() {
           .advances_unattended = [](int ranks) { return ranks > 2; }};
 }
 
-// Processes of a host, and the hosts.
+// Processes on several hosts.
 TestBackend of_processes() {
   return {
       .name = "gloo",
@@ -137,7 +138,7 @@ TestBackend of_processes() {
             const ExitCodes codes = run_processes(ranks * groups, [&](int process) {
               const ThreadBudget one(1);
               const int number = process / ranks, rank = process % ranks;
-              const Place at(rank, ranks, 2);
+              const GroupPosition at(rank, ranks, 2);
               const std::string name = "group " + std::to_string(number);
               Device& device = *cpus(1).front();
               auto inner = through(

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// A group a thread, where there are several.
+// If there are several groups, each runs on a thread of its own.
 void run_groups(int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
   if (!started_by_mpirun()) {
     EXPECT_EQ(run_this_test_by_mpirun(ranks), 0);

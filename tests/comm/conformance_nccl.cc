@@ -1,5 +1,5 @@
-// The conformance suite between processes with a GPU each. Buffers are in host memory, which the
-// suite reads; allocate() gives memory that is pinned for the GPU.
+// The conformance suite between processes with one GPU each. Buffers are in host memory, which the
+// suite reads; allocate() returns pinned memory.
 #include <string>
 
 #include "comm/conformance.h"
@@ -29,7 +29,7 @@ TestBackend nccl() {
   return {.name = "gpu",
           .run =
               [](int ranks, int groups, const std::function<void(Communicator&, int)>& body) {
-                if (ranks > testing::nvidia_gpus()) GTEST_SKIP() << "NCCL wants a GPU a rank";
+                if (ranks > testing::nvidia_gpus()) GTEST_SKIP() << "NCCL needs one GPU per rank";
                 auto store = std::make_shared<ForkedStore>();
                 const ExitCodes codes = run_processes(ranks * groups, [&](int process) {
                   const ThreadBudget one(1);
@@ -53,9 +53,9 @@ INSTANTIATE_TEST_SUITE_P(OnGpuNccl, Conformance,
                                             ::testing::Values(1, 2, 4, 8)),
                          name_of_ranks);
 
-// In the memory of a rank's GPU, in the order of its stream.
-TEST(OnGpuNcclMemory, IsCombinedWhereItIs) {
-  if (testing::nvidia_gpus() < 2) GTEST_SKIP() << "NCCL wants a GPU a rank";
+// Reduces buffers in the memory of a rank's GPU, ordered with its stream.
+TEST(OnGpuNcclMemory, IsReducedInPlace) {
+  if (testing::nvidia_gpus() < 2) GTEST_SKIP() << "NCCL needs one GPU per rank";
   auto store = std::make_shared<ForkedStore>();
   const ExitCodes codes = run_processes(2, [&](int rank) {
     Device& gpu =
@@ -82,7 +82,7 @@ TEST(OnGpuNcclMemory, IsCombinedWhereItIs) {
   EXPECT_EQ(codes, ExitCodes(2, 0));
 }
 
-// Where there is the module but no GPU, it says so.
+// If there is the module but no GPU, the error says so.
 TEST(Nccl, SaysWhatIsMissing) {
   if (testing::nvidia_gpus() > 0) GTEST_SKIP() << "there are GPUs here";
   std::string text = "no error";

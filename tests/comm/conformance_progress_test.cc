@@ -11,13 +11,13 @@
 namespace tandem {
 namespace {
 
-// What another thread may be writing, unknown to the thread sanitizer: a program would wait for the
-// work before it looks.
+// Reads memory that another thread may be writing, hidden from ThreadSanitizer: a real program
+// would wait for the work first.
 __attribute__((noinline, no_sanitize("thread"))) float peek(const float* at) {
   return *static_cast<const volatile float*>(at);
 }
 
-// Whether all elements become what they are expected to be. Calls nothing of the communicator.
+// Whether all elements become the expected ones, without calls of the communicator.
 bool become(const Buffer& buffer, const std::function<float(std::int64_t)>& expected) {
   const auto* data = static_cast<const float*>(buffer.data);
   std::int64_t i = 0;
@@ -58,7 +58,7 @@ TEST_P(Conformance, AnAllGatherCompletesWhileTheRanksCompute) {
   });
 }
 
-// Several collectives and messages under way, of which the last is looked at first.
+// Several collectives and messages run at once, and the last is checked first.
 TEST_P(Conformance, AllCompletesWhileTheRanksCompute) {
   if (!backend().advances_unattended(ranks())) return;
   run([](Communicator& communicator) {

@@ -1,5 +1,5 @@
-// Every collective over backends x ranks x lengths x types x operations, against an independent
-// computation.
+// Every collective for all backends, ranks, sizes, dtypes and reductions, compared with an
+// independent computation.
 #include "comm/conformance.h"
 
 #include <algorithm>
@@ -100,7 +100,7 @@ TEST_P(Conformance, ReduceAndBroadcast) {
   });
 }
 
-// A count a rank, some of them 0.
+// One count per rank, some of them 0.
 std::vector<std::int64_t> uneven(int ranks, std::int64_t most) {
   std::vector<std::int64_t> counts;
   for (int rank = 0; rank < ranks; ++rank)
@@ -172,7 +172,7 @@ TEST_P(Conformance, AllToAll) {
   });
 }
 
-// Every collective moves every type, and those that combine know every operation.
+// Every collective supports every dtype, and reductions support every operation.
 template <class T>
 void check_type(Communicator& communicator) {
   constexpr std::int64_t kEach = 37;
@@ -237,7 +237,7 @@ TEST_P(Conformance, Messages) {
   run([](Communicator& communicator) {
     const int rank = communicator.rank(), ranks = communicator.size();
     const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
-    // Several on their way at once, of all lengths; they arrive in order.
+    // Several messages of all sizes at once arrive in order.
     std::deque<Array> sent, received;
     std::vector<std::shared_ptr<Work>> works;
     int salt = 0;
@@ -248,12 +248,12 @@ TEST_P(Conformance, Messages) {
       works.push_back(communicator.recv(to.all(), previous));
       works.push_back(communicator.send(from.all(), next));
     }
-    // A collective beside them.
+    // A collective at the same time.
     check_all_reduce<float>(communicator, false, 5000, ReduceOp::kSum);
     for (auto work = works.rbegin(); work != works.rend(); ++work) (*work)->wait();
     for (int i = 0; i < salt; ++i)
       expect_numbers<float>(received[static_cast<std::size_t>(i)].all(), "recv", previous, i);
-    // From all to one, taken in the order of the ranks.
+    // All ranks send to one, which receives in the order of the ranks.
     const Array box(communicator, true, 100, float32);
     if (rank > 0) {
       fill<float>(box.all(), rank, 9);
@@ -267,7 +267,7 @@ TEST_P(Conformance, Messages) {
   });
 }
 
-// More than a backend takes at once, in both directions: the sends have to get on meanwhile.
+// More data than a backend buffers, in both directions: the sends must make progress meanwhile.
 TEST_P(Conformance, AMessageIsWaitedForBeforeWhatIsSentAfterIt) {
   if (ranks() < 2) return;
   run([](Communicator& communicator) {
@@ -289,7 +289,7 @@ TEST_P(Conformance, BarrierAndExchange) {
   const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
   run([&](Communicator& communicator) {
     for (int round = 1; round <= 20; ++round) {
-      const auto called = now();  // on one clock for all processes
+      const auto called = now();  // one clock for all processes
       communicator.barrier()->wait();
       const auto returned = now();
       std::vector<decltype(now())> calls(static_cast<std::size_t>(communicator.size()));
@@ -304,7 +304,7 @@ TEST_P(Conformance, BarrierAndExchange) {
   });
 }
 
-// More under way than a backend may have room for, of several kinds, waited for from the last.
+// More collectives than a backend may have room for, of several kinds, waited for in reverse order.
 TEST_P(Conformance, ManyUnderWay) {
   run([](Communicator& communicator) {
     std::deque<Array> sums, copies;
@@ -341,7 +341,7 @@ TEST_P(Conformance, TestEndsWithoutWaiting) {
     expect_elements<float>(array.all(), "all_reduce", [&](std::int64_t i) {
       return combined<float>(ReduceOp::kSum, communicator.size(), i);
     });
-    communicator.barrier()->wait();  // the others may still need this rank's share
+    communicator.barrier()->wait();  // the others may still need this rank's part
   });
 }
 
@@ -353,7 +353,7 @@ TEST_P(Conformance, SubGroups) {
     std::iota(backwards.rbegin(), backwards.rend(), 0);
 
     const auto half = communicator.split(mine);
-    const auto again = communicator.split(mine);  // a group of its own
+    const auto again = communicator.split(mine);  // an independent group
     const auto turned = communicator.split(backwards);
     if (ranks > 1) {
       EXPECT_EQ(communicator.split(others), nullptr);
@@ -363,7 +363,7 @@ TEST_P(Conformance, SubGroups) {
     EXPECT_EQ(mine[static_cast<std::size_t>(half->rank())], rank);
     EXPECT_EQ(turned->rank(), ranks - 1 - rank);
 
-    // All of them under way at once, started in an order that differs from group to group.
+    // Starts all of them at once, in an order that differs between groups.
     const Array a(*half, true, 40'000, float32), b(*again, false, 300, float32),
         c(*turned, true, 90'000, float32), d(communicator, true, 1000, float32);
     for (const Array* array : {&a, &b, &c, &d}) fill<float>(array->all(), rank);
@@ -437,9 +437,10 @@ TEST_P(Conformance, RefusesWhatCannotWork) {
     expect(refusal([&] { communicator.send(array.all(), communicator.rank()); }),
            "[send] expected a peer of 0 to");
     const int twice[] = {0, 0}, outside[] = {ranks};
-    expect(refusal([&] { communicator.split(twice); }), "[split] rank 0 is named twice");
+    expect(refusal([&] { communicator.split(twice); }),
+           "[split] expected each rank once, got 0 twice");
     expect(refusal([&] { communicator.split(outside); }), "[split] expected ranks of 0 to");
-    communicator.barrier()->wait();  // the group is still of use
+    communicator.barrier()->wait();  // the group is still usable
   });
 }
 

@@ -18,7 +18,7 @@ using testing::any_error_of;
 
 constexpr int kSize = 4;
 
-// What this rank gets for its number: the double.
+// Asks rank 0 to double this rank's number.
 std::string ask(Store& store, int rank, milliseconds limit) {
   return consult(
       {.store = store,
@@ -45,7 +45,7 @@ TEST(Consultation, AnswersEveryRankAndLeavesNothing) {
   EXPECT_TRUE(store.keys().empty());
 }
 
-TEST(Consultation, TellsAllWhoIsMissing) {
+TEST(Consultation, NamesMissingRanksToAll) {
   ForkedStore store;
   std::vector<std::thread> ranks;
   for (const int rank : {0, 2})
@@ -54,7 +54,7 @@ TEST(Consultation, TellsAllWhoIsMissing) {
                 "DeadlineExceededError: ranks 1 and 3");
     });
   for (std::thread& rank : ranks) rank.join();
-  // Who comes late hears the same.
+  // A late rank gets the same error.
   EXPECT_EQ(any_error_of([&] { ask(store, 1, testing::kFarAway); }),
             "DeadlineExceededError: ranks 1 and 3");
 }

@@ -1,4 +1,4 @@
-// Messages and what the rendezvous server makes of them, without sockets.
+// The messages that the rendezvous server handles and sends, without sockets.
 #include "comm/rendezvous/coordinator.h"
 
 #include <gtest/gtest.h>
@@ -16,11 +16,11 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(Frames, CarryEveryField) {
-  const Message message = {.type = MessageType::kJoin,
-                           .rank = -7,
-                           .number = INT64_MIN,
-                           .key = std::string("k\0y", 3),
-                           .value = "value"};
+  const WireMessage message = {.type = MessageType::kJoin,
+                               .rank = -7,
+                               .number = INT64_MIN,
+                               .key = std::string("k\0y", 3),
+                               .value = "value"};
   FrameReader reader;
   reader.append(encode(message) + encode({.type = MessageType::kGet}));
   const auto first = reader.next();
@@ -47,7 +47,7 @@ TEST(Frames, AreTakenFromAnyPieces) {
   }
 }
 
-TEST(Frames, ThatAreNoneAreRefusedBeforeMemoryIsKeptForThem) {
+TEST(Frames, OfInvalidSizesAreRefusedBeforeAllocation) {
   const std::string good = encode({.key = "key", .value = "value"});
   const auto refuses = [&](std::size_t at, char byte) {
     std::string bytes = good;
@@ -56,11 +56,11 @@ TEST(Frames, ThatAreNoneAreRefusedBeforeMemoryIsKeptForThem) {
     reader.append(bytes);
     EXPECT_THROW(reader.next(), DataLossError) << at;
   };
-  refuses(0, 3);       // shorter than a message's head
+  refuses(0, 3);       // shorter than a header
   refuses(3, '\x7f');  // 2 GiB
-  refuses(4, '\0');    // types that there are not
+  refuses(4, '\0');    // undefined types
   refuses(4, '\x63');
-  refuses(17, '\x40');  // a key that is longer than the message
+  refuses(17, '\x40');  // a key that exceeds the message
   refuses(20, '\x01');
   EXPECT_THROW(encode({.key = std::string(kMaxKeyBytes + 1, 'k')}), InvalidArgumentError);
   EXPECT_THROW(encode({.value = std::string(kMaxValueBytes + 1, 'v')}), InvalidArgumentError);
@@ -74,7 +74,7 @@ TEST(JoinTerms, AreReadAsTheyWereWritten) {
   EXPECT_EQ(terms->size, 8);
   EXPECT_EQ(terms->role, Role::kEvaluator);
   EXPECT_EQ(terms->silence, 5s);
-  // Longer than a clock can add to the present time.
+  // More than a clock can add to the current time.
   EXPECT_EQ(decode_join_terms("8 0 9223372036854775807")->silence, 1'000'000'000'000ms);
   for (const char* none : {"", "8", "8 0", "8 0 ", "8 3 5000", "8 -1 5000", "8 0 0", "8 0 5000 ",
                            "8  0 5000", "8 0 99999999999999999999", "eight 0 5000"})
@@ -87,7 +87,7 @@ class Three : public ::testing::Test {
  protected:
   explicit Three(std::optional<OutsideHost> outside = std::nullopt)
       : coordinator_({.size = 3, .outside = std::move(outside)},
-                     [this](int connection, const Message& message) {
+                     [this](int connection, const WireMessage& message) {
                        sent_[connection].push_back(message);
                      }) {}
 
@@ -104,14 +104,14 @@ class Three : public ::testing::Test {
     EXPECT_TRUE(join(2, 3, last));
     sent_.clear();
   }
-  bool handle(int connection, const Message& message) {
+  bool handle(int connection, const WireMessage& message) {
     return coordinator_.handle(connection, message, now_);
   }
-  // What the connection was sent last.
-  const Message& last(int connection) { return sent_[connection].back(); }
+  // The last message that was sent to a connection.
+  const WireMessage& last(int connection) { return sent_[connection].back(); }
 
   Coordinator::TimePoint now_ = {};
-  std::map<int, std::vector<Message>> sent_;
+  std::map<int, std::vector<WireMessage>> sent_;
   Coordinator coordinator_;
 };
 
@@ -131,7 +131,7 @@ TEST_F(Three, StartWhenAllAreThere) {
   }
 }
 
-TEST_F(Three, RefuseWhoDoesNotBelong) {
+TEST_F(Three, RefuseUnknownProcesses) {
   EXPECT_TRUE(join(0));
   EXPECT_TRUE(join(1, 4));
   EXPECT_EQ(last(11).type, MessageType::kRefused);
@@ -142,7 +142,7 @@ TEST_F(Three, RefuseWhoDoesNotBelong) {
   EXPECT_EQ(last(9).value, "there is no rank -1 in a job of 3 ranks");
   EXPECT_TRUE(handle(99, {.type = MessageType::kJoin, .rank = 0, .value = kThreeWorkers}));
   EXPECT_EQ(last(99).value, "rank 0 (process 100 on host) is in the job already");
-  EXPECT_FALSE(join(0));  // the same connection again
+  EXPECT_FALSE(join(0));  // the connection has joined already
 }
 
 TEST_F(Three, ADroppedConnectionIsADeadRankForTheOthers) {
@@ -155,7 +155,7 @@ TEST_F(Three, ADroppedConnectionIsADeadRankForTheOthers) {
   EXPECT_EQ(last(11).value,
             "rank 2 (process 102 on host) is gone: its connection closed without goodbye");
   EXPECT_TRUE(handle(50, {.type = MessageType::kJoin, .rank = 2, .value = kThreeWorkers}));
-  EXPECT_EQ(last(50).type, MessageType::kFailed);  // who comes late learns the first failure
+  EXPECT_EQ(last(50).type, MessageType::kFailed);  // a late rank receives the first failure
   EXPECT_EQ(last(50).value, last(11).value);
   EXPECT_FALSE(coordinator_.deserted());
 }
@@ -170,26 +170,26 @@ TEST_F(Three, SilenceIsDeath) {
   now_ += 2s;
   coordinator_.tick(now_);
   EXPECT_EQ(last(10).value,
-            "rank 2 (process 102 on host) is gone: nothing was heard of it for "
+            "rank 2 (process 102 on host) is gone: no message was received for "
             "5000 ms");
-  EXPECT_EQ(last(12).rank, 2);  // itself, if it is only cut off
+  EXPECT_EQ(last(12).rank, 2);  // the failed rank itself, which may only be disconnected
   const std::size_t count = sent_[10].size();
   coordinator_.tick(now_ + 1s);
-  EXPECT_EQ(sent_[10].size(), count);  // said once
+  EXPECT_EQ(sent_[10].size(), count);  // not sent again
 }
 
-TEST_F(Three, ARankThatGivesUpIsHeardByTheOthers) {
+TEST_F(Three, ReportAnAbortedRankToTheOthers) {
   join_all();
   handle(11, {.type = MessageType::kReport, .value = "out of memory"});
   EXPECT_EQ(last(10).number, 1);
-  EXPECT_EQ(last(12).value, "rank 1 (process 101 on host) gave up: out of memory");
+  EXPECT_EQ(last(12).value, "rank 1 (process 101 on host) aborted: out of memory");
   ASSERT_EQ(sent_[11].size(), 1u);
   EXPECT_EQ(last(11).type, MessageType::kReported);
   coordinator_.dropped(11, "its connection closed without goodbye");
-  EXPECT_EQ(sent_[10].size(), 1u);  // that was to be expected
+  EXPECT_EQ(sent_[10].size(), 1u);  // only the expected message
 }
 
-// Or a job of which all ranks fail would take messages by the square of the ranks.
+// Otherwise the failure of all ranks of a job would take a quadratic number of messages.
 TEST_F(Three, OnlyTheFirstFailureIsAnnounced) {
   join_all();
   coordinator_.dropped(12, "its connection closed without goodbye");
@@ -199,7 +199,7 @@ TEST_F(Three, OnlyTheFirstFailureIsAnnounced) {
   EXPECT_EQ(sent_[11].size(), 1u);
 }
 
-TEST_F(Three, TheDeathOfAnEvaluatorIsItsOwn) {
+TEST_F(Three, TheDeathOfAnEvaluatorAffectsNoOthers) {
   join_all(Role::kEvaluator);
   coordinator_.dropped(12, "its connection closed without goodbye");
   for (const int worker : {10, 11}) {
@@ -209,14 +209,14 @@ TEST_F(Three, TheDeathOfAnEvaluatorIsItsOwn) {
   }
 }
 
-TEST_F(Three, TheDeathOfAServerIsForItsWorkers) {
+TEST_F(Three, TheDeathOfAServerAffectsWorkers) {
   join_all(Role::kServer);
   coordinator_.dropped(12, "its connection closed without goodbye");
   EXPECT_EQ(last(10).type, MessageType::kFailed);
   EXPECT_EQ(last(11).type, MessageType::kFailed);
 }
 
-TEST_F(Three, TheDeathOfAWorkerIsForWorkersAlone) {
+TEST_F(Three, TheDeathOfAWorkerAffectsWorkersOnly) {
   for (const Role role : {Role::kServer, Role::kEvaluator})
     EXPECT_FALSE(fails(role, Role::kWorker));
   join_all(Role::kServer);
@@ -229,28 +229,28 @@ TEST_F(Three, TheDeathOfAWorkerIsForWorkersAlone) {
 TEST_F(Three, GoOnWithTheWorkersThatAreLeft) {
   join_all();
   coordinator_.dropped(11, "its connection closed without goodbye");
-  EXPECT_TRUE(handle(10, {.type = MessageType::kGoOn}));
+  EXPECT_TRUE(handle(10, {.type = MessageType::kContinue}));
   EXPECT_EQ(last(10).type, MessageType::kWorkers);
   EXPECT_EQ(last(10).number, 1);
   EXPECT_EQ(last(10).value, "1");
-  // It is told of the next failure, and one that has not gone on is not.
-  const std::size_t told = sent_[12].size();
+  // It is informed of the next failure; a rank that has not continued is not.
+  const std::size_t messages = sent_[12].size();
   handle(12, {.type = MessageType::kReport, .value = "out of memory"});
   EXPECT_EQ(last(10).type, MessageType::kFailed);
   EXPECT_EQ(last(10).key, "2");
-  EXPECT_EQ(sent_[12].size(), told + 1);  // kReported
-  EXPECT_TRUE(handle(10, {.type = MessageType::kGoOn}));
+  EXPECT_EQ(sent_[12].size(), messages + 1);  // kReported
+  EXPECT_TRUE(handle(10, {.type = MessageType::kContinue}));
   EXPECT_EQ(last(10).value, "1 2");
-  EXPECT_FALSE(handle(12, {.type = MessageType::kGoOn}));  // it has given up
+  EXPECT_FALSE(handle(12, {.type = MessageType::kContinue}));  // its rank has aborted
 }
 
-TEST_F(Three, RolesThatThereAreNotAndEpochsOfJobsThatHaveNotBegunBreakTheProtocol) {
+TEST_F(Three, InvalidRolesAndEpochsBreakTheProtocol) {
   EXPECT_TRUE(join(0));
-  EXPECT_FALSE(handle(10, {.type = MessageType::kGoOn}));
+  EXPECT_FALSE(handle(10, {.type = MessageType::kContinue}));
   EXPECT_FALSE(handle(11, {.type = MessageType::kJoin, .rank = 1, .value = "3 3 5000"}));
 }
 
-TEST_F(Three, SayThemselvesHowLongTheyMayBeSilent) {
+TEST_F(Three, SetTheirSilenceLimits) {
   EXPECT_TRUE(join(0));
   EXPECT_TRUE(join(1));
   EXPECT_TRUE(handle(12, {.type = MessageType::kJoin, .rank = 2, .value = "3 0 9000"}));
@@ -261,7 +261,7 @@ TEST_F(Three, SayThemselvesHowLongTheyMayBeSilent) {
     coordinator_.tick(now_);
     EXPECT_EQ(last(10).type, at < 9s ? MessageType::kAlive : MessageType::kFailed);
   }
-  EXPECT_EQ(last(10).value, "rank 2 is gone: nothing was heard of it for 9000 ms");
+  EXPECT_EQ(last(10).value, "rank 2 is gone: no message was received for 9000 ms");
 }
 
 TEST_F(Three, GoodbyeIsNoFailure) {
@@ -274,11 +274,11 @@ TEST_F(Three, GoodbyeIsNoFailure) {
   EXPECT_FALSE(coordinator_.deserted());
   handle(10, {.type = MessageType::kGoodbye});
   EXPECT_TRUE(coordinator_.deserted());
-  // The next job's rank: to come again when this server has gone.
+  // A rank of the next job must retry once this server has ended.
   EXPECT_FALSE(handle(50, {.type = MessageType::kJoin, .rank = 1, .value = kThreeWorkers}));
 }
 
-TEST_F(Three, RankZeroThatLeavesFirstTakesTheServerAlong) {
+TEST_F(Three, RankZeroThatLeavesFirstEndsTheServer) {
   join_all();
   handle(10, {.type = MessageType::kGoodbye});
   coordinator_.close();
@@ -287,13 +287,13 @@ TEST_F(Three, RankZeroThatLeavesFirstTakesTheServerAlong) {
             "the rendezvous along");
 }
 
-// Of three ranks that another process than rank 0 hosts.
+// A job of three ranks that another process than rank 0 hosts.
 class ThreeOutside : public Three {
  protected:
   ThreeOutside() : Three(OutsideHost{.pid = 99, .name = "login"}) {}
 };
 
-TEST_F(ThreeOutside, AreToldWhoHostsThem) {
+TEST_F(ThreeOutside, LearnTheirHost) {
   EXPECT_TRUE(join(0));
   EXPECT_TRUE(join(1));
   EXPECT_TRUE(join(2));
@@ -302,24 +302,24 @@ TEST_F(ThreeOutside, AreToldWhoHostsThem) {
   EXPECT_EQ(last(12).key, "login");
 }
 
-TEST_F(ThreeOutside, LoseRankZeroAsAnyOther) {
+TEST_F(ThreeOutside, TreatRankZeroAsAnyOther) {
   join_all(Role::kEvaluator);
   coordinator_.dropped(10, "its connection closed without goodbye");
   EXPECT_EQ(last(11).value,
             "rank 0 (process 100 on host) is gone: its connection closed without goodbye");
   EXPECT_EQ(last(12).type, MessageType::kEpoch);
-  EXPECT_TRUE(handle(11, {.type = MessageType::kGoOn}));
+  EXPECT_TRUE(handle(11, {.type = MessageType::kContinue}));
   EXPECT_EQ(last(11).value, "0 2");
 }
 
-TEST_F(ThreeOutside, AreNotFewerWhenRankZeroLeavesFirst) {
+TEST_F(ThreeOutside, ContinueWhenRankZeroLeavesFirst) {
   join_all();
   handle(10, {.type = MessageType::kGoodbye});
   EXPECT_EQ(sent_[11].size(), 0u);
   EXPECT_FALSE(coordinator_.deserted());
 }
 
-// Whatever their roles: nobody goes on without it.
+// No process can continue without the server, whatever its role.
 TEST_F(ThreeOutside, AllLearnThatTheServerIsClosed) {
   join_all(Role::kEvaluator);
   coordinator_.close();
@@ -336,13 +336,13 @@ TEST_F(ThreeOutside, RefuseAnotherSizeInTheServersName) {
   EXPECT_EQ(last(11).value, "rank 1 expects a job of 4 ranks, the rendezvous server one of 3");
 }
 
-// One that has failed before all had joined is told once; it comes again for the next job.
+// A process that failed before all had joined is informed once, and then joins the next job.
 TEST_F(ThreeOutside, ComeAgainForTheNextJob) {
   EXPECT_TRUE(join(0));
   EXPECT_TRUE(join(1));
   coordinator_.dropped(10, "its connection closed without goodbye");
   coordinator_.dropped(11, "its connection closed without goodbye");
-  EXPECT_TRUE(coordinator_.has_last_word());
+  EXPECT_TRUE(coordinator_.reports_failed_start());
   EXPECT_FALSE(handle(50, {.type = MessageType::kJoin, .rank = 0, .value = kThreeWorkers}));
   EXPECT_TRUE(join(2));
   EXPECT_EQ(last(12).value,
@@ -361,24 +361,24 @@ TEST_F(ThreeOutside, HaveFailedUnlessOneLeavesInGoodOrder) {
 }
 
 TEST(Coordinator, TakesNoRequestOfAnEarlierJob) {
-  Message told;
+  WireMessage last;
   Coordinator coordinator({.size = 1, .job = 2, .outside = OutsideHost()},
-                          [&](int, const Message& message) { told = message; });
+                          [&](int, const WireMessage& message) { last = message; });
   EXPECT_TRUE(coordinator.handle(
       1, {.type = MessageType::kJoin, .rank = 0, .value = encode(JoinTerms())}, {}));
-  EXPECT_EQ(told.type, MessageType::kStarted);
-  EXPECT_EQ(told.rank, 2);
+  EXPECT_EQ(last.type, MessageType::kStarted);
+  EXPECT_EQ(last.rank, 2);
   EXPECT_FALSE(coordinator.handle(2, {.type = MessageType::kSet, .rank = 1, .key = "k"}, {}));
   EXPECT_TRUE(coordinator.handle(2, {.type = MessageType::kSet, .rank = 2, .key = "k"}, {}));
 }
 
 TEST(Coordinator, NamesFewOfManyThatAreMissing) {
-  Message told;
-  Coordinator coordinator({.size = 100}, [&](int, const Message& message) { told = message; });
+  WireMessage last;
+  Coordinator coordinator({.size = 100}, [&](int, const WireMessage& message) { last = message; });
   coordinator.handle(
       1, {.type = MessageType::kJoin, .rank = 3, .value = encode(JoinTerms{.size = 100})}, {});
-  EXPECT_EQ(told.number, 99);
-  EXPECT_EQ(told.value, "0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 83 more");
+  EXPECT_EQ(last.number, 99);
+  EXPECT_EQ(last.value, "0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 83 more");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Jobs of processes that tests of faults break: a communicator over a backend in each.
+// Jobs for fault tests: processes with one communicator each.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@
 
 namespace tandem::testing {
 
-// A job's membership, as far as this process has been told.
+// A job's membership, as far as this process knows.
 class TestMembership final : public Membership {
  public:
   int rank() const override { return 0; }
@@ -34,7 +34,9 @@ class TestMembership final : public Membership {
   void report(const std::string&) override { failed_->store(true); }
   Role role() const override { return Role::kWorker; }
   std::int64_t epoch() const noexcept override { return failed() ? 1 : 0; }
-  EpochWorkers go_on() override { throw UnavailableError("there is no going on"); }
+  EpochWorkers continue_with_survivors() override {
+    throw UnavailableError("there is no going on");
+  }
 
  private:
   std::shared_ptr<std::atomic<bool>> failed_ = shared_with_forks<std::atomic<bool>>();
@@ -48,7 +50,7 @@ struct FaultJob {
   std::chrono::milliseconds join_limit = kFarAway;
   std::shared_ptr<const Membership> membership;
   DeviceType device = DeviceType::kCpu;
-  std::string address;  // gloo's
+  std::string address;  // for gloo
 
   std::unique_ptr<Communicator> join(int rank) const {
     return make_process_communicator(make_backend(rank), device_of(),
@@ -84,7 +86,7 @@ struct FaultJob {
   }
 };
 
-// Runs body as each rank. Ranks in `killed` are expected to end by SIGKILL, the others well.
+// Runs body as each rank. Ranks in `killed` are expected to end by SIGKILL, the others to succeed.
 inline void run_ranks(const FaultJob& job, const std::vector<int>& killed,
                       const std::function<void(Communicator&)>& body) {
   const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
@@ -96,7 +98,7 @@ inline void run_ranks(const FaultJob& job, const std::vector<int>& killed,
   EXPECT_EQ(codes, expected);
 }
 
-// Buffers that last as long as a process.
+// A buffer that lives as long as the process.
 inline Buffer floats(std::int64_t count, float value = 1.0f) {
   auto* data = new std::vector<float>(static_cast<std::size_t>(count), value);
   return {data->data(), count, float32};

@@ -1,4 +1,4 @@
-// How the ranks of a group over gloo connect: strangers, ranks that stop, ways that are long.
+// How the ranks of a gloo group connect: unknown clients, stopped ranks, slow networks.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -28,8 +28,8 @@ class GlooConnect : public ::testing::Test {
   void SetUp() override { TANDEM_REQUIRE(has_gloo(), "gloo"); }
 };
 
-// Where a rank listens, as it has told the others.
-Endpoint door_of(Store& store, int rank) {
+// The address that a rank has published.
+Endpoint address_of(Store& store, int rank) {
   std::istringstream text(store.get("gloo/test/at/" + std::to_string(rank),
                                     std::chrono::steady_clock::now() + testing::kFarAway));
   std::string host, pid;
@@ -38,14 +38,14 @@ Endpoint door_of(Store& store, int rank) {
   return endpoint;
 }
 
-// They come before the ranks do, and stay.
-TEST_F(GlooConnect, StrangersAtTheDoorsOfRanksAreDropped) {
+// They connect before the ranks do, and stay connected.
+TEST_F(GlooConnect, UnknownClientsAreDropped) {
   const FaultJob job{.backend = "gloo", .address = "127.0.0.1"};
   const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
     std::vector<Socket> strangers;
     for (int other = 0; other < rank; ++other)
       for (int i = 0; i < 150; ++i) {
-        strangers.push_back(connect_to(door_of(*job.store, other),
+        strangers.push_back(connect_to(address_of(*job.store, other),
                                        std::chrono::steady_clock::now() + testing::kFarAway));
         if (i % 3 == 1) send(strangers.back().descriptor(), "\1\0\0\0", 4, MSG_NOSIGNAL);
         if (i % 3 == 2)
@@ -57,12 +57,12 @@ TEST_F(GlooConnect, StrangersAtTheDoorsOfRanksAreDropped) {
   EXPECT_EQ(codes, ExitCodes(3, 0));
 }
 
-// The others hear it at once, without a membership, and who it was.
-TEST_F(GlooConnect, ARankThatCannotListenIsHeardByAll) {
+// The others get the failed rank's error at once, without a membership.
+TEST_F(GlooConnect, ARankThatCannotListenFailsAllRanks) {
   const FaultJob job{.backend = "gloo", .address = "127.0.0.1"};
   const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
     FaultJob mine = job;
-    if (rank == 1) mine.address = "192.0.2.1";  // no address of this machine
+    if (rank == 1) mine.address = "192.0.2.1";  // not an address of this host
     const std::string text = testing::error_of<Error>([&] { mine.join(rank); });
     EXPECT_NE(text.find("cannot listen on address '192.0.2.1'"), std::string::npos) << text;
     if (rank == 1) return;
@@ -71,7 +71,7 @@ TEST_F(GlooConnect, ARankThatCannotListenIsHeardByAll) {
   EXPECT_EQ(codes, ExitCodes(3, 0));
 }
 
-// As a rank that is stopped there, or whose cable is cut. The membership finds it out.
+// Models a rank that is stopped or disconnected. The membership detects it.
 TEST_F(GlooConnect, ARankThatSaysNothingIsWaitedForAsLongAsItCountsAsAlive) {
   const auto membership = std::make_shared<testing::TestMembership>();
   const FaultJob job{
@@ -81,7 +81,7 @@ TEST_F(GlooConnect, ARankThatSaysNothingIsWaitedForAsLongAsItCountsAsAlive) {
     job.store->set("gloo/test/at/" + std::to_string(stopped),
                    fmt::format("far 7 127.0.0.1 {} key", port_of(silent)));
     ChildProcess other([&] {
-      door_of(*job.store, 1 - stopped);
+      address_of(*job.store, 1 - stopped);
       membership->report("stopped");
       return "";
     });
@@ -90,7 +90,7 @@ TEST_F(GlooConnect, ARankThatSaysNothingIsWaitedForAsLongAsItCountsAsAlive) {
   }
 }
 
-// Passes bytes on between two connections, in both directions, each a while after it came.
+// Forwards bytes between two connections in both directions, with a delay.
 void pass_on_late(const Socket& listener, const Endpoint& to, milliseconds delay) {
   struct Way {
     Socket from, into;
@@ -117,7 +117,7 @@ void pass_on_late(const Socket& listener, const Endpoint& to, milliseconds delay
       testing::eventually([&] {
         try {
           connections.back().first.into = connect_to(to, Clock::now() + testing::kFarAway);
-        } catch (const UnavailableError&) {  // rank 0 is not there yet
+        } catch (const UnavailableError&) {  // rank 0 has not started yet
         }
         return connections.back().first.into.is_open();
       });
@@ -130,8 +130,7 @@ void pass_on_late(const Socket& listener, const Endpoint& to, milliseconds delay
   }
 }
 
-// A request to the store and its answer take longer than any interval at which ranks look at what
-// else has happened.
+// A store request takes longer than all intervals at which ranks check for failures.
 TEST_F(GlooConnect, RanksThatAreFarApart) {
   const std::uint16_t port = testing::free_port();
   const Socket listener = listen_on({"127.0.0.1", 0});
@@ -150,7 +149,7 @@ TEST_F(GlooConnect, RanksThatAreFarApart) {
       const auto communicator = group.join(rank);
       testing::all_reduce(*communicator, 10);
     }
-    job->leave();
+    job->shut_down();
   });
   EXPECT_EQ(codes, ExitCodes(2, 0));
 }

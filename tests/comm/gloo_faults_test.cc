@@ -1,4 +1,4 @@
-// What is gloo's own of what goes wrong between processes (process_faults_test.cc has the rest).
+// Failures that are specific to gloo; process_faults_test.cc has the others.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -32,37 +32,37 @@ TEST_F(GlooFaults, ARankNeverStarts) {
   const ExitCodes codes = run_processes(3, [&](int process) {
     const int rank = process == 2 ? 3 : process;
     const std::string text = error_of<DeadlineExceededError>([&] { job.join(rank); });
-    // The last to look finds that others have given up.
+    // The rank that times out last finds that the others have aborted.
     expect_parts(text, {"[gloo] rank", " 2", "did not join group 'test' within 3000 ms; "});
   });
   EXPECT_EQ(codes, ExitCodes(3, 0));
 }
 
-// It hears of a death later than the connection tells, and knows better who went first.
-TEST_F(GlooFaults, WhoseConnectionBrokeIsForTheMembershipToSay) {
+// The membership reports a death later than the connection, but knows which rank failed first.
+TEST_F(GlooFaults, TheMembershipDecidesWhoFailedFirst) {
   const auto membership = std::make_shared<testing::TestMembership>();
-  const testing::Arrivals told;
+  const testing::Arrivals reported;
   run_ranks({.backend = "gloo", .membership = membership}, {1}, [&](Communicator& communicator) {
     testing::all_reduce(communicator, 10);
     if (communicator.rank() == 1) kill(getpid(), SIGKILL);
     if (communicator.rank() == 2) {
       std::this_thread::sleep_for(milliseconds(200));
       membership->report("the first to die");
-      return told.wait_for(1);
+      return reported.wait_for(1);
     }
     EXPECT_EQ(error_of<UnavailableError>([&] { testing::all_reduce(communicator, 10); }),
               "rank 7 on host far went away");
-    told.arrive();
+    reported.arrive();
   });
 }
 
-// Those that are missing are looked for by a further thread.
-TEST_F(GlooFaults, AProcessThatMayHaveNoFurtherThreadStillNamesWhoIsLate) {
-  const testing::Arrivals told;
+// Another thread calls missing().
+TEST_F(GlooFaults, NamesLateRanksWithoutAnotherThread) {
+  const testing::Arrivals reported;
   run_ranks({.backend = "gloo", .ranks = 4, .time_limit = milliseconds(2000)}, {},
             [&](Communicator& communicator) {
               testing::all_reduce(communicator, 10);
-              if (communicator.rank() != 0) return told.wait_for(1);
+              if (communicator.rank() != 0) return reported.wait_for(1);
               const Buffer buffer = floats(10);
               const auto work = communicator.all_reduce({&buffer, 1}, ReduceOp::kSum);
               std::size_t pages = 0;
@@ -73,7 +73,7 @@ TEST_F(GlooFaults, AProcessThatMayHaveNoFurtherThreadStillNamesWhoIsLate) {
               ASSERT_EQ(setrlimit(RLIMIT_AS, &both), 0);
               expect_parts(error_of<DeadlineExceededError>([&] { work->wait(); }),
                            {"[all_reduce] rank", " 1", "did not reach collective 1 "});
-              told.arrive();
+              reported.arrive();
             });
 }
 
@@ -92,24 +92,24 @@ TEST_F(GlooFaults, TheInterfaceOfTheEnvironmentIsUsed) {
             [](Communicator& communicator) { testing::all_reduce(communicator, 1000); });
 }
 
-// A rank may leave once it has ended the last collective, though others still wait for a third
-// rank: rank 0's announcement reaches rank 2 after a long message.
-TEST_F(GlooFaults, ARankThatHasSentAllMayLeaveBeforeTheOthersEnd) {
+// A rank may leave after its last collective while another rank still waits for a third one: here
+// rank 0's announcement reaches rank 2 only after a long message.
+TEST_F(GlooFaults, ARankMayLeaveWhileOthersCompleteItsLastCollective) {
   constexpr std::int64_t kCount = std::int64_t{1} << 27;
   run_ranks({.backend = "gloo"}, {}, [&](Communicator& communicator) {
     const int rank = communicator.rank();
     const Buffer message = floats(rank == 1 ? 1 : kCount);
-    std::shared_ptr<Work> moves;
-    if (rank == 0) moves = communicator.send(message, 2);
-    if (rank == 2) moves = communicator.recv(message, 0);
+    std::shared_ptr<Work> transfer;
+    if (rank == 0) transfer = communicator.send(message, 2);
+    if (rank == 2) transfer = communicator.recv(message, 0);
     communicator.barrier()->wait();
-    if (moves) moves->wait();
+    if (transfer) transfer->wait();
   });
 }
 
-// What is written to a connection that a peer has closed is an error, not a signal, whatever the
-// program does about SIGPIPE.
-TEST_F(GlooFaults, SigpipeIsLeftAlone) {
+// Writing to a connection that a peer has closed raises an error and not a signal, whatever the
+// program's SIGPIPE handler.
+TEST_F(GlooFaults, DoesNotChangeTheSigpipeHandler) {
   signal(SIGPIPE, SIG_DFL);
   run_ranks({.backend = "gloo"}, {1}, [](Communicator& communicator) {
     const Buffer buffer = floats(4'000'000);

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// They are parts of keys, which a store limits.
+// Group names are parts of store keys, whose length is limited.
 TEST(GroupName, HasOneLengthHoweverManyRanksAndHoweverDeep) {
   std::vector<int> ranks(10'000);
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -23,7 +23,7 @@ TEST(GroupName, HasOneLengthHoweverManyRanksAndHoweverDeep) {
   }
 }
 
-TEST(GroupName, TellsGroupsApart) {
+TEST(GroupName, IsUnique) {
   const std::vector<int> some = {1, 2}, other = {2, 1}, more = {1, 2, 3};
   const std::set<std::string> names = {
       subgroup_name("world 0", some, 0),  subgroup_name("world 0", some, 1),

@@ -1,5 +1,5 @@
-// What goes wrong in a communicator of two: four processes, two on each of two hosts. Always a
-// typed error on every rank, which names ranks as the whole counts them.
+// Failures in a hierarchical communicator: four processes, two on each of two hosts. Every rank
+// gets a typed error that names ranks by their numbers in the whole group.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ std::unique_ptr<Communicator> join(const std::shared_ptr<Store>& store, int rank
                                         {.time_limit = limit, .names = names});
 }
 
-// Runs body as each rank. Ranks in `killed` are expected to end by SIGKILL, the others well.
+// Runs body as each rank. Ranks in `killed` are expected to end by SIGKILL, the others to succeed.
 void run_ranks(const std::vector<int>& killed, const std::function<void(Communicator&)>& body,
                milliseconds limit = testing::kFarAway) {
   const auto store = std::make_shared<ForkedStore>();
@@ -80,7 +80,7 @@ void run_ranks(const std::vector<int>& killed, const std::function<void(Communic
   EXPECT_EQ(codes, expected);
 }
 
-// Buffers that last as long as a process.
+// A buffer that lives as long as the process.
 Buffer floats(std::int64_t count, float value = 1.0f) {
   auto* data = new std::vector<float>(static_cast<std::size_t>(count), value);
   return {data->data(), count, float32};
@@ -98,38 +98,39 @@ void expect_parting(const std::function<std::shared_ptr<Work>(Communicator&)>& c
     all_reduce(communicator, 10)->wait();
     communicator.label("dense/kernel", 7);
     EXPECT_EQ(error_of<InvalidArgumentError>([&] { call(communicator)->wait(); }), text);
-    // The group stays of no use, and says why.
+    // Later calls throw the group's error.
     EXPECT_EQ(error_of<InvalidArgumentError>([&] { communicator.barrier(); }), text);
   });
 }
 
-TEST_F(Hierarchical, RanksThatPartInsideAGroup) {
+TEST_F(Hierarchical, MismatchInsideAGroup) {
   expect_parting(
       [](Communicator& communicator) {
         return all_reduce(communicator, communicator.rank() == 3 ? 11 : 10);
       },
-      "[hierarchical] [all_reduce] ranks parted at collective 1: rank 2 called all_reduce (sum) of "
+      "[hierarchical] [all_reduce] ranks diverged at collective 1: rank 2 called all_reduce (sum) "
+      "of "
       "10 float32 in 1 part, 'dense/kernel', step 7, rank 3 called all_reduce (sum) of 11 float32 "
       "in 1 part, 'dense/kernel', step 7; every rank must call the same collectives in the same "
       "order");
 }
 
-// Rank 2 alone can tell the other group that its own has parted, and calls nothing until then.
+// Only rank 2 knows of the mismatch in its group; it makes no further call until then.
 TEST_F(Hierarchical, AnErrorThatIsMetWhileARankComputes) {
-  const Arrivals called, told;
+  const Arrivals called, reported;
   run_ranks({}, [&](Communicator& communicator) {
     const auto expect_parting = [](const std::function<void()>& call) {
       expect_parts(error_of<InvalidArgumentError>(call),
-                   {"[hierarchical] [all_reduce] ranks parted at collective 0: rank 2 called "});
+                   {"[hierarchical] [all_reduce] ranks diverged at collective 0: rank 2 called "});
     };
     if (communicator.rank() != 2) {
       called.wait_for(1);
       expect_parting([&] { all_reduce(communicator, communicator.rank() == 3 ? 11 : 10)->wait(); });
-      return told.arrive();
+      return reported.arrive();
     }
     const auto work = all_reduce(communicator, 10);
     called.arrive();
-    told.wait_for(3);
+    reported.wait_for(3);
     expect_parting([&] { communicator.barrier(); });
     expect_parting([&] { work->wait(); });
   });
@@ -142,10 +143,10 @@ TEST_F(Hierarchical, ErrorsNameRanksOfTheJob) {
     const auto whole = join(store, rank, testing::kFarAway, RankNames({4, 5, 6, 7}));
     const auto half = whole->split(std::array{1, 0, 2});
     if (half) {
-      // Job ranks 5, 4 and 6; the last of them differs.
+      // Ranks 5, 4 and 6 of the job; the last one differs.
       EXPECT_EQ(error_of<InvalidArgumentError>(
                     [&] { all_reduce(*half, half->rank() == 2 ? 11 : 10)->wait(); }),
-                "[hierarchical] [all_reduce] ranks parted at collective 0: ranks 4 and 5 called "
+                "[hierarchical] [all_reduce] ranks diverged at collective 0: ranks 4 and 5 called "
                 "all_reduce (sum) of 10 float32 in 1 part, rank 6 called all_reduce (sum) of 11 "
                 "float32 in 1 part; every rank must call the same collectives in the same order");
     }
@@ -157,13 +158,13 @@ TEST_F(Hierarchical, ErrorsNameRanksOfTheJob) {
   EXPECT_EQ(codes, ExitCodes(kRanks, 0));
 }
 
-TEST_F(Hierarchical, GroupsThatPart) {
+TEST_F(Hierarchical, MismatchBetweenGroups) {
   expect_parting(
       [](Communicator& communicator) {
         return all_reduce(communicator, 10,
                           communicator.rank() < 2 ? ReduceOp::kSum : ReduceOp::kMean);
       },
-      "[hierarchical] [all_reduce] ranks parted at collective 1: ranks 0 and 1 called all_reduce "
+      "[hierarchical] [all_reduce] ranks diverged at collective 1: ranks 0 and 1 called all_reduce "
       "(sum) of 10 float32 in 1 part, 'dense/kernel', step 7, ranks 2 and 3 called all_reduce "
       "(mean) "
       "of 10 float32 in 1 part, 'dense/kernel', step 7; every rank must call the same collectives "
@@ -172,15 +173,15 @@ TEST_F(Hierarchical, GroupsThatPart) {
 
 TEST_F(Hierarchical, ARankThatIsLateIsNamedEverywhere) {
   for (int late : {0, 3}) {
-    const Arrivals told;
+    const Arrivals reported;
     run_ranks(
         {},
         [&](Communicator& communicator) {
           all_reduce(communicator, 100)->wait();
-          if (communicator.rank() == late) return told.wait_for(kRanks - 1);
+          if (communicator.rank() == late) return reported.wait_for(kRanks - 1);
           const std::string text =
               error_of<DeadlineExceededError>([&] { all_reduce(communicator, 3'000'000)->wait(); });
-          told.arrive();
+          reported.arrive();
           expect_parts(text, {"did not reach collective 1 (all_reduce (sum) of 3000000 float32 in "
                               "1 part) within 5000 ms",
                               late == 3 ? "3 did not" : "0"});
@@ -224,7 +225,7 @@ TEST_F(Hierarchical, ARankLeavesEarly) {
   });
 }
 
-// Whoever cannot go on says so himself.
+// The rank that aborts publishes its error.
 TEST_F(Hierarchical, AbortReachesEveryRank) {
   run_ranks({}, [](Communicator& communicator) {
     all_reduce(communicator, 1000)->wait();
@@ -239,7 +240,7 @@ TEST_F(Hierarchical, WithoutConnectionsOfAllRanks) {
     const int rank = communicator.rank(), near = rank ^ 1, far = (rank + 2) % kRanks;
     const Buffer mine = floats(5, static_cast<float>(rank)), other = floats(5);
     expect_parts(error_of<FailedPreconditionError>([&] { communicator.send(mine, far); }),
-                 {"[send] this hierarchical communicator has no connection from each rank"});
+                 {"[send] this hierarchical communicator has no direct communicator"});
     const auto sent = communicator.send(mine, near);
     communicator.recv(other, near)->wait();
     sent->wait();
@@ -248,7 +249,7 @@ TEST_F(Hierarchical, WithoutConnectionsOfAllRanks) {
     const int apart[] = {1, 3}, first[] = {2, 0}, three[] = {3, 2, 0}, all[] = {0, 1, 2, 3};
     if (rank % 2 == 1)
       expect_parts(error_of<FailedPreconditionError>([&] { communicator.split(apart); }),
-                   {"[split] this hierarchical communicator has no connection from each rank"});
+                   {"[split] this hierarchical communicator has no direct communicator"});
     const auto again = communicator.split(all);
     all_reduce(*again, 1000)->wait();
     if (rank % 2 == 0) {
@@ -267,8 +268,8 @@ TEST_F(Hierarchical, WithoutConnectionsOfAllRanks) {
   });
 }
 
-// What stands in the way of the bits: sizes of pieces, and which of two ranks is the faster.
-TEST_F(Hierarchical, TheSameBitsHoweverRanksHurry) {
+// Results must not depend on the sizes of pieces or on which rank is faster.
+TEST_F(Hierarchical, ResultsDoNotDependOnTiming) {
   run_ranks({}, [](Communicator& communicator) {
     std::vector<float> first;
     for (int round = 0; round < 4; ++round) {

@@ -1,4 +1,4 @@
-// Jobs whose ranks are on several hosts, and the cables between them.
+// Jobs with ranks on several hosts, and failures of the network between them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -47,13 +47,13 @@ TEST(Hosts, HoldAJob) {
     std::string all;
     for (int rank = 0; rank < job.size(); ++rank)
       all += job.store()->get(std::to_string(rank), Clock::now() + testing::kFarAway) + " ";
-    job.leave();
+    job.shut_down();
     return all;
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "0 11 22 ");
 }
 
-TEST(Hosts, CutOffFromEachOtherFindItOutWithoutAWord) {
+TEST(Hosts, DetectADisconnectedHostBySilence) {
   const Hosts hosts;
   TANDEM_REQUIRE(hosts.connected(), "netns");
   const TemporaryDirectory ready;
@@ -93,7 +93,8 @@ TEST(Hosts, NeedAToken) {
       << result;
 }
 
-// Connections to one rank want a port each. Ranks that have theirs hear of the one that has not.
+// Connections to one rank need a port each. Ranks that have one are informed of the rank that has
+// none.
 TEST(Hosts, PortsThatRunOutWhileAGroupConnectsAreATypedErrorOfAll) {
   TANDEM_REQUIRE(has_gloo(), "gloo");
   const Hosts hosts(1);

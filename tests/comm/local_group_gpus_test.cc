@@ -1,4 +1,4 @@
-// The collectives between GPUs of NVIDIA's in one process.
+// Collectives between NVIDIA GPUs in one process.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,7 +49,7 @@ TEST_P(OnGpuLocalAllReduce, EveryOperationAndType) {
   }
 }
 
-// The kernel adds up as the host does.
+// The kernel's sums equal the host's.
 TEST_P(OnGpuLocalAllReduce, TreeSumsAreTheHosts) {
   const auto [where, kind] = GetParam();
   constexpr std::size_t kLength = 1021;
@@ -135,13 +135,13 @@ TEST(OnGpuLocalGroup, EveryCollectiveOfNccl) {
   });
 }
 
-// Where the fake of NCCL runs: it fails as it is told.
+// Requires the fake of NCCL, which fails on request.
 TEST(OnGpuLocalGroup, AConnectionThatFailsIsAnErrorAndMadeAnew) {
   const auto devices = devices_for(Where::kNvidia, 2);
   if (devices.empty() || !why_no_nccl(devices).empty()) GTEST_SKIP() << "there is no NCCL here";
   const auto gpu = config::list_physical_devices("GPU").front();
   if (config::get_device_details(gpu).device_name != "Fake GPU")
-    GTEST_SKIP() << "a real NCCL does not fail when it is told";
+    GTEST_SKIP() << "a real NCCL does not fail on request";
   setenv("FAKE_NCCL_FAILS", "2", 1);
   auto group = std::make_shared<LocalGroup>(
       devices, LocalGroupOptions{.plan = {.kind = LocalPlan::Kind::kNccl}});

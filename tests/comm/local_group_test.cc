@@ -1,4 +1,4 @@
-// The collectives between threads, over plans x devices x ranks x lengths x types.
+// Collectives between threads, for all plans, devices, ranks, sizes and dtypes.
 #include "comm/local/local_group.h"
 
 #include <gtest/gtest.h>
@@ -117,7 +117,7 @@ TEST_P(LocalCollectives, OnEveryKindOfDevice) {
     communicator->reduce(whole, ReduceOp::kSum, 1)->wait();
     EXPECT_EQ(reduced.read(), Values(4, rank == 1 ? 6.0f : one));
 
-    // Shares of 2, 1 and 0 elements.
+    // Slices of 2, 1 and 0 elements.
     DeviceArray<float> gathered(device, Values(3, 0.0f));
     const std::vector<Buffer> shares = parts_of(gathered);
     const std::size_t mine = rank == 0 ? 2 : rank == 1 ? 1 : 0;
@@ -173,7 +173,7 @@ TEST(LocalGroup, ExchangeGathersByRank) {
   });
 }
 
-TEST(LocalGroup, IdleRanksSitOut) {
+TEST(LocalGroup, InactiveRanksAreSkipped) {
   const auto devices = devices_for(Where::kCpus, 3);
   auto group = std::make_shared<LocalGroup>(devices);
   group->begin({true, false, true});
@@ -187,7 +187,7 @@ TEST(LocalGroup, IdleRanksSitOut) {
   });
 }
 
-TEST(LocalGroup, RanksThatPartAreAnErrorOnEveryRank) {
+TEST(LocalGroup, MismatchIsAnErrorOnEveryRank) {
   const auto devices = devices_for(Where::kCpus, 2);
   auto group = std::make_shared<LocalGroup>(devices);
   on_ranks(2, [&](int rank) {
@@ -196,7 +196,7 @@ TEST(LocalGroup, RanksThatPartAreAnErrorOnEveryRank) {
     auto communicator = group->communicator(rank);
     EXPECT_NE(error_of<InvalidArgumentError>([&] {
                 communicator->all_reduce(parts, ReduceOp::kSum)->wait();
-              }).find("parted at collective 0"),
+              }).find("diverged at collective 0"),
               std::string::npos);
   });
 }

@@ -1,4 +1,4 @@
-// Ranks of a LocalGroup, and what they reduce.
+// The ranks of a LocalGroup, and the data that they reduce.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace tandem::testing {
 
-// Memory of a device, filled from and read to the host.
+// Device memory with copies from and to the host.
 template <class T>
 class DeviceArray {
  public:
@@ -56,7 +56,7 @@ T value_of(int rank, std::size_t i) {
   return static_cast<T>(static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 13) % 5 + 1));
 }
 
-// kNvidia: a GPU each; kShared: one GPU, shared. None where there are not so many.
+// kNvidia: one GPU per rank; kShared: one GPU for all. Empty if there are not enough.
 enum class Where { kCpus, kGpus, kMixed, kNvidia, kShared };
 
 inline std::vector<Device*> nvidia_devices_for(Where where, int ranks) {
@@ -100,7 +100,7 @@ void check_all_reduce(const std::vector<Device*>& devices, const LocalPlan& plan
     std::vector<T> values(length);
     for (std::size_t i = 0; i < length; ++i) values[i] = value_of<T>(rank, i);
     DeviceArray<T> array(*devices[me], values);
-    // Two collectives under way at once, of two parts and of one.
+    // Two collectives at once, with two parts and with one.
     const std::size_t third = length / 3, half = length / 2;
     const Buffer first[] = {array.part(0, third), array.part(third, half)};
     const Buffer second[] = {array.part(half, length)};

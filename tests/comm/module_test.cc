@@ -31,7 +31,7 @@ TEST(Module, OneThatIsNotThereNamesThePackage) {
   }
 }
 
-// The state after building some targets only: the build was configured with the module.
+// The state if only some targets were built: the build was configured with the module.
 TEST(Module, OneThatIsNotBuiltYetNamesTheTarget) {
   TANDEM_REQUIRE(has_mpi(), "mpi");
   try {

@@ -1,4 +1,4 @@
-// What goes wrong between the processes of mpirun.
+// Failures between processes of mpirun.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ class MpiFaults : public ::testing::Test {
 
   void SetUp() override { TANDEM_REQUIRE(can_use_mpirun(), "mpi"); }
 
-  // Where the ranks meet without a word of MPI.
+  // A meeting point of the ranks that does not use MPI.
   static void arrive(int rank) {
     testing::write_file(std::filesystem::path(std::getenv(kFolder)) / std::to_string(rank), "");
   }
@@ -43,7 +43,7 @@ class MpiFaults : public ::testing::Test {
       testing::eventually([&] { return std::filesystem::exists(folder / std::to_string(rank)); });
   }
 
-  // Runs body as each of three ranks; mpirun ends with `code`.
+  // Runs body as each of three ranks; expects mpirun's exit code `code`.
   static void run(const std::function<void(Communicator&)>& body,
                   milliseconds time_limit = testing::kFarAway, int code = 0) {
     if (!started_by_mpirun()) return expect_mpirun(code);
@@ -65,7 +65,7 @@ class MpiFaults : public ::testing::Test {
   }
 };
 
-// Buffers that last as long as a process.
+// A buffer that lives as long as the process.
 Buffer floats(std::int64_t count) {
   auto* data = new std::vector<float>(static_cast<std::size_t>(count), 1.0f);
   return {data->data(), count, float32};
@@ -76,11 +76,10 @@ void all_reduce(Communicator& communicator, std::int64_t count, ReduceOp op = Re
   communicator.all_reduce({&buffer, 1}, op)->wait();
 }
 
-// Jobs of which a rank ends, or hangs, before it has called what the others wait for: mpirun must
-// end by itself.
+// A rank ends or hangs before a collective that the others wait for. mpirun must end by itself.
 class MpiExits : public MpiFaults {
  protected:
-  // Three ranks run `break_off`, of which it is known what mpirun ends with.
+  // Runs `break_off` as each of three ranks, with the known exit code of mpirun.
   static void expect_exit(int code, const std::function<void(Communicator&)>& break_off) {
     run(
         [&](Communicator& communicator) {
@@ -93,7 +92,7 @@ class MpiExits : public MpiFaults {
   }
 
  private:
-  // Notes the files of /dev/shm that this process has mapped, for expect_mpirun() to look for.
+  // Records the files of /dev/shm that this process has mapped, which expect_mpirun() checks.
   static void note_shared_memory(int rank) {
     std::string paths;
     std::ifstream maps("/proc/self/maps");
@@ -120,7 +119,7 @@ TEST_F(MpiExits, OfAllWithAnErrorEndTheJob) {
   });
 }
 
-TEST_F(MpiExits, WithZeroInTheMiddleAreToldToTheOthers) {
+TEST_F(MpiExits, WithZeroInTheMiddleAreReportedToTheOthers) {
   expect_exit(4, [](Communicator& communicator) {
     if (communicator.rank() == 1) std::exit(0);
     expect_parts(error_of<AbortedError>([&] { all_reduce(communicator, 300'000); }),
@@ -129,7 +128,7 @@ TEST_F(MpiExits, WithZeroInTheMiddleAreToldToTheOthers) {
   });
 }
 
-// Its membership finds it out.
+// The membership detects it.
 TEST_F(MpiExits, OfTheOthersEndTheJobOfARankThatIsStopped) {
   if (!started_by_mpirun()) return expect_mpirun(4);
   const ThreadBudget one(1);
@@ -142,43 +141,44 @@ TEST_F(MpiExits, OfTheOthersEndTheJobOfARankThatIsStopped) {
   all_reduce(*communicator, 10);
   if (job->rank() == 1) raise(SIGSTOP);
   expect_parts(error_of<UnavailableError>([&] { all_reduce(*communicator, 300'000); }),
-               {"rank 1 (process ", "nothing was heard of it for 3000 ms"});
+               {"rank 1 (process ", "no message was received for 3000 ms"});
   std::exit(::testing::Test::HasFailure() ? 5 : 4);
 }
 
-TEST_F(MpiFaults, RanksThatPart) {
+TEST_F(MpiFaults, Mismatch) {
   run([](Communicator& communicator) {
     all_reduce(communicator, 10);
     communicator.label("dense/kernel", 7);
     const std::string text = error_of<InvalidArgumentError>(
         [&] { all_reduce(communicator, communicator.rank() == 1 ? 11 : 10); });
-    EXPECT_EQ(text,
-              "[all_reduce] ranks parted at collective 1: ranks 0 and 2 called all_reduce (sum) of "
-              "10 float32 in 1 part, 'dense/kernel', step 7, rank 1 called all_reduce (sum) of 11 "
-              "float32 in 1 part, 'dense/kernel', step 7; every rank must call the same "
-              "collectives in the same order");
+    EXPECT_EQ(
+        text,
+        "[all_reduce] ranks diverged at collective 1: ranks 0 and 2 called all_reduce (sum) of "
+        "10 float32 in 1 part, 'dense/kernel', step 7, rank 1 called all_reduce (sum) of 11 "
+        "float32 in 1 part, 'dense/kernel', step 7; every rank must call the same "
+        "collectives in the same order");
     EXPECT_EQ(error_of<InvalidArgumentError>([&] { communicator.barrier(); }), text);
   });
 }
 
-TEST_F(MpiFaults, RanksThatPartInOperation) {
+TEST_F(MpiFaults, MismatchOfReduceOps) {
   run([](Communicator& communicator) {
     expect_parts(error_of<InvalidArgumentError>([&] {
                    all_reduce(communicator, 300'000,
                               communicator.rank() == 2 ? ReduceOp::kMax : ReduceOp::kSum);
                  }),
-                 {"ranks parted at collective 0", "rank 2 called all_reduce (max)"});
+                 {"ranks diverged at collective 0", "rank 2 called all_reduce (max)"});
   });
 }
 
-TEST_F(MpiFaults, RanksThatPartInWhatTheySendEachOther) {
+TEST_F(MpiFaults, MismatchOfAllToAllCounts) {
   run([](Communicator& communicator) {
     const std::vector<Buffer> sent(3, floats(communicator.rank() == 1 ? 6 : 5));
     const std::vector<Buffer> received = {floats(5), floats(communicator.rank() == 1 ? 6 : 5),
                                           floats(5)};
     EXPECT_EQ(
         error_of<InvalidArgumentError>([&] { communicator.all_to_all(sent, received)->wait(); }),
-        "[all_to_all] ranks parted at collective 0: rank 1 sent 6 float32 to rank 0, which "
+        "[all_to_all] ranks diverged at collective 0: rank 1 sent 6 float32 to rank 0, which "
         "expected 5");
   });
 }
@@ -218,7 +218,8 @@ TEST_F(MpiFaults, AMessageOfAnotherSize) {
   });
 }
 
-// The receiver alone can see it, and calls nothing until the others have been told.
+// Only the receiver sees the mismatch; it makes no further call until the others have been
+// informed.
 TEST_F(MpiFaults, AnErrorThatIsMetWhileARankComputes) {
   run([](Communicator& communicator) {
     const auto expect_error = [](const std::function<void()>& call) {
@@ -256,7 +257,7 @@ TEST_F(MpiFaults, ASubGroupThatARankDoesNotJoin) {
       milliseconds(3000));
 }
 
-// mpirun takes the job down with it.
+// mpirun ends the job.
 TEST_F(MpiFaults, ARankIsKilled) {
   if (!started_by_mpirun()) {
     EXPECT_NE(run_this_test_by_mpirun(3), 0);
@@ -276,7 +277,7 @@ TEST_F(MpiFaults, AJobThatTakesItselfForAnother) {
   }
   expect_parts(
       error_of<FailedPreconditionError>([] { make_mpi_backend({.rank = 0, .size = 3}); }),
-      {"[mpi] mpirun gave this process rank ", " of 2, but the job takes it for rank 0 of 3"});
+      {"[mpi] mpirun assigned rank ", " of 2 to this process, but the job expects rank 0 of 3"});
 }
 
 }  // namespace

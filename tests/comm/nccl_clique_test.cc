@@ -1,4 +1,5 @@
-// GPUs of one process that hang or fail in a collective, after whoever started it has gone on.
+// GPUs of one process that hang or fail in a collective after the thread that launched it has
+// continued.
 #include "comm/nccl/nccl_clique.h"
 
 #include <gtest/gtest.h>
@@ -22,12 +23,12 @@ using std::chrono::milliseconds;
 using testing::any_error_of;
 using testing::expect_parts;
 
-using Texts = std::array<std::string, 2>;
+using Errors = std::array<std::string, 2>;
 
 class OnGpuLocalFaults : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!testing::cuda_is_fake()) GTEST_SKIP() << "a real NCCL does not fail when it is told";
+    if (!testing::cuda_is_fake()) GTEST_SKIP() << "a real NCCL does not fail on request";
     const auto gpus = DeviceManager::get().devices(DeviceType::kGpu, "test");
     devices_.assign(gpus.begin(), gpus.begin() + 2);
     ASSERT_EQ(why_no_nccl(devices_), "");
@@ -44,14 +45,14 @@ class OnGpuLocalFaults : public ::testing::Test {
     clique_ = nccl_clique(devices_, time_limit);
   }
 
-  // A step of both ranks: 1 and 2 are added up. What their threads got.
-  Texts step() {
+  // Runs a step on both ranks, which adds 1 and 2. Returns the ranks' errors.
+  Errors step() {
     group_->begin({true, true});
-    Texts texts;
+    Errors errors;
     std::array<std::thread, 2> threads;
     for (std::size_t rank = 0; rank < 2; ++rank)
-      threads[rank] = std::thread([this, rank, &texts] {
-        texts[rank] = any_error_of([&] {
+      threads[rank] = std::thread([this, rank, &errors] {
+        errors[rank] = any_error_of([&] {
           try {
             const float value = static_cast<float>(rank + 1);
             devices_[rank]->copy_from_host(memory_[rank], &value, sizeof(value));
@@ -65,9 +66,9 @@ class OnGpuLocalFaults : public ::testing::Test {
         });
       });
     for (std::thread& thread : threads) thread.join();
-    return texts;
+    return errors;
   }
-  Texts wait_for_gpus() const {
+  Errors wait_for_gpus() const {
     return {any_error_of([&] { devices_[0]->stream().synchronize(); }),
             any_error_of([&] { devices_[1]->stream().synchronize(); })};
   }
@@ -83,7 +84,7 @@ class OnGpuLocalFaults : public ::testing::Test {
     return devices_[0]->full_name() + " and " + devices_[1]->full_name();
   }
 
-  const Texts none_ = {"no error", "no error"};
+  const Errors none_ = {"no error", "no error"};
   std::vector<Device*> devices_;
   std::array<void*, 2> memory_{};
   std::shared_ptr<LocalGroup> group_;
@@ -91,54 +92,55 @@ class OnGpuLocalFaults : public ::testing::Test {
   std::shared_ptr<NcclClique> clique_;  // the group's
 };
 
-// Once, for it is one failure; and what comes next connects anew.
-TEST_F(OnGpuLocalFaults, WhoWaitsForAGpuThatHangsLearnsWhy) {
+// Only once, because it is one failure. The next collective connects again.
+TEST_F(OnGpuLocalFaults, AWaitForAHungGpuThrows) {
   setenv("FAKE_NCCL_HANGS", "2", 1);
   make_group(milliseconds(1000));
   EXPECT_EQ(step(), none_);
   expect_sums();
-  EXPECT_EQ(step(), none_);  // which enqueues, and waits for nothing
-  EXPECT_EQ(wait_for_gpus(),
-            (Texts{"DeadlineExceededError: [nccl] all_reduce (sum) of 1 float32 in 1 part, 'bucket "
-                   "0', step 7 did not end within 1000 ms on " +
-                       names() + "; it was stopped, and its buffers hold anything",
-                   "no error"}));
+  EXPECT_EQ(step(), none_);  // only enqueues, and does not wait
+  EXPECT_EQ(
+      wait_for_gpus(),
+      (Errors{"DeadlineExceededError: [nccl] all_reduce (sum) of 1 float32 in 1 part, 'bucket "
+              "0', step 7 did not end within 1000 ms on " +
+                  names() + "; it was stopped, and its results are undefined",
+              "no error"}));
   EXPECT_TRUE(clique_->failed());
   EXPECT_EQ(step(), none_);
   expect_sums();
 }
 
-TEST_F(OnGpuLocalFaults, TheNextCollectiveTellsIfNobodyWaited) {
+TEST_F(OnGpuLocalFaults, TheNextCollectiveThrowsIfNoCallWaited) {
   setenv("FAKE_NCCL_HANGS", "1", 1);
   make_group(milliseconds(1000));
   EXPECT_EQ(step(), none_);
   EXPECT_TRUE(testing::eventually([&] { return clique_->failed(); }));
-  const Texts texts = step();
-  EXPECT_TRUE(texts[0].starts_with("DeadlineExceededError: [nccl] all_reduce (sum)")) << texts[0];
-  EXPECT_TRUE(texts[1].starts_with("AbortedError: replica 0 failed")) << texts[1];
+  const Errors errors = step();
+  EXPECT_TRUE(errors[0].starts_with("DeadlineExceededError: [nccl] all_reduce (sum)")) << errors[0];
+  EXPECT_TRUE(errors[1].starts_with("AbortedError: replica 0 failed")) << errors[1];
   EXPECT_EQ(wait_for_gpus(), none_);
   EXPECT_EQ(step(), none_);
   expect_sums();
 }
 
-TEST_F(OnGpuLocalFaults, WhatNcclReportsLaterIsToldToo) {
+TEST_F(OnGpuLocalFaults, LaterErrorsOfNcclAreReported) {
   setenv("FAKE_NCCL_FAILS_LATER", "1", 1);
   make_group(testing::kFarAway);
   std::promise<void> computed;
   devices_[1]->stream().enqueue([done = computed.get_future().share()] { done.wait(); });
   EXPECT_EQ(step(), none_);
   computed.set_value();
-  const Texts texts = wait_for_gpus();
-  EXPECT_TRUE(texts[0].starts_with(
+  const Errors errors = wait_for_gpus();
+  EXPECT_TRUE(errors[0].starts_with(
       "AbortedError: [nccl] remote process exited or there was a network error"))
-      << texts[0];
-  expect_parts(texts[0], {", in all_reduce (sum) of 1 float32 in 1 part, 'bucket 0', step 7 on "});
-  EXPECT_EQ(texts[1], "no error");
+      << errors[0];
+  expect_parts(errors[0], {", in all_reduce (sum) of 1 float32 in 1 part, 'bucket 0', step 7 on "});
+  EXPECT_EQ(errors[1], "no error");
   EXPECT_EQ(step(), none_);
   expect_sums();
 }
 
-// The limit is of what NCCL takes, not of what was enqueued before.
+// The time limit applies to NCCL's part, not to work that was enqueued before.
 TEST_F(OnGpuLocalFaults, AGpuThatComputesDoesNotHang) {
   make_group(milliseconds(2000));
   std::promise<void> computed;

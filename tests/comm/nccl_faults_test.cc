@@ -1,5 +1,5 @@
-// What is NCCL's own of what goes wrong between processes (process_faults_test.cc has the rest):
-// GPUs that hang in what they were given, of which nothing but a limit or the job tells.
+// Failures that are specific to NCCL; process_faults_test.cc has the others. GPUs that hang in
+// launched work are only detected by a time limit or by the job's membership.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -29,37 +29,38 @@ class OnGpuNcclFaults : public ::testing::Test {
   }
 };
 
-// Those that the fake of NCCL is told to make.
+// Failures that the fake of NCCL simulates on request.
 class OnGpuNcclFakeFaults : public OnGpuNcclFaults {
  protected:
   void SetUp() override {
-    if (!testing::cuda_is_fake()) GTEST_SKIP() << "a real NCCL does not fail when it is told";
+    if (!testing::cuda_is_fake()) GTEST_SKIP() << "a real NCCL does not fail on request";
   }
-  // What its n-th calls do. A collective makes two: it is announced, then the data move.
-  static void tell(const char* what, int n) { setenv(what, std::to_string(n).c_str(), 1); }
+  // Sets how this process's n-th group of NCCL calls fails. A collective makes two groups: the
+  // announcement, then the data.
+  static void fail_in(const char* what, int n) { setenv(what, std::to_string(n).c_str(), 1); }
 };
 
 TEST_F(OnGpuNcclFaults, ARankIsKilledAndTheJobTells) {
   const auto membership = std::make_shared<testing::TestMembership>();
-  const testing::Arrivals told;
+  const testing::Arrivals reported;
   run_ranks({.backend = "nccl", .membership = membership}, {1}, [&](Communicator& communicator) {
     all_reduce(communicator, 1000);
     if (communicator.rank() == 1) kill(getpid(), SIGKILL);
     if (communicator.rank() == 2) {
       std::this_thread::sleep_for(milliseconds(200));  // in most runs rank 0 waits by then
       membership->report("killed");
-      return told.wait_for(1);
+      return reported.wait_for(1);
     }
     EXPECT_EQ(error_of<UnavailableError>([&] { all_reduce(communicator, 1000); }),
               "rank 7 on host far went away");
-    // The group stays of no use, and says why.
+    // Later calls throw the group's error.
     EXPECT_EQ(error_of<UnavailableError>([&] { communicator.barrier(); }),
               "rank 7 on host far went away");
-    told.arrive();
+    reported.arrive();
   });
 }
 
-// Whether NCCL tells of it or not.
+// Whether or not NCCL reports it.
 TEST_F(OnGpuNcclFaults, ARankIsKilledInTheMidstOfACollective) {
   run_ranks({.backend = "nccl", .time_limit = milliseconds(3000)}, {1},
             [](Communicator& communicator) {
@@ -89,7 +90,7 @@ TEST_F(OnGpuNcclFakeFaults, NcclTellsThatARankWasKilled) {
 }
 
 TEST_F(OnGpuNcclFakeFaults, GpusThatHangAreStopped) {
-  tell("FAKE_NCCL_HANGS", 4);
+  fail_in("FAKE_NCCL_HANGS", 4);
   run_ranks({.backend = "nccl", .time_limit = milliseconds(1000)}, {},
             [](Communicator& communicator) {
               all_reduce(communicator, 10);
@@ -99,9 +100,9 @@ TEST_F(OnGpuNcclFakeFaults, GpusThatHangAreStopped) {
             });
 }
 
-// Ranks that stay away, be it that they are held up by what hangs.
-TEST_F(OnGpuNcclFakeFaults, GpusThatHangAreStoppedThoughNobodyWaits) {
-  tell("FAKE_NCCL_HANGS", 1);
+// Ranks do not reach a collective, possibly because something else hangs.
+TEST_F(OnGpuNcclFakeFaults, HungGpusAreStoppedWithoutAWaiter) {
+  fail_in("FAKE_NCCL_HANGS", 1);
   run_ranks({.backend = "nccl", .ranks = 2, .join_limit = milliseconds(3000)}, {},
             [](Communicator& communicator) {
               const Buffer buffer = floats(20);
@@ -116,9 +117,9 @@ TEST_F(OnGpuNcclFakeFaults, GpusThatHangAreStoppedThoughNobodyWaits) {
             });
 }
 
-// Messages have connections of their own.
+// Messages have their own connections.
 TEST_F(OnGpuNcclFakeFaults, AMessageThatHangsIsStopped) {
-  tell("FAKE_NCCL_HANGS", 2);
+  fail_in("FAKE_NCCL_HANGS", 2);
   run_ranks({.backend = "nccl", .ranks = 2, .time_limit = milliseconds(1000)}, {},
             [](Communicator& communicator) {
               const Buffer buffer = floats(20);

@@ -1,4 +1,4 @@
-// Arrays of small whole numbers, and what collectives are to make of them.
+// Arrays of small whole numbers, and the expected results of collectives on them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-// Elements in memory that a communicator gives, or in any.
+// Elements in memory from a communicator, or in any memory.
 class Array {
  public:
   Array(Communicator& communicator, bool allocated, std::int64_t count, DType dtype)
@@ -34,7 +34,7 @@ class Array {
                 static_cast<std::size_t>(begin) * size_of(buffer_.dtype),
             end - begin, buffer_.dtype};
   }
-  // A part for each of `counts`, one behind the other.
+  // One contiguous part per element of `counts`.
   std::vector<Buffer> parts(const std::vector<std::int64_t>& counts) const {
     std::vector<Buffer> result;
     std::int64_t at = 0;
@@ -54,7 +54,7 @@ class Array {
   std::shared_ptr<void> memory_;
 };
 
-// Small whole numbers, so that results are the same in every type that can hold them.
+// Small whole numbers, so that results are equal in every dtype that can represent them.
 inline std::int64_t number_of(int rank, std::int64_t i, int salt = 0) {
   return (i * 7 + rank * 13 + salt * 5 + i / 1000) % 4 + 1;
 }
@@ -73,7 +73,7 @@ void fill(const Buffer& buffer, int rank, int salt = 0, std::int64_t origin = 0)
   }
 }
 
-// What all ranks' elements combine to.
+// The expected reduction of all ranks' elements.
 template <class T>
 T combined(ReduceOp op, int ranks, std::int64_t i, int salt = 0) {
   std::int64_t result = number_of(0, i, salt);

@@ -1,5 +1,5 @@
-// What goes wrong between processes, whatever connects them: ranks that die, are late, part or
-// leave. Always a typed error, in bounded time, and the same one on every rank where one can be.
+// Failures between processes, with any backend: ranks that die, are late, mismatch or leave. Every
+// rank gets a typed error in bounded time, the same one on all ranks if possible.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -25,10 +25,10 @@ using Job = testing::FaultJob;
 
 struct BackendFaults {
   const char* backend;
-  // How it tells that a rank has died: before "rank R (pid P)", and behind it. Empty: by itself it
-  // does not know.
+  // The message about a dead rank: what precedes and follows "rank R (pid P)". Empty if the backend
+  // does not detect deaths by itself.
   const char* before_rank = "";
-  const char* behind_rank = "";
+  const char* after_rank = "";
 
   friend void PrintTo(const BackendFaults& faults, std::ostream* out) { *out << faults.backend; }
 };
@@ -49,25 +49,25 @@ class ProcessFaults : public ::testing::TestWithParam<BackendFaults> {
   void run_ranks(const Job& job, const std::function<void(Communicator&)>& body) const {
     run_ranks(job, {}, body);
   }
-  // Runs what the ranks call, of which every one of them is told `parts`.
-  void expect_parting(const std::function<std::shared_ptr<Work>(Communicator&)>& call,
-                      std::initializer_list<const char*> parts) const {
+  // Runs the ranks' calls, and expects `parts` in every rank's error.
+  void expect_mismatch(const std::function<std::shared_ptr<Work>(Communicator&)>& call,
+                       std::initializer_list<const char*> parts) const {
     run_ranks({}, [&](Communicator& communicator) {
       all_reduce(communicator, 10);
       communicator.label("", 7);
       expect_parts(error_of<InvalidArgumentError>([&] { call(communicator)->wait(); }), parts);
     });
   }
-  // Expects `text` to tell of a rank's death, and to contain every part.
+  // Expects `text` to report a rank's death, and to contain every part.
   static void expect_death_of(int rank, const std::string& text,
                               std::initializer_list<const char*> parts) {
     const std::string who = fmt::format("{}rank {} (pid ", GetParam().before_rank, rank);
-    expect_parts(text, {who.c_str(), GetParam().behind_rank});
+    expect_parts(text, {who.c_str(), GetParam().after_rank});
     expect_parts(text, parts);
   }
 };
 
-// Of backends that see whether a rank lives.
+// For backends that detect dead ranks.
 class ProcessDeaths : public ProcessFaults {};
 
 TEST_P(ProcessDeaths, ARankIsKilledBeforeACollective) {
@@ -81,7 +81,7 @@ TEST_P(ProcessDeaths, ARankIsKilledBeforeACollective) {
   });
 }
 
-// In the midst of a transfer, wherever that is.
+// At an arbitrary point of a transfer.
 TEST_P(ProcessDeaths, ARankIsKilledInTheMidstOfACollective) {
   run_ranks({}, {1}, [](Communicator& communicator) {
     const Buffer buffer = floats(2'000'000);
@@ -94,7 +94,7 @@ TEST_P(ProcessDeaths, ARankIsKilledInTheMidstOfACollective) {
       for (;;) all_reduce_again();
     });
     expect_death_of(1, text, {"collective "});
-    // The group stays of no use, and says why.
+    // Later calls throw the group's error.
     EXPECT_EQ(error_of<AbortedError>([&] { communicator.barrier(); }), text);
   });
 }
@@ -111,15 +111,15 @@ TEST_P(ProcessDeaths, ARankIsKilledAfterACollective) {
   });
 }
 
-// Rank 1 is slow, and waits for nobody: rank 0, which waits for rank 1 first, still finds out.
-TEST_P(ProcessDeaths, ADeadRankIsSeenBehindASlowOne) {
-  const Arrivals told;
+// Rank 1 is slow and does not wait. Rank 0 waits for rank 1 first, and still detects the death.
+TEST_P(ProcessDeaths, ADeadRankIsDetectedDespiteASlowOne) {
+  const Arrivals reported;
   run_ranks({}, {2}, [&](Communicator& communicator) {
     all_reduce(communicator, 10);
     if (communicator.rank() == 2) kill(getpid(), SIGKILL);
-    if (communicator.rank() == 1) told.wait_for(1);
+    if (communicator.rank() == 1) reported.wait_for(1);
     expect_death_of(2, error_of<AbortedError>([&] { all_reduce(communicator, 10); }), {});
-    told.arrive();
+    reported.arrive();
   });
 }
 
@@ -133,60 +133,61 @@ TEST_P(ProcessDeaths, AMessageFromARankThatIsKilled) {
 }
 
 TEST_P(ProcessFaults, ARankThatIsLateIsNamedEverywhere) {
-  const Arrivals told;
+  const Arrivals reported;
   run_ranks({.time_limit = milliseconds(3000)}, [&](Communicator& communicator) {
     all_reduce(communicator, 100);
     communicator.label("dense/kernel", 5);
-    if (communicator.rank() == 1) told.wait_for(2);
+    if (communicator.rank() == 1) reported.wait_for(2);
     const std::string text =
         error_of<DeadlineExceededError>([&] { all_reduce(communicator, 300'000); });
-    told.arrive();
+    reported.arrive();
     EXPECT_EQ(text,
               "[all_reduce] rank 1 did not reach collective 1 (all_reduce (sum) of 300000 float32 "
               "in 1 part, 'dense/kernel', step 5) within 3000 ms; ranks 0 and 2 are waiting");
   });
 }
 
-// Whoever waits for a collective behind the one that a rank is missing from names that rank too.
+// A rank that waits for a later collective than the one that a rank is missing from names that
+// rank, too.
 TEST_P(ProcessFaults, ARankThatIsLateForAnEarlierCollective) {
-  const Arrivals told;
+  const Arrivals reported;
   run_ranks({.time_limit = milliseconds(3000)}, [&](Communicator& communicator) {
     all_reduce(communicator, 100);
-    if (communicator.rank() == 1) return told.wait_for(2);
+    if (communicator.rank() == 1) return reported.wait_for(2);
     const Buffer first = floats(10), second = floats(20);
     const auto earlier = communicator.all_reduce({&first, 1}, ReduceOp::kSum);
     const auto later = communicator.broadcast({&second, 1}, 0);
     EXPECT_EQ(error_of<DeadlineExceededError>([&] { later->wait(); }),
               "[broadcast] rank 1 did not reach collective 2 (broadcast of 20 float32 in 1 part "
               "from rank 0) within 3000 ms; ranks 0 and 2 are waiting");
-    told.arrive();
+    reported.arrive();
   });
 }
 
-TEST_P(ProcessFaults, AMessageThatNobodySends) {
-  const Arrivals told;
+TEST_P(ProcessFaults, AMessageThatIsNeverSent) {
+  const Arrivals reported;
   run_ranks({.ranks = 2, .time_limit = milliseconds(300)}, [&](Communicator& communicator) {
-    if (communicator.rank() == 1) return told.wait_for(1);
+    if (communicator.rank() == 1) return reported.wait_for(1);
     const Buffer buffer = floats(3);
     EXPECT_EQ(error_of<DeadlineExceededError>([&] { communicator.recv(buffer, 1)->wait(); }),
               "[recv] rank 0 waited 300 ms for rank 1: recv of 3 float32 in 1 part from rank 1");
-    told.arrive();
+    reported.arrive();
   });
 }
 
-TEST_P(ProcessFaults, RanksThatPartInShape) {
+TEST_P(ProcessFaults, MismatchOfShapes) {
   for (std::int64_t base : {10, 200'000})
-    expect_parting(
+    expect_mismatch(
         [base](Communicator& communicator) {
           const Buffer buffer = floats(communicator.rank() == 1 ? base + 1 : base);
           return communicator.all_reduce({&buffer, 1}, ReduceOp::kSum);
         },
-        {"[all_reduce] ranks parted at collective 1: ", "rank 1 called all_reduce (sum) of ",
+        {"[all_reduce] ranks diverged at collective 1: ", "rank 1 called all_reduce (sum) of ",
          "float32 in 1 part, step 7", "every rank must call the same collectives"});
 }
 
-TEST_P(ProcessFaults, RanksThatPartInLayout) {
-  expect_parting(
+TEST_P(ProcessFaults, MismatchOfLayouts) {
+  expect_mismatch(
       [](Communicator& communicator) {
         const Buffer whole = floats(10);
         const std::int64_t cut = communicator.rank() == 2 ? 4 : 5;
@@ -194,60 +195,61 @@ TEST_P(ProcessFaults, RanksThatPartInLayout) {
         const Buffer parts[] = {{data, cut, float32}, {data + cut, 10 - cut, float32}};
         return communicator.all_reduce(parts, ReduceOp::kSum);
       },
-      {"ranks parted at collective 1", "all_reduce (sum) of 10 float32 in 2 parts",
+      {"ranks diverged at collective 1", "all_reduce (sum) of 10 float32 in 2 parts",
        " with other sizes"});
 }
 
-TEST_P(ProcessFaults, RanksThatPartInDtype) {
-  expect_parting(
+TEST_P(ProcessFaults, MismatchOfDtypes) {
+  expect_mismatch(
       [](Communicator& communicator) {
         Buffer buffer = floats(10);
         if (communicator.rank() == 0) buffer.dtype = int32;
         return communicator.all_reduce({&buffer, 1}, ReduceOp::kSum);
       },
-      {"ranks parted at collective 1", "rank 0 called all_reduce (sum) of 10 int32", "10 float32"});
+      {"ranks diverged at collective 1", "rank 0 called all_reduce (sum) of 10 int32",
+       "10 float32"});
 }
 
-TEST_P(ProcessFaults, RanksThatPartInOperation) {
-  expect_parting(
+TEST_P(ProcessFaults, MismatchOfReduceOps) {
+  expect_mismatch(
       [](Communicator& communicator) {
         const Buffer buffer = floats(10);
         return communicator.all_reduce({&buffer, 1},
                                        communicator.rank() == 2 ? ReduceOp::kMax : ReduceOp::kSum);
       },
-      {"ranks parted at collective 1", "rank 2 called all_reduce (max)", "all_reduce (sum)"});
+      {"ranks diverged at collective 1", "rank 2 called all_reduce (max)", "all_reduce (sum)"});
 }
 
-TEST_P(ProcessFaults, RanksThatPartInOrder) {
-  expect_parting(
+TEST_P(ProcessFaults, MismatchOfOrder) {
+  expect_mismatch(
       [](Communicator& communicator) {
         const Buffer buffer = floats(10);
         if (communicator.rank() == 0) return communicator.broadcast({&buffer, 1}, 0);
         return communicator.all_reduce({&buffer, 1}, ReduceOp::kSum);
       },
-      {"ranks parted at collective 1",
+      {"ranks diverged at collective 1",
        "rank 0 called broadcast of 10 float32 in 1 part from rank 0", "called all_reduce (sum)"});
 }
 
-TEST_P(ProcessFaults, RanksThatPartInRoot) {
-  expect_parting(
+TEST_P(ProcessFaults, MismatchOfRoots) {
+  expect_mismatch(
       [](Communicator& communicator) {
         const Buffer buffer = floats(10);
         return communicator.broadcast({&buffer, 1}, communicator.rank() == 1 ? 1 : 0);
       },
-      {"ranks parted at collective 1",
+      {"ranks diverged at collective 1",
        "rank 1 called broadcast of 10 float32 in 1 part from rank 1", "from rank 0"});
 }
 
-TEST_P(ProcessFaults, RanksThatPartInWhatTheySendEachOther) {
-  expect_parting(
+TEST_P(ProcessFaults, MismatchOfAllToAllCounts) {
+  expect_mismatch(
       [](Communicator& communicator) {
         const std::vector<Buffer> sent(3, floats(communicator.rank() == 1 ? 6 : 5));
         const std::vector<Buffer> received = {floats(5), floats(communicator.rank() == 1 ? 6 : 5),
                                               floats(5)};
         return communicator.all_to_all(sent, received);
       },
-      {"[all_to_all] ranks parted at collective 1: rank 1 sent 6 float32 to rank ",
+      {"[all_to_all] ranks diverged at collective 1: rank 1 sent 6 float32 to rank ",
        "which expected 5"});
 }
 
@@ -265,9 +267,9 @@ TEST_P(ProcessFaults, AMessageOfAnotherSize) {
   });
 }
 
-// The receiver alone can see it, and calls nothing until the other rank has been told.
+// Only the receiver sees the mismatch; it makes no further call until the other has been informed.
 TEST_P(ProcessFaults, AnErrorThatIsMetWhileARankComputes) {
-  const Arrivals called, told;
+  const Arrivals called, reported;
   run_ranks({.ranks = 2}, [&](Communicator& communicator) {
     const auto expect_error = [](const std::function<void()>& call) {
       EXPECT_EQ(error_of<InvalidArgumentError>(call),
@@ -279,11 +281,11 @@ TEST_P(ProcessFaults, AnErrorThatIsMetWhileARankComputes) {
         communicator.send(floats(3), 1)->wait();
         communicator.barrier()->wait();
       });
-      return told.arrive();
+      return reported.arrive();
     }
     const auto work = communicator.recv(floats(4), 0);
     called.arrive();
-    told.wait_for(1);
+    reported.wait_for(1);
     expect_error([&] { communicator.barrier(); });
     expect_error([&] { work->wait(); });
   });
@@ -294,7 +296,7 @@ TEST_P(ProcessFaults, ARankLeavesEarly) {
     all_reduce(communicator, 1000);
     if (communicator.rank() == 2) return;
     expect_parts(error_of<AbortedError>([&] { all_reduce(communicator, 300'000); }),
-                 {*GetParam().behind_rank ? "rank 2 (pid " : "rank 2 has", " has left the group",
+                 {*GetParam().after_rank ? "rank 2 (pid " : "rank 2 has", " has left the group",
                   "collective 1 "});
   });
 }
@@ -312,39 +314,39 @@ TEST_P(ProcessFaults, ALeaverThatIsDoneIsNotMissed) {
 
 TEST_P(ProcessFaults, AFailureThatTheMembershipKnowsEndsAWait) {
   const auto membership = std::make_shared<testing::TestMembership>();
-  const Arrivals told;
+  const Arrivals reported;
   run_ranks({.ranks = 2, .membership = membership}, [&](Communicator& communicator) {
     if (communicator.rank() == 1) {
       std::this_thread::sleep_for(milliseconds(200));  // in most runs rank 0 is waiting by then
       membership->report("out of memory");
-      return told.wait_for(1);
+      return reported.wait_for(1);
     }
     EXPECT_EQ(error_of<UnavailableError>([&] { all_reduce(communicator, 10); }),
               "rank 7 on host far went away");
-    told.arrive();
+    reported.arrive();
   });
 }
 
-// One rank fails, and another one leaves because of that: those that still wait hear of the first.
+// One rank fails, and another one leaves because of that. Waiting ranks must get the first failure.
 TEST_P(ProcessFaults, ARankThatLeftBecauseOfAFailureIsNotBlamed) {
   const auto membership = std::make_shared<testing::TestMembership>();
-  const Arrivals told;
+  const Arrivals reported;
   run_ranks({.membership = membership}, [&](Communicator& communicator) {
     all_reduce(communicator, 10);
     if (communicator.rank() == 2) return;
     if (communicator.rank() == 1) {
       std::this_thread::sleep_for(milliseconds(300));  // in most runs rank 0 knows that 2 has left
       membership->report("out of memory");
-      return told.wait_for(1);
+      return reported.wait_for(1);
     }
     EXPECT_EQ(error_of<UnavailableError>([&] { all_reduce(communicator, 10); }),
               "rank 7 on host far went away");
-    told.arrive();
+    reported.arrive();
   });
 }
 
 TEST_P(ProcessFaults, TwoJobsAtOnce) {
-  // Groups of one name, found through stores of their own.
+  // Groups with equal names in separate stores.
   const Job jobs[] = {{.backend = GetParam().backend}, {.backend = GetParam().backend}};
   const ExitCodes codes = run_processes(6, [&](int process) {
     const ThreadBudget one(1);
@@ -359,7 +361,7 @@ TEST_P(ProcessFaults, TwoJobsAtOnce) {
   EXPECT_EQ(codes, ExitCodes(6, 0));
 }
 
-// Neither do those that end well nor those that fail.
+// Whether the ranks succeed or fail.
 TEST_P(ProcessFaults, GroupsLeaveNothingInTheStore) {
   const auto store = std::make_shared<ForkedStore>();
   const std::vector<int> all = {0, 1, 2};
@@ -374,7 +376,7 @@ TEST_P(ProcessFaults, GroupsLeaveNothingInTheStore) {
       sent->wait();
     }
     const auto parting = communicator.split(all);
-    all_reduce(*parting, 10);  // all have it before one fails
+    all_reduce(*parting, 10);  // all have completed it before one fails
     const Buffer buffer = floats(communicator.rank() == 0 ? 3 : 4);
     error_of<InvalidArgumentError>([&] {
       parting->all_reduce({&buffer, 1}, ReduceOp::kSum)->wait();
@@ -383,7 +385,7 @@ TEST_P(ProcessFaults, GroupsLeaveNothingInTheStore) {
   EXPECT_EQ(store->keys(), std::vector<std::string>());
 }
 
-// Rank 0 computes on its device what it gives, and calls nothing until rank 1 has the sum.
+// Rank 0's input is computed on its device, and it calls nothing until rank 1 has the sum.
 void check_device_that_computes(const char* backend) {
   config::set_emulated_gpus(1, 64);
   const Arrivals called, through;

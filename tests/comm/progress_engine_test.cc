@@ -1,4 +1,4 @@
-// The thread that advances what its clients have under way: when it runs, and whom it leaves alone.
+// When the progress engine's thread runs, and which clients it skips.
 #include "comm/process/progress_engine.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 using testing::eventually;
 
-// Something that takes a number of rounds.
+// Work that takes a number of rounds.
 class Rounds final : public ProgressEngine::Client {
  public:
   ~Rounds() override { leave(); }
@@ -48,8 +48,8 @@ std::ptrdiff_t threads() {
                        std::filesystem::directory_iterator());
 }
 
-// Those that the process has but for the engine's: the thread sanitizer starts one of its own
-// beside a program's first.
+// The threads of the process without the engine's. ThreadSanitizer starts one with the program's
+// first thread.
 #if defined(__SANITIZE_THREAD__)
 constexpr std::ptrdiff_t kOthers = 2;
 #else
@@ -79,7 +79,7 @@ TEST(ProgressEngine, ItsThreadLastsAsLongAsItsClients) {
   }
 }
 
-// Long pauses find it asleep, short ones awake.
+// After long pauses the thread sleeps, after short ones it is awake.
 TEST(ProgressEngine, IsWoken) {
   Rounds client;
   for (int pause : {0, 1, 10, 500, 0, 700}) {
@@ -95,7 +95,7 @@ TEST(ProgressEngine, LeavesOwnersAloneThatWait) {
   EXPECT_TRUE(eventually([&] { return client.left() == 0; }));
   const auto lock = client.hold();
   const int looks = client.looks();
-  other.start(200);  // it is about
+  other.start(200);  // the thread is running
   EXPECT_TRUE(eventually([&] { return other.left() == 0; }));
   EXPECT_EQ(client.looks(), looks);
 }
@@ -132,8 +132,8 @@ TEST(ProgressEngine, ClientsComeAndGoOnManyThreads) {
   EXPECT_TRUE(eventually([&] { return threads() == before; }));
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which does not follow a fork of a process with threads
-// A fork has none of the threads, and may have clients of its own.
+#if !defined(__SANITIZE_THREAD__)  // it does not support forks of processes with threads
+// A forked process has none of the threads, and may register its own clients.
 TEST(ProgressEngine, StartsAnewInAForkedProcess) {
   Rounds parents;
   parents.start(1'000'000'000);

@@ -1,4 +1,4 @@
-// What the ranks of a job learn of one that dies, gives up, leaves or never comes.
+// How the ranks of a job learn of a rank that dies, aborts, leaves or does not join.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -34,8 +34,8 @@ using namespace std::chrono_literals;
 
 class Failures : public Rendezvous {
  protected:
-  // Three ranks; `act(job)` is what rank `who` does when all have talked. Expects that the others
-  // throw this.
+  // Three ranks. Rank `who` calls `act(job)` after all have exchanged messages. Expects the others
+  // to throw this error.
   void expect(int who, const std::function<void(Job&)>& act, const std::string& start_of_error,
               const std::string& reason, std::chrono::milliseconds silence = testing::kFarAway) {
     const testing::Arrivals talked;
@@ -70,13 +70,13 @@ TEST_F(Failures, AKilledRankZeroIsNamedToTheOthers) {
 TEST_F(Failures, ASilentRankIsDead) {
   expect(
       1, [](Job&) { raise(SIGSTOP); }, "UnavailableError: [membership] ",
-      " is gone: nothing was heard of it for 5000 ms", 5s);
+      " is gone: no message was received for 5000 ms", 5s);
 }
 
 TEST_F(Failures, ASilentRankZeroIsDead) {
   expect(
       0, [](Job&) { raise(SIGSTOP); }, "UnavailableError: [membership] ",
-      " is gone: nothing was heard of it for 5000 ms", 5s);
+      " is gone: no message was received for 5000 ms", 5s);
 }
 
 TEST_F(Failures, ASilentRankIsDeadAfterTheLimitOfTheEnvironment) {
@@ -89,7 +89,7 @@ TEST_F(Failures, ASilentRankIsDeadAfterTheLimitOfTheEnvironment) {
     return "";
   });
   EXPECT_EQ(ranks[0].result(), "UnavailableError: [membership] " + named(1, ranks[1].id()) +
-                                   " is gone: nothing was heard of it for 2000 ms");
+                                   " is gone: no message was received for 2000 ms");
   ranks[1].kill(SIGKILL);
   setenv("TANDEM_SILENCE_LIMIT", "0", 1);
   EXPECT_EQ(refusal(tcp(0, 1)).find("InvalidArgumentError"), 0u);
@@ -97,23 +97,23 @@ TEST_F(Failures, ASilentRankIsDeadAfterTheLimitOfTheEnvironment) {
             "InvalidArgumentError: [rendezvous] expected a positive silence_limit, got 0 ms");
 }
 
-TEST_F(Failures, ARankThatGivesUpSaysWhy) {
-  const auto give_up = [](Job& job) {
+TEST_F(Failures, AnAbortedRankReportsTheReason) {
+  const auto abort = [](Job& job) {
     job.membership()->report("InvalidArgumentError: [MatMul] sizes");
     _exit(3);
   };
   for (const int who : {0, 1})
-    expect(who, give_up, "AbortedError: [membership] ",
-           " gave up: InvalidArgumentError: [MatMul] sizes");
+    expect(who, abort, "AbortedError: [membership] ",
+           " aborted: InvalidArgumentError: [MatMul] sizes");
 }
 
 TEST_F(Failures, RankZeroThatLeavesBeforeTheOthersIsNamed) {
   expect(
-      0, [](Job& job) { job.leave(50ms); }, "UnavailableError: [membership] ",
-      " is gone: it has left the job and taken the rendezvous along");
+      0, [](Job& job) { job.shut_down(50ms); }, "UnavailableError: [membership] ",
+      " is gone: it left the job and shut down its rendezvous server");
 }
 
-TEST_F(Failures, WakeWhoWaitsForAKeyOfTheDeadRank) {
+TEST_F(Failures, EndWaitsForKeysOfTheDeadRank) {
   auto ranks = start(2, [&](int rank) {
     const auto job = rendezvous(tcp(rank, 2));
     talk(*job);
@@ -124,7 +124,7 @@ TEST_F(Failures, WakeWhoWaitsForAKeyOfTheDeadRank) {
                                    " is gone: its connection closed without goodbye");
 }
 
-TEST_F(Failures, OfARankWhileOthersAreStillToComeAreToldAtOnce) {
+TEST_F(Failures, OfARankBeforeAllHaveJoinedAreReportedAtOnce) {
   ChildProcess rank0([&] { return refusal(tcp(0, 3), {.timeout = testing::kFarAway}); });
   {
     const std::vector<std::uint16_t> ports = {port_};
@@ -146,8 +146,8 @@ TEST_F(Failures, OfARankWhileOthersAreStillToComeAreToldAtOnce) {
             "gone: its connection closed without goodbye");
 }
 
-// Though rank 0 has ended because of it: its process stays for a moment to tell.
-TEST_F(Failures, AreToldToARankThatComesLate) {
+// Rank 0 has ended because of it, but its process stays for a moment to report it.
+TEST_F(Failures, AreReportedToALateRank) {
   const testing::Arrivals failed;
   ChildProcess rank0([&]() -> std::string {
     refusal(tcp(0, 3), {.timeout = testing::kFarAway});
@@ -170,40 +170,40 @@ TEST_F(Failures, AreToldToARankThatComesLate) {
   EXPECT_EQ(refusal(tcp(2, 3), {.timeout = testing::kFarAway}),
             "UnavailableError: [membership] rank 1 (process 4711 on elsewhere) is gone: its "
             "connection closed without goodbye");
-  rank0.result();  // does not stay when it has told all
+  rank0.result();  // does not wait after it has informed all ranks
 }
 
-TEST_F(Failures, LeavingInAnyOrderIsNone) {
+TEST_F(Failures, DoNotIncludeLeavingInAnyOrder) {
   auto ranks = start(4, [&](int rank) {
     const auto job = rendezvous(tcp(rank, 4), {.heartbeat = 50ms, .silence = testing::kFarAway});
     talk(*job);
-    // Rank 0, which carries the rendezvous, is the first to leave.
+    // Rank 0, which hosts the server, is the first to leave.
     std::this_thread::sleep_for(rank * 100ms);
     const bool failed = job->membership()->failed();
     job->store()->set(fmt::format("last word of {}", rank), "");
-    job->leave();
+    job->shut_down();
     return std::string(failed ? "failed" : "well");
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "well");
 }
 
-// Whoever still has the store of a job that is over does not wait for its server to come back.
-TEST_F(Failures, TheStoreOfAJobThatIsOverIsAskedOnce) {
+// A process that still uses the store of a finished job does not wait for its server to restart.
+TEST_F(Failures, TheStoreOfAFinishedJobIsTriedOnce) {
   const auto job = rendezvous(tcp(0, 1));
   const std::shared_ptr<Store> store = job->store();
   talk(*job);
-  job->leave(testing::kFarAway);
+  job->shut_down(testing::kFarAway);
   std::atomic<int> attempts = 0;
   std::atomic<bool> over = false;
   std::thread stranger([&, listener = listen_on({"127.0.0.1", port_})] {
     while (!over) {
       if (accept_from(listener).is_open())
-        ++attempts;  // and closes it
+        ++attempts;  // closes the connection
       else
         std::this_thread::sleep_for(1ms);
     }
   });
-  // By the connection that it has, and by new ones.
+  // On the existing connection, and on new ones.
   for (int call = 0; call < 3; ++call) EXPECT_THROW(store->set("kept", "1"), UnavailableError);
   over = true;
   stranger.join();
@@ -216,7 +216,7 @@ TEST_F(Failures, LeaveDoesNotWaitForTheDead) {
     const auto job = rendezvous(tcp(rank, 3));
     talk(*job);
     if (rank == 1) raise(SIGKILL);
-    job->leave(std::chrono::hours(1));
+    job->shut_down(std::chrono::hours(1));
     return std::string("left");
   });
   EXPECT_EQ(ranks[0].result(), "left");
@@ -230,7 +230,7 @@ TEST_F(Failures, OfAJobWhoseRanksAreThreadsOfAProcess) {
     threads.emplace_back([&, rank] {
       auto job = rendezvous(tcp(rank, 3));
       words[static_cast<std::size_t>(rank)] = talk(*job);
-      if (rank == 2) job.reset();  // without goodbye
+      if (rank == 2) job.reset();  // without a goodbye message
       if (!job) return;
       try {
         wait_for_failure(*job->membership());

@@ -1,4 +1,4 @@
-// Jobs of several processes of a test.
+// Jobs of several processes.
 #pragma once
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ namespace tandem::testing {
 
 inline Clock::time_point in(std::chrono::milliseconds time) { return Clock::now() + time; }
 
-// Every rank says its own word and hears the others'; in good order, "01..".
+// Every rank publishes a message and reads the others'. Returns "01.." if all succeed.
 inline std::string talk(Job& job) {
   job.store()->set(fmt::format("word {}", job.rank()), std::to_string(job.rank()));
   std::string words;
@@ -34,13 +34,13 @@ inline std::string talk(Job& job) {
   return words;
 }
 
-// Waits until a rank has failed, and throws what the membership says of it.
+// Waits until a rank has failed, and throws the membership's error.
 [[noreturn]] inline void wait_for_failure(const Membership& membership) {
   if (eventually([&] { return membership.failed(); })) membership.throw_failure();
   throw std::runtime_error("no rank has failed");
 }
 
-// The ranks of a job, each a process.
+// The ranks of a job, one process each.
 inline std::vector<ChildProcess> start(int size, const std::function<std::string(int rank)>& body) {
   std::vector<ChildProcess> ranks;
   for (int rank = 0; rank < size; ++rank) ranks.emplace_back([&, rank] { return body(rank); });
@@ -53,7 +53,7 @@ inline std::string host_name() {
   return name;
 }
 
-// How the others name a rank.
+// A rank's name in the others' errors.
 inline std::string named(int rank, pid_t process) {
   return fmt::format("rank {} (process {} on {})", rank, process, host_name());
 }
@@ -69,7 +69,7 @@ class Rendezvous : public ::testing::Test {
   std::string tcp(int rank, int size) const {
     return fmt::format("tcp://127.0.0.1:{}?rank={}&world_size={}", port_, rank, size);
   }
-  // Of a server at the same port that is none of the ranks'.
+  // For a server at the same port that is not one of the ranks.
   std::string outside(int rank, int size) const { return tcp(rank, size) + "&server=outside"; }
   std::string file(int rank, int size) const {
     return fmt::format("file://{}?rank={}&world_size={}", path().string(), rank, size);
@@ -80,7 +80,7 @@ class Rendezvous : public ::testing::Test {
   const TemporaryDirectory folder_;
 };
 
-// Processes that may have few files and sockets open.
+// Processes that are limited to a few open files and sockets.
 class FewDescriptors : public Rendezvous {
  protected:
   void SetUp() override {

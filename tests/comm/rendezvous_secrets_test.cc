@@ -1,4 +1,4 @@
-// Who may join a job: tokens, and the secret of a user.
+// Which processes may join a job: tokens, and the secret of a user.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -49,26 +49,26 @@ TEST_F(RendezvousSecrets, RefusesAWrongTokenOnTheRankThatHasIt) {
   EXPECT_NE(by_file.find("has another token"), std::string::npos) << by_file;
 }
 
-// On the loopback, where every user can connect.
+// On the loopback any local user can connect.
 TEST_F(RendezvousSecrets, WithoutATokenIsForOneUser) {
   TANDEM_REQUIRE(getuid() == 0, "root");
-  // Rank 0, whose server the other one needs, leaves last.
+  // Rank 0 leaves last, because the other rank needs its server.
   const auto meet_and_leave = [&](int rank) {
     const auto job = rendezvous(tcp(rank, 2), {.timeout = testing::kFarAway});
     const std::string words = talk(*job);
-    job->leave();
+    job->shut_down();
     return words;
   };
   ChildProcess rank0([&] { return meet_and_leave(0); });
-  ChildProcess nobody([&] {
-    if (setgid(65534) != 0 || setuid(65534) != 0) return std::string("cannot become nobody");
+  ChildProcess other_user([&] {
+    if (setgid(65534) != 0 || setuid(65534) != 0) return std::string("cannot change the user");
     return refusal(tcp(1, 2), {.timeout = testing::kFarAway});
   });
-  const std::string error = nobody.result();
+  const std::string error = other_user.result();
   std::filesystem::remove_all("/tmp/tandem-65534");
   EXPECT_EQ(error.find("InvalidArgumentError: [rendezvous] the job at 127.0.0.1:"), 0u) << error;
   EXPECT_NE(error.find("has another token, or is another user's"), std::string::npos) << error;
-  // Nor does the empty secret open it.
+  // An empty secret is refused as well.
   ChildProcess stranger([&] {
     TcpStore({{"127.0.0.1", port_}, ""}).set("word 0", "of a stranger");
     return std::string("well");
@@ -127,7 +127,7 @@ TEST_F(RendezvousSecrets, DoesNotListenToOtherMachinesWithoutAToken) {
             "for all ranks");
   const auto job = rendezvous(tcp(0, 1), {.token = "secret", .bind_address = "0.0.0.0"});
   EXPECT_EQ(talk(*job), "0");
-  job->leave();
+  job->shut_down();
 }
 
 TEST_F(RendezvousSecrets, RefusesANameThatIsTheLoopbackForRanksElsewhere) {
@@ -142,7 +142,8 @@ TEST_F(RendezvousSecrets, RefusesANameThatIsTheLoopbackForRanksElsewhere) {
       "name that is known alike on all");
 }
 
-// It is no member, maybe a stranger: it ends no job. But ranks that wait in vain name it.
+// A refused process may not belong to the job, so the job continues; but errors about missing ranks
+// mention it.
 TEST_F(RendezvousSecrets, NamesAWrongTokenToTheRanksThatWait) {
   ChildProcess rank0([&] { return refusal(tcp(0, 2), {.timeout = 3s, .token = "right"}); });
   refusal(tcp(1, 2), {.timeout = testing::kFarAway, .token = "wrong"});

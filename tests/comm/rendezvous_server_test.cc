@@ -1,4 +1,4 @@
-// A rendezvous server outside of the ranks.
+// A rendezvous server outside the ranks.
 #include "tandem/rendezvous.h"
 
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ TEST_F(OutsideServer, IsFoundByItsAddress) {
   auto ranks = start(3, [&](int rank) {
     const auto job = join(rank, 3);
     const std::string words = talk(*job);
-    job->leave();
+    job->shut_down();
     return words;
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "012");
@@ -70,21 +70,21 @@ TEST_F(OutsideServer, IsFoundByTheEnvironment) {
   ChildProcess server = serve(2);
   setenv("TANDEM_RENDEZVOUS", fmt::format("127.0.0.1:{}", port_).c_str(), 1);
   setenv("WORLD_SIZE", "2", 1);
-  setenv("MASTER_ADDR", "192.0.2.1", 1);  // is for other uses
+  setenv("MASTER_ADDR", "192.0.2.1", 1);  // set for another purpose
   setenv("MASTER_PORT", "9", 1);
   auto ranks = start(2, [](int rank) {
     setenv("RANK", std::to_string(rank).c_str(), 1);
     const auto job = rendezvous("env://", {.timeout = kFarAway});
     const std::string words = talk(*job);
     EXPECT_EQ(job->master(), "192.0.2.1");
-    job->leave();
+    job->shut_down();
     return words;
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01");
   EXPECT_EQ(server.result(), "over");
 }
 
-// The server is for the job of all ranks that a launcher has started.
+// The server serves the job of all ranks that the launcher started.
 TEST_F(OutsideServer, IsNotForAJobOfAnotherSize) {
   setenv("TANDEM_RENDEZVOUS", "192.0.2.1:9", 1);
   setenv("MASTER_ADDR", "127.0.0.1", 1);
@@ -94,7 +94,7 @@ TEST_F(OutsideServer, IsNotForAJobOfAnotherSize) {
     const auto job =
         rendezvous(fmt::format("env://?rank={}&world_size=2", rank), {.timeout = kFarAway});
     const std::string words = talk(*job);
-    job->leave();
+    job->shut_down();
     return words;
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01");
@@ -106,14 +106,14 @@ TEST_F(OutsideServer, ServesJobsOneAfterTheOther) {
     std::shared_ptr<Store> earlier;
     for (int round = 0; round < 5; ++round) {
       const auto job = join(rank, 3);
-      // Who still has the store of an earlier job does not write to this one's.
+      // A process that still has an earlier job's store must not write to this one's.
       if (earlier) {
         EXPECT_THROW(earlier->set("from an earlier job", ""), UnavailableError);
       }
       words += talk(*job) + " ";
       EXPECT_THROW(job->store()->get("from an earlier job", Clock::now()), DeadlineExceededError);
       earlier = job->store();
-      job->leave();
+      job->shut_down();
     }
     return words + (::testing::Test::HasFailure() ? "failed" : "well");
   });
@@ -130,19 +130,19 @@ TEST_F(OutsideServer, OutlivesRankZero) {
     talked.meet(3);
     if (rank == 0) raise(SIGKILL);
     const std::string error = any_error_of([&] { wait_for_failure(*job->membership()); });
-    const EpochWorkers workers = job->membership()->go_on();
+    const EpochWorkers workers = job->membership()->continue_with_survivors();
     job->store()->set(fmt::format("again {}", rank), "");
     job->store()->get(fmt::format("again {}", 3 - rank), in(kFarAway));
-    job->leave();
+    job->shut_down();
     return fmt::format("{}; epoch {}, ranks {}", error, workers.epoch,
                        fmt::join(workers.ranks, " "));
   });
-  const std::string told = fmt::format(
+  const std::string failure = fmt::format(
       "UnavailableError: [membership] {} is gone: its connection closed without goodbye; epoch 1, "
       "ranks 1 2",
       named(0, ranks[0].id()));
-  EXPECT_EQ(ranks[1].result(), told);
-  EXPECT_EQ(ranks[2].result(), told);
+  EXPECT_EQ(ranks[1].result(), failure);
+  EXPECT_EQ(ranks[2].result(), failure);
   EXPECT_EQ(server.result(), "over");
 }
 
@@ -153,7 +153,7 @@ TEST_F(OutsideServer, LetsRankZeroLeaveBeforeTheOthers) {
     const auto job = join(rank, 2);
     talk(*job);
     if (rank == 1) left.wait_for(1);
-    job->leave(kFarAway);  // rank 0's would not return if it waited for rank 1
+    job->shut_down(kFarAway);  // if it waited for rank 1, rank 0's call would not return
     if (rank == 0) left.arrive();
     return std::string(job->membership()->failed() ? "failed" : "well");
   });
@@ -163,7 +163,7 @@ TEST_F(OutsideServer, LetsRankZeroLeaveBeforeTheOthers) {
 
 class OutsideServerEnds : public OutsideServer {
  protected:
-  // What ranks of every role are told when the server is sent a signal.
+  // The errors of ranks with each role after the server has received a signal.
   void expect(int signal, const std::string& how, std::chrono::milliseconds silence = kFarAway) {
     ChildProcess server = serve(3);
     const testing::Arrivals talked;
@@ -178,7 +178,7 @@ class OutsideServerEnds : public OutsideServer {
       talk(*job);
       talked.arrive();
       const std::string error = any_error_of([&] { wait_for_failure(*job->membership()); });
-      EXPECT_EQ(any_error_of([&] { job->membership()->go_on(); }), error);
+      EXPECT_EQ(any_error_of([&] { job->membership()->continue_with_survivors(); }), error);
       EXPECT_EQ(any_error_of([&] { job->store()->get("never", in(kFarAway)); }), error);
       return error + (::testing::Test::HasFailure() ? " (failed)" : "");
     });
@@ -195,7 +195,7 @@ TEST_F(OutsideServerEnds, KilledIsNamed) {
 }
 
 TEST_F(OutsideServerEnds, SilentIsNamed) {
-  expect(SIGSTOP, "nothing was heard of it for 3000 ms", 3s);
+  expect(SIGSTOP, "no message was received for 3000 ms", 3s);
 }
 
 TEST_F(OutsideServerEnds, ClosedIsNamed) {
@@ -257,11 +257,11 @@ TEST_F(OutsideServer, TellsWhyAJobHasFailedThatNoRankHasLeft) {
   });
   ranks[0].result();
   ranks[1].kill(SIGKILL);
-  EXPECT_EQ(server.result(), fmt::format("AbortedError: [rendezvous] {} gave up: out of memory",
+  EXPECT_EQ(server.result(), fmt::format("AbortedError: [rendezvous] {} aborted: out of memory",
                                          named(1, ranks[1].id())));
 }
 
-// Of a job that failed before all had joined: those that come late hear of it, and all try again.
+// A job that failed before all had joined: late ranks receive the failure, and all ranks retry.
 TEST_F(OutsideServer, TakesInAnotherAttempt) {
   const testing::Arrivals listens, failed, done;
   ChildProcess server([&] {
@@ -277,7 +277,7 @@ TEST_F(OutsideServer, TakesInAnotherAttempt) {
     if (rank == 0) failed.arrive();
     const auto job = join(rank, 2);
     const std::string words = talk(*job);
-    job->leave();
+    job->shut_down();
     done.arrive();
     return error + "; " + words;
   });
@@ -285,7 +285,7 @@ TEST_F(OutsideServer, TakesInAnotherAttempt) {
   EXPECT_EQ(ranks[0].result(),
             "DeadlineExceededError: [rendezvous] rank 1 of 2 did not join within 200 ms; 01");
   EXPECT_EQ(ranks[1].result(), "AbortedError: [membership] " + rank_0 +
-                                   " gave up: rank 1 of 2 did not join within 200 ms; 01");
+                                   " aborted: rank 1 of 2 did not join within 200 ms; 01");
 }
 
 TEST_F(OutsideServer, RefusesOptionsThatCannotBe) {
@@ -309,7 +309,7 @@ TEST_F(OutsideServer, RefusesOptionsThatCannotBe) {
             "'nowhere'");
 }
 
-// A process that holds the connections of 1,000 ranks, which are this process.
+// One process holds the connections of 1,000 ranks, which all belong to this process.
 TEST_F(FewDescriptors, AreRaisedForAThousandRanksOfAnOutsideServer) {
   constexpr int kRanks = 1000;
   ChildProcess host([&] {

@@ -49,7 +49,7 @@ TEST_F(Rendezvous, ByTcpAndByFile) {
       auto ranks = start(size, [&](int rank) {
         const auto job = rendezvous(by_file ? file(rank, size) : tcp(rank, size));
         const std::string words = talk(*job);
-        job->leave();
+        job->shut_down();
         return fmt::format("{} of {}: {}", job->rank(), job->size(), words);
       });
       const std::string all = std::string("01234").substr(0, static_cast<std::size_t>(size));
@@ -68,13 +68,13 @@ TEST_F(Rendezvous, ByTheEnvironment) {
     setenv("RANK", std::to_string(rank).c_str(), 1);
     const auto job = rendezvous("env://");
     const std::string words = talk(*job);
-    job->leave();
+    job->shut_down();
     return words;
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "012");
 }
 
-// Two steps of srun on one host, which tells a name for each and no port.
+// Two steps of srun on one host, which sets a name for each and no port.
 TEST_F(Rendezvous, UnderSlurm) {
   const auto step = [](const char* number) {
     return start(3, [=](int rank) {
@@ -90,7 +90,7 @@ TEST_F(Rendezvous, UnderSlurm) {
         setenv(name, value, 1);
       const auto job = rendezvous("env://");
       const std::string words = talk(*job);
-      job->leave();
+      job->shut_down();
       return words;
     });
   };
@@ -100,13 +100,13 @@ TEST_F(Rendezvous, UnderSlurm) {
 }
 
 TEST_F(Rendezvous, BesideTheStoreOfTorchrun) {
-  // torchrun's own store has the port that it tells.
+  // torchrun's own store uses the port that it sets.
   const Socket agent = listen_on({"127.0.0.1", 0});
   setenv("MASTER_ADDR", "127.0.0.1", 1);
   setenv("MASTER_PORT", std::to_string(port_of(agent)).c_str(), 1);
   setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
   setenv("WORLD_SIZE", "2", 1);
-  // Another program has the first port that follows, a job of somebody else's the second.
+  // Another program uses the first derived port, and another job the second.
   const std::vector<std::uint16_t> ports = cluster_environment().ports;
   const Socket other_program = listen_on({"127.0.0.1", ports[0]});
   ChildProcess other_job([&] {
@@ -117,7 +117,7 @@ TEST_F(Rendezvous, BesideTheStoreOfTorchrun) {
     setenv("RANK", std::to_string(rank).c_str(), 1);
     const auto job = rendezvous("env://", {.timeout = testing::kFarAway});
     const std::string words = talk(*job);
-    job->leave();
+    job->shut_down();
     return words;
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "01");
@@ -131,7 +131,7 @@ TEST_F(Rendezvous, MayBeRepeatedAtTheSamePlace) {
         const auto job =
             rendezvous(by_file ? file(rank, 3) : tcp(rank, 3), {.timeout = testing::kFarAway});
         words += talk(*job) + " ";
-        job->leave();
+        job->shut_down();
       }
       return words;
     });
@@ -139,7 +139,7 @@ TEST_F(Rendezvous, MayBeRepeatedAtTheSamePlace) {
   }
 }
 
-TEST_F(Rendezvous, SaysWhatIsMissingInTheWordsOfTorch) {
+TEST_F(Rendezvous, NamesMissingParametersAsTorchDoes) {
   const std::string error = "InvalidArgumentError: [rendezvous] Error initializing tandem using ";
   EXPECT_EQ(refusal("env://"),
             error + "env:// rendezvous: environment variable RANK expected, but not set");
@@ -174,8 +174,8 @@ TEST_F(Rendezvous, OfAProcessThatIsThatRankAlreadyIsRefused) {
   EXPECT_EQ(refusal("env://"),
             "FailedPreconditionError: [rendezvous] Unable to perform re-rendezvous using env:// "
             "method: this process is rank 0 of a job already");
-  job->leave();
-  rendezvous("env://")->leave();
+  job->shut_down();
+  rendezvous("env://")->shut_down();
 }
 
 TEST_F(Rendezvous, NamesTheRanksThatNeverCame) {
@@ -185,10 +185,10 @@ TEST_F(Rendezvous, NamesTheRanksThatNeverCame) {
   });
   EXPECT_EQ(ranks[0].result(),
             "DeadlineExceededError: [rendezvous] ranks 1, 3 of 4 did not join within 3000 ms");
-  // And it told those that were there.
+  // It informed the ranks that had joined.
   const std::string other = ranks[1].result();
   EXPECT_EQ(other.find("AbortedError: [membership] rank 0 (process "), 0u) << other;
-  EXPECT_NE(other.find("gave up: ranks 1, 3 of 4 did not join within 3000 ms"), std::string::npos);
+  EXPECT_NE(other.find("aborted: ranks 1, 3 of 4 did not join within 3000 ms"), std::string::npos);
 }
 
 TEST_F(Rendezvous, NamesRankZeroWhenItNeverCame) {
@@ -218,7 +218,7 @@ TEST_F(Rendezvous, RefusesARankThatExpectsAnotherSize) {
   const std::string why = "rank 1 expects a job of 4 ranks, rank 0 one of 3";
   EXPECT_EQ(refusal(tcp(1, 4), {.timeout = testing::kFarAway}),
             "InvalidArgumentError: [rendezvous] " + why);
-  // The others learn at once that they would wait in vain, and why.
+  // The others get the error at once instead of waiting in vain.
   EXPECT_EQ(rank0.result(), fmt::format("AbortedError: [membership] a process ({} on {}) was "
                                         "refused: {}",
                                         getpid(), host_name(), why));
@@ -247,7 +247,7 @@ class RendezvousSlow : public Rendezvous {};
 
 TEST_F(RendezvousSlow, TriesEachAddressOfAName) {
   TANDEM_REQUIRE(testing::enter_mount_namespace(), "namespaces");
-  // At the first address nobody answers: its queue of connections is full.
+  // The first address does not respond: its queue of connections is full.
   const Socket silent(socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -262,13 +262,13 @@ TEST_F(RendezvousSlow, TriesEachAddressOfAName) {
   ChildProcess rank0([&] {
     const auto job = rendezvous(tcp(0, 2), {.timeout = testing::kFarAway});
     const std::string words = talk(*job);
-    job->leave();
+    job->shut_down();
     return words;
   });
   const auto job = rendezvous(fmt::format("tcp://twofold:{}?rank=1&world_size=2", port_),
                               {.timeout = testing::kFarAway});
   EXPECT_EQ(talk(*job), "01");
-  job->leave();
+  job->shut_down();
   EXPECT_EQ(rank0.result(), "01");
 }
 
@@ -285,7 +285,7 @@ TEST_F(FewDescriptors, AreRaisedAsFarAsTheyMayBe) {
     limit(10, 80);
     const auto job = rendezvous(tcp(rank, 20), {.timeout = testing::kFarAway});
     const auto words = talk(*job);
-    job->leave();
+    job->shut_down();
     return words;
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "012345678910111213141516171819");
@@ -322,15 +322,15 @@ TEST_F(FewDescriptors, ThatRunOutWhileRanksJoinEndTheJob) {
   } catch (const UnavailableError&) {
     // There was no room for another one.
   }
-  std::optional<Message> told;
-  do told = ranks.front().receive(in(testing::kFarAway));
-  while (told && told->type != MessageType::kFailed);
+  std::optional<WireMessage> failure;
+  do failure = ranks.front().receive(in(testing::kFarAway));
+  while (failure && failure->type != MessageType::kFailed);
   joined.arrive();
-  ASSERT_TRUE(told);
-  EXPECT_NE(told->value.find("rank 0 (process 0 on host) gave up: it cannot take in more ranks: "
-                             "[rendezvous] this process has all 24 files and sockets open"),
+  ASSERT_TRUE(failure);
+  EXPECT_NE(failure->value.find("rank 0 (process 0 on host) aborted: it cannot take in more ranks: "
+                                "[rendezvous] this process has all 24 files and sockets open"),
             std::string::npos)
-      << told->value;
+      << failure->value;
 }
 
 TEST_F(Rendezvous, TwoJobsAtOnceDoNotDisturbEachOther) {
@@ -344,11 +344,11 @@ TEST_F(Rendezvous, TwoJobsAtOnceDoNotDisturbEachOther) {
                      {.timeout = testing::kFarAway});
       job->store()->add("count", 1);
       talk(*job);
-      job->leave();
+      job->shut_down();
       return std::string("well");
     });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "well");
-  // By one file there is one job at a time.
+  // One file serves one job at a time.
   ChildProcess owner([&] { return talk(*rendezvous(file(0, 2), {.timeout = testing::kFarAway})); });
   ASSERT_TRUE(
       eventually([&] { return std::filesystem::exists(path()) && FileStore(path()).is_owned(); }));
@@ -365,12 +365,12 @@ TEST_F(Rendezvous, WhatACrashedJobLeftInTheFileDoesNoHarm) {
   });
   for (ChildProcess& rank : crashed) rank.result();
   EXPECT_EQ(folder_.count_files(), 1u);
-  // The other ranks find the leftover before rank 0 comes.
+  // The other ranks read the old contents before rank 0 arrives.
   auto ranks = start(3, [&](int rank) {
     if (rank == 0) std::this_thread::sleep_for(300ms);
     const auto job = rendezvous(file(rank, 3), {.timeout = testing::kFarAway});
     const std::string words = talk(*job);
-    job->leave();
+    job->shut_down();
     return words;
   });
   for (ChildProcess& rank : ranks) EXPECT_EQ(rank.result(), "012");

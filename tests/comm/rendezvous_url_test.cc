@@ -46,7 +46,7 @@ TEST(RendezvousUrl, Parses) {
   EXPECT_EQ(url.rank, 0);
 }
 
-TEST(RendezvousUrl, RefusesWithTheTextsOfTorch) {
+TEST(RendezvousUrl, RefusesWithTheMessagesOfTorch) {
   const std::string error = "[rendezvous] Error initializing tandem using ";
   EXPECT_EQ(refusal("mpi://"), "[rendezvous] No rendezvous handler for mpi://");
   EXPECT_EQ(refusal("tcp://host"), error + "tcp:// rendezvous: port number missing");
@@ -57,13 +57,13 @@ TEST(RendezvousUrl, RefusesWithTheTextsOfTorch) {
             "[rendezvous] port must have value from 0 to 65535 but was 65536.");
   EXPECT_EQ(refusal("tcp://h:-1"), "[rendezvous] port must have value from 0 to 65535 but was -1.");
   EXPECT_EQ(refusal("tcp://h:8o"), "[rendezvous] port must have value from 0 to 65535 but was 8o.");
-  EXPECT_EQ(refusal("tcp://[::1"), "[rendezvous] expected ']' behind the address in '[::1'");
+  EXPECT_EQ(refusal("tcp://[::1"), "[rendezvous] expected ']' after the address in '[::1'");
   EXPECT_EQ(refusal("file://"), error + "file:// rendezvous: path missing");
   EXPECT_EQ(refusal("file:///?rank=0"), error + "file:// rendezvous: path missing");
   EXPECT_EQ(refusal("file://host/path"),
             "[rendezvous] expected the path of a file on this machine, file:///PATH, got "
             "'file://host/path'");
-  EXPECT_EQ(refusal("env://host"), "[rendezvous] expected nothing behind env://, got 'host'");
+  EXPECT_EQ(refusal("env://host"), "[rendezvous] expected nothing after env://, got 'host'");
   EXPECT_EQ(refusal("host:80"),
             "[rendezvous] expected env://, tcp://HOST:PORT or file:///PATH, got 'host:80'");
   EXPECT_EQ(refusal("env://?rank=-1"),
@@ -89,7 +89,7 @@ class Variables : public ::testing::Test {
   static std::vector<std::uint16_t> ports(std::vector<std::uint16_t> list) { return list; }
 };
 
-TEST_F(Variables, OfNobody) {
+TEST_F(Variables, WithoutALauncher) {
   const ClusterEnvironment found = cluster_environment();
   EXPECT_FALSE(found.rank || found.size || found.local_rank || found.local_size);
   EXPECT_EQ(found.master, "");
@@ -110,7 +110,7 @@ TEST_F(Variables, OfTandemRunAndTorchrun) {
   EXPECT_EQ(found.local_size, 4);
   EXPECT_EQ(found.master, "node7");
   EXPECT_EQ(found.ports, ports({29500}));
-  // All on one host: nobody outside needs to get in, whatever the host is called.
+  // All ranks are on one host, so other hosts need no access, whatever the host's name.
   set({{"LOCAL_WORLD_SIZE", "8"}});
   EXPECT_EQ(cluster_environment().master, "127.0.0.1");
 }
@@ -151,7 +151,7 @@ TEST_F(Variables, OfOpenMpi) {
   EXPECT_EQ(found.local_rank, 2);
   EXPECT_EQ(found.master, "127.0.0.1");
   EXPECT_EQ(found.ports, ports_of_job("mpi 1234"));
-  // Over several hosts somebody has to say which is rank 0's.
+  // With several hosts, the host of rank 0 must be set.
   set({{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}});
   EXPECT_EQ(cluster_environment().master, "");
   set({{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "4000"}});
@@ -176,7 +176,7 @@ TEST_F(Variables, OfSlurm) {
   EXPECT_EQ(found.local_size, 2);
   EXPECT_EQ(found.master, "gpu03");
   EXPECT_EQ(found.ports, ports_of_job("slurm 77 0"));
-  // A launcher's own word goes before that of the batch job around it.
+  // A launcher's variables take precedence over those of the batch job around it.
   set({{"RANK", "0"}, {"WORLD_SIZE", "2"}});
   EXPECT_EQ(cluster_environment().size, 2);
 }

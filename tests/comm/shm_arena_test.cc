@@ -1,4 +1,4 @@
-// What a rank gives its peers: memory in whole huge pages, handed out in small ones.
+// A rank's arena: huge pages from the system, smaller allocations for its buffers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,11 +18,11 @@ constexpr std::size_t kHuge = Segment::kHugePage;
 struct ArenaOf {
   explicit ArenaOf(std::size_t pages)
       : segment(std::make_shared<Segment>(Segment::create(pages * kHuge))),
-        arena(std::make_shared<Arena>(segment, 0, pages * kHuge)) {
+        arena(std::make_shared<ShmArena>(segment, 0, pages * kHuge)) {
     segment->unlink();
   }
   std::shared_ptr<Segment> segment;
-  std::shared_ptr<Arena> arena;
+  std::shared_ptr<ShmArena> arena;
 };
 
 bool holds(const std::shared_ptr<void>& memory, std::size_t bytes, unsigned char value) {
@@ -34,14 +34,14 @@ TEST(ShmArena, BeginsWithAHugePage) {
   const ArenaOf of(3);
   const auto memory = of.arena->allocate(1);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % kHuge, 0u);
-  const Layout layout(3);
+  const SegmentLayout layout(3);
   for (std::size_t rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(layout.ring(rank) % kHuge, 0u);
     EXPECT_EQ(layout.arena(rank) % kHuge, 0u);
   }
 }
 
-TEST(ShmArena, WhatNothingLiesInIsGivenBack) {
+TEST(ShmArena, ReleasesUnusedPages) {
   const ArenaOf of(3);
   constexpr std::size_t kBytes = kHuge / 2;
   auto first = of.arena->allocate(kBytes);
@@ -70,7 +70,7 @@ TEST(ShmArena, WhatNothingLiesInIsGivenBack) {
 TEST(ShmArena, GrowsByChunks) {
   constexpr std::size_t kChunk = ArenaChunk::kFirstBytes, kArena = 16 * kChunk;
   const auto segment = std::make_shared<Segment>(Segment::create(kArena));
-  const auto arena = std::make_shared<Arena>(segment, 0, kArena);
+  const auto arena = std::make_shared<ShmArena>(segment, 0, kArena);
   MappedArena peers_view(segment, 0, kArena);
   for (const std::size_t bytes : {kHuge, kChunk, 3 * kChunk, kChunk / 2, kChunk}) {
     const auto memory = arena->allocate(bytes);

@@ -1,5 +1,5 @@
-// What is shared memory's own of what goes wrong between processes (process_faults_test.cc has the
-// rest), and what is there and not elsewhere.
+// Failures and features that are specific to shared memory; process_faults_test.cc has the other
+// failures.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ void run_ranks(const Job& job, const std::function<void(Communicator&)>& body) {
 TEST(ShmFaults, ARankIsKilledInTheMidstOfACollective) {
   testing::run_ranks({}, {1}, [](Communicator& communicator) {
     all_reduce(communicator, 100);
-    const Buffer buffer = floats(10'000'000);  // far more than fits ahead of the peers
+    const Buffer buffer = floats(10'000'000);  // far more than fits into the rings
     if (communicator.rank() == 1) {
       const auto work = communicator.all_reduce({&buffer, 1}, ReduceOp::kSum);
       for (int i = 0; i < 5; ++i) communicator.progress();
@@ -46,7 +46,7 @@ TEST(ShmFaults, ARankIsKilledInTheMidstOfACollective) {
       communicator.all_reduce({&buffer, 1}, ReduceOp::kSum)->wait();
     });
     expect_parts(text, {"rank 1 (pid ", ") died", "collective 1 "});
-    // The group stays of no use, and says why.
+    // Later calls throw the group's error.
     EXPECT_EQ(error_of<AbortedError>([&] { communicator.barrier(); }), text);
   });
 }
@@ -56,7 +56,8 @@ TEST(ShmFaults, ARankNeverStarts) {
   const ExitCodes codes = run_processes(3, [&](int process) {
     const int rank = process == 2 ? 3 : process;
     const std::string text = error_of<DeadlineExceededError>([&] { job.join(rank); });
-    // The last to look may find that another one has left, but never that nothing was missing.
+    // The rank that times out last may find that another one has left, but not that all have
+    // joined.
     expect_parts(text, {"[shm] rank 2 did not join group 'test' within 3000 ms; ranks 0, 1 and 3"});
   });
   EXPECT_EQ(codes, ExitCodes(3, 0));
@@ -71,7 +72,7 @@ TEST(ShmFaults, RankZeroNeverStarts) {
   EXPECT_EQ(codes, ExitCodes(1, 0));
 }
 
-// Buffers of `count` floats in shared memory: what peers reach while a collective is under way.
+// Buffers of `count` floats in shared memory, which peers access during a collective.
 struct SharedFloats {
   SharedFloats(Communicator& communicator, std::int64_t count, float value)
       : memory(communicator.allocate(static_cast<std::size_t>(count) * sizeof(float))),
@@ -89,8 +90,8 @@ struct SharedFloats {
   Buffer buffer;
 };
 
-TEST(ShmFaults, ALateRankLeavesTheBuffersOfOneThatGaveUpAlone) {
-  const Arrivals gave_up, came;
+TEST(ShmFaults, ALateRankDoesNotTouchTheBuffersOfAnAbortedOne) {
+  const Arrivals aborted, came;
   run_ranks({.ranks = 2, .time_limit = milliseconds(300)}, [&](Communicator& communicator) {
     const SharedFloats floats(communicator, 1 << 20, 1.0f);
     const auto call = [&] { communicator.all_reduce({&floats.buffer, 1}, ReduceOp::kSum)->wait(); };
@@ -98,13 +99,13 @@ TEST(ShmFaults, ALateRankLeavesTheBuffersOfOneThatGaveUpAlone) {
       expect_parts(error_of<DeadlineExceededError>(call), {"rank 1 did not reach collective 0"});
     };
     if (communicator.rank() == 1) {
-      gave_up.wait_for(1);
+      aborted.wait_for(1);
       expect_late();
       return came.arrive();
     }
     expect_late();
     floats.fill(7.0f);
-    gave_up.arrive();
+    aborted.arrive();
     came.wait_for(1);
     EXPECT_TRUE(floats.all_are(7.0f));
   });
@@ -122,7 +123,7 @@ TEST(ShmFaults, ARankThatLeavesAnOpenCollectiveGetsItsBuffersBack) {
       return communicator->all_reduce({&floats.buffer, 1}, ReduceOp::kSum);
     };
     if (rank == 1) {
-      // Rank 0 may have left before the call or in the midst of it.
+      // Rank 0 may have left before the call or during it.
       expect_parts(error_of<AbortedError>([&] {
                      auto work = start();
                      left.wait_for(1);
@@ -141,17 +142,17 @@ TEST(ShmFaults, ARankThatLeavesAnOpenCollectiveGetsItsBuffersBack) {
   EXPECT_EQ(codes, ExitCodes(2, 0));
 }
 
-// In the midst of its work on a peer's buffers, when that peer gives up.
-TEST(ShmFaults, ARankThatGivesUpWaitsUntilItsPeersHaveLetGo) {
+// The peer aborts while this rank is working on its buffers.
+TEST(ShmFaults, AbortWaitsForPeersThatUseTheBuffers) {
   const Arrivals inside;
-  const auto let_go = testing::shared_with_forks<std::atomic<bool>>();
+  const auto released = testing::shared_with_forks<std::atomic<bool>>();
   const auto store = std::make_shared<ForkedStore>();
   const ExitCodes codes = run_processes(2, [&](int rank) {
-    shm::Group group({.store = store, .name = "test", .rank = rank, .size = 2});
+    shm::ShmGroup group({.store = store, .name = "test", .rank = rank, .size = 2});
     if (rank == 0) {
       inside.wait_for(1);
-      group.set_failure(GroupFailure::kAborted, "enough");
-      EXPECT_TRUE(*let_go);
+      group.abort(GroupFailure::kAborted, "enough");
+      EXPECT_TRUE(*released);
       return;
     }
     const auto has_failed = [&] {
@@ -163,13 +164,13 @@ TEST(ShmFaults, ARankThatGivesUpWaitsUntilItsPeersHaveLetGo) {
       }
     };
     {
-      const shm::Group::PeerAccess access(group);
+      const shm::ShmGroup::PeerAccess access(group);
       EXPECT_TRUE(access.granted());
       inside.arrive();
       EXPECT_TRUE(testing::eventually(has_failed));
-      *let_go = true;
+      *released = true;
     }
-    EXPECT_FALSE(shm::Group::PeerAccess(group).granted());
+    EXPECT_FALSE(shm::ShmGroup::PeerAccess(group).granted());
   });
   EXPECT_EQ(codes, ExitCodes(2, 0));
 }
@@ -186,7 +187,7 @@ bool is_there(const std::string& name) {
   return std::filesystem::exists(fmt::format("/dev/shm{}", name));
 }
 
-TEST(ShmFaults, WhatACrashedJobLeftIsSwept) {
+TEST(ShmFaults, RemovesSegmentsOfCrashedJobs) {
   const auto name = testing::shared_with_forks<std::array<char, 256>>();
   const ExitCodes crashed = run_processes(1, [&](int) {
     const Segment segment = Segment::create(1 << 20);
@@ -195,8 +196,8 @@ TEST(ShmFaults, WhatACrashedJobLeftIsSwept) {
     kill(getpid(), SIGKILL);
   });
   EXPECT_EQ(crashed, ExitCodes(1, 128 + SIGKILL));
-  // Whoever makes a segment sweeps (another test may have by now), but leaves alone what is alive
-  // and what only looks like a segment.
+  // Creating a segment removes stale ones (another test may have done so by now). It must not
+  // remove live segments or files that only look like segments.
   const Segment alive = Segment::create(4096);
   EXPECT_FALSE(is_there(name->data()));
   const std::string other = fmt::format("/tandem-else-{}", getpid());
@@ -207,13 +208,13 @@ TEST(ShmFaults, WhatACrashedJobLeftIsSwept) {
   std::filesystem::remove("/dev/shm" + other);
 }
 
-TEST(ShmFaults, NothingStaysBehind) {
+TEST(ShmFaults, LeavesNoFiles) {
   const auto pids = testing::shared_with_forks<std::array<std::atomic<int>, 3>>();
   testing::run_ranks({}, {2}, [&](Communicator& communicator) {
     (*pids)[static_cast<std::size_t>(communicator.rank())] = getpid();
     const auto memory = communicator.allocate(1 << 20);
     communicator.barrier()->wait();
-    // Its name is gone while it is in use.
+    // Its name is removed while it is in use.
     for (const std::string& name : segments())
       for (const auto& pid : *pids)
         EXPECT_EQ(name.find(fmt::format("-{}-", pid.load())), std::string::npos) << name;
@@ -222,7 +223,7 @@ TEST(ShmFaults, NothingStaysBehind) {
   });
 }
 
-// Not a fault, but what the wait loop must not mistake for one.
+// Not a fault, but the wait loop must not treat it as one.
 TEST(ShmGroup, MemoryOfDevicesGoesThroughTheHost) {
   config::set_emulated_gpus(1, 64);
   run_ranks({.device = DeviceType::kGpu}, [](Communicator& communicator) {
@@ -240,10 +241,10 @@ TEST(ShmGroup, MemoryOfDevicesGoesThroughTheHost) {
   });
 }
 
-// A rank that has called may be off computing: those that wait do its share of what lies in shared
+// A rank may be busy computing after its call: waiting ranks process its part of the data in shared
 // memory.
-TEST(ShmGroup, ThoseThatWaitDoTheShareOfARankThatDoesNot) {
-  constexpr std::int64_t kCount = 1'000'001;  // several stretches a rank
+TEST(ShmGroup, WaitingRanksHelpABusyRank) {
+  constexpr std::int64_t kCount = 1'000'001;  // several stretches per rank
   const Arrivals through[2];
   run_ranks({}, [&](Communicator& communicator) {
     const auto memory = communicator.allocate(kCount * sizeof(float));
@@ -271,14 +272,14 @@ TEST(ShmGroup, ThoseThatWaitDoTheShareOfARankThatDoesNot) {
   });
 }
 
-// Collectives that complete before an earlier one, and whose works are dropped, still count.
-TEST(ShmGroup, ABurstIsCalledAtOnceAfterCollectivesThatOvertook) {
+// Collectives that complete before an earlier one, and whose works are destroyed, still count.
+TEST(ShmGroup, ABurstOvertakesAnOpenCollective) {
   constexpr int kRounds = 3, kBurst = 40;
   const Arrivals begun, called, done;
   run_ranks({.ranks = 2}, [&](Communicator& communicator) {
     const Buffer large = floats(1'000'000);    // more pieces than a rank may be ahead
     std::vector<std::shared_ptr<Work>> burst;  // overtakes the collective before it
-    // One rank calls all, and does nothing more until the other has done what it can.
+    // One rank makes all calls, and nothing more until the other has done all that is possible.
     const auto call_and_wait = [&](int caller, int round) {
       const auto earlier = communicator.all_reduce({&large, 1}, ReduceOp::kMean);
       begun.meet(2 * round);
@@ -309,9 +310,9 @@ TEST(ShmGroup, MemoryIsGivenBack) {
     static_cast<float*>(begin)[0] = 3.0f;
     first.reset();
     second.reset();
-    const auto both = communicator.allocate(2 << 20);  // the two are one again
+    const auto both = communicator.allocate(2 << 20);  // the two blocks were merged
     EXPECT_EQ(both.get(), begin);
-    EXPECT_EQ(static_cast<float*>(begin)[0], 0.0f);  // the machine had it back in between
+    EXPECT_EQ(static_cast<float*>(begin)[0], 0.0f);  // the system had the memory in between
   });
 }
 

@@ -1,4 +1,4 @@
-// The memory of groups over shm, and their behaviour where too little is free.
+// The memory of shm groups, and their behaviour if too little is free.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -34,7 +34,7 @@ using Job = testing::FaultJob;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-// This process may map so much more than it does now.
+// Limits the additional address space of this process.
 void limit_address_space(std::size_t more) {
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -43,7 +43,8 @@ void limit_address_space(std::size_t more) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &both), 0);
 }
 
-// A /dev/shm of this process and its children alone; false where the system does not allow it.
+// Mounts a private /dev/shm for this process and its children; false if the system does not permit
+// it.
 bool enter_small_shared_memory(std::size_t bytes) {
   return testing::enter_mount_namespace() &&
          mount("tmpfs", "/dev/shm", "tmpfs", 0, fmt::format("size={}", bytes).c_str()) == 0;
@@ -70,30 +71,31 @@ TEST(ShmMemory, AGroupMapsWhatItUses) {
 }
 
 TEST(ShmMemory, ManyRanksMapLittle) {
-  EXPECT_LT(shm::Layout(128).common_bytes(), 512 * kMiB);
-  EXPECT_GT(shm::Layout(4096).total(), shm::Layout(4096).arena(4095)) << "not beyond 64 bits";
+  EXPECT_LT(shm::SegmentLayout(128).common_bytes(), 512 * kMiB);
+  EXPECT_GT(shm::SegmentLayout(4096).total(), shm::SegmentLayout(4096).arena(4095))
+      << "not beyond 64 bits";
 }
 
-// Each rank has a share of a piece, however many there are.
+// Each rank has a share of a piece, whatever the number of ranks.
 TEST(ShmMemory, SharesHoldAHeaderAndData) {
   for (const std::size_t ranks : {1, 7, 1024, 1025, 2048, 2049, 10'000}) {
-    const shm::Layout layout(ranks);
+    const shm::SegmentLayout layout(ranks);
     EXPECT_GE(layout.share_bytes(), sizeof(shm::PieceHeader) + 8) << ranks;
     EXPECT_LE(layout.share_bytes() * ranks, layout.piece_bytes());
     EXPECT_EQ(layout.ring_bytes() % Segment::kHugePage, 0u);
   }
-  EXPECT_EQ(shm::Layout(1024).piece_bytes(), shm::kPieceBytes);
+  EXPECT_EQ(shm::SegmentLayout(1024).piece_bytes(), shm::kPieceBytes);
 }
 
-TEST(ShmMemory, ARankWithoutRoomIsHeardByAll) {
+TEST(ShmMemory, ARankWithoutMemoryFailsAllRanks) {
   const ExitCodes alone = run_processes(1, [](int) {
     if (!enter_small_shared_memory(7 * kMiB)) return;
     const Job job{.ranks = 4};
     const Arrivals ended;
     const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
-      expect_parts(error_of<ResourceExhaustedError>([&] { job.join(rank); }),
-                   {"[shm] /dev/shm has no room for what rank ", " needs in group 'test'",
-                    "--shm-size", "gloo"});
+      expect_parts(
+          error_of<ResourceExhaustedError>([&] { job.join(rank); }),
+          {"[shm] /dev/shm is too small for rank ", " of group 'test'", "--shm-size", "gloo"});
       ended.meet(job.ranks);
     });
     EXPECT_EQ(codes, ExitCodes(4, 0));
@@ -102,13 +104,13 @@ TEST(ShmMemory, ARankWithoutRoomIsHeardByAll) {
   EXPECT_EQ(alone, ExitCodes(1, 0));
 }
 
-TEST(ShmMemory, RankZeroWithoutRoomIsHeardByAll) {
+TEST(ShmMemory, RankZeroWithoutMemoryFailsAllRanks) {
   const ExitCodes alone = run_processes(1, [](int) {
     if (!enter_small_shared_memory(4096)) return;
     const Job job{.ranks = 2};
     const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
       expect_parts(error_of<ResourceExhaustedError>([&] { job.join(rank); }),
-                   {"[shm] /dev/shm has no room for what rank 0 needs"});
+                   {"[shm] /dev/shm is too small for rank 0"});
     });
     EXPECT_EQ(codes, ExitCodes(2, 0));
     EXPECT_TRUE(shared_memory_is_empty());
@@ -116,7 +118,7 @@ TEST(ShmMemory, RankZeroWithoutRoomIsHeardByAll) {
   EXPECT_EQ(alone, ExitCodes(1, 0));
 }
 
-// Hands out another name for rank 0's memory.
+// Publishes another name for rank 0's segment.
 class MisleadingStore final : public Store {
  public:
   MisleadingStore(std::shared_ptr<Store> store, std::string name)
@@ -136,7 +138,7 @@ class MisleadingStore final : public Store {
   std::string name_;
 };
 
-TEST(ShmMemory, ARankThatCannotOpenItIsHeardByAll) {
+TEST(ShmMemory, ARankThatCannotOpenItFailsAllRanks) {
   const Job job{.ranks = 3};
   const ExitCodes codes = run_processes(job.ranks, [&](int rank) {
     Job mine = job;
@@ -173,12 +175,12 @@ TEST(ShmMemory, NamesCannotBeForeseen) {
   EXPECT_NE(number(first), number(second));
 }
 
-// A rank gives a place for its buffer that is none of its own.
-TEST(ShmMemory, PlacesOutsideOfARanksMemoryAreRefused) {
+// A rank publishes an invalid offset for its buffer.
+TEST(ShmMemory, InvalidOffsetsAreRefused) {
   const auto store = std::make_shared<ForkedStore>();
   const ExitCodes codes = run_processes(2, [&](int rank) {
-    shm::Group group({.store = store, .name = "test", .rank = rank, .size = 2});
-    const auto arena = static_cast<std::int64_t>(shm::Layout::kArenaBytes);
+    shm::ShmGroup group({.store = store, .name = "test", .rank = rank, .size = 2});
+    const auto arena = static_cast<std::int64_t>(shm::SegmentLayout::kArenaBytes);
     const auto chunk = static_cast<std::int64_t>(shm::ArenaChunk::kFirstBytes);
     for (const std::int64_t offset : {std::int64_t{-64}, arena, arena - 64, chunk - 64})
       expect_parts(error_of<DataLossError>([&] { group.buffer_of(1 - rank, offset, 128); }),
@@ -194,8 +196,8 @@ bool has_mapped_a_segment(pid_t process) {
   return maps.str().find("/dev/shm/tandem-") != std::string::npos;
 }
 
-// Rank 0 is killed while the others wait for one that does not come.
-TEST(ShmMemory, NothingStaysBehindWhereAJobFailsWhileAGroupConnects) {
+// Rank 0 is killed while the others wait for a rank that does not join.
+TEST(ShmMemory, LeavesNoFilesIfAJobFailsWhileAGroupConnects) {
   const ExitCodes alone = run_processes(1, [](int) {
     if (!enter_small_shared_memory(64 * kMiB)) return;
     const auto membership = std::make_shared<testing::TestMembership>();

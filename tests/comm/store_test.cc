@@ -1,4 +1,4 @@
-// What holds for every kind of store, and what for files alone.
+// The contract of every kind of store, and details of FileStore.
 #include "comm/store.h"
 
 #include <gtest/gtest.h>
@@ -33,10 +33,10 @@ Store::TimePoint in(std::chrono::milliseconds time) { return Clock::now() + time
 class StoreKind {
  public:
   virtual ~StoreKind() = default;
-  virtual std::unique_ptr<Store> another() = 0;  // on the same contents
+  virtual std::unique_ptr<Store> another() = 0;  // a store with the same contents
 };
 
-class Files final : public StoreKind {
+class FileStoreKind final : public StoreKind {
  public:
   std::unique_ptr<Store> another() override { return std::make_unique<FileStore>(folder_ / "kv"); }
 
@@ -55,7 +55,7 @@ class Tcp final : public StoreKind {
 };
 
 // Threads of one process share one MemoryStore.
-class Memory final : public StoreKind {
+class MemoryStoreKind final : public StoreKind {
  public:
   std::unique_ptr<Store> another() override { return std::make_unique<Shared>(store_); }
 
@@ -82,8 +82,8 @@ class EveryStore : public ::testing::TestWithParam<const char*> {
  protected:
   EveryStore() {
     const std::string kind = GetParam();
-    if (kind == "memory") kind_ = std::make_unique<Memory>();
-    if (kind == "file") kind_ = std::make_unique<Files>();
+    if (kind == "memory") kind_ = std::make_unique<MemoryStoreKind>();
+    if (kind == "file") kind_ = std::make_unique<FileStoreKind>();
     if (kind == "tcp") kind_ = std::make_unique<Tcp>();
     store_ = kind_->another();
   }
@@ -142,7 +142,7 @@ TEST_P(EveryStore, AddsToNumbers) {
   EXPECT_EQ(store_->get("big", in(0ms)), "9223372036854775807");
 }
 
-TEST_P(EveryStore, AnAddWakesWhoWaits) {
+TEST_P(EveryStore, AnAddWakesWaiters) {
   std::thread waiter([&] { EXPECT_EQ(kind_->another()->get("n", in(testing::kPatience)), "1"); });
   std::this_thread::sleep_for(20ms);
   store_->add("n", 1);
@@ -198,7 +198,7 @@ TEST(FileStore, CutsOffWhatACrashLeftUnfinished) {
     store.set("other", "more");
   }
   const std::string good = testing::read_file(path);
-  // Every way in which a third record can have been cut short, and a damaged one.
+  // The third record is damaged, or truncated at any byte.
   FileStore(path).set("third", "third");
   const std::string longer = testing::read_file(path);
   for (std::size_t size = good.size(); size < longer.size(); ++size) {
@@ -214,7 +214,7 @@ TEST(FileStore, CutsOffWhatACrashLeftUnfinished) {
   damaged.back() ^= 1;
   testing::write_file(path, damaged);
   EXPECT_NE(any_error_of([&] { FileStore(path).get("third", in(0ms)); }), "no error");
-  // Not even a whole header: a file that is new.
+  // Not even a complete header: a new file.
   testing::write_file(path, "tan");
   FileStore(path).set("key", "again");
   EXPECT_EQ(FileStore(path).get("key", in(0ms)), "again");
@@ -226,14 +226,14 @@ TEST(FileStore, LeavesFilesOfOtherKindsAlone) {
   testing::write_file(path, "years of work");
   std::filesystem::permissions(path, std::filesystem::perms(0600));
   EXPECT_EQ(any_error_of([&] { FileStore store(path); }),
-            "InvalidArgumentError: [FileStore] '" + path + "' is no file of a store");
+            "InvalidArgumentError: [FileStore] '" + path + "' is not a file store");
   EXPECT_EQ(testing::read_file(path), "years of work");
   EXPECT_EQ(any_error_of([&] { FileStore store(folder / "no/such/file"); }),
             "UnavailableError: [FileStore] '" + (folder / "no/such/file").string() +
                 "': cannot open it: No such file or directory");
 }
 
-// Or the job's secret would be theirs.
+// Otherwise they could read the job's secret.
 TEST(FileStore, TakesNoFileThatOtherUsersMayUse) {
   const TemporaryDirectory folder;
   const std::string path = folder / "job";
@@ -318,7 +318,7 @@ TEST(TcpStore, RefusesWhatIsTooLarge) {
   EXPECT_EQ(store.get("3", in(testing::kPatience)), most);
 }
 
-TEST(TcpStore, TellsThatItsServerHasGone) {
+TEST(TcpStore, ReportsThatItsServerIsGone) {
   auto server = std::make_unique<TcpServer>(TcpServerOptions{.secret = "s"});
   TcpStore store({{"127.0.0.1", server->port()}, "s"});
   store.set("a", "b");

@@ -1,4 +1,4 @@
-// A rank that joins, against a rank 0 that gives up at the very moment at which it does.
+// A rank joins at the moment at which rank 0 aborts.
 #include "comm/rendezvous/tcp_membership.h"
 
 #include <gtest/gtest.h>
@@ -23,15 +23,15 @@ using namespace std::chrono_literals;
 
 Clock::time_point soon() { return Clock::now() + testing::kPatience; }
 
-const Message kAlive = {.type = MessageType::kAlive, .number = 1, .value = "1"};
-const Message kGaveUp = {
-    .type = MessageType::kFailed, .number = 1, .value = "rank 0 gave up: rank 1 did not join"};
+const WireMessage kAlive = {.type = MessageType::kAlive, .number = 1, .value = "1"};
+const WireMessage kAborted = {
+    .type = MessageType::kFailed, .number = 1, .value = "rank 0 aborted: rank 1 did not join"};
 
-// A rank 0 that answers as a script says. It goes when the script returns false.
+// A rank 0 that runs a script of answers. It disconnects when the script returns false.
 class ScriptedServer {
  public:
-  using Send = std::function<void(const Message&)>;
-  using Script = std::function<bool(const Message&, const Send&)>;
+  using Send = std::function<void(const WireMessage&)>;
+  using Script = std::function<bool(const WireMessage&, const Send&)>;
 
   explicit ScriptedServer(Script script)
       : listener_(listen_on({"127.0.0.1", 0})),
@@ -50,7 +50,7 @@ class ScriptedServer {
     std::string answer(kClientBytes, '\0');
     receive_exactly(peer, answer.data(), answer.size(), soon());
     send_all(peer, judge("", nonce, answer), soon());
-    const Send send = [&](const Message& message) { send_all(peer, encode(message), soon()); };
+    const Send send = [&](const WireMessage& message) { send_all(peer, encode(message), soon()); };
     FrameReader reader;
     while (true) {
       while (const auto message = reader.next())
@@ -71,8 +71,8 @@ std::string error_of_joining(const ScriptedServer::Script& script) {
   });
 }
 
-TEST(Joining, NamesTheMissingWhenRankZeroGoesWithoutHearingTheReport) {
-  EXPECT_EQ(error_of_joining([](const Message& message, const auto& send) {
+TEST(Joining, NamesMissingRanksIfRankZeroEndsBeforeTheReport) {
+  EXPECT_EQ(error_of_joining([](const WireMessage& message, const auto& send) {
               if (message.type == MessageType::kReport) return false;
               send(kAlive);
               return true;
@@ -80,27 +80,27 @@ TEST(Joining, NamesTheMissingWhenRankZeroGoesWithoutHearingTheReport) {
             "DeadlineExceededError: [rendezvous] rank 1 of 3 did not join within 300 ms");
 }
 
-TEST(Joining, NamesTheMissingWhenRankZeroHasItsSayAndGoes) {
-  EXPECT_EQ(error_of_joining([](const Message& message, const auto& send) {
+TEST(Joining, NamesMissingRanksFromTheReportOfRankZero) {
+  EXPECT_EQ(error_of_joining([](const WireMessage& message, const auto& send) {
               const bool report = message.type == MessageType::kReport;
-              send(report ? kGaveUp : kAlive);
+              send(report ? kAborted : kAlive);
               return !report;
             }),
             "DeadlineExceededError: [rendezvous] rank 1 of 3 did not join within 300 ms");
 }
 
-TEST(Joining, HearsWhatRankZeroSaidBeforeItWent) {
-  EXPECT_EQ(error_of_joining([](const Message& message, const auto& send) {
+TEST(Joining, ReadsTheLastMessageOfRankZero) {
+  EXPECT_EQ(error_of_joining([](const WireMessage& message, const auto& send) {
               send(kAlive);
               if (message.type == MessageType::kJoin) return true;
-              send(kGaveUp);
+              send(kAborted);
               return false;
             }),
-            "AbortedError: [membership] rank 0 gave up: rank 1 did not join");
+            "AbortedError: [membership] rank 0 aborted: rank 1 did not join");
 }
 
-TEST(Joining, TellsThatRankZeroIsGone) {
-  const std::string error = error_of_joining([](const Message& message, const auto& send) {
+TEST(Joining, ReportsThatRankZeroIsGone) {
+  const std::string error = error_of_joining([](const WireMessage& message, const auto& send) {
     send(kAlive);
     return message.type == MessageType::kJoin;
   });

@@ -1,4 +1,4 @@
-// The rendezvous server against peers that are not what it hopes for.
+// The rendezvous server with misbehaving peers.
 #include "comm/rendezvous/tcp_server.h"
 
 #include <arpa/inet.h>
@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 Clock::time_point soon() { return Clock::now() + testing::kPatience; }
 
-// A peer that speaks bytes.
+// A peer that sends raw bytes.
 Socket stranger(const TcpServer& server) {
   return connect_to({"127.0.0.1", server.port()}, soon());
 }
@@ -33,7 +33,7 @@ Socket friendly(const TcpServer& server) {
   EXPECT_EQ(greet(socket, "secret", soon()), Greeted::kWelcome);
   return socket;
 }
-// A connection that comes from another address of this host.
+// A connection from another address of this host.
 Socket connected_from(const char* source, std::uint16_t port) {
   Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in from = {}, to = {};
@@ -45,7 +45,7 @@ Socket connected_from(const char* source, std::uint16_t port) {
   EXPECT_EQ(connect(socket.descriptor(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
   return socket;
 }
-// What the peer is still sent until it is dropped.
+// Returns the bytes that the peer still receives until it is disconnected.
 std::string last_words(const Socket& socket) {
   std::string words;
   try {
@@ -72,22 +72,22 @@ class Server : public ::testing::Test {
       std::make_unique<TcpServer>(TcpServerOptions{.secret = "secret"});
 };
 
-TEST_F(Server, SaysItsGreetingAndNothingElseToWhoDoesNotKnowTheSecret) {
+TEST_F(Server, SendsOnlyTheGreetingWithoutTheSecret) {
   for (const std::string& answer :
        {std::string("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n\r\n"),
         std::string(kClientBytes, '\0'), std::string(100'000, '\xff')}) {
     const Socket socket = stranger(*server_);
     send_all(socket, answer, soon());
     const std::string words = last_words(socket);
-    // The refusal may be lost behind what was never read.
+    // The refusal may be lost after unread data.
     EXPECT_LE(words.size(), kServerBytes + kVerdictBytes);
     EXPECT_TRUE(words.size() <= kServerBytes || words.substr(kServerBytes) == kRefusal);
   }
   expect_well();
 }
 
-TEST_F(Server, TakesNoProofTwice) {
-  // What one client has sent does not help another: the server's nonce is new.
+TEST_F(Server, RefusesAReplayedProof) {
+  // One client's answer is of no use to another: the server's nonce is new.
   const std::string nonce = random_bytes(kNonceBytes);
   Socket first = stranger(*server_);
   std::string greeting(kServerBytes, '\0');
@@ -111,13 +111,13 @@ TEST_F(Server, AWrongTokenIsAClearError) {
   expect_well();
 }
 
-TEST_F(Server, DropsWhatIsNoMessage) {
+TEST_F(Server, DropsInvalidMessages) {
   std::mt19937 random(1);
   for (int round = 0; round < 50; ++round) {
     const Socket socket = friendly(*server_);
     std::string garbage(1 + random() % 300, '\0');
     for (char& c : garbage) c = static_cast<char>(random());
-    garbage[0] = '\xff';  // a length that nobody may have; so that it is dropped at once
+    garbage[0] = '\xff';  // an invalid length, so that the connection is closed at once
     if (garbage.size() > 3) garbage[3] = '\xff';
     garbage.resize(std::max<std::size_t>(garbage.size(), 4), '\xff');
     send_all(socket, garbage, soon());
@@ -134,7 +134,7 @@ TEST_F(Server, DropsMessagesThatNoClientSends) {
     send_all(socket, encode({.type = type}), soon());
     EXPECT_EQ(last_words(socket), "");
   }
-  // A second request while the first one waits.
+  // A second request before the answer to the first.
   const Socket socket = friendly(*server_);
   send_all(socket, encode({.type = MessageType::kGet, .key = "never"}), soon());
   send_all(socket, encode({.type = MessageType::kGet, .key = "never"}), soon());
@@ -142,7 +142,7 @@ TEST_F(Server, DropsMessagesThatNoClientSends) {
   expect_well();
 }
 
-TEST_F(Server, SilentPeersAreDroppedAndHoldUpNobody) {
+TEST_F(Server, SilentPeersAreDroppedAndBlockNoOthers) {
   restart({.greeting_limit = 3s});
   std::vector<Socket> silent;
   for (int i = 0; i < 20; ++i) silent.push_back(stranger(*server_));
@@ -150,15 +150,15 @@ TEST_F(Server, SilentPeersAreDroppedAndHoldUpNobody) {
   for (const Socket& socket : silent) EXPECT_EQ(last_words(socket).size(), kServerBytes);
 }
 
-TEST_F(Server, ManyStrangersDoNotShutOutFriends) {
+TEST_F(Server, UnknownPeersDoNotBlockRanks) {
   restart({.greeting_limit = testing::kFarAway});
   std::vector<Socket> strangers;
   for (int i = 0; i < 300; ++i) strangers.push_back(stranger(*server_));
   expect_well();
 }
 
-// One that is still on its way: strangers of another address make room before it does.
-TEST_F(Server, StrangersOfOneSourceMakeRoomForThoseOfOthers) {
+// A peer in its handshake is not displaced: unknown peers of another address are.
+TEST_F(Server, UnknownPeersOfOneHostAreDroppedFirst) {
   restart({.greeting_limit = testing::kFarAway});
   const Socket rank = connected_from("127.0.0.2", server_->port());
   std::vector<Socket> strangers;
@@ -166,7 +166,7 @@ TEST_F(Server, StrangersOfOneSourceMakeRoomForThoseOfOthers) {
   EXPECT_EQ(greet(rank, "secret", soon()), Greeted::kWelcome);
 }
 
-TEST_F(Server, APeerThatDoesNotReadHoldsUpNobody) {
+TEST_F(Server, APeerThatDoesNotReadBlocksNoOthers) {
   TcpStore store({{"127.0.0.1", server_->port()}, "secret"});
   store.set("large", std::string(10'000'000, 'x'));
   const Socket deaf = friendly(*server_);
@@ -210,7 +210,7 @@ TEST_F(Server, ATakenPortIsAClearError) {
   }
 }
 
-TEST(FindServer, TellsStrangersFromServersAndSilenceFromBoth) {
+TEST(FindServer, DistinguishesServersFromOtherPeers) {
   const Socket listener = listen_on({"127.0.0.1", 0});
   const std::vector<std::uint16_t> ports = {port_of(listener)};
   std::thread talker([&] {
@@ -225,9 +225,9 @@ TEST(FindServer, TellsStrangersFromServersAndSilenceFromBoth) {
   } catch (const DeadlineExceededError& error) {
     const std::string what = error.what();
     EXPECT_EQ(what.find("[rendezvous] rank 0 is missing: "), 0u) << what;
-    // Nobody answers the later attempts.
-    EXPECT_TRUE(what.find("is no rendezvous of Tandem") != std::string::npos ||
-                what.find("says nothing") != std::string::npos)
+    // No server responds to the later attempts.
+    EXPECT_TRUE(what.find("is not a Tandem rendezvous server") != std::string::npos ||
+                what.find("does not answer the handshake") != std::string::npos)
         << what;
   }
   talker.join();

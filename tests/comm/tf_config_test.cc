@@ -70,7 +70,7 @@ TEST(TfConfig, AnIndexMayBeAString) {
   EXPECT_EQ(config.index, 1);
 }
 
-TEST(TfConfig, TellsWhatIsWrong) {
+TEST(TfConfig, ErrorsNameTheProblem) {
   expect_rejected("{", "expected JSON, got '{'");
   expect_rejected(std::string(100'000, '['), "expected JSON of the form that TensorFlow describes");
   expect_rejected("[1]", "expected a JSON object, got [1]");

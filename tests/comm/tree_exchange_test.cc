@@ -1,4 +1,4 @@
-// How every rank learns every other one's address, without sockets.
+// Exchange of addresses between all ranks, without sockets.
 #include "comm/rendezvous/tree_exchange.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ std::deque<TreeExchange> ranks_of(int size) {
   return ranks;
 }
 
-// Carries messages until there are none.
+// Delivers messages until there are none.
 void run(std::deque<TreeExchange>& ranks) {
   for (bool more = true; more;) {
     more = false;
@@ -58,7 +58,7 @@ TEST(TreeExchange, WaitsForItsNeighboursAlone) {
   EXPECT_FALSE(ranks[1].take_outgoing());
   EXPECT_FALSE(ranks[0].take_outgoing());
   EXPECT_TRUE(ranks[7].take_outgoing());
-  EXPECT_FALSE(ranks[7].take_outgoing());  // once
+  EXPECT_FALSE(ranks[7].take_outgoing());  // returned once only
 }
 
 TreeExchange::Message message(const std::string& bytes) {
@@ -74,7 +74,7 @@ TEST(TreeExchange, RefusesWhatIsNoMessage) {
   }
   std::deque<TreeExchange> ranks = ranks_of(2);
   std::string other = *ranks[1].take_outgoing()->message;
-  other[0] = 7;  // there is no rank 7
+  other[0] = 7;  // rank 7 does not exist
   EXPECT_THROW(ranks[0].receive(1, message(other)), DataLossError);
 }
 
@@ -84,7 +84,7 @@ TEST(TreeExchange, RefusesANeighbourThatLeavesRanksOut) {
   ranks[0].receive(1, one);
   ranks[0].receive(2, message(""));
   EXPECT_THROW(ranks[0].take_outgoing(), DataLossError);
-  // One twice, and so another not at all.
+  // One rank appears twice, so that another is missing.
   std::deque<TreeExchange> others = ranks_of(3);
   others[0].receive(1, one);
   others[0].receive(2, one);

@@ -28,7 +28,7 @@ void save(const std::filesystem::path& path, const std::string& text) {
   file.commit();
 }
 
-// A process that has begun to write `path`, and does not end by itself.
+// A process that has started to write `path` and does not end by itself.
 class Writer {
  public:
   explicit Writer(const std::filesystem::path& path) {
@@ -71,12 +71,12 @@ TEST(AtomicFile, SweepsWhatKilledWritersLeft) {
   const TemporaryDirectory directory;
   { const Writer a(directory / "x"), b(directory / "x"), c(directory / "x"); }
   EXPECT_EQ(directory.count_files(), 3u);
-  remove_abandoned(directory / "y");
+  remove_stale_files(directory / "y");
   EXPECT_EQ(directory.count_files(), 3u) << "they are another file's";
   save(directory / "x", "whole");
   EXPECT_EQ(directory.count_files(), 1u);
   Writer(directory / "x").end();
-  remove_abandoned(directory / "x");
+  remove_stale_files(directory / "x");
   EXPECT_EQ(directory.count_files(), 1u);
   EXPECT_EQ(read_file(directory / "x"), "whole");
 }
@@ -87,14 +87,14 @@ TEST(AtomicFile, LeavesLivingWritersAlone) {
   AtomicFile mine(directory / "x");
   EXPECT_EQ(directory.count_files(), 2u);
   save(directory / "x", "whole");
-  remove_abandoned(directory / "x");
+  remove_stale_files(directory / "x");
   EXPECT_EQ(directory.count_files(), 3u);
   mine.write("mine", 4);
   mine.commit();
   EXPECT_EQ(read_file(directory / "x"), "mine");
 }
 
-// A host that shares the directory cannot be asked whether the writer lives.
+// Whether a writer on another host that shares the directory is running is unknown.
 TEST(AtomicFile, LeavesFilesOfOtherHostsAlone) {
   const TemporaryDirectory directory;
   write_file(directory / ".x.0123abcd-1-0.tmp", "of another host");

@@ -35,7 +35,7 @@ TEST(Parallel, SmallLoopsStayOnTheCallingThread) {
   EXPECT_EQ(calls, 1);
 }
 
-// The first place that is wrong, whatever the number of threads and their order.
+// The first error in the range, whatever the number of threads and their order.
 TEST(Parallel, ErrorsOfTheLowestRangeComeOut) {
   for (const int threads : {1, 2, 4}) {
     ThreadBudget budget(threads);

@@ -48,8 +48,8 @@ TEST(Profiler, ScopesNestInTheRowsOfTheirThreads) {
   EXPECT_EQ(select(events, "other", "host", "host (2)").size(), 1u);
 }
 
-// As prefetching has a thread of its own in each epoch.
-TEST(Profiler, ThreadsOneAfterTheOtherShareARow) {
+// Prefetching starts a new thread in each epoch.
+TEST(Profiler, ThreadsOneAfterTheOtherShareTheirRow) {
   const TemporaryDirectory directory;
   profiler::start({.file = directory / "t"});
   for (int epoch = 0; epoch < 12; ++epoch)
@@ -63,7 +63,7 @@ TEST(Profiler, ThreadsOneAfterTheOtherShareARow) {
   EXPECT_EQ(select(events, "beside", "host", "host (2)").size(), 12u);
 }
 
-// The file is there whole or not at all.
+// The file is either complete or does not exist.
 TEST(Profiler, WritesTheFileWhenItEnds) {
   const TemporaryDirectory directory;
   profiler::start({.file = directory / "t"});
@@ -73,7 +73,7 @@ TEST(Profiler, WritesTheFileWhenItEnds) {
   EXPECT_EQ(read_trace(directory / "t").size(), 0u);
 }
 
-// An event of a thread that lives for it alone.
+// An event on a thread that ends after it.
 void record_on_a_thread(std::vector<profile::Event> events) {
   std::thread([&] {
     for (profile::Event& event : events) profile::record(std::move(event));

@@ -23,8 +23,7 @@ double ulps(float value, double exact) {
   return std::fabs(static_cast<double>(value) - exact) / unit;
 }
 
-// Over bit patterns spread evenly over all floats: zeros, subnormals, infinities and NaN among
-// them.
+// Bit patterns spread evenly over all floats, including zeros, subnormals, infinities and NaN.
 template <class F, class G>
 void expect_close(F approximation, G exact, double limit) {
   for (std::uint64_t bits = 0; bits < (1ull << 32); bits += 4093) {

@@ -25,7 +25,8 @@ target_include_directories(fake_tandem_cuda PRIVATE cuda/on_host ${PROJECT_SOURC
 target_include_directories(fake_tandem_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS}
                            $<$<BOOL:${CUDNN_HEADERS}>:${CUDNN_HEADERS}>)
 target_link_libraries(fake_tandem_cuda PRIVATE fake_cudart tandem tandem_flags OpenMP::OpenMP_CXX fmt::fmt spdlog::spdlog)
-# What the fake lacks fails here: a module that does not load would leave the tests to the CPU.
+# Symbols that the fake lacks fail at link time: a module that does not load would leave the tests
+# to the CPU.
 target_link_options(fake_cudart PRIVATE -Wl,-z,defs)
 target_link_options(fake_tandem_cuda PRIVATE -Wl,-z,defs)
 set_target_properties(fake_tandem_cuda PROPERTIES OUTPUT_NAME tandem_cuda CXX_VISIBILITY_PRESET hidden
@@ -70,7 +71,7 @@ endfunction()
 foreach(name ops autodiff graph)
   tandem_test_on_fake_cuda(${name} 2 -*Slow.*:*Hosts*${too_long})
 endforeach()
-# What makes models and batches, but for tests that look at files, texts and the host alone, and
+# Tests that make models and batches, but for those that look at files, messages and the host alone, and
 # those that take half a minute and more (of the benchmarks' cases, LeNet and ResNet-20).
 tandem_test_on_fake_cuda(nn 2 -*Slow.*:Schedules*:*Refused:*Refuse*${too_long})
 string(CONCAT left_out "Resume.GoesOnFromEveryStep:Resume.KeepsWhatOther*:Model.ATransformer*:"

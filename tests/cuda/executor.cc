@@ -37,7 +37,7 @@ namespace {
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 constexpr std::size_t kGuardBytes = std::size_t{4} << 10;
 
-// A stack that ends in a page which may not be touched.
+// A stack with a guard page at its end.
 class Stack {
  public:
   Stack()
@@ -55,7 +55,7 @@ class Stack {
 
   void* base() const { return static_cast<char*>(memory_) + kGuardBytes; }
   static constexpr std::size_t size() { return kStackBytes - kGuardBytes; }
-  // The sanitizer forgets the frames that have been there.
+  // Tells AddressSanitizer that the previous frames are gone.
   void clear() const {
 #if defined(__SANITIZE_ADDRESS__)
     __asan_unpoison_memory_region(base(), size());
@@ -66,14 +66,14 @@ class Stack {
   void* memory_;
 };
 
-// A context of execution, and what the address sanitizer has to know of it.
+// An execution context, with the information that AddressSanitizer needs.
 struct Context {
-  ucontext_t machine{};  // the sanitizer looks at its stack's size before there is one
+  ucontext_t machine{};  // the sanitizer reads its stack's size before there is one
   const void* stack = nullptr;
   std::size_t stack_bytes = 0;
 };
 
-// `last`: `from` will never run again. Returns when something switches to `from`.
+// `last`: `from` will never run again. Returns when another context switches to `from`.
 void switch_context(Context& from, Context& to, bool last = false) {
 #if defined(__SANITIZE_ADDRESS__)
   void* fake_stack = nullptr;
@@ -86,7 +86,7 @@ void switch_context(Context& from, Context& to, bool last = false) {
 #endif
 }
 
-// Runs threads of the grid, one after another; a thread that waits keeps its fiber.
+// Runs threads of the grid, one after another. A waiting thread keeps its fiber.
 struct Fiber {
   explicit Fiber(std::unique_ptr<Stack> on) : memory(std::move(on)) {
     context.stack = memory->base();
@@ -94,12 +94,12 @@ struct Fiber {
   }
   std::unique_ptr<Stack> memory;
   Context context;
-  unsigned thread = 0;              // of the block
-  const char* waits_for = nullptr;  // null: does not wait
-  unsigned mask = 0;                // of what it waits for, in a warp
+  unsigned thread = 0;              // index in the block
+  const char* waits_for = nullptr;  // null if it does not wait
+  unsigned mask = 0;                // the warp mask that it waits for
 };
 
-struct Cancelled {};  // unwinds the threads that wait when another has failed
+struct Cancelled {};  // unwinds the waiting threads when another has failed
 
 struct Meeting {
   std::string_view intrinsic;
@@ -108,7 +108,7 @@ struct Meeting {
   std::vector<Fiber*> waiting;
 };
 
-// Of all kernels.
+// The shared memory of all kernels.
 class SharedMemory {
  public:
   static SharedMemory& get() {
@@ -128,7 +128,7 @@ class SharedMemory {
   }
 
  private:
-  // Each source of a program or library adds it.
+  // Each source file of a program or library adds to it.
   void find(const void* inside) {
     Dl_info file;
     if (dladdr(inside, &file) == 0 || !known_.insert(file.dli_fbase).second) return;
@@ -225,7 +225,7 @@ class Grid {
   int lane() const { return static_cast<int>(current_->thread % kLanes); }
 
  private:
-  // Of stacks that no grid uses.
+  // A pool of stacks that no grid uses.
   static std::vector<std::unique_ptr<Stack>>& stacks() {
     static auto* const all = new std::vector<std::unique_ptr<Stack>>;
     return *all;
@@ -254,16 +254,16 @@ class Grid {
     }
     if (!failure_) return;
     for (const std::unique_ptr<Fiber>& fiber : fibers_)
-      if (fiber->waits_for != nullptr) resume(*fiber);  // to be cancelled
+      if (fiber->waits_for != nullptr) resume(*fiber);  // resumed for cancellation
     std::rethrow_exception(failure_);
   }
 
   std::string stand_still() const {
     std::string text =
         fmt::format("block ({}, {}, {}): no thread can go on:", blockIdx.x, blockIdx.y, blockIdx.z);
-    int told = 0;
+    int listed = 0;
     for (const std::unique_ptr<Fiber>& fiber : fibers_)
-      if (fiber->waits_for != nullptr && ++told <= 4)
+      if (fiber->waits_for != nullptr && ++listed <= 4)
         text += fmt::format(" thread {} waits in {}{};", fiber->thread, fiber->waits_for,
                             fiber->mask ? fmt::format(", mask {:#x}", fiber->mask) : "");
     return text + fmt::format(" {} of {} threads have returned", returned_count_, count_);
@@ -334,7 +334,7 @@ class Grid {
     ++returned_count_;
   }
 
-  // Nobody may wait for a thread that returns.
+  // No thread may wait for a thread that returns.
   void check_return(unsigned thread) const {
     if (!at_barrier_.empty())
       fail(fmt::format("thread {} returns, and thread {} waits in __syncthreads()", thread,
@@ -358,7 +358,7 @@ class Grid {
 
   const dim3 blocks_, threads_;
   const std::function<void()>& body_;
-  const unsigned count_;  // threads of a block
+  const unsigned count_;  // threads per block
   std::vector<unsigned> order_;
   Context scheduler_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -366,13 +366,13 @@ class Grid {
   Fiber* current_ = nullptr;
   bool ending_ = false;
 
-  // Of the block at hand.
-  unsigned next_ = 0;  // thread to begin, in order_
+  // The state of the current block.
+  unsigned next_ = 0;  // the next thread to start, in order_
   std::vector<bool> returned_;
   unsigned returned_count_ = 0;
   std::deque<Fiber*> ready_;
   std::vector<Fiber*> at_barrier_;
-  std::vector<std::vector<std::shared_ptr<Meeting>>> meetings_;  // of each warp
+  std::vector<std::vector<std::shared_ptr<Meeting>>> meetings_;  // per warp
   std::exception_ptr failure_;
 };
 

@@ -1,4 +1,4 @@
-// What runs kernels on the host does as CUDA does, and tells of kernels that do not.
+// The host executor of kernels behaves as CUDA, and reports invalid kernels.
 #include "cuda/executor.h"
 
 #include <cuda_runtime.h>
@@ -59,7 +59,7 @@ __global__ void give_what_is_there(T* found) {
   memory[39] = single = T(1);
 }
 
-// A kernel that reads what it has not written would find what another block has left.
+// Reading uninitialised shared memory would otherwise find the previous block's values.
 template <class T>
 void expect_spoilt(const std::function<bool(T)>& spoilt) {
   for (int launch = 0; launch < 2; ++launch) {
@@ -69,13 +69,13 @@ void expect_spoilt(const std::function<bool(T)>& spoilt) {
   }
 }
 
-TEST(Executor, NothingIsInSharedMemoryWhenABlockBegins) {
+TEST(Executor, SharedMemoryStartsUninitialised) {
   expect_spoilt<float>([](float x) { return std::isnan(x); });
   expect_spoilt<double>([](double x) { return std::isnan(x); });
   expect_spoilt<int>([](int x) { return x == -1; });
 }
 
-// As `reverse`, without the barrier: the order of the threads brings it out.
+// As `reverse`, without the barrier: the thread order exposes the error.
 TEST(Executor, AMissingBarrierIsSeen) {
   std::vector<int> kept(96, -1), y(96);
   run_grid(1, 96, [&] {
@@ -132,7 +132,7 @@ TEST(Executor, VotesCountTheLanesOfTheMask) {
   });
 }
 
-// Parts of a warp go their own ways, and meet again.
+// Parts of a warp diverge and reconverge.
 TEST(Executor, LanesMayDiverge) {
   run_grid(1, 32, [] {
     const int lane = static_cast<int>(threadIdx.x);

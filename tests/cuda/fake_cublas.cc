@@ -1,6 +1,7 @@
-// cuBLASLt, as far as ops/cuda/module/blas.cc calls it, over the fake of CUDA. It refuses what the
-// real one refuses: types and epilogues that do not go together, shapes, leading dimensions, and
-// memory that is aligned worse than the preference said when the algorithm was asked for.
+// A fake of the cuBLASLt functions that ops/cuda/module/blas.cc calls, on top of the fake of CUDA.
+// It refuses what the real one refuses: incompatible types and epilogues, shapes, leading
+// dimensions, and memory that is less aligned than the preference stated when the algorithm was
+// requested.
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -35,7 +36,7 @@ struct Preference {
   std::uint32_t align_a = 256, align_b = 256, align_c = 256, align_d = 256;
   std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;  // all
 };
-// What an algorithm is, for the fake.
+// An algorithm of the fake.
 struct Algorithm {
   std::uint64_t workspace;
   std::uint32_t align_a, align_b, align_c, align_d;
@@ -68,8 +69,8 @@ bool has_relu(const Product& product) {
          product.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
 }
 
-// The combinations of the table in cublasLtMatmul()'s documentation that are of floating types and
-// have one type for all matrices.
+// The combinations in the table of cublasLtMatmul()'s documentation that have floating types and
+// the same type for all matrices.
 bool types_go_together(const Product& product, cudaDataType_t type) {
   switch (product.compute) {
     case CUBLAS_COMPUTE_64F: return type == CUDA_R_64F && product.scale == CUDA_R_64F;
@@ -115,7 +116,7 @@ bool aligned(const void* memory, std::uint32_t bytes) {
   return reinterpret_cast<std::uintptr_t>(memory) % bytes == 0;
 }
 
-// d = alpha op(a) op(b) + beta c, then the epilogue. T: of the elements; C: that is computed in.
+// d = alpha op(a) op(b) + beta c, then the epilogue. T is the element type, C the compute type.
 template <class T, class C>
 struct Multiply {
   Product product;
@@ -124,7 +125,7 @@ struct Multiply {
   const T *from_a, *from_b, *from_c;
   T* to;
 
-  // The matrix's columns one after another, or its rows.
+  // Iterates over the matrix's columns or rows.
   static std::vector<C> spread(const T* from, const Matrix& matrix, bool by_column) {
     std::vector<C> values;
     values.reserve(matrix.rows * matrix.columns);
@@ -264,11 +265,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const std::size_t element = size_of(of(d).type);
   if (wanted < 1 || std::min({mine.align_a, mine.align_b, mine.align_c, mine.align_d}) < element)
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  // It would be free to add parts of sums up in 16 bits.
+  // The real one could then accumulate in 16 bits.
   const bool narrow = of(d).type == CUDA_R_16F || of(d).type == CUDA_R_16BF;
   if (narrow && mine.reductions != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  // Such sizes as the real one may have no epilogue for.
+  // Sizes for which the real one may have no epilogue.
   if (of(product).epilogue != CUBLASLT_EPILOGUE_DEFAULT && narrow && of(d).rows % 2 != 0)
     return CUBLAS_STATUS_SUCCESS;
   const Algorithm algorithm = {std::min(mine.workspace, kWorkspace), mine.align_a, mine.align_b,

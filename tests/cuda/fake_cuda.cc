@@ -31,9 +31,9 @@ using Tasks = std::vector<std::function<void()>>;
 struct Stream {
   int gpu;
   EmulatedStream queue{1, "fake-cuda"};
-  std::shared_ptr<Tasks> recorded{};  // null: it runs what it gets
-  bool spoilt = false;                // by what cannot be recorded
-  std::atomic<int> copied{0};         // to or from the host's memory
+  std::shared_ptr<Tasks> recorded{};  // null: it runs work immediately
+  bool spoilt = false;                // invalidated by work that cannot be recorded
+  std::atomic<int> copied{0};         // copies to or from host memory
 };
 Stream& of(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
 
@@ -44,7 +44,7 @@ struct State {
   std::vector<Stream*> streams;
   std::map<void*, Allocation> memory;
   std::map<const char*, std::size_t> pinned;
-  GraphCounts graphs;  // but for how many were launched
+  GraphCounts graphs;  // except launches
   std::atomic<int> graphs_launched{0}, enqueued{0}, copied{0}, waited{0}, cudnn{0};
   std::atomic<bool> broken{false};
   std::string what_broke;  // written once, before `broken`
@@ -56,7 +56,7 @@ State& state() {
 }
 
 thread_local int current = 0;
-thread_local Stream* recording = nullptr;  // the stream on which this thread records
+thread_local Stream* recording = nullptr;  // the stream that this thread records
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t keep(cudaError_t error) {
@@ -64,7 +64,7 @@ cudaError_t keep(cudaError_t error) {
   return error;
 }
 
-// The error of a call that waits for a GPU, or gives it work.
+// The error of a call that waits for a GPU or enqueues work.
 cudaError_t sound() { return keep(state().broken ? cudaErrorLaunchFailure : cudaSuccess); }
 
 bool blocking() {
@@ -72,7 +72,7 @@ bool blocking() {
   return value;
 }
 
-// REQUIRES: the lock.
+// REQUIRES: the lock is held.
 Gpu& in_use(int ordinal) {
   Gpu& gpu = state().gpus.at(static_cast<std::size_t>(ordinal));
   gpu.has_context = true;
@@ -129,7 +129,7 @@ Gpu gpu(int ordinal) {
 
 namespace {
 
-// `counter`: of what is not recorded.
+// `counter`: counts work that is not recorded.
 void enqueue(cudaStream_t stream, std::function<void()> task, std::atomic<int>& counter) {
   if (of(stream).recorded) return of(stream).recorded->push_back(std::move(task));
   ++counter;
@@ -217,7 +217,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
   return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int ordinal) {  // makes the context, since CUDA 12
+cudaError_t cudaSetDevice(int ordinal) {  // creates the context, since CUDA 12
   const std::lock_guard lock(state().mutex);
   if (ordinal < 0 || static_cast<std::size_t>(ordinal) >= state().gpus.size())
     return keep(cudaErrorInvalidDevice);
@@ -240,13 +240,14 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   if (gpu.in_use + bytes > gpu.memory) return keep(cudaErrorMemoryAllocation);
   *memory = std::aligned_alloc(256, bytes);
 #if defined(__SANITIZE_ADDRESS__)
-  if (blocking()) ASAN_POISON_MEMORY_REGION(*memory, bytes);  // the allocator hands out parts of it
+  // the allocator unpoisons the parts that it returns
+  if (blocking()) ASAN_POISON_MEMORY_REGION(*memory, bytes);
 #endif
   state().memory[*memory] = {current, bytes};
   gpu.in_use += bytes;
   return cudaSuccess;
 }
-cudaError_t cudaFree(void* memory) {  // waits for what is queued
+cudaError_t cudaFree(void* memory) {  // waits for queued work
   const std::lock_guard lock(state().mutex);
   ++state().waited;
   for (Stream* stream : state().streams) stream->queue.synchronize();
@@ -302,7 +303,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t task, void* dat
   if (sound() != cudaSuccess) return cudaErrorLaunchFailure;
   return enqueue(stream, [task, data] { task(data); }), cudaSuccess;
 }
-// Pageable memory holds the caller up, as CUDA does.
+// Copies of pageable memory block the caller, as in CUDA.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   if (of(stream).gpu != current) return keep(cudaErrorInvalidResourceHandle);

@@ -1,11 +1,10 @@
-// CUDA's runtime, as far as the backend calls it, over the host's memory and emulated streams, so
-// that the backend is tested where there is no GPU. Kernels run in stream order, by the executor.
-// It tells who made contexts, and fails as it is told.
+// A fake of the CUDA runtime functions that the backend calls, on host memory and emulated streams,
+// to test the backend without a GPU. Kernels run in stream order on the executor. It records which
+// threads create contexts, and fails on request.
 //
-// What a kernel does wrong (KernelError) breaks all GPUs for good, as CUDA does: from then on calls
-// give cudaErrorLaunchFailure, whose text tells what it was. With CUDA_LAUNCH_BLOCKING=1 what uses
-// a GPU's memory is done when the call returns; the address sanitizer then knows what is
-// allocated.
+// An invalid kernel (KernelError) breaks all GPUs permanently, as in CUDA: later calls return
+// cudaErrorLaunchFailure, with the cause in its message. With CUDA_LAUNCH_BLOCKING=1, work on a
+// GPU's memory is done when the call returns, so AddressSanitizer knows what is allocated.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,38 +24,38 @@ struct Gpu {
 
   bool has_context = false;
   std::size_t in_use = 0;
-  std::vector<int> peers;  // whose memory it was allowed to reach
-  int last_priority = 0;   // of the stream made last
+  std::vector<int> peers;  // devices with peer access
+  int last_priority = 0;   // of the stream created last
 };
 
-// From here on these are the GPUs. `error`: what looking for them gives.
+// From now on these are the GPUs. `error`: the result of discovery.
 void set_gpus(std::vector<Gpu> gpus, cudaError_t error = cudaSuccess);
 Gpu gpu(int ordinal);
-// As a kernel would that does something wrong.
+// Breaks the GPUs, as an invalid kernel does.
 void break_gpus(const std::string& why);
-// Where this thread records, what cannot be recorded; false elsewhere.
+// If this thread records, invalidates the recording and returns true.
 bool spoil_recording();
 
-// Runs `task` in the order of the stream, or records it.
+// Runs `task` in stream order, or records it.
 void enqueue(cudaStream_t stream, std::function<void()> task);
-// What is enqueued on `stream` from now on waits for what `earlier` has now.
+// Makes later work on `stream` wait for the current work of `earlier`.
 void follow(cudaStream_t stream, cudaStream_t earlier);
-// How often graphs were launched, made, and changed.
+// How often graphs were launched, created and updated.
 struct GraphCounts {
   int launched = 0, made = 0, updated = 0;
 };
 GraphCounts graph_counts();
-// What the host has done otherwise: kernels and copies on GPUs that it enqueued by themselves,
-// copies to or from its memory, and calls that held it up until a GPU was there; and the graphs
-// that it asked cuDNN to run, whether recorded or not.
+// Host actions outside of graphs: kernels and copies that it enqueued individually on GPUs, copies
+// to or from its memory, and calls that blocked it until a GPU was done. And the graphs that it
+// asked cuDNN to run, recorded or not.
 struct HostCounts {
   int enqueued = 0, copied = 0, waited = 0, cudnn = 0;
 };
 HostCounts host_counts();
 void count_cudnn_run();
-// Of the copies to or from the host's memory, those on this stream.
+// The number of copies to or from host memory on this stream.
 int copied_on(cudaStream_t stream);
-// A launch whose kernel and arguments `thread` holds.
+// Launches a kernel; `thread` contains it and its arguments.
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread);
 
 }  // namespace tandem::fake_cuda

@@ -1,4 +1,4 @@
-// The backend's host code over a fake of CUDA: discovery, contexts, limits, priorities, peers.
+// The backend's host code on a fake of CUDA: discovery, contexts, limits, priorities, peers.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -92,15 +92,15 @@ std::string failure_of_discovery(cudaError_t error) {
   return "no error";
 }
 
-TEST(FakeGpus, ADriverThatIsNoGoodIsAClearError) {
+TEST(FakeGpus, ABrokenDriverIsAClearError) {
   const std::string old = failure_of_discovery(cudaErrorInsufficientDriver);
-  EXPECT_NE(old.find("the driver of NVIDIA here is for CUDA 12.2"), std::string::npos) << old;
+  EXPECT_NE(old.find("the NVIDIA driver supports CUDA 12.2"), std::string::npos) << old;
   EXPECT_NE(old.find("install a newer driver"), std::string::npos) << old;
   const std::string broken = failure_of_discovery(cudaErrorSystemDriverMismatch);
   EXPECT_NE(broken.find("does not work: something is wrong"), std::string::npos) << broken;
 }
 
-TEST(FakeGpus, AForkedProcessIsToldWhatIsWrong) {
+TEST(FakeGpus, AForkedProcessGetsAClearError) {
   set_gpus({{}});
   const PhysicalGpus gpus = find_gpus();
   const pid_t child = fork();
@@ -147,7 +147,7 @@ TEST(FakeGpus, ReachEachOtherWhereTheyCan) {
   EXPECT_EQ(fake_cuda::gpu(2).peers, (std::vector{0, 1}));
 }
 
-// Less is free than there was when the limit was set: the allocator backs off.
+// Less memory is free than when the limit was set: the allocator backs off.
 TEST(FakeGpus, MemoryThatTheDriverRefusesIsAskedForAgainInPart) {
   set_gpus({{.memory = std::size_t{100} << 20, .in_use = std::size_t{20} << 20}});
   const PhysicalGpus gpus = find_gpus();

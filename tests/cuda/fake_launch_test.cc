@@ -1,4 +1,4 @@
-// Launches and products on the fake GPUs that other tests rely on.
+// Launches and matrix products on the fake GPUs, which other tests rely on.
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST(FakeLaunch, AKernelThatIsWrongBreaksTheGpu) {
   EXPECT_EQ(cudaLaunchKernelEx(&grid, lonely_barrier), cudaErrorLaunchFailure);
 }
 
-// c = a . b of column-major 2 by 2 matrices; what the algorithm was asked for with `align` bytes.
+// c = a . b for column-major 2 by 2 matrices, with an algorithm for an alignment of `align` bytes.
 cublasStatus_t multiply(const OneGpu& gpu, cublasComputeType_t compute, cudaDataType_t type,
                         std::uint32_t align, const void* a, const void* b, void* c,
                         const void* bias = nullptr) {

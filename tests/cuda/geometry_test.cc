@@ -1,4 +1,5 @@
-// The geometry of padding, transposing, pooling and column sums on a GPU: tried out on the host.
+// The index arithmetic of padding, transposition, pooling and column sums on a GPU, tested on the
+// host.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -23,7 +24,7 @@ TEST(PadAxes, LeadToTheElementsThatArePadded) {
   struct Case {
     Shape input;
     Dims before, after;
-    int rank;  // of what is left when axes are joined
+    int rank;  // after axes are joined
   };
   const Case cases[] = {{{4}, {1}, {2}, 1},
                         {{2, 3}, {0, 0}, {0, 0}, 1},
@@ -55,7 +56,7 @@ TEST(PadAxes, LeadToTheElementsThatArePadded) {
   }
 }
 
-// The transposition of `shape` by `permutation`, as a copy.
+// Transposes `shape` by `permutation`, as a strided copy.
 StridedCopy transposition(const Shape& shape, const std::vector<int>& permutation) {
   const Dims strides = dense_strides(shape);
   StridedCopy copy;
@@ -63,7 +64,7 @@ StridedCopy transposition(const Shape& shape, const std::vector<int>& permutatio
   return copy;
 }
 
-TEST(TransposePlanes, CopyWhatTheCopyCopies) {
+TEST(TransposePlanes, MatchTheStridedCopy) {
   struct Case {
     Shape shape;
     std::vector<int> permutation;

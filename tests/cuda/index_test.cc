@@ -1,4 +1,4 @@
-// How kernels go over memory, which shapes alone decide: tried out on the host.
+// The index arithmetic of kernels, which depends on shapes only, tested on the host.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -21,7 +21,7 @@ std::vector<std::int64_t> positions(const Shape& shape, std::int64_t index) {
   return at;
 }
 
-// The element of an operand that broadcasts to the place `at` of a result.
+// The element of a broadcast operand at the index `at` of a result.
 std::int64_t broadcast_offset(const Shape& operand, const std::vector<std::int64_t>& at) {
   std::int64_t offset = 0;
   const int missing = static_cast<int>(at.size()) - operand.rank();
@@ -62,7 +62,7 @@ TEST(Strides, OfMoreElementsThan32BitsCount) {
   EXPECT_EQ(strides.offsets(index).of[1], 2);
 }
 
-// The sum over the axes of `mask`, through the passes that a GPU would make.
+// The sum over the axes of `mask`, in the passes that a GPU would run.
 std::vector<double> sum_in_passes(std::vector<double> x, const Shape& shape, std::uint32_t mask) {
   std::vector<AxisGroup> groups = axis_groups(shape, mask);
   const auto left = [&] {
@@ -114,9 +114,9 @@ TEST(ReducePasses, OfNothingAreOne) {
   EXPECT_EQ(pass.pieces, 1);
 }
 
-TEST(Faults, TellWhatTheKernelMet) {
+TEST(Faults, ReportInvalidValues) {
   Fault fault = {.claimed = 1,
-                 .told = 1,
+                 .complete = 1,
                  .text = "[{op}] label {value} at position {position} is outside [0, {limit})",
                  .op = "Op",
                  .value = 12,
@@ -128,7 +128,7 @@ TEST(Faults, TellWhatTheKernelMet) {
   } catch (const InvalidArgumentError& error) {
     EXPECT_STREQ(error.what(), "[Op] label 12 at position 3 is outside [0, 10)");
   }
-  EXPECT_EQ(fault.claimed, 0);  // the next one has room
+  EXPECT_EQ(fault.claimed, 0);  // can be claimed again
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Stretches of a program as graphs, on the fake GPUs: what is recorded, when it is launched again,
+// Parts of a program as CUDA graphs, on the fake GPUs: what is recorded, what is launched again,
 // and what is launched one by one.
 #include "graph/cuda_graph_segment.h"
 
@@ -25,7 +25,7 @@ cudaStream_t stream_of(const KernelContext& c) {
   return static_cast<cudaStream_t>(c.native_stream);
 }
 
-// y = 2 x + 1, by way of scratch memory.
+// y = 2 x + 1, with scratch memory.
 void double_and_add(KernelContext& c) {
   auto* const twice = static_cast<int*>(c.scratch(sizeof(int)));
   const int* x = c.inputs[0].as<const int>();
@@ -53,7 +53,7 @@ void add_number_on(KernelContext& c, int number, const int* renewed) {
   int* y = c.outputs[0].as<int>();
   fake_cuda::enqueue(stream_of(c), [=] { *y = *x + (renewed ? *renewed : number); });
 }
-// y = x + the number of the attributes.
+// y = x + the number in the attributes.
 void add_number(KernelContext& c) {
   const void* renewed = DeviceArgsScope::current()->place(
       c.attrs_data,
@@ -65,7 +65,7 @@ void add_number(KernelContext& c) {
 }
 void keeps_number(KernelContext& c) { add_number_on(c, c.attrs<Added>().number, nullptr); }
 
-// x goes through `kernels`, one after the other, each with a place of its own.
+// Applies `kernels` to x in sequence, each with its own memory.
 class Chain {
  public:
   explicit Chain(const std::vector<KernelFn>& kernels) {
@@ -98,15 +98,15 @@ class Chain {
     for (void* place : places_) device_->allocator().deallocate(place);
   }
 
-  // Where x is from here on: one of 16 places.
+  // Selects one of 16 addresses for x.
   void read_from(std::size_t place) {
     steps_.front()->context.inputs[0].data = places_[steps_.size() + 1 + place];
   }
-  // From here on the attributes of step `i` are renewed at the start of each run.
+  // From now on, the attributes of step `i` are updated at the start of each run.
   void renew(std::size_t i, std::shared_ptr<const AttrUpdate> renewal) {
     operations_[i]->attr_update = std::move(renewal);
   }
-  // The result; -1: the kernels were not enqueued.
+  // The result; -1 if the kernels were not enqueued.
   int run(int x) {
     for (const auto& step : steps_)
       if (const auto& renewal = step->operation->attr_update)
@@ -160,7 +160,7 @@ TEST(CudaGraphSegment, TheOldestIsChangedForOtherAddresses) {
   EXPECT_EQ(fake_cuda::graph_counts().updated, 4);
 }
 
-TEST(CudaGraphSegment, OfOtherMemoryInEachRunAreGivenUp) {
+TEST(CudaGraphSegment, WithOtherMemoryInEachRunAreStopped) {
   Chain chain({double_and_add, double_and_add});
   int last = 0;
   for (int i = 0; i < 64 && last != -1; ++i) {
@@ -171,10 +171,10 @@ TEST(CudaGraphSegment, OfOtherMemoryInEachRunAreGivenUp) {
   EXPECT_EQ(last, -1);
 }
 
-TEST(CudaGraphSegment, TheirWorkspaceIsNobodyElses) {
+TEST(CudaGraphSegment, TheirWorkspaceIsNotShared) {
   Chain chain({double_and_add, double_and_add});
   for (int x = 0; x < 3; ++x) chain.run(x);
-  // What the allocator has is handed out, and written to between the runs.
+  // The allocator's free memory is allocated here, and overwritten between the runs.
   std::vector<void*> others(48);
   for (void*& other : others) other = chain.device().allocator().allocate(1 << 20);
   const std::vector<int> ones((1 << 20) / sizeof(int), 1);
@@ -202,7 +202,7 @@ TEST(CudaGraphSegment, WhatCannotBeRecordedIsLaunchedOneByOne) {
   EXPECT_EQ(fake_cuda::graph_counts().made, 0);
 }
 
-// The renewal of a step, which has the number at `number` in each run.
+// Updates a step to the value of `number` in each run.
 std::shared_ptr<const AttrUpdate> renewal_from(const int& number) {
   return std::make_shared<const AttrUpdate>(
       [&number](void* attrs) { static_cast<Added*>(attrs)->number = number; });
@@ -236,7 +236,7 @@ TEST(CudaGraphSegment, EachRecordingHasItsAttributes) {
   Chain chain({double_and_add, add_number});
   int number = 0;
   chain.renew(1, renewal_from(number));
-  for (number = 1; number < 20; ++number) {  // of four recordings, the oldest of which is changed
+  for (number = 1; number < 20; ++number) {  // with four recordings, of which the oldest is updated
     chain.read_from(static_cast<std::size_t>(number / 3 % 6));
     EXPECT_EQ(chain.run(number), 3 * number + 1);
   }

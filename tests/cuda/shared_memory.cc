@@ -35,7 +35,7 @@ class Symbols {
   }
 
   using Visit = std::function<void(std::string_view name, const Symbol& symbol)>;
-  // Those of static variables of functions, by their mangled names.
+  // Static variables of functions, by mangled name.
   void for_each_local(const Visit& visit) const {
     const char* const names = &at<char>(sections_[table_->sh_link].sh_offset);
     const auto* const symbols = &at<Symbol>(table_->sh_offset);

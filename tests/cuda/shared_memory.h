@@ -1,5 +1,5 @@
-// Where the shared memory of kernels is that run on the host (cuda/executor.h): `__shared__`
-// variables are static ones of their functions there.
+// Finds the shared memory of kernels that run on the host (cuda/executor.h): `__shared__` variables
+// are static variables of their functions there.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace tandem::executor {
 
-// The `__shared__` variables of a program or a library, by its symbols. on_host/cuda_runtime.h has
-// a constant beside each, whose name begins with kSharedMarker: they are the other static variables
-// of the functions in which such constants are.
+// The `__shared__` variables of a program or library, from its symbols. on_host/cuda_runtime.h
+// defines a constant beside each, whose name begins with kSharedMarker. The variables are the other
+// static variables of functions with such a constant.
 inline constexpr const char* kSharedMarker = "tandem_shared_memory_";
-// Throws std::runtime_error where the file has no symbols. `inside`: an address in it.
+// Throws std::runtime_error if the file has no symbols. `inside`: an address in it.
 std::vector<std::span<std::byte>> shared_memory_of(const void* inside);
 
 }  // namespace tandem::executor

@@ -1,4 +1,4 @@
-// The streams of a device beside the one that it computes on, over the fake of CUDA.
+// A device's streams other than its compute stream, on the fake of CUDA.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,12 +30,12 @@ class Streams : public ::testing::Test {
     device_->allocator().deallocate(memory_);
   }
   NativeGpu& gpu() { return *as_native(*device_); }
-  // From here on the device computes until the test ends.
+  // From now on the device computes until the test ends.
   void compute() {
     device_->stream().enqueue([ended = open_.get_future().share()] { ended.wait(); });
   }
 
-  static constexpr std::size_t kBytes = 5 << 20;  // more than a piece
+  static constexpr std::size_t kBytes = 5 << 20;  // more than one piece
   const std::vector<char> values_ = std::vector<char>(kBytes, 7);
   std::unique_ptr<Device> device_;
   void* memory_ = nullptr;
@@ -71,7 +71,7 @@ TEST_F(Streams, ReadingThrowsWhatHasFailedBefore) {
   device_->stream().enqueue([] { throw NotFoundError("before"); });
   char seen = 0;
   EXPECT_THROW(gpu().read(&seen, memory_, 1, device_->stream().record()), NotFoundError);
-  gpu().read(&seen, memory_, 1, device_->stream().record());  // it was told
+  gpu().read(&seen, memory_, 1, device_->stream().record());  // was reported before
 }
 
 TEST_F(Streams, CommunicationGoesBesideBoth) {

@@ -77,7 +77,7 @@ TEST(BfcAllocator, SplitsFromTwiceTheRequestOn) {
   const auto first = f.allocate(1024);
   const auto fence = f.allocate(256);
   f.deallocate(first);
-  const auto whole = f.allocate(768);  // 1024 < 2 * 768: handed out whole
+  const auto whole = f.allocate(768);  // 1024 < 2 * 768: not split
   EXPECT_EQ(whole, first);
   EXPECT_EQ(f.allocator.stats().bytes_in_use, 1024 + 256);
   f.deallocate(whole);
@@ -90,7 +90,7 @@ TEST(BfcAllocator, SplitsFromTwiceTheRequestOn) {
 
 TEST(BfcAllocator, SplitsWhen128MiBWouldBeLost) {
   Fixture f(1024 * kMiB, /*growth=*/false);
-  f.allocate(700 * kMiB);  // leaves 324, less than twice 200 but 124 over: whole
+  f.allocate(700 * kMiB);  // leaves 324, less than 2 * 200 but 124 over: not split
   f.allocate(200 * kMiB);
   EXPECT_EQ(f.allocator.stats().bytes_in_use, 1024 << 20);
   Fixture g(1024 * kMiB, /*growth=*/false);
@@ -136,7 +136,7 @@ TEST(BfcAllocator, BacksOffOnceInItsLife) {
   EXPECT_LE(reserved, 600 * kMiB);
   f.log.refused = 0;
   f.log.largest = 100 * kMiB;
-  EXPECT_EQ(f.allocate(700 * kMiB), 0u);  // above what is left: never asked for
+  EXPECT_EQ(f.allocate(700 * kMiB), 0u);  // above the remaining limit: the source is not called
   EXPECT_EQ(f.log.refused, 0);
   EXPECT_EQ(f.allocate(reserved), 0u);
   EXPECT_EQ(f.log.refused, 0);
@@ -158,7 +158,7 @@ TEST(BfcAllocator, GivesBackFreeRegionsBeforeRunningOut) {
   const auto c = f.allocate(8 * kMiB);
   f.deallocate(a);
   f.deallocate(c);
-  EXPECT_EQ(f.allocate(11 * kMiB), 0u);  // 10 MiB could be had at most: nothing is given back
+  EXPECT_EQ(f.allocate(11 * kMiB), 0u);  // at most 10 MiB could be freed: no region is released
   EXPECT_EQ(f.log.given_back, 0);
   EXPECT_NE(f.allocate(10 * kMiB), 0u);
   EXPECT_EQ(f.log.given_back, 2);
@@ -181,7 +181,7 @@ TEST(BfcAllocator, TrimReturnsWhatIsWhollyFree) {
   f.deallocate(c);
   EXPECT_EQ(f.allocator.trim(), 10 * kMiB);
   EXPECT_TRUE(f.log.regions.empty());
-  f.allocate(1);  // as new: two MiB again
+  f.allocate(1);  // starts again with 2 MiB
   EXPECT_EQ(f.allocator.stats().bytes_reserved, 2 << 20);
 }
 
@@ -202,7 +202,7 @@ TEST(BfcAllocator, AccountsByTagAndPeak) {
   const auto peak_of = [&](MemoryTag tag) { return f.allocator.stats().peak_of(tag); };
   EXPECT_EQ(by_tag(MemoryTag::kWeights), 1024 + 256);
   EXPECT_EQ(by_tag(MemoryTag::kGradients), 512);
-  EXPECT_EQ(by_tag(MemoryTag::kActivations), 256);  // without a scope
+  EXPECT_EQ(by_tag(MemoryTag::kActivations), 256);  // the default tag
   f.deallocate(nested);                             // counts for the tag it was allocated with
   f.deallocate(weights);
   EXPECT_EQ(by_tag(MemoryTag::kGradients), 0);
@@ -239,7 +239,7 @@ TEST(BfcAllocator, TryingIsNoFailureAndWarnsTenTimes) {
        at = said.find("ran out", at + 1))
     ++warnings;
   EXPECT_EQ(warnings, 10u);
-  EXPECT_EQ(drained, 0);  // waits for nothing
+  EXPECT_EQ(drained, 0);  // does not wait
   allocator.deallocate(most);
   EXPECT_EQ(allocator.stats().bytes_in_use, 0);
 }

@@ -1,4 +1,4 @@
-// The allocator under millions of random operations, against a second implementation and alone.
+// Millions of random allocator operations, compared with a second implementation and on their own.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace {
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kShare = 20;  // of the operations: each takes that much longer
+constexpr int kShare = 20;  // divides the number of operations, which take longer
 #else
 constexpr int kShare = 1;
 #endif
 
-// Small numbers to walk through: same seeds, same operations.
+// A small random number generator: same seed, same operations.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed * 2862933555777941757u + 3037000493u) {}
@@ -28,7 +28,7 @@ class Random {
     state_ = state_ * 6364136223846793005u + 1442695040888963407u;
     return (state_ >> 33) % bound;
   }
-  // Spread evenly over the orders of magnitude up to 2^bits.
+  // Evenly distributed over the orders of magnitude up to 2^bits.
   std::size_t size(int bits) {
     return 1 + below(std::uint64_t{1} << (1 + below(static_cast<std::uint64_t>(bits))));
   }
@@ -37,7 +37,7 @@ class Random {
   std::uint64_t state_;
 };
 
-// The allocator and the model, given the same operations.
+// The allocator and the model, with the same operations.
 class Twins {
  public:
   Twins(std::size_t total, bool growth)
@@ -68,7 +68,7 @@ class Twins {
     model_.reset_peak();
   }
 
-  void expect_same_figures() {
+  void expect_same_stats() {
     const AllocatorStats stats = allocator_.stats();
     const auto is = [](std::int64_t actual, std::size_t expected) {
       return actual == static_cast<std::int64_t>(expected);
@@ -91,7 +91,7 @@ class Twins {
 
   void expect_coalesced_at_the_end() {
     while (!live_.empty()) deallocate(live_.size() - 1);
-    expect_same_figures();
+    expect_same_stats();
     ASSERT_TRUE(model_.coalesced());
     ASSERT_EQ(allocator_.stats().bytes_in_use, 0);
     const auto reserved = static_cast<std::size_t>(allocator_.stats().bytes_reserved);
@@ -106,7 +106,7 @@ class Twins {
   std::vector<std::uintptr_t> live_;
 };
 
-TEST(BfcAllocatorProperty, EveryAddressAndFigureIsThatOfThePlainModel) {
+TEST(BfcAllocatorProperty, AddressesAndStatisticsMatchThePlainModel) {
   for (const bool growth : {true, false})
     for (std::uint64_t seed = 0; seed < 4; ++seed) {
       Twins twins(400 * kMiB + 12345, growth);
@@ -122,7 +122,7 @@ TEST(BfcAllocatorProperty, EveryAddressAndFigureIsThatOfThePlainModel) {
           twins.allocate(random.size(25), static_cast<MemoryTag>(random.below(kMemoryTags)));
         else
           twins.deallocate(random.below(twins.live()));
-        if (step % 8 == 0) twins.expect_same_figures();
+        if (step % 8 == 0) twins.expect_same_stats();
         if (HasFatalFailure()) return;
       }
       twins.expect_coalesced_at_the_end();

@@ -1,4 +1,4 @@
-// The allocator under several threads, and its waiting for memory.
+// The allocator with several threads, and its waiting for memory.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,7 +22,7 @@ std::unique_ptr<BfcAllocator> make(BfcOptions options) {
   return std::make_unique<BfcAllocator>(std::move(options), std::make_unique<MmapRegionSource>());
 }
 
-// Makes the allocator known to a second thread, so that waiting may help.
+// Uses the allocator on a second thread, so that waiting may help.
 void touch_from_another_thread(BfcAllocator& allocator) {
   std::thread([&] { allocator.deallocate(allocator.allocate(1)); }).join();
 }
@@ -86,7 +86,7 @@ TEST(BfcThreads, WaitsForAnotherThreadToFree) {
   allocator->deallocate(next);
 }
 
-TEST(BfcThreads, GivesUpAtTheLimitOfWaiting) {
+TEST(BfcThreads, FailsAtTheTimeLimit) {
   const auto allocator = make({.total_bytes = 4 * kMiB, .retry_limit = 80ms});
   touch_from_another_thread(*allocator);
   void* most = allocator->allocate(3 * kMiB);
@@ -100,7 +100,7 @@ TEST(BfcThreads, GivesUpAtTheLimitOfWaiting) {
 TEST(BfcThreads, DoesNotWaitWhenThatCannotHelp) {
   const auto allocator = make({.total_bytes = 4 * kMiB, .retry_limit = 1h});
   void* most = allocator->allocate(3 * kMiB);
-  EXPECT_EQ(allocator->allocate(2 * kMiB), nullptr);  // nobody else uses this allocator
+  EXPECT_EQ(allocator->allocate(2 * kMiB), nullptr);  // no other thread uses this allocator
   allocator->deallocate(most);
   touch_from_another_thread(*allocator);
   most = allocator->allocate(3 * kMiB);
@@ -108,7 +108,7 @@ TEST(BfcThreads, DoesNotWaitWhenThatCannotHelp) {
   allocator->deallocate(most);
 }
 
-TEST(BfcThreads, DrainsDeferredWorkBeforeGivingUp) {
+TEST(BfcThreads, DrainsDeferredWorkBeforeFailing) {
   void* held = nullptr;
   BfcAllocator* target = nullptr;
   int drained = 0;

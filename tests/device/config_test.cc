@@ -1,5 +1,5 @@
-// tandem/config.h: discovery, settings and their errors, memory figures. Every test is a process of
-// its own.
+// tandem/config.h: discovery, settings and their errors, memory statistics. Every test runs in a
+// process of its own.
 #include "tandem/config.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(Config, WithoutGpus) {
   const auto logical = config::list_logical_devices();
   ASSERT_EQ(logical.size(), 1u);
   EXPECT_EQ(logical[0].name, "/job:localhost/replica:0/task:0/device:CPU:0");
-  config::set_logical_cpus(1);  // as it is
+  config::set_logical_cpus(1);  // unchanged
   EXPECT_EQ(logical[0].device_type, "CPU");
   EXPECT_TRUE(DeviceManager::get().initialized());
   EXPECT_EQ(device("CPU:0").intra_op_threads(), available_cores());
@@ -97,7 +97,7 @@ TEST(Config, EmulatedGpusFromTheEnvironment) {
         "[Environment] TANDEM_EMULATED_GPUS: expected N or N:MiB, with N from 0 to 1024, got '" +
             std::string(bad) + "'");
   }
-  config::set_emulated_gpus(2);  // the call wins
+  config::set_emulated_gpus(2);  // the call overrides the environment
   EXPECT_EQ(config::list_physical_devices("GPU").size(), 2u);
 }
 
@@ -129,7 +129,8 @@ TEST(Config, VisibleDevices) {
   config::set_logical_device_configuration(gpu2, {{.memory_limit = 100}});
   config::set_logical_device_configuration(kGpu0, {{.memory_limit = 200}});
   EXPECT_EQ(logical_names("GPU"), (Names{"GPU:0", "GPU:1"}));
-  EXPECT_EQ(config::get_memory_info("GPU:0").limit, 100 * kMiB);  // in the order given
+  // in the order in which they were set
+  EXPECT_EQ(config::get_memory_info("GPU:0").limit, 100 * kMiB);
   EXPECT_EQ(config::get_memory_info("GPU:1").limit, 200 * kMiB);
 }
 
@@ -154,7 +155,7 @@ TEST(Config, HiddenDevicesAreNotListed) {
 
 TEST(Config, AHiddenCpuStaysTheHost) {
   config::set_emulated_gpus(1);
-  config::set_visible_devices({kGpu0});  // of every type: the CPU is hidden
+  config::set_visible_devices({kGpu0});  // for all types: the CPU is hidden
   EXPECT_EQ(logical_names(), (Names{"GPU:0"}));
   EXPECT_EQ(DeviceManager::get().host().full_name(),
             "/job:localhost/replica:0/task:0/device:CPU:0");
@@ -166,7 +167,7 @@ TEST(Config, MemoryGrowth) {
   EXPECT_TRUE(config::get_memory_growth(kGpu0));
   EXPECT_EQ(refused([] { config::list_logical_devices(); }),
             "Memory growth cannot differ between GPU devices");
-  EXPECT_FALSE(DeviceManager::get().initialized());  // and may still be put right
+  EXPECT_FALSE(DeviceManager::get().initialized());  // and the setting can still be corrected
   config::set_memory_growth(kGpu1, true);
   Allocator& memory = (config::list_logical_devices(), device("GPU:1")).allocator();
   memory.allocate(1);
@@ -239,7 +240,7 @@ TEST(Config, VirtualGpus) {
   EXPECT_EQ(config::get_memory_info("GPU:2").limit, 512 * kMiB);
   device("GPU:2").allocator().allocate(1);
   EXPECT_EQ(config::get_memory_info("GPU:2").reserved, 512 * kMiB);
-  // The same again is allowed, another is not.
+  // Setting the same value is allowed, another one is not.
   config::set_logical_device_configuration(kGpu0, {{.memory_limit = 128}, {.memory_limit = 64}});
   EXPECT_EQ(
       too_late([] { config::set_logical_device_configuration(kGpu0, {{.memory_limit = 128}}); }),
@@ -253,7 +254,7 @@ TEST(Config, VirtualGpus) {
             0u);
 }
 
-// As in TensorFlow's guide.
+// From TensorFlow's guide.
 TEST(Config, TwoVirtualGpusOfOneGibibyteFitAnEmulatedGpu) {
   setenv("TANDEM_EMULATED_GPUS", "1", 1);
   config::set_logical_device_configuration(kGpu0, {{.memory_limit = 1024}, {.memory_limit = 1024}});
@@ -320,7 +321,7 @@ TEST(Config, LateErrorsNameTheFirstCall) {
   config::set_emulated_gpus(1);
   DeviceManager::get().initialize("MatMul");
   config::list_logical_devices();
-  config::set_visible_devices({kGpu0}, "GPU");  // as it is
+  config::set_visible_devices({kGpu0}, "GPU");  // unchanged
   EXPECT_EQ(too_late([] { config::set_visible_devices({}, "GPU"); }),
             "Visible devices cannot be modified after being initialized (by MatMul). Call "
             "config::set_visible_devices before the first operation and before anything that lists "
@@ -346,7 +347,7 @@ TEST(Config, MemoryInfo) {
   EXPECT_EQ(config::get_memory_info("GPU:0").peak, 16 * kMiB);
   EXPECT_EQ(config::trim_memory("GPU:0"), 0);
   device("GPU:0").stream().enqueue([&] { memory.deallocate(block); });
-  EXPECT_EQ(config::get_memory_info("GPU:0").current, 0);  // after the work at hand
+  EXPECT_EQ(config::get_memory_info("GPU:0").current, 0);  // after the current work
   EXPECT_EQ(config::trim_memory("GPU:0"), 64 * kMiB);
   EXPECT_EQ(config::get_memory_info("GPU:0").reserved, 0);
   EXPECT_EQ(config::get_memory_info("CPU:0").current, 0);

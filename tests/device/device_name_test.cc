@@ -91,7 +91,7 @@ TEST(DeviceName, UserFormsNameATypeThatThereIs) {
             std::string::npos);
   EXPECT_NE(refused("/device:gpuu:0").find("The nearest is 'GPU'."), std::string::npos);
   EXPECT_EQ(refused("/device:accelerator:0").find("nearest"), std::string::npos);
-  EXPECT_EQ(full("/device:xpu:0").type, "xpu");  // the grammar knows no types
+  EXPECT_EQ(full("/device:xpu:0").type, "xpu");  // the grammar accepts any type
 }
 
 TEST(DeviceName, FullySpecified) {

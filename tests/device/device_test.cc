@@ -1,4 +1,4 @@
-// What is the CPU's or an emulated GPU's alone; the rest is in gpu_conformance.cc.
+// Tests specific to the CPU or an emulated GPU; the others are in gpu_conformance.cc.
 #include "device/device.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(Device, ExhaustedMemoryWaitsForDeferredWorkThatHoldsSome) {
   }
 }
 
-TEST(Device, RegionsGoBackAfterTheWorkThatUsesThem) {
+TEST(Device, RegionsAreReleasedAfterTheWorkThatUsesThem) {
   EmulatedGpu gpu(
       {.name = local_device_name("GPU", 0), .memory_limit = 64 * kMiB, .allow_growth = true});
   std::atomic<bool> open{false};
@@ -76,7 +76,7 @@ TEST(Device, RegionsGoBackAfterTheWorkThatUsesThem) {
   gpu.allocator().deallocate(memory);
   EXPECT_EQ(gpu.allocator().trim(), std::size_t{2} << 20);
   open = true;
-  gpu.stream().synchronize();  // would crash if the region were gone already
+  gpu.stream().synchronize();  // would crash if the region had been released
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kMostTasks = static_cast<std::int64_t>(EmulatedStream::kMostTasks);
 
-// A task that lasts until it is opened.
+// A task that blocks until it is opened.
 class Gate {
  public:
   std::function<void()> task() {
@@ -111,7 +111,7 @@ TEST(EmulatedStream, ThrowsTheFirstExceptionOnce) {
   stream.enqueue([] { throw InvalidArgumentError("second"); });
   stream.enqueue([&] { later = true; });
   EXPECT_EQ(error_of<InvalidArgumentError>([&] { stream.synchronize(); }), "first");
-  EXPECT_TRUE(later);  // work goes on
+  EXPECT_TRUE(later);  // later tasks still run
   stream.synchronize();
   stream.enqueue([] { throw NotFoundError("third"); });
   const Event event = stream.record();
@@ -130,7 +130,7 @@ TEST(EmulatedStream, AnEventThrowsOnlyWhatCameBeforeIt) {
   EXPECT_EQ(error_of<NotFoundError>([&] { stream.synchronize(); }), "after");
 }
 
-// The thread that enqueues is at most so far ahead.
+// A thread that enqueues is blocked at the limit.
 TEST(EmulatedStream, BoundsTheTasksUnderWay) {
   EmulatedStream stream(1, "test");
   Gate gate;
@@ -160,7 +160,7 @@ TEST(EmulatedStream, BoundsTheBytesUnderWay) {
   stream.enqueue(gate.task());
   std::thread host([&] {
     for (int i = 0; i < 40; ++i) {
-      // One that alone is over the bound waits until it is the only one.
+      // A task above the limit waits until the queue is empty.
       stream.enqueue([&] { most = std::max(most, enqueued.load() - done++); },
                      i == 20 ? 8 * kBytes : kBytes);
       ++enqueued;
@@ -174,7 +174,7 @@ TEST(EmulatedStream, BoundsTheBytesUnderWay) {
   EXPECT_LE(most, 5);
 }
 
-// A task may be waited for by the stream on which another one enqueues.
+// The stream that a task enqueues on may wait for that task.
 TEST(EmulatedStream, TasksEnqueueWithoutABound) {
   EmulatedStream stream(1, "test"), other(1, "other");
   Gate gate;
@@ -225,7 +225,7 @@ TEST(EmulatedStream, ATaskThatWaitsForItselfIsAnErrorNotAHang) {
   stream.enqueue([&] { stream.synchronize(); });
   EXPECT_EQ(error_of<InternalError>([&] { stream.synchronize(); }),
             "[Stream] a task waits for its own stream, which would never end");
-  stream.enqueue([&] { stream.drain(); });  // does nothing there
+  stream.enqueue([&] { stream.drain(); });  // no effect on the stream's own thread
   stream.synchronize();
 }
 
@@ -281,15 +281,15 @@ TEST(EmulatedStreamDeathTest, TheProcessEndsWithWorkInTheQueue) {
             std::this_thread::sleep_for(1ms);
           });
         while (started == 0) std::this_thread::yield();
-        // Not known to end the process, so that the test's own objects stay in reach of the leak
-        // sanitizer.
+        // Hides from the compiler that the call does not return, so that the test's objects stay
+        // reachable for LeakSanitizer.
         void (*volatile end)(int) = std::exit;
         end(3);
       },
       ::testing::ExitedWithCode(3), "");
 }
 
-// As the caches of a library that a kernel is the first to call.
+// Models a library's caches, which the first kernel creates.
 struct UsedByATask {
   ~UsedByATask() {
     if (used) std::_Exit(5);

@@ -31,7 +31,7 @@ std::vector<int> numbers(std::size_t count, int first = 0) {
   return values;
 }
 
-// Memory of a device, as ints.
+// Device memory as ints.
 struct Block {
   Block(Device& on, std::size_t ints)
       : device(on), bytes(ints * sizeof(int)), data(on.allocator().allocate(bytes)) {
@@ -147,7 +147,7 @@ TEST_P(GpuConformance, SmallCopiesDoNotWaitForTheStream) {
   EXPECT_EQ(out, numbers(1000));
 }
 
-// As what fetches batches does.
+// As a batch prefetcher does.
 CopiesAhead copy_ahead(Block& block, const std::vector<int>& values) {
   CopiesAhead copies;
   const CopyAheadScope scope(copies);
@@ -174,7 +174,7 @@ TEST_P(GpuConformance, CopiesAheadGoBesideWhatComesLater) {
   gpu->copy_from_host_ahead(nullptr, nullptr, 0);
 }
 
-TEST_P(GpuConformance, CopiesAheadGoBehindWhatUsesTheMemoryBefore) {
+TEST_P(GpuConformance, CopiesAheadRunAfterEarlierUsersOfTheMemory) {
   const auto gpu = make(0);
   std::atomic<bool> open{false};
   Block block(*gpu, 1'000'000);
@@ -189,7 +189,7 @@ TEST_P(GpuConformance, CopiesAheadGoBehindWhatUsesTheMemoryBefore) {
   EXPECT_EQ(before, numbers(1000, 1));
 }
 
-TEST_P(GpuConformance, CopiesAheadThatNobodyJoinsAreWaitedForAllTheSame) {
+TEST_P(GpuConformance, CopiesAheadAreWaitedForWithoutJoin) {
   const auto gpu = make(0);
   Block block(*gpu, 1'000'000);
   copy_ahead(block, numbers(1'000'000));
@@ -296,11 +296,11 @@ TEST_P(GpuConformance, MemoryIsBounded) {
   EXPECT_EQ(gpu->allocator().stats().bytes_reserved, 0);
   void* some = gpu->allocator().allocate(5 << 20);
   EXPECT_EQ(gpu->allocator().stats().bytes_reserved, 8 * kMiB);  // no growth: all at first use
-  EXPECT_EQ(gpu->allocator().allocate(5 << 20), nullptr);        // at once: nobody could free any
+  EXPECT_EQ(gpu->allocator().allocate(5 << 20), nullptr);        // at once: waiting cannot help
   gpu->allocator().deallocate(some);
 }
 
-TEST_P(GpuConformance, MemoryGrowsAndRegionsGoBackAfterTheWorkThatUsesThem) {
+TEST_P(GpuConformance, MemoryGrowsAndRegionsAreReleasedAfterTheWorkThatUsesThem) {
   const auto gpu = make(0, {.memory_limit = 64 * kMiB, .allow_growth = true});
   const std::vector<int> values = numbers(16'384);
   void* memory = gpu->allocator().allocate(1 << 20);

@@ -1,4 +1,4 @@
-// The GPUs that this build may meet: emulated ones, and the machine's.
+// Runs the suite on emulated GPUs and on the machine's.
 #include "device/gpu_conformance.h"
 
 namespace tandem {

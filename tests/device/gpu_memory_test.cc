@@ -44,7 +44,7 @@ TEST(GpuMemory, TheEnvironmentSetsAnotherReserve) {
   const GpuMemory memory{.total = 4096 * kMiB, .available = 4000 * kMiB, .compute_major = 6};
   setenv("TANDEM_DEVICE_MIN_SYS_MEMORY_IN_MB", "100", 1);
   EXPECT_EQ(gpu_memory_limit(memory, 0.0), 3900 * kMiB);
-  setenv("TF_DEVICE_MIN_SYS_MEMORY_IN_MB", "200", 1);  // ours goes before
+  setenv("TF_DEVICE_MIN_SYS_MEMORY_IN_MB", "200", 1);  // TANDEM's variable overrides it
   EXPECT_EQ(gpu_memory_limit(memory, 0.0), 3900 * kMiB);
   unsetenv("TANDEM_DEVICE_MIN_SYS_MEMORY_IN_MB");
   EXPECT_EQ(gpu_memory_limit(memory, 0.0), 3800 * kMiB);

@@ -1,5 +1,5 @@
-// Settings by the options of a TensorFlow session (GPUOptions, device_count), by its environment
-// variables, and priorities of virtual devices. Every test is a process of its own.
+// The GPUOptions and device_count of TensorFlow sessions, its environment variables, and priorities
+// of virtual devices. Every test runs in a process of its own.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -104,7 +104,7 @@ TEST(DeviceCount, AboveWhatThereIsIsAll) {
   config::set_emulated_gpus(2);
   config::set_device_count({{"GPU", 7}});
   EXPECT_EQ(logical_names(), (Names{"CPU:0", "GPU:0", "GPU:1"}));
-  config::set_device_count({{"GPU", 2}});  // comes to the same
+  config::set_device_count({{"GPU", 2}});  // the same value
 }
 
 TEST(DeviceCount, NoCpuHidesIt) {
@@ -113,7 +113,7 @@ TEST(DeviceCount, NoCpuHidesIt) {
   config::set_device_count({{"CPU", 1}});
   config::set_device_count({{"CPU", 0}, {"GPU", 1}});
   EXPECT_EQ(logical_names(), (Names{"GPU:0"}));
-  EXPECT_EQ(DeviceManager::get().host().index(), 0);  // the home of host data stays
+  EXPECT_EQ(DeviceManager::get().host().index(), 0);  // host data stays on the first CPU
 }
 
 TEST(DeviceCount, ThatCannotBe) {

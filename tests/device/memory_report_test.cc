@@ -1,4 +1,4 @@
-// What an out-of-memory error says.
+// The messages of out-of-memory errors.
 #include "device/memory_report.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ BytesByTag tagged(std::initializer_list<std::pair<MemoryTag, std::int64_t>> mebi
   return bytes;
 }
 
-AllocatorStats figures(std::int64_t in_use, std::int64_t largest_free, const BytesByTag& by_tag) {
+AllocatorStats stats_of(std::int64_t in_use, std::int64_t largest_free, const BytesByTag& by_tag) {
   return {.bytes_in_use = in_use * kMiB,
           .bytes_limit = 128 * kMiB,
           .bytes_reserved = 128 * kMiB,
@@ -39,27 +39,27 @@ TEST(MemoryReport, TagsAreListedTheMostFirst) {
     EXPECT_STREQ(name_of(static_cast<MemoryTag>(tag)), names[tag]);
 }
 
-TEST(MemoryReport, AdviceFollowsTheFigures) {
+TEST(MemoryReport, AdviceFollowsTheStatistics) {
   const BytesByTag none{};
-  EXPECT_EQ(what_to_try(129 * kMiB, figures(0, 128, none), std::nullopt),
+  EXPECT_EQ(what_to_try(129 * kMiB, stats_of(0, 128, none), std::nullopt),
             "Try a smaller batch; splitting the request, which alone is above the limit; a higher "
             "memory limit for this device; more devices.");
-  EXPECT_EQ(what_to_try(100 * kMiB, figures(64, 64, tagged({{MemoryTag::kActivations, 64}})), {}),
+  EXPECT_EQ(what_to_try(100 * kMiB, stats_of(64, 64, tagged({{MemoryTag::kActivations, 64}})), {}),
             "Try a smaller batch; freeing tensors that are no longer needed; a higher memory limit "
             "for this device; more devices.");
-  EXPECT_EQ(what_to_try(100 * kMiB, figures(64, 64, tagged({{MemoryTag::kOptimizer, 64}})),
+  EXPECT_EQ(what_to_try(100 * kMiB, stats_of(64, 64, tagged({{MemoryTag::kOptimizer, 64}})),
                         Alternative{.device = "GPU:1", .free = 120 * kMiB}),
             "Try a smaller batch; a smaller model, or an optimizer that keeps less; a higher "
             "memory limit for this device; GPU:1, which has 120.0 MiB free.");
-  EXPECT_NE(what_to_try(100 * kMiB, figures(64, 64, tagged({{MemoryTag::kGradients, 64}})), {})
+  EXPECT_NE(what_to_try(100 * kMiB, stats_of(64, 64, tagged({{MemoryTag::kGradients, 64}})), {})
                 .find("dropping gradients"),
             std::string::npos);
-  EXPECT_NE(what_to_try(60 * kMiB, figures(64, 32, tagged({{MemoryTag::kActivations, 64}})), {})
+  EXPECT_NE(what_to_try(60 * kMiB, stats_of(64, 32, tagged({{MemoryTag::kActivations, 64}})), {})
                 .find("enough is free, but in pieces"),
             std::string::npos);
 }
 
-TEST(MemoryReport, TheErrorHasEveryFigure) {
+TEST(MemoryReport, TheErrorHasAllStatistics) {
   config::set_emulated_gpus(2, 64);
   Device& gpu = *DeviceManager::get().devices(DeviceType::kGpu, "test").front();
   {

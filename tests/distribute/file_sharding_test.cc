@@ -87,7 +87,7 @@ void expect_refused(const std::vector<std::string>& results, const std::string& 
     EXPECT_NE(result.find(text), std::string::npos) << result;
     EXPECT_TRUE(result.rfind(type + ": ", 0) == 0 ||
                 (result.rfind("AbortedError: ", 0) == 0 &&
-                 result.find(" gave up: " + text) != std::string::npos))
+                 result.find(" aborted: " + text) != std::string::npos))
         << result;
     refused = refused || result.rfind(type + ": " + text, 0) == 0;
   }

@@ -178,24 +178,24 @@ void expect_parting(const std::function<void(const Strategy&, int worker)>& call
 TEST(MultiWorkerFaults, WorkersThatPartAreTold) {
   expect_parting([](const Strategy& strategy,
                     int worker) { strategy.reduce(ReduceOp::kSum, zeros({worker == 2 ? 5 : 4})); },
-                 {"ranks parted", "rank 2 called all_reduce (sum) of 5 float32", "of 4 float32"});
+                 {"ranks diverged", "rank 2 called all_reduce (sum) of 5 float32", "of 4 float32"});
   expect_parting(
       [](const Strategy& strategy, int worker) {
         strategy.reduce(ReduceOp::kSum, zeros({4}, {.dtype = worker == 0 ? int32 : float32}));
       },
-      {"ranks parted", "rank 0 called all_reduce (sum) of 4 int32", "of 4 float32"});
+      {"ranks diverged", "rank 0 called all_reduce (sum) of 4 int32", "of 4 float32"});
   expect_parting(
       [](const Strategy& strategy, int worker) {
         strategy.reduce(worker == 1 ? ReduceOp::kMax : ReduceOp::kSum, zeros({4}));
       },
-      {"ranks parted", "rank 1 called all_reduce (max)", "all_reduce (sum)"});
+      {"ranks diverged", "rank 1 called all_reduce (max)", "all_reduce (sum)"});
   expect_parting(
       [](const Strategy& strategy, int worker) {
         const distribute::PerReplica<Tensor> value(std::vector<Tensor>{zeros({4})});
         if (worker == 1) strategy.gather(value, 0);
         strategy.reduce(ReduceOp::kSum, value);
       },
-      {"ranks parted", "rank 1 called exchange", "called all_reduce (sum)"});
+      {"ranks diverged", "rank 1 called exchange", "called all_reduce (sum)"});
   // Another model.
   expect_parting(
       [](const Strategy& strategy, int worker) {
@@ -203,7 +203,7 @@ TEST(MultiWorkerFaults, WorkersThatPartAreTold) {
         Sequential model({layers::Dense(worker == 1 ? 4 : 3, {.input_shape = {6}})});
         model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1}), .loss = "mse"});
       },
-      {"ranks parted", "rank 1 called broadcast of 24 float32", "'initial value of dense/kernel'",
+      {"ranks diverged", "rank 1 called broadcast of 24 float32", "'initial value of dense/kernel'",
        "of 18 float32"});
   expect_parting(
       [](const Strategy& strategy, int worker) {
@@ -214,8 +214,8 @@ TEST(MultiWorkerFaults, WorkersThatPartAreTold) {
         Sequential model(stack);
         model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.1}), .loss = "mse"});
       },
-      {"ranks parted", "rank 1 called broadcast of 6 float32", "'initial value of dense_1/kernel'",
-       "'initial value of batch_normalization/gamma'"});
+      {"ranks diverged", "rank 1 called broadcast of 6 float32",
+       "'initial value of dense_1/kernel'", "'initial value of batch_normalization/gamma'"});
 }
 
 TEST(MultiWorkerFaults, AWorkerThatLeavesEarlyIsNamed) {

@@ -1,4 +1,4 @@
-// Any bytes as a file of CIFAR-10's binary format: valid data or a typed error.
+// Any bytes as a CIFAR-10 file in binary format result in valid data or a typed error.
 #include "data/formats.h"
 #include "tandem/errors.h"
 

@@ -1,4 +1,5 @@
-// Any text as a device name: a name that prints as one that parses to the same, or a typed error.
+// Any string as a device name results in a name that prints and parses back to itself, or in a
+// typed error.
 #include <cstdint>
 #include <string>
 

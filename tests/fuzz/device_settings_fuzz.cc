@@ -1,5 +1,5 @@
-// Any text in the environment and any settings in any order: logical devices within the memory of
-// their GPUs, or a typed error.
+// Any environment variables and settings, in any order, result in logical devices within the memory
+// of their GPUs, or in a typed error.
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace tandem;
 
-// The input, taken apart from its front.
+// Reads values from the front of the input.
 class Input {
  public:
   Input(const std::uint8_t* bytes, std::size_t size) : bytes_(bytes), size_(size) {}

@@ -1,5 +1,5 @@
-// Any text as the value of an environment variable: a setting within its limits, or a typed error
-// that shows the text.
+// Any string as the value of an environment variable results in a setting within its limits, or in
+// a typed error that quotes the string.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

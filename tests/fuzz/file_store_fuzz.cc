@@ -1,5 +1,5 @@
-// Any bytes as the file of a store: what is whole of it, or a typed error; and what is set is
-// there.
+// Any bytes as a store's file: its complete records can be read, or a typed error is thrown. New
+// values can be stored.
 #include <unistd.h>
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// A file of the process's own, which goes with it.
+// A file that ends with the process.
 struct StoreFile {
   std::string path = (std::filesystem::temp_directory_path() / "store_XXXXXX").string();
   int descriptor = mkstemp(path.data());
@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     store.set("key", "value");
     TANDEM_ASSERT(store.get("key", {}) == "value");
     TANDEM_ASSERT(store.remove("key"));
-  } catch (const InvalidArgumentError&) {  // a file of another kind, which is left as it was
+  } catch (const InvalidArgumentError&) {  // another kind of file, which is not changed
     TANDEM_ASSERT(lseek(file, 0, SEEK_END) == static_cast<off_t>(size));
   }
   return 0;

@@ -1,4 +1,4 @@
-// Any bytes as a serialised graph, the checksum left aside: a graph that is written as it was read
+// Any bytes as a serialised graph, ignoring the checksum: a graph that serialises to the same bytes
 // and runs, or a typed error.
 #include <cstdint>
 #include <string_view>

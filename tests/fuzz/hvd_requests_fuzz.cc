@@ -1,5 +1,5 @@
-// What ranks of the Horovod face tell each other: bytes are requests, which survive being written
-// again, or a DataLossError.
+// The requests between ranks of the Horovod-compatible API: bytes decode to requests that can be
+// encoded again, or to a DataLossError.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

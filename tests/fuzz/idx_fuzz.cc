@@ -1,4 +1,4 @@
-// Any bytes as an IDX file, plain or gzipped: valid data or a typed error.
+// Any bytes as an IDX file, plain or gzipped, result in valid data or a typed error.
 #include "data/formats.h"
 #include "tandem/errors.h"
 

@@ -1,4 +1,5 @@
-// Any text as what train_and_evaluate() has left: a record and an evaluation, or a DataLossError.
+// Any text as the files of train_and_evaluate() results in a record and an evaluation, or in a
+// DataLossError.
 #include <cstdint>
 #include <string>
 

@@ -1,5 +1,5 @@
-// Any bytes on any connections of a rendezvous server: messages that are handled, or connections
-// that are dropped; and nobody but who knows the secret gets that far.
+// Any bytes on any connections of a rendezvous server: messages are handled, or connections are
+// closed. A client that does not know the secret does not get that far.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -14,8 +14,8 @@ namespace {
 
 using namespace tandem;
 
-// What is sent must be readable.
-void check_sent(const Message& message) {
+// Messages that are sent must be decodable.
+void check_sent(const WireMessage& message) {
   FrameReader reader;
   reader.append(encode(message));
   const auto read = reader.next();
@@ -36,9 +36,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   Coordinator::TimePoint now = {};
   CoordinatorOptions options{.size = 3};
   if (size % 2 == 0) options.outside = OutsideHost{.pid = 1, .name = "host"};
-  Coordinator coordinator(options, [](int, const Message& message) { check_sent(message); });
+  Coordinator coordinator(options, [](int, const WireMessage& message) { check_sent(message); });
   std::map<int, FrameReader> connections;
-  // A connection, a length, and so many bytes on that connection.
+  // The input has a connection, a length, and that many bytes for the connection.
   while (input.size() > 2) {
     const int connection = static_cast<unsigned char>(input[0]) % 6;
     const std::string_view piece = input.substr(2, static_cast<unsigned char>(input[1]));

@@ -1,4 +1,5 @@
-// Any text as a rendezvous URL or as a launcher's variable: what it stands for, or a typed error.
+// Any string as a rendezvous URL or a launcher's variable results in its parsed value or a typed
+// error.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

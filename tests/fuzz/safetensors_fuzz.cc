@@ -1,4 +1,4 @@
-// Any bytes as a safetensors file: whole tensors or a typed error.
+// Any bytes as a safetensors file result in complete tensors or a typed error.
 #include <cstddef>
 #include <cstdint>
 #include <sstream>

@@ -1,5 +1,5 @@
-// Runs a fuzzer without libFuzzer: on the files that are named, or on made-up inputs, the same in
-// every run. It keeps fuzzers in order between the days on which they are let loose.
+// Runs a fuzzer without libFuzzer: on the given files, or on generated inputs, which are the same
+// in every run. It checks that fuzzers still work between long runs.
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -14,18 +14,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
 namespace {
 
 constexpr int kInputs = 2000;
-// What texts that are parsed are made of.
+// The characters of generated strings.
 constexpr std::string_view kLetters = "abcgGpPuUxyz0123456789/:,.=-_*@#&?%[]{}()\"' \n\t";
 
 void run(std::string_view input) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
 }
 
-std::string made_up(std::mt19937& draw) {
-  const bool text = draw() % 2 == 0;
-  std::string input(draw() % (draw() % 8 == 0 ? 2000 : 40), '\0');
+std::string generate_input(std::mt19937& random) {
+  const bool text = random() % 2 == 0;
+  std::string input(random() % (random() % 8 == 0 ? 2000 : 40), '\0');
   for (char& letter : input)
-    letter = text ? kLetters[draw() % kLetters.size()] : static_cast<char>(draw() % 256);
+    letter = text ? kLetters[random() % kLetters.size()] : static_cast<char>(random() % 256);
   return input;
 }
 
@@ -41,6 +41,6 @@ int main(int argc, char** argv) {
     run(std::string(std::istreambuf_iterator<char>(file), {}));
   }
   if (argc > 1) return 0;
-  std::mt19937 draw(20240229);
-  for (int i = 0; i < kInputs; ++i) run(made_up(draw));
+  std::mt19937 random(20240229);
+  for (int i = 0; i < kInputs; ++i) run(generate_input(random));
 }

@@ -1,4 +1,4 @@
-// Any text as TF_CONFIG: a task of its cluster, or an InvalidArgumentError.
+// Any string as TF_CONFIG results in a task of its cluster, or in an InvalidArgumentError.
 #include <cstdint>
 #include <string>
 

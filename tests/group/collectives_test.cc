@@ -1,4 +1,4 @@
-// What the collectives of process groups compute, with a process for each rank.
+// Results of process groups' collectives, with one process per rank.
 #include <numeric>
 
 #include "support/errors.h"
@@ -48,7 +48,7 @@ TEST_P(Collectives, AllReduceOfEveryTypeAndOperation) {
       for (const auto& [op, expected] : cases) {
         const Tensor x = full({2, 3}, own, {.dtype = dtype});
         expect_tensor(comm::all_reduce(x, {.op = op}), dtype, {2, 3}, filled(6, expected));
-        expect_tensor(x, dtype, {2, 3}, filled(6, own));  // as it was
+        expect_tensor(x, dtype, {2, 3}, filled(6, own));  // unchanged
       }
     }
     expect_tensor(comm::all_reduce(constant(own), {.op = ReduceOp::kMean}), float32,
@@ -104,7 +104,7 @@ TEST_P(Collectives, ReduceScatter) {
 
 TEST_P(Collectives, AllToAll) {
   run([&](int rank) {
-    std::vector<Tensor> sent;  // of shapes that the receivers do not know
+    std::vector<Tensor> sent;  // with shapes that the receivers do not know
     for (int to = 0; to < size(); ++to) sent.push_back(full({rank, to + 1}, 10.0 * rank + to));
     const std::vector<Tensor> received = comm::all_to_all(sent);
     ASSERT_EQ(received.size(), static_cast<std::size_t>(size()));
@@ -128,7 +128,7 @@ TEST_P(Collectives, SendAndReceive) {
   });
 }
 
-// Each with the same results as at once, run after run, also where nobody wants them.
+// Each has the same results as in eager mode, in every run, also if the results are unused.
 TEST_P(Collectives, InTracedFunctions) {
   run([&](int rank) {
     const int next = (rank + 1) % size(), before = (rank + size() - 1) % size();
@@ -163,7 +163,7 @@ TEST_P(Collectives, InTracedFunctions) {
   });
 }
 
-// One trace for every size.
+// One trace serves every size.
 TEST_P(Collectives, InFunctionsOfAnySize) {
   run([&](int rank) {
     int traces = 0;
@@ -187,7 +187,7 @@ TEST_P(Collectives, ManyUnderWayAtOnce) {
     std::vector<comm::Work> works;
     for (int i = 0; i < 20; ++i) {
       works.push_back(comm::all_reduce_async(full({1000 * i}, i)));
-      comm::all_reduce_async(full({5000}, i));  // whose result nobody wants
+      comm::all_reduce_async(full({5000}, i));  // its result is unused
       comm::barrier_async();
     }
     for (std::size_t i = works.size(); i-- > 0;) {
@@ -267,7 +267,7 @@ TEST_P(Collectives, GroupsOfSomeRanks) {
 
 TEST_P(Collectives, ResultsAreWhereTheArgumentsWere) {
   run([&](int) {
-    // The group works where new tensors are; these are on the CPU.
+    // The group uses the default device; these are on the CPU.
     Tensor x;
     {
       const DeviceScope cpu("/cpu:0");
@@ -317,7 +317,10 @@ TEST(CollectiveArguments, ThatCannotBe) {
               }),
               "[new_group] the new group's rank should be within the world_size set by "
               "init_process_group: expected ranks of 0 to 1, got 2");
-    EXPECT_EQ(invalid([] { comm::new_group({1, 1}); }), "[new_group] rank 1 is named twice");
+    EXPECT_EQ(invalid([] {
+                comm::new_group({1, 1});
+              }),
+              "[new_group] expected each rank once, got 1 twice");
     EXPECT_EQ(error_of<FailedPreconditionError>([] { comm::all_reduce(Tensor()); }),
               "[Tensor] an undefined tensor was used; assign a value to it first");
     EXPECT_EQ(error_of<FailedPreconditionError>([] { comm::barrier_async().result(); }),

@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-// A rank that has only a store in common with the others.
+// A rank that shares only a store with the others.
 class StoreJob final : public Job {
  public:
   StoreJob(int rank, int size, std::shared_ptr<Store> store)
@@ -24,7 +24,7 @@ class StoreJob final : public Job {
   const std::string& master() const override { return master_; }
   const std::shared_ptr<Store>& store() const override { return store_; }
   const std::shared_ptr<Membership>& membership() const override { return membership_; }
-  void leave(std::chrono::milliseconds) override {}
+  void shut_down(std::chrono::milliseconds) override {}
 
  private:
   int rank_, size_;

@@ -1,4 +1,4 @@
-// Collectives between hosts, and what becomes of them when a cable is taken out.
+// Collectives between hosts, and their failures when a host is disconnected.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -27,19 +27,20 @@ using testing::Hosts;
 using testing::TemporaryDirectory;
 using namespace std::chrono_literals;
 
-// Silence of a rank until it counts as dead, where one is to be found so: longer than a rank that
-// lives is kept from the processor.
+// The silence limit of tests that detect failures by it: longer than a live rank may go without CPU
+// time.
 constexpr std::chrono::seconds kImpatience{5};
 
 struct Cluster {
   int hosts = 2;
   int ranks_a_host = 1;
   std::string backend = "gloo";
-  std::chrono::milliseconds silence = testing::kFarAway;  // of a rank until it counts as dead
+  std::chrono::milliseconds silence = testing::kFarAway;  // after which a rank counts as dead
   int ranks() const { return hosts * ranks_a_host; }
 };
 
-// A process a rank; ranks go round the hosts, so that a host's are not one behind the other.
+// One process per rank. Ranks are assigned to the hosts round-robin, so a host's ranks are not
+// consecutive.
 std::vector<ChildProcess> start(
     const Hosts& hosts, const Cluster& cluster,
     const std::function<std::string(Communicator&, const std::function<void()>&)>& body) {
@@ -57,12 +58,12 @@ std::vector<ChildProcess> start(
       Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
       const auto communicator =
           connect(*job, device, {.backend = cluster.backend, .time_limit = testing::kFarAway});
-      return body(*communicator, [&] { job->leave(); });
+      return body(*communicator, [&] { job->shut_down(); });
     });
   return ranks;
 }
 
-// Sums whose value each rank can tell.
+// Sums whose value each rank can compute.
 std::string sum_up(Communicator& communicator) {
   std::string result;
   for (std::int64_t count : {3, 10'000, 3'000'000}) {
@@ -104,7 +105,7 @@ TEST_P(BetweenHosts, CollectivesGoThrough) {
     EXPECT_EQ(rank.result(), fmt::format("{0} {0} {0} {0} {0} {0} {1}", sum, all));
 }
 
-// The last host's cable is taken out while collectives go on without end.
+// The last host is disconnected while collectives run in an endless loop.
 TEST_P(BetweenHosts, ACutCableIsATypedErrorThatNamesThePeer) {
   TANDEM_REQUIRE(has_gloo(), "gloo");
   const Hosts hosts(cluster().hosts);
@@ -125,7 +126,7 @@ TEST_P(BetweenHosts, ACutCableIsATypedErrorThatNamesThePeer) {
   ASSERT_TRUE(hosts.cut(last));
   for (int rank = 0; rank < cluster().ranks(); ++rank) {
     const std::string result = ranks[static_cast<std::size_t>(rank)].result();
-    // Those on the other hosts name one behind the cable; those behind it, rank 0.
+    // Ranks on the other hosts name one that is cut off; ranks that are cut off name rank 0.
     const bool beyond = rank % cluster().hosts == last;
     EXPECT_TRUE(result.starts_with("UnavailableError") || result.starts_with("AbortedError"))
         << result;
@@ -137,7 +138,7 @@ TEST_P(BetweenHosts, ACutCableIsATypedErrorThatNamesThePeer) {
   }
 }
 
-// ---- The same with ranks that mpirun starts, which come one host after the other.
+// ---- The same with ranks that mpirun launches, which are numbered host by host.
 
 class BetweenHostsOfMpirun : public ::testing::TestWithParam<std::tuple<std::string, int, int>> {
  protected:
@@ -150,11 +151,11 @@ class BetweenHostsOfMpirun : public ::testing::TestWithParam<std::tuple<std::str
     std::string list;
     for (int host = 0; host < cluster().hosts; ++host)
       list += fmt::format("{}{}:{}", host ? "," : "", Hosts::address(host), cluster().ranks_a_host);
-    // Hosts of one machine have one name, by which Open MPI would take them for one.
+    // All hosts have this machine's name, so Open MPI would treat them as one.
     return {"--mca", "plm_rsh_agent", (folder / "shell").string(), "--mca", "btl", "tcp,self",
             "-H",    std::move(list)};
   }
-  // What each rank does.
+  // The body of each rank.
   std::string run_rank(
       std::chrono::milliseconds silence,
       const std::function<std::string(Communicator&, const std::function<void()>&)>& body) const {
@@ -167,7 +168,7 @@ class BetweenHostsOfMpirun : public ::testing::TestWithParam<std::tuple<std::str
     Device& device = *DeviceManager::get().devices(DeviceType::kCpu, "test").front();
     const auto communicator =
         connect(*job, device, {.backend = cluster().backend, .time_limit = testing::kFarAway});
-    return body(*communicator, [&] { job->leave(); });
+    return body(*communicator, [&] { job->shut_down(); });
   }
 };
 
@@ -193,8 +194,8 @@ TEST_P(BetweenHostsOfMpirun, CollectivesGoThrough) {
   EXPECT_EQ(run_this_test_by_mpirun(cluster().ranks(), options(hosts, folder)), 0);
 }
 
-// Ranks write what has become of them to files, which need no cable, and end together: mpirun would
-// kill those that are behind.
+// Ranks write their results to files, which need no network, and end at the same time: mpirun would
+// kill late ones.
 TEST_P(BetweenHostsOfMpirun, ACutCableIsATypedErrorThatNamesThePeer) {
   const auto wait_for_files = [](const std::string& folder, const std::string& kind, int count) {
     for (int rank = 0; rank < count; ++rank)
@@ -204,7 +205,7 @@ TEST_P(BetweenHostsOfMpirun, ACutCableIsATypedErrorThatNamesThePeer) {
   if (started_by_mpirun()) {
     const std::string folder = std::getenv("TANDEM_TEST_FOLDER");
     const std::string me = std::getenv("OMPI_COMM_WORLD_RANK");
-    auto* values = new std::vector<float>(4'000'000, 1.0f);  // which MPI may yet write to
+    auto* values = new std::vector<float>(4'000'000, 1.0f);  // MPI may still write to it
     const std::string result = testing::any_error_of([&] {
       run_rank(kImpatience, [&](Communicator& communicator, const auto&) -> std::string {
         const Buffer buffer = {values->data(), 4'000'000, float32};

@@ -1,4 +1,4 @@
-// Process groups: how they begin and end, and what goes wrong between their ranks.
+// Process groups: their lifetime, and failures of their ranks.
 #include <signal.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ using testing::expect_parts;
 using testing::run_group;
 using testing::TemporaryDirectory;
 
-TEST(ProcessGroup, SaysThatItIsNotThere) {
+TEST(ProcessGroup, UninitialisedIsAnError) {
   const std::string text =
       "Default process group has not been initialized, please make sure to call "
       "init_process_group.";
@@ -73,7 +73,7 @@ TEST(ProcessGroup, TakesTheUrlsOfTheRendezvous) {
             "[init_process_group] trying to initialize the default process group twice!");
   comm::destroy_process_group();
   EXPECT_FALSE(comm::is_initialized());
-  comm::init_process_group();  // again, at the same place
+  comm::init_process_group();  // again, at the same address
   EXPECT_EQ(comm::all_reduce(constant(3)).item<std::int32_t>(), 3);
   comm::destroy_process_group();
 }
@@ -106,15 +106,15 @@ TEST(ProcessGroup, UnderMpirun) {
   comm::destroy_process_group();
 }
 
-// Errors of a group of some of the job's ranks call them by their ranks in the job.
+// Errors of a subgroup name ranks by their numbers in the job.
 TEST(ProcessGroup, ErrorsOfSomeRanksNameRanksOfTheJob) {
   for (const std::string backend : {"shm", "gloo"}) {
     if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
-    const Arrivals told;
+    const Arrivals reported;
     expect_group({.size = 4, .backend = backend, .timeout = milliseconds(3000)}, [&](int rank) {
       const comm::ProcessGroup group = comm::new_group({3, 1});
       const comm::ProcessGroup other = comm::new_group({1, 3});
-      if (rank == 3) return told.wait_for(1);
+      if (rank == 3) return reported.wait_for(1);
       if (rank != 1) return;
       expect_parts(
           error_of<DeadlineExceededError>(
@@ -125,7 +125,7 @@ TEST(ProcessGroup, ErrorsOfSomeRanksNameRanksOfTheJob) {
           error_of<DeadlineExceededError>(
               [&] { comm::recv(Shape{1}, 3, {.dtype = int32, .group = other}); }),
           {"[recv] rank 1 waited 3000 ms for rank 3: recv of 1 int32 in 1 part from rank 3"});
-      told.arrive();
+      reported.arrive();
     });
   }
 }
@@ -144,7 +144,7 @@ TEST(ProcessGroup, MismatchesOfSomeRanksNameRanksOfTheJob) {
   }
 }
 
-// "auto" leaves shared memory alone where there is too little of it for more than a few groups.
+// "auto" does not use shared memory if there is room for only a few groups.
 TEST(ProcessGroup, AutoTakesGlooWhereSharedMemoryIsSmall) {
   TANDEM_REQUIRE(has_gloo(), "gloo");
   const ExitCodes alone = run_processes(1, [](int) {
@@ -167,7 +167,7 @@ TEST(ProcessGroup, DuplicatesAreIndependent) {
       const auto other = group->duplicate(group->device());
       EXPECT_EQ(other->rank(), rank);
       EXPECT_EQ(&other->device(), &group->device());
-      // Under way in one while the other is used, in another order on each rank.
+      // One runs while the other is used, in a different order on each rank.
       if (rank == 0) {
         comm::Work mine = comm::all_reduce_async(full({1000}, 1.0));
         other->barrier()->wait();
@@ -201,15 +201,15 @@ TEST(ProcessGroup, CollectivesInTracedFunctions) {
       for (int i = 0; i < 4; ++i) {
         const Tensor y = step(full({5}, 3.0 * rank + i));
         testing::expect_tensor(y, float32, {5}, std::vector<double>(5, 2.0 * (3.0 + i) + 3.0 + i));
-        // One communicator, one order: at once between replays.
+        // Both use one communicator, so eager calls run between replays.
         EXPECT_EQ(comm::all_reduce(constant(1)).item<std::int32_t>(), 3);
       }
       EXPECT_EQ(calls, 1);
-      const auto texts = function([](const Tensor& x) {
+      const auto gathered = function([](const Tensor& x) {
         comm::all_gather_object("text");
         return x;
       });
-      expect_parts(error_of<UnimplementedError>([&] { texts(full({2}, 1.0)); }),
+      expect_parts(error_of<UnimplementedError>([&] { gathered(full({2}, 1.0)); }),
                    {"[all_gather_object] cannot be part of a traced function"});
     });
   }
@@ -256,16 +256,16 @@ TEST(ProcessGroupFaults, ARankIsKilled) {
         for (int i = 0; i < 10; ++i) comm::all_reduce(full({100'000}, 1.0));
       });
       expect_parts(text, {"rank 1"});
-      // From then on the group says why it is of no use.
+      // From then on, every call throws the group's error.
       EXPECT_EQ(error_of<Error>([] { comm::barrier(); }), text);
     });
     EXPECT_EQ(codes, (ExitCodes{0, 128 + SIGKILL, 0})) << backend;
   }
 }
 
-// Rank 0, which carries the job's server, ends with the error that it gets; rank 2 comes when both
-// are gone, and is still told of the first.
-TEST(ProcessGroupFaults, TheFirstToDieIsNamedBehindAnother) {
+// Rank 0, which runs the job's server, ends with the error that it gets. Rank 2 makes its call
+// after both are gone, and is still informed of the first failure.
+TEST(ProcessGroupFaults, TheFirstFailureIsNamedAfterALaterOne) {
   for (const std::string backend : {"shm", "gloo"}) {
     if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
     const auto first = testing::shared_with_forks<std::atomic<pid_t>>();
@@ -281,31 +281,31 @@ TEST(ProcessGroupFaults, TheFirstToDieIsNamedBehindAnother) {
   }
 }
 
-TEST(ProcessGroupFaults, RanksPart) {
+TEST(ProcessGroupFaults, MismatchOfShapes) {
   for (const std::string backend : {"shm", "gloo"}) {
     if (backend == "gloo") TANDEM_REQUIRE(has_gloo(), "gloo");
     expect_group({.size = 3, .backend = backend}, [](int rank) {
       comm::barrier();
       expect_parts(
           error_of<InvalidArgumentError>([&] { comm::all_reduce(full({rank == 2 ? 7 : 5}, 1.0)); }),
-          {"[all_reduce] ranks parted at collective 1", "rank 2 called", "of 7 float32",
+          {"[all_reduce] ranks diverged at collective 1", "rank 2 called", "of 7 float32",
            "of 5 float32"});
     });
   }
 }
 
 TEST(ProcessGroupFaults, ARankThatIsLateIsNamed) {
-  const Arrivals told;
+  const Arrivals reported;
   expect_group({.size = 3, .timeout = milliseconds(5000)}, [&](int rank) {
     comm::barrier();
-    if (rank == 1) told.wait_for(2);
+    if (rank == 1) reported.wait_for(2);
     expect_parts(error_of<DeadlineExceededError>([] { comm::all_reduce(zeros({300'000})); }),
                  {"[all_reduce] rank 1 did not reach collective 1", "within 5000 ms"});
-    told.arrive();
+    reported.arrive();
   });
 }
 
-TEST(ProcessGroupFaults, ARankGivesUp) {
+TEST(ProcessGroupFaults, ARankAborts) {
   const auto codes = run_group({.size = 3}, [](int rank) {
     comm::barrier();
     if (rank == 1) {
@@ -321,31 +321,31 @@ TEST(ProcessGroupFaults, ARankGivesUp) {
 }
 
 TEST(MonitoredBarrier, NamesTheRanksThatAreMissing) {
-  const Arrivals told;
+  const Arrivals reported;
   expect_group({.size = 4}, [&](int rank) {
     for (int i = 0; i < 3; ++i) comm::monitored_barrier();
     const bool late = rank == 1 || rank == 3;
-    if (late) told.wait_for(2);
+    if (late) reported.wait_for(2);
     EXPECT_EQ(error_of<DeadlineExceededError>(
                   [] { comm::monitored_barrier({.timeout = milliseconds(3000)}); }),
               "[monitored_barrier] ranks 1 and 3 failed to pass monitored_barrier in 3000 ms");
-    told.arrive();
-    // The group is as it was.
+    reported.arrive();
+    // The group is still usable.
     comm::monitored_barrier();
     EXPECT_EQ(comm::all_reduce(constant(1)).item<std::int32_t>(), 4);
   });
 }
 
 TEST(MonitoredBarrier, WithoutRankZero) {
-  const Arrivals told;
+  const Arrivals reported;
   expect_group({.size = 3}, [&](int rank) {
     const comm::ProcessGroup group = comm::new_group({2, 1});
-    if (rank == 0) return told.wait_for(2);
+    if (rank == 0) return reported.wait_for(2);
     comm::monitored_barrier({.group = group});
     EXPECT_EQ(error_of<DeadlineExceededError>(
                   [] { comm::monitored_barrier({.timeout = milliseconds(200)}); }),
               "[monitored_barrier] rank 0 failed to pass monitored_barrier in 200 ms");
-    told.arrive();
+    reported.arrive();
   });
 }
 

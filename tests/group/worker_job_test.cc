@@ -1,4 +1,4 @@
-// Workers of real processes that go on when others have died.
+// Workers, each in its own process, that continue after others have died.
 #include "comm/rendezvous/worker_job.h"
 
 #include <gtest/gtest.h>
@@ -75,13 +75,13 @@ TEST_P(WorkerJob, WorkersGoOnWithoutOneThatDied) {
     EXPECT_EQ(workers->size(), 3);
     EXPECT_EQ(all_reduce(*workers), 3.0f);
     workers.reset();
-    left->leave();
+    left->shut_down();
   });
   EXPECT_EQ(codes, (ExitCodes{0, 0, 128 + SIGKILL, 0}));
 }
 
-// Rank 0 dies, which the server outlives. The evaluator and the server of parameters are not
-// concerned; workers go on once more when rank 1, the first of those that are left, dies too.
+// Rank 0 dies; the server outlives it. The evaluator and the parameter server are not affected. The
+// workers continue again when rank 1, the first remaining one, dies too.
 TEST_P(WorkerJob, WorkersGoOnWithoutRankZeroUnderAnOutsideServer) {
   const std::uint16_t port = testing::free_port();
   constexpr int kWorkers = 4, kEvaluator = 4, kServer = 5, kRanks = 6;
@@ -102,7 +102,7 @@ TEST_P(WorkerJob, WorkersGoOnWithoutRankZeroUnderAnOutsideServer) {
       EXPECT_TRUE(testing::eventually([&] { return membership.epoch() == 2; }));
       EXPECT_FALSE(membership.failed());
       job->store()->set(fmt::format("well {}", rank), "");
-      return job->leave();
+      return job->shut_down();
     }
     std::unique_ptr<Job> workers = worker_job(job);
     for (int dies = 0; dies < 2; ++dies) {
@@ -125,12 +125,12 @@ TEST_P(WorkerJob, WorkersGoOnWithoutRankZeroUnderAnOutsideServer) {
       job->store()->get(fmt::format("well {}", other),
                         std::chrono::steady_clock::now() + testing::kFarAway);
     communicator.reset();
-    workers->leave();
+    workers->shut_down();
   });
   EXPECT_EQ(codes, (ExitCodes{128 + SIGKILL, 128 + SIGKILL, 0, 0, 0, 0, 0}));
 }
 
-// Workers in the midst of a collective: nobody goes on without the server.
+// The workers are in a collective: no worker can continue without the server.
 TEST_P(WorkerJob, AnOutsideServerThatDiesIsNamed) {
   const std::uint16_t port = testing::free_port();
   const testing::Arrivals reduced;
@@ -149,7 +149,7 @@ TEST_P(WorkerJob, AnOutsideServerThatDiesIsNamed) {
     const auto names_server = [](const std::string& error) {
       return error.find("the rendezvous server (process ") != std::string::npos;
     };
-    // Of the ranks one does not come, so that the others wait.
+    // One rank does not call it, so that the others wait.
     const std::string error = rank == 0 ? error_of<UnavailableError>([&] {
       testing::eventually([&] { return job->membership()->failed(); });
       job->membership()->throw_failure();
@@ -170,8 +170,8 @@ TEST_P(WorkerJob, AnEvaluatorThatDiesIsNotMissed) {
     Membership& membership = *job->membership();
     if (rank == 1) {
       EXPECT_EQ(error_of<FailedPreconditionError>([&] { worker_job(job); }),
-                "[worker_job] rank 1 is no worker");
-      // The workers have begun when both have told so.
+                "[worker_job] rank 1 is not a worker");
+      // Both workers have reported that they have begun.
       job->store()->get("begun 0", std::chrono::steady_clock::now() + testing::kFarAway);
       job->store()->get("begun 2", std::chrono::steady_clock::now() + testing::kFarAway);
       kill(getpid(), SIGKILL);
@@ -184,7 +184,7 @@ TEST_P(WorkerJob, AnEvaluatorThatDiesIsNotMissed) {
     EXPECT_FALSE(membership.failed());
     EXPECT_EQ(all_reduce(*communicator), 2.0f);
     communicator.reset();
-    workers->leave();
+    workers->shut_down();
   });
   EXPECT_EQ(codes, (ExitCodes{0, 128 + SIGKILL, 0}));
 }

@@ -40,7 +40,7 @@ class Server {
   explicit Server(int size) : size_(size), traffic_(static_cast<std::size_t>(size)) {}
 
   // Each rank has a connection for its membership, and one for its store.
-  const Message& request(int rank, bool store, const Message& message) {
+  const WireMessage& request(int rank, bool store, const WireMessage& message) {
     const int connection = 2 * rank + (store ? 1 : 0);
     count(rank, message);
     EXPECT_TRUE(coordinator_.handle(connection, message, {}));
@@ -61,7 +61,7 @@ class Server {
   }
 
  private:
-  void count(int rank, const Message& message) {
+  void count(int rank, const WireMessage& message) {
     const std::size_t bytes = encode(message).size();
     server_.add(bytes);
     traffic_[static_cast<std::size_t>(rank)].add(bytes);
@@ -70,8 +70,8 @@ class Server {
   int size_;
   Traffic server_;
   std::vector<Traffic> traffic_;
-  std::map<int, Message> last_;  // by connection
-  Coordinator coordinator_{{.size = size_}, [this](int connection, const Message& message) {
+  std::map<int, WireMessage> last_;  // by connection
+  Coordinator coordinator_{{.size = size_}, [this](int connection, const WireMessage& message) {
                              count(connection / 2, message);
                              last_[connection] = message;
                            }};
@@ -87,7 +87,7 @@ class SimulatedStore final : public Store {
     ask({.type = MessageType::kSet, .key = key, .value = std::string(value)});
   }
   std::string get(const std::string& key, TimePoint) override {
-    const Message& answer = ask({.type = MessageType::kGet, .number = 1, .key = key});
+    const WireMessage& answer = ask({.type = MessageType::kGet, .number = 1, .key = key});
     if (answer.type != MessageType::kValue) throw WouldWait();
     return answer.value;
   }
@@ -99,7 +99,9 @@ class SimulatedStore final : public Store {
   }
 
  private:
-  const Message& ask(const Message& message) { return server_.request(rank_, true, message); }
+  const WireMessage& ask(const WireMessage& message) {
+    return server_.request(rank_, true, message);
+  }
   Server& server_;
   int rank_;
 };

@@ -101,7 +101,7 @@ TEST(WithBrokenDriver, LogsAWarningAndHasNoGpu) {
   ::testing::internal::CaptureStderr();
   EXPECT_TRUE(discover_cuda().empty());
   const std::string said = ::testing::internal::GetCapturedStderr();
-  const std::string why = TANDEM_CUDA_BUILT ? "the driver of NVIDIA does not work"
+  const std::string why = TANDEM_CUDA_BUILT ? "the NVIDIA driver does not work"
                                             : "this build of Tandem has no cuda backend";
   EXPECT_NE(said.find("GPUs are not used: [cuda] " + why), std::string::npos) << said;
 }

@@ -1,5 +1,5 @@
-// One rank of a job that scripts/soak breaks: trains a small model until the fault that it is
-// told to make happens, or until another rank's failure reaches it.
+// One rank of a job that scripts/soak breaks. It trains a small model until its configured fault
+// occurs, or until another rank's failure reaches it.
 //
 //   soak_rank API BACKEND STEPS [FAULT RANK MILLISECONDS]
 //
@@ -152,7 +152,7 @@ int main(int argc, char** argv) {
   }
   const std::string name = "rank " + std::to_string(rank_of_this_process()) + ": ";
   break_later(arguments);
-  signal(SIGTERM, SIG_IGN);  // the launcher ends ranks when one has failed: they report first
+  signal(SIGTERM, SIG_IGN);  // the launcher sends it after a failure: ranks must report first
   try {
     run(arguments);
     std::cerr << name + "finished\n";

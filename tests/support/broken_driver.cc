@@ -1,5 +1,5 @@
-// A driver of NVIDIA's that does not work, as a libcuda.so.1 for tests: it answers CUDA's runtime
-// that it does not belong to the kernel's part.
+// A fake libcuda.so.1 that does not work: it reports to the CUDA runtime that its version does not
+// match the kernel module.
 #include <cstring>
 
 extern "C" {

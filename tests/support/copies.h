@@ -1,4 +1,4 @@
-// Into the places of a variable.
+// Access to the replicas' copies of a variable.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace tandem::testing {
 
-// What each place of this process holds, in the order of the replicas.
+// The copy of each replica of this process, in the order of the replicas.
 inline std::vector<Tensor> copies_of(const Variable& variable) {
   VariableStorage& storage = variable.impl().storage();
   std::vector<Tensor> copies;

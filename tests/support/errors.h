@@ -11,7 +11,7 @@
 
 namespace tandem::testing {
 
-// What `body` throws as "KIND: message", whatever it is; "no error" when it returns.
+// The exception of `body` as "KIND: message"; "no error" if it returns.
 template <class F>
 std::string any_error_of(F&& body) {
   try {
@@ -24,7 +24,7 @@ std::string any_error_of(F&& body) {
   return "no error";
 }
 
-// The message of the E that `body` throws; what else comes of it, as any_error_of() tells it.
+// The message of the E that `body` throws; for other exceptions the result of any_error_of().
 template <class E, class F>
 std::string error_of(F&& body) {
   std::string message;

@@ -1,4 +1,4 @@
-// Tests that need what a machine may not have (real data, a GPU, a file system that can be filled).
+// Prerequisites that a machine may lack (real data, a GPU, a file system that can be filled).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 
 namespace tandem::testing {
 
-// Whether TANDEM_CI_EXPECTS ("mnist,cifar10,gpu") says that this machine has `what`: then a test
-// that does without is a failure, not a skip.
+// Whether TANDEM_CI_EXPECTS ("mnist,cifar10,gpu") lists `what` for this machine. A test that lacks
+// it then fails instead of being skipped.
 inline bool ci_expects(const std::string& what) {
   const char* list = std::getenv("TANDEM_CI_EXPECTS");
   std::istringstream items(list ? list : "");
@@ -20,8 +20,8 @@ inline bool ci_expects(const std::string& what) {
   return false;
 }
 
-// The folder of the real data set `name` ("mnist", "cifar10"): in $TANDEM_DATA, else in
-// ../shared/data beside the source tree. Empty when it is not there.
+// The directory of the real data set `name` ("mnist", "cifar10"): in $TANDEM_DATA, or else in
+// ../shared/data beside the source tree. Empty if it does not exist.
 inline std::filesystem::path data_folder(const std::string& name) {
   const char* set = std::getenv("TANDEM_DATA");
   const std::filesystem::path folder =
@@ -33,8 +33,8 @@ inline std::filesystem::path data_folder(const std::string& name) {
 
 }  // namespace tandem::testing
 
-// Leaves the test unless `condition` holds: as skipped, or as failed where the machine is known to
-// have `what`.
+// Ends the test unless `condition` holds: skips it, or fails if the machine is expected to have
+// `what`.
 #define TANDEM_REQUIRE(condition, what)                                                       \
   do {                                                                                        \
     if (!(condition)) {                                                                       \

@@ -10,7 +10,7 @@
 
 namespace tandem::testing {
 
-// A directory of a test's own, removed with what is in it.
+// A temporary directory for one test, removed with its contents.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {

@@ -1,4 +1,4 @@
-// Tests with a process for each rank.
+// Tests with one process per rank.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,11 +16,11 @@
 
 namespace tandem {
 
-// How a process ended: 0, 1 for a failed expectation, 128 + a signal.
+// The exit code of a process: 0, 1 for a failed expectation, 128 + a signal.
 using ExitCodes = std::vector<int>;
 
-// Runs body(rank) in a process each and waits for all; those that take longer than kPatience are
-// killed, and that is a failure. REQUIRES: this process has no other threads.
+// Runs body(rank) in one process per rank and waits for all. Processes that take longer than
+// kPatience are killed, and the test fails. REQUIRES: this process has no other threads.
 inline ExitCodes run_processes(int ranks, const std::function<void(int)>& body) {
   fflush(nullptr);
   std::vector<pid_t> children;

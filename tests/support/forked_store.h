@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-// Keys and values in memory that forked processes share.
+// A key/value map in memory that forked processes share.
 class ForkedStore final : public Store {
  public:
   void set(const std::string& key, std::string_view value) override {
@@ -46,7 +46,7 @@ class ForkedStore final : public Store {
     if (entry) entry->key[0] = 0;
     return entry != nullptr;
   }
-  // Those that are there.
+  // The existing entries.
   std::vector<std::string> keys() const {
     const Lock lock(*table_);
     std::vector<std::string> result;

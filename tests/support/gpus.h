@@ -1,4 +1,4 @@
-// The GPUs that tests run on: NVIDIA's, those of the fake of CUDA (tests/cuda), or emulated ones.
+// The GPUs that tests run on: NVIDIA's, the fake CUDA's (tests/cuda), or emulated ones.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,16 +16,16 @@
 
 namespace tandem::testing {
 
-// Whether CUDA is the fake, which fails as it is told. tests/cuda/FakeCuda.cmake sets the variable.
+// Whether CUDA is the fake, which fails on request. tests/cuda/FakeCuda.cmake sets the variable.
 inline bool cuda_is_fake() { return std::getenv("FAKE_CUDA_GPUS") != nullptr; }
 
-// How many of NVIDIA's GPUs there are, without a word to CUDA, which does not survive a fork.
+// The number of NVIDIA GPUs, without calls of CUDA, which does not survive a fork.
 inline int nvidia_gpus() {
   if (cuda_is_fake()) return std::atoi(std::getenv("FAKE_CUDA_GPUS"));
   std::error_code none;
   int count = 0;
   for (const auto& file : std::filesystem::directory_iterator("/dev", none)) {
-    const std::string name = file.path().filename();  // "nvidia0"; "nvidiactl" is none
+    const std::string name = file.path().filename();  // "nvidia0"; not "nvidiactl"
     if (name.starts_with("nvidia") && name.size() > 6 &&
         name.find_first_not_of("0123456789", 6) == std::string::npos)
       ++count;
@@ -39,16 +39,16 @@ inline bool has_real_gpus() {
   return !gpus.empty() && !config::get_device_details(gpus.front()).emulated;
 }
 
-// The process's GPUs from here on: `count` logical ones of `mib` MiB each. Emulated ones, unless
-// the machine has real ones: then the first of those, or parts of the first where they are too few.
+// Sets the process's GPUs: `count` logical ones of `mib` MiB each. They are emulated, unless the
+// machine has real ones: then the first of those, or parts of the first if there are too few.
 inline void use_gpus(int count, std::optional<std::int64_t> mib = {}) {
   if (!has_real_gpus()) {
     if (cuda_is_fake() && nvidia_gpus() > 0)
       throw std::runtime_error("the fake of CUDA was not loaded, and emulated GPUs are not meant");
     return config::set_emulated_gpus(count, mib.value_or(1024));
   }
-  // Their memory is bounded, and tests look at how it lies: whoever runs many tests on one GPU
-  // (scripts/gpu-check) need not have it grow.
+  // Tests check the layout of their limited memory, so allow_growth must not be forced, even if
+  // many tests share one GPU (scripts/gpu-check).
   unsetenv("TANDEM_FORCE_GPU_ALLOW_GROWTH");
   const auto all = config::list_physical_devices("GPU");
   const std::vector first(all.begin(),
@@ -64,7 +64,7 @@ inline void use_gpus(int count, std::optional<std::int64_t> mib = {}) {
 
 }  // namespace tandem::testing
 
-// Leaves the test, as skipped, where GPUs are real: `why` says what holds of emulated ones alone.
+// Skips the test if GPUs are real. `why` names the property that only emulated GPUs have.
 #define TANDEM_EMULATION_ONLY(why)                               \
   do {                                                           \
     if (::tandem::testing::has_real_gpus()) GTEST_SKIP() << why; \

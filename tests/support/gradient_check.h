@@ -1,4 +1,4 @@
-// Gradients compared with central differences, in float64.
+// Compares gradients with central differences, in float64.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,12 +17,12 @@ using TensorFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 
 struct GradientCheckOptions {
   double step = 1e-5;
-  double tolerance = 1e-6;  // relative, absolute below 1
+  double tolerance = 1e-6;  // relative; absolute below 1
 };
 
 namespace gradient_check_detail {
 
-// A scalar that depends on every element of `y`, on each differently.
+// A scalar that depends on every element of `y`, with different weights.
 inline Tensor weigh(const Tensor& y) {
   const Tensor weights =
       constant(random_values(y.size(), 4711, 0.5, 1.5), {.dtype = y.dtype(), .shape = y.shape()});
@@ -31,7 +31,7 @@ inline Tensor weigh(const Tensor& y) {
 
 inline bool is_checked(const Tensor& input) { return input.dtype() == float64; }
 
-// d weigh(f(inputs)) / d inputs[which], by differences.
+// d weigh(f(inputs)) / d inputs[which], by central differences.
 inline std::vector<double> numeric_gradient(const TensorFunction& f,
                                             const std::vector<Tensor>& inputs, std::size_t which,
                                             double step) {
@@ -51,8 +51,8 @@ inline std::vector<double> numeric_gradient(const TensorFunction& f,
 }
 
 inline void compare(const Tensor& gradient, const std::vector<double>& numeric, const Tensor& input,
-                    std::size_t which, const char* face, double tolerance) {
-  SCOPED_TRACE(::testing::Message() << "gradient of input " << which << " by " << face);
+                    std::size_t which, const char* api, double tolerance) {
+  SCOPED_TRACE(::testing::Message() << "gradient of input " << which << " by " << api);
   if (!gradient.defined()) {
     for (double value : numeric) EXPECT_NEAR(value, 0.0, tolerance) << "no gradient came";
     return;
@@ -62,9 +62,9 @@ inline void compare(const Tensor& gradient, const std::vector<double>& numeric, 
 
 }  // namespace gradient_check_detail
 
-// Checks the gradient of `f` with respect to every float64 input, by GradientTape and by
-// backward(). Other inputs (indices, masks) are passed on. `f` must be smooth around the inputs,
-// and give a float64 tensor.
+// Checks the gradient of `f` with respect to every float64 input, with GradientTape and with
+// backward(). Other inputs (indices, masks) are constants. `f` must be smooth around the inputs and
+// return a float64 tensor.
 inline void expect_gradients(const TensorFunction& f, const std::vector<Tensor>& inputs,
                              const GradientCheckOptions& options = {}) {
   namespace detail = gradient_check_detail;
@@ -95,13 +95,12 @@ inline void expect_gradients(const TensorFunction& f, const std::vector<Tensor>&
   EXPECT_GT(checked, 0u) << "no float64 input: nothing was checked";
 }
 
-// Checks the second derivatives: the gradients of f's gradients.
+// Checks second derivatives: the gradients of f's gradients.
 inline void expect_second_order(const TensorFunction& f, const std::vector<Tensor>& inputs,
                                 const GradientCheckOptions& options = {}) {
   namespace detail = gradient_check_detail;
   const TensorFunction gradients = [&f](const std::vector<Tensor>& arguments) {
-    GradientTape tape(
-        {.persistent = true});  // so that its gradients are recorded for backward() too
+    GradientTape tape({.persistent = true});  // records its gradients for backward()
     std::vector<Tensor> sources;
     for (const Tensor& argument : arguments) {
       if (!detail::is_checked(argument)) continue;

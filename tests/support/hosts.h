@@ -1,4 +1,4 @@
-// Hosts with cables between them, as network namespaces.
+// Simulates hosts and cables with network namespaces.
 #pragma once
 
 #include <fcntl.h>
@@ -16,9 +16,9 @@
 
 namespace tandem::testing {
 
-// This process moves to host 0, for good, where a switch is that every other host has a cable to;
-// all go when the processes on them end. Where the system does not allow it, or has no `ip`,
-// connected() is false.
+// Moves this process to host 0 permanently. Host 0 has a switch, to which every other host is
+// connected. The hosts end with their processes. connected() is false if the system does not permit
+// this or has no `ip`.
 class Hosts {
  public:
   explicit Hosts(int count = 2) {
@@ -39,11 +39,11 @@ class Hosts {
     if (setns(network, CLONE_NEWNET) != 0) throw std::runtime_error("cannot enter the host");
     close(network);
   }
-  // Takes the cable of a host but the first out. Nobody is told: what is sent does not arrive.
+  // Disconnects a host other than the first without any error: packets are lost.
   bool cut(int host) const { return run("ip link set " + cable(host) + " down"); }
   bool plug_in(int host) const { return run("ip link set " + cable(host) + " up"); }
-  // Writes a script that is called as ssh is, with a host's address and a command for it. Hosts
-  // have a folder for temporary files each, beside the script.
+  // Writes a script that is called like ssh, with a host's address and a command. Each host has its
+  // own temporary directory, beside the script.
   void write_remote_shell(const std::filesystem::path& path) const {
     std::string text =
         "#!/bin/sh\naddress=$1; shift\nexport TMPDIR=" + path.parent_path().string() +
@@ -72,7 +72,8 @@ class Hosts {
   static bool enter_namespace() {
     const uid_t user = geteuid();
     const gid_t group = getegid();
-    if (unshare(CLONE_NEWNET) == 0) return true;  // root may; others, as root of a namespace
+    // permitted for root; for others, as root of a user namespace
+    if (unshare(CLONE_NEWNET) == 0) return true;
     if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
     write_file("/proc/self/setgroups", "deny");
     write_file("/proc/self/uid_map", "0 " + std::to_string(user) + " 1");
@@ -86,7 +87,7 @@ class Hosts {
       return "";
     }));
     const std::string network = network_of(host);
-    // The host is there when it is another than this one.
+    // The host exists once its namespace differs from this one.
     eventually([&] { return !same_network(network); });
     const auto there = [&](const std::string& command) {
       return run("nsenter --net=" + network + " " + command);

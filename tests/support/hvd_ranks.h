@@ -1,4 +1,4 @@
-// Tests whose processes are ranks of a Horovod-like job.
+// Tests whose processes are ranks of a Horovod-compatible job.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace tandem::testing {
 
 using Settings = std::map<std::string, std::string>;
 
-// What a launcher tells rank `rank` of `ranks`.
+// Sets a launcher's variables for rank `rank` of `ranks`.
 inline void set_rank(int rank, int ranks, int port) {
   const auto set = [](const char* name, int value) {
     setenv(name, std::to_string(value).c_str(), 1);
@@ -29,8 +29,8 @@ inline void set_rank(int rank, int ranks, int port) {
   setenv("MASTER_ADDR", "127.0.0.1", 1);
 }
 
-// Runs body(rank) in a process each, between init() and shutdown(), with these variables set, and
-// expects all to end well.
+// Runs body(rank) in one process per rank, between init() and shutdown(), with these variables set.
+// Expects all to succeed.
 inline ExitCodes run_hvd(int ranks, const std::function<void(int)>& body,
                          const Settings& environment = {}) {
   const int port = free_port();

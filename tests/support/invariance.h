@@ -1,5 +1,5 @@
-// Trainings whose losses and weights must have the same bits however many replicas, threads and
-// processes take part.
+// Training runs whose losses and weights must be equal to the bit, whatever the number of replicas,
+// threads and processes.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ inline Model invariant_lenet() {
                      layers::Dense(24, {.activation = "relu"}), layers::Dense(10)});
 }
 
-// Three stages of three blocks of two convolutions, with dropout before the classifier.
+// Three stages of three blocks with two convolutions each, with dropout before the classifier.
 inline Model invariant_resnet20() {
   const auto normalised = [](const SymbolicInput& x, std::int64_t filters, std::int64_t kernel,
                              std::int64_t stride) {
@@ -100,14 +100,14 @@ inline data::Example invariant_data(InvariantModel model, std::int64_t examples)
   return {};
 }
 
-// The losses of the steps and then the weights, to the bit.
+// The losses of the steps, then the weights, to the bit.
 inline std::string invariant_text(std::vector<double> losses, const Model& model) {
   for (const Variable& variable : model.variables())
     for (double value : values_of(variable.value())) losses.push_back(value);
   return text_of(losses);
 }
 
-// Only runs on one kind of device have the same bits: these are on CPUs, also where GPUs are.
+// Bits are equal only between devices of one kind, so this uses CPUs even if there are GPUs.
 inline void use_cpus(int count, int threads) {
   config::set_visible_devices({}, "GPU");
   config::set_logical_cpus(count);
@@ -119,10 +119,10 @@ struct InvariantRun {
   int parts = 8;
   int threads = 1;
   bool run_eagerly = false;
-  std::int64_t last_batch = kInvariantBatch;  // examples of the last step
+  std::int64_t last_batch = kInvariantBatch;  // number of examples in the last step
 };
 
-// fit() under a strategy, a step an epoch's batch.
+// Runs fit() under a strategy, with one step per epoch.
 inline std::string fit_invariant(const distribute::Strategy& strategy, const InvariantRun& run) {
   config::set_replica_invariant_parts(run.parts);
   const std::int64_t examples = (kInvariantSteps - 1) * kInvariantBatch + run.last_batch;
@@ -133,17 +133,17 @@ inline std::string fit_invariant(const distribute::Strategy& strategy, const Inv
                  .metrics = {"accuracy"},
                  .run_eagerly = run.run_eagerly});
   const data::Example data = invariant_data(run.model, examples);
-  std::vector<double> figures;
+  std::vector<double> metrics;
   random::set_seed(11);
   const auto batches = data::Dataset::from_tensor_slices(data).batch(kInvariantBatch);
-  // As many epochs as steps, so that each step's loss is told.
+  // One epoch per step, so that each step's loss is reported.
   for (int step = 0; step < kInvariantSteps; ++step) {
     const History history = model.fit(batches.skip(step).take(1), {.verbose = 0});
     for (const auto& [name, values] : history.history)
-      figures.insert(figures.end(), values.begin(), values.end());
+      metrics.insert(metrics.end(), values.begin(), values.end());
   }
-  for (const auto& [name, value] : model.evaluate(batches)) figures.push_back(value);
-  return invariant_text(figures, model);
+  for (const auto& [name, value] : model.evaluate(batches)) metrics.push_back(value);
+  return invariant_text(metrics, model);
 }
 
 }  // namespace tandem::testing

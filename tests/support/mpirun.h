@@ -1,4 +1,4 @@
-// Tests whose ranks are started by mpirun: each runs itself again.
+// Tests whose ranks are launched by mpirun: each test runs itself again.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace tandem {
 
 inline bool started_by_mpirun() { return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr; }
 
-// Whether there are the backend and the program.
+// Whether the backend and mpirun are available.
 inline bool can_use_mpirun() {
   if (started_by_mpirun()) return true;
   const char* path = std::getenv("PATH");
@@ -29,20 +29,20 @@ inline bool can_use_mpirun() {
   return found && has_mpi();
 }
 
-// Becomes mpirun, which runs the test that calls this as each of `ranks` ranks: there,
-// started_by_mpirun().
+// Replaces this process by mpirun, which runs the calling test as each of `ranks` ranks. In those,
+// started_by_mpirun() is true.
 inline void become_mpirun(int ranks, const std::vector<std::string>& options = {}) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const std::string filter =
       std::string("--gtest_filter=") + test->test_suite_name() + "." + test->name();
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string count = std::to_string(ranks);
-  // As root mpirun wants to be told twice that it is meant.
+  // As root, mpirun requires two confirmations.
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   setenv("TANDEM_CI_EXPECTS", "", 1);
-  // Open MPI leaves memory behind, much of it from plug-ins that it has unloaded by the end: no
-  // suppression can name them.
+  // Open MPI leaks memory, much of it from plug-ins that it has unloaded, so that suppressions
+  // cannot name them.
   const char* sanitizer = std::getenv("ASAN_OPTIONS");
   setenv("ASAN_OPTIONS", ((sanitizer ? sanitizer : "") + std::string(":detect_leaks=0")).c_str(),
          1);
@@ -56,7 +56,7 @@ inline void become_mpirun(int ranks, const std::vector<std::string>& options = {
   ADD_FAILURE() << "mpirun does not start";
 }
 
-// How mpirun ended: 0 when every rank passed.
+// The exit code of mpirun: 0 if every rank passed.
 inline int run_this_test_by_mpirun(int ranks, const std::vector<std::string>& options = {}) {
   return run_processes(1, [&](int) { become_mpirun(ranks, options); }).front();
 }

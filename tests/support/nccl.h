@@ -8,7 +8,7 @@
 
 namespace tandem::testing {
 
-// All the process's GPUs. Gradients then lie in buckets, which stay from step to step.
+// All GPUs of the process. Gradients are then in buckets, which live between steps.
 inline bool nccl_joins_gpus() {
   const auto gpus = DeviceManager::get().devices(DeviceType::kGpu, "test");
   return why_no_nccl(std::vector<Device*>(gpus.begin(), gpus.end())).empty();

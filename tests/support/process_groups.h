@@ -23,7 +23,7 @@ struct GroupOfRanks {
   std::chrono::milliseconds timeout = kFarAway;
 };
 
-// How to meet in `folder`.
+// Options for a rendezvous in `folder`.
 inline comm::InitOptions meeting_in(const TemporaryDirectory& folder, const GroupOfRanks& group,
                                     int rank) {
   return {.backend = group.backend,
@@ -33,8 +33,8 @@ inline comm::InitOptions meeting_in(const TemporaryDirectory& folder, const Grou
           .timeout = group.timeout};
 }
 
-// Runs body(rank) in a process a rank, of one thread, between init_process_group and
-// destroy_process_group. How the processes ended. REQUIRES: this process has no other threads.
+// Runs body(rank) in one process per rank, on one thread, between init_process_group and
+// destroy_process_group. Returns the exit codes. REQUIRES: this process has no other threads.
 inline ExitCodes run_group(const GroupOfRanks& group, const std::function<void(int rank)>& body) {
   const TemporaryDirectory folder;
   return run_processes(group.size, [&](int rank) {
@@ -45,7 +45,7 @@ inline ExitCodes run_group(const GroupOfRanks& group, const std::function<void(i
   });
 }
 
-// The same, where every rank is expected to end well.
+// The same, and expects every rank to succeed.
 inline void expect_group(const GroupOfRanks& group, const std::function<void(int rank)>& body) {
   EXPECT_EQ(run_group(group, body), ExitCodes(static_cast<std::size_t>(group.size), 0));
 }

@@ -1,4 +1,4 @@
-// Processes that tests start to play the ranks of a job.
+// Processes that tests start as the ranks of a job.
 #pragma once
 
 #include <netinet/in.h>
@@ -51,8 +51,8 @@ class ChildProcess {
   pid_t id() const { return process_; }
   void kill(int signal) const { ::kill(process_, signal); }
 
-  // Waits for its end. What the function returned, or "KIND: message" of the tandem::Error that it
-  // threw; empty when the process was killed before.
+  // Waits for its end. Returns the function's result, or "KIND: message" of the tandem::Error that
+  // it threw; empty if the process was killed before.
   std::string result() {
     std::string text;
     std::array<char, 4096> bytes;
@@ -80,7 +80,7 @@ class ChildProcess {
   int result_ = -1;
 };
 
-// A port at which nobody listens, of the loopback.
+// A loopback port on which no process listens.
 inline std::uint16_t free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};

@@ -1,8 +1,8 @@
-// A rank for tests of launchers. Meets the others by env://, then does as its arguments say:
+// A rank for tests of launchers. Joins the job with env://, then acts on its arguments:
 //
-//   rendezvous_program                    tells what the ranks have told each other
+//   rendezvous_program                    prints the messages of all ranks
 //   rendezvous_program die RANK           RANK kills itself; the others fail by its death
-//   rendezvous_program fail RANK          RANK gives up and exits with 3
+//   rendezvous_program fail RANK          RANK aborts and exits with 3
 #include <csignal>
 #include <iostream>
 #include <string>
@@ -25,12 +25,12 @@ int meet(const std::string& what, int who) {
     all += job->store()->get(std::to_string(rank), soon());
   if (what.empty()) {
     std::cout << "rank " << job->rank() << " of " << job->size() << ": " << all << std::endl;
-    job->leave();
+    job->shut_down();
     return 0;
   }
   if (job->rank() == who) {
     if (what == "die") raise(SIGKILL);
-    job->membership()->report("as it was told");
+    job->membership()->report("as requested");
     std::cerr << "this rank fails" << std::endl;
     return 3;
   }

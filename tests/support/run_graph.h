@@ -1,4 +1,4 @@
-// Runs a graph from outside, whatever is in it.
+// Runs any graph with generated inputs.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace tandem::testing {
 
-// The bytes of all values; more than any test has where one is too large.
+// The total bytes of all values; huge if one is too large.
 inline std::size_t bytes_of(const Block& block) {
   constexpr std::size_t kMost = std::size_t{1} << 30;
   std::size_t total = 0;
@@ -25,8 +25,8 @@ inline std::size_t bytes_of(const Block& block) {
   return total;
 }
 
-// Computes `fetches` from ones, 2 along each axis of unknown size. Small programs alone. True: it
-// ran; false: a typed error.
+// Computes `fetches` from inputs of ones; unknown sizes are 2. For small programs only. Returns
+// true if it ran, false after a typed error.
 inline bool run_fetches(const GraphImpl& graph, const std::vector<Node::Input>& fetches) {
   constexpr std::size_t kMostBytes = std::size_t{4} << 20;
   LowerOptions options{.fetches = fetches};
@@ -60,8 +60,8 @@ inline bool run_fetches(const GraphImpl& graph, const std::vector<Node::Input>& 
   return false;
 }
 
-// Computes every result of every node: all together, or each where that is an error. Returns how
-// many could be computed. Graphs with control flow, whose loops may not end, are left alone.
+// Computes every result of every node: all together, or one by one if that fails. Returns how many
+// could be computed. Skips graphs with control flow, whose loops may not end.
 inline int run_all(const GraphImpl& graph) {
   std::vector<Node::Input> all;
   for (const auto& node : graph.nodes()) {

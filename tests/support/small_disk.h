@@ -1,4 +1,4 @@
-// A file system of a test's own that can be filled.
+// A small file system of a test, which can be filled.
 #pragma once
 
 #include <sys/mount.h>
@@ -11,8 +11,8 @@
 
 namespace tandem::testing {
 
-// A tmpfs in a mount namespace that this process enters: nobody else sees it, and it goes with the
-// process. Where the system lets this process mount nothing, mounted() is false.
+// A tmpfs in a new mount namespace of this process: invisible to other processes, and removed with
+// this one. mounted() is false if the system does not permit this process to mount.
 class SmallDisk {
  public:
   explicit SmallDisk(std::size_t bytes) {
@@ -34,7 +34,7 @@ class SmallDisk {
   void make_read_only() const {
     mount("tmpfs", directory_.path().c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr);
   }
-  // Leaves room for `bytes`, about.
+  // Leaves about `bytes` bytes free.
   void fill_up_to(std::size_t bytes) const {
     const std::size_t free = std::filesystem::space(directory_.path()).available;
     if (free > bytes) write_file(directory_ / "ballast", std::string(free - bytes, 'x'));

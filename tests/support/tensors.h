@@ -1,4 +1,4 @@
-// Making tensors for tests, and looking into them.
+// Creates and inspects tensors in tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace tandem::testing {
 
-// The elements of a tensor of any dtype, as double; by the host's own conversion.
+// The elements of a tensor of any dtype as double, converted on the host.
 inline std::vector<double> values_of(const Tensor& tensor) {
   const auto widened = []<class T>(const std::vector<T>& elements) {
     std::vector<double> values;
@@ -36,7 +36,7 @@ inline std::vector<double> values_of(const Tensor& tensor) {
   return {};
 }
 
-// `count` numbers in [low, high), the same for the same seed.
+// `count` random numbers in [low, high); the same seed gives the same numbers.
 inline std::vector<double> random_values(std::int64_t count, std::uint32_t seed = 1,
                                          double low = -2.0, double high = 2.0) {
   std::mt19937 generator(seed);

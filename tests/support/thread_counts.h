@@ -1,4 +1,4 @@
-// Results that must not depend on how many threads an operation runs with.
+// Results must not depend on an operation's number of threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,9 +18,9 @@
 
 namespace tandem::testing {
 
-// Expects compute() to give the same bits where each operation runs with 1, 2, 3 and 4 threads. A
-// device's team is fixed before the first operation, so each number has a process of its own.
-// REQUIRES: nothing ran in this process before, as ctest runs tests.
+// Expects compute() to give the same bits with 1, 2, 3 and 4 threads per operation. A device's team
+// is fixed by the first operation, so each number has its own process. REQUIRES: no operation ran
+// in this process before; ctest runs each test in a process.
 inline void expect_same_bits_with_any_team(const std::function<std::vector<double>()>& compute) {
   namespace fs = std::filesystem;
   ASSERT_EQ(std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator()), 1)

@@ -1,4 +1,4 @@
-// Reading the profiles that a test has written.
+// Reads profiles that a test has written.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ struct TraceEvent {
   nlohmann::json args;
 };
 
-// The complete events of a trace file, with the names of their rows. Expects a valid file, in which
-// every row has a name of its own and the events of each row nest.
+// The complete events of a trace file, with the names of their rows. Expects a valid file with
+// unique row names, in which the events of each row are nested.
 inline std::vector<TraceEvent> read_trace(const std::filesystem::path& path) {
   using nlohmann::json;
   const json trace = json::parse(read_file(path));
@@ -45,7 +45,7 @@ inline std::vector<TraceEvent> read_trace(const std::filesystem::path& path) {
   std::map<std::pair<std::string, std::string>, std::vector<const TraceEvent*>> by_row;
   for (const TraceEvent& event : events) by_row[{event.process, event.row}].push_back(&event);
   EXPECT_EQ(by_row.size(), rows.size());
-  constexpr double kRounding = 0.01;  // of nanoseconds as fractions of microseconds
+  constexpr double kRounding = 0.01;  // nanoseconds are stored as fractions of microseconds
   for (const auto& [row, of_row] : by_row)
     for (std::size_t i = 0; i < of_row.size(); ++i)
       for (std::size_t j = 0; j < i; ++j) {
@@ -59,7 +59,7 @@ inline std::vector<TraceEvent> read_trace(const std::filesystem::path& path) {
   return events;
 }
 
-// Those of a name; of any process and row where these are empty.
+// Events with a name, in a process and row; empty strings match any.
 inline std::vector<TraceEvent> select(const std::vector<TraceEvent>& events,
                                       const std::string& name, const std::string& process = {},
                                       const std::string& row = {}) {

@@ -1,4 +1,4 @@
-// How tests wait: for what has to happen, not for a time in which it should.
+// Waits of tests: for a condition, never for a fixed time.
 #pragma once
 
 #include <signal.h>
@@ -13,11 +13,12 @@
 
 namespace tandem::testing {
 
-// A wait that is in vain ends after this, which is short of ctest's limit for a test. What has to
-// be noticed by itself gets a time limit of kFarAway, so that one that comes by the limit fails.
+// kPatience ends waits that would never end, and is shorter than ctest's time limit. Tests that
+// expect a failure to be detected pass kFarAway as the time limit, so that a mere timeout fails the
+// test.
 inline constexpr std::chrono::minutes kPatience{4}, kFarAway{5};
 
-// Waits until done(); false when that is in vain.
+// Waits until done(). False after kPatience.
 template <class F>
 bool eventually(const F& done) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -37,7 +38,7 @@ std::shared_ptr<T> shared_with_forks() {
   return {new (memory) T, [](T* object) { munmap(object, sizeof(T)); }};
 }
 
-// Where the processes of a test meet without a word of what is tested: those that come are counted.
+// A meeting point of a test's processes that does not use the code under test: counts arrivals.
 class Arrivals {
  public:
   void arrive() const { ++*count_; }
@@ -53,7 +54,7 @@ class Arrivals {
   std::shared_ptr<std::atomic<int>> count_ = shared_with_forks<std::atomic<int>>();
 };
 
-// Kills this process in the midst of what it does next.
+// Kills this process during its next operation.
 inline void die_soon() {
   std::thread([] {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));

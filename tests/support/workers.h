@@ -1,4 +1,4 @@
-// Workers of a MultiWorkerMirroredStrategy as processes of a test.
+// Runs workers of a MultiWorkerMirroredStrategy as processes of a test.
 #pragma once
 
 #include <cstdlib>
@@ -11,7 +11,7 @@
 
 namespace tandem::testing {
 
-// TF_CONFIG of worker `index` of those that listen at `ports`.
+// TF_CONFIG of worker `index`, for workers that listen at `ports`.
 inline std::string tf_config(const std::vector<std::uint16_t>& ports, int index) {
   std::string addresses;
   for (std::uint16_t port : ports)
@@ -36,7 +36,7 @@ inline ChildProcess start_worker(const std::vector<std::uint16_t>& ports, int in
   });
 }
 
-// What body(worker) gave in each of `count` processes.
+// Runs body(worker) in each of `count` processes. Returns the results.
 inline std::vector<std::string> run_workers(int count,
                                             const std::function<std::string(int)>& body) {
   const std::vector<std::uint16_t> ports = free_ports(count);
@@ -47,7 +47,7 @@ inline std::vector<std::string> run_workers(int count,
   return results;
 }
 
-// Numbers through the pipe, to the bit.
+// Numbers as text, exact to the bit.
 inline std::string text_of(const std::vector<double>& numbers) {
   std::ostringstream out;
   out << std::hexfloat;

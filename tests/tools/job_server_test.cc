@@ -108,7 +108,7 @@ TEST_F(RendezvousCommand, EndsWithTheFirstFailureOfAJob) {
   run({"run", "-n", "2", "--rendezvous", address_of(server), "--", TANDEM_RENDEZVOUS_PROGRAM,
        "fail", "0"},
       options_);
-  expect_failure(server.wait(), "AbortedError", "gave up: as it was told");
+  expect_failure(server.wait(), "AbortedError", "aborted: as requested");
 }
 
 TEST_F(RendezvousCommand, NamesTheRanksThatDoNotJoin) {

@@ -20,7 +20,7 @@ namespace {
 std::string new_token() {
   std::array<unsigned char, 16> bytes = {};
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw UnavailableError("[run] the system gives no random numbers");
+    throw UnavailableError("[run] cannot get random numbers from the system");
   std::string token;
   for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
   return token;

@@ -1,4 +1,4 @@
-// Processes of one or several hosts that are connected by TCP, through the Gloo library.
+// The backend for processes on one or several hosts, over TCP, with the Gloo library.
 #pragma once
 
 #include <chrono>
@@ -12,27 +12,28 @@
 namespace tandem {
 
 struct GlooOptions {
-  std::shared_ptr<Store> store;  // where the ranks find each other's addresses
-  std::string name;              // of the group: the same on every rank, and no other group's
+  std::shared_ptr<Store> store;  // through which the ranks find each other's addresses
+  std::string name;              // the group's name, the same on every rank and unique
   int rank = 0;
   int size = 1;
-  RankNames names = {};  // what errors call the group's ranks
-  // What to listen on: a network interface, else a host name or address of this machine. Neither:
-  // the interface $GLOO_SOCKET_IFNAME, as in PyTorch; without it loopback when all ranks are on
-  // this host; else the address from which `master` is reached; else that of the first interface.
+  RankNames names = {};  // the ranks' names in error messages
+  // Where to listen: a network interface, or a host name or address of this host. If neither is
+  // set, the interface $GLOO_SOCKET_IFNAME, as in PyTorch; without it the loopback if all ranks are
+  // on this host; otherwise the address from which `master` is reached; otherwise that of the first
+  // interface.
   std::string interface;
   std::string address;
-  std::string master;                                               // where the store is
-  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // for all ranks to be there
-  std::shared_ptr<const Membership> membership;                     // null: none is asked
+  std::string master;                                               // the host of the store
+  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // until all ranks have joined
+  std::shared_ptr<const Membership> membership;                     // null: not checked
 };
 
-// Whether this build has the backend, and this machine the library.
+// Whether this build has the backend and this host has the library.
 bool has_gloo();
 
-// Waits until every rank has called this. Throws DeadlineExceededError naming the ranks that have
-// not, UnavailableError when they cannot be reached, InvalidArgumentError for an interface or
-// address that this machine has not, UnavailableError when there is no Gloo.
+// Waits until every rank has called this. Throws DeadlineExceededError with the missing ranks,
+// UnavailableError if ranks cannot be reached or there is no Gloo, InvalidArgumentError for an
+// interface or address that this host does not have.
 std::unique_ptr<Backend> make_gloo_backend(GlooOptions options);
 
 }  // namespace tandem

@@ -6,14 +6,14 @@
 
 #include "comm/checked_communicator.h"
 #include "comm/device_memory.h"
+#include "comm/hierarchical/build_work.h"
 #include "comm/hierarchical/pipeline.h"
-#include "comm/hierarchical/plan.h"
 #include "core/status.h"
 
 namespace tandem {
 namespace {
 
-using hierarchical::Layout;
+using hierarchical::HierarchyLayout;
 using hierarchical::Pipeline;
 
 class HierarchicalCommunicator final : public CheckedCommunicator {
@@ -27,11 +27,11 @@ class HierarchicalCommunicator final : public CheckedCommunicator {
   Device& device() const override { return pipeline_->inner->device(); }
 
   void progress() override { pipeline_->progress(); }
-  bool takes_any_thread() const override { return pipeline_->takes_any_thread(); }
+  bool allows_any_thread() const override { return pipeline_->allows_any_thread(); }
   void label(std::string_view name, std::int64_t step) override {
     pipeline_->label = {std::string(name), step};
   }
-  // What is large is reduced inside the group from there; the way out copies it.
+  // Memory for the reduction inside the group; the broadcast back copies from it.
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     return pipeline_->inner->allocate(bytes);
   }
@@ -41,7 +41,7 @@ class HierarchicalCommunicator final : public CheckedCommunicator {
 
  private:
   std::shared_ptr<Work> start(const CheckedCall& call) override {
-    return pipeline_->submit([&] { return hierarchical::plan(pipeline_, call); });
+    return pipeline_->submit([&] { return hierarchical::build_work(pipeline_, call); });
   }
 
   std::unique_ptr<Communicator> split_off(const std::vector<int>& ranks, int) override {
@@ -52,8 +52,8 @@ class HierarchicalCommunicator final : public CheckedCommunicator {
   std::shared_ptr<Pipeline> pipeline_;
 };
 
-// By group, those of its places that are in `ranks`, in order; groups without any are not there.
-std::map<int, std::vector<int>> places_by_group(const Layout& layout,
+// The positions in each group that are in `ranks`, in order. Groups without any are absent.
+std::map<int, std::vector<int>> places_by_group(const HierarchyLayout& layout,
                                                 const std::vector<int>& ranks) {
   std::map<int, std::vector<int>> groups;
   for (int rank : ranks) groups[layout.group_of(rank)].push_back(layout.place_of(rank));
@@ -68,7 +68,7 @@ std::optional<RankNames> names_of(const std::optional<RankNames>& names,
 
 std::unique_ptr<Communicator> HierarchicalCommunicator::split_communicators(
     const std::vector<int>& ranks) const {
-  const Layout& layout = pipeline_->layout;
+  const HierarchyLayout& layout = pipeline_->layout;
   const auto groups = places_by_group(layout, ranks);
   Communicator* const direct = pipeline_->options.direct.get();
   if (groups.size() == 1) {
@@ -80,9 +80,9 @@ std::unique_ptr<Communicator> HierarchicalCommunicator::split_communicators(
                                     [](const auto& group) { return group.second.front() == 0; });
   if (!all_lead && !direct)
     fail<FailedPreconditionError>(
-        "[split] this hierarchical communicator has no connection from each rank to each other, so "
+        "[split] this hierarchical communicator has no direct communicator of all ranks, so "
         "that ranks of several groups need the groups' first ranks among them");
-  if (groups.size() == ranks.size()) {  // one of each
+  if (groups.size() == ranks.size()) {  // one rank per group
     if (!all_lead) return direct->split(ranks);
     std::vector<int> order;
     for (int rank : ranks) order.push_back(layout.group_of(rank));
@@ -111,19 +111,19 @@ std::unique_ptr<Communicator> HierarchicalCommunicator::split_communicators(
                               .names = names_of(pipeline_->options.names, ranks),
                               .direct = direct ? direct->split(ranks) : nullptr};
   const int place = inner->rank();
-  return std::make_unique<HierarchicalCommunicator>(
-      std::make_shared<Pipeline>(hierarchical::make_layout(sizes, mine, place, std::move(rank_at)),
-                                 std::move(inner), std::move(outer), std::move(options)));
+  return std::make_unique<HierarchicalCommunicator>(std::make_shared<Pipeline>(
+      hierarchical::make_hierarchy_layout(sizes, mine, place, std::move(rank_at)), std::move(inner),
+      std::move(outer), std::move(options)));
 }
 
-// How large the groups are, and which is this rank's; tells every rank.
-struct Sizes {
+// Exchanges the sizes of the groups and this rank's group between all ranks.
+struct GroupSizes {
   std::vector<int> sizes;
   int group = 0;
 };
 
-Sizes agree_on_sizes(Communicator& inner, Communicator* outer) {
-  Sizes result;
+GroupSizes agree_on_sizes(Communicator& inner, Communicator* outer) {
+  GroupSizes result;
   std::vector<int> counts(static_cast<std::size_t>(inner.size()) * 2);
   if (outer) {
     result.sizes.resize(static_cast<std::size_t>(outer->size()));
@@ -154,7 +154,7 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(std::unique_ptr<Com
   if (outer && &outer->device() != &inner->device())
     fail<InvalidArgumentError>("[hierarchical] expected communicators of one device, got {} and {}",
                                inner->device().full_name(), outer->device().full_name());
-  Sizes found;
+  GroupSizes found;
   try {
     found = agree_on_sizes(*inner, outer.get());
   } catch (const Error& error) {
@@ -168,12 +168,12 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(std::unique_ptr<Com
   if (!std::is_permutation(rank_at.begin(), rank_at.end(), counted.begin(), counted.end()))
     fail<InvalidArgumentError>("[hierarchical] expected the ranks 0 to {} in some order, got {}",
                                counted.size() - 1, list_ranks(rank_at));
-  // A group, or a rank a group: one of the two does.
+  // A single group, or one rank per group: one of the two communicators suffices.
   if (found.sizes.size() == 1) return rank_at == counted ? std::move(inner) : inner->split(rank_at);
   if (rank_at.size() == found.sizes.size())
     return rank_at == counted ? std::move(outer) : outer->split(rank_at);
-  Layout layout =
-      hierarchical::make_layout(found.sizes, found.group, inner->rank(), std::move(rank_at));
+  HierarchyLayout layout = hierarchical::make_hierarchy_layout(found.sizes, found.group,
+                                                               inner->rank(), std::move(rank_at));
   if (options.direct &&
       (options.direct->rank() != layout.rank() || options.direct->size() != layout.size()))
     fail<InvalidArgumentError>(

@@ -23,32 +23,34 @@ std::unique_ptr<Communicator> all_again(Communicator& communicator) {
   return communicator.split(ranks);
 }
 
-// Steps enqueue work on the device. A real GPU's stream may be in the midst of what another thread
-// records there as a CUDA graph.
+// Steps enqueue work on the device. On a real GPU another thread may be capturing the stream into a
+// CUDA graph.
 bool can_share(const Pipeline& pipeline) {
   if (pipeline.inner->device().stream().execution() == Stream::Execution::kNative) return false;
   const Communicator* const all[] = {pipeline.inner.get(), pipeline.outer.get(), pipeline.out.get(),
                                      pipeline.options.direct.get()};
   return std::all_of(std::begin(all), std::end(all), [](const Communicator* communicator) {
-    return !communicator || communicator->takes_any_thread();
+    return !communicator || communicator->allows_any_thread();
   });
 }
 
-// Whoever waits for a rank that waits for another one gives that rank time to tell.
-Clock::duration grace(Lane lane, std::chrono::milliseconds limit) {
+// The extra time for a link, so that a rank further inside times out first and can report its
+// error.
+Clock::duration grace(HierarchyLink link, std::chrono::milliseconds limit) {
   const auto once =
       std::clamp<std::chrono::milliseconds>(limit / 8, 2 * kCheck, std::chrono::milliseconds(5000));
-  switch (lane) {
-    case Lane::kAcross: return once;
-    case Lane::kOut: return 2 * once;
+  switch (link) {
+    case HierarchyLink::kBetweenLeaders: return once;
+    case HierarchyLink::kFromLeader: return 2 * once;
     default: return {};
   }
 }
 
 }  // namespace
 
-bool Step::ready() const {
-  return std::all_of(after.begin(), after.end(), [](const Step* step) { return step->done; });
+bool PipelineStep::ready() const {
+  return std::all_of(after.begin(), after.end(),
+                     [](const PipelineStep* step) { return step->done; });
 }
 
 HierarchicalWork::HierarchicalWork(std::shared_ptr<Pipeline> pipeline, std::uint64_t sequence,
@@ -58,21 +60,22 @@ HierarchicalWork::HierarchicalWork(std::shared_ptr<Pipeline> pipeline, std::uint
       signature_(signature),
       label_(std::move(label)) {}
 
-const Step* HierarchicalWork::add(Lane lane, std::function<std::shared_ptr<Work>()> start,
-                                  std::initializer_list<const Step*> after,
-                                  std::function<void()> then) {
-  Step& step = steps_.emplace_back();
-  step.lane = lane;
+const PipelineStep* HierarchicalWork::add(HierarchyLink link,
+                                          std::function<std::shared_ptr<Work>()> start,
+                                          std::initializer_list<const PipelineStep*> after,
+                                          std::function<void()> then) {
+  PipelineStep& step = steps_.emplace_back();
+  step.link = link;
   step.start = std::move(start);
   std::copy_if(after.begin(), after.end(), std::back_inserter(step.after),
-               [](const Step* earlier) { return earlier != nullptr; });
+               [](const PipelineStep* earlier) { return earlier != nullptr; });
   step.then = std::move(then);
   return &step;
 }
 
-void HierarchicalWork::add_message(Lane lane, std::shared_ptr<Work> message) {
-  Step& step = steps_.emplace_back();
-  step.lane = lane;
+void HierarchicalWork::add_message(HierarchyLink link, std::shared_ptr<Work> message) {
+  PipelineStep& step = steps_.emplace_back();
+  step.link = link;
   step.work = std::move(message);
   step.started = Clock::now();
 }
@@ -80,7 +83,7 @@ void HierarchicalWork::add_message(Lane lane, std::shared_ptr<Work> message) {
 void* HierarchicalWork::scratch(std::size_t bytes) {
   const MemoryTagScope tag(MemoryTag::kWorkspace);
   kept_.push_back(allocate_on(pipeline_->inner->device(), bytes, name_of(signature_.kind).data(),
-                              "memory to bring the group's values together"));
+                              "memory to reduce the group's values"));
   return kept_.back().get();
 }
 
@@ -89,9 +92,9 @@ bool HierarchicalWork::done() const {
   return ended_ == steps_.size();
 }
 
-const Step* HierarchicalWork::first_under_way() const {
+const PipelineStep* HierarchicalWork::first_under_way() const {
   const auto found = std::find_if(steps_.begin(), steps_.end(),
-                                  [](const Step& step) { return step.work && !step.done; });
+                                  [](const PipelineStep& step) { return step.work && !step.done; });
   return found == steps_.end() ? nullptr : &*found;
 }
 
@@ -108,32 +111,32 @@ bool HierarchicalWork::test() { return pipeline_->test(*this); }
 void HierarchicalWork::check_peers() { pipeline_->check_peers(*this); }
 std::vector<int> HierarchicalWork::missing() const { return pipeline_->missing(*this); }
 
-Pipeline::Pipeline(Layout of, std::unique_ptr<Communicator> inside,
+Pipeline::Pipeline(HierarchyLayout of, std::unique_ptr<Communicator> inside,
                    std::unique_ptr<Communicator> between, HierarchicalOptions with)
     : layout(std::move(of)),
       options(std::move(with)),
       inner(std::move(inside)),
       outer(std::move(between)),
       out(all_again(*inner)),
-      takes_any_thread_(can_share(*this)) {}
+      allows_any_thread_(can_share(*this)) {}
 
-Communicator* Pipeline::communicator(Lane lane) const {
-  switch (lane) {
-    case Lane::kIn: return inner.get();
-    case Lane::kAcross: return outer.get();
-    case Lane::kOut: return out.get();
-    case Lane::kDirect: return options.direct.get();
+Communicator* Pipeline::communicator(HierarchyLink link) const {
+  switch (link) {
+    case HierarchyLink::kToLeader: return inner.get();
+    case HierarchyLink::kBetweenLeaders: return outer.get();
+    case HierarchyLink::kFromLeader: return out.get();
+    case HierarchyLink::kDirect: return options.direct.get();
   }
   return nullptr;
 }
 
 std::shared_ptr<Work> Pipeline::submit(
-    const std::function<std::shared_ptr<HierarchicalWork>()>& plan) {
+    const std::function<std::shared_ptr<HierarchicalWork>()>& build) {
   const auto lock = attend();
   throw_if_failed();
-  auto work = plan();
-  for (Step& step : work->steps_)
-    (step.work ? messages_ : waiting_[static_cast<std::size_t>(step.lane)]).push_back(&step);
+  auto work = build();
+  for (PipelineStep& step : work->steps_)
+    (step.work ? messages_ : waiting_[static_cast<std::size_t>(step.link)]).push_back(&step);
   open_.push_back(work);
   advance();
   note_attended();
@@ -157,8 +160,8 @@ bool Pipeline::test(const HierarchicalWork& work) {
 
 std::vector<int> Pipeline::missing(const HierarchicalWork& work) {
   const auto lock = attend();
-  const Step* step = work.first_under_way();
-  return step ? ranks_of(step->lane, step->work->missing()) : std::vector<int>{};
+  const PipelineStep* step = work.first_under_way();
+  return step ? ranks_of(step->link, step->work->missing()) : std::vector<int>{};
 }
 
 std::unique_ptr<Communicator> Pipeline::split(
@@ -168,7 +171,7 @@ std::unique_ptr<Communicator> Pipeline::split(
   return make();
 }
 
-bool Pipeline::under_way() const { return takes_any_thread_ && !failure_ && !open_.empty(); }
+bool Pipeline::under_way() const { return allows_any_thread_ && !failure_ && !open_.empty(); }
 
 bool Pipeline::advance_unattended() noexcept {
   try {
@@ -181,63 +184,63 @@ bool Pipeline::advance_unattended() noexcept {
 bool Pipeline::advance() {
   throw_if_failed();
   try {
-    for (std::size_t lane = 0; lane < kLanes; ++lane)
-      if (running_[lane].size() > 1) progress(static_cast<Lane>(lane));
+    for (std::size_t link = 0; link < kLinks; ++link)
+      if (running_[link].size() > 1) progress(static_cast<HierarchyLink>(link));
     bool any = false;
     while (look_at_running() | start_ready()) any = true;
     if (any) std::erase_if(open_, [](const auto& work) { return work->done(); });
     return any;
   } catch (...) {
-    fail_with_current();
+    abort_with_current();
   }
 }
 
-void Pipeline::progress(Lane lane) {
+void Pipeline::progress(HierarchyLink link) {
   try {
-    communicator(lane)->progress();
+    communicator(link)->progress();
   } catch (const Error&) {
-    rethrow_from(lane);
+    rethrow_from(link);
   }
 }
 
 bool Pipeline::start_ready() {
   bool any = false;
-  for (std::size_t lane = 0; lane < kLanes; ++lane)
-    for (auto& queue = waiting_[lane]; !queue.empty() && queue.front()->ready(); any = true) {
-      Step& step = *queue.front();
+  for (std::size_t link = 0; link < kLinks; ++link)
+    for (auto& queue = waiting_[link]; !queue.empty() && queue.front()->ready(); any = true) {
+      PipelineStep& step = *queue.front();
       queue.pop_front();
       step.started = Clock::now();
       try {
         step.work = step.start();
       } catch (const Error&) {
-        rethrow_from(step.lane);
+        rethrow_from(step.link);
       }
-      running_[lane].push_back(&step);
+      running_[link].push_back(&step);
     }
   return any;
 }
 
-// Collectives of a lane end one after the other, messages as they come.
+// Collectives of a link end in order, messages in any order.
 bool Pipeline::look_at_running() {
   bool any = false;
   for (auto& queue : running_)
     for (; !queue.empty() && look(*queue.front()); any = true) queue.pop_front();
-  any |= std::erase_if(messages_, [this](Step* step) { return look(*step); }) > 0;
+  any |= std::erase_if(messages_, [this](PipelineStep* step) { return look(*step); }) > 0;
   return any;
 }
 
-bool Pipeline::look(Step& step) {
+bool Pipeline::look(PipelineStep& step) {
   try {
     if (!step.work->test()) return false;
   } catch (const Error&) {
-    rethrow_from(step.lane);
+    rethrow_from(step.link);
   }
   if (step.then) step.then();
   return step.done = true;
 }
 
-// Spins, then yields, then naps, as others do that wait; while a thread of a backend's works, it
-// sleeps.
+// Spins, then yields, then naps, as other waits do. If a backend's thread advances the step, sleeps
+// until it has ended.
 void Pipeline::wait(const HierarchicalWork& work) {
   const auto lock = attend();
   const auto begin = Clock::now();
@@ -257,7 +260,7 @@ void Pipeline::wait(const HierarchicalWork& work) {
       try {
         check(work, begin);
       } catch (...) {
-        fail_with_current();
+        abort_with_current();
       }
     }
     pass_time(work, now - patient_since);
@@ -267,8 +270,8 @@ void Pipeline::wait(const HierarchicalWork& work) {
 void Pipeline::pass_time(const HierarchicalWork& work, Clock::duration patience) {
   constexpr auto kSpin = microseconds(20), kYield = microseconds(1000);
   constexpr auto kLongestNap = microseconds(500);
-  const Step* step = work.first_under_way();
-  // Other lanes may want to get on.
+  const PipelineStep* step = work.first_under_way();
+  // Otherwise other links may need to be advanced.
   if (step && step->work->sleep(microseconds(100))) return;
   if (patience < kSpin) {
     pause_core();
@@ -282,10 +285,10 @@ void Pipeline::check(const HierarchicalWork& last, Clock::time_point since) {
   check_all_peers();
   const auto now = Clock::now();
   for (const auto& work : open_) {
-    for (const Step& step : work->steps_)
+    for (const PipelineStep& step : work->steps_)
       if (step.work && !step.done &&
           now - std::max(since, step.started) >=
-              options.time_limit + grace(step.lane, options.time_limit))
+              options.time_limit + grace(step.link, options.time_limit))
         throw_deadline(*work, step);
     if (work.get() == &last) break;
   }
@@ -297,30 +300,31 @@ void Pipeline::check_peers(const HierarchicalWork& work) {
 }
 
 void Pipeline::check_all_peers() {
-  const auto check_one = [this](const Step* step) {
+  const auto check_one = [this](const PipelineStep* step) {
     try {
       step->work->check_peers();
     } catch (const Error&) {
-      rethrow_from(step->lane);
+      rethrow_from(step->link);
     }
   };
   try {
     for (const auto& queue : running_)
       if (!queue.empty()) check_one(queue.front());
-    for (const Step* step : messages_) check_one(step);
+    for (const PipelineStep* step : messages_) check_one(step);
   } catch (...) {
-    fail_with_current();
+    abort_with_current();
   }
 }
 
-std::vector<int> Pipeline::ranks_of(Lane lane, const std::vector<int>& ranks) const {
+std::vector<int> Pipeline::ranks_of(HierarchyLink link, const std::vector<int>& ranks) const {
   std::vector<int> result;
   for (int rank : ranks) {
-    const std::vector<int> members =
-        lane == Lane::kAcross ? layout.ranks_of(rank) : layout.ranks_of(layout.group);
-    if (lane == Lane::kDirect)
+    const std::vector<int> members = link == HierarchyLink::kBetweenLeaders
+                                         ? layout.ranks_of(rank)
+                                         : layout.ranks_of(layout.group);
+    if (link == HierarchyLink::kDirect)
       result.push_back(rank);
-    else if (lane == Lane::kAcross)
+    else if (link == HierarchyLink::kBetweenLeaders)
       result.insert(result.end(), members.begin(), members.end());
     else
       result.push_back(members[static_cast<std::size_t>(rank)]);
@@ -329,64 +333,66 @@ std::vector<int> Pipeline::ranks_of(Lane lane, const std::vector<int>& ranks) co
   return result;
 }
 
-void Pipeline::throw_deadline(const HierarchicalWork& work, const Step& step) const {
+void Pipeline::throw_deadline(const HierarchicalWork& work, const PipelineStep& step) const {
   const Signature& signature = work.signature();
   const std::string_view name = name_of(signature.kind);
   const std::string call = describe(signature, work.label(), names);
   const auto limit = options.time_limit.count();
   if (signature.kind == CollectiveKind::kSend || signature.kind == CollectiveKind::kRecv)
-    fail<DeadlineExceededError>("{}[{}] rank {} waited {} ms for rank {}: {}", kMark, name,
+    fail<DeadlineExceededError>("{}[{}] rank {} waited {} ms for rank {}: {}", kErrorPrefix, name,
                                 names[layout.rank()], limit, names[signature.root], call);
-  const std::vector<int> missing = ranks_of(step.lane, step.work->missing());
+  const std::vector<int> missing = ranks_of(step.link, step.work->missing());
   if (missing.empty())
-    fail<DeadlineExceededError>("{}[{}] collective {} ({}) did not end within {} ms", kMark, name,
-                                work.sequence(), call, limit);
-  fail<DeadlineExceededError>("{}[{}] {} did not reach collective {} ({}) within {} ms", kMark,
-                              name, list_ranks(missing, names), work.sequence(), call, limit);
+    fail<DeadlineExceededError>("{}[{}] collective {} ({}) did not end within {} ms", kErrorPrefix,
+                                name, work.sequence(), call, limit);
+  fail<DeadlineExceededError>("{}[{}] {} did not reach collective {} ({}) within {} ms",
+                              kErrorPrefix, name, list_ranks(missing, names), work.sequence(), call,
+                              limit);
 }
 
-// An error of a lane's communicator, as one of the whole: says which ranks it counts where it does
-// not name them as the whole does.
-void Pipeline::rethrow_from(Lane lane) const {
-  const auto told = [&](const char* text) {
+// Converts an error of a link's communicator to one of the whole group. If the error's ranks are
+// not numbered as in the whole group, its message says how they are.
+void Pipeline::rethrow_from(HierarchyLink link) const {
+  const auto message = [&](const char* text) {
     const std::string_view known(text);
-    if (options.names || lane == Lane::kDirect || known.starts_with(kMark) ||
+    if (options.names || link == HierarchyLink::kDirect || known.starts_with(kErrorPrefix) ||
         known.starts_with("[membership]"))
       return std::string(known);
     std::vector<int> ranks;
     for (int group = 0; group < layout.groups(); ++group)
       ranks.push_back(layout.ranks_of(group).front());
-    return lane == Lane::kAcross ? fmt::format("{}among the groups' first, {}, counted from 0: {}",
-                                               kMark, list_ranks(ranks), known)
-                                 : fmt::format("{}among {}, counted from 0: {}", kMark,
-                                               list_ranks(layout.ranks_of(layout.group)), known);
+    return link == HierarchyLink::kBetweenLeaders
+               ? fmt::format("{}among the groups' first, {}, counted from 0: {}", kErrorPrefix,
+                             list_ranks(ranks), known)
+               : fmt::format("{}among {}, counted from 0: {}", kErrorPrefix,
+                             list_ranks(layout.ranks_of(layout.group)), known);
   };
   try {
     throw;
   } catch (const InvalidArgumentError& error) {
-    throw InvalidArgumentError(told(error.what()));
+    throw InvalidArgumentError(message(error.what()));
   } catch (const DeadlineExceededError& error) {
-    throw DeadlineExceededError(told(error.what()));
+    throw DeadlineExceededError(message(error.what()));
   } catch (const AbortedError& error) {
-    throw AbortedError(told(error.what()));
+    throw AbortedError(message(error.what()));
   }
 }
 
-void Pipeline::fail_with_current() {
+void Pipeline::abort_with_current() {
   throw_if_failed();
   try {
     throw;
   } catch (const std::exception& error) {
     const std::string_view text = error.what();
-    const bool marked = text.starts_with(kMark) || text.starts_with("[membership]");
-    end_with(std::current_exception(), failure_of(error),
-             marked ? std::string(text) : std::string(kMark).append(text));
+    const bool marked = text.starts_with(kErrorPrefix) || text.starts_with("[membership]");
+    abort_with(std::current_exception(), failure_of(error),
+               marked ? std::string(text) : std::string(kErrorPrefix).append(text));
   }
   std::rethrow_exception(failure_);
 }
 
-void Pipeline::end_with(std::exception_ptr error, GroupFailure failure,
-                        const std::string& text) noexcept {
+void Pipeline::abort_with(std::exception_ptr error, GroupFailure failure,
+                          const std::string& text) noexcept {
   if (failure_) return;
   failure_ = std::move(error);
   inner->abort(failure, text);
@@ -400,7 +406,7 @@ void Pipeline::abort(GroupFailure failure, const std::string& text) noexcept {
   try {
     throw_failure(failure, text);
   } catch (...) {
-    end_with(std::current_exception(), failure, text);
+    abort_with(std::current_exception(), failure, text);
   }
 }
 
@@ -409,7 +415,7 @@ void Pipeline::close() noexcept {
   if (!failure_ && !open_.empty())
     failure_ = std::make_exception_ptr(
         FailedPreconditionError("the communicator was destroyed before its collectives ended"));
-  // A collective that has failed may not be called off: MPI's still writes to its memory.
+  // A failed collective may be impossible to cancel: MPI may still write to its memory.
   static auto* const kept_for_good = new std::vector<std::shared_ptr<void>>;
   static std::mutex mutex;
   if (failure_) {

@@ -1,5 +1,5 @@
-// Collectives of two communicators as one: steps that start when others have ended, without anyone
-// waiting.
+// Runs each collective of a hierarchy as steps on several communicators. A step starts when the
+// steps that it depends on have ended; no call blocks.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 #include "comm/communicator.h"
 #include "comm/hierarchical/hierarchical_communicator.h"
-#include "comm/hierarchical/layout.h"
+#include "comm/hierarchical/hierarchy_layout.h"
 #include "comm/process/announcement.h"
 #include "comm/process/progress_engine.h"
 #include "comm/signature.h"
@@ -22,25 +22,26 @@
 
 namespace tandem::hierarchical {
 
-// Every rank of a lane's communicator starts the same steps on it in the same order, whatever else
-// takes its time: that is why the way in and the way out of a group are two communicators.
-enum class Lane {
-  kIn,      // inside the group, on the way to its first rank
-  kAcross,  // between the groups
-  kOut,     // inside the group, on the way back
-  kDirect,  // from any rank to any other
+// The communicator that a step runs on. Every rank of one starts the same steps on it in the same
+// order, whatever else is slow. Reducing towards the leader and broadcasting from it are therefore
+// separate communicators.
+enum class HierarchyLink {
+  kToLeader,        // inside the group, towards its leader
+  kBetweenLeaders,  // between the groups' leaders
+  kFromLeader,      // inside the group, from its leader
+  kDirect,          // between any two ranks
 };
-constexpr std::size_t kLanes = 4;
+constexpr std::size_t kLinks = 4;
 
-// Texts of errors that name ranks of the whole begin so.
-inline constexpr std::string_view kMark = "[hierarchical] ";
+// Prefix of error messages that name ranks of the whole group.
+inline constexpr std::string_view kErrorPrefix = "[hierarchical] ";
 
-struct Step {
-  Lane lane = Lane::kIn;
+struct PipelineStep {
+  HierarchyLink link = HierarchyLink::kToLeader;
   std::function<std::shared_ptr<Work>()> start;
-  std::vector<const Step*> after;  // those that must have ended before
-  std::function<void()> then;      // what this rank does when it has ended; may be empty
-  std::shared_ptr<Work> work;      // null: not started
+  std::vector<const PipelineStep*> after;  // steps that must have ended before
+  std::function<void()> then;  // this rank's action when the step has ended; may be empty
+  std::shared_ptr<Work> work;  // null: not started
   std::chrono::steady_clock::time_point started = {};
   bool done = false;
 
@@ -49,29 +50,30 @@ struct Step {
 
 class Pipeline;
 
-// A collective or message of the whole.
+// A collective or message of the whole group.
 class HierarchicalWork final : public Work {
  public:
   HierarchicalWork(std::shared_ptr<Pipeline> pipeline, std::uint64_t sequence, Signature signature,
                    Label label);
 
-  // Behind those in `after`, of which null ones do not count, and the lane's earlier steps.
-  const Step* add(Lane lane, std::function<std::shared_ptr<Work>()> start,
-                  std::initializer_list<const Step*> after = {}, std::function<void()> then = {});
-  // Started now, beside the lane's steps.
-  void add_message(Lane lane, std::shared_ptr<Work> message);
-  // Memory of the device that lives as long as the work.
+  // The step runs after those in `after` (null ones are ignored) and after earlier steps of the
+  // link.
+  const PipelineStep* add(HierarchyLink link, std::function<std::shared_ptr<Work>()> start,
+                          std::initializer_list<const PipelineStep*> after = {},
+                          std::function<void()> then = {});
+  // Adds a message that was started already, independent of the link's steps.
+  void add_message(HierarchyLink link, std::shared_ptr<Work> message);
+  // Device memory that lives as long as the work.
   void* scratch(std::size_t bytes);
 
-  // As its group sees it, which calls these alone.
+  // For Pipeline only.
   bool done() const;
-  const Step* first_under_way() const;
+  const PipelineStep* first_under_way() const;
 
   const Signature& signature() const { return signature_; }
   std::uint64_t sequence() const { return sequence_; }
   const Label& label() const { return label_; }
-  // What this rank tells the others of its call, and what they tell: its group, and the groups'
-  // first ranks.
+  // This rank's announcement, those of its group, and those between the groups' leaders.
   Announcement mine;
   std::vector<Announcement> inside, between;
 
@@ -86,69 +88,69 @@ class HierarchicalWork final : public Work {
   std::uint64_t sequence_;
   Signature signature_;
   Label label_;
-  std::deque<Step> steps_;
+  std::deque<PipelineStep> steps_;
   std::vector<std::shared_ptr<void>> kept_;
-  mutable std::size_t ended_ = 0;  // steps at the beginning
+  mutable std::size_t ended_ = 0;  // number of leading steps that have ended
 };
 
-// The state that a rank's works share. Its functions are the owner's; between the owner's calls the
-// engine starts the steps whose turn has come, where a thread of its own may.
+// The state that a rank's works share. The owner calls its functions. Between these calls the
+// progress engine starts steps that are ready, if the communicators allow other threads.
 class Pipeline final : public ProgressEngine::Client {
  public:
-  Pipeline(Layout layout, std::unique_ptr<Communicator> inner, std::unique_ptr<Communicator> outer,
-           HierarchicalOptions options);
+  Pipeline(HierarchyLayout layout, std::unique_ptr<Communicator> inner,
+           std::unique_ptr<Communicator> outer, HierarchicalOptions options);
 
-  // Starts the work that `plan` makes while the engine is kept away from the communicators.
-  std::shared_ptr<Work> submit(const std::function<std::shared_ptr<HierarchicalWork>()>& plan);
-  // Starts what can be started, and looks what has ended.
+  // Starts the work that `build` builds. The engine does not touch the communicators meanwhile.
+  std::shared_ptr<Work> submit(const std::function<std::shared_ptr<HierarchicalWork>()>& build);
+  // Starts the steps that are ready, and checks which have ended.
   void progress();
   bool test(const HierarchicalWork& work);
   void wait(const HierarchicalWork& work);
   void check_peers(const HierarchicalWork& work);
   std::vector<int> missing(const HierarchicalWork& work);
-  // Makes a communicator of those below, which is the caller's.
+  // Makes a communicator from those below. The caller owns it.
   std::unique_ptr<Communicator> split(const std::function<std::unique_ptr<Communicator>()>& make);
-  // Ends the group with this error, unless it has failed.
+  // Aborts the group with this error, unless it has failed already.
   void abort(GroupFailure failure, const std::string& text) noexcept;
-  // The communicator is gone: breaks the circle of works and this.
+  // Called when the communicator is destroyed: breaks the ownership cycle of works and pipeline.
   void close() noexcept;
   // Whether a thread other than the owner's may start steps.
-  bool takes_any_thread() const { return takes_any_thread_; }
+  bool allows_any_thread() const { return allows_any_thread_; }
 
-  const Layout layout;
+  const HierarchyLayout layout;
   const HierarchicalOptions options;
   const RankNames names = options.names.value_or(RankNames());
   const std::unique_ptr<Communicator> inner, outer, out;
-  // The owner's alone.
+  // For the owner's thread only.
   std::uint64_t next_sequence = 0;
   Label label;
 
  private:
   bool under_way() const override;
   bool advance_unattended() noexcept override;
-  Communicator* communicator(Lane lane) const;
-  // The ranks that a lane's communicator counts as `ranks`.
-  std::vector<int> ranks_of(Lane lane, const std::vector<int>& ranks) const;
-  // Those below REQUIRE attend().
+  Communicator* communicator(HierarchyLink link) const;
+  // Converts a link's ranks to ranks of the whole group.
+  std::vector<int> ranks_of(HierarchyLink link, const std::vector<int>& ranks) const;
+  // The functions below REQUIRE attend().
   void throw_if_failed() const {
     if (failure_) std::rethrow_exception(failure_);
   }
-  bool advance();  // whether anything has started or ended
-  bool look(Step& step);
-  void progress(Lane lane);
+  bool advance();  // returns whether any step has started or ended
+  bool look(PipelineStep& step);
+  void progress(HierarchyLink link);
   bool start_ready();
   bool look_at_running();
   void check(const HierarchicalWork& last, std::chrono::steady_clock::time_point since);
   void check_all_peers();
   void pass_time(const HierarchicalWork& work, std::chrono::steady_clock::duration patience);
-  [[noreturn]] void throw_deadline(const HierarchicalWork& work, const Step& step) const;
-  [[noreturn]] void rethrow_from(Lane lane) const;
-  [[noreturn]] void fail_with_current();
-  void end_with(std::exception_ptr error, GroupFailure failure, const std::string& text) noexcept;
+  [[noreturn]] void throw_deadline(const HierarchicalWork& work, const PipelineStep& step) const;
+  [[noreturn]] void rethrow_from(HierarchyLink link) const;
+  [[noreturn]] void abort_with_current();
+  void abort_with(std::exception_ptr error, GroupFailure failure, const std::string& text) noexcept;
 
-  const bool takes_any_thread_;
-  std::array<std::deque<Step*>, kLanes> waiting_, running_;
-  std::deque<Step*> messages_;
+  const bool allows_any_thread_;
+  std::array<std::deque<PipelineStep*>, kLinks> waiting_, running_;
+  std::deque<PipelineStep*> messages_;
   std::deque<std::shared_ptr<HierarchicalWork>> open_;  // not done, in the order of the calls
   std::exception_ptr failure_;
   std::chrono::microseconds nap_{20};

@@ -10,21 +10,21 @@ namespace tandem {
 namespace {
 
 // A run of elements of one part.
-struct Range {
+struct PartRange {
   std::size_t part;
   std::int64_t begin;
   std::int64_t end;
 };
 
 // Elements in the memory of a rank's device.
-struct Place {
+struct RankMemory {
   int rank;
   std::byte* data;
 };
 
-class Share {
+class RankExecution {
  public:
-  Share(const LocalWorld& world, const LocalCollective& collective, int rank)
+  RankExecution(const LocalWorld& world, const LocalCollective& collective, int rank)
       : world_(world),
         collective_(collective),
         rank_(rank),
@@ -38,19 +38,20 @@ class Share {
 
   void all_reduce() const {
     CombineOrder order = CombineOrder::kInOrder;
-    for (const Range& range : shares(order)) combine_ranks(range, world_.active, order);
+    for (const PartRange& range : ranges_to_combine(order))
+      combine_ranks(range, world_.active, order);
   }
 
   void reduce() const {
     if (!world_.direct) {
       const int root[] = {collective_.signature.root};
       if (rank_ == root[0])
-        for (const Range& range : ranges(0, total()))
+        for (const PartRange& range : ranges(0, total()))
           combine_ranks(range, root, CombineOrder::kInOrder);
       return;
     }
     const int root[] = {collective_.signature.root};
-    for (const Range& range : slice()) combine_ranks(range, root, CombineOrder::kInOrder);
+    for (const PartRange& range : slice()) combine_ranks(range, root, CombineOrder::kInOrder);
   }
 
   void broadcast() const {
@@ -65,11 +66,11 @@ class Share {
 
   void reduce_scatter() const {
     const Buffer& result = out_.front();
-    std::vector<Place> inputs;
+    std::vector<RankMemory> inputs;
     for (int peer : world_.active)
       inputs.push_back({peer, static_cast<std::byte*>(in_of(peer)[index(rank_)].data)});
-    const Place output = {rank_, static_cast<std::byte*>(result.data)};
-    combine_places(inputs, {&output, 1}, result.count, result.dtype, CombineOrder::kInOrder);
+    const RankMemory output = {rank_, static_cast<std::byte*>(result.data)};
+    combine_memory(inputs, {&output, 1}, result.count, result.dtype, CombineOrder::kInOrder);
   }
 
   void all_to_all() const {
@@ -104,8 +105,8 @@ class Share {
   }
 
   // The elements [from, to) of all parts taken as one vector.
-  std::vector<Range> ranges(std::int64_t from, std::int64_t to) const {
-    std::vector<Range> found;
+  std::vector<PartRange> ranges(std::int64_t from, std::int64_t to) const {
+    std::vector<PartRange> found;
     std::int64_t at = 0;
     for (std::size_t i = 0; i < in_.size(); ++i) {
       const std::int64_t begin = std::max(from, at), end = std::min(to, at + in_[i].count);
@@ -115,18 +116,18 @@ class Share {
     return found;
   }
 
-  // This rank's place among those that take part.
+  // The index of this rank among the active ranks.
   std::int64_t place() const {
     return std::find(world_.active.begin(), world_.active.end(), rank_) - world_.active.begin();
   }
 
-  std::vector<Range> slice() const {
+  std::vector<PartRange> slice() const {
     const auto ranks = static_cast<std::int64_t>(world_.active.size());
     return ranges(total() * place() / ranks, total() * (place() + 1) / ranks);
   }
 
-  // What this rank combines.
-  std::vector<Range> shares(CombineOrder& order) const {
+  // The elements that this rank reduces.
+  std::vector<PartRange> ranges_to_combine(CombineOrder& order) const {
     const LocalPlan& plan = world_.plan;
     if (!direct_ || plan.kind == LocalPlan::Kind::kToOneDevice) {
       const bool root_active =
@@ -137,7 +138,7 @@ class Share {
     if (plan.kind != LocalPlan::Kind::kHierarchical) return slice();
     order = CombineOrder::kHalves;
     const auto ranks = static_cast<std::int64_t>(world_.active.size());
-    std::vector<Range> mine;
+    std::vector<PartRange> mine;
     if (plan.num_packs == 0) {
       for (std::size_t i = 0; i < in_.size(); ++i)
         if (static_cast<std::int64_t>(i) % ranks == place()) mine.push_back({i, 0, in_[i].count});
@@ -151,35 +152,37 @@ class Share {
     return mine;
   }
 
-  // All ranks' elements, into those of `targets`.
-  void combine_ranks(const Range& range, std::span<const int> targets, CombineOrder order) const {
+  // Reduces the elements of all ranks and writes the result to those of `targets`.
+  void combine_ranks(const PartRange& range, std::span<const int> targets,
+                     CombineOrder order) const {
     const auto place_of = [&](int rank) {
       const Buffer& part = in_of(rank)[range.part];
-      return Place{rank, static_cast<std::byte*>(part.data) +
-                             static_cast<std::size_t>(range.begin) * size_of(part.dtype)};
+      return RankMemory{rank, static_cast<std::byte*>(part.data) +
+                                  static_cast<std::size_t>(range.begin) * size_of(part.dtype)};
     };
-    std::vector<Place> inputs, outputs;
+    std::vector<RankMemory> inputs, outputs;
     for (int peer : world_.active) inputs.push_back(place_of(peer));
     for (int peer : targets) outputs.push_back(place_of(peer));
-    combine_places(inputs, outputs, range.end - range.begin, in_[range.part].dtype, order);
+    combine_memory(inputs, outputs, range.end - range.begin, in_[range.part].dtype, order);
   }
 
-  void combine_places(std::span<const Place> inputs, std::span<const Place> outputs,
+  void combine_memory(std::span<const RankMemory> inputs, std::span<const RankMemory> outputs,
                       std::int64_t count, DType dtype, CombineOrder order) const {
     if (count == 0) return;
     std::vector<const void*> from;
     std::vector<void*> to;
     const ReduceOp op = collective_.signature.op;
     if (direct_) {
-      for (const Place& input : inputs) from.push_back(input.data);
-      for (const Place& output : outputs) to.push_back(output.data);
+      for (const RankMemory& input : inputs) from.push_back(input.data);
+      for (const RankMemory& output : outputs) to.push_back(output.data);
       return combine_on(device_, from, to, count, dtype, op, order);
     }
-    // Through one device: copied there, combined, copied to where it belongs.
+    // Copies the inputs to one device, reduces them there, and copies the result to its
+    // destinations.
     const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
     const MemoryTagScope tag(MemoryTag::kWorkspace);
     const auto staging = allocate_on(computes_on_, bytes * inputs.size(), "all_reduce",
-                                     "memory to bring the replicas' values together");
+                                     "memory to reduce the replicas' values");
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       auto* staged = static_cast<std::byte*>(staging.get()) + i * bytes;
       copy_between(computes_on_, staged, device_of(inputs[i].rank), inputs[i].data, bytes);
@@ -187,7 +190,7 @@ class Share {
     }
     to.push_back(staging.get());
     combine_on(computes_on_, from, to, count, dtype, op, order);
-    for (const Place& output : outputs)
+    for (const RankMemory& output : outputs)
       copy_between(device_of(output.rank), output.data, computes_on_, staging.get(), bytes);
   }
 
@@ -195,8 +198,8 @@ class Share {
   const LocalCollective& collective_;
   int rank_;
   Device& device_;
-  Device& computes_on_;  // this rank's device, or the one that the plan names
-  bool direct_;          // which reaches the memory of all ranks
+  Device& computes_on_;  // this rank's device, or that of the plan
+  bool direct_;          // computes_on_ can access the memory of all ranks
   const std::vector<Buffer>& in_;
   const std::vector<Buffer>& out_;
 };
@@ -210,8 +213,8 @@ profile::Event LocalCollective::event(int rank, std::string name, profile::Lane 
   return {.name = std::move(name), .lane = lane, .replica = rank, .bytes = bytes};
 }
 
-void perform_share(const LocalWorld& world, const LocalCollective& collective, int rank) {
-  const Share share(world, collective, rank);
+void perform_part(const LocalWorld& world, const LocalCollective& collective, int rank) {
+  const RankExecution share(world, collective, rank);
   switch (collective.kind()) {
     case CollectiveKind::kAllReduce: return share.all_reduce();
     case CollectiveKind::kReduce: return share.reduce();

@@ -1,4 +1,4 @@
-// One collective between threads, and what each rank does in it.
+// One collective between threads, and each rank's part in it.
 #pragma once
 
 #include <atomic>
@@ -11,50 +11,50 @@
 
 namespace tandem {
 
-// Which rank combines which elements.
+// How the work of a collective is divided among ranks.
 struct LocalPlan {
   enum class Kind {
-    kSliced,        // every rank its share of each collective: the fastest
-    kToOneDevice,   // rank `root` everything, on `device`
-    kHierarchical,  // packs of the parts go round the ranks, added up by halves
-    kNccl,  // NVIDIA's NCCL; sliced where it does not join the ranks, or some sit a step out
+    kSliced,        // each rank reduces its slice: the fastest
+    kToOneDevice,   // rank `root` reduces everything, on `device`
+    kHierarchical,  // packs of the parts are assigned round-robin, and summed by halves
+    kNccl,  // NVIDIA NCCL; kSliced if NCCL cannot join the ranks, or some ranks are inactive
   };
   Kind kind = Kind::kSliced;
   int root = 0;
-  Device* device = nullptr;  // kToOneDevice: where all-reduces are computed; null: the root's
-  // kHierarchical: equal packs of all elements; 0: a pack a part. kNccl: of each part.
+  Device* device = nullptr;  // kToOneDevice: the device of all-reduces; null: the root's
+  // kHierarchical: number of equal packs; 0: one per part. kNccl: packs per part.
   int num_packs = 1;
 };
 
-// Who they are.
+// The ranks of a group.
 struct LocalWorld {
   std::vector<Device*> devices;  // by rank
-  std::vector<int> active;       // ranks that take part
-  bool direct = true;            // every rank can reach every other's memory
+  std::vector<int> active;       // ranks that run this step
+  bool direct = true;            // each rank can access the memory of every other
   LocalPlan plan;
 };
 
-// A collective and the ranks that have reached it.
+// A collective and the ranks that have joined it.
 struct LocalCollective {
   explicit LocalCollective(std::size_t ranks)
       : in(ranks), out(ranks), ready(ranks), performed(ranks), here(ranks) {}
 
   std::uint64_t number = 0;
-  Signature signature;                   // of who called it first
-  Label label;                           // the same rank's
-  int first_rank = -1;                   // that rank
-  std::vector<int> members;              // ranks that it needs
-  std::vector<std::vector<Buffer>> in;   // by rank; what works in place: its parts
+  Signature signature;                   // of the first caller
+  Label label;                           // of the first caller
+  int first_rank = -1;                   // the first caller
+  std::vector<int> members;              // the ranks that must join
+  std::vector<std::vector<Buffer>> in;   // by rank; in-place collectives: the parts
   std::vector<std::vector<Buffer>> out;  // by rank
-  std::vector<Event> ready;              // the rank's buffers hold what it put there
-  std::vector<Event> performed;          // the rank's share is done
+  std::vector<Event> ready;              // by rank: the inputs have been computed
+  std::vector<Event> performed;          // by rank: its part is done
   std::vector<bool> here;                // by rank; under the group's mutex
   std::atomic<int> joined{0};
   std::atomic<int> finished{0};
   std::string mismatch;  // written before `joined` is complete
 
   CollectiveKind kind() const { return signature.kind; }
-  // Whether no device takes part.
+  // Whether the host does all the work.
   bool on_host() const {
     return kind() == CollectiveKind::kExchange || kind() == CollectiveKind::kBarrier;
   }
@@ -64,12 +64,11 @@ struct LocalCollective {
   bool finished_everywhere() const {
     return finished.load(std::memory_order_acquire) == static_cast<int>(members.size());
   }
-  // What a profile tells of this rank's side.
+  // The profiler event of this rank's part.
   profile::Event event(int rank, std::string name, profile::Lane lane) const;
 };
 
-// Enqueues the rank's share on its device; what works on the host is done on return. REQUIRES:
-// complete().
-void perform_share(const LocalWorld& world, const LocalCollective& collective, int rank);
+// Enqueues the rank's part on its device. Work on the host is done on return. REQUIRES: complete().
+void perform_part(const LocalWorld& world, const LocalCollective& collective, int rank);
 
 }  // namespace tandem

@@ -13,7 +13,7 @@ namespace tandem {
 
 class LocalWork;
 
-// What a rank's works share with its communicator.
+// The state that a rank's works share with its communicator.
 class LocalRank {
  public:
   LocalRank(std::shared_ptr<LocalGroup> group, int rank)
@@ -22,7 +22,7 @@ class LocalRank {
         sent_(static_cast<std::size_t>(group_->size())),
         received_(static_cast<std::size_t>(group_->size())) {}
 
-  // Does this rank's share of what every rank has joined.
+  // Does this rank's part of the collectives that every rank has joined.
   void progress();
 
  private:
@@ -32,8 +32,8 @@ class LocalRank {
   std::uint64_t step_ = 0;
   std::uint64_t sequence_ = 0;                   // of the step's collectives
   std::vector<std::uint64_t> sent_, received_;   // messages of the step, by peer
-  std::deque<std::shared_ptr<LocalWork>> open_;  // in order, this rank's share not done yet
-  std::map<std::vector<int>, int> splits_;       // how often each list of ranks was asked for
+  std::deque<std::shared_ptr<LocalWork>> open_;  // in order; this rank's part is not done yet
+  std::map<std::vector<int>, int> splits_;       // number of splits per list of ranks
   Label label_;
 };
 
@@ -46,7 +46,7 @@ class LocalWork final : public Work {
         collective_(std::move(collective)),
         rank_(rank) {}
 
-  // Does this rank's share if all have joined and it is not done yet.
+  // Does this rank's part if all have joined and it is not done yet.
   bool advance() {
     if (performed_) return true;
     if (!collective_->complete()) return false;
@@ -64,7 +64,7 @@ class LocalWork final : public Work {
     });
     const auto owner = owner_.lock();
     group_->wait_until(*collective_, [&] {
-      if (owner) owner->progress();  // peers may wait for this rank's share of another one first
+      if (owner) owner->progress();  // peers may first need this rank's part of another one
       if (advance() && collective_->finished_everywhere()) return true;
       if (group_->departures_.load(std::memory_order_acquire) > 0)
         group_->check_departures(*collective_);
@@ -125,7 +125,7 @@ class LocalCommunicator final : public CheckedCommunicator {
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     return allocate_on(device(), bytes, "allocate", "a communicator's buffer");
   }
-  // The ranks reach each other's memory wherever it is; NCCL had best be called seldom.
+  // Threads access each other's memory anywhere. Only NCCL benefits from fewer calls.
   bool packs() const override { return group().uses_nccl() && group().options_.plan.num_packs > 0; }
 
   void abort(GroupFailure failure, const std::string& text) noexcept override {
@@ -141,7 +141,7 @@ class LocalCommunicator final : public CheckedCommunicator {
 
   std::shared_ptr<Work> start(const CheckedCall& checked) override {
     LocalRank& mine = *mine_;
-    if (mine.step_ != group().step_) {  // what an earlier step left behind
+    if (mine.step_ != group().step_) {  // discards the state of the previous step
       mine.step_ = group().step_;
       mine.sequence_ = 0;
       std::fill(mine.sent_.begin(), mine.sent_.end(), 0);

@@ -1,4 +1,4 @@
-// One rank's side of a group of threads.
+// One rank of a group of threads.
 #pragma once
 
 #include <memory>

@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-// Why this rank's call is not the collective that others have called; empty: it is.
+// The mismatch between this rank's call and the collective; empty if there is none.
 std::string find_mismatch(const LocalCollective& collective, int rank, const Signature& signature,
                           const Label& label) {
   const bool first_sends = collective.kind() == CollectiveKind::kSend;
@@ -26,15 +26,15 @@ std::string find_mismatch(const LocalCollective& collective, int rank, const Sig
                        sent.count, name_of(sent.dtype), sent.root, expected.count,
                        name_of(expected.dtype));
   }
-  if (suit(collective.signature, signature)) return {};
+  if (matches(collective.signature, signature)) return {};
   return fmt::format(
-      "[{}] replicas parted at collective {}: replica {} called {}, replica {} called {}; every "
+      "[{}] replicas diverged at collective {}: replica {} called {}, replica {} called {}; every "
       "replica must call the same ones in the same order",
       name_of(collective.kind()), collective.number, collective.first_rank,
       describe(collective.signature, collective.label), rank, describe(signature, label));
 }
 
-// Whether work on each of the devices may read and write the memory of all of them.
+// Whether each device can read and write the memory of all of them.
 bool reach_each_other(const std::vector<Device*>& devices) {
   for (Device* device : devices)
     for (Device* peer : devices) {
@@ -45,7 +45,7 @@ bool reach_each_other(const std::vector<Device*>& devices) {
   return true;
 }
 
-// Each part in `packs` equal ones, the last of which takes what is left.
+// Splits each part into `packs` equal ones; the last takes the remainder.
 std::vector<Buffer> cut(const std::vector<Buffer>& parts, int packs) {
   if (packs < 2) return parts;
   std::vector<Buffer> result;
@@ -66,7 +66,7 @@ profile::Event profile_of(const LocalCollective& collective, int rank) {
                           profile::Lane::kCollectives);
 }
 
-// Whether the ranks expect what they are sent, once all are there.
+// After all have joined: the mismatch of sent and expected counts; empty if there is none.
 std::string find_wrong_counts(const LocalCollective& collective) {
   if (collective.kind() != CollectiveKind::kAllToAll) return {};
   for (int to : collective.members)
@@ -77,7 +77,7 @@ std::string find_wrong_counts(const LocalCollective& collective) {
           collective.out[static_cast<std::size_t>(to)][static_cast<std::size_t>(from)];
       if (sent.count != expected.count)
         return fmt::format(
-            "[all_to_all] replicas parted at collective {}: replica {} sent {} {} to replica {}, "
+            "[all_to_all] replicas diverged at collective {}: replica {} sent {} {} to replica {}, "
             "which expected {}",
             collective.number, from, sent.count, name_of(sent.dtype), to, expected.count);
     }
@@ -223,7 +223,7 @@ void LocalGroup::wake() {
   changed_.notify_all();
 }
 
-// Spins for a while (peers in step arrive within microseconds), then yields, then sleeps.
+// Spins for a while, because peers in step arrive within microseconds; then yields; then sleeps.
 void LocalGroup::wait_until(const LocalCollective& collective, const std::function<bool()>& ready) {
   const auto step = [&] {
     if (ready()) return true;
@@ -243,7 +243,7 @@ void LocalGroup::wait_until(const LocalCollective& collective, const std::functi
     sleepers_.fetch_add(1);
     {
       std::unique_lock lock(mutex_);
-      // Short naps: a wake-up between the test above and the wait below costs one of them.
+      // Naps are short, because a wake-up between the test above and the wait below is missed.
       changed_.wait_for(lock, std::chrono::milliseconds(1));
     }
     sleepers_.fetch_sub(1);
@@ -267,8 +267,8 @@ std::shared_ptr<LocalCollective> LocalGroup::join(int rank, Call call) {
     std::lock_guard lock(mutex_);
     if ((kind == CollectiveKind::kReduce || kind == CollectiveKind::kBroadcast) &&
         std::find(active_.begin(), active_.end(), call.signature.root) == active_.end())
-      fail<InvalidArgumentError>("[{}] the root, replica {}, sits this step out", name_of(kind),
-                                 call.signature.root);
+      fail<InvalidArgumentError>("[{}] the root, replica {}, is inactive in this step",
+                                 name_of(kind), call.signature.root);
     const auto found = std::find_if(open_.begin(), open_.end(),
                                     [&](const auto& item) { return item.first == call.key; });
     if (found != open_.end()) {
@@ -301,13 +301,13 @@ std::shared_ptr<LocalCollective> LocalGroup::join(int rank, Call call) {
 bool LocalGroup::by_nccl(const LocalCollective& collective) const {
   return uses_nccl() && !collective.on_host() && collective.members.size() == devices_.size() &&
          collective.kind() != CollectiveKind::kSend && collective.kind() != CollectiveKind::kRecv &&
-         collective.signature.op != ReduceOp::kTreeSum;  // NCCL's order is its own
+         collective.signature.op != ReduceOp::kTreeSum;  // NCCL has its own order of sums
 }
 
 void LocalGroup::perform(LocalCollective& collective, int rank) {
   const auto me = static_cast<std::size_t>(rank);
   if (collective.on_host()) {
-    perform_share(world_, collective, rank);
+    perform_part(world_, collective, rank);
   } else if (by_nccl(collective)) {
     if (rank == collective.members.front()) perform_by_nccl(collective);
   } else {
@@ -316,7 +316,7 @@ void LocalGroup::perform(LocalCollective& collective, int rank) {
       const StreamSpan span(device, [&] { return profile_of(collective, rank); });
       for (int peer : collective.members)
         device.stream().wait(collective.ready[static_cast<std::size_t>(peer)]);
-      perform_share(world_, collective, rank);
+      perform_part(world_, collective, rank);
     }
     collective.performed[me] = device.stream().record();
   }
@@ -324,14 +324,14 @@ void LocalGroup::perform(LocalCollective& collective, int rank) {
   wake();
 }
 
-// One thread enqueues for all: there is no moment in which some ranks have set out and others,
-// whose thread has failed, never will.
+// One thread enqueues for all ranks. Otherwise some ranks might have launched their part while
+// another rank's thread failed before it did.
 void LocalGroup::perform_by_nccl(LocalCollective& collective) {
-  const std::lock_guard one_after_the_other(NativeGpu::giving_to_several());
-  if (nccl_ && nccl_->failed()) std::exchange(nccl_, nullptr)->check_untold();
+  const std::lock_guard one_after_the_other(NativeGpu::multi_gpu_launch_mutex());
+  if (nccl_ && nccl_->failed()) std::exchange(nccl_, nullptr)->check_unreported();
   if (!nccl_) nccl_ = nccl_clique(devices_, options_.time_limit);
   std::vector<std::vector<Buffer>> packs(devices_.size());
-  std::vector<NcclClique::Share> shares;
+  std::vector<NcclClique::RankBuffers> shares;
   std::deque<StreamSpan> spans;
   for (std::size_t rank = 0; rank < devices_.size(); ++rank) {
     Stream& stream = as_native(*devices_[rank])->communication_stream();
@@ -353,7 +353,7 @@ void LocalGroup::perform_by_nccl(LocalCollective& collective) {
 void LocalGroup::finish(LocalCollective& collective, int rank) {
   if (collective.on_host()) return;
   Stream& stream = devices_[static_cast<std::size_t>(rank)]->stream();
-  // NCCL's kernel on this GPU ends when this rank's part is there.
+  // NCCL's kernel on this GPU ends when this rank's part is complete.
   if (by_nccl(collective)) return stream.wait(collective.performed[static_cast<std::size_t>(rank)]);
   for (int peer : collective.members)
     stream.wait(collective.performed[static_cast<std::size_t>(peer)]);

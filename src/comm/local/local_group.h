@@ -1,4 +1,4 @@
-// Collectives between threads of one process, each with a device of its own.
+// Collectives between threads of one process, each with its own device.
 #pragma once
 
 #include <atomic>
@@ -20,10 +20,10 @@ namespace tandem {
 
 struct LocalGroupOptions {
   LocalPlan plan;
-  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // of every wait
+  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // for each wait
 };
 
-// The meeting place of the ranks. Thread-safe; outlives its communicators.
+// The state that the ranks share. Thread-safe; outlives its communicators.
 class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  public:
   explicit LocalGroup(std::vector<Device*> devices, LocalGroupOptions options = {});
@@ -32,15 +32,16 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   int size() const { return static_cast<int>(devices_.size()); }
   std::unique_ptr<Communicator> communicator(int rank);
 
-  // Starts a step: which ranks take part in its collectives; the others sit out. Forgets what an
-  // earlier step left behind. REQUIRES: no rank is in a collective. This and the next two go for
-  // the groups that were split off, too.
+  // Begins a step. Only the `active` ranks take part in its collectives; the others are inactive.
+  // Discards the state of the previous step. REQUIRES: no rank is in a collective. Like leave() and
+  // abort(), it also applies to the groups that were split off.
   void begin(const std::vector<bool>& active);
-  // This rank has ended its step: who waits for it in a collective gets an InvalidArgumentError.
+  // This rank has ended its step: ranks that wait for it in a collective get an
+  // InvalidArgumentError.
   void leave(int rank);
-  // A rank has failed: every wait of the others throws AbortedError with this reason.
+  // Reports that a rank has failed: every wait of the others throws AbortedError with this reason.
   void abort(int rank, const std::string& reason);
-  // The same, with an error of that kind and text.
+  // The same, with an error of that type and this message.
   void abort(int rank, GroupFailure failure, const std::string& text);
   bool aborted() const { return aborted_.load(std::memory_order_acquire); }
 
@@ -49,13 +50,13 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   friend class LocalWork;
   friend class LocalCommunicator;
 
-  // Which collective of a step: the ranks' n-th, or the n-th message from one to another.
+  // Identifies a collective of a step: the n-th of all ranks, or the n-th message between two.
   struct Key {
     std::uint64_t number = 0;
     int from = -1, to = -1;
     bool operator==(const Key&) const = default;
   };
-  // A group of some ranks, until each of them has come for it.
+  // A new group, until each of its ranks has fetched it.
   struct Split {
     std::shared_ptr<LocalGroup> group;
     std::size_t expected = 0;
@@ -65,7 +66,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
     std::weak_ptr<LocalGroup> group;
   };
 
-  // What one rank passes, at the meeting of those that `key` concerns.
+  // One rank's arguments, for the collective that `key` identifies.
   struct Call {
     Key key;
     Signature signature;
@@ -73,18 +74,18 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
     std::vector<Buffer> in, out;
   };
   std::shared_ptr<LocalCollective> join(int rank, Call call);
-  // Does this rank's share of a collective that every rank has joined.
+  // Runs this rank's part of a collective that every rank has joined.
   void perform(LocalCollective& collective, int rank);
-  // Whether NCCL does all ranks' shares, and whether it ever does.
+  // Whether NCCL runs this collective for all ranks, and whether the plan uses NCCL at all.
   bool by_nccl(const LocalCollective& collective) const;
   bool uses_nccl() const { return options_.plan.kind == LocalPlan::Kind::kNccl; }
   // On the first rank's thread.
   void perform_by_nccl(LocalCollective& collective);
-  // The stream of the rank's device waits for every share. REQUIRES: all have finished.
+  // Makes the stream of the rank's device wait for all parts. REQUIRES: all ranks have finished.
   void finish(LocalCollective& collective, int rank);
   // Throws when a rank that `collective` waits for has left the step.
   void check_departures(const LocalCollective& collective);
-  // Ranks that it needs and that have not joined it.
+  // The ranks that must join and have not.
   std::vector<int> missing(const LocalCollective& collective);
   void wait_until(const LocalCollective& collective, const std::function<bool()>& ready);
   void wake();
@@ -101,7 +102,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::vector<int>& active_ = world_.active;
   LocalGroupOptions options_;
   std::uint64_t step_ = 0;
-  std::shared_ptr<NcclClique> nccl_;  // null: not used yet; of the first rank's thread
+  std::shared_ptr<NcclClique> nccl_;  // null: not used yet; only the first rank's thread uses it
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -110,7 +111,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::atomic<int> departures_{0};
   std::vector<bool> left_;  // by rank; under mutex_
   std::string abort_reason_;
-  GroupFailure abort_failure_ = GroupFailure::kNone;  // none: the reason is a replica's failure
+  GroupFailure abort_failure_ = GroupFailure::kNone;  // kNone: the reason is a replica's failure
   int abort_rank_ = -1;
   std::vector<std::pair<Key, std::shared_ptr<LocalCollective>>> open_;
   std::map<std::pair<std::vector<int>, int>, Split> splits_;

@@ -1,4 +1,4 @@
-// The processes that mpirun started, through MPI.
+// The backend for processes that mpirun launched, with MPI.
 #pragma once
 
 #include <chrono>
@@ -10,26 +10,26 @@
 namespace tandem {
 
 struct MpiOptions {
-  // What the job takes itself for; a rank and a size of -1 mean those that mpirun gave.
+  // The rank and size that the job expects; -1: those of mpirun.
   int rank = -1;
   int size = -1;
-  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // for all ranks to be there
-  std::shared_ptr<const Membership> membership;                     // null: none is asked
+  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // until all ranks have joined
+  std::shared_ptr<const Membership> membership;                     // null: not checked
 };
 
-// Whether this build has the backend, and this machine the library.
+// Whether this build has the backend and this host has the library.
 bool has_mpi();
 
-// The group of all of the job's ranks. Every rank calls this as often as every other, in the same
-// order. MPI is initialised unless the program has done so, and then finalised when all ranks exit
+// The group of all of the job's ranks. A collective call, made in the same order on every rank.
+// Initialises MPI unless the program has done so; then it also finalises MPI, if all ranks exit
 // with 0.
 //
-// Throws DeadlineExceededError when not all ranks come, FailedPreconditionError when mpirun did not
-// start this process, gave it another rank or size, or when MPI was initialised with less than
-// MPI_THREAD_SERIALIZED; UnavailableError when there is no MPI.
+// Throws DeadlineExceededError if not all ranks join; FailedPreconditionError if mpirun did not
+// launch this process, gave it another rank or size, or if MPI was initialised with less than
+// MPI_THREAD_SERIALIZED; UnavailableError if there is no MPI.
 //
-// After a failure the memory of collectives that were under way may yet be written to by MPI, which
-// has no way to call them off: keep it.
+// MPI cannot cancel collectives. After a failure it may still write to the memory of those that
+// were running, so callers must not free that memory.
 std::unique_ptr<Backend> make_mpi_backend(MpiOptions options = {});
 
 }  // namespace tandem

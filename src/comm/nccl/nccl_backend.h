@@ -1,4 +1,4 @@
-// Ranks with a GPU each, through NVIDIA's NCCL.
+// The backend for ranks with one GPU each, with NVIDIA NCCL.
 #pragma once
 
 #include <chrono>
@@ -12,28 +12,28 @@
 namespace tandem {
 
 struct NcclOptions {
-  std::shared_ptr<Store> store;  // where the ranks find each other
-  std::string name;              // of the group: the same on every rank, and no other group's
+  std::shared_ptr<Store> store;  // through which the ranks find each other
+  std::string name;              // the group's name, the same on every rank and unique
   int rank = 0;
   int size = 1;
-  RankNames names = {};  // what errors call the group's ranks
-  // Whose buffers are moved, in the order of its stream: a CUDA device; another one's, when it is
-  // host accessible, go through memory that is pinned for the GPU.
+  RankNames names = {};  // the ranks' names in error messages
+  // The device of the buffers. A CUDA device: collectives are ordered with its stream. Another,
+  // host-accessible device: its buffers are copied through pinned host memory.
   Device* device = nullptr;
-  // CUDA's number of this rank's GPU; every rank has one to itself. Without a CUDA device it may be
-  // a rank's number on its host: GPUs are counted around.
+  // The CUDA device number of this rank's GPU; a GPU serves one rank only. Without a CUDA device it
+  // may be the local rank; it is then taken modulo the number of GPUs.
   int gpu = 0;
-  // For all ranks to be there; and for what GPUs are at while nobody waits for it.
+  // Until all ranks have joined, and for each collective on the GPUs.
   std::chrono::milliseconds time_limit = std::chrono::minutes(30);
-  std::shared_ptr<const Membership> membership = nullptr;  // null: none is asked
+  std::shared_ptr<const Membership> membership = nullptr;  // null: not checked
 };
 
-// Whether this build has the backend, and this machine the libraries.
+// Whether this build has the backend and this host has the libraries.
 bool has_nccl();
 
-// Waits until every rank has called this. Throws DeadlineExceededError naming the ranks that have
-// not; UnavailableError when there is no NCCL, no CUDA driver or no such GPU; InvalidArgumentError
-// for a device whose memory neither the host nor CUDA reaches.
+// Waits until every rank has called this. Throws DeadlineExceededError with the missing ranks;
+// UnavailableError if there is no NCCL, CUDA driver or such a GPU; InvalidArgumentError for a
+// device whose memory neither the host nor CUDA can access.
 std::unique_ptr<Backend> make_nccl_backend(NcclOptions options);
 
 }  // namespace tandem

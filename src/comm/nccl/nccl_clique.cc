@@ -24,21 +24,20 @@ std::string why_no_nccl(std::span<Device* const> devices) {
   std::set<int> gpus;
   for (Device* device : devices) {
     const NativeGpu* gpu = as_native(*device);
-    if (!gpu) return fmt::format("{} is no GPU of NVIDIA's", device->full_name());
+    if (!gpu) return fmt::format("{} is not an NVIDIA GPU", device->full_name());
     if (!gpus.insert(gpu->ordinal()).second)
       return fmt::format("{} shares its GPU with another replica", device->full_name());
   }
-  if (devices.size() < 2) return "there is one replica";
+  if (devices.size() < 2) return "there is only one replica";
   if (const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING"); blocking && *blocking == '1')
-    return "CUDA_LAUNCH_BLOCKING=1 has a GPU wait for the others before they have got their part";
+    return "CUDA_LAUNCH_BLOCKING=1 makes one GPU wait for the others before their part is launched";
   if (!can_load(kModule)) return "this build has no NCCL, or this machine has no libnccl";
   return {};
 }
 
 std::shared_ptr<NcclClique> nccl_clique(const std::vector<Device*>& devices,
                                         std::chrono::milliseconds time_limit) {
-  // Connecting takes long, and each list of GPUs is asked for again and again: by every traced
-  // function.
+  // A cache, because connecting is slow and every traced function requests its list of GPUs.
   static std::mutex mutex;
   static auto* const all = new std::map<std::vector<Device*>, std::weak_ptr<NcclClique>>;
   const std::lock_guard lock(mutex);

@@ -1,4 +1,4 @@
-// The GPUs of one process, a rank each, through NVIDIA's NCCL.
+// The GPUs of one process, one rank per GPU, joined by NVIDIA NCCL.
 #pragma once
 
 #include <chrono>
@@ -13,42 +13,42 @@
 
 namespace tandem {
 
-// Thread-safe. One that has failed is of no use any more.
+// Thread-safe. Unusable once it has failed.
 class NcclClique {
  public:
   virtual ~NcclClique() = default;
 
-  // What a rank gives and gets, as Collective has it, and when its device has computed that.
-  struct Share {
+  // A rank's inputs and outputs, as in Collective, and the event after which the inputs are ready.
+  struct RankBuffers {
     std::span<const Buffer> in, out;
     Event ready;
   };
-  // Enqueues a collective, every rank's share on the communication stream of its device, all of
-  // them or none: whoever has enqueued it waits for nobody. REQUIRES: those streams wait for what
-  // is ready; NativeGpu::giving_to_several() is held since they do, and until what comes behind the
-  // collective is recorded. Throws AbortedError when NCCL has failed, DeadlineExceededError when
-  // the GPUs are not connected within the time limit.
+  // Enqueues a collective: every rank's part on the communication stream of its device, all of them
+  // or none. Does not wait. Throws AbortedError if NCCL has failed, DeadlineExceededError if the
+  // GPUs are not connected within the time limit. REQUIRES: those streams already wait for `ready`;
+  // NativeGpu::multi_gpu_launch_mutex() was locked before that, and stays locked until the work
+  // that follows the collective is recorded.
   //
-  // A collective that NCCL reports an error of later, or that has not ended within the time limit
-  // of all GPUs' reaching it, is stopped. Whoever waits for one of the devices' stream() first gets
-  // an AbortedError or DeadlineExceededError then: their memory holds anything.
+  // A collective is stopped if NCCL reports an error for it later, or if it has not ended within
+  // the time limit after all GPUs have reached it. The first wait on one of the devices' stream()
+  // then throws AbortedError or DeadlineExceededError, and the results are undefined.
   virtual void start(const Signature& signature, const Label& label,
-                     std::span<const Share> shares) = 0;
+                     std::span<const RankBuffers> shares) = 0;
   virtual bool failed() const = 0;
-  // Throws such an error, if nobody has got it yet.
-  virtual void check_untold() = 0;
+  // Throws the error of a stopped collective, unless it was reported to a caller already.
+  virtual void check_unreported() = 0;
 };
 
-// Why NCCL cannot join these devices: it wants several, each of them a GPU by itself. Empty: it
-// can, or would if it were asked for what it says when it is used.
+// The reason why NCCL cannot join these devices: it needs several, each of them a separate GPU.
+// Empty if it can, as far as is known before NCCL is loaded.
 std::string why_no_nccl(std::span<Device* const> devices);
 
-// Joins the GPUs; one for each list of GPUs, for whoever asks while it is in use and has not
-// failed. Throws UnavailableError. REQUIRES: why_no_nccl() has nothing to say.
+// Joins the GPUs. Calls for the same list of GPUs share one object while it is in use and has not
+// failed. Throws UnavailableError. REQUIRES: why_no_nccl() is empty.
 std::shared_ptr<NcclClique> nccl_clique(const std::vector<Device*>& devices,
                                         std::chrono::milliseconds time_limit);
 
-// What the module gets.
+// The arguments of the module.
 struct NcclCliqueOptions {
   std::vector<NativeGpu*> gpus;  // by rank
   std::chrono::milliseconds time_limit;

@@ -19,17 +19,17 @@ Announcement announce(const Collective& collective) {
 void check_announcements(const Collective& collective, std::span<const Announcement> all,
                          const RankNames& names) {
   if (std::all_of(all.begin(), all.end(), [&](const Announcement& one) {
-        return one.sequence == collective.sequence && suit(one.signature, all.front().signature);
+        return one.sequence == collective.sequence && matches(one.signature, all.front().signature);
       }))
     return;
   std::vector<RankCall> calls;
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     calls.push_back(
         {static_cast<int>(rank), all[rank].signature, {all[rank].name, all[rank].step}});
-  throw InvalidArgumentError(describe_parting(collective.sequence, calls, names));
+  throw InvalidArgumentError(describe_mismatch(collective.sequence, calls, names));
 }
 
-void check_shares_agree(const Collective& collective, std::span<const ShareCounts> all, int size,
+void check_counts_match(const Collective& collective, std::span<const TransferCounts> all, int size,
                         const RankNames& names) {
   const auto at = [&](int rank, int peer) {
     return all[static_cast<std::size_t>(rank * size + peer)];
@@ -38,7 +38,7 @@ void check_shares_agree(const Collective& collective, std::span<const ShareCount
     for (int to = 0; to < size; ++to)
       if (at(from, to).sent != at(to, from).expected)
         fail<InvalidArgumentError>(
-            "[all_to_all] ranks parted at collective {}: rank {} sent {} {} to rank {}, which "
+            "[all_to_all] ranks diverged at collective {}: rank {} sent {} {} to rank {}, which "
             "expected {}",
             collective.sequence, names[from], at(from, to).sent,
             name_of(collective.signature.dtype), names[to], at(to, from).expected);

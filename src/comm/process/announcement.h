@@ -1,4 +1,5 @@
-// What ranks tell each other of a call before they move data, where they do not share memory.
+// An announcement: the call that a rank sends to its peers before the data, if they share no
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +14,22 @@ struct Announcement {
   std::uint64_t sequence = 0;
   Signature signature;
   std::int64_t step = -1;
-  char name[56] = {};  // of the label; cut off
+  char name[56] = {};  // from the label; truncated
 };
 static_assert(std::is_trivially_copyable_v<Announcement>);
 
 Announcement announce(const Collective& collective);
-// Throws InvalidArgumentError, the same on every rank, when the ranks' calls are not one
-// collective. `all` holds an announcement a rank.
+// Throws InvalidArgumentError, the same on every rank, when the calls do not match. `all` holds one
+// announcement per rank.
 void check_announcements(const Collective& collective, std::span<const Announcement> all,
                          const RankNames& names);
 
-// What ranks send each other in an all-to-all: an element for each pair of ranks, from * size + to.
-struct ShareCounts {
+// The element counts between each pair of ranks in an all-to-all, at index from * size + to.
+struct TransferCounts {
   std::int64_t sent = 0, expected = 0;
 };
-// Throws InvalidArgumentError, the same on every rank, when one expects another count than is sent.
-void check_shares_agree(const Collective& collective, std::span<const ShareCounts> all, int size,
+// Throws InvalidArgumentError, the same on every rank, when a sent and an expected count differ.
+void check_counts_match(const Collective& collective, std::span<const TransferCounts> all, int size,
                         const RankNames& names);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// What moves the bytes of a group of processes: shared memory, a library, a network.
+// The interface of a communication backend, which moves bytes between processes.
 #pragma once
 
 #include <chrono>
@@ -13,81 +13,83 @@
 
 namespace tandem {
 
-// A call of a rank, as ProcessCommunicator checked it. Lives until its operation is gone.
+// A checked call of a rank. Outlives its operation.
 struct Collective {
-  std::uint64_t sequence = 0;  // among the collectives of the group; none for kSend and kRecv
+  std::uint64_t sequence = 0;  // among the group's collectives; unused for kSend and kRecv
   Signature signature;
   Label label;
-  // What this rank gives and gets, in memory that the backend takes. kAllReduce, kReduce and
-  // kBroadcast work in place: the same list twice. kAllGather and kExchange: one and one a rank;
-  // kReduceScatter: one a rank and one; kAllToAll: one a rank, both. kSend and kRecv: one, in the
-  // list that it belongs to.
+  // This rank's inputs and outputs, in memory that the backend accepts.
+  // kAllReduce, kReduce, kBroadcast: in place, the same list twice.
+  // kAllGather, kExchange: one input, one output per rank.
+  // kReduceScatter: one input per rank, one output.
+  // kAllToAll: one input and one output per rank.
+  // kSend: one input. kRecv: one output.
   std::span<const Buffer> in, out;
 };
 
-// A collective under way in a backend. May outlive its wait, when that throws, but not its backend.
+// A launched collective in a backend. It may outlive a wait() that throws, but not its backend.
 class BackendOperation {
  public:
   virtual ~BackendOperation() = default;
-  // Does what can be done without waiting for a peer; whether the collective is complete. Throws
-  // InvalidArgumentError when the ranks parted, and what failed() of the group says.
+  // Makes progress without waiting for a peer. Returns whether the collective is complete. Throws
+  // InvalidArgumentError when the ranks' calls mismatch, and the group's error once it has failed.
   virtual bool advance() = 0;
-  // Sleeps until the operation has ended or `limit` has passed, and returns true, where a thread of
-  // the backend's does the work; false at once where advance() does.
+  // If a thread of the backend advances the operation, sleeps until it has ended or `limit` has
+  // passed, and returns true. If advance() does the work, returns false at once.
   virtual bool sleep(std::chrono::microseconds limit) const {
     static_cast<void>(limit);
     return false;
   }
-  // Does something that a peer has not got round to; false where there is nothing. For who waits.
+  // Does part of a slow peer's work. Returns false if there is none. A waiting rank calls it.
   virtual bool help() { return false; }
-  // Grows whenever advance() has got on: who waits is patient anew.
+  // Increases whenever advance() makes progress, which resets the waiter's back-off.
   virtual std::uint64_t steps() const = 0;
-  // Ranks that have not reached this collective yet, as far as this one can tell.
+  // The ranks that have not reached this collective, as far as this rank knows.
   virtual std::vector<int> missing() const = 0;
 };
 
-// One rank of a group of processes. Belongs to one thread at a time: its owner's, or the progress
-// engine's, which starts and advances operations while the owner computes. The destructor says
-// goodbye: peers that wait for this rank from then on learn that it has left.
+// One rank of a group of processes. Used by one thread at a time: the owner's, or the progress
+// engine's, which starts and advances operations while the owner computes. The destructor announces
+// that this rank has left the group, so that peers stop waiting for it.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // The group's: the same on all ranks, and no other group's.
+  // The group's name, the same on all its ranks and unique among groups.
   virtual const std::string& name() const = 0;
-  // The names of the group's ranks in errors.
+  // The names of the group's ranks in error messages.
   virtual const RankNames& names() const = 0;
-  // Whether buffers may be in the memory of a device that the host cannot reach.
-  virtual bool takes_device_memory() const = 0;
-  // Whether it adds up in an order that the ranks alone decide (ReduceOp::kTreeSum).
-  virtual bool sums_by_tree() const { return true; }
+  // Whether buffers may be in device memory that the host cannot access.
+  virtual bool supports_device_memory() const = 0;
+  // Whether the order of its sums depends on the ranks alone (ReduceOp::kTreeSum).
+  virtual bool supports_tree_sum() const { return true; }
   // Whether threads other than the owner's may call it, one at a time.
-  virtual bool takes_any_thread() const { return true; }
-  // Whether spinning keeps others from their work: the ranks that share this host outnumber its
-  // cores, or one of them runs on this one's.
-  virtual bool crowded() const = 0;
+  virtual bool allows_any_thread() const { return true; }
+  // Whether spinning would take CPU time from other ranks: this host has more ranks than cores, or
+  // another rank runs on this rank's core.
+  virtual bool oversubscribed() const = 0;
 
   // Called in the order of the collectives' sequence numbers.
   virtual std::unique_ptr<BackendOperation> start(const Collective& collective) = 0;
-  // Looks after peers that are gone or have left, more thoroughly than advance() can afford to;
-  // called several times a second by a rank that waits for `operation`. Throws AbortedError.
+  // Checks more thoroughly than advance() whether peers have died or left. A rank that waits for
+  // `operation` calls it several times per second. Throws AbortedError.
   virtual void check_peers(const BackendOperation& operation) = 0;
-  // Sleeps until a peer has got on with anything since the call before this one, or `limit` has
-  // passed; false at once where peers do not wake those that sleep.
+  // Sleeps until a peer has made progress since the previous call, or `limit` has passed. Returns
+  // false at once if peers do not wake sleepers.
   virtual bool wait_for_peers(std::chrono::microseconds limit) {
     static_cast<void>(limit);
     return false;
   }
-  // The group is of no use any more: tells the peers, whose advance() throws the same, where the
-  // backend has a way to.
-  virtual void fail_group(GroupFailure failure, const std::string& text) noexcept = 0;
-  // Throws what a peer has told so. Asked when a rank has failed: it may have ended because of it.
+  // Aborts the group. Sends the error to the peers, whose advance() then throws it, if the backend
+  // can.
+  virtual void abort(GroupFailure failure, const std::string& text) noexcept = 0;
+  // Throws the error that a peer has sent. Called when a rank has failed, possibly because of it.
   virtual void check_failure() {}
 
-  // Memory that the peers reach directly, or null: then plain memory serves as well.
+  // Memory that peers access directly. Null: plain memory is as good.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
-  // Called by the ranks of the new group alone, whose name is `name`.
+  // Called by the ranks of the new group only. `name` is the new group's.
   virtual std::unique_ptr<Backend> split(std::span<const int> ranks, const std::string& name) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Buffers as one piece of memory, for libraries that take nothing else.
+// Contiguous memory for several buffers, for libraries that accept one pointer.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// The memory of the buffers where they lie one behind the other and no `copy` is asked for, else a
-// copy. REQUIRES: one dtype.
+// Uses the buffers' own memory if they are contiguous and no `copy` is requested; otherwise a copy.
+// REQUIRES: one dtype.
 class Contiguous {
  public:
   explicit Contiguous(std::span<const Buffer> buffers, bool copy = false);
@@ -18,7 +18,7 @@ class Contiguous {
   std::byte* data() const { return data_; }
   std::int64_t count() const { return count_; }  // elements
 
-  // Where there is a copy: what the buffers hold goes to it, or what it holds to them.
+  // If there is a copy: copies from the buffers to it, or from it to the buffers.
   void gather() const;
   void scatter() const;
 

@@ -1,4 +1,4 @@
-// Finds the rank that failed first after a peer has gone.
+// Finds the rank that failed first after a connection has ended.
 #pragma once
 
 #include <chrono>
@@ -8,10 +8,10 @@
 
 namespace tandem {
 
-// A peer that is gone, or has left, may have gone because another one had failed, which is the
-// cause; rank 0 stays, where it carries the job's server, until that has told the others. Throws
-// what the membership says, within a moment, has failed. Returns where it says nothing: it never
-// hears of a peer that only left a group. `membership` may be null.
+// A peer may have gone because another rank failed, and that failure is the cause to report. Waits
+// up to a second for the membership to report it and throws it. Returns if none is reported: the
+// membership does not hear of a peer that merely left a group. Rank 0 stays alive long enough if it
+// runs the job's server. `membership` may be null.
 inline void throw_first_failure(const Membership* membership) {
   constexpr std::chrono::milliseconds kWordOfMembership(1000), kAMoment(1);
   if (!membership) return;

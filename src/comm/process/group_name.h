@@ -1,4 +1,4 @@
-// The names of groups, which are parts of keys of the store and of messages.
+// The names of groups, which appear in store keys and in messages.
 #pragma once
 
 #include <span>
@@ -7,9 +7,8 @@
 
 namespace tandem {
 
-// The name of the group that `ranks` of `parent` make for the `count`-th time: the same on every
-// rank, and no other group's. 32 hexadecimal digits, however many ranks there are and however deep
-// the groups are nested.
+// The name of the group that `ranks` of `parent` form for the `count`-th time: equal on every rank,
+// and unique. It has 32 hexadecimal digits whatever the number of ranks and the nesting.
 std::string subgroup_name(std::string_view parent, std::span<const int> ranks, int count);
 
 }  // namespace tandem

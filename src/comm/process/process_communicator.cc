@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// A call whose parts have several dtypes: a collective for each run of one dtype.
+// A call with several dtypes: one collective for each run of one dtype.
 class WorkList final : public Work {
  public:
   explicit WorkList(std::vector<std::shared_ptr<Work>> works) : works_(std::move(works)) {}
@@ -28,7 +28,7 @@ class WorkList final : public Work {
       if (auto ranks = work->missing(); !ranks.empty()) return ranks;
     return {};
   }
-  // For the first that has not ended.
+  // Sleeps on the first work that has not ended.
   bool sleep(std::chrono::microseconds limit) const override {
     for (const auto& work : works_)
       if (!work->test()) return work->sleep(limit);
@@ -41,7 +41,8 @@ class WorkList final : public Work {
 
 class ProcessCommunicator final : public CheckedCommunicator {
  public:
-  explicit ProcessCommunicator(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
+  explicit ProcessCommunicator(std::shared_ptr<ProcessGroupState> group)
+      : group_(std::move(group)) {}
   ~ProcessCommunicator() override { group_->close(); }
 
   int rank() const override { return group_->backend->rank(); }
@@ -49,7 +50,7 @@ class ProcessCommunicator final : public CheckedCommunicator {
   Device& device() const override { return group_->device; }
 
   void progress() override { group_->progress(); }
-  bool takes_any_thread() const override { return group_->backend->takes_any_thread(); }
+  bool allows_any_thread() const override { return group_->backend->allows_any_thread(); }
 
   void label(std::string_view name, std::int64_t step) override {
     group_->label = {std::string(name), step};
@@ -68,7 +69,7 @@ class ProcessCommunicator final : public CheckedCommunicator {
 
  private:
   std::shared_ptr<Work> start(const CheckedCall& call) override {
-    if (call.op == ReduceOp::kTreeSum && !group_->backend->sums_by_tree())
+    if (call.op == ReduceOp::kTreeSum && !group_->backend->supports_tree_sum())
       throw UnimplementedError(
           "[all_reduce] a tree sum over NCCL between processes, whose order of sums is its own: "
           "use "
@@ -97,7 +98,7 @@ class ProcessCommunicator final : public CheckedCommunicator {
     return make_process_communicator(group_->split(ranks), group_->device, group_->options);
   }
 
-  std::shared_ptr<ProcessGroup> group_;
+  std::shared_ptr<ProcessGroupState> group_;
 };
 
 }  // namespace
@@ -106,7 +107,7 @@ std::unique_ptr<Communicator> make_process_communicator(std::unique_ptr<Backend>
                                                         Device& device,
                                                         ProcessGroupOptions options) {
   return std::make_unique<ProcessCommunicator>(
-      std::make_shared<ProcessGroup>(std::move(backend), device, std::move(options)));
+      std::make_shared<ProcessGroupState>(std::move(backend), device, std::move(options)));
 }
 
 }  // namespace tandem

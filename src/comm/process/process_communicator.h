@@ -1,4 +1,4 @@
-// One rank of a group of processes: what all backends have in common.
+// One rank of a group of processes: the part that all backends share.
 #pragma once
 
 #include <chrono>
@@ -12,12 +12,12 @@
 namespace tandem {
 
 struct ProcessGroupOptions {
-  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // of every wait
-  std::shared_ptr<const Membership> membership;  // null: failures are seen by the backend alone
+  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // for each wait
+  std::shared_ptr<const Membership> membership;  // null: only the backend detects failures
 };
 
-// Checks arguments, numbers the collectives, brings the memory of devices to where the backend
-// reaches it, and waits. The first error ends the group: from then on every call throws it.
+// Checks arguments, numbers the collectives, copies device memory to memory that the backend
+// accepts, and waits. The first error aborts the group: from then on every call throws it.
 std::unique_ptr<Communicator> make_process_communicator(std::unique_ptr<Backend> backend,
                                                         Device& device,
                                                         ProcessGroupOptions options = {});

@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-ProcessWork::ProcessWork(std::shared_ptr<ProcessGroup> group, const CheckedCall& call)
+ProcessWork::ProcessWork(std::shared_ptr<ProcessGroupState> group, const CheckedCall& call)
     : group_(std::move(group)) {
   const bool in_place = works_in_place(call.kind);
   buffers_.assign(call.in.begin(), call.in.end());
@@ -26,26 +26,26 @@ ProcessWork::ProcessWork(std::shared_ptr<ProcessGroup> group, const CheckedCall&
   if (profile::on()) [[unlikely]]
     begin_ = profile::now();
   if (call.kind != CollectiveKind::kExchange && !group_->device.host_accessible() &&
-      !group_->backend->takes_device_memory())
+      !group_->backend->supports_device_memory())
     stage(call.in.size(), in_place);
   const std::span<const Buffer> all(staging_ ? staged_ : buffers_);
   collective_.in = all.first(call.in.size());
   collective_.out = in_place ? all : all.subspan(call.in.size());
 }
 
-// Where the group has failed, the device may still be on its way to the staging memory. Not
-// Event::wait(): what the device's work threw is for the program to hear.
+// After a failure the device may still be copying to the staging memory. Not Event::wait(), which
+// would consume the device's error; the program must receive it.
 ProcessWork::~ProcessWork() {
   try {
     while (staging_ && !ready_.done()) std::this_thread::yield();
-  } catch (const Error&) {  // a device that is broken is on its way nowhere
+  } catch (const Error&) {  // a broken device copies nothing
   }
 }
 
 bool ProcessWork::start() {
   if (started()) return true;
   if (!ready_.done()) return false;
-  ready_.wait();  // throws what went wrong on the device: peers are not to go on with it
+  ready_.wait();  // throws the device's error, so that peers do not receive bad data
   operation_ = group_->backend->start(collective_);
   return true;
 }
@@ -59,7 +59,7 @@ bool ProcessWork::advance() {
   return arrived_ = true;
 }
 
-bool ProcessWork::get_on() {
+bool ProcessWork::advance_if_possible() {
   if (arrived_) return false;
   const std::uint64_t steps = operation_->steps();
   return advance() || operation_->steps() != steps;
@@ -89,8 +89,8 @@ bool ProcessWork::sleep(std::chrono::microseconds limit) const {
   return done_ || group_->sleep(*this, limit);
 }
 
-// Host memory for buffers that only the device reaches, with what they hold once it has got
-// there.
+// Allocates host memory for buffers that the host cannot access, and enqueues the copy of their
+// contents.
 void ProcessWork::stage(std::size_t inputs, bool in_place) {
   std::size_t bytes = 0;
   for (const Buffer& buffer : buffers_) bytes += buffer.bytes();
@@ -143,7 +143,7 @@ std::int64_t ProcessWork::bytes() const {
   return static_cast<std::int64_t>(sum);
 }
 
-void ProcessGroup::submit(const std::shared_ptr<ProcessWork>& work) {
+void ProcessGroupState::submit(const std::shared_ptr<ProcessWork>& work) {
   const auto lock = attend();
   throw_if_failed();
   open_.push_back(work);
@@ -151,46 +151,46 @@ void ProcessGroup::submit(const std::shared_ptr<ProcessWork>& work) {
   leave_to_engine();
 }
 
-void ProcessGroup::progress() {
+void ProcessGroupState::progress() {
   const auto lock = attend();
   advance(nullptr);
 }
 
-bool ProcessGroup::test(ProcessWork& work) {
+bool ProcessGroupState::test(ProcessWork& work) {
   const auto lock = attend();
   if (take(work)) return true;
   advance(&work);
   return work.done();
 }
 
-void ProcessGroup::check_peers(const ProcessWork& work) {
+void ProcessGroupState::check_peers(const ProcessWork& work) {
   const auto lock = attend();
   if (!work.operation()) return;
   throw_if_failed();
   try {
     backend->check_peers(*work.operation());
   } catch (...) {
-    fail_with_current();
+    abort_with_current();
   }
 }
 
-std::vector<int> ProcessGroup::missing(const ProcessWork& work) {
+std::vector<int> ProcessGroupState::missing(const ProcessWork& work) {
   const auto lock = attend();
   return work.operation() ? work.operation()->missing() : std::vector<int>{};
 }
 
-bool ProcessGroup::sleep(const ProcessWork& work, std::chrono::microseconds limit) {
+bool ProcessGroupState::sleep(const ProcessWork& work, std::chrono::microseconds limit) {
   const auto lock = attend();
   return work.arrived() || (work.operation() && work.operation()->sleep(limit));
 }
 
-std::unique_ptr<Backend> ProcessGroup::split(const std::vector<int>& ranks) {
+std::unique_ptr<Backend> ProcessGroupState::split(const std::vector<int>& ranks) {
   const auto lock = attend();
   throw_if_failed();
   return backend->split(ranks, subgroup_name(backend->name(), ranks, splits_[ranks]++));
 }
 
-void ProcessGroup::abort(GroupFailure kind, const std::string& text) noexcept {
+void ProcessGroupState::abort(GroupFailure kind, const std::string& text) noexcept {
   const auto lock = attend();
   if (failure_) return;
   try {
@@ -198,10 +198,10 @@ void ProcessGroup::abort(GroupFailure kind, const std::string& text) noexcept {
   } catch (...) {
     failure_ = std::current_exception();
   }
-  backend->fail_group(kind, text);
+  backend->abort(kind, text);
 }
 
-void ProcessGroup::close() noexcept {
+void ProcessGroupState::close() noexcept {
   leave_engine();
   if (!failure_ && !open_.empty())
     failure_ = std::make_exception_ptr(
@@ -209,13 +209,13 @@ void ProcessGroup::close() noexcept {
   open_.clear();
 }
 
-void ProcessGroup::advance(const ProcessWork* last, bool beyond) {
+void ProcessGroupState::advance(const ProcessWork* last, bool beyond) {
   throw_if_failed();
   try {
     for (std::size_t i = 0; i < open_.size();) {
       ProcessWork& work = *open_[i];
       const bool is_last = &work == last;
-      if (!work.start()) break;  // those behind it must not overtake it
+      if (!work.start()) break;  // later works must not overtake it
       if (work.advance()) {
         work.finish();
         open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -224,67 +224,67 @@ void ProcessGroup::advance(const ProcessWork* last, bool beyond) {
       }
       if (is_last && !beyond) break;
     }
-    // What the failed rank has done its share of may still complete.
+    // Works for which the failed rank has finished its part may still complete.
     if ((last ? !last->done() : !open_.empty()) && options.membership &&
         options.membership->failed()) {
       backend->check_failure();
       options.membership->throw_failure();
     }
   } catch (...) {
-    fail_with_current();
+    abort_with_current();
   }
   if (!last) note_attended();
 }
 
-bool ProcessGroup::take(ProcessWork& work) {
+bool ProcessGroupState::take(ProcessWork& work) {
   if (!work.arrived()) return false;
   try {
     work.finish();
   } catch (...) {
-    fail_with_current();
+    abort_with_current();
   }
   std::erase_if(open_, [&](const auto& one) { return one.get() == &work; });
   return true;
 }
 
-bool ProcessGroup::under_way() const {
-  return !failure_ && backend->takes_any_thread() &&
+bool ProcessGroupState::under_way() const {
+  return !failure_ && backend->allows_any_thread() &&
          std::any_of(open_.begin(), open_.end(), [](const auto& work) { return !work->arrived(); });
 }
 
-// Where a thread of the backend's does the work, this starts it once its device has computed what
-// it takes, and tells the peers of errors.
-bool ProcessGroup::advance_unattended() noexcept {
+// If a thread of the backend advances the works, this starts them once the device has computed
+// their inputs, and sends errors to the peers.
+bool ProcessGroupState::advance_unattended() noexcept {
   bool any = false;
   try {
     for (const auto& work : open_) {
       const bool started = work->started();
       if (!work->start()) break;
-      any |= work->get_on() || !started;
+      any |= work->advance_if_possible() || !started;
     }
   } catch (...) {
-    keep_current();
+    record_current();
   }
   return any;
 }
 
-void ProcessGroup::keep_current() noexcept {
+void ProcessGroupState::record_current() noexcept {
   failure_ = std::current_exception();
   try {
     throw;
   } catch (const std::exception& error) {
-    backend->fail_group(failure_of(error), error.what());
+    backend->abort(failure_of(error), error.what());
   } catch (...) {
-    backend->fail_group(GroupFailure::kAborted, "an exception of an unknown type");
+    backend->abort(GroupFailure::kAborted, "an exception of an unknown type");
   }
 }
 
-void ProcessGroup::fail_with_current() {
-  keep_current();
+void ProcessGroupState::abort_with_current() {
+  record_current();
   std::rethrow_exception(failure_);
 }
 
-void ProcessGroup::throw_deadline(const ProcessWork& work) const {
+void ProcessGroupState::throw_deadline(const ProcessWork& work) const {
   const Collective& collective = work.collective();
   const std::string_view name = name_of(collective.signature.kind);
   const RankNames& names = backend->names();
@@ -312,23 +312,23 @@ void ProcessGroup::throw_deadline(const ProcessWork& work) const {
       waiting.size() == 1 ? "is" : "are");
 }
 
-void ProcessGroup::look_after(const ProcessWork& work, Clock::time_point begin) {
+void ProcessGroupState::check_while_waiting(const ProcessWork& work, Clock::time_point begin) {
   try {
     if (work.operation()) backend->check_peers(*work.operation());
     if (Clock::now() - begin >= options.time_limit) throw_deadline(work);
   } catch (...) {
-    fail_with_current();
+    abort_with_current();
   }
 }
 
-// Spins, for peers in step arrive within microseconds; then yields, so that a peer that shares the
-// core gets on; then sleeps until a peer wakes it, or naps, longer and longer. Begins anew whenever
-// the work has got on.
-void ProcessGroup::wait(ProcessWork& work) {
+// Spins, because peers in step arrive within microseconds. Then yields, so that a peer on the same
+// core can run. Then sleeps until a peer wakes it, or naps for increasing times. Progress of the
+// work resets the back-off.
+void ProcessGroupState::wait(ProcessWork& work) {
   using std::chrono::microseconds;
-  constexpr int kLook = 16;  // looks at the clock once in so many rounds, while it spins
+  constexpr int kLook = 16;  // while spinning, reads the clock once per kLook rounds
   constexpr auto kYield = microseconds(2000), kFirstNap = microseconds(20);
-  constexpr auto kSleep = microseconds(20'000);  // until the membership is asked again
+  constexpr auto kSleep = microseconds(20'000);  // interval of checks of the membership
   constexpr auto kSpin = microseconds(50);
   const auto check = std::min<microseconds>(microseconds(100'000), options.time_limit);
   const auto lock = attend();
@@ -352,21 +352,21 @@ void ProcessGroup::wait(ProcessWork& work) {
     }
     if (now - checked >= check) {
       checked = now;
-      look_after(work, begin);
+      check_while_waiting(work, begin);
     }
     if (work.operation() && work.operation()->sleep(std::min(check, kSleep))) continue;
     const auto patience = now - patient_since;
-    const bool crowded = backend->crowded();
-    if (patience < kSpin && !crowded) {
+    const bool oversubscribed = backend->oversubscribed();
+    if (patience < kSpin && !oversubscribed) {
       round = 0;
       continue;
     }
-    round = kLook;  // looks every time
+    round = kLook;  // reads the clock every time
     const auto yields = [&] { return patience < kYield && core_yield_.yield(now); };
-    // A peer that waits for this core does its own share best: it has that in its caches.
-    if (crowded && yields()) continue;
+    // A peer that waits for this core does its own work best, with its data in its caches.
+    if (oversubscribed && yields()) continue;
     if (work.operation() && work.operation()->help()) continue;
-    if (!crowded && yields()) continue;
+    if (!oversubscribed && yields()) continue;
     if (!backend->wait_for_peers(std::min(check, kSleep))) {
       std::this_thread::sleep_for(nap);
       nap = std::min(nap * 2, microseconds(1000));

@@ -1,4 +1,4 @@
-// The works of a group of processes and what they share: starting, advancing, waiting, failing.
+// The works of a group of processes and their shared state: start, advance, wait, fail.
 #pragma once
 
 #include <chrono>
@@ -18,86 +18,89 @@ namespace tandem {
 
 class ProcessWork;
 
-// The state that a communicator and its works share. The owner calls its functions; between the
-// owner's calls the progress engine advances the works.
-class ProcessGroup final : public ProgressEngine::Client {
+// The state that a communicator and its works share. The owner calls its functions; between these
+// calls the progress engine advances the works.
+class ProcessGroupState final : public ProgressEngine::Client {
  public:
-  ProcessGroup(std::unique_ptr<Backend> moves_bytes, Device& of, ProcessGroupOptions with)
-      : backend(std::move(moves_bytes)), device(of), options(std::move(with)) {}
+  ProcessGroupState(std::unique_ptr<Backend> its_backend, Device& of, ProcessGroupOptions with)
+      : backend(std::move(its_backend)), device(of), options(std::move(with)) {}
 
-  // Throws what the group has failed with; so do all that follow, unless they say noexcept.
+  // Functions that are not noexcept throw the group's error once it has failed.
   void submit(const std::shared_ptr<ProcessWork>& work);
-  // Starts what can be started and advances what is under way.
+  // Starts works whose turn has come and advances those that run.
   void progress();
-  // The same as far as `work`; whether that is done.
+  // The same, up to `work`. Returns whether it is done.
   bool test(ProcessWork& work);
-  // Advances until `work` is done.
+  // Advances works until `work` is done.
   void wait(ProcessWork& work);
   void check_peers(const ProcessWork& work);
   std::vector<int> missing(const ProcessWork& work);
   bool sleep(const ProcessWork& work, std::chrono::microseconds limit);
   std::unique_ptr<Backend> split(const std::vector<int>& ranks);
-  // Ends the group: every call of this rank throws that error from here on.
+  // Aborts the group: from now on every call of this rank throws that error.
   void abort(GroupFailure kind, const std::string& text) noexcept;
-  // The communicator is gone: breaks the circle of group and works, should some not be done.
+  // Called when the communicator is destroyed: breaks the ownership cycle of group and open works.
   void close() noexcept;
 
   const std::unique_ptr<Backend> backend;
   Device& device;
   const ProcessGroupOptions options;
-  // The owner's alone.
+  // For the owner's thread only.
   std::uint64_t next_sequence = 0;
   Label label;
 
  private:
   bool under_way() const override;
   bool advance_unattended() noexcept override;
-  // Those below REQUIRE attend().
+  // The functions below REQUIRE attend().
   void throw_if_failed() const {
     if (failure_) std::rethrow_exception(failure_);
   }
-  // Starts and advances works in the order of the calls, as far as `last` (null: all). `beyond`:
-  // those after it, too; a peer may need them before it gets on with `last`.
+  // Starts and advances works in the order of the calls, up to `last` (null: all). `beyond`: later
+  // ones as well, because a peer may need them before it advances `last`.
   void advance(const ProcessWork* last, bool beyond = false);
-  // Whether the work is done now, for it has arrived, be it that the group has failed since.
+  // Returns whether the work is done, and marks it so. A work whose data has arrived counts even if
+  // the group has failed since.
   bool take(ProcessWork& work);
-  // What a rank that waits does several times a second.
-  void look_after(const ProcessWork& work, std::chrono::steady_clock::time_point begin);
-  // Ends the group with the exception that is being handled.
-  void keep_current() noexcept;
-  [[noreturn]] void fail_with_current();
+  // The checks that a waiting rank makes several times per second.
+  void check_while_waiting(const ProcessWork& work, std::chrono::steady_clock::time_point begin);
+  // Aborts the group with the current exception.
+  void record_current() noexcept;
+  [[noreturn]] void abort_with_current();
   [[noreturn]] void throw_deadline(const ProcessWork& work) const;
 
   std::deque<std::shared_ptr<ProcessWork>> open_;  // not done, in the order of the calls
   CoreYield core_yield_;
   std::exception_ptr failure_;
-  std::map<std::vector<int>, int> splits_;  // how often each list of ranks was asked for
+  std::map<std::vector<int>, int> splits_;  // number of splits per list of ranks
 };
 
 class ProcessWork final : public Work {
  public:
   // REQUIRES: the inputs and outputs have one dtype.
-  ProcessWork(std::shared_ptr<ProcessGroup> group, const CheckedCall& call);
+  ProcessWork(std::shared_ptr<ProcessGroupState> group, const CheckedCall& call);
   ~ProcessWork() override;
   ProcessWork(const ProcessWork&) = delete;
   ProcessWork& operator=(const ProcessWork&) = delete;
 
   const Collective& collective() const { return collective_; }
-  // Null: not started, or ended.
+  // Null if it has not started or has ended.
   BackendOperation* operation() const { return operation_.get(); }
   bool started() const { return operation_ || arrived_; }
-  // Whether the backend has done its part, be it that the group has failed since.
+  // Whether the backend is done with it, even if the group has failed since.
   bool arrived() const { return arrived_; }
-  // The owner's alone.
+  // For the owner's thread only.
   bool done() const { return done_; }
 
-  // Whether the backend has it; false while the device has not computed what it takes.
+  // Passes it to the backend if the device has computed the inputs. Returns whether the backend has
+  // it.
   bool start();
-  // Does what can be done without waiting; whether it has arrived. REQUIRES: started().
+  // Makes progress without waiting. Returns whether its data has arrived. REQUIRES: started().
   bool advance();
-  // The same; whether anything could be done.
-  bool get_on();
-  // Brings what has arrived to where it belongs. The owner's, for the device's work has an order.
+  // Starts or advances it, as far as possible. Returns whether anything was done.
+  bool advance_if_possible();
+  // Copies results to the caller's buffers. On the owner's thread, because the order of device work
+  // matters.
   void finish();
   void wait() override;
   bool test() override;
@@ -110,14 +113,14 @@ class ProcessWork final : public Work {
   bool writes_here() const;
   std::int64_t bytes() const;
 
-  std::shared_ptr<ProcessGroup> group_;
-  std::vector<Buffer> buffers_;  // inputs, then outputs; one list for what works in place
+  std::shared_ptr<ProcessGroupState> group_;
+  std::vector<Buffer> buffers_;  // inputs, then outputs; a single list for in-place collectives
   Collective collective_;
   std::unique_ptr<BackendOperation> operation_;
   bool arrived_ = false, done_ = false;
   std::int64_t begin_ = 0, end_ = 0;
   Event ready_;
-  std::shared_ptr<void> staging_;  // null: the backend reaches the buffers
+  std::shared_ptr<void> staging_;  // null: the backend accesses the buffers directly
   std::vector<Buffer> staged_;
   std::size_t first_out_ = 0;
 };

@@ -15,9 +15,9 @@ namespace tandem {
 
 using std::chrono::microseconds;
 
-// How long the thread sleeps after a round of looks. Its naps are short of what an owner that
-// computes would notice, and no shorter than the system's timers; peers that get on do not wake it,
-// for that would cost them a system call at each step.
+// How long the thread sleeps after a round. The naps are too short to delay an owner that computes,
+// and at least as long as the system's timer resolution. Peers do not wake the thread when they
+// make progress, since that would cost them a system call per step.
 class ProgressEngine::Pace {
  public:
   microseconds nap_after(Look look) {
@@ -30,7 +30,7 @@ class ProgressEngine::Pace {
     }
     return nap_;
   }
-  // Whether there has been nothing for so long that the thread had best be woken when there is.
+  // Whether there has been no work for so long that the thread sleeps until it is woken.
   bool is_quiet() const { return idle_rounds_ >= kQuietRounds; }
 
  private:
@@ -44,17 +44,18 @@ class ProgressEngine::Pace {
 
 namespace {
 
-// Not destroyed: communicators may be, after whatever is static.
+// Never destroyed: static communicators may be destroyed later.
 std::atomic<ProgressEngine*> instance{nullptr};
 
 }  // namespace
 
-// A forked process has none of the threads, and the engine's lock as it was: it gets another one.
+// A forked process has no threads, and a copy of the engine's lock in an unknown state, so it gets
+// a new engine.
 ProgressEngine& ProgressEngine::get() {
   static const bool made = [] {
     instance = new ProgressEngine;
     pthread_atfork(nullptr, nullptr, [] { instance = new ProgressEngine; });
-    // The libraries below come to an end while the process exits, behind what was registered later.
+    // Libraries below shut down at exit, after the handlers that were registered later than theirs.
     std::atexit([] { get().stop_at_exit(); });
     return true;
   }();
@@ -78,7 +79,7 @@ void ProgressEngine::add(Client& client) noexcept {
   }
 }
 
-// A thread that is to end is not within a look: the next one may have one.
+// A thread that must end is not in a look, so the next thread may be.
 void ProgressEngine::remove(Client& client) noexcept {
   std::thread last;
   {
@@ -100,10 +101,11 @@ void ProgressEngine::end_sleep() noexcept {
   changed_.notify_all();
 }
 
-// Before a long sleep the thread says so, then looks once more, under the clients' locks; an owner
-// starts something under that lock, then looks whether the thread sleeps. So one sees the other.
+// Before a long sleep the thread sets `asleep_` and then looks once more under the clients' locks.
+// An owner starts work under that lock and then reads `asleep_`. At least one of the two sees the
+// other.
 void ProgressEngine::run(std::uint64_t generation) {
-  const ThreadBudget one(1);  // the cores belong to those that compute
+  const ThreadBudget one(1);  // leaves the cores to the threads that compute
   Pace pace;
   std::unique_lock lock(mutex_);
   const auto replaced = [&] { return generation_ != generation; };
@@ -122,7 +124,7 @@ void ProgressEngine::run(std::uint64_t generation) {
   }
 }
 
-// Clients come and go while it looks at one; another may be left out for a round.
+// Clients may be added and removed during a look; one may be skipped for a round.
 ProgressEngine::Look ProgressEngine::look_at_all(std::unique_lock<std::mutex>& lock) {
   Look most = Look::kIdle;
   for (std::size_t i = 0; i < clients_.size(); ++i) {
@@ -136,7 +138,7 @@ ProgressEngine::Look ProgressEngine::look_at_all(std::unique_lock<std::mutex>& l
   return most;
 }
 
-// What a look is held up by, such as a GPU that hangs, does not hold up the exit.
+// Does not wait for a look that hangs, for instance on a GPU.
 void ProgressEngine::stop_at_exit() noexcept {
   constexpr std::chrono::seconds kLimit(5);
   std::unique_lock lock(mutex_);

@@ -10,21 +10,21 @@
 
 namespace tandem {
 
-// One a process. Its thread starts when a client first leaves something to it, and ends with the
-// last client. It looks at the clients once a millisecond, more often while it gets on, less often
-// while their owners advance what is under way; after a while without anything it sleeps until it
-// is woken. Thread-safe.
+// One per process. Its thread starts with the first client that leaves work to it and ends with the
+// last. It polls the clients once per millisecond; more often while they make progress, less often
+// while their owners advance the works. When idle for a while it sleeps until it is woken.
+// Thread-safe.
 class ProgressEngine {
  public:
   class Client;
 
   static ProgressEngine& get();
 
-  // Looks at the client from now on.
+  // Polls the client from now on.
   void add(Client& client) noexcept;
-  // The thread does not look at it any more when this returns. REQUIRES: not the engine's thread.
+  // When this returns, the thread no longer uses the client. REQUIRES: not the engine's thread.
   void remove(Client& client) noexcept;
-  // A client has something under way. One relaxed load while the thread is awake.
+  // Called when a client has work. One relaxed load while the thread is awake.
   void wake() noexcept {
     if (asleep_.load(std::memory_order_relaxed)) [[unlikely]]
       end_sleep();
@@ -32,9 +32,9 @@ class ProgressEngine {
 
  private:
   enum class Look {
-    kIdle,      // nothing is under way
-    kAttended,  // the owner is there, or has been since the last look
-    kStuck,     // what is under way waits for peers
+    kIdle,      // there is no work
+    kAttended,  // the owner is in a call, or has been since the last look
+    kStuck,     // the work waits for peers
     kAdvanced,
   };
   class Pace;
@@ -46,18 +46,18 @@ class ProgressEngine {
   void stop_at_exit() noexcept;
 
   std::mutex mutex_;
-  std::condition_variable changed_;  // for the thread
-  std::condition_variable looked_;   // for those that wait for the thread
+  std::condition_variable changed_;  // wakes the thread
+  std::condition_variable looked_;   // wakes those that wait for the thread
   std::vector<Client*> clients_;
-  Client* current_ = nullptr;  // that the thread looks at
+  Client* current_ = nullptr;  // the client that the thread is looking at
   std::thread thread_;
-  std::uint64_t generation_ = 0;  // of the thread: an earlier one ends
-  bool stopped_ = false;          // the process exits
+  std::uint64_t generation_ = 0;  // of the thread; an older thread ends
+  bool stopped_ = false;          // the process is exiting
   std::atomic<bool> asleep_{false};
 };
 
-// Collectives that belong to one thread at a time: to their owner's while it is in one of its
-// calls, else to the engine's.
+// A user of the engine. Its state is owned by one thread at a time: by its owner while that is in a
+// call, otherwise by the engine.
 class ProgressEngine::Client {
  public:
   Client() = default;
@@ -66,14 +66,14 @@ class ProgressEngine::Client {
   Client& operator=(const Client&) = delete;
 
  protected:
-  // The owner takes it in every call, and keeps it while it waits: the engine never waits for it.
+  // The owner holds this lock during every call, waits included. The engine only tries to lock.
   [[nodiscard]] std::unique_lock<std::mutex> attend() { return std::unique_lock(mutex_); }
-  // The owner has advanced all that is under way: the engine's next look leaves it alone. REQUIRES:
+  // The owner has just advanced everything, so the engine skips this client once. REQUIRES:
   // attend().
   void note_attended() { attended_ = true; }
-  // The owner leaves what is under way to the engine, if there is anything. REQUIRES: attend().
+  // Leaves the remaining work, if any, to the engine. REQUIRES: attend().
   void leave_to_engine() noexcept;
-  // The engine never looks again. REQUIRES: not attend().
+  // Unregisters the client from the engine. REQUIRES: not attend().
   void leave_engine() noexcept;
 
  private:
@@ -81,13 +81,13 @@ class ProgressEngine::Client {
   Look look() noexcept;
   // Whether there is anything that the engine could advance. REQUIRES: attend().
   virtual bool under_way() const = 0;
-  // Does what can be done without waiting; whether anything was. An error is kept for the owner.
-  // REQUIRES: attend().
+  // Makes progress without waiting. Returns whether anything was done. Stores an error for the
+  // owner. REQUIRES: attend().
   virtual bool advance_unattended() noexcept = 0;
 
   std::mutex mutex_;
   bool attended_ = false;
-  bool known_ = false;  // to the engine
+  bool known_ = false;  // registered with the engine
 };
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Memory that one collective after the other uses: fresh memory costs a fault a page.
+// Memory that successive collectives reuse, since fresh memory costs a page fault per page.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-// Belongs to one thread at a time, and outlives its blocks.
+// One thread at a time. Must outlive its blocks.
 class Scratch {
  public:
   struct Return {
@@ -19,7 +19,7 @@ class Scratch {
   };
   using Block = std::unique_ptr<std::byte[], Return>;
 
-  // At least so many bytes; what they hold is left open.
+  // A block of at least `bytes` bytes, of unspecified contents.
   Block take(std::size_t bytes) {
     const auto found = std::find_if(free_.begin(), free_.end(),
                                     [&](const auto& block) { return block.first >= bytes; });
@@ -29,7 +29,7 @@ class Scratch {
       free_.erase(found);
       return block;
     }
-    free_.clear();  // none was large enough
+    free_.clear();  // no free block is large enough
     return Block(std::make_unique_for_overwrite<std::byte[]>(bytes).release(), Return{this, bytes});
   }
 

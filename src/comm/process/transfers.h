@@ -1,4 +1,4 @@
-// Sends and receives between two ranks, which do not wait.
+// Non-blocking sends and receives between pairs of ranks.
 #pragma once
 
 #include <cstddef>
@@ -6,23 +6,23 @@
 
 namespace tandem {
 
-// Those of one collective. Belongs to one thread at a time.
+// The transfers of one collective. One thread at a time.
 class Transfers {
  public:
   using Id = std::size_t;
   virtual ~Transfers() = default;
-  // The n-th send to a rank in a phase arrives in that rank's n-th receive from this one in the
-  // same phase. REQUIRES: bytes > 0; the memory stays until the transfer is complete.
+  // The n-th send to a rank in a phase matches that rank's n-th receive from this one in the same
+  // phase. REQUIRES: bytes > 0; the memory stays valid until the transfer is complete.
   virtual Id send(int peer, int phase, const std::byte* data, std::size_t bytes) = 0;
   virtual Id receive(int peer, int phase, std::byte* data, std::size_t bytes) = 0;
-  // Whether it is complete. Throws where the connection to the peer broke.
+  // Whether it is complete. Throws if the connection to the peer broke.
   virtual bool complete(Id id) = 0;
-  // Whether a receive may be posted into memory that is still sent from, where the peer answers
-  // only after it has the whole of what is sent.
+  // Whether a receive may be posted into memory that is still being sent, if the peer replies only
+  // after it has received all of it.
   virtual bool receives_into_sent() const = 0;
 };
 
-// Some of them. Forgets those that are complete.
+// A set of transfers that are waited for together.
 class TransferSet {
  public:
   explicit TransferSet(Transfers& transfers) : transfers_(&transfers) {}

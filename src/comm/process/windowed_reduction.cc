@@ -20,7 +20,7 @@ WindowedReduction::WindowedReduction(Transfers& transfers, Scratch& scratch,
       element_(size_of(options.dtype)),
       results_(transfers) {}
 
-void WindowedReduction::all_reduce(const Share& all) {
+void WindowedReduction::all_reduce(const ElementSpan& all) {
   gathers_ = true;
   start(all.count, options_.window_bytes / static_cast<std::int64_t>(element_),
         [this, all](Window& window, std::int64_t begin, std::int64_t end) {
@@ -32,18 +32,18 @@ void WindowedReduction::all_reduce(const Share& all) {
         });
 }
 
-void WindowedReduction::reduce(const Share& all, int root) {
-  std::vector<Share> shares(index(options_.size));
+void WindowedReduction::reduce(const ElementSpan& all, int root) {
+  std::vector<ElementSpan> shares(index(options_.size));
   shares[index(root)] = all;
   reduce_scatter(shares, all.data);
 }
 
-void WindowedReduction::reduce_scatter(const std::vector<Share>& shares, std::byte* result) {
+void WindowedReduction::reduce_scatter(const std::vector<ElementSpan>& shares, std::byte* result) {
   std::int64_t most = 0;
-  for (const Share& share : shares) most = std::max(most, share.count);
+  for (const ElementSpan& share : shares) most = std::max(most, share.count);
   start(most, options_.window_bytes / static_cast<std::int64_t>(element_) / options_.size,
         [this, shares, result](Window& window, std::int64_t begin, std::int64_t end) {
-          for (const Share& share : shares) window.slices.push_back(part(share, begin, end));
+          for (const ElementSpan& share : shares) window.slices.push_back(part(share, begin, end));
           window.result = result ? result + static_cast<std::size_t>(begin) * element_ : nullptr;
         });
 }
@@ -63,7 +63,7 @@ void WindowedReduction::open_next() {
       Window{.received = TransferSet(transfers_), .sent = TransferSet(transfers_)});
   cut_(window, begin_, end);
   begin_ = end;
-  const Share& mine = window.slices[index(options_.rank)];
+  const ElementSpan& mine = window.slices[index(options_.rank)];
   window.others = scratch_.take(bytes(mine) * index(options_.size));
   for (int peer = 0; peer < options_.size; ++peer)
     if (peer != options_.rank)
@@ -80,7 +80,7 @@ void WindowedReduction::open_next() {
 bool WindowedReduction::advance(std::uint64_t& steps, bool combines) {
   while (!open_.empty()) {
     Window& window = open_.front();
-    // Results of others arrive where their slices were, which have to be gone by then.
+    // Results arrive in the memory of the slices sent, so the sends must be complete.
     if (!combines || !window.received.complete() || !window.sent.complete()) return false;
     combine(window);
     if (gathers_) {
@@ -95,7 +95,7 @@ bool WindowedReduction::advance(std::uint64_t& steps, bool combines) {
 }
 
 void WindowedReduction::combine(Window& window) {
-  const Share& mine = window.slices[index(options_.rank)];
+  const ElementSpan& mine = window.slices[index(options_.rank)];
   if (mine.count == 0) return;
   std::vector<const void*> inputs;
   for (int rank = 0; rank < options_.size; ++rank)
@@ -114,7 +114,7 @@ void WindowedReduction::receive_results(const Window& window) {
 }
 
 void WindowedReduction::send_results(const Window& window) {
-  const Share& mine = window.slices[index(options_.rank)];
+  const ElementSpan& mine = window.slices[index(options_.rank)];
   for (int peer = 0; peer < options_.size; ++peer)
     if (peer != options_.rank) results_.send(peer, options_.gather_phase, mine.data, bytes(mine));
 }
@@ -123,7 +123,8 @@ void WindowedReduction::keep_memory() noexcept {
   for (Window& window : open_) static_cast<void>(window.others.release());
 }
 
-Share WindowedReduction::part(const Share& share, std::int64_t begin, std::int64_t end) const {
+ElementSpan WindowedReduction::part(const ElementSpan& share, std::int64_t begin,
+                                    std::int64_t end) const {
   begin = std::min(begin, share.count);
   end = std::min(end, share.count);
   if (begin == end) return {};

@@ -1,8 +1,8 @@
-// Sums of all ranks' elements, made of sends and receives between ranks, in the order of the ranks.
+// Deterministic reductions made of sends and receives; sums are in the order of the ranks.
 //
-// Every rank receives its slice of a window from all others, combines it, and sends it to all that
-// want it; the next window travels meanwhile. That is as little as any algorithm sends, in two
-// steps whatever the number of ranks.
+// The elements are processed in windows. In each window every rank receives its slice from all
+// others, reduces it, and sends the result to the ranks that need it; the next window is in flight
+// meanwhile. This sends the minimum number of bytes, in two phases whatever the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace tandem {
 
-// Elements of one dtype.
-struct Share {
+// A run of elements of the reduction's dtype.
+struct ElementSpan {
   std::byte* data = nullptr;
   std::int64_t count = 0;
 };
@@ -27,40 +27,40 @@ struct ReductionOptions {
   int rank = 0, size = 1;
   DType dtype = float32;
   ReduceOp op = ReduceOp::kSum;
-  std::int64_t window_bytes = 0;  // of all ranks' slices together
-  // Of the transfers: the slices, and the combined slices.
+  std::int64_t window_bytes = 0;  // per window, all ranks' slices together
+  // The phases of the transfers: unreduced slices, and reduced slices.
   int scatter_phase = 0, gather_phase = 1;
 };
 
 class WindowedReduction {
  public:
-  // `transfers` and `scratch` outlive it.
+  // `transfers` and `scratch` must outlive it.
   WindowedReduction(Transfers& transfers, Scratch& scratch, const ReductionOptions& options);
   WindowedReduction(const WindowedReduction&) = delete;
   WindowedReduction& operator=(const WindowedReduction&) = delete;
 
-  // One of these, once: starts what needs not wait. Elements are combined in place, for all ranks
-  // or for the root.
-  void all_reduce(const Share& all);
-  void reduce(const Share& all, int root);
-  // Rank r gets share r; `result` may be this rank's.
-  void reduce_scatter(const std::vector<Share>& shares, std::byte* result);
+  // Call one of these once. It starts the reduction without blocking. Elements are reduced in
+  // place, on all ranks or on the root.
+  void all_reduce(const ElementSpan& all);
+  void reduce(const ElementSpan& all, int root);
+  // Rank r receives the reduction of shares[r]. `result` may be this rank's element of `shares`.
+  void reduce_scatter(const std::vector<ElementSpan>& shares, std::byte* result);
 
-  // Goes on as far as it can without waiting; whether the reduction is complete. `combines`: else
-  // it stops before this rank combines anything. `steps` grows.
+  // Makes progress without waiting; returns whether the reduction is complete. If `combines` is
+  // false, it stops before any arithmetic. Increments `steps` for each step done.
   bool advance(std::uint64_t& steps, bool combines = true);
-  // Leaks the memory of transfers that cannot be ended.
+  // Leaks the memory of transfers that cannot be cancelled.
   void keep_memory() noexcept;
 
  private:
   struct Window {
-    std::vector<Share> slices;  // by rank
+    std::vector<ElementSpan> slices;  // by rank
     std::byte* result = nullptr;
-    Scratch::Block others;  // what arrives, a slice per rank
+    Scratch::Block others;  // received slices, one per rank
     TransferSet received;
-    TransferSet sent;  // unless results may arrive where it is sent from
+    TransferSet sent;  // the slices sent, if results must not arrive in their memory
   };
-  // The slices of the elements from `begin` to `end`.
+  // Sets the slices of a window to the elements from `begin` to `end`.
   using Cut = std::function<void(Window& window, std::int64_t begin, std::int64_t end)>;
 
   void start(std::int64_t elements, std::int64_t step, Cut cut);
@@ -68,8 +68,8 @@ class WindowedReduction {
   void combine(Window& window);
   void receive_results(const Window& window);
   void send_results(const Window& window);
-  Share part(const Share& share, std::int64_t begin, std::int64_t end) const;
-  std::size_t bytes(const Share& share) const {
+  ElementSpan part(const ElementSpan& share, std::int64_t begin, std::int64_t end) const;
+  std::size_t bytes(const ElementSpan& share) const {
     return static_cast<std::size_t>(share.count) * element_;
   }
 
@@ -77,11 +77,11 @@ class WindowedReduction {
   Scratch& scratch_;
   const ReductionOptions options_;
   const std::size_t element_;
-  bool gathers_ = false;  // every rank wants every result
+  bool gathers_ = false;  // every rank receives every result
   Cut cut_;
-  std::int64_t begin_ = 0, end_ = 0, step_ = 1;  // of what is not open yet
+  std::int64_t begin_ = 0, end_ = 0, step_ = 1;  // the elements of windows not yet opened
   std::deque<Window> open_;
-  TransferSet results_;  // combined slices, to and from the others; and what is sent meanwhile
+  TransferSet results_;  // transfers of reduced slices, and sends of slices in place
 };
 
 }  // namespace tandem

@@ -14,22 +14,22 @@ namespace {
 
 constexpr int kMaxRanks = 1'000'000;
 
-// The variables of a launcher; null where it has none.
-struct Launcher {
+// The variables of a launcher; null if it has none.
+struct LauncherVariables {
   const char* rank;
   const char* size;
   const char* local_rank;
   const char* local_size;
 };
-constexpr std::array<Launcher, 4> kLaunchers = {{
+constexpr std::array<LauncherVariables, 4> kLaunchers = {{
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr},
 }};
-const Launcher& kOpenMpi = kLaunchers[1];
-const Launcher& kSlurm = kLaunchers[3];
+const LauncherVariables& kOpenMpi = kLaunchers[1];
+const LauncherVariables& kSlurm = kLaunchers[3];
 
 std::optional<int> number(const char* name, int minimum) {
   if (name == nullptr) return std::nullopt;
@@ -50,7 +50,7 @@ void ask_slurm(ClusterEnvironment& result) {
         env_string("SLURM_STEP_TASKS_PER_NODE").value_or(text("SLURM_TASKS_PER_NODE")), *node);
 }
 
-// One number, or nothing.
+// Parses a number; empty if `text` is not one.
 std::optional<int> digits(std::string_view text) {
   int value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -76,8 +76,8 @@ ClusterEnvironment cluster_environment() {
   ClusterEnvironment result;
   const auto launcher = std::find_if(
       kLaunchers.begin(), kLaunchers.end(),
-      [](const Launcher& each) { return env_string(each.rank) && env_string(each.size); });
-  const Launcher& used = launcher == kLaunchers.end() ? kLaunchers.front() : *launcher;
+      [](const LauncherVariables& each) { return env_string(each.rank) && env_string(each.size); });
+  const LauncherVariables& used = launcher == kLaunchers.end() ? kLaunchers.front() : *launcher;
   result.rank = number(used.rank, 0);
   result.size = number(used.size, 1);
   result.local_rank = number(used.local_rank, 0);
@@ -89,7 +89,7 @@ ClusterEnvironment cluster_environment() {
   }
   const std::string address = text("MASTER_ADDR");
   if (!address.empty()) result.master = address;
-  // No name is needed then, and nobody outside can listen in.
+  // The loopback needs no name, and other hosts cannot connect to it.
   if (result.on_one_host()) result.master = "127.0.0.1";
 
   const auto port = env_int("MASTER_PORT");
@@ -97,7 +97,7 @@ ClusterEnvironment cluster_environment() {
     fail<InvalidArgumentError>("[rendezvous] port must have value from 0 to 65535 but was {}.",
                                *port);
   result.server = outside_server();
-  // torchrun's own store listens at MASTER_PORT then, and speaks another protocol.
+  // In that case torchrun's own store listens at MASTER_PORT, with another protocol.
   if (port && env_bool("TORCHELASTIC_USE_AGENT_STORE").value_or(false)) {
     result.job = fmt::format("torchrun {} {} {} {}", address, *port, text("TORCHELASTIC_RUN_ID"),
                              text("TORCHELASTIC_RESTART_COUNT"));

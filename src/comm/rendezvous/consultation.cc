@@ -11,12 +11,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kGrace = std::chrono::seconds(5);  // from rank 0's deadline to its answer
-constexpr char kAnswer = '+', kMissing = '-';     // in front of what rank 0 tells
+constexpr char kAnswer = '+', kMissing = '-';     // first characters of rank 0's answers
 
 class Keys {
  public:
   explicit Keys(const std::string& name) : name_(name) {}
-  std::string here() const { return name_ + "/here"; }  // set while rank 0 has not answered
+  std::string here() const { return name_ + "/here"; }  // exists until rank 0 has answered
   std::string value(int rank) const { return fmt::format("{}/{}", name_, rank); }
   std::string answer(int rank) const { return fmt::format("{}/answer/{}", name_, rank); }
 
@@ -54,7 +54,7 @@ std::string lead(const Consultation& with, std::string_view value, const Judge& 
   return answers.front();
 }
 
-// Rank 0 may have come later than this one, and waits as long.
+// Rank 0 may have arrived later than this rank, and then waits longer.
 std::string await_answer(const Consultation& with) {
   const Keys keys(with.name);
   if (const auto answer = find(with.store, keys.answer(with.rank), with.deadline)) return *answer;

@@ -1,4 +1,4 @@
-// What ranks agree on by way of a store, before they are connected.
+// An agreement between ranks through a store, before they are connected.
 #pragma once
 
 #include <functional>
@@ -10,23 +10,23 @@
 
 namespace tandem {
 
-// Every rank gives rank 0 a value, and rank 0 gives each an answer. A rank makes four requests to
-// the store, rank 0 two for each rank, so that none of them, nor the store, handles bytes that grow
-// with the square of the ranks.
+// Every rank sends a value to rank 0, and rank 0 sends an answer to each. A rank makes four
+// requests to the store, and rank 0 two per rank. No rank, nor the store, handles a number of bytes
+// that is quadratic in the number of ranks.
 struct Consultation {
   Store& store;
-  std::string name;  // the same on all ranks, and no other consultation's
+  std::string name;  // the same on all ranks, and unique
   int rank = 0, size = 1;
-  Store::TimePoint deadline;  // for all ranks to be there
-  // The text of the error when these ranks are not there in time.
+  Store::TimePoint deadline;  // for all ranks to arrive
+  // The message of the error when these ranks are missing at the deadline.
   std::function<std::string(const std::vector<int>& missing)> describe_missing;
 };
 
-// Called on rank 0, with the values by rank; gives the answers by rank.
+// Called on rank 0 with the values by rank; returns the answers by rank.
 using Judge = std::function<std::vector<std::string>(const std::vector<std::string>& values)>;
 
-// The answer for this rank. Where ranks are missing, every rank throws DeadlineExceededError with
-// the same text, those that come late as well. Leaves nothing in the store when all have come.
+// Returns the answer for this rank. If ranks are missing, every rank throws DeadlineExceededError
+// with the same message, including late ones. Leaves nothing in the store if all ranks arrive.
 std::string consult(const Consultation& consultation, std::string_view value, const Judge& judge);
 
 }  // namespace tandem

@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kHostBytes = 255;  // of a host's name
+constexpr std::size_t kHostBytes = 255;  // maximum length of a host name
 
 }  // namespace
 
@@ -19,7 +19,7 @@ Coordinator::Coordinator(CoordinatorOptions options, Send send)
   for (int rank = 0; rank < options_.size; ++rank) missing_.insert(missing_.end(), rank);
 }
 
-bool Coordinator::handle(int connection, const Message& message, TimePoint now) {
+bool Coordinator::handle(int connection, const WireMessage& message, TimePoint now) {
   if (message.type == MessageType::kJoin) return join(connection, message, now);
   if (message.type <= MessageType::kRemove) return handle_store(connection, message);
   const auto member = rank_of_.find(connection);
@@ -28,9 +28,9 @@ bool Coordinator::handle(int connection, const Message& message, TimePoint now) 
   return handle_member(member->second, message);
 }
 
-bool Coordinator::handle_store(int connection, const Message& message) {
-  if (waits_for_.contains(connection)) return false;  // a request at a time
-  if (message.rank != options_.job) return false;     // of a rank of an earlier job
+bool Coordinator::handle_store(int connection, const WireMessage& message) {
+  if (waits_for_.contains(connection)) return false;  // one request at a time
+  if (message.rank != options_.job) return false;     // from a rank of an earlier job
   try {
     switch (message.type) {
       case MessageType::kSet:
@@ -69,7 +69,7 @@ bool Coordinator::handle_store(int connection, const Message& message) {
 void Coordinator::answer_waiting(const std::string& key) {
   const auto found = waiting_.find(key);
   if (found == waiting_.end()) return;
-  const Message answer = {.type = MessageType::kValue, .value = *values_.find(key)};
+  const WireMessage answer = {.type = MessageType::kValue, .value = *values_.find(key)};
   const std::vector<int> connections = std::move(found->second);
   waiting_.erase(found);
   for (const int connection : connections) waits_for_.erase(connection);
@@ -85,12 +85,12 @@ void Coordinator::forget_waiting(int connection) {
   waits_for_.erase(found);
 }
 
-bool Coordinator::join(int connection, const Message& message, TimePoint now) {
+bool Coordinator::join(int connection, const WireMessage& message, TimePoint now) {
   const auto terms = decode_join_terms(message.value);
   if (!terms || rank_of_.contains(connection)) return false;
   const auto refuse = [&](const std::string& reason) {
     send_(connection, {.type = MessageType::kRefused, .value = reason});
-    // It knows the secret and is of this job, where a rank will be missing without it.
+    // The process knows the secret, so it belongs to this job, which will miss a rank without it.
     if (assembling() && !failure_)
       announce({.type = MessageType::kFailed,
                 .rank = message.rank,
@@ -107,9 +107,9 @@ bool Coordinator::join(int connection, const Message& message, TimePoint now) {
   if (message.rank < 0 || message.rank >= options_.size)
     return refuse(
         fmt::format("there is no rank {} in a job of {} ranks", message.rank, options_.size));
-  Member& member = members_[static_cast<std::size_t>(message.rank)];
-  // It comes for the next job, which has not begun: to be tried again.
-  const bool has_failed = member.state == State::kFailed && has_last_word();
+  RankRecord& member = members_[static_cast<std::size_t>(message.rank)];
+  // The process wants to join the next job, which has not begun: it retries.
+  const bool has_failed = member.state == State::kFailed && reports_failed_start();
   if (member.state == State::kLeft || (options_.outside && has_failed)) return false;
   if (member.state == State::kPresent)
     return refuse(fmt::format("{} is in the job already", describe(message.rank)));
@@ -132,8 +132,8 @@ bool Coordinator::join(int connection, const Message& message, TimePoint now) {
   return true;
 }
 
-bool Coordinator::handle_member(int rank, const Message& message) {
-  Member& member = members_[static_cast<std::size_t>(rank)];
+bool Coordinator::handle_member(int rank, const WireMessage& message) {
+  RankRecord& member = members_[static_cast<std::size_t>(rank)];
   switch (message.type) {
     case MessageType::kHeartbeat: send_(member.connection, alive()); return true;
     case MessageType::kReport:
@@ -147,17 +147,17 @@ bool Coordinator::handle_member(int rank, const Message& message) {
       if (member.state == State::kPresent) member.state = State::kLeft;
       send_(member.connection, {.type = MessageType::kFarewell});
       return true;
-    case MessageType::kGoOn:
+    case MessageType::kContinue:
       if (assembling() || member.state != State::kPresent) return false;
-      member.told = false;
+      member.informed = false;
       send_(member.connection, workers());
       return true;
     default: return false;
   }
 }
 
-// Few are not among them, so that this is short.
-Message Coordinator::workers() const {
+// Lists the ranks that are not workers, because they are few.
+WireMessage Coordinator::workers() const {
   std::vector<std::size_t> others;
   for (std::size_t rank = 0; rank < members_.size(); ++rank)
     if (members_[rank].state != State::kPresent || members_[rank].role != Role::kWorker)
@@ -167,10 +167,10 @@ Message Coordinator::workers() const {
           .value = fmt::format("{}", fmt::join(others, " "))};
 }
 
-// At most so many ranks are named; a job of thousands that nobody joins is told shortly.
-Message Coordinator::alive() const {
+// Names a limited number of ranks, to keep the message short in a job of thousands.
+WireMessage Coordinator::alive() const {
   constexpr int kNamed = 16;
-  Message message = {.type = MessageType::kAlive};
+  WireMessage message = {.type = MessageType::kAlive};
   if (!assembling()) return message;
   for (const int rank : missing_)
     if (++message.number <= kNamed)
@@ -188,12 +188,12 @@ Message Coordinator::alive() const {
 }
 
 void Coordinator::start() {
-  const Message message = {
+  const WireMessage message = {
       .type = MessageType::kStarted,
       .rank = options_.job,
       .number = options_.outside ? options_.outside->pid : members_.front().pid,
       .key = options_.outside ? options_.outside->name : members_.front().host};
-  for (const Member& member : members_) send_(member.connection, message);
+  for (const RankRecord& member : members_) send_(member.connection, message);
 }
 
 void Coordinator::dropped(int connection, const std::string& reason) {
@@ -202,7 +202,7 @@ void Coordinator::dropped(int connection, const std::string& reason) {
   if (found == rank_of_.end()) return;
   const int rank = found->second;
   rank_of_.erase(found);
-  Member& member = members_[static_cast<std::size_t>(rank)];
+  RankRecord& member = members_[static_cast<std::size_t>(rank)];
   if (member.state != State::kPresent) return;
   member.state = State::kFailed;
   announce_failure(rank, false, reason);
@@ -210,61 +210,62 @@ void Coordinator::dropped(int connection, const std::string& reason) {
 
 void Coordinator::tick(TimePoint now) {
   for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-    Member& member = members_[rank];
+    RankRecord& member = members_[rank];
     if (member.state != State::kPresent || now - member.heard <= member.silence) continue;
     member.state = State::kFailed;
     announce_failure(static_cast<int>(rank), false,
-                     fmt::format("nothing was heard of it for {} ms", member.silence.count()));
+                     fmt::format("no message was received for {} ms", member.silence.count()));
   }
 }
 
 void Coordinator::close() {
   if (options_.outside) return announce_failure(kOutside, false, "it was closed");
   if (members_.front().state != State::kLeft) return;
-  announce_failure(0, false, "it has left the job and taken the rendezvous along");
+  announce_failure(0, false, "it left the job and shut down its rendezvous server");
 }
 
 bool Coordinator::deserted() const {
   return std::none_of(members_.begin(), members_.end(),
-                      [](const Member& member) { return member.state == State::kPresent; });
+                      [](const RankRecord& member) { return member.state == State::kPresent; });
 }
 
 void Coordinator::refused(const std::string& address) {
   if (++refused_ == 1) refused_at_ = address;
 }
 
-void Coordinator::give_up(const std::string& reason) {
+void Coordinator::abort(const std::string& reason) {
   if (!failure_) announce_failure(host(), true, reason);
 }
 
 std::string Coordinator::failure() const {
-  const bool well = std::any_of(members_.begin(), members_.end(),
-                                [](const Member& member) { return member.state == State::kLeft; });
+  const bool well = std::any_of(members_.begin(), members_.end(), [](const RankRecord& member) {
+    return member.state == State::kLeft;
+  });
   return well || !failure_ ? "" : failure_->value;
 }
 
-void Coordinator::announce_failure(int rank, bool gave_up, const std::string& reason) {
-  const std::string what = fmt::format(fmt::runtime(gave_up ? "{} gave up: {}" : "{} is gone: {}"),
+void Coordinator::announce_failure(int rank, bool aborted, const std::string& reason) {
+  const std::string what = fmt::format(fmt::runtime(aborted ? "{} aborted: {}" : "{} is gone: {}"),
                                        describe(rank), reason);
   announce({.type = MessageType::kFailed,
             .rank = rank,
-            .number = gave_up ? 1 : 0,
+            .number = aborted ? 1 : 0,
             .key = std::to_string(++epoch_),
             .value = what.substr(0, kMaxValueBytes)},
            rank == kOutside ? std::nullopt
                             : std::optional(members_[static_cast<std::size_t>(rank)].role));
 }
 
-// Before all are there, nobody can go on without any other.
-void Coordinator::announce(Message message, std::optional<Role> role) {
-  // The rank itself, too, if it is only cut off. Rank 0, whose end may be the server's, is told
-  // last.
+// Before all have joined, every process depends on every other.
+void Coordinator::announce(WireMessage message, std::optional<Role> role) {
+  // Includes the rank itself, which may only have lost its connection. Rank 0 is informed last,
+  // because its end may end the server.
   for (std::size_t other = members_.size(); other-- > 0;) {
-    Member& member = members_[other];
+    RankRecord& member = members_[other];
     const bool itself = static_cast<int>(other) == message.rank && message.number == 0;
     if (member.state != State::kPresent && !itself) continue;
     if (itself || assembling() || !role || fails(member.role, *role)) {
-      if (!std::exchange(member.told, true)) send_(member.connection, message);
+      if (!std::exchange(member.informed, true)) send_(member.connection, message);
     } else {
       send_(member.connection, {.type = MessageType::kEpoch, .number = epoch_});
     }
@@ -276,7 +277,7 @@ std::string Coordinator::describe(int rank) const {
   if (rank == kOutside)
     return fmt::format("{} (process {} on {})", kOutsideServer, options_.outside->pid,
                        options_.outside->name);
-  const Member& member = members_[static_cast<std::size_t>(rank)];
+  const RankRecord& member = members_[static_cast<std::size_t>(rank)];
   if (member.host.empty()) return fmt::format("rank {}", rank);
   return fmt::format("rank {} (process {} on {})", rank, member.pid, member.host);
 }

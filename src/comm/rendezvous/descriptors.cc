@@ -33,7 +33,7 @@ void require_descriptors(std::int64_t count, std::string_view what) {
 
 bool is_out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
 
-void fail_for_want_of_descriptors() {
+void fail_out_of_descriptors() {
   if (errno == ENFILE)
     fail<ResourceExhaustedError>(
         "[rendezvous] the system has no more open files and sockets to give (fs.file-max)");

@@ -1,4 +1,4 @@
-// How many descriptors (files, sockets) this process may have open.
+// Limits on open file descriptors (files, sockets).
 #pragma once
 
 #include <cstdint>
@@ -6,17 +6,17 @@
 
 namespace tandem {
 
-// Of a server per rank: a rank's membership and its store each have a connection.
-inline constexpr std::int64_t kDescriptorsARank = 2;
-inline constexpr std::int64_t kOwnDescriptors = 16;  // of a process, besides
+// A server's connections per rank: one for the membership, one for the store.
+inline constexpr std::int64_t kDescriptorsPerRank = 2;
+inline constexpr std::int64_t kOwnDescriptors = 16;  // the process's other descriptors
 
-// Sees to it that `count` may be open, by raising the soft limit to the hard one. Throws
-// ResourceExhaustedError, naming `what` needs them, when the hard limit is lower.
+// Ensures that `count` descriptors may be open, by raising the soft limit. Throws
+// ResourceExhaustedError, which says that `what` needs them, if the hard limit is too low.
 void require_descriptors(std::int64_t count, std::string_view what);
 
-// Whether a call failed because no more may be opened, by its errno.
+// Whether `error`, an errno, means that the descriptor limit is reached.
 bool is_out_of_descriptors(int error);
-// Throws ResourceExhaustedError that names the limit.
-[[noreturn]] void fail_for_want_of_descriptors();
+// Throws ResourceExhaustedError with the limit.
+[[noreturn]] void fail_out_of_descriptors();
 
 }  // namespace tandem

@@ -21,11 +21,11 @@ namespace {
 
 constexpr std::string_view kMagic = "tandemkv";
 constexpr auto kLockLimit = std::chrono::seconds(30);
-// Bytes of the file that stand for its locks; there is nothing at them.
+// Offsets in the file that are used for locking only; they contain no data.
 constexpr off_t kDataLock = off_t{1} << 40, kOwnerLock = kDataLock + 1;
-constexpr std::uint32_t kRemoved = 0xffffffff;  // in place of a value's length
+constexpr std::uint32_t kRemoved = 0xffffffff;  // instead of a value's length
 
-// checksum of what follows, length of the key, length of the value
+// checksum of the rest, length of the key, length of the value
 constexpr std::size_t kHeadBytes = 3 * sizeof(std::uint32_t);
 
 [[noreturn]] void fail_on(const std::string& path, const char* what) {
@@ -59,8 +59,7 @@ std::string record_of(const std::string& key, std::optional<std::string_view> va
   return record + body;
 }
 
-// Applies the record at the front of `bytes` and returns its size; 0 when there is none that is
-// whole.
+// Applies the record at the front of `bytes` and returns its size; 0 if it is incomplete.
 std::size_t apply(std::string_view bytes, KeyValues& values) {
   if (bytes.size() < kHeadBytes) return 0;
   const std::size_t key_bytes = word(bytes, 1);
@@ -77,7 +76,7 @@ std::size_t apply(std::string_view bytes, KeyValues& values) {
   return size;
 }
 
-// Locks one byte; false when another has it.
+// Locks one byte; false if another process holds a lock on it.
 bool try_lock(const Socket& file, short type, off_t byte) {
   struct flock lock = {};
   lock.l_type = type;
@@ -87,7 +86,7 @@ bool try_lock(const Socket& file, short type, off_t byte) {
   return fcntl(file.descriptor(), F_OFD_SETLK, &lock) == 0;
 }
 
-// The file may hold a job's secret.
+// Private, because the file may contain a job's secret.
 Socket open_file(const std::string& path) {
   Socket file(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.is_open() && errno == ELOOP)
@@ -97,7 +96,7 @@ Socket open_file(const std::string& path) {
   return file;
 }
 
-// Whether the path still leads to the open file.
+// Whether the path still refers to the open file.
 bool is_current(const Socket& file, const std::string& path) {
   struct stat open_one = {}, there = {};
   return fstat(file.descriptor(), &open_one) == 0 && stat(path.c_str(), &there) == 0 &&
@@ -142,7 +141,7 @@ void FileStore::set(const std::string& key, std::string_view value) {
   const std::string record = record_of(key, value);
   const Socket file = open_locked(F_WRLCK);
   std::int64_t end = 0;
-  read(file, end).set(key, value);  // whether there is room for it
+  read(file, end).set(key, value);  // throws if there is no room for it
   append(file, end, record);
 }
 
@@ -215,9 +214,9 @@ KeyValues FileStore::read(const Socket& file, std::int64_t& end) const {
   const std::string bytes = read_all(file, path_);
   const std::string_view front = std::string_view(bytes).substr(0, kMagic.size());
   if (front != kMagic.substr(0, front.size()))
-    fail<InvalidArgumentError>("[FileStore] '{}' is no file of a store", path_);
+    fail<InvalidArgumentError>("[FileStore] '{}' is not a file store", path_);
   end = 0;
-  if (front.size() < kMagic.size()) return values;  // new, or left by who wrote no more than that
+  if (front.size() < kMagic.size()) return values;  // new, or its first writer was interrupted
   std::string_view rest = std::string_view(bytes).substr(kMagic.size());
   while (const std::size_t size = apply(rest, values)) rest.remove_prefix(size);
   end = static_cast<std::int64_t>(bytes.size() - rest.size());

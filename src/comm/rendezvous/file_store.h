@@ -1,4 +1,4 @@
-// A store in a file that the processes share, through which they can find each other.
+// A store in a shared file, through which processes can find each other.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace tandem {
 
-// A log of changes. Writers hold the kernel's lock on the file, which ends with them; what a writer
-// left unfinished has no valid checksum, is read by nobody and cut off by the next. The file stays
-// until remove_file(). Throws InvalidArgumentError for a file that holds something else,
-// FailedPreconditionError for one of another user, one that others may use, and a symbolic link.
+// The file is a log of changes. Writers hold a kernel lock on it, which is released when they end.
+// An unfinished record has no valid checksum; readers ignore it and the next writer truncates it.
+// The file stays until remove_file(). Throws InvalidArgumentError for a file with other contents;
+// FailedPreconditionError for a symbolic link, another user's file or one that others may access.
 class FileStore final : public Store {
  public:
-  // Makes the file where there is none, readable by this user alone.
+  // Creates the file if necessary, readable by this user only.
   explicit FileStore(std::string path);
 
   void set(const std::string& key, std::string_view value) override;
@@ -24,16 +24,16 @@ class FileStore final : public Store {
   std::int64_t add(const std::string& key, std::int64_t delta) override;
   bool remove(const std::string& key) override;
 
-  // Makes this process the owner of the file until the object or the process ends, and empties it
-  // of what an earlier owner left. Throws AlreadyExistsError when a living process owns it.
+  // Makes this process the owner of the file until the object or the process ends, and clears what
+  // an earlier owner left. Throws AlreadyExistsError if a running process owns it.
   void own();
-  bool is_owned() const;  // by anybody
+  bool is_owned() const;  // by any process
   void remove_file();
 
  private:
   // Opens the file and locks it for reading or writing.
   Socket open_locked(short type) const;
-  // What the file holds, and where that ends: what a writer left unfinished stands behind.
+  // Returns the contents and the end of the last valid record.
   KeyValues read(const Socket& file, std::int64_t& end) const;
   void append(const Socket& file, std::int64_t end, const std::string& record) const;
 

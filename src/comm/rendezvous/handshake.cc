@@ -34,7 +34,7 @@ const std::string kRefusal(kVerdictBytes, '\0');
 std::string random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
   if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(count)) != 1)
-    fail<UnavailableError>("[rendezvous] the system gives no random numbers");
+    fail<UnavailableError>("[rendezvous] cannot get random numbers from the system");
   return bytes;
 }
 

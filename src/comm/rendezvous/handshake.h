@@ -1,12 +1,12 @@
-// How both ends of a connection prove that they know the job's secret before anything else is said.
-// The secret itself is not sent:
+// The handshake with which both ends of a connection prove that they know the job's secret. The
+// secret itself is not sent:
 //
 //   server  kGreeting, nonce
 //   client  nonce, HMAC-SHA-256(secret, "client", both nonces)
 //   server  1, HMAC-SHA-256(secret, "server", both nonces); or zeros, and it closes
 //
-// Every part has a fixed size, so a server reads no more than kClientBytes of a peer that it does
-// not know. A client learns that it has found its own job, and not another's.
+// All parts have a fixed size, so a server reads at most kClientBytes from an unknown peer. A
+// client learns whether the server belongs to its own job.
 #pragma once
 
 #include <cstddef>
@@ -25,25 +25,25 @@ inline constexpr std::size_t kVerdictBytes = 1 + kProofBytes;
 
 std::string random_bytes(std::size_t count);
 
-// Server. `answer` has kClientBytes; the verdict to send, which is kRefusal when the client does
+// Server side. `answer` has kClientBytes. Returns the verdict to send; kRefusal if the client does
 // not know the secret. Compares in constant time.
 std::string judge(std::string_view secret, std::string_view nonce, std::string_view answer);
 extern const std::string kRefusal;
 
-// What a peer at an address turned out to be.
+// The identity of a peer at an address.
 enum class Greeted {
   kWelcome,
-  kRefused,   // a server of Tandem with another secret
-  kStranger,  // something else
+  kRefused,   // a Tandem server with another secret
+  kStranger,  // not a Tandem server
 };
-// Client, step by step: the answer to a greeting of kServerBytes, empty when that is none of
-// Tandem's; and what the verdict of kVerdictBytes on it means. `nonce` is this client's, of
-// kNonceBytes.
+// Client side, step by step. answer() replies to a greeting of kServerBytes; it returns an empty
+// string if that is not Tandem's. read_verdict() interprets the verdict of kVerdictBytes. `nonce`
+// is the client's, with kNonceBytes.
 std::string answer(std::string_view secret, std::string_view greeting, std::string_view nonce);
 Greeted read_verdict(std::string_view secret, std::string_view greeting, std::string_view nonce,
                      std::string_view verdict);
-// Both on a fresh connection. Throws UnavailableError or DeadlineExceededError when the peer goes
-// or says nothing.
+// Client side, both steps on a new connection. Throws UnavailableError if the peer disconnects,
+// DeadlineExceededError if it does not reply.
 Greeted greet(const Socket& socket, std::string_view secret, Clock::time_point deadline);
 
 }  // namespace tandem

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// What an entry takes besides its bytes, about.
+// The approximate memory of an entry besides its bytes.
 constexpr std::size_t kEntryBytes = 128;
 
 }  // namespace

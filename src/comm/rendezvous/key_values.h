@@ -1,4 +1,4 @@
-// The contents of a store: what every kind of store does with a request.
+// The key/value map that every kind of store contains.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ namespace tandem {
 // Not thread-safe.
 class KeyValues {
  public:
-  // Throws ResourceExhaustedError when all of it would take more than `limit_bytes`.
+  // Throws ResourceExhaustedError if the contents would exceed `limit_bytes`.
   explicit KeyValues(std::size_t limit_bytes = std::size_t{256} << 20)
       : limit_bytes_(limit_bytes) {}
 
   void set(const std::string& key, std::string_view value);
-  // Null when it is not there. Valid until the next change.
+  // Null if the key does not exist. Valid until the next change.
   const std::string* find(const std::string& key) const;
-  // Throws InvalidArgumentError when the value is no number or the sum too large.
+  // Throws InvalidArgumentError if the value is not a number or the sum overflows.
   std::int64_t add(const std::string& key, std::int64_t delta);
   bool remove(const std::string& key);
 
@@ -28,7 +28,7 @@ class KeyValues {
   std::size_t limit_bytes_, bytes_ = 0;
 };
 
-// The message of a get() that has reached its deadline.
+// The error message of a get() that has reached its deadline.
 std::string not_set_in_time(const std::string& key);
 
 }  // namespace tandem

@@ -33,7 +33,7 @@ Socket open_folder(const std::string& path) {
   return folder;
 }
 
-// The whole file appears at once, so that nobody reads a part of it.
+// Writes the file under a temporary name, so that no process reads a part of it.
 void make_secret(const Socket& folder, const std::string& path) {
   const std::string bytes = random_bytes(kSecretBytes);
   const std::string draft = fmt::format("secret.{}.{}", getpid(), fmt::ptr(&bytes));

@@ -1,25 +1,26 @@
-// What proves that a process may join a job: its token, or a secret that the processes of a user on
-// this machine share, and nobody else has.
+// The secret that a process needs to join a job: the job's token, or a secret that only this user's
+// processes on this host can read.
 #pragma once
 
 #include <string>
 
 namespace tandem {
 
-// Made at its first use: random bytes in the file `secret` in /tmp/tandem-UID, a folder that the
-// user alone may enter. The path does not depend on the environment, which launchers change from
-// rank to rank. Throws FailedPreconditionError when the folder or the file belongs to another user
-// or is open to others, UnavailableError when it cannot be made.
+// Random bytes, created at the first use in the file `secret` of /tmp/tandem-UID, a directory with
+// access for the user only. The path does not depend on environment variables, since launchers set
+// them differently per rank. Throws FailedPreconditionError if the directory or file belongs to
+// another user or is accessible to others, UnavailableError if it cannot be created.
 std::string local_secret();
 
-// The same in another folder.
+// The same in another directory.
 std::string local_secret_in(const std::string& folder);
 
-// The secret of a job whose server is at `host`: the token, or without one on the loopback, where
-// any user could connect, local_secret(). A server elsewhere does not listen without a token.
+// The secret of a job whose server is at `host`: the token if there is one; otherwise
+// local_secret(), which protects a loopback server from other users. A server elsewhere requires a
+// token.
 std::string job_secret(const std::string& host, const std::string& token);
-// Throws FailedPreconditionError, naming `who` would listen there, for an address that other
-// machines can reach, where there is no token.
+// Throws FailedPreconditionError if `address` is reachable from other hosts and there is no token.
+// `who` is the listener in the message.
 void require_token(const std::string& address, const std::string& token, const char* who);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Files and folders that keep a secret.
+// Files and directories with secret contents.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-// Throws FailedPreconditionError, with `advice`, unless the open file or folder belongs to this
-// user and neither its group nor others may use it.
+// Throws FailedPreconditionError, with `advice`, unless the open file or directory belongs to this
+// user and is inaccessible to group and others.
 void require_private(const Socket& file, const std::string& path, std::string_view advice);
 
 }  // namespace tandem

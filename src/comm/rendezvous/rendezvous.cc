@@ -26,18 +26,19 @@ namespace {
 
 constexpr const char* kAddressKey = "tandem/rendezvous";
 
-// Who this process is in the job.
-struct Place {
+// This process's rank and the size of the job.
+struct RankAndSize {
   int rank = 0, size = 1;
 };
 
-// Whether a server outside of the ranks is this job's. A launcher's server is for the job of all
-// ranks that it has started; one of another size is another job.
+// Whether the server of the environment serves this job. A launcher's server is for the job of all
+// ranks that the launcher started; a job of another size is a different one.
 bool has_server(const ClusterEnvironment& environment, int size) {
   return environment.server && environment.size.value_or(size) == size;
 }
 
-// Under env:// a process is each rank once at a time: MASTER_PORT is one job's.
+// With env://, a process can be each rank only once at a time, because MASTER_PORT identifies one
+// job.
 class EnvUse {
  public:
   explicit EnvUse(int rank) : rank_(rank) {
@@ -67,40 +68,42 @@ class EnvUse {
   int rank_;
 };
 
-// Servers of jobs of which rank 0 has failed before all were there. They outlive it for a while, so
-// that a rank that comes late learns why, and does not look for its job until its time is up.
-class LastWords {
+// Servers of jobs in which rank 0 failed before all ranks had joined. They outlive rank 0's job for
+// a while, so that late ranks receive the error instead of waiting for their time limit.
+class FailedStarts {
  public:
-  static LastWords& get() {
-    static auto& instance = *new LastWords;
+  static FailedStarts& get() {
+    static auto& instance = *new FailedStarts;
     return instance;
   }
 
   void keep(std::unique_ptr<TcpServer> server) {
-    server->have_last_word(kLimit);
+    server->report_failed_start(kLimit);
     const std::scoped_lock lock(mutex_);
     servers_.push_back(std::move(server));
   }
-  // Another job of this process may need the port.
+  // Called because another job of this process may need the port.
   void cut_short() {
     const std::scoped_lock lock(mutex_);
-    for (const auto& server : servers_) server->have_last_word(std::chrono::milliseconds(0));
+    for (const auto& server : servers_) server->report_failed_start(std::chrono::milliseconds(0));
     servers_.clear();
   }
 
  private:
   static constexpr auto kLimit = std::chrono::seconds(5);
 
-  LastWords() {
-    random_bytes(1);  // OpenSSL, which the servers need, takes itself down at exit: after this
-    std::atexit([] { get().servers_.clear(); });  // waits for them
+  FailedStarts() {
+    // OpenSSL, which the servers use, cleans up at exit. This call makes it register its exit
+    // handler first, so that it runs after the handler below.
+    random_bytes(1);
+    std::atexit([] { get().servers_.clear(); });
   }
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<TcpServer>> servers_;
 };
 
-// Long enough for a process that is stopped for a moment, or gets no processor.
+// Long enough for a process that is stopped for a moment or does not get a CPU.
 std::chrono::milliseconds silence_limit(std::optional<std::chrono::milliseconds> option) {
   constexpr auto kDefault = std::chrono::seconds(30);
   constexpr std::int64_t kMost = 24 * 3600;
@@ -115,7 +118,7 @@ std::chrono::milliseconds silence_limit(std::optional<std::chrono::milliseconds>
 
 class TcpJob final : public Job {
  public:
-  TcpJob(Place place, const RendezvousOptions& options)
+  TcpJob(RankAndSize place, const RendezvousOptions& options)
       : place_(place),
         options_(options),
         limit_(options.timeout),
@@ -127,7 +130,7 @@ class TcpJob final : public Job {
     tcp_store_.reset();
     membership_.reset();
     tcp_membership_.reset();
-    if (server_) LastWords::get().keep(std::move(server_));
+    if (server_) FailedStarts::get().keep(std::move(server_));
   }
 
   int rank() const override { return place_.rank; }
@@ -136,10 +139,10 @@ class TcpJob final : public Job {
   const std::shared_ptr<Store>& store() const override { return store_; }
   const std::shared_ptr<Membership>& membership() const override { return membership_; }
 
-  void leave(std::chrono::milliseconds limit) override {
+  void shut_down(std::chrono::milliseconds limit) override {
     const Clock::time_point deadline = Clock::now() + limit;
-    tcp_membership_->leave(deadline);
-    tcp_store_->leave();
+    tcp_membership_->shut_down(deadline);
+    tcp_store_->shut_down();
     if (server_) server_->wait_until_deserted(deadline);
     server_.reset();
     if (file_ && place_.rank == 0) file_->remove_file();
@@ -151,10 +154,10 @@ class TcpJob final : public Job {
     env_ = std::make_unique<EnvUse>(place_.rank);
     if (has_server(environment, place_.size))
       return meet_outside(*environment.server, token, environment.master);
-    // At ports that several jobs may come upon, each is known by its launcher's name for it.
+    // On ports that several jobs may use, a job is identified by its launcher's name for it.
     const std::string name = environment.ports.size() > 1 ? environment.job : "";
     const std::string& host = environment.master;
-    // As where /etc/hosts says 127.0.1.1 of the machine's own name.
+    // For instance /etc/hosts may map the host's own name to 127.0.1.1.
     if (place_.rank == 0 && options_.bind_address.empty() && environment.on_several_hosts() &&
         !is_numeric(host) && is_loopback(host))
       fail<FailedPreconditionError>(
@@ -165,7 +168,7 @@ class TcpJob final : public Job {
     meet_at(environment.master, environment.ports, token, name);
   }
 
-  // The server is none of the ranks'. `master` as of the job; empty: the server's host.
+  // The server is not one of the ranks. `master` is Job::master(); empty: the server's host.
   void meet_outside(const Endpoint& server, const std::string& token,
                     const std::string& master = "") {
     outside_ = true;
@@ -173,7 +176,7 @@ class TcpJob final : public Job {
     join(server.host, std::span(&server.port, 1), job_secret(server.host, token));
   }
 
-  // Rank 0 at the first of the ports that is free.
+  // Rank 0 listens on the first free one of the ports.
   void meet_at(const std::string& host, const std::vector<std::uint16_t>& ports,
                const std::string& token, const std::string& name = "") {
     master_ = host;
@@ -185,7 +188,7 @@ class TcpJob final : public Job {
     join_own_server(address, secret);
   }
 
-  // The file tells where rank 0 listens, and a secret of its own.
+  // The file contains rank 0's address and a secret.
   void meet_in_file(const std::string& path, const std::string& token) {
     file_ = std::make_unique<FileStore>(path);
     if (place_.rank != 0) return join_by_file(path, token);
@@ -208,9 +211,9 @@ class TcpJob final : public Job {
 
   void serve(const std::string& address, const std::vector<std::uint16_t>& ports,
              const std::string& secret) {
-    require_descriptors(kOwnDescriptors + kDescriptorsARank * place_.size,
+    require_descriptors(kOwnDescriptors + kDescriptorsPerRank * place_.size,
                         fmt::format("rank 0, the host of a job of {} ranks,", place_.size));
-    LastWords::get().cut_short();
+    FailedStarts::get().cut_short();
     for (const std::uint16_t port : ports) {
       try {
         server_ = std::make_unique<TcpServer>(
@@ -230,7 +233,7 @@ class TcpJob final : public Job {
 
   void join(const std::string& host, std::span<const std::uint16_t> ports,
             const std::string& secret) {
-    // A server may be an earlier job's for as long as another rank stays in that.
+    // The server may serve an earlier job until all of its ranks have left.
     for (auto pause = kPause;; pause = std::min(pause * 2, kLongestPause)) {
       FoundServer found =
           find_server(host, ports, secret, limit_, outside_ ? kOutsideServer : "rank 0");
@@ -239,7 +242,7 @@ class TcpJob final : public Job {
     }
   }
 
-  // False when the server was that of an earlier job.
+  // False if the server belonged to an earlier job.
   bool enter(const ServerAddress& address, ServerConnection connection) {
     try {
       tcp_membership_ =
@@ -251,7 +254,7 @@ class TcpJob final : public Job {
                                                                .heartbeat = options_.heartbeat,
                                                                .silence = silence_},
                                           limit_);
-    } catch (const NotTakenInError&) {
+    } catch (const NotAcceptedError&) {
       return false;
     }
     membership_ = tcp_membership_;
@@ -264,7 +267,7 @@ class TcpJob final : public Job {
     return true;
   }
 
-  // What the file says may be an earlier job's, until rank 0 has come.
+  // The file may contain an earlier job's data until rank 0 has overwritten it.
   void join_by_file(const std::string& path, const std::string& token) {
     std::string last = "rank 0 has not written to it", refused;
     while (true) {
@@ -276,7 +279,7 @@ class TcpJob final : public Job {
         try {
           connection.emplace(address, limit_.end);
         } catch (const InvalidArgumentError& error) {
-          // Twice, from a rank 0 that lives: it is no leftover.
+          // Read twice while rank 0 is alive, so it is not left over from an earlier job.
           if (refused == text && file_->is_owned()) throw;
           refused = text;
           last = error.what();
@@ -294,7 +297,7 @@ class TcpJob final : public Job {
     }
   }
 
-  // What rank 0 has written to the file; empty when it has not.
+  // The contents that rank 0 has written to the file; empty if there are none.
   std::string announcement() const {
     try {
       return file_->get(kAddressKey, std::min(limit_.end, Clock::now() + kFilePatience));
@@ -317,22 +320,22 @@ class TcpJob final : public Job {
   static constexpr auto kLongestPause = std::chrono::milliseconds(800);
   static constexpr auto kFilePatience = std::chrono::seconds(1);
 
-  const Place place_;
+  const RankAndSize place_;
   const RendezvousOptions options_;
   const TimeLimit limit_;
   const std::chrono::milliseconds silence_;
-  bool outside_ = false;  // the server is none of the ranks'
+  bool outside_ = false;  // the server is not one of the ranks
   std::string master_;
   std::unique_ptr<EnvUse> env_;
   std::unique_ptr<FileStore> file_;
-  std::unique_ptr<TcpServer> server_;  // rank 0; goes after what is connected to it
+  std::unique_ptr<TcpServer> server_;  // rank 0's; destroyed after its clients
   std::shared_ptr<TcpMembership> tcp_membership_;
   std::shared_ptr<Membership> membership_;
   std::shared_ptr<TcpStore> tcp_store_;
   std::shared_ptr<Store> store_;
 };
 
-// One of two places that may say a number.
+// Merges a number that may be in the URL, in the options, or in both.
 std::optional<int> agreed(const char* name, std::optional<int> in_url, std::optional<int> option) {
   if (in_url && option && *in_url != *option)
     fail<InvalidArgumentError>("[rendezvous] {} is {} in the URL and {} in the options", name,
@@ -359,8 +362,8 @@ void require_address(const ClusterEnvironment& environment, int size) {
   if (environment.ports.empty()) fail_for_want_of("MASTER_PORT");
 }
 
-Place place_of(const RendezvousUrl& url, const RendezvousOptions& options,
-               const ClusterEnvironment& environment) {
+RankAndSize place_of(const RendezvousUrl& url, const RendezvousOptions& options,
+                     const ClusterEnvironment& environment) {
   auto rank = agreed("rank", url.rank, options.rank);
   auto size = agreed("world_size", url.world_size, options.world_size);
   if (url.scheme == RendezvousUrl::Scheme::kEnv) {
@@ -384,7 +387,7 @@ std::unique_ptr<Job> rendezvous(const std::string& url, const RendezvousOptions&
   const RendezvousUrl parsed = parse_rendezvous_url(url);
   const bool by_env = parsed.scheme == RendezvousUrl::Scheme::kEnv;
   const ClusterEnvironment environment = by_env ? cluster_environment() : ClusterEnvironment();
-  const Place place = place_of(parsed, options, environment);
+  const RankAndSize place = place_of(parsed, options, environment);
   const std::string token =
       options.token ? *options.token : env_string("TANDEM_JOB_TOKEN").value_or("");
   auto job = std::make_unique<TcpJob>(place, options);

@@ -13,13 +13,13 @@
 namespace tandem {
 
 struct RendezvousOptions {
-  std::optional<int> rank, world_size;  // where the URL does not say
+  std::optional<int> rank, world_size;  // used if the URL does not contain them
   Role role = Role::kWorker;
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  // The job's secret, the same for all ranks. Not given: the environment variable TANDEM_JOB_TOKEN.
+  // The job's secret, the same for all ranks. Default: the environment variable TANDEM_JOB_TOKEN.
   std::optional<std::string> token;
-  // Where rank 0 listens, if not at the address by which the URL or MASTER_ADDR names it; under
-  // file://, if not on the loopback.
+  // The address that rank 0 listens on. Default: the host in the URL or MASTER_ADDR; for file://
+  // the loopback.
   std::string bind_address;
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
   // How long a rank may be silent before it counts as dead. Default: the environment variable
@@ -27,34 +27,33 @@ struct RendezvousOptions {
   std::optional<std::chrono::milliseconds> silence{};
 };
 
-// A job of which this process is a rank.
+// A job that this process is a rank of.
 class Job {
  public:
-  virtual ~Job() = default;  // without leave() before, the others take this rank for dead
+  virtual ~Job() = default;  // without shut_down() before, this rank counts as dead
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // What errors call the ranks.
+  // The ranks' names in error messages.
   virtual RankNames names() const { return {}; }
-  // The name or address by which this rank knows the machine of rank 0, or of the server.
+  // The name or address by which this rank reaches the host of rank 0, or of the server.
   virtual const std::string& master() const = 0;
-  // Calls of get() fail as the membership does when a rank fails.
+  // Its get() throws the membership's error when a rank fails.
   virtual const std::shared_ptr<Store>& store() const = 0;
   virtual const std::shared_ptr<Membership>& membership() const = 0;
-  // Ends this rank's part in good order. Rank 0 waits for the others where it carries the
-  // rendezvous, at most so long.
-  virtual void leave(std::chrono::milliseconds limit = std::chrono::seconds(30)) = 0;
+  // Leaves the job in good order. If rank 0 hosts the rendezvous server, it waits for the others,
+  // at most for `limit`.
+  virtual void shut_down(std::chrono::milliseconds limit = std::chrono::seconds(30)) = 0;
 };
 
-// Waits until every rank of the job is there. `url` is env://, tcp://HOST:PORT or file:///PATH,
-// each with the parameters rank and world_size; env:// also takes them, and where rank 0 is, from
-// the variables of launchers (cluster_environment.h). Rank 0 hosts the job, unless the URL has
-// server=outside, or env:// finds the address of a RendezvousServer in TANDEM_RENDEZVOUS.
+// Waits until every rank of the job has joined. `url` is env://, tcp://HOST:PORT or file:///PATH,
+// each with optional parameters rank and world_size. env:// also takes these, and the host of rank
+// 0, from launchers' variables (cluster_environment.h). Rank 0 hosts the server, unless the URL has
+// server=outside or env:// finds a RendezvousServer's address in TANDEM_RENDEZVOUS.
 //
-// Throws InvalidArgumentError for a URL, a rank or a size that makes no sense, or another token
-// than rank 0's; AlreadyExistsError when rank 0's port or the file is another job's;
-// FailedPreconditionError when rank 0 would listen to other machines without a token;
-// DeadlineExceededError that names the ranks which are missing; AbortedError or UnavailableError
-// when a rank fails before all are there.
+// Throws InvalidArgumentError for an invalid URL, rank or size, or a token that differs from rank
+// 0's; AlreadyExistsError if another job uses rank 0's port or the file; FailedPreconditionError if
+// rank 0 would listen on a public address without a token; DeadlineExceededError with the missing
+// ranks; AbortedError or UnavailableError if a rank fails before all have joined.
 std::unique_ptr<Job> rendezvous(const std::string& url, const RendezvousOptions& options = {});
 
 }  // namespace tandem

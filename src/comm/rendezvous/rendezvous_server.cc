@@ -16,7 +16,7 @@ RendezvousServer::RendezvousServer(const RendezvousServerOptions& options) {
   const std::string token =
       options.token ? *options.token : env_string("TANDEM_JOB_TOKEN").value_or("");
   require_token(options.address, token, kOutsideServer);
-  require_descriptors(options.other_descriptors + kDescriptorsARank * options.ranks,
+  require_descriptors(options.other_descriptors + kDescriptorsPerRank * options.ranks,
                       fmt::format("the host of a job of {} ranks", options.ranks));
   server_ =
       std::make_unique<TcpServer>(TcpServerOptions{.host = options.address,

@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-constexpr auto kAttempt = std::chrono::seconds(5);  // at a peer that says nothing
+constexpr auto kAttempt = std::chrono::seconds(5);  // per attempt to reach a silent peer
 
 }  // namespace
 
@@ -21,11 +21,11 @@ ServerConnection::ServerConnection(const ServerAddress& address, Clock::time_poi
       case Greeted::kWelcome: return;
       case Greeted::kRefused: break;
       case Greeted::kStranger:
-        fail<UnavailableError>("[rendezvous] what listens at {} is no rendezvous of Tandem",
+        fail<UnavailableError>("[rendezvous] {} is not a Tandem rendezvous server",
                                to_string(address.endpoint));
     }
   } catch (const DeadlineExceededError&) {
-    fail<UnavailableError>("[rendezvous] what listens at {} says nothing",
+    fail<UnavailableError>("[rendezvous] {} does not answer the handshake",
                            to_string(address.endpoint));
   }
   fail<InvalidArgumentError>(
@@ -34,11 +34,11 @@ ServerConnection::ServerConnection(const ServerAddress& address, Clock::time_poi
       to_string(address.endpoint));
 }
 
-void ServerConnection::send(const Message& message, Clock::time_point deadline) {
+void ServerConnection::send(const WireMessage& message, Clock::time_point deadline) {
   send_all(socket_, encode(message), deadline);
 }
 
-std::optional<Message> ServerConnection::receive(Clock::time_point until) {
+std::optional<WireMessage> ServerConnection::receive(Clock::time_point until) {
   while (true) {
     if (auto message = reader_.next()) return message;
     if (!wait_readable(socket_, until)) return std::nullopt;

@@ -1,4 +1,4 @@
-// A client's connection with the rendezvous server of its job.
+// A client's connection to the rendezvous server of its job.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,24 @@
 
 namespace tandem {
 
-// Where a job's server is, and what proves that it is this job's.
+// The address of a job's server and the secret that identifies the job.
 struct ServerAddress {
   Endpoint endpoint;
   std::string secret;
 };
 
-// One thread's at a time.
+// One thread at a time.
 class ServerConnection {
  public:
-  // One attempt. Throws UnavailableError when nothing answers or what answers is no server of
-  // Tandem, InvalidArgumentError when the server has another secret.
+  // Makes one attempt. Throws UnavailableError if nothing or something other than a Tandem server
+  // answers, InvalidArgumentError if the server has another secret.
   ServerConnection(const ServerAddress& address, Clock::time_point deadline);
 
   const Socket& socket() const { return socket_; }
-  void send(const Message& message, Clock::time_point deadline);
-  // Nothing when no message is whole at `until`. Throws UnavailableError when the server has gone.
-  std::optional<Message> receive(Clock::time_point until);
+  void send(const WireMessage& message, Clock::time_point deadline);
+  // Empty if no complete message has arrived at `until`. Throws UnavailableError if the server has
+  // closed the connection.
+  std::optional<WireMessage> receive(Clock::time_point until);
 
  private:
   Socket socket_;
@@ -38,9 +39,9 @@ struct FoundServer {
   Endpoint endpoint;
   ServerConnection connection;
 };
-// Waits for the server of `whose`, which listens at one of the ports. Throws DeadlineExceededError
-// that tells why the last attempt failed; InvalidArgumentError when the secrets differ and there is
-// one port alone. At others, other jobs may listen. REQUIRES: ports is not empty.
+// Waits for the server of `whose`, which listens on one of the ports. Throws DeadlineExceededError
+// with the reason of the last failed attempt; InvalidArgumentError if the secrets differ and there
+// is only one port (with several, another job may use one). REQUIRES: ports is not empty.
 FoundServer find_server(const std::string& host, std::span<const std::uint16_t> ports,
                         const std::string& secret, const TimeLimit& limit,
                         const char* whose = "rank 0");

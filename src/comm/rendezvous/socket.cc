@@ -24,7 +24,7 @@ namespace {
 
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-// The addresses of a name; never empty.
+// The addresses of a host name; never empty.
 Addresses resolve(const Endpoint& endpoint, int flags) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -32,7 +32,7 @@ Addresses resolve(const Endpoint& endpoint, int flags) {
   addrinfo* found = nullptr;
   const int error =
       getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
-  if (error == EAI_SYSTEM && is_out_of_descriptors(errno)) fail_for_want_of_descriptors();
+  if (error == EAI_SYSTEM && is_out_of_descriptors(errno)) fail_out_of_descriptors();
   if (error != 0 || found == nullptr)
     fail<NotFoundError>("[rendezvous] no address is known for '{}': {}", endpoint.host,
                         gai_strerror(error));
@@ -55,13 +55,13 @@ bool is_loopback(const sockaddr* address) {
 
 Socket open_socket(const addrinfo& address) {
   Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.is_open() && is_out_of_descriptors(errno)) fail_for_want_of_descriptors();
+  if (!socket.is_open() && is_out_of_descriptors(errno)) fail_out_of_descriptors();
   if (!socket.is_open())
     fail<ResourceExhaustedError>("[rendezvous] cannot open a socket: {}", std::strerror(errno));
   return socket;
 }
 
-// What an earlier job left in TIME_WAIT is no hindrance, nor is a reservation.
+// Allows binding despite an earlier job's connections in TIME_WAIT, or a reservation.
 void share_address(const Socket& socket) {
   const int on = 1;
   setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -90,7 +90,7 @@ Endpoint in_numbers(const sockaddr_storage& address, socklen_t size) {
   return {host.data(), static_cast<std::uint16_t>(std::atoi(port.data()))};
 }
 
-// 0 or the error.
+// Returns 0 or an errno.
 int connect_one(const Socket& socket, const addrinfo& address, Clock::time_point deadline) {
   if (connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -184,12 +184,12 @@ std::string peer_of(const Socket& socket) {
 Socket accept_from(const Socket& listener) {
   Socket socket(accept4(listener.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (socket.is_open()) send_at_once(socket);
-  // The system says so first, also where no connection waits.
+  // The system reports this even if no connection is waiting.
   if (!socket.is_open() && is_out_of_descriptors(errno)) {
     const int error = errno;
     if (!wait_readable(listener, Clock::now())) return {};
     errno = error;
-    fail_for_want_of_descriptors();
+    fail_out_of_descriptors();
   }
   return socket;
 }
@@ -242,7 +242,7 @@ void send_all(const Socket& socket, std::string_view bytes, Clock::time_point de
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN) {
       if (!wait_for(socket, POLLOUT, deadline))
-        fail<DeadlineExceededError>("[rendezvous] the peer takes nothing");
+        fail<DeadlineExceededError>("[rendezvous] the peer does not read");
     } else if (errno != EINTR) {
       fail_on_peer();
     }

@@ -1,4 +1,4 @@
-// TCP sockets with a limit on every wait.
+// TCP sockets with a deadline on every wait.
 #pragma once
 
 #include <chrono>
@@ -11,14 +11,14 @@ namespace tandem {
 
 using Clock = std::chrono::steady_clock;
 
-// How long the ranks of a job are waited for, from now on.
+// A time limit that starts now.
 struct TimeLimit {
   explicit TimeLimit(std::chrono::milliseconds time) : length(time), end(Clock::now() + time) {}
   std::chrono::milliseconds length;
   Clock::time_point end;
 };
 
-// An open descriptor, closed with the object.
+// An open file descriptor, closed by the destructor.
 class Socket {
  public:
   Socket() = default;
@@ -44,42 +44,43 @@ struct Endpoint {
 };
 std::string to_string(const Endpoint& endpoint);  // "[::1]:80" for addresses with colons
 
-// Listens, not blocking. Port 0: one that is free. Throws AlreadyExistsError when the port is
-// taken, InvalidArgumentError, which names `who`, when the address is none of this machine's.
+// A non-blocking listening socket. Port 0: any free port. Throws AlreadyExistsError if the port is
+// in use, InvalidArgumentError, with `who`, if the address is not this host's.
 Socket listen_on(const Endpoint& endpoint, const char* who = "rank 0");
-// A port that is free, bound but not listening: while the socket is open no other process is given
-// the port, and a server may still listen there.
+// A free port, bound but not listening. While the socket is open no other process is assigned the
+// port, but a server may listen on it.
 Socket reserve_port(const std::string& host);
 std::uint16_t port_of(const Socket& listener);
 // The address and port that a socket is bound to, as numbers.
 Endpoint endpoint_of(const Socket& socket);
-// The address of a connection's other end, as a number; empty when it has gone.
+// The numeric address of a connection's peer; empty if it has closed the connection.
 std::string peer_of(const Socket& socket);
-// The next connection, not blocking; not open when there is none. Throws ResourceExhaustedError
-// when this process may not open more descriptors.
+// The next connection, non-blocking; not open if there is none. Throws ResourceExhaustedError at
+// this process's descriptor limit.
 Socket accept_from(const Socket& listener);
 
-// Begins to connect to the first address of the endpoint: done, or in vain, when it is writable.
+// Starts to connect to the first address of the endpoint. Writable once it has succeeded or failed.
 Socket start_connecting(const Endpoint& endpoint);
-// The outcome of start_connecting(): 0, or the system's error.
+// The result of start_connecting(): 0 or an errno.
 int connect_error(const Socket& socket);
-// A connection, not blocking. A name's addresses are tried one after the other, each for its share
-// of the time that is left. Throws UnavailableError with the system's reason, NotFoundError when
-// the name is not known, ResourceExhaustedError when this process may not open more descriptors.
+// A non-blocking connection. Tries the addresses of a host name in turn, each for its share of the
+// remaining time. Throws UnavailableError with the system's reason, NotFoundError for an unknown
+// host name, ResourceExhaustedError at this process's descriptor limit.
 Socket connect_to(const Endpoint& endpoint, Clock::time_point deadline);
-// Whether there is something to read, or the peer has gone, before the deadline.
+// Whether data arrives, or the peer closes the connection, before the deadline.
 bool wait_readable(const Socket& socket, Clock::time_point deadline);
-// Throw UnavailableError when the peer has gone, DeadlineExceededError at the deadline.
+// Throw UnavailableError if the peer has closed the connection, DeadlineExceededError at the
+// deadline.
 void send_all(const Socket& socket, std::string_view bytes, Clock::time_point deadline);
-// What has arrived, or nothing. Does not wait.
+// The bytes that have arrived; may be empty. Does not wait.
 std::string receive_some(const Socket& socket);
 void receive_exactly(const Socket& socket, char* bytes, std::size_t count,
                      Clock::time_point deadline);
 
-// Whether a peer on another machine could reach a server there. Throws NotFoundError when the name
-// is not known.
+// Whether a server at `host` is unreachable from other hosts. Throws NotFoundError for an unknown
+// host name.
 bool is_loopback(const std::string& host);
-// Whether it is a number, and no name.
+// Whether it is a numeric address.
 bool is_numeric(const std::string& host);
 
 }  // namespace tandem

@@ -18,10 +18,10 @@ namespace {
 
 constexpr auto kReportLimit = std::chrono::seconds(1);
 
-Message heartbeat() { return {.type = MessageType::kHeartbeat}; }
+WireMessage heartbeat() { return {.type = MessageType::kHeartbeat}; }
 
-[[noreturn]] void throw_as(bool gave_up, const std::string& reason) {
-  if (gave_up) fail<AbortedError>("[membership] {}", reason);
+[[noreturn]] void throw_as(bool aborted, const std::string& reason) {
+  if (aborted) fail<AbortedError>("[membership] {}", reason);
   fail<UnavailableError>("[membership] {}", reason);
 }
 
@@ -40,8 +40,8 @@ TcpMembership::TcpMembership(ServerConnection connection, TcpMembershipOptions o
 TcpMembership::~TcpMembership() { stop(); }
 
 void TcpMembership::join(const TimeLimit& limit) {
-  bool taken_in = false;
-  std::optional<Message> verdict;
+  bool accepted = false;
+  std::optional<WireMessage> verdict;
   try {
     connection_.send(
         {.type = MessageType::kJoin,
@@ -51,11 +51,11 @@ void TcpMembership::join(const TimeLimit& limit) {
          .value = encode(
              JoinTerms{.size = options_.size, .role = options_.role, .silence = options_.silence})},
         Clock::now() + options_.silence);
-    verdict = await_verdict(limit.end, taken_in);
-    if (!verdict) verdict = give_up_joining(limit);
+    verdict = await_verdict(limit.end, accepted);
+    if (!verdict) verdict = check_join_timeout(limit);
   } catch (const UnavailableError& error) {
     verdict = last_verdict();
-    if (!verdict && !taken_in) throw NotTakenInError(error.what());
+    if (!verdict && !accepted) throw NotAcceptedError(error.what());
     if (!verdict)
       fail<UnavailableError>("[rendezvous] {} is gone: {}", unknown_server(), error.what());
   }
@@ -71,24 +71,25 @@ const char* TcpMembership::unknown_server() const {
   return options_.outside ? kOutsideServer : "rank 0, which hosts the job,";
 }
 
-std::optional<Message> TcpMembership::await_verdict(Clock::time_point deadline, bool& taken_in) {
+std::optional<WireMessage> TcpMembership::await_verdict(Clock::time_point deadline,
+                                                        bool& accepted) {
   Clock::time_point heard = Clock::now();
   while (Clock::now() < deadline) {
     auto message = connection_.receive(std::min(deadline, Clock::now() + options_.heartbeat));
     if (!message) {
       if (Clock::now() - heard > options_.silence)
-        fail<UnavailableError>("nothing was heard of it for {} ms", options_.silence.count());
+        fail<UnavailableError>("no message was received for {} ms", options_.silence.count());
       connection_.send(heartbeat(), Clock::now() + options_.silence);
       continue;
     }
     if (message->type != MessageType::kAlive) return message;
     heard = Clock::now();
-    taken_in = true;
+    accepted = true;
   }
   return std::nullopt;
 }
 
-Message TcpMembership::give_up_joining(const TimeLimit& limit) {
+WireMessage TcpMembership::check_join_timeout(const TimeLimit& limit) {
   const Clock::time_point end = Clock::now() + kReportLimit;
   std::string what =
       fmt::format("{} does not answer within {} ms", unknown_server(), limit.length.count());
@@ -102,25 +103,25 @@ Message TcpMembership::give_up_joining(const TimeLimit& limit) {
     for (auto heard = connection_.receive(end); heard && heard->type != MessageType::kReported;)
       heard = connection_.receive(end);
   } catch (const UnavailableError&) {
-    // The server has given up at the same moment, and gone; the reason is the same.
+    // The server has aborted at the same moment and closed; the reason is the same.
   }
   fail<DeadlineExceededError>("[rendezvous] {}", what);
 }
 
-// The server may have given up, and said so before it went.
-std::optional<Message> TcpMembership::last_verdict() {
+// The server may have sent a verdict before it closed.
+std::optional<WireMessage> TcpMembership::last_verdict() {
   try {
     while (auto message = connection_.receive(Clock::time_point()))
       if (message->type != MessageType::kAlive) return message;
   } catch (const UnavailableError&) {
-    // It said nothing.
+    // There was none.
   }
   return std::nullopt;
 }
 
 void TcpMembership::throw_failure() const {
   const std::scoped_lock lock(mutex_);
-  throw_as(gave_up_, failure_);
+  throw_as(aborted_, failure_);
 }
 
 void TcpMembership::report(const std::string& reason) {
@@ -128,31 +129,31 @@ void TcpMembership::report(const std::string& reason) {
        Clock::now() + kReportLimit);
 }
 
-EpochWorkers TcpMembership::go_on() {
-  post({.type = MessageType::kGoOn}, Clock::now() + options_.silence);
+EpochWorkers TcpMembership::continue_with_survivors() {
+  post({.type = MessageType::kContinue}, Clock::now() + options_.silence);
   const std::scoped_lock lock(mutex_);
   const auto workers = std::exchange(workers_, std::nullopt);
-  if (!workers && ended_) throw_as(gave_up_, failure_);
+  if (!workers && ended_) throw_as(aborted_, failure_);
   if (!workers) fail<UnavailableError>("[membership] {} does not answer", server_);
-  if (std::exchange(gone_on_, workers->epoch) == workers->epoch)
+  if (std::exchange(continued_epoch_, workers->epoch) == workers->epoch)
     fail<FailedPreconditionError>("[membership] no process has failed since epoch {} began",
                                   workers->epoch);
   return *workers;
 }
 
-void TcpMembership::leave(Clock::time_point deadline) {
+void TcpMembership::shut_down(Clock::time_point deadline) {
   post({.type = MessageType::kGoodbye}, deadline);
   stop();
 }
 
-void TcpMembership::post(const Message& message, Clock::time_point deadline) {
+void TcpMembership::post(const WireMessage& message, Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   if (ended_) return;
   pending_.push_back(message);
   eventfd_write(wake_.descriptor(), 1);
   const bool goodbye = message.type == MessageType::kGoodbye;
-  if (!goodbye) ++unheard_;
-  changed_.wait_until(lock, deadline, [&] { return ended_ || (!goodbye && unheard_ == 0); });
+  if (!goodbye) ++unanswered_;
+  changed_.wait_until(lock, deadline, [&] { return ended_ || (!goodbye && unanswered_ == 0); });
 }
 
 void TcpMembership::stop() {
@@ -181,7 +182,7 @@ void TcpMembership::run() {
         eventfd_t ignored = 0;
         eventfd_read(wake_.descriptor(), &ignored);
       }
-      // What has arrived is read before the server is judged by its silence.
+      // Reads what has arrived before judging the server's silence.
       while (more) {
         const auto message = connection_.receive(Clock::time_point());
         if (!message) break;
@@ -189,7 +190,7 @@ void TcpMembership::run() {
         more = handle(*message);
       }
       if (Clock::now() - heard > options_.silence)
-        fail<UnavailableError>("nothing was heard of it for {} ms", options_.silence.count());
+        fail<UnavailableError>("no message was received for {} ms", options_.silence.count());
       send_pending();
       if (Clock::now() >= next_beat) {
         connection_.send(heartbeat(), Clock::now() + options_.silence);
@@ -197,40 +198,41 @@ void TcpMembership::run() {
       }
     }
   } catch (const Error& error) {
-    if (!hear_last_words()) fail_with(false, fmt::format("{} is gone: {}", server_, error.what()));
+    if (!read_remaining())
+      record_failure(false, fmt::format("{} is gone: {}", server_, error.what()));
   }
   const std::scoped_lock lock(mutex_);
   ended_ = true;
   changed_.notify_all();
 }
 
-bool TcpMembership::hear_last_words() {
+bool TcpMembership::read_remaining() {
   try {
     while (const auto message = connection_.receive(Clock::time_point()))
       if (!handle(*message)) return true;
   } catch (const Error&) {
-    // There is no more.
+    // No more messages.
   }
   return false;
 }
 
-bool TcpMembership::handle(const Message& message) {
+bool TcpMembership::handle(const WireMessage& message) {
   if (message.type == MessageType::kFailed) {
     epoch_.store(std::max<std::int64_t>(std::atoll(message.key.c_str()), epoch()));
-    fail_with(message.number != 0, message.value);
+    record_failure(message.number != 0, message.value);
   }
   if (message.type == MessageType::kEpoch) epoch_.store(message.number);
   if (message.type == MessageType::kWorkers) take_workers(message);
   if (message.type == MessageType::kReported || message.type == MessageType::kWorkers) {
     const std::scoped_lock lock(mutex_);
-    --unheard_;
+    --unanswered_;
     changed_.notify_all();
   }
   return message.type != MessageType::kFarewell;
 }
 
-// What the server told before this is of failures that it knew of.
-void TcpMembership::take_workers(const Message& message) {
+// Failures that the server reported before this message are known to it.
+void TcpMembership::take_workers(const WireMessage& message) {
   std::vector<bool> there(static_cast<std::size_t>(options_.size), true);
   std::istringstream others(message.value);
   for (std::size_t rank = 0; others >> rank;)
@@ -244,19 +246,19 @@ void TcpMembership::take_workers(const Message& message) {
 }
 
 void TcpMembership::send_pending() {
-  std::vector<Message> messages;
+  std::vector<WireMessage> messages;
   {
     const std::scoped_lock lock(mutex_);
     messages.swap(pending_);
   }
-  for (const Message& message : messages)
+  for (const WireMessage& message : messages)
     connection_.send(message, Clock::now() + options_.silence);
 }
 
-void TcpMembership::fail_with(bool gave_up, const std::string& reason) {
+void TcpMembership::record_failure(bool aborted, const std::string& reason) {
   const std::scoped_lock lock(mutex_);
-  if (failed_.load()) return;  // the first one is the cause
-  gave_up_ = gave_up;
+  if (failed_.load()) return;  // the first failure is the cause
+  aborted_ = aborted;
   failure_ = reason;
   failed_.store(true);
 }

@@ -1,4 +1,4 @@
-// Membership over a connection with the rendezvous server: heartbeats one way, failures the other.
+// Membership over a connection to the rendezvous server: sends heartbeats, receives failures.
 #pragma once
 
 #include <atomic>
@@ -20,28 +20,28 @@ namespace tandem {
 struct TcpMembershipOptions {
   int rank = 0, size = 1;
   Role role = Role::kWorker;
-  bool outside = false;  // the server is none of the ranks'
+  bool outside = false;  // the server is not one of the ranks
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
-  // Of this rank or the server until it counts as dead for the other.
+  // after which this rank or the server counts as dead
   std::chrono::milliseconds silence = std::chrono::seconds(30);
 };
 
-// The server went before it took the rank in: it was that of an earlier job at the same address,
-// and the next one's may come.
-class NotTakenInError final : public UnavailableError {
+// The server closed before it accepted the rank. It belonged to an earlier job at the same address;
+// the server of this job may still start.
+class NotAcceptedError final : public UnavailableError {
   using UnavailableError::UnavailableError;
 };
 
 class TcpMembership final : public Membership {
  public:
-  // Joins the job and waits until every rank has. Throws DeadlineExceededError that names the ranks
-  // which are missing, InvalidArgumentError when the rank cannot join, AbortedError or
-  // UnavailableError when another rank fails meanwhile, NotTakenInError.
+  // Joins the job and waits until every rank has. Throws DeadlineExceededError with the missing
+  // ranks, InvalidArgumentError if the rank is refused, AbortedError or UnavailableError if another
+  // rank fails meanwhile, NotAcceptedError.
   TcpMembership(ServerConnection connection, TcpMembershipOptions options, const TimeLimit& limit);
-  // Without leave() before, the others take this rank for dead.
+  // Without shut_down() before, this rank counts as dead.
   ~TcpMembership() override;
 
-  // The number of the job, of those that the server has one after the other.
+  // The job's number among successive jobs of the server.
   int job() const { return job_; }
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
@@ -50,52 +50,52 @@ class TcpMembership final : public Membership {
   [[noreturn]] void throw_failure() const override;
   void report(const std::string& reason) override;
   std::int64_t epoch() const noexcept override { return epoch_.load(std::memory_order_relaxed); }
-  EpochWorkers go_on() override;
-  // Says goodbye: from now on nobody takes this rank's absence for a failure. Returns when the
-  // server has heard it, or at the deadline.
-  void leave(Clock::time_point deadline);
+  EpochWorkers continue_with_survivors() override;
+  // Says goodbye, so that this rank's absence is not a failure. Returns when the server has
+  // acknowledged it, or at the deadline.
+  void shut_down(Clock::time_point deadline);
 
  private:
   void join(const TimeLimit& limit);
-  // How errors call the server before the job has started.
+  // The server's name in error messages before the job has started.
   const char* unknown_server() const;
-  // The server's word on this rank: refused, started or failed. Nothing at the deadline.
-  std::optional<Message> await_verdict(Clock::time_point deadline, bool& taken_in);
-  // At the deadline: throws, unless the word comes at the last moment.
-  Message give_up_joining(const TimeLimit& limit);
-  // Of a server that has gone: what it said and has not been read.
-  std::optional<Message> last_verdict();
+  // The server's message on this rank: refused, started or failed. Empty at the deadline.
+  std::optional<WireMessage> await_verdict(Clock::time_point deadline, bool& accepted);
+  // Called at the deadline: returns a verdict that has arrived just in time, or throws.
+  WireMessage check_join_timeout(const TimeLimit& limit);
+  // A verdict that the closed server had sent before and that has not been read.
+  std::optional<WireMessage> last_verdict();
   void run();
-  // False: nothing more is to come.
-  bool handle(const Message& message);
-  // What the server said before it went, unread where sending has failed. Whether that was a
+  // Returns false if no more messages will follow.
+  bool handle(const WireMessage& message);
+  // Reads what the server had sent before it closed the connection. Returns whether it was a
   // farewell.
-  bool hear_last_words();
+  bool read_remaining();
   void send_pending();
-  void fail_with(bool gave_up, const std::string& reason);
-  void take_workers(const Message& message);
-  // Hands a message to the thread and waits until the server has answered it.
-  void post(const Message& message, Clock::time_point deadline);
+  void record_failure(bool aborted, const std::string& reason);
+  void take_workers(const WireMessage& message);
+  // Passes a message to the thread and waits until the server has answered it.
+  void post(const WireMessage& message, Clock::time_point deadline);
   void stop();
 
   const TcpMembershipOptions options_;
-  ServerConnection connection_;  // after the constructor: the thread's
+  ServerConnection connection_;  // only the thread uses it after the constructor
   Socket wake_;
   int job_ = 0;
-  std::string server_;  // with its process and host
+  std::string server_;  // for messages: its pid and host
   std::atomic<bool> failed_ = false;
   std::atomic<std::int64_t> epoch_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Message> pending_;  // to be sent
-  int unheard_ = 0;               // messages but goodbye that the server has not answered yet
-  bool ended_ = false;     // the thread is past its work: the server has heard goodbye, or has gone
-  bool stopping_ = false;  // the thread is to end
-  bool gave_up_ = false;   // of the failure: the rank said so itself
+  std::vector<WireMessage> pending_;  // to be sent
+  int unanswered_ = 0;                // messages except goodbye that the server has not answered
+  bool ended_ = false;     // the thread is done: the server has acknowledged goodbye, or is gone
+  bool stopping_ = false;  // the thread must end
+  bool aborted_ = false;   // of the failure: the rank reported it itself
   std::string failure_;
-  std::optional<EpochWorkers> workers_;  // the answer to go_on()
-  std::int64_t gone_on_ = -1;            // in which epoch this rank has
+  std::optional<EpochWorkers> workers_;  // the answer to continue_with_survivors()
+  std::int64_t continued_epoch_ = -1;    // the last epoch in which this rank has continued
   std::thread thread_;
 };
 

@@ -29,28 +29,31 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr auto kMessageLimit = std::chrono::seconds(30);  // from a message's first byte to its last
-constexpr auto kAfterFailure = std::chrono::seconds(5);   // for ranks that come late to hear of it
-constexpr std::size_t kReadBytes = std::size_t{64} << 10;  // a turn: nobody keeps others waiting
-constexpr std::size_t kPauseBytes = std::size_t{1} << 20;  // unsent: no more requests are read
-constexpr std::size_t kDropBytes = std::size_t{64} << 20;  // unsent: the peer does not read
+constexpr auto kAfterFailure = std::chrono::seconds(5);   // for late ranks to receive the failure
+// per turn, so that no connection blocks others
+constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+// unsent bytes above which no more requests are read
+constexpr std::size_t kPauseBytes = std::size_t{1} << 20;
+// unsent bytes above which the peer is disconnected
+constexpr std::size_t kDropBytes = std::size_t{64} << 20;
 
-struct Connection {
+struct ClientConnection {
   Socket socket;
-  std::string source;         // the peer's address, without its port
+  std::string source;         // the peer's address without its port
   bool known = false;         // it has proved that it knows the secret
   std::string nonce, answer;  // of the handshake
   FrameReader reader;
   std::string out;
   std::size_t sent = 0;     // bytes of `out`
-  Clock::time_point since;  // when the handshake, or the message under way, began
-  bool partial = false;     // a message is under way
-  std::string drop;         // why it is to be dropped
+  Clock::time_point since;  // start of the handshake or of the current message
+  bool partial = false;     // a message is incomplete
+  std::string drop;         // the reason to disconnect it
 
   std::size_t unsent() const { return out.size() - sent; }
   bool dropping() const { return !drop.empty(); }
 };
 
-void flush(Connection& connection) {
+void flush(ClientConnection& connection) {
   while (connection.unsent() > 0) {
     const ssize_t sent =
         send(connection.socket.descriptor(), connection.out.data() + connection.sent,
@@ -66,7 +69,7 @@ void flush(Connection& connection) {
   connection.sent = 0;
 }
 
-void send_bytes(Connection& connection, std::string_view bytes) {
+void send_bytes(ClientConnection& connection, std::string_view bytes) {
   if (connection.dropping()) return;
   connection.out.append(bytes);
   flush(connection);
@@ -120,21 +123,21 @@ class TcpServer::Loop {
     if (!first_job_.failure.empty()) fail<AbortedError>("[rendezvous] {}", first_job_.failure);
   }
 
-  void have_last_word(std::chrono::milliseconds limit) {
+  void report_failed_start(std::chrono::milliseconds limit) {
     const std::scoped_lock lock(mutex_);
     last_word_until_ = Clock::now() + limit;
     eventfd_write(wake_.descriptor(), 1);
   }
 
  private:
-  // Of the first job, for who waits for its end.
+  // The state of the first job, for wait_for_first_job().
   struct Progress {
-    Message missing;  // kAlive
+    WireMessage missing;  // kAlive
     bool over = false;
     std::string failure;
   };
 
-  // Whatever goes wrong here must not end the process: the ranks find the server gone.
+  // An exception here must not end the process: the ranks notice that the server is gone.
   void run() {
     try {
       serve();
@@ -155,7 +158,7 @@ class TcpServer::Loop {
     if (options_.outside) outside = {.pid = getpid(), .name = host_name()};
     coordinator_.emplace(
         CoordinatorOptions{.size = options_.size, .job = number, .outside = std::move(outside)},
-        [this](int connection, const Message& message) {
+        [this](int connection, const WireMessage& message) {
           const auto found = connections_.find(connection);
           if (found != connections_.end()) send_bytes(found->second, encode(message));
         });
@@ -163,16 +166,16 @@ class TcpServer::Loop {
     next_job_at_.reset();
   }
 
-  // Where it has failed before all ranks had joined, those that come late are to hear of it.
+  // If the job failed before all ranks had joined, late ranks must receive the failure.
   bool job_is_over(Clock::time_point now) {
     if (!coordinator_->deserted()) return false;
     if (!coordinator_->assembling()) return true;
-    if (!coordinator_->has_last_word()) return false;
+    if (!coordinator_->reports_failed_start()) return false;
     if (!next_job_at_) next_job_at_ = now + kAfterFailure;
     return now >= *next_job_at_;
   }
 
-  // Who still has a connection is of the job that is over, or comes again.
+  // Remaining connections belong to the finished job; its processes may connect again.
   void end_job(Clock::time_point now) {
     for (auto& [id, connection] : connections_)
       if (connection.known) connection.drop = "the job is over";
@@ -195,13 +198,13 @@ class TcpServer::Loop {
   void serve() {
     while (!stopping_.load() && !said_last_word()) turn(kTick);
     listener_.close();
-    turn(std::chrono::milliseconds(0));  // the last words of rank 0, which has just said them
+    turn(std::chrono::milliseconds(0));  // handles the report that rank 0 has just sent
     coordinator_->close();
     const Clock::time_point end = Clock::now() + std::chrono::seconds(1);
     while (unsent() && Clock::now() < end) turn(std::chrono::milliseconds(20));
   }
 
-  // Where it was asked for.
+  // Whether the failed start has been reported long enough, if that was requested.
   bool said_last_word() {
     std::optional<Clock::time_point> until;
     {
@@ -209,10 +212,9 @@ class TcpServer::Loop {
       until = last_word_until_;
     }
     if (!until) return false;
-    turn(std::chrono::milliseconds(0));  // what rank 0 has said, and that it has gone
-    if (coordinator_->assembling())
-      coordinator_->give_up("it has ended before all ranks were there");
-    return Clock::now() >= *until || !coordinator_->has_last_word();
+    turn(std::chrono::milliseconds(0));  // handles rank 0's last messages and its disconnection
+    if (coordinator_->assembling()) coordinator_->abort("it has ended before all ranks were there");
+    return Clock::now() >= *until || !coordinator_->reports_failed_start();
   }
 
   bool unsent() const {
@@ -223,7 +225,8 @@ class TcpServer::Loop {
   void turn(std::chrono::milliseconds limit) {
     polled_.clear();
     polled_.push_back({wake_.descriptor(), POLLIN, 0});
-    polled_.push_back({listener_.descriptor(), POLLIN, 0});  // negative when closed: passed over
+    // negative when closed, which poll() ignores
+    polled_.push_back({listener_.descriptor(), POLLIN, 0});
     for (const auto& [id, connection] : connections_) {
       const int reads = connection.unsent() > kPauseBytes ? 0 : POLLIN;
       const int writes = connection.unsent() > 0 ? POLLOUT : 0;
@@ -231,14 +234,14 @@ class TcpServer::Loop {
     }
     poll(polled_.data(), polled_.size(), static_cast<int>(limit.count()));
     const Clock::time_point now = Clock::now();
-    // What has arrived is read before anybody is judged by their silence: this thread, too, may
-    // have been kept from running.
+    // Handles arrived data before judging anyone's silence: this thread, too, may not have run for
+    // a while.
     std::size_t i = 2;
     for (auto& [id, connection] : connections_) {
       const short events = polled_[i++].revents;
       if ((events & POLLOUT) != 0) {
         flush(connection);
-        handle_messages(id, connection, now);  // those for which there was no room
+        handle_messages(id, connection, now);  // messages for whose answers there was no room
       }
       if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) receive(id, connection, now);
     }
@@ -248,7 +251,7 @@ class TcpServer::Loop {
     tell_progress(now);
   }
 
-  void receive(int id, Connection& connection, Clock::time_point now) {
+  void receive(int id, ClientConnection& connection, Clock::time_point now) {
     read_buffer_.resize(kReadBytes);
     const ssize_t count =
         recv(connection.socket.descriptor(), read_buffer_.data(), read_buffer_.size(), 0);
@@ -264,8 +267,8 @@ class TcpServer::Loop {
     handle_messages(id, connection, now);
   }
 
-  // Returns what comes behind the handshake.
-  std::string_view handshake(Connection& connection, std::string_view bytes) {
+  // Returns the bytes after the handshake.
+  std::string_view handshake(ClientConnection& connection, std::string_view bytes) {
     const std::size_t count = std::min(bytes.size(), kClientBytes - connection.answer.size());
     connection.answer.append(bytes.substr(0, count));
     bytes.remove_prefix(count);
@@ -281,8 +284,8 @@ class TcpServer::Loop {
     return bytes;
   }
 
-  // A peer that does not take its answers is given no more of them.
-  void handle_messages(int id, Connection& connection, Clock::time_point now) {
+  // Answers no more requests of a peer that does not read its answers.
+  void handle_messages(int id, ClientConnection& connection, Clock::time_point now) {
     try {
       bool handled = false;
       while (!connection.dropping()) {
@@ -304,7 +307,7 @@ class TcpServer::Loop {
 
   void sweep(Clock::time_point now) {
     for (auto it = connections_.begin(); it != connections_.end();) {
-      Connection& connection = it->second;
+      ClientConnection& connection = it->second;
       if (!connection.known && now - connection.since > options_.greeting_limit)
         connection.drop = "it did not say who it is";
       if (connection.partial && now - connection.since > kMessageLimit)
@@ -316,7 +319,8 @@ class TcpServer::Loop {
       const int id = it->first;
       const std::string reason = connection.drop;
       it = connections_.erase(it);
-      coordinator_->dropped(id, reason);  // sends to others, and may mark them
+      // sends to other connections, and may mark them for disconnection
+      coordinator_->dropped(id, reason);
     }
   }
 
@@ -327,15 +331,15 @@ class TcpServer::Loop {
         socket = accept_from(listener_);
       } catch (const ResourceExhaustedError& error) {
         if (drop_stranger()) continue;
-        coordinator_->give_up(fmt::format("it cannot take in more ranks: {}", error.what()));
-        std::this_thread::sleep_for(kTick / 10);  // tried again, but not all the time
+        coordinator_->abort(fmt::format("it cannot take in more ranks: {}", error.what()));
+        std::this_thread::sleep_for(kTick / 10);  // retries, but not in a busy loop
         return;
       }
       if (!socket.is_open()) return;
       if (strangers() >= max_strangers()) drop_stranger();
       if (connections_.size() >= max_strangers() + 16 * static_cast<std::size_t>(options_.size))
         continue;
-      Connection& connection = connections_[next_id_++];
+      ClientConnection& connection = connections_[next_id_++];
       connection.source = peer_of(socket);
       connection.socket = std::move(socket);
       connection.since = now;
@@ -350,8 +354,8 @@ class TcpServer::Loop {
                       [](const auto& each) { return !each.second.known; }));
   }
 
-  // The oldest of those in their handshake goes, from where most of them are: a host that floods
-  // the server does not push out ranks on others. False when there is none.
+  // Disconnects the oldest connection in its handshake, from the host that has most of them: a host
+  // that floods the server does not displace ranks on other hosts. False if there is none.
   bool drop_stranger() {
     std::map<std::string_view, int> counts;
     for (const auto& [id, connection] : connections_)
@@ -366,14 +370,14 @@ class TcpServer::Loop {
     return true;
   }
 
-  // Connections in their handshake: all ranks may come at the same moment.
+  // The limit of connections in their handshake. All ranks may connect at the same moment.
   std::size_t max_strangers() const { return 64 + 2 * static_cast<std::size_t>(options_.size); }
 
   const TcpServerOptions options_;
   Socket listener_, wake_;
-  std::map<int, Connection> connections_;  // in the order of their arrival
+  std::map<int, ClientConnection> connections_;  // in the order of their arrival
   int next_id_ = 0;
-  std::optional<Coordinator> coordinator_;  // of the present job
+  std::optional<Coordinator> coordinator_;  // of the current job
   int job_ = 0;                             // its number
   std::optional<Clock::time_point> next_job_at_;
   std::vector<pollfd> polled_;
@@ -383,7 +387,7 @@ class TcpServer::Loop {
   mutable std::condition_variable changed_;
   bool deserted_ = true;
   Progress first_job_;
-  std::string broken_;  // why the server has ended, where it was not asked to
+  std::string broken_;  // why the server ended without a request
   std::optional<Clock::time_point> last_word_until_;
   std::thread thread_;
 };
@@ -399,7 +403,9 @@ void TcpServer::wait_for_first_job(const TimeLimit& for_joining) const {
   loop_->wait_for_first_job(for_joining);
 }
 
-void TcpServer::have_last_word(std::chrono::milliseconds limit) { loop_->have_last_word(limit); }
+void TcpServer::report_failed_start(std::chrono::milliseconds limit) {
+  loop_->report_failed_start(limit);
+}
 
 bool TcpServer::wait_until_deserted(Clock::time_point deadline) const {
   return loop_->wait_until_deserted(deadline);

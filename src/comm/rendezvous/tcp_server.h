@@ -1,5 +1,5 @@
-// The rendezvous server of a job: the store and the membership behind it. Runs on a thread of its
-// own, in rank 0's process or in one that is none of the ranks'.
+// The rendezvous server of a job, which holds its store and membership. Runs on its own thread, in
+// rank 0's process or in a process that is not a rank.
 #pragma once
 
 #include <chrono>
@@ -13,36 +13,36 @@ namespace tandem {
 
 struct TcpServerOptions {
   std::string host = "127.0.0.1";
-  std::uint16_t port = 0;  // 0: one that is free
-  std::string secret;      // peers that do not know it are dropped
+  std::uint16_t port = 0;  // 0: any free port
+  std::string secret;      // peers that do not know it are disconnected
   int size = 1;            // ranks of the job
-  bool outside = false;    // of the ranks: serves one job after the other
-  std::chrono::milliseconds greeting_limit = std::chrono::seconds(5);  // of a peer's handshake
+  bool outside = false;    // it is not one of the ranks: serves successive jobs
+  std::chrono::milliseconds greeting_limit = std::chrono::seconds(5);  // for a peer's handshake
 };
 
-// Peers cannot hurt it: what is no message is dropped, each connection's messages, memory and time
-// are limited, and none can hold up another.
+// Robust against peers: invalid messages are dropped; each connection's messages, memory and time
+// are limited; no connection blocks another.
 class TcpServer {
  public:
   // Listens when it returns. Throws as listen_on() does.
   explicit TcpServer(TcpServerOptions options);
-  // Sends what is still to be sent, for a second at most; where that was asked for, has the last
-  // word first.
+  // Flushes unsent messages for up to a second. If report_failed_start() was called, first serves
+  // late ranks as described there.
   ~TcpServer();
   TcpServer(const TcpServer&) = delete;
   TcpServer& operator=(const TcpServer&) = delete;
 
   std::uint16_t port() const;
-  // Waits until no rank is there that has joined and not left. False at the deadline.
+  // Waits until every rank that has joined has left. False at the deadline.
   bool wait_until_deserted(Clock::time_point deadline) const;
   // REQUIRES: outside. Returns when the first job is over: each rank has left it or failed. Throws
-  // DeadlineExceededError that names the ranks which have not joined at the limit, AbortedError
-  // with the first failure when no rank has left in good order, UnavailableError when the server
-  // itself has failed.
+  // DeadlineExceededError with the ranks that have not joined at the limit, AbortedError with the
+  // first failure if no rank has left in good order, UnavailableError if the server itself has
+  // failed.
   void wait_for_first_job(const TimeLimit& for_joining) const;
-  // Rank 0 has ended before all ranks have joined. Ranks that join within `limit` receive the
-  // reason; the server then ends by itself, or as soon as no rank is missing any more.
-  void have_last_word(std::chrono::milliseconds limit);
+  // Called when rank 0 ends before all ranks have joined. Ranks that join within `limit` receive
+  // the reason. The server ends after that time, or once no rank is missing.
+  void report_failed_start(std::chrono::milliseconds limit);
 
  private:
   class Loop;

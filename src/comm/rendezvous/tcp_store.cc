@@ -10,7 +10,8 @@
 namespace tandem {
 namespace {
 
-constexpr auto kRequestLimit = std::chrono::seconds(30);  // of what does not wait for another rank
+// for requests that do not wait for another rank
+constexpr auto kRequestLimit = std::chrono::seconds(30);
 constexpr auto kCauseLimit = std::chrono::milliseconds(500);
 constexpr auto kCheckInterval = std::chrono::milliseconds(100);
 constexpr auto kRetry = std::chrono::milliseconds(20);
@@ -43,7 +44,7 @@ bool TcpStore::remove(const std::string& key) {
   return number_of({.type = MessageType::kRemove, .key = key}) != 0;
 }
 
-std::int64_t TcpStore::number_of(const Message& request) {
+std::int64_t TcpStore::number_of(const WireMessage& request) {
   const auto answer = call(request, Clock::now() + kRequestLimit);
   if (!answer)
     fail<UnavailableError>("[Store] the job's rendezvous at {} does not answer",
@@ -60,9 +61,9 @@ std::unique_ptr<ServerConnection> TcpStore::take_connection() {
       return connection;
     }
   }
-  // Several attempts: a server that strangers flood may drop a connection before its handshake.
+  // Several attempts, because a flooded server may drop a connection before its handshake.
   for (const TimePoint end = Clock::now() + kRequestLimit;; std::this_thread::sleep_for(kRetry)) {
-    if (check_) check_();  // behind a cut cable nobody answers
+    if (check_) check_();  // if the network is down, only this ends the loop
     try {
       return std::make_unique<ServerConnection>(address_, end);
     } catch (const UnavailableError&) {
@@ -71,10 +72,10 @@ std::unique_ptr<ServerConnection> TcpStore::take_connection() {
   }
 }
 
-std::optional<Message> TcpStore::call(Message request, TimePoint deadline) {
+std::optional<WireMessage> TcpStore::call(WireMessage request, TimePoint deadline) {
   request.rank = job_;
   std::unique_ptr<ServerConnection> connection;
-  std::optional<Message> answer;
+  std::optional<WireMessage> answer;
   try {
     connection = take_connection();
     answer = ask(*connection, request, deadline);
@@ -82,7 +83,7 @@ std::optional<Message> TcpStore::call(Message request, TimePoint deadline) {
     check_for_cause();
     throw;
   }
-  if (!answer) return std::nullopt;  // the request goes with the connection
+  if (!answer) return std::nullopt;  // the request is cancelled with its connection
   {
     const std::scoped_lock lock(mutex_);
     idle_.push_back(std::move(connection));
@@ -94,8 +95,8 @@ std::optional<Message> TcpStore::call(Message request, TimePoint deadline) {
   return answer;
 }
 
-std::optional<Message> TcpStore::ask(ServerConnection& connection, const Message& request,
-                                     TimePoint deadline) const {
+std::optional<WireMessage> TcpStore::ask(ServerConnection& connection, const WireMessage& request,
+                                         TimePoint deadline) const {
   connection.send(request, Clock::now() + kRequestLimit);
   while (true) {
     if (auto answer = connection.receive(std::min(deadline, Clock::now() + kCheckInterval)))

@@ -1,4 +1,4 @@
-// The store of a job, behind its rendezvous server.
+// A client of the store in a job's rendezvous server.
 #pragma once
 
 #include <atomic>
@@ -15,9 +15,9 @@ namespace tandem {
 
 class TcpStore final : public Store {
  public:
-  // `check` is called from time to time by who waits in get(), and may throw: a key that a dead
-  // rank was to set is not waited for. `job`: its number, of those that the server has in turn;
-  // once it is over, every function throws UnavailableError.
+  // get() calls `check` repeatedly while it waits. `check` may throw, for instance because the rank
+  // that should set the key has died. `job` is the number among successive jobs of the server; once
+  // that job is over, every function throws UnavailableError.
   explicit TcpStore(ServerAddress address, std::function<void()> check = {}, int job = 0);
   ~TcpStore() override;
 
@@ -26,25 +26,25 @@ class TcpStore final : public Store {
   std::int64_t add(const std::string& key, std::int64_t delta) override;
   bool remove(const std::string& key) override;
 
-  // This rank has left the job, whose server may be gone: from here on a call tries once.
-  void leave() { left_.store(true); }
+  // This rank has left the job, so the server may be gone: from now on a call makes one attempt.
+  void shut_down() { left_.store(true); }
 
  private:
   std::unique_ptr<ServerConnection> take_connection();
-  // Nothing at the deadline.
-  std::optional<Message> call(Message request, TimePoint deadline);
-  std::optional<Message> ask(ServerConnection& connection, const Message& request,
-                             TimePoint deadline) const;
-  // The connection has broken: throws what the membership learns of it, where it does so soon.
+  // Empty at the deadline.
+  std::optional<WireMessage> call(WireMessage request, TimePoint deadline);
+  std::optional<WireMessage> ask(ServerConnection& connection, const WireMessage& request,
+                                 TimePoint deadline) const;
+  // Called after a connection broke: throws the membership's error if it reports one soon.
   void check_for_cause() const;
-  std::int64_t number_of(const Message& request);
+  std::int64_t number_of(const WireMessage& request);
 
   ServerAddress address_;
   std::function<void()> check_;
   const int job_;
   std::atomic<bool> left_ = false;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<ServerConnection>> idle_;  // a thread that waits has its own
+  std::vector<std::unique_ptr<ServerConnection>> idle_;  // one connection per waiting thread
 };
 
 }  // namespace tandem

@@ -20,7 +20,7 @@ template <class... Args>
   throw InvalidArgumentError("[TF_CONFIG] " + fmt::format(format, std::forward<Args>(args)...));
 }
 
-// A value as messages show it: its beginning, and bytes that are no UTF-8 replaced.
+// A value for messages: its beginning, with invalid UTF-8 replaced.
 std::string shown(const json& value) {
   constexpr std::size_t kMost = 80;
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
@@ -90,7 +90,7 @@ void parse_task(const json& task, TfConfig& config) {
 void check_membership(const TfConfig& config) {
   const int tasks = config.count(config.type);
   if (tasks == 0) {
-    // An evaluator stands beside the cluster.
+    // An evaluator is not part of the cluster.
     if (config.type == "evaluator" && config.index == 0) return;
     reject("`task_type` '{}' not found in cluster_spec.", config.type);
   }
@@ -111,7 +111,7 @@ const std::string& TfConfig::first_address() const {
 }
 
 TfConfig parse_tf_config(const std::string& text) {
-  constexpr int kMaxDepth = 8;  // far more than there is; printing goes down as deep
+  constexpr int kMaxDepth = 8;  // far more than valid input has; limits the recursion of printing
   bool deep = false;
   const json root = json::parse(
       text,

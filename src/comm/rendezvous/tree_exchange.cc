@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// Of a value in a message: its rank and its length.
+// The header of a value in a message: its rank and its length.
 struct Head {
   std::uint32_t rank, bytes;
 };
@@ -72,7 +72,7 @@ std::optional<TreeExchange::Outgoing> TreeExchange::take_outgoing() {
   }
   if (phase_ == Phase::kSent || !all_) return std::nullopt;
   if (known_ != size_)
-    fail<DataLossError>("[rendezvous] rank {} has been told of {} of {} ranks", rank_, known_,
+    fail<DataLossError>("[rendezvous] rank {} received the values of {} of {} ranks", rank_, known_,
                         size_);
   phase_ = Phase::kSent;
   if (children().empty()) return std::nullopt;
@@ -84,7 +84,7 @@ std::vector<std::string> TreeExchange::values() const {
   read(*all_, [&](std::size_t rank, std::string_view value) { values[rank] = value; });
   for (std::size_t rank = 0; rank < values.size(); ++rank)
     if (values[rank].empty())
-      fail<DataLossError>("[rendezvous] rank {} has not been told of rank {}", rank_, rank);
+      fail<DataLossError>("[rendezvous] rank {} received no value of rank {}", rank_, rank);
   return values;
 }
 

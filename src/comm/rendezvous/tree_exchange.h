@@ -1,5 +1,5 @@
-// How every rank of a group learns what every other one has to tell, such as its address, without
-// one process that tells it to all.
+// An all-gather of one value per rank over a tree, for instance of addresses. No process sends all
+// values to all ranks.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@
 
 namespace tandem {
 
-// One rank's part. The ranks are a binary tree with rank 0 as its root: values go up to it, each
-// rank adding its own to those of its children, and all of them come down. So a rank has three
-// neighbours at most, gets one message of each, and sends and holds a few times as many bytes as
-// all values have together. Knows no connections: whoever owns it carries the messages.
+// One rank's part. The ranks form a binary tree with root 0. Values travel up; each rank adds its
+// own to those of its children. Then all values travel down. A rank has at most three neighbours,
+// receives one message from each, and sends and holds a few times the size of all values. The owner
+// of this object transports the messages.
 class TreeExchange {
  public:
   // REQUIRES: the value is not empty.
@@ -22,39 +22,40 @@ class TreeExchange {
   // REQUIRES: rank > 0.
   static int parent_of(int rank) { return (rank - 1) / 2; }
 
-  // Messages are what several ranks tell.
+  // A message contains the values of several ranks.
   using Message = std::shared_ptr<const std::string>;
 
-  // Whether the message of this neighbour is yet to come.
+  // Whether this neighbour's message has not arrived yet.
   bool awaits(int peer) const;
-  // Throws DataLossError for what is no message. REQUIRES: awaits(peer).
+  // Throws DataLossError for an invalid message. REQUIRES: awaits(peer).
   void receive(int peer, Message message);
 
   struct Outgoing {
     std::vector<int> to;
     Message message;
   };
-  // What is to be sent now, if anything; each message once. Throws DataLossError when this rank has
-  // been told of fewer ranks than there are.
+  // The message that must be sent now, if any; returns each message once. Throws DataLossError if
+  // the neighbours' messages lack values.
   std::optional<Outgoing> take_outgoing();
 
-  // This rank knows all values.
+  // Whether this rank knows all values.
   bool complete() const { return phase_ == Phase::kSent; }
-  // By rank. Throws DataLossError when a neighbour has left ranks out. REQUIRES: complete().
+  // The values by rank. Throws DataLossError if a neighbour has omitted ranks. REQUIRES:
+  // complete().
   std::vector<std::string> values() const;
 
  private:
   enum class Phase { kUp, kDown, kSent };
 
   std::vector<int> children() const;
-  // Calls use(rank, value) for what a message holds.
+  // Calls use(rank, value) for each value in a message.
   template <class Use>
   void read(std::string_view message, Use&& use) const;
 
   const int rank_, size_;
-  std::string gathered_;      // this rank's and its children's
+  std::string gathered_;      // this rank's and its descendants'
   Message all_;               // null: not known
-  int known_ = 1;             // values in `all_`, else in `gathered_`
+  int known_ = 1;             // number of values in `all_`, or else in `gathered_`
   std::vector<int> awaited_;  // children, then the parent
   Phase phase_ = Phase::kUp;
 };

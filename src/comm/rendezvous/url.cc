@@ -63,7 +63,7 @@ Endpoint parse_endpoint(std::string_view text) {
   if (!text.empty() && text.front() == '[') {
     const auto close = text.find(']');
     if (close == std::string_view::npos)
-      fail<InvalidArgumentError>("[rendezvous] expected ']' behind the address in '{}'", text);
+      fail<InvalidArgumentError>("[rendezvous] expected ']' after the address in '{}'", text);
     result.host = text.substr(1, close - 1);
     rest.remove_prefix(close + 1);
   } else {
@@ -101,7 +101,7 @@ RendezvousUrl parse_rendezvous_url(const std::string& url) {
   }
   if (scheme == "env") {
     if (!rest.empty())
-      fail<InvalidArgumentError>("[rendezvous] expected nothing behind env://, got '{}'", rest);
+      fail<InvalidArgumentError>("[rendezvous] expected nothing after env://, got '{}'", rest);
   } else if (scheme == "tcp") {
     result.scheme = RendezvousUrl::Scheme::kTcp;
     while (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);

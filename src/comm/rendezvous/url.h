@@ -1,4 +1,4 @@
-// The URLs that say how the ranks of a job find each other:
+// The rendezvous URLs:
 //
 //   env://[?rank=R&world_size=N]
 //   tcp://HOST:PORT[?rank=R&world_size=N][&server=outside]
@@ -21,16 +21,16 @@ struct RendezvousUrl {
   std::uint16_t port = 0;  // kTcp
   std::string path;        // kFile
   std::optional<int> rank, world_size;
-  bool outside = false;  // kTcp: a server that is none of the ranks' listens there
+  bool outside = false;  // kTcp: a server that is not one of the ranks listens there
 };
 
-// HOST:PORT, with an IPv6 address in brackets. Throws as parse_rendezvous_url() does.
+// Parses HOST:PORT; IPv6 addresses are in brackets. Throws as parse_rendezvous_url() does.
 Endpoint parse_endpoint(std::string_view text);
 
-// Throws InvalidArgumentError; the texts are those of torch.distributed.
+// Throws InvalidArgumentError with the messages of torch.distributed.
 RendezvousUrl parse_rendezvous_url(const std::string& url);
 
-// "[rendezvous] Error initializing tandem using tcp:// rendezvous: WHAT", as an error.
+// Throws "[rendezvous] Error initializing tandem using tcp:// rendezvous: WHAT".
 [[noreturn]] void fail_rendezvous(const char* scheme, const std::string& what);
 
 }  // namespace tandem

@@ -32,8 +32,8 @@ T take(std::string_view& bytes) {
   return value;
 }
 
-Message decode(std::string_view body) {
-  Message message;
+WireMessage decode(std::string_view body) {
+  WireMessage message;
   const auto type = take<std::uint8_t>(body);
   if (type < static_cast<std::uint8_t>(MessageType::kSet) ||
       type > static_cast<std::uint8_t>(MessageType::kFarewell))
@@ -53,7 +53,7 @@ Message decode(std::string_view body) {
 
 }  // namespace
 
-std::string encode(const Message& message) {
+std::string encode(const WireMessage& message) {
   if (message.key.size() > kMaxKeyBytes || message.value.size() > kMaxValueBytes)
     fail<InvalidArgumentError>(
         "[Store] expected a key of at most {} bytes and a value of at most {}, got {} and {}",
@@ -74,7 +74,8 @@ std::string encode(const JoinTerms& terms) {
 }
 
 std::optional<JoinTerms> decode_join_terms(std::string_view text) {
-  constexpr std::int64_t kLongest = 1'000'000'000'000;  // milliseconds that a clock can add
+  // milliseconds; larger values overflow a clock
+  constexpr std::int64_t kLongest = 1'000'000'000'000;
   std::array<std::int64_t, 3> numbers = {};
   for (std::int64_t& number : numbers) {
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -90,18 +91,18 @@ std::optional<JoinTerms> decode_join_terms(std::string_view text) {
                    std::chrono::milliseconds(std::min(silence, kLongest))};
 }
 
-std::string describe_missing(const Message& alive, int size, std::chrono::milliseconds limit) {
+std::string describe_missing(const WireMessage& alive, int size, std::chrono::milliseconds limit) {
   return fmt::format("{} {} of {} did not join within {} ms{}{}",
                      alive.number == 1 ? "rank" : "ranks", alive.value, size, limit.count(),
                      alive.key.empty() ? "" : "; ", alive.key);
 }
 
-std::optional<Message> FrameReader::next() {
+std::optional<WireMessage> FrameReader::next() {
   std::string_view rest = std::string_view(buffer_).substr(taken_);
   std::uint32_t length = 0;
   if (rest.size() >= sizeof(length)) {
     length = take<std::uint32_t>(rest);
-    // Judged before it is waited for, and before memory is kept for it.
+    // Checked before the message is waited for and memory is reserved for it.
     if (length < kHeadBytes || length > kHeadBytes + kMaxKeyBytes + kMaxValueBytes)
       fail<DataLossError>("[rendezvous] a message of {} bytes", length);
   }

@@ -1,4 +1,4 @@
-// The messages between a rank and the rendezvous server, and their frames: a length, then the body.
+// The messages between a rank and the rendezvous server. A frame is a length and a body.
 #pragma once
 
 #include <chrono>
@@ -13,37 +13,37 @@
 namespace tandem {
 
 enum class MessageType : std::uint8_t {
-  // Of the store: from a client, each answered by one message. rank: the number of the job, of
-  // those that a server has one after the other.
-  kSet = 1,  // key, value: kNumber 0
-  kGet,      // key: kValue, when the key is there; with number 1, kNumber at once if it is not
-  kAdd,      // key, number: kNumber, the sum
-  kRemove,   // key: kNumber, 1 if it was there
-  // Of the membership: from a client.
-  // rank, number: the process's id, key: its host, value: JoinTerms; kAlive
+  // Store requests of a client, each answered by one message. rank: the number of the job, among
+  // successive jobs of the server.
+  kSet = 1,  // key, value; answered by kNumber 0
+  kGet,      // key; kValue once the key exists; with number 1, kNumber at once if it does not
+  kAdd,      // key, number; kNumber, the sum
+  kRemove,   // key; kNumber, 1 if it existed
+  // Membership messages of a client.
+  // rank, number: pid, key: host, value: JoinTerms; answered by kAlive
   kJoin,
-  kHeartbeat,  // kAlive
-  kReport,     // value: why this rank gives up; kReported, when the others are told
-  kGoodbye,    // kFarewell
-  kGoOn,       // this rank goes on without those that have failed; kWorkers
-  // From the server.
+  kHeartbeat,  // answered by kAlive
+  kReport,     // value: why this rank fails; kReported, once the others have been informed
+  kGoodbye,    // answered by kFarewell
+  kContinue,   // this rank continues without those that have failed; answered by kWorkers
+  // Messages of the server.
   kValue,    // value
   kNumber,   // number
-  kError,    // value: why a store's request cannot be met; number 1: for want of memory
+  kError,    // value: why a store request failed; number 1: not enough memory
   kRefused,  // value: why a rank may not join
-  // All ranks are there; rank: the number of the job, number, key: the server's process and host.
+  // All ranks have joined; rank: the job's number, number and key: the server's pid and host.
   kStarted,
-  kAlive,  // number: how many ranks have not joined yet, value: which, key: who was turned away
-  // rank, -1 for a server outside of the ranks; number: 1 when it gave up, 0 when it died; key: the
-  // epoch, value: who and why
+  kAlive,  // number: ranks that have not joined, value: which, key: processes that were refused
+  // rank, -1 for a server that is not a rank; number: 1 if it reported the failure, 0 if it died;
+  // key: the epoch; value: the rank and the reason
   kFailed,
-  kEpoch,    // number: the epoch; a process has failed that this one does not need
-  kWorkers,  // number: the epoch, value: the ranks that are no workers or not there any more
+  kEpoch,    // number: the epoch; a process has failed that this one does not depend on
+  kWorkers,  // number: the epoch, value: the ranks that are not workers or not present any more
   kReported,
   kFarewell,  // this rank has left
 };
 
-struct Message {
+struct WireMessage {
   MessageType type = MessageType::kHeartbeat;
   std::int32_t rank = 0;
   std::int64_t number = 0;
@@ -53,37 +53,37 @@ struct Message {
 inline constexpr std::size_t kMaxKeyBytes = 4096;
 inline constexpr std::size_t kMaxValueBytes = std::size_t{16} << 20;
 
-// Throws InvalidArgumentError when the key or the value is too long.
-std::string encode(const Message& message);
+// Throws InvalidArgumentError if the key or the value is too long.
+std::string encode(const WireMessage& message);
 
-// The value of a kJoin: what a rank expects of the job, and how it is to be treated.
+// The value of a kJoin: the rank's view of the job, and its role and limits.
 struct JoinTerms {
   std::int64_t size = 1;  // of the job
   Role role = Role::kWorker;
   std::chrono::milliseconds silence = std::chrono::seconds(30);  // until the rank counts as dead
 };
 std::string encode(const JoinTerms& terms);
-// Nothing for a text that is none.
+// Empty if `text` is invalid.
 std::optional<JoinTerms> decode_join_terms(std::string_view text);
 
-// How errors call a server that is none of the ranks'.
+// The name in error messages of a server that is not one of the ranks.
 inline constexpr const char* kOutsideServer = "the rendezvous server";
 
-// The ranks that are missing by a kAlive, as an error tells it at the end of `limit`.
-std::string describe_missing(const Message& alive, int size, std::chrono::milliseconds limit);
+// The message on the ranks that a kAlive lists as missing, at the end of `limit`.
+std::string describe_missing(const WireMessage& alive, int size, std::chrono::milliseconds limit);
 
-// Takes messages apart from a stream of bytes.
+// Splits a stream of bytes into messages.
 class FrameReader {
  public:
   void append(std::string_view bytes) { buffer_.append(bytes); }
-  // The next message that is whole. Throws DataLossError for what is none.
-  std::optional<Message> next();
-  // Whether a message has begun and is not whole.
+  // The next complete message. Throws DataLossError for an invalid one.
+  std::optional<WireMessage> next();
+  // Whether an incomplete message is in the buffer.
   bool partial() const { return taken_ < buffer_.size(); }
 
  private:
   std::string buffer_;
-  std::size_t taken_ = 0;  // bytes of it that were messages
+  std::size_t taken_ = 0;  // bytes of the buffer that have been decoded
 };
 
 }  // namespace tandem

@@ -43,7 +43,7 @@ class WorkerJob final : public Job {
   const std::string& master() const override { return job_->master(); }
   const std::shared_ptr<Store>& store() const override { return store_; }
   const std::shared_ptr<Membership>& membership() const override { return job_->membership(); }
-  void leave(std::chrono::milliseconds limit) override { job_->leave(limit); }
+  void shut_down(std::chrono::milliseconds limit) override { job_->shut_down(limit); }
 
  private:
   std::shared_ptr<Job> job_;
@@ -57,8 +57,8 @@ class WorkerJob final : public Job {
 std::unique_ptr<Job> worker_job(const std::shared_ptr<Job>& job) {
   Membership& membership = *job->membership();
   if (membership.role() != Role::kWorker)
-    fail<FailedPreconditionError>("[worker_job] rank {} is no worker", membership.rank());
-  EpochWorkers workers = membership.go_on();
+    fail<FailedPreconditionError>("[worker_job] rank {} is not a worker", membership.rank());
+  EpochWorkers workers = membership.continue_with_survivors();
   const auto place = std::find(workers.ranks.begin(), workers.ranks.end(), membership.rank());
   if (place == workers.ranks.end())
     fail<FailedPreconditionError>("[worker_job] rank {} is not in the job any more",

@@ -1,4 +1,4 @@
-// The workers of a job, and how they go on when a process has failed.
+// The workers of a job, and how they continue when a process has failed.
 #pragma once
 
 #include <memory>
@@ -7,14 +7,15 @@
 
 namespace tandem {
 
-// The job of the workers that are there: numbered anew in the order of their ranks, with a part of
-// the store of its own. They make communicators of it. Every worker calls this, once when the job
-// begins where not all of its processes are workers, and once when membership()->failed(), with no
-// communicator left of the epoch before. Where another one fails meanwhile, those that wait for it
-// fail again, and call this again; one that leaves meanwhile is missed at the time limit.
+// The job of the workers that have not failed, for new communicators. Ranks are renumbered in their
+// order, and the job uses its own part of the store. A collective call of all workers: once when
+// the job begins, if some processes are not workers, and again whenever membership()->failed(),
+// after all communicators of the previous epoch have been destroyed. If another worker fails
+// meanwhile, waits on it fail and the workers call this again. A worker that leaves meanwhile
+// causes a timeout.
 //
-// Throws FailedPreconditionError when this process is no worker, or no process has failed since the
-// last call, and what the membership does when the rendezvous itself is gone.
+// Throws FailedPreconditionError if this process is not a worker or no process has failed since the
+// last call, and the membership's error if the rendezvous server is gone.
 std::unique_ptr<Job> worker_job(const std::shared_ptr<Job>& job);
 
 }  // namespace tandem

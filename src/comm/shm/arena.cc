@@ -39,7 +39,7 @@ std::int64_t MappedArena::offset_of(const void* data, std::size_t bytes) const {
   return -1;
 }
 
-Arena::Arena(std::shared_ptr<const Segment> segment, std::size_t begin, std::size_t bytes)
+ShmArena::ShmArena(std::shared_ptr<const Segment> segment, std::size_t begin, std::size_t bytes)
     : mapped_(std::move(segment), begin, bytes) {
   for (int index = 0; ArenaChunk::begin_of(index) < bytes; ++index) {
     const std::size_t first = ArenaChunk::begin_of(index);
@@ -47,7 +47,7 @@ Arena::Arena(std::shared_ptr<const Segment> segment, std::size_t begin, std::siz
   }
 }
 
-std::shared_ptr<void> Arena::allocate(std::size_t bytes) {
+std::shared_ptr<void> ShmArena::allocate(std::size_t bytes) {
   const std::size_t rounded = pages(bytes);
   std::size_t at = 0;
   std::byte* data = nullptr;
@@ -66,8 +66,8 @@ std::shared_ptr<void> Arena::allocate(std::size_t bytes) {
   return {data, [self = shared_from_this(), at, rounded](void*) { self->deallocate(at, rounded); }};
 }
 
-// Null when the machine has no room.
-std::byte* Arena::take(std::size_t at, std::size_t bytes) {
+// Null if the host has no room.
+std::byte* ShmArena::take(std::size_t at, std::size_t bytes) {
   std::byte* data = nullptr;
   try {
     data = mapped_.map(at, bytes);
@@ -82,7 +82,7 @@ std::byte* Arena::take(std::size_t at, std::size_t bytes) {
   return nullptr;
 }
 
-void Arena::deallocate(std::size_t at, std::size_t bytes) noexcept {
+void ShmArena::deallocate(std::size_t at, std::size_t bytes) noexcept {
   std::lock_guard lock(mutex_);
   const int index = ArenaChunk::index_of(at);
   const std::size_t chunk_begin = ArenaChunk::begin_of(index);
@@ -100,7 +100,8 @@ void Arena::deallocate(std::size_t at, std::size_t bytes) noexcept {
       item = before;
     }
   }
-  // Those that nothing lies in any more; what is free beyond them has been given back before.
+  // Release the huge pages that have become unused; those of adjacent free blocks were released
+  // before.
   const std::size_t first = std::max(huge_pages(item->first), huge_pages_before(at));
   const std::size_t last =
       std::min(huge_pages_before(item->first + item->second), huge_pages(at + bytes));

@@ -1,4 +1,4 @@
-// The memory that a rank shares with its peers: the parts of the file that ranks' buffers lie in.
+// The shared memory that a rank's buffers are allocated in.
 #pragma once
 
 #include <array>
@@ -13,9 +13,9 @@
 
 namespace tandem::shm {
 
-// Where an arena is cut. Each chunk but the first is as long as all before it together, so that
-// whoever maps the chunks that are used maps few of them, and not much more than is used; and who
-// knows an offset knows the chunk.
+// The chunks of an arena. Each chunk but the first is as large as all earlier ones together. A peer
+// therefore maps few chunks, little more memory than is used, and computes the chunk from an
+// offset.
 struct ArenaChunk {
   static constexpr std::size_t kFirstBytes = std::size_t{16} << 20;
 
@@ -26,16 +26,18 @@ struct ArenaChunk {
   static std::size_t end_of(int index) { return kFirstBytes << index; }
 };
 
-// An arena as far as this process has mapped it: its own, or a peer's.
+// An arena, this rank's or a peer's, as far as this process has mapped it.
 class MappedArena {
  public:
-  // `bytes` from `begin` on of the segment.
+  // The `bytes` of the segment that start at `begin`.
   MappedArena(std::shared_ptr<const Segment> segment, std::size_t begin, std::size_t bytes);
 
-  // Where [offset, offset + bytes) of the arena is in this process; maps it first if need be. Null
-  // when that is not within one of its chunks: no buffer lies there. Throws ResourceExhaustedError.
+  // The address of [offset, offset + bytes) in this process; maps its chunk if necessary. Null if
+  // the range is not within one chunk, so that no buffer can be there. Throws
+  // ResourceExhaustedError.
   std::byte* map(std::size_t offset, std::size_t bytes);
-  // Where in the arena [data, data + bytes) is; -1 when not all of it is in one. Thread-safe.
+  // The offset of [data, data + bytes) in the arena; -1 if it is not within one mapped chunk.
+  // Thread-safe.
   std::int64_t offset_of(const void* data, std::size_t bytes) const;
   // REQUIRES: the offset has been mapped.
   const MappedRange& chunk_at(std::size_t offset) const {
@@ -49,18 +51,18 @@ class MappedArena {
   std::shared_ptr<const Segment> segment_;
   std::size_t begin_, bytes_;
   std::array<std::optional<MappedRange>, kChunks> chunks_;
-  std::array<std::atomic<std::byte*>, kChunks> data_ = {};  // of each; null: not mapped
+  std::array<std::atomic<std::byte*>, kChunks> data_ = {};  // of each chunk; null: not mapped
 };
 
-// Hands out a rank's own arena. First fit, in whole pages. Memory is taken and given back in whole
-// huge pages, in small ones only where the machine has no room for that. Thread-safe. Memory keeps
-// its arena.
-class Arena : public std::enable_shared_from_this<Arena> {
+// Allocates from a rank's own arena: first fit, in whole pages. Memory is committed and released in
+// huge pages, or in small ones if the host has no room for those. Thread-safe. Allocations keep the
+// arena alive.
+class ShmArena : public std::enable_shared_from_this<ShmArena> {
  public:
-  // `bytes`: in whole huge pages.
-  Arena(std::shared_ptr<const Segment> segment, std::size_t begin, std::size_t bytes);
+  // `bytes`: a multiple of the huge page size.
+  ShmArena(std::shared_ptr<const Segment> segment, std::size_t begin, std::size_t bytes);
 
-  // Null when the range, the machine, or this process's address space has no room.
+  // Null if the arena, the host or this process's address space has no room.
   std::shared_ptr<void> allocate(std::size_t bytes);
   std::int64_t offset_of(const void* data, std::size_t bytes) const {
     return mapped_.offset_of(data, bytes);
@@ -72,7 +74,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
   MappedArena mapped_;
   std::mutex mutex_;
-  std::map<std::size_t, std::size_t> free_;  // begin -> bytes; neighbours of a chunk are joined
+  // begin -> bytes; adjacent free blocks of a chunk are merged
+  std::map<std::size_t, std::size_t> free_;
 };
 
 }  // namespace tandem::shm

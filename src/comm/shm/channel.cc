@@ -7,7 +7,7 @@
 
 namespace tandem::shm {
 
-ShmMessage::ShmMessage(Group& group, Channels& channels, const Collective& collective)
+ShmMessage::ShmMessage(ShmGroup& group, Channels& channels, const Collective& collective)
     : group_(group),
       collective_(collective),
       buffer_(sends() ? collective.in.front() : collective.out.front()),

@@ -1,4 +1,4 @@
-// Messages between two ranks: a pipe of some pieces for each pair and direction.
+// Point-to-point messages: a ring of pieces for each pair of ranks and direction.
 #pragma once
 
 #include <deque>
@@ -12,11 +12,10 @@ namespace tandem::shm {
 
 class ShmMessage;
 
-// The messages under way between this rank and its peers. Those of one direction and peer pass one
-// behind the other.
+// This rank's open messages. Those with one peer and direction are transferred one after the other.
 class Channels {
  public:
-  explicit Channels(Group& group)
+  explicit Channels(ShmGroup& group)
       : group_(group),
         sending_(static_cast<std::size_t>(group.size())),
         receiving_(static_cast<std::size_t>(group.size())) {}
@@ -25,17 +24,17 @@ class Channels {
   friend class ShmMessage;
   struct Direction {
     std::deque<ShmMessage*> open;
-    std::uint64_t pieces = 0;             // passed so far
-    std::unique_ptr<MappedRange> memory;  // once there has been a message
+    std::uint64_t pieces = 0;             // transferred so far
+    std::unique_ptr<MappedRange> memory;  // mapped by the first message
   };
-  Group& group_;
+  ShmGroup& group_;
   std::vector<Direction> sending_, receiving_;  // by peer
 };
 
 // A send or a recv.
 class ShmMessage final : public ShmOperation {
  public:
-  ShmMessage(Group& group, Channels& channels, const Collective& collective);
+  ShmMessage(ShmGroup& group, Channels& channels, const Collective& collective);
   ~ShmMessage() override;
   bool advance() override;
   std::uint64_t steps() const override { return direction_.pieces; }
@@ -50,7 +49,7 @@ class ShmMessage final : public ShmOperation {
   std::size_t piece_bytes() const;
   bool sends() const { return collective_.signature.kind == CollectiveKind::kSend; }
 
-  Group& group_;
+  ShmGroup& group_;
   const Collective& collective_;
   const Buffer& buffer_;
   int peer_;

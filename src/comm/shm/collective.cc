@@ -26,8 +26,8 @@ void CollectiveQueue::advance(const ShmCollective& last) {
     popped = true;
   }
   if (popped) group_.mine().completed.store(completed_, std::memory_order_release);
-  if (popped || std::exchange(told_, steps_) != steps_) group_.wake_sleepers();
-  // What a rank failed with in a later collective is no concern of one that can still complete.
+  if (popped || std::exchange(announced_steps_, steps_) != steps_) group_.wake_sleepers();
+  // If `last` has completed, a failure of a later collective does not concern it.
   if (!last.done_) group_.throw_if_failed();
 }
 
@@ -35,21 +35,21 @@ bool CollectiveQueue::help(const ShmCollective& last) {
   for (ShmCollective* collective : open_) {
     if (collective && !collective->done_ && collective->planned_ && collective->plan_.stretches > 0)
       for (int i = 1; i < group_.size(); ++i)
-        if (collective->perform_stretch((group_.rank() + i) % group_.size())) return true;
+        if (collective->process_stretch((group_.rank() + i) % group_.size())) return true;
     if (collective == &last) break;
   }
   return false;
 }
 
-ShmCollective::ShmCollective(Group& group, CollectiveQueue& queue, const Collective& collective)
-    : group_(group), queue_(queue), collective_(collective), moves_(group, collective) {
+ShmCollective::ShmCollective(ShmGroup& group, CollectiveQueue& queue, const Collective& collective)
+    : group_(group), queue_(queue), collective_(collective), data_(group, collective) {
   queue_.add(*this);
 }
 
-// Whoever drops a collective that has not ended frees its buffers, too.
+// A caller that destroys an open collective is about to free its buffers.
 ShmCollective::~ShmCollective() {
-  if (!done_ && called_ && moves_.offset() >= 0)
-    group_.set_failure(
+  if (!done_ && called_ && data_.offset() >= 0)
+    group_.abort(
         GroupFailure::kAborted,
         fmt::format("rank {} (pid {}) has left the group before {} had ended",
                     group_.names()[group_.rank()], group_.mine().process.pid, description()));
@@ -70,19 +70,19 @@ void ShmCollective::step(const ShmCollective* before) {
     if (!checked_ || (before && !before->planned_)) return;
     make_plan();
   }
-  if (plan_.way == Plan::Way::kDirect)
-    perform_directly();
+  if (plan_.method == ShmPlan::Method::kDirect)
+    process_directly();
   else
     move_pieces();
 }
 
-// What is small is put before the call is seen, so that one flag tells of both.
+// Small data is put into the ring before the call is published, so that one flag announces both.
 bool ShmCollective::call(const ShmCollective* before) {
   if (before && !before->called_) return false;
-  // A peer that failed has not completed what this rank has not called: nor will anybody.
+  // A failed peer has not completed a collective that this rank has not called. No rank will.
   group_.throw_if_failed();
   if (!group_.call_is_free(collective_.sequence)) return false;
-  if (moves_.small()) {
+  if (data_.small()) {
     if (!planned_) {
       if (before && !before->planned_) return false;
       make_plan();
@@ -106,9 +106,9 @@ void ShmCollective::publish() {
   std::memcpy(label.name, collective_.label.name.data(), length);
   label.name[length] = 0;
 
-  Call& call = my_call();
+  CallSlot& call = my_call();
   call.signature = collective_.signature;
-  call.offset = moves_.offset();
+  call.offset = data_.offset();
   call.put.store(put_, std::memory_order_relaxed);
   call.reduced.store(0, std::memory_order_relaxed);
   call.claimed.store(0, std::memory_order_relaxed);
@@ -119,45 +119,45 @@ void ShmCollective::publish() {
 bool ShmCollective::all_have_called() {
   for (; next_called_ < group_.size(); ++next_called_) {
     if (!group_.has_called(next_called_, collective_.sequence)) return false;
-    if (!suit(collective_.signature, group_.call(next_called_, collective_.sequence).signature))
-      throw_parting();
+    if (!matches(collective_.signature, group_.call(next_called_, collective_.sequence).signature))
+      throw_mismatch();
   }
   return true;
 }
 
 void ShmCollective::make_plan() {
-  plan_ = moves_.make_plan();
+  plan_ = data_.make_plan();
   first_ = queue_.pieces_;
   queue_.pieces_ += plan_.pieces;
   turn_ = group_.peer_copy().expect(piece_bytes(), plan_.pieces);
   planned_ = true;
 }
 
-void ShmCollective::perform_directly() {
+void ShmCollective::process_directly() {
   if (plan_.stretches > 0) {
-    while (perform_stretch(group_.rank())) continue;
-    done_ = all_past(&Call::shared, plan_.stretches - 1, next_shared_);
+    while (process_stretch(group_.rank())) continue;
+    done_ = all_past(&CallSlot::shared, plan_.stretches - 1, next_shared_);
     return;
   }
   if (!direct_done_) {
-    const Group::PeerAccess access(group_);
+    const ShmGroup::PeerAccess access(group_);
     if (!access.granted()) return;
-    moves_.direct();
+    data_.process_directly();
     direct_done_ = true;
     ++queue_.steps_;
     my_call().reduced.store(1, std::memory_order_release);
   }
-  done_ = all_past(&Call::reduced, 0, next_reduced_);
+  done_ = all_past(&CallSlot::reduced, 0, next_reduced_);
 }
 
-bool ShmCollective::perform_stretch(int rank) {
-  Call& call = group_.call(rank, collective_.sequence);
+bool ShmCollective::process_stretch(int rank) {
+  CallSlot& call = group_.call(rank, collective_.sequence);
   if (call.claimed.load(std::memory_order_relaxed) >= plan_.stretches) return false;
-  const Group::PeerAccess access(group_);
+  const ShmGroup::PeerAccess access(group_);
   if (!access.granted()) return false;
   const std::uint32_t k = call.claimed.fetch_add(1, std::memory_order_relaxed);
   if (k >= plan_.stretches) return false;
-  moves_.direct(plan_, rank, k);
+  data_.process_directly(plan_, rank, k);
   call.shared.fetch_add(1, std::memory_order_release);
   ++queue_.steps_;
   return true;
@@ -169,8 +169,8 @@ bool ShmCollective::may_put() const {
 
 void ShmCollective::put_piece() {
   {
-    const PeerCopy::Work work(group_.peer_copy(), turn_ + put_, piece_bytes());
-    moves_.put(plan_, put_, queue_.put_);
+    const PeerCopy::TimedWork work(group_.peer_copy(), turn_ + put_, piece_bytes());
+    data_.put(plan_, put_, queue_.put_);
   }
   ++put_;
   ++queue_.put_;
@@ -179,7 +179,7 @@ void ShmCollective::put_piece() {
 
 std::int64_t ShmCollective::piece_bytes() const {
   const Signature& signature = collective_.signature;
-  // Ranks have counts of their own in an all-to-all.
+  // In an all-to-all every rank has its own counts.
   const std::int64_t elements = signature.kind == CollectiveKind::kAllToAll
                                     ? plan_.piece
                                     : std::min(plan_.piece, signature.count);
@@ -192,25 +192,25 @@ void ShmCollective::move_pieces() {
     put_piece();
     my_call().put.store(put_, std::memory_order_release);
   }
-  // The flags of a call mean nothing before it is there.
+  // The flags of a slot are meaningless before the call is published.
   if (!checked_) return;
-  const bool sliced = plan_.way == Plan::Way::kSliced;
-  while (sliced && reduced_ < put_ && all_past(&Call::put, reduced_, next_put_)) {
+  const bool sliced = plan_.method == ShmPlan::Method::kSliced;
+  while (sliced && reduced_ < put_ && all_past(&CallSlot::put, reduced_, next_put_)) {
     {
-      const PeerCopy::Work work(group_.peer_copy(), turn_ + reduced_, piece_bytes());
-      moves_.reduce(plan_, reduced_, first_ + reduced_);
+      const PeerCopy::TimedWork work(group_.peer_copy(), turn_ + reduced_, piece_bytes());
+      data_.reduce(plan_, reduced_, first_ + reduced_);
     }
     my_call().reduced.store(++reduced_, std::memory_order_release);
     next_put_ = 0;
     ++queue_.steps_;
   }
   const std::uint32_t ready = sliced ? reduced_ : put_;
-  const auto flag = sliced ? &Call::reduced : &Call::put;
+  const auto flag = sliced ? &CallSlot::reduced : &CallSlot::put;
   int& next = sliced ? next_reduced_ : next_put_;
   while (taken_ < ready && queue_.taken_ == first_ + taken_ && all_past(flag, taken_, next)) {
     {
-      const PeerCopy::Work work(group_.peer_copy(), turn_ + taken_, piece_bytes());
-      moves_.take(plan_, taken_, queue_.taken_);
+      const PeerCopy::TimedWork work(group_.peer_copy(), turn_ + taken_, piece_bytes());
+      data_.take(plan_, taken_, queue_.taken_);
     }
     ++taken_;
     next = 0;
@@ -220,15 +220,15 @@ void ShmCollective::move_pieces() {
   done_ = taken_ == pieces && all_agree_on_counts();
 }
 
-// The others cannot see what a rank sends to one of them. That one looks when it takes the first
-// piece, and until it has, the collective may yet fail.
+// The counts between two ranks are only known to those two. The receiver checks them when it takes
+// the first piece. Until every rank has done so, the collective may still fail.
 bool ShmCollective::all_agree_on_counts() {
   if (collective_.signature.kind != CollectiveKind::kAllToAll) return true;
   my_call().reduced.store(1, std::memory_order_release);
-  return all_past(&Call::reduced, 0, next_reduced_);
+  return all_past(&CallSlot::reduced, 0, next_reduced_);
 }
 
-bool ShmCollective::all_past(std::atomic<std::uint32_t> Call::*flag, std::uint32_t piece,
+bool ShmCollective::all_past(std::atomic<std::uint32_t> CallSlot::*flag, std::uint32_t piece,
                              int& next) const {
   while (next < group_.size() &&
          (group_.call(next, collective_.sequence).*flag).load(std::memory_order_acquire) > piece)
@@ -255,7 +255,7 @@ std::string ShmCollective::description() const {
                      describe(collective_.signature, collective_.label, group_.names()));
 }
 
-void ShmCollective::throw_parting() const {
+void ShmCollective::throw_mismatch() const {
   std::vector<RankCall> calls;
   for (int rank = 0; rank < group_.size(); ++rank) {
     if (!group_.has_called(rank, collective_.sequence)) continue;
@@ -265,7 +265,7 @@ void ShmCollective::throw_parting() const {
          group_.call(rank, collective_.sequence).signature,
          {std::string(label.name, strnlen(label.name, sizeof(label.name))), label.step}});
   }
-  throw InvalidArgumentError(describe_parting(collective_.sequence, calls, group_.names()));
+  throw InvalidArgumentError(describe_mismatch(collective_.sequence, calls, group_.names()));
 }
 
 }  // namespace tandem::shm

@@ -1,23 +1,24 @@
-// The protocol of a collective: who may touch what when.
+// The protocol of a collective in shared memory.
 //
-// A rank calls (its signature is there for all to see), puts pieces into its ring, reduces its
-// slice of each, and takes what it needs from the others' rings; each step waits for a flag of the
-// peers, and advance() does as many steps as the flags allow. Pieces are numbered through all
-// collectives, the same on every rank, which is why a collective takes its turn behind the one
-// before it at every step; a rank is at most kRingPieces ahead of the slowest.
+// A rank (1) publishes its call in a slot, with its signature, (2) puts pieces of its data into its
+// ring, (3) reduces its slice of each piece, and (4) takes what it needs from the other ranks'
+// rings. Each step waits for a flag of the peers, and advance() runs as many steps as the flags
+// allow. Pieces are numbered consecutively over all collectives, with the same numbers on every
+// rank. Every step of a collective therefore waits for the same step of the previous one. A rank is
+// at most kRingPieces ahead of the slowest.
 #pragma once
 
 #include <deque>
 #include <string>
 
-#include "comm/shm/moves.h"
+#include "comm/shm/shm_data_exchange.h"
 
 namespace tandem::shm {
 
 // An operation of this backend.
 class ShmOperation : public BackendOperation {
  public:
-  // Whether this rank still needs something of `peer`.
+  // Whether this rank still waits for something from `peer`.
   virtual bool waits_for(int peer) const = 0;
   virtual std::string description() const = 0;
 };
@@ -26,7 +27,7 @@ class CollectiveQueue;
 
 class ShmCollective final : public ShmOperation {
  public:
-  ShmCollective(Group& group, CollectiveQueue& queue, const Collective& collective);
+  ShmCollective(ShmGroup& group, CollectiveQueue& queue, const Collective& collective);
   ~ShmCollective() override;
   bool advance() override;
   std::uint64_t steps() const override;
@@ -38,61 +39,62 @@ class ShmCollective final : public ShmOperation {
  private:
   friend class CollectiveQueue;
 
-  // Every step that the flags allow; `before`: the collective before this one, unless complete.
+  // Runs every step that the flags allow. `before`: the previous collective, null if that is
+  // complete.
   void step(const ShmCollective* before);
   bool call(const ShmCollective* before);
   void publish();
   bool all_have_called();
   void make_plan();
-  void perform_directly();
-  // Reduces the next stretch of the rank's slice; false where none is left or the group failed.
-  bool perform_stretch(int rank);
+  void process_directly();
+  // Reduces the next stretch of the rank's slice. False if none is left or the group has failed.
+  bool process_stretch(int rank);
   bool may_put() const;
   void put_piece();
   std::int64_t piece_bytes() const;
   void move_pieces();
   bool all_agree_on_counts();
-  // Whether `flag` of every rank's call has gone past `piece`; `next` is where it left off.
-  bool all_past(std::atomic<std::uint32_t> Call::*flag, std::uint32_t piece, int& next) const;
-  [[noreturn]] void throw_parting() const;
-  Call& my_call() const { return group_.call(group_.rank(), collective_.sequence); }
+  // Whether `flag` of every rank's call exceeds `piece`. `next`: the rank to resume the search at.
+  bool all_past(std::atomic<std::uint32_t> CallSlot::*flag, std::uint32_t piece, int& next) const;
+  [[noreturn]] void throw_mismatch() const;
+  CallSlot& my_call() const { return group_.call(group_.rank(), collective_.sequence); }
 
-  Group& group_;
+  ShmGroup& group_;
   CollectiveQueue& queue_;
   const Collective& collective_;
-  Moves moves_;
-  Plan plan_;
+  ShmDataExchange data_;
+  ShmPlan plan_;
   std::uint64_t first_ = 0;  // number of the first piece
-  std::uint64_t turn_ = 0;   // its number among those of its size (PeerCopy)
+  std::uint64_t turn_ = 0;   // its number among collectives of its size (PeerCopy)
   bool called_ = false, checked_ = false, planned_ = false, done_ = false;
   bool direct_done_ = false;
   std::uint32_t put_ = 0, reduced_ = 0, taken_ = 0;  // pieces
-  // Ranks up to here are past the flag.
+  // The ranks below these have raised the flag.
   int next_called_ = 0, next_put_ = 0, next_reduced_ = 0, next_shared_ = 0;
 };
 
-// The collectives under way, in order. One that completes before an earlier one stays in its place,
-// as null once it is destroyed, so that collectives are counted in order.
+// The open collectives, in order. One that completes before an earlier one keeps its position, as
+// null once it is destroyed, so that positions remain sequence numbers.
 class CollectiveQueue {
  public:
-  explicit CollectiveQueue(Group& group) : group_(group) {}
+  explicit CollectiveQueue(ShmGroup& group) : group_(group) {}
   void add(ShmCollective& collective) { open_.push_back(&collective); }
-  // REQUIRES: it is complete, or the group has ended.
+  // REQUIRES: it is complete, or the group has failed.
   void forget(const ShmCollective& collective);
-  // Advances all up to `last`.
+  // Advances all collectives up to `last`.
   void advance(const ShmCollective& last);
-  // Helps with one of those.
+  // Does part of a slow rank's work in one of those.
   bool help(const ShmCollective& last);
 
  private:
   friend class ShmCollective;
-  Group& group_;
-  std::deque<ShmCollective*> open_;    // null: complete, and destroyed
+  ShmGroup& group_;
+  std::deque<ShmCollective*> open_;    // null: complete and destroyed
   std::uint64_t pieces_ = 0;           // of the collectives that have a plan
   std::uint64_t put_ = 0, taken_ = 0;  // pieces; in order
-  std::uint64_t completed_ = 0;        // collectives that no open one precedes
-  std::uint64_t steps_ = 0;            // of all of them
-  std::uint64_t told_ = 0;             // steps that sleepers have been woken for
+  std::uint64_t completed_ = 0;        // collectives without an earlier open one
+  std::uint64_t steps_ = 0;            // of all collectives
+  std::uint64_t announced_steps_ = 0;  // the value of steps_ at the last wake-up of sleepers
 };
 
 }  // namespace tandem::shm

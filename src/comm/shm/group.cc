@@ -18,11 +18,11 @@ namespace tandem::shm {
 namespace {
 
 std::string key_of(const ShmOptions& options) { return "shm/" + options.name; }
-// The key for failures of ranks that cannot report them in the shared memory.
+// The key for failures of ranks that cannot write to the shared memory.
 std::string failure_key_of(const ShmOptions& options) { return key_of(options) + "/failure"; }
 std::string failures_key_of(const ShmOptions& options) { return key_of(options) + "/failures"; }
 
-// An error as a value of the store, which is no segment's name.
+// First character of an error in the store, where otherwise a segment's name would be.
 constexpr char kFailureMark = '!';
 std::string encode(const Error& error) {
   return fmt::format("{}{}{}", kFailureMark, static_cast<int>(failure_of(error)), error.what());
@@ -34,9 +34,9 @@ std::string encode(const Error& error) {
 
 [[noreturn]] void throw_no_room(const ShmOptions& options) {
   fail<ResourceExhaustedError>(
-      "[shm] /dev/shm has no room for what rank {} needs in group '{}': the group takes {} KiB, "
+      "[shm] /dev/shm is too small for rank {} of group '{}': the group needs {} KiB, "
       "and {} "
-      "KiB are free. Make it larger (docker run --shm-size=1g), or choose the gloo backend",
+      "KiB are free. Increase it (docker run --shm-size=1g), or choose the gloo backend",
       options.names[options.rank], options.name, shm_group_bytes(options.size) >> 10,
       shm_free_bytes() >> 10);
 }
@@ -48,12 +48,12 @@ void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
 
 }  // namespace
 
-Group::Group(ShmOptions options)
+ShmGroup::ShmGroup(ShmOptions options)
     : options_(std::move(options)), layout_(static_cast<std::size_t>(options_.size)) {
   try {
     map_common();
   } catch (const Error& error) {
-    tell_through_store(error);
+    publish_failure(error);
     throw;
   }
   state_ = &at<GroupState>(0);
@@ -61,18 +61,18 @@ Group::Group(ShmOptions options)
   try {
     join();
   } catch (const Error& error) {
-    set_failure(failure_of(error), error.what());
+    abort(failure_of(error), error.what());
     throw;
   }
   wait_for_ranks();
-  crowded_ = size() > sysconf(_SC_NPROCESSORS_ONLN);
+  oversubscribed_ = size() > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-Group::~Group() { mine_->left.store(1, std::memory_order_release); }
+ShmGroup::~ShmGroup() { mine_->left.store(1, std::memory_order_release); }
 
-// Rank 0 makes the segment, with memory for the state, in which all can tell of failures from then
-// on, and gives the others its name.
-void Group::map_common() {
+// Rank 0 creates the segment and reserves memory for the state, where any rank can report a failure
+// from then on. It publishes the segment's name in the store.
+void ShmGroup::map_common() {
   const bool makes = rank() == 0;
   segment_ = std::make_shared<Segment>(makes ? Segment::create(layout_.total()) : open_segment());
   common_.emplace(segment_, 0, layout_.common_bytes());
@@ -82,9 +82,9 @@ void Group::map_common() {
   options_.store->set(key_of(options_), segment_->name());
 }
 
-// The group may fail after the name was read, and the segment go. Then rank 0 has put the error in
-// place of the name.
-Segment Group::open_segment() const {
+// The group may fail and the segment be removed after the name was read. In that case rank 0 has
+// replaced the name by the error.
+Segment ShmGroup::open_segment() const {
   const std::string name = name_from_rank_0();
   try {
     return Segment::open(name, layout_.total());
@@ -95,7 +95,7 @@ Segment Group::open_segment() const {
   }
 }
 
-std::string Group::find_name() const {
+std::string ShmGroup::find_name() const {
   try {
     return options_.store->get(key_of(options_), std::chrono::steady_clock::now());
   } catch (const Error&) {
@@ -103,7 +103,7 @@ std::string Group::find_name() const {
   }
 }
 
-std::string Group::name_from_rank_0() const {
+std::string ShmGroup::name_from_rank_0() const {
   std::string value;
   try {
     value = options_.store->get(key_of(options_),
@@ -117,44 +117,45 @@ std::string Group::name_from_rank_0() const {
   return value;
 }
 
-// Rank 0 in place of the segment's name; the others to rank 0, which looks and tells all.
-void Group::tell_through_store(const Error& error) const noexcept {
+// Rank 0 replaces the segment's name by the error. Other ranks report to rank 0, which informs all.
+void ShmGroup::publish_failure(const Error& error) const noexcept {
   try {
     if (rank() == 0) return options_.store->set(key_of(options_), encode(error));
     options_.store->set(failure_key_of(options_), encode(error));
     options_.store->add(failures_key_of(options_), 1);
   } catch (const std::exception& other) {
-    logging::debug("[shm] the other ranks of group '{}' will not learn why it failed: {}",
+    logging::debug("[shm] could not publish the failure of group '{}' to its other ranks: {}",
                    options_.name, other.what());
   }
 }
 
-void Group::hear_through_store() {
+void ShmGroup::collect_failures() {
   if (options_.store->add(failures_key_of(options_), 0) == 0) return;
   try {
     throw_decoded(options_.store->get(failure_key_of(options_),
                                       std::chrono::steady_clock::now() + options_.time_limit));
   } catch (const Error& error) {
-    set_failure(failure_of(error), error.what());
+    abort(failure_of(error), error.what());
   }
 }
 
-// Memory that is not reserved is taken at the first touch, which kills the process where there is
-// none left.
-void Group::join() {
+// Memory must be reserved: otherwise it is allocated at the first access, and the process is killed
+// if none is left.
+void ShmGroup::join() {
   if (!common_->reserve(layout_.ring(index(rank())), layout_.ring_bytes())) throw_no_room(options_);
   for (std::size_t peer = 0; peer < layout_.ranks(); ++peer)
-    arenas_.emplace_back(segment_, layout_.arena(peer), Layout::kArenaBytes);
-  arena_ = std::make_shared<Arena>(segment_, layout_.arena(index(rank())), Layout::kArenaBytes);
+    arenas_.emplace_back(segment_, layout_.arena(peer), SegmentLayout::kArenaBytes);
+  arena_ = std::make_shared<ShmArena>(segment_, layout_.arena(index(rank())),
+                                      SegmentLayout::kArenaBytes);
   mine_->process = ProcessIdentity::self();
   mine_->joined.store(1, std::memory_order_release);
   if (state_->joined.fetch_add(1) + 1 == static_cast<std::uint32_t>(size())) wake_sleepers();
 }
 
-// Sleeps, for ranks that wait may outnumber the cores, which those that are on their way need.
-void Group::wait_for_ranks() {
+// Sleeps, because waiting ranks may outnumber the cores that ranks still need to start.
+void ShmGroup::wait_for_ranks() {
   using std::chrono::milliseconds;
-  constexpr auto kLook = milliseconds(50);  // at the membership and the store
+  constexpr auto kLook = milliseconds(50);  // interval of checks of the membership and the store
   const auto deadline = std::chrono::steady_clock::now() + options_.time_limit;
   const auto waiting = [&] {
     return state_->joined.load() < static_cast<std::uint32_t>(size()) &&
@@ -165,19 +166,19 @@ void Group::wait_for_ranks() {
       if (options_.membership && options_.membership->failed())
         options_.membership->throw_failure();
       if (std::chrono::steady_clock::now() > deadline) throw_missing();
-      if (rank() == 0) hear_through_store();
+      if (rank() == 0) collect_failures();
       sleep_until_bell(kLook, waiting);
     }
     throw_if_failed();
   } catch (const Error& error) {
-    withdraw_name(error);
+    publish_failed_start(error);
     throw;
   }
-  forget_name();
+  remove_name();
 }
 
-// Whoever learns first that all have it: the maker may not live to do it.
-void Group::forget_name() {
+// Called by the first rank that knows that all have opened the segment; its creator may have died.
+void ShmGroup::remove_name() {
   segment_->unlink();
   if (rank() != 0) return;
   options_.store->remove(key_of(options_));
@@ -185,49 +186,48 @@ void Group::forget_name() {
   options_.store->remove(failures_key_of(options_));
 }
 
-// Ranks that have yet to come find the error in place of the name. It goes there before the segment
-// goes, so that one which cannot open that any more finds it, too. Where rank 0 may not live to do
-// it, any rank removes the segment.
-void Group::withdraw_name(const Error& error) noexcept {
-  if (rank() == 0) tell_through_store(error);
+// Ranks that join later find the error in place of the name. The error is published before the
+// segment is removed, so that a rank which fails to open the segment finds it. Since rank 0 may
+// have died, any rank can remove the segment.
+void ShmGroup::publish_failed_start(const Error& error) noexcept {
+  if (rank() == 0) publish_failure(error);
   const bool job_failed = options_.membership && options_.membership->failed();
   const bool maker_died =
       state(0).joined.load(std::memory_order_acquire) != 0 && !state(0).process.alive();
   if (rank() == 0 || job_failed || maker_died) segment_->unlink();
 }
 
-void Group::throw_missing() {
+void ShmGroup::throw_missing() {
   std::vector<int> missing, here;
   for (int other = 0; other < size(); ++other)
     (state(other).joined.load(std::memory_order_acquire) ? here : missing).push_back(other);
-  set_failure(GroupFailure::kDeadlineExceeded,
-              fmt::format("[shm] {} did not join group '{}' within {} ms; {} {} waiting",
-                          list_ranks(missing, names()), options_.name, options_.time_limit.count(),
-                          list_ranks(here, names()), here.size() == 1 ? "is" : "are"));
+  abort(GroupFailure::kDeadlineExceeded,
+        fmt::format("[shm] {} did not join group '{}' within {} ms; {} {} waiting",
+                    list_ranks(missing, names()), options_.name, options_.time_limit.count(),
+                    list_ranks(here, names()), here.size() == 1 ? "is" : "are"));
   throw_failure();
 }
 
-std::byte* Group::buffer_of(int peer, std::int64_t offset, std::size_t bytes) {
+std::byte* ShmGroup::buffer_of(int peer, std::int64_t offset, std::size_t bytes) {
   std::byte* const data =
       offset < 0 ? nullptr : arenas_[index(peer)].map(static_cast<std::size_t>(offset), bytes);
   if (!data)
-    fail<DataLossError>(
-        "[shm] rank {} gives a buffer of {} bytes at {} of its memory, where none is",
-        names()[peer], bytes, offset);
+    fail<DataLossError>("[shm] rank {} published an invalid buffer: {} bytes at offset {}",
+                        names()[peer], bytes, offset);
   return data;
 }
 
-std::unique_ptr<MappedRange> Group::map_channel(int from, int to) const {
+std::unique_ptr<MappedRange> ShmGroup::map_channel(int from, int to) const {
   auto channel = std::make_unique<MappedRange>(segment_, layout_.channel(index(from), index(to)),
-                                               Layout::kChannelBytes);
-  if (!channel->reserve(0, Layout::kChannelBytes))
+                                               SegmentLayout::kChannelBytes);
+  if (!channel->reserve(0, SegmentLayout::kChannelBytes))
     fail<ResourceExhaustedError>(
         "[send] /dev/shm has no room for a channel from rank {} to rank {}", names()[from],
         names()[to]);
   return channel;
 }
 
-bool Group::piece_is_free(std::uint64_t number) {
+bool ShmGroup::piece_is_free(std::uint64_t number) {
   if (number < taken_by_all_ + kRingPieces) return true;
   std::uint64_t least = number;
   for (int peer = 0; peer < size(); ++peer)
@@ -236,7 +236,7 @@ bool Group::piece_is_free(std::uint64_t number) {
   return number < taken_by_all_ + kRingPieces;
 }
 
-bool Group::call_is_free(std::uint64_t sequence) {
+bool ShmGroup::call_is_free(std::uint64_t sequence) {
   if (sequence < completed_by_all_ + kSlots) return true;
   std::uint64_t least = sequence;
   for (int peer = 0; peer < size(); ++peer)
@@ -245,8 +245,8 @@ bool Group::call_is_free(std::uint64_t sequence) {
   return sequence < completed_by_all_ + kSlots;
 }
 
-// Two ranks that the system runs on one core.
-bool Group::shares_core() const {
+// Whether two of the ranks run on the same core.
+bool ShmGroup::shares_core() const {
   const std::int32_t core = sched_getcpu() + 1;
   if (mine_->core.load(std::memory_order_relaxed) != core)
     mine_->core.store(core, std::memory_order_relaxed);
@@ -255,24 +255,24 @@ bool Group::shares_core() const {
   return false;
 }
 
-// A rank that raises flags beats, then looks for sleepers; one that wants to sleep says so, then
-// looks for beats. So one of the two sees the other.
-void Group::wake_sleepers() noexcept {
+// A rank that raises flags increments its beat and then checks for sleepers. A rank that is about
+// to sleep registers and then checks the beats. At least one of the two sees the other.
+void ShmGroup::wake_sleepers() noexcept {
   mine_->beat.fetch_add(1);
   if (state_->sleepers.load() == 0) return;
   state_->bell.fetch_add(1);
   futex(state_->bell, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-void Group::wait_for_peers(std::chrono::microseconds limit) {
-  if (const std::uint64_t beats = beats_of_peers(); beats != heard_) {
-    heard_ = beats;
+void ShmGroup::wait_for_peers(std::chrono::microseconds limit) {
+  if (const std::uint64_t beats = beats_of_peers(); beats != beats_seen_) {
+    beats_seen_ = beats;
     return;
   }
-  sleep_until_bell(limit, [&] { return beats_of_peers() == heard_; });
+  sleep_until_bell(limit, [&] { return beats_of_peers() == beats_seen_; });
 }
 
-void Group::sleep_until_bell(std::chrono::microseconds limit, const auto& waiting) {
+void ShmGroup::sleep_until_bell(std::chrono::microseconds limit, const auto& waiting) {
   const std::uint32_t bell = state_->bell.load();
   state_->sleepers.fetch_add(1);
   if (waiting()) {
@@ -283,21 +283,21 @@ void Group::sleep_until_bell(std::chrono::microseconds limit, const auto& waitin
   state_->sleepers.fetch_sub(1);
 }
 
-std::uint64_t Group::beats_of_peers() const {
+std::uint64_t ShmGroup::beats_of_peers() const {
   std::uint64_t sum = 0;
   for (int peer = 0; peer < size(); ++peer)
     if (peer != rank()) sum += state(peer).beat.load();
   return sum;
 }
 
-// A rank says that it is in its peers' buffers, then looks whether one has failed; one that fails
-// says so, then looks who is in its buffers. So one of the two sees the other.
-Group::PeerAccess::PeerAccess(const Group& group) : in_peers_(group.mine().in_peers) {
+// A rank first registers access to peers' buffers and then checks for a failure. A failing rank
+// first sets the failure and then checks for accesses. At least one of the two sees the other.
+ShmGroup::PeerAccess::PeerAccess(const ShmGroup& group) : in_peers_(group.mine().in_peers) {
   in_peers_.store(1);
   granted_ = group.state_->claimed.load() == 0;
 }
 
-void Group::set_failure(GroupFailure failure, const std::string& text) noexcept {
+void ShmGroup::abort(GroupFailure failure, const std::string& text) noexcept {
   if (state_->claimed.exchange(1) == 0) {
     const std::size_t length = std::min(text.size(), sizeof(state_->text) - 1);
     std::memcpy(state_->text, text.data(), length);
@@ -308,7 +308,7 @@ void Group::set_failure(GroupFailure failure, const std::string& text) noexcept 
   wait_for_peer_access();
 }
 
-void Group::wait_for_peer_access() const noexcept {
+void ShmGroup::wait_for_peer_access() const noexcept {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
@@ -325,20 +325,20 @@ void Group::wait_for_peer_access() const noexcept {
   }
 }
 
-void Group::throw_failure() const {
+void ShmGroup::throw_failure() const {
   const auto failure = static_cast<GroupFailure>(state_->failure.load(std::memory_order_acquire));
   tandem::throw_failure(failure,
                         std::string(state_->text, strnlen(state_->text, sizeof(state_->text))));
 }
 
-bool Group::is_gone(int peer) const {
+bool ShmGroup::is_gone(int peer) const {
   const RankState& other = state(peer);
   return other.left.load(std::memory_order_acquire) != 0 || !other.process.alive();
 }
 
-void Group::throw_gone(int peer, const std::string& waiting_for) const {
+void ShmGroup::throw_gone(int peer, const std::string& waiting_for) const {
   const RankState& other = state(peer);
-  throw_if_failed();  // why it left, should it have told
+  throw_if_failed();  // the reason why it left, if it reported one
   throw_first_failure(options_.membership.get());
   if (other.left.load(std::memory_order_acquire) != 0)
     fail<AbortedError>("rank {} (pid {}) has left the group; rank {} still waits for it: {}",

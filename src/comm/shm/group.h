@@ -1,4 +1,4 @@
-// One rank's view of the memory that a group shares: its parts, its flags, its end.
+// One rank's view of a group's shared memory: its ranks' states, its flags and its failure.
 #pragma once
 
 #include <deque>
@@ -15,25 +15,25 @@
 
 namespace tandem::shm {
 
-class Group {
+class ShmGroup {
  public:
-  // Waits until every rank has made its own. Where one cannot, all throw what that one throws.
-  explicit Group(ShmOptions options);
-  ~Group();
+  // Waits until every rank has created its own. If one cannot, all throw that rank's error.
+  explicit ShmGroup(ShmOptions options);
+  ~ShmGroup();
 
   const ShmOptions& options() const { return options_; }
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
   const RankNames& names() const { return options_.names; }
-  const Layout& layout() const { return layout_; }
-  // Whether spinning keeps a rank of this group from its work.
-  bool crowded() const { return crowded_ || shares_core(); }
-  Arena& arena() { return *arena_; }
+  const SegmentLayout& layout() const { return layout_; }
+  // Whether spinning would take CPU time from a rank of this group.
+  bool oversubscribed() const { return oversubscribed_ || shares_core(); }
+  ShmArena& arena() { return *arena_; }
   PeerCopy& peer_copy() { return peer_copy_; }
 
   RankState& state(int rank) const { return at<RankState>(layout_.rank_state(index(rank))); }
   RankState& mine() const { return *mine_; }
-  Call& call(int rank, std::uint64_t sequence) const {
+  CallSlot& call(int rank, std::uint64_t sequence) const {
     return state(rank).calls[sequence % kSlots];
   }
   // Whether the rank has called collective `sequence`. REQUIRES: this rank has not completed it.
@@ -43,17 +43,18 @@ class Group {
   std::byte* piece(int rank, std::uint64_t number) const {
     return memory_ + layout_.ring(index(rank)) + number % kRingPieces * layout_.piece_bytes();
   }
-  // The buffer of `bytes` bytes that a peer says is at `offset` of its arena. Throws DataLossError
-  // where it cannot be, ResourceExhaustedError where this process has no address space for it.
+  // The buffer of `bytes` bytes that a peer has published at `offset` of its arena. Throws
+  // DataLossError if it is outside the arena, ResourceExhaustedError if this process has no address
+  // space for it.
   std::byte* buffer_of(int peer, std::int64_t offset, std::size_t bytes);
-  // The memory of messages between two ranks. Throws ResourceExhaustedError.
+  // Maps the memory of messages between two ranks. Throws ResourceExhaustedError.
   std::unique_ptr<MappedRange> map_channel(int from, int to) const;
 
-  // Access to the buffers of peers, while this lives. Denied once a rank has failed: from then on
-  // they belong to whoever owns them.
+  // Permits access to peers' buffers during its lifetime. Not granted once a rank has failed: from
+  // then on the owners may free the buffers.
   class PeerAccess {
    public:
-    explicit PeerAccess(const Group& group);
+    explicit PeerAccess(const ShmGroup& group);
     ~PeerAccess() { in_peers_.store(0, std::memory_order_release); }
     PeerAccess(const PeerAccess&) = delete;
     PeerAccess& operator=(const PeerAccess&) = delete;
@@ -64,33 +65,34 @@ class Group {
     bool granted_;
   };
 
-  // Whether every rank is done with what this rank's piece `number`, or its call `sequence`, will
-  // overwrite.
+  // Whether no rank still needs the contents that this rank's piece `number`, or its call
+  // `sequence`, will overwrite.
   bool piece_is_free(std::uint64_t number);
   bool call_is_free(std::uint64_t sequence);
 
-  // Behind flags that this rank has raised.
+  // Called after this rank has raised flags.
   void wake_sleepers() noexcept;
-  // Sleeps until a peer has raised a flag, or `limit` has passed. Returns at once where one has
-  // since the last call, so that this rank looks at the flags in between.
+  // Sleeps until a peer has raised a flag, or `limit` has passed. Returns at once if a flag was
+  // raised since the last call, so that the caller checks the flags between sleeps.
   void wait_for_peers(std::chrono::microseconds limit);
 
-  // Throws what the first rank to fail has failed with.
+  // Throws the error of the first rank that failed.
   void throw_if_failed() const {
     if (state_->failure.load(std::memory_order_relaxed) != 0) [[unlikely]]
       throw_failure();
   }
-  // Ends the group for all ranks, with this error unless a peer was first. Returns when no peer
-  // reads or writes this rank's buffers any more, and none will: the caller may free them. A peer
-  // that does not run is waited for no longer than kPatience.
-  void set_failure(GroupFailure failure, const std::string& text) noexcept;
-  // Whether the rank has left, or its process has ended. What it did before is seen from then on.
+  // Aborts the group for all ranks with this error, unless a peer has failed earlier. Returns when
+  // no peer accesses this rank's buffers and none will again: the caller may free them. Waits at
+  // most kPatience for a peer that does not run.
+  void abort(GroupFailure failure, const std::string& text) noexcept;
+  // Whether the rank has left or its process has ended. Its earlier writes are visible from then
+  // on.
   bool is_gone(int peer) const;
-  // Throws AbortedError that tells what this rank was waiting for. REQUIRES: is_gone(peer).
+  // Throws AbortedError that says what this rank was waiting for. REQUIRES: is_gone(peer).
   [[noreturn]] void throw_gone(int peer, const std::string& waiting_for) const;
 
  private:
-  static constexpr std::chrono::seconds kPatience{10};  // with a peer that does not run
+  static constexpr std::chrono::seconds kPatience{10};  // for a peer that does not run
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   template <class T>
@@ -102,31 +104,31 @@ class Group {
   void map_common();
   Segment open_segment() const;
   std::string name_from_rank_0() const;
-  std::string find_name() const;  // what is in its place at present; empty: nothing
-  void tell_through_store(const Error& error) const noexcept;
-  void hear_through_store();
+  std::string find_name() const;  // the segment that is published at present; empty: none
+  void publish_failure(const Error& error) const noexcept;
+  void collect_failures();
   void join();
   void wait_for_ranks();
-  void forget_name();
-  void withdraw_name(const Error& error) noexcept;
+  void remove_name();
+  void publish_failed_start(const Error& error) noexcept;
   [[noreturn]] void throw_missing();
   void sleep_until_bell(std::chrono::microseconds limit, const auto& waiting);
   void wait_for_peer_access() const noexcept;
   [[noreturn]] void throw_failure() const;
 
   ShmOptions options_;
-  Layout layout_;
+  SegmentLayout layout_;
   std::shared_ptr<Segment> segment_;
   std::optional<MappedRange> common_;  // state and rings
-  std::byte* memory_ = nullptr;        // the same
+  std::byte* memory_ = nullptr;        // data() of common_
   GroupState* state_ = nullptr;
   RankState* mine_ = nullptr;
-  std::shared_ptr<Arena> arena_;
+  std::shared_ptr<ShmArena> arena_;
   std::deque<MappedArena> arenas_;  // the peers', by rank
   PeerCopy peer_copy_;
-  bool crowded_ = false;
-  std::uint64_t taken_by_all_ = 0, completed_by_all_ = 0;  // at least
-  std::uint64_t heard_ = 0;                                // beats of the peers
+  bool oversubscribed_ = false;
+  std::uint64_t taken_by_all_ = 0, completed_by_all_ = 0;  // lower bounds
+  std::uint64_t beats_seen_ = 0;                           // sum of the peers' beats
 };
 
 }  // namespace tandem::shm

@@ -1,6 +1,6 @@
-// What lies where in the shared memory of a group.
+// The layout of a group's shared memory.
 //
-// What one rank writes and others poll has cache lines of its own. There are no locks.
+// A value that one rank writes and others poll has its own cache line. There are no locks.
 #pragma once
 
 #include <atomic>
@@ -14,27 +14,28 @@
 namespace tandem::shm {
 
 inline constexpr std::size_t kLine = 64, kPage = 4096;
-inline constexpr std::uint64_t kSlots = 64;       // collectives a rank may have under way
-inline constexpr std::uint64_t kRingPieces = 16;  // pieces a rank may be ahead of its peers
-inline constexpr std::size_t kPieceBytes = std::size_t{128} << 10;  // at least
-inline constexpr std::uint64_t kChannelPieces = 4;  // of a send, ahead of its receiver
+inline constexpr std::uint64_t kSlots = 64;       // open collectives per rank
+inline constexpr std::uint64_t kRingPieces = 16;  // pieces that a rank may be ahead of its peers
+inline constexpr std::size_t kPieceBytes = std::size_t{128} << 10;  // minimum
+// pieces that a sender may be ahead of its receiver
+inline constexpr std::uint64_t kChannelPieces = 4;
 inline constexpr std::size_t kChannelPieceBytes = std::size_t{64} << 10;
 
-// A rank's call of one collective: what it called, and how far it is. One line, so that who polls
-// the flag has the signature with it.
-struct alignas(kLine) Call {
-  std::atomic<std::uint64_t> number;  // sequence + 1 once the rest is there
+// A rank's call of one collective: its signature and its progress. One cache line, so that polling
+// the flag also loads the signature.
+struct alignas(kLine) CallSlot {
+  std::atomic<std::uint64_t> number;  // sequence + 1 once the other fields are valid
   Signature signature;
-  std::int64_t offset;  // in the rank's arena, of what the rank gives; -1: it is elsewhere
-  std::atomic<std::uint32_t> put;      // pieces that are in the rank's ring
+  std::int64_t offset;                 // of the rank's input in its arena; -1: it is elsewhere
+  std::atomic<std::uint32_t> put;      // pieces copied to the rank's ring
   std::atomic<std::uint32_t> reduced;  // pieces whose slice the rank has reduced
-  // What is done directly goes in shares of the rank's slice, which other ranks may take on, too.
-  std::atomic<std::uint32_t> claimed;  // shares that a rank is at, or past the last
-  std::atomic<std::uint32_t> shared;   // shares that are done
+  // The direct method divides a rank's slice into stretches, which other ranks may process, too.
+  std::atomic<std::uint32_t> claimed;  // stretches that a rank has started; may exceed their number
+  std::atomic<std::uint32_t> shared;   // stretches that are done
 };
-static_assert(sizeof(Call) == kLine);
+static_assert(sizeof(CallSlot) == kLine);
 
-// For diagnoses alone.
+// For error messages only.
 struct alignas(kLine) CallLabel {
   std::int64_t step;
   char name[kLine - sizeof(std::int64_t)];
@@ -44,26 +45,26 @@ struct RankState {
   alignas(kLine) std::atomic<std::uint32_t> joined;
   std::atomic<std::uint32_t> left;
   ProcessIdentity process;
-  alignas(kLine) std::atomic<std::uint64_t> taken;  // pieces of all rings it is done with
+  alignas(kLine) std::atomic<std::uint64_t> taken;  // pieces of all rings that it no longer needs
   std::atomic<std::uint64_t> completed;             // collectives
-  // Whether the rank reads or writes buffers of its peers (Group::PeerAccess). Only it writes this.
+  // Whether the rank accesses its peers' buffers (ShmGroup::PeerAccess). Only this rank writes it.
   alignas(kLine) std::atomic<std::uint32_t> in_peers;
-  alignas(kLine) std::atomic<std::uint64_t> beat;  // grows when the rank has raised flags
-  std::atomic<std::int32_t> core;                  // where it last waited or called, plus 1
-  Call calls[kSlots];
+  alignas(kLine) std::atomic<std::uint64_t> beat;  // incremented after the rank has raised flags
+  std::atomic<std::int32_t> core;  // the core where it last waited or called, plus 1
+  CallSlot calls[kSlots];
   CallLabel labels[kSlots];
 };
 
 struct GroupState {
   alignas(kLine) std::atomic<std::uint32_t> joined;   // ranks
-  alignas(kLine) std::atomic<std::uint32_t> claimed;  // by the first rank that fails
-  std::atomic<std::uint32_t> failure;                 // a GroupFailure, once the text is there
+  alignas(kLine) std::atomic<std::uint32_t> claimed;  // set by the first rank that fails
+  std::atomic<std::uint32_t> failure;  // a GroupFailure, once the message is complete
   char text[4096 - 2 * sizeof(std::uint32_t)];
-  alignas(kLine) std::atomic<std::uint32_t> sleepers;  // ranks that sleep until the bell rings
+  alignas(kLine) std::atomic<std::uint32_t> sleepers;  // ranks that sleep until the bell changes
   alignas(kLine) std::atomic<std::uint32_t> bell;
 };
 
-// A message between two ranks passes in pieces, each with its header.
+// A message between two ranks is transferred in pieces, each with a header.
 struct alignas(kLine) ChannelState {
   alignas(kLine) std::atomic<std::uint64_t> written;  // pieces
   alignas(kLine) std::atomic<std::uint64_t> read;
@@ -85,17 +86,17 @@ constexpr std::size_t huge_pages_before(std::size_t bytes) {
   return bytes / Segment::kHugePage * Segment::kHugePage;
 }
 
-// The layout of the file: the group's state, a state per rank, the rings, the arenas, then the
-// channels between each two ranks. Every rank maps the first two when it joins, and the parts of
-// the others that it uses. Rings and arenas begin with a huge page.
-class Layout {
+// The order of the file: the group's state, one state per rank, the rings, the arenas, then the
+// channels between each pair of ranks. Every rank maps the first three when it joins, and the parts
+// of the others that it uses. Rings and arenas start at a huge page.
+class SegmentLayout {
  public:
-  // The size of each rank's arena in the file; unused parts of it cost nothing.
+  // The size of each rank's arena in the file; its unused parts take no memory.
   static constexpr std::size_t kArenaBytes = std::size_t{16} << 40;
   static constexpr std::size_t kChannelBytes =
       pages(sizeof(ChannelState) + kChannelPieces * (sizeof(PieceHeader) + kChannelPieceBytes));
 
-  explicit Layout(std::size_t ranks)
+  explicit SegmentLayout(std::size_t ranks)
       : ranks_(ranks),
         piece_bytes_((ranks * kLeastShare + kPieceBytes - 1) / kPieceBytes * kPieceBytes) {}
 

@@ -12,11 +12,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A trial of each kind at the begin of every period. Only its last part is timed: some turns of the
-// ring go by until the lines are in the state that the kind leaves them in.
+// Each period begins with one trial of each kind of store. Only the end of a trial is timed: before
+// that, the ring must go round until the cache lines are in the state that this kind produces.
 constexpr std::uint64_t kPeriod = 4096, kTrial = 96, kTimed = 32;  // pieces
-constexpr std::int64_t kLarge = 16 << 10, kLeastTimed = 2 << 10;   // bytes of a piece
-constexpr std::size_t kLeast = 1024;  // bytes of a copy that are worth the choice
+constexpr std::int64_t kLarge = 16 << 10, kLeastTimed = 2 << 10;   // bytes per piece
+constexpr std::size_t kLeast = 1024;  // minimum bytes of a copy for which the choice matters
 
 #ifdef __SSE2__
 void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -32,7 +32,7 @@ void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {
 }
 // Makes these copies visible before any later write.
 void order_copies() { _mm_sfence(); }
-#else  // processors that decide by themselves
+#else  // processors for which there is only one kind of store
 void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);
 }
@@ -56,7 +56,7 @@ std::uint64_t PeerCopy::expect(std::int64_t bytes, std::uint64_t pieces) {
   return choice.pieces - pieces;
 }
 
-PeerCopy::Work::Work(PeerCopy& copy, std::uint64_t piece, std::int64_t bytes)
+PeerCopy::TimedWork::TimedWork(PeerCopy& copy, std::uint64_t piece, std::int64_t bytes)
     : copy_(copy), bytes_(bytes), trial_(trial_of(piece)) {
   Choice& choice = copy.choice_for(bytes);
   Cost(&costs)[2] = choice.costs;
@@ -70,8 +70,8 @@ PeerCopy::Work::Work(PeerCopy& copy, std::uint64_t piece, std::int64_t bytes)
   if (trial_ >= 0) begin_ = Clock::now();
 }
 
-PeerCopy::Work::~Work() {
-  if (copy_.pending_) order_copies();  // a flag that is raised from here on tells of all of it
+PeerCopy::TimedWork::~TimedWork() {
+  if (copy_.pending_) order_copies();  // a flag that is raised after this covers all copies
   copy_.pending_ = false;
   if (trial_ < 0) return;
   Cost& cost = copy_.choice_for(bytes_).costs[trial_];

@@ -1,4 +1,4 @@
-// Writing what a peer will read.
+// Copies into memory that a peer will read.
 #pragma once
 
 #include <chrono>
@@ -7,37 +7,37 @@
 
 namespace tandem::shm {
 
-// Copies into memory that another core has read before. A store has to take the line away from that
-// core first, which costs little where the two share a cache and much where they do not; stores
-// past the caches do without, but the reader then waits for memory. Which is better depends on
-// where the system runs the two. So this tries both now and then, on pieces of the same numbers on
-// all ranks, and stays with the one that took the less time: of this rank's own work, not of its
-// waits.
+// Copies into memory that another core has read before. An ordinary store must first take the cache
+// line from that core. That is cheap if the two share a cache and expensive otherwise. Non-temporal
+// stores avoid it, but then the reader waits for memory. The better choice depends on the cores
+// that the system runs the two ranks on. PeerCopy therefore measures both kinds now and then, for
+// the same piece numbers on all ranks, and uses the faster one. It measures this rank's own work,
+// not its waits.
 class PeerCopy {
  public:
-  // Work on a piece of `bytes` bytes, timed while this lives: copies inside it are of the kind that
-  // is the piece's turn.
-  class Work {
+  // Times the work on a piece of `bytes` bytes during its lifetime. Copies in it use the kind of
+  // store that the piece's number selects.
+  class TimedWork {
    public:
-    Work(PeerCopy& copy, std::uint64_t piece, std::int64_t bytes);
-    ~Work();
-    Work(const Work&) = delete;
-    Work& operator=(const Work&) = delete;
+    TimedWork(PeerCopy& copy, std::uint64_t piece, std::int64_t bytes);
+    ~TimedWork();
+    TimedWork(const TimedWork&) = delete;
+    TimedWork& operator=(const TimedWork&) = delete;
 
    private:
     PeerCopy& copy_;
     std::int64_t bytes_;
-    int trial_;  // which is timed; -1: none
+    int trial_;  // the trial that is timed; -1: none
     std::chrono::steady_clock::time_point begin_;
   };
 
   void copy(void* to, const void* from, std::size_t bytes);
-  // `pieces` of `bytes` bytes each are to come: the number of the first among those of their size,
-  // the same on all ranks.
+  // Announces `pieces` of `bytes` bytes each. Returns the number of the first among pieces of that
+  // size, which is the same on all ranks.
   std::uint64_t expect(std::int64_t bytes, std::uint64_t pieces);
 
  private:
-  // Which trial a piece belongs to: 0 ordinary stores, 1 past the caches, -1 none.
+  // The trial that a piece belongs to: 0 ordinary stores, 1 non-temporal stores, -1 none.
   static int trial_of(std::uint64_t piece);
 
   struct Cost {
@@ -52,8 +52,8 @@ class PeerCopy {
   Choice& choice_for(std::int64_t bytes);
 
   Choice small_, large_;
-  bool past_caches_ = false;  // of the piece at hand
-  bool pending_ = false;      // stores that a later one may overtake
+  bool past_caches_ = false;  // of the current piece
+  bool pending_ = false;      // there are non-temporal stores without a fence after them
 };
 
 }  // namespace tandem::shm

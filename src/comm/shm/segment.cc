@@ -25,7 +25,7 @@ struct ProcessState {
   std::uint64_t start_time = 0;
 };
 
-// Fields 3 and 22 of /proc/PID/stat; the second field, a name, may hold blanks and brackets.
+// Parses fields 3 and 22 of /proc/PID/stat. Field 2, a name, may contain spaces and parentheses.
 std::optional<ProcessState> read_state(std::int32_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text;
@@ -53,10 +53,10 @@ std::uint64_t random_number() {
 #ifdef MADV_COLLAPSE
 constexpr int kMadviseCollapse = MADV_COLLAPSE;
 #else
-constexpr int kMadviseCollapse = 25;  // of Linux; C libraries older than the kernel lack the name
+constexpr int kMadviseCollapse = 25;  // Linux constant, missing from older C libraries
 #endif
 
-// From the begin of a huge page on; null with errno when that cannot be had.
+// Maps at a huge page boundary. Null, with errno, if that fails.
 std::byte* map_file(int file, std::size_t from, std::size_t bytes) {
   constexpr std::size_t kHuge = Segment::kHugePage;
   void* const place =
@@ -128,12 +128,11 @@ Segment Segment::create(std::size_t bytes) {
   return segment;
 }
 
-// A name comes from the job's store. Memory of another user is not mapped whatever it leads to,
-// because what ranks tell each other there is trusted. shm_open follows no links and sets
-// FD_CLOEXEC.
+// The name comes from the job's store. Whatever it refers to, memory of another user is never
+// mapped, because its contents are trusted. shm_open follows no links and sets FD_CLOEXEC.
 Segment Segment::open(const std::string& name, std::size_t bytes) {
   if (name.rfind(std::string("/") + kPrefix, 0) != 0 || name.find('/', 1) != std::string::npos)
-    fail<DataLossError>("[shm] '{}' is no name of a group's shared memory", name);
+    fail<DataLossError>("[shm] '{}' is not a shared memory name of a group", name);
   const int file = shm_open(name.c_str(), O_RDWR, 0);
   if (file < 0)
     fail<UnavailableError>(
@@ -194,8 +193,8 @@ bool MappedRange::reserve(std::size_t at, std::size_t bytes) const {
   constexpr std::size_t kHuge = Segment::kHugePage;
   const std::size_t first = (at + kHuge - 1) / kHuge * kHuge;
   const std::size_t last = (at + bytes) / kHuge * kHuge;
-  // Unlike MADV_HUGEPAGE it does not ask how /dev/shm was mounted. Where the kernel is older than
-  // 6.1 or has no huge page left, small pages do.
+  // MADV_COLLAPSE works whatever the mount options of /dev/shm, unlike MADV_HUGEPAGE. Small pages
+  // remain if the kernel is older than 6.1 or has no free huge page.
   if (first < last) madvise(data_ + first, last - first, kMadviseCollapse);
   return true;
 }

@@ -1,4 +1,4 @@
-// Shared memory, with a name for as long as it takes the ranks to find it.
+// A shared memory file that has a name only until the ranks have opened it.
 #pragma once
 
 #include <cstddef>
@@ -9,40 +9,39 @@
 
 namespace tandem {
 
-// A process that may be gone: its number and when it began, so that another process with the same
-// number is not taken for it.
+// Identifies a process. The start time distinguishes it from a later process with the same pid.
 struct ProcessIdentity {
   std::int32_t pid = 0;
   std::uint64_t start_time = 0;  // ticks since boot
-  std::uint64_t space = 0;       // the namespace of process numbers
+  std::uint64_t space = 0;       // the pid namespace
 
   static ProcessIdentity self();
-  // Whether it runs, as far as this process can tell: what is in another namespace is taken to. A
-  // process that has ended counts as gone before its parent has asked for it.
+  // Whether it runs, as far as this process can see. A process in another pid namespace is assumed
+  // to run. A zombie counts as ended.
   bool alive() const;
 };
 
-// A file of shared memory. It takes memory where that is reserved, and address space where it is
-// mapped (MappedRange), so that it may be much larger than either.
+// A shared memory file. Memory is committed by reserve() and address space is used by MappedRange,
+// so the file may be much larger than either.
 class Segment {
  public:
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-  // Makes one, which this user alone may open, under a name that nobody can foresee, and removes
-  // the segments of crashed processes. Throws ResourceExhaustedError.
+  // Creates a segment with an unpredictable name that only this user may open, and removes the
+  // segments of crashed processes. Throws ResourceExhaustedError.
   static Segment create(std::size_t bytes);
-  // Opens the segment of another process of this host and user. Throws UnavailableError when it is
-  // not here, DataLossError when the name leads to anything that create() does not make.
+  // Opens a segment of another process of this host and user. Throws UnavailableError if it does
+  // not exist here, DataLossError if the file is not one that create() makes.
   static Segment open(const std::string& name, std::size_t bytes);
-  // Takes the name away in the process that made it.
+  // Removes the name, in the process that created it.
   ~Segment();
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&&) = delete;
 
   const std::string& name() const { return name_; }
   int file() const { return file_; }
-  // Takes the name away, in any process; the memory lives as long as it is mapped. Does nothing the
-  // second time.
+  // Removes the name, in any process. The memory lives as long as it is mapped. Further calls do
+  // nothing.
   void unlink() noexcept;
 
  private:
@@ -54,7 +53,7 @@ class Segment {
   bool maker_ = false, named_ = true;
 };
 
-// A range of a segment in this process's memory. It begins with a huge page.
+// A mapped range of a segment. It begins at a huge page.
 class MappedRange {
  public:
   // REQUIRES: `begin` is a multiple of the page size. Throws ResourceExhaustedError.
@@ -65,9 +64,9 @@ class MappedRange {
 
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
-  // Takes memory for whole pages from data() + at on, or gives it back. reserve: false when there
-  // is none. The whole huge pages among them become such where the machine can, so that ranks look
-  // up fewer addresses in each other's memory.
+  // Commits or releases memory for whole pages, from data() + at. reserve() returns false if there
+  // is not enough. Uses huge pages for the aligned part if the host supports them, so that accesses
+  // to other ranks' memory miss the TLB less often.
   bool reserve(std::size_t at, std::size_t bytes) const;
   void release(std::size_t at, std::size_t bytes) const noexcept;
 
@@ -77,7 +76,8 @@ class MappedRange {
   std::byte* data_;
 };
 
-// Removes segments whose makers are gone. Only names that Segment gives are looked at.
+// Removes segments whose creators have ended. Only files with names that Segment creates are
+// checked.
 void sweep_segments();
 
 }  // namespace tandem

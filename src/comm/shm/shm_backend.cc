@@ -19,8 +19,8 @@ class ShmBackend final : public Backend {
   int size() const override { return group_.size(); }
   const std::string& name() const override { return group_.options().name; }
   const RankNames& names() const override { return group_.names(); }
-  bool takes_device_memory() const override { return false; }
-  bool crowded() const override { return group_.crowded(); }
+  bool supports_device_memory() const override { return false; }
+  bool oversubscribed() const override { return group_.oversubscribed(); }
 
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     switch (collective.signature.kind) {
@@ -35,7 +35,7 @@ class ShmBackend final : public Backend {
     const auto& waiting = static_cast<const shm::ShmOperation&>(operation);
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank() || !waiting.waits_for(peer) || !group_.is_gone(peer)) continue;
-      // It may have done its part before it went, and after this rank looked.
+      // It may have finished its part and left after this rank's last check.
       if (waiting.waits_for(peer)) group_.throw_gone(peer, waiting.description());
     }
   }
@@ -45,8 +45,8 @@ class ShmBackend final : public Backend {
     return true;
   }
 
-  void fail_group(GroupFailure failure, const std::string& text) noexcept override {
-    group_.set_failure(failure, text);
+  void abort(GroupFailure failure, const std::string& text) noexcept override {
+    group_.abort(failure, text);
   }
   void check_failure() override { group_.throw_if_failed(); }
 
@@ -74,7 +74,7 @@ class ShmBackend final : public Backend {
   }
 
  private:
-  shm::Group group_;
+  shm::ShmGroup group_;
   shm::CollectiveQueue collectives_{group_};
   shm::Channels channels_{group_};
   bool warned_ = false;
@@ -83,7 +83,7 @@ class ShmBackend final : public Backend {
 }  // namespace
 
 std::size_t shm_group_bytes(int ranks) {
-  const shm::Layout layout(static_cast<std::size_t>(ranks));
+  const shm::SegmentLayout layout(static_cast<std::size_t>(ranks));
   return layout.state_bytes() + layout.ranks() * layout.ring_bytes();
 }
 

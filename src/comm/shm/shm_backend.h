@@ -1,4 +1,4 @@
-// Processes of one host that share memory.
+// The backend for processes of one host, through shared memory.
 #pragma once
 
 #include <chrono>
@@ -12,23 +12,23 @@
 namespace tandem {
 
 struct ShmOptions {
-  std::shared_ptr<Store> store;  // where the ranks find each other's memory
-  std::string name;              // of the group: the same on every rank, and no other group's
+  std::shared_ptr<Store> store;  // through which the ranks find the segment
+  std::string name;              // the group's name, the same on every rank and unique
   int rank = 0;
   int size = 1;
-  RankNames names = {};  // what errors call the group's ranks
-  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // for all ranks to be there
-  std::shared_ptr<const Membership> membership;                     // null: none is asked
+  RankNames names = {};  // the ranks' names in error messages
+  std::chrono::milliseconds time_limit = std::chrono::minutes(30);  // until all ranks have joined
+  std::shared_ptr<const Membership> membership;                     // null: not checked
 };
 
-// Waits until every rank has called this. Throws DeadlineExceededError naming the ranks that have
-// not, UnavailableError when they are not on one host, ResourceExhaustedError when there is not
-// enough shared memory: the same on every rank, as soon as one of them throws it.
+// Waits until every rank has called this. Throws DeadlineExceededError with the missing ranks,
+// UnavailableError if the ranks are on different hosts, ResourceExhaustedError if there is not
+// enough shared memory. When one rank throws, all throw the same error at once.
 std::unique_ptr<Backend> make_shm_backend(ShmOptions options);
 
-// The bytes of /dev/shm that a group of `ranks` ranks needs; buffers use more where there is room.
+// The bytes of /dev/shm that a group of `ranks` ranks needs. Buffers use more if there is room.
 std::size_t shm_group_bytes(int ranks);
-// The free bytes of /dev/shm; 0 where the system does not report them.
+// The free bytes of /dev/shm; 0 if the system does not report them.
 std::size_t shm_free_bytes();
 
 }  // namespace tandem

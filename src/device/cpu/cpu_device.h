@@ -1,4 +1,4 @@
-// A logical CPU: kernels run on the calling thread and its team, memory is the process's.
+// A logical CPU: kernels run on the calling thread and its team, in the memory of the process.
 #pragma once
 
 #include "device/bfc_allocator.h"
@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// Work runs at once, on the calling thread.
+// Runs work immediately on the calling thread.
 class InlineStream final : public Stream {
  public:
   Execution execution() const override { return Execution::kInline; }
@@ -16,8 +16,8 @@ class InlineStream final : public Stream {
   void synchronize() override {}
 };
 
-// Each logical CPU has an allocator of its own, as GPUs have: replicas do not meet on its lock, and
-// statistics are a device's. Its limit is the machine's memory, its regions grow as needed.
+// Each logical CPU has its own allocator, as GPUs do: replicas do not share a lock, and statistics
+// are per device. Its limit is the host's memory; regions grow as needed.
 class CpuDevice final : public Device {
  public:
   CpuDevice(DeviceName name, int intra_op_threads);
@@ -37,7 +37,7 @@ class CpuDevice final : public Device {
   BfcAllocator allocator_;
 };
 
-// "AMD EPYC"; "CPU" where the system does not tell.
+// "AMD EPYC"; "CPU" if the system does not report the model.
 std::string cpu_model_name();
 
 }  // namespace tandem

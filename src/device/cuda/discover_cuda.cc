@@ -1,4 +1,4 @@
-// The door to the CUDA backend, which is a module: loaded only where there is a driver.
+// Loads the CUDA backend, a module, if there is a driver.
 #include <dlfcn.h>
 
 #include "core/log.h"
@@ -15,13 +15,13 @@ constexpr Module kModule = {.backend = "cuda",
                             .library = "of NVIDIA's CUDA toolkit",
                             .runtime = "of NVIDIA's cuBLAS"};
 
-// The driver's library comes with the driver, never with the toolkit.
+// The driver library is installed with the driver, never with the toolkit.
 bool driver_present() { return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr; }
 
 }  // namespace
 
-// A GPU that cannot be used is no reason for a program that may not want one to end. Called once
-// per process, so that there is one warning.
+// An unusable GPU must not end a program that may not need one. Called once per process, so there
+// is one warning.
 PhysicalGpus discover_cuda() {
   PhysicalGpus gpus;
   if (!driver_present()) return gpus;

@@ -10,8 +10,8 @@
 namespace tandem {
 namespace {
 
-// Regions are given back in order with the work on the stream, which may still use them. Taking one
-// costs nothing until its pages are touched.
+// Regions are released in stream order, because earlier work may still use them. Taking one costs
+// nothing until its pages are touched.
 class EmulatedMemory final : public RegionSource {
  public:
   explicit EmulatedMemory(EmulatedStream& stream) : stream_(stream) {}
@@ -24,7 +24,7 @@ class EmulatedMemory final : public RegionSource {
   EmulatedStream& stream_;
 };
 
-// Writes what the host has now.
+// Copies the host's current contents when it is called.
 std::function<void()> kept_copy(void* to, const void* from, std::size_t bytes) {
   const std::shared_ptr<std::byte[]> kept(new std::byte[bytes]);
   std::memcpy(kept.get(), from, bytes);
@@ -37,12 +37,12 @@ class PhysicalEmulatedGpu final : public PhysicalGpu {
   config::DeviceDetails details() const override {
     return {.device_name = "Emulated GPU", .memory_bytes = memory_, .emulated = true};
   }
-  // Nothing is reserved: nothing else uses this memory.
+  // No reserve: nothing else uses this memory.
   std::int64_t memory_limit(double fraction) const override {
     if (fraction == 0.0) return memory_;
     return static_cast<std::int64_t>(static_cast<double>(memory_) * fraction);
   }
-  // The host's threads have no such order: all are served alike.
+  // Host threads have no priorities: all values are accepted and ignored.
   PriorityRange priority_range() const override { return kGpuPriorities; }
   std::unique_ptr<Device> make_device(const LogicalGpuOptions& options) const override {
     return std::make_unique<EmulatedGpu>(options);
@@ -63,7 +63,7 @@ EmulatedGpu::EmulatedGpu(const LogicalGpuOptions& options)
 
 EmulatedGpu::~EmulatedGpu() {
   if (copy_in_) copy_in_->drain();
-  stream_.drain();  // the work at hand may free memory
+  stream_.drain();  // the current work may free memory
 }
 
 void EmulatedGpu::make_room() {

@@ -26,12 +26,12 @@ namespace {
 // Whether this thread runs a stream's tasks.
 thread_local bool stream_thread = false;
 
-constexpr int kSpins = 400;  // some microseconds: a wake-up costs more
+constexpr int kSpins = 400;  // some microseconds, less than the cost of a wake-up
 constexpr std::chrono::seconds kExitLimit{5};
 
 }  // namespace
 
-// The tasks, numbered from 1 as they are queued, and how many are done.
+// The queued tasks, numbered from 1, and the number of those that are done.
 class EmulatedStream::Queue {
  public:
   void push(std::function<void()> task, std::size_t bytes = 0) {
@@ -42,7 +42,7 @@ class EmulatedStream::Queue {
     if (sleeping_) work_.notify_one();
   }
 
-  // Waits until a task that keeps `bytes` may be queued.
+  // Waits until a task that holds `bytes` may be queued.
   void wait_for_room(std::size_t bytes) {
     if (stream_thread) return;
     while (!has_room(bytes) && !halted()) {
@@ -68,7 +68,7 @@ class EmulatedStream::Queue {
     }
   }
 
-  // As wait_done(), then throws the exception that is kept if a task up to `number` left it.
+  // As wait_done(), then throws the stored exception if a task up to `number` raised it.
   void wait(std::uint64_t number) {
     if (done(number) && !failed_.load()) return;
     if (on_worker())
@@ -99,7 +99,7 @@ class EmulatedStream::Queue {
         } catch (...) {
           keep(std::current_exception());
         }
-        task.run = nullptr;  // what it held is free before anyone sees that it is done
+        task.run = nullptr;  // frees what it held before the task counts as done
         held_.fetch_sub(task.bytes);
         const std::uint64_t number = done_.load(std::memory_order_relaxed) + 1;
         if (std::has_single_bit(number)) halt_at_exit();
@@ -107,7 +107,7 @@ class EmulatedStream::Queue {
         if (number >= awaited_.load()) {
           {
             const std::lock_guard<std::mutex> lock(mutex_);
-            awaited_.store(kNone);  // those who wait for later ones say so again
+            awaited_.store(kNone);  // waiters for later tasks register again
           }
           progress_.notify_all();
         }
@@ -116,7 +116,7 @@ class EmulatedStream::Queue {
     }
   }
 
-  // No more tasks will come: work() returns when all are done.
+  // No more tasks will be queued: work() returns when all are done.
   void close() {
     const std::lock_guard<std::mutex> lock(mutex_);
     closed_ = true;
@@ -142,7 +142,7 @@ class EmulatedStream::Queue {
 
   bool has_room(std::size_t bytes) const {
     const std::size_t held = held_.load();
-    const std::uint64_t done = done_.load();  // before: it never passes what is queued
+    const std::uint64_t done = done_.load();  // read first, so that it never exceeds queued()
     return queued() - done < kMostTasks && (held == 0 || held + bytes <= kMostBytes);
   }
 
@@ -155,9 +155,8 @@ class EmulatedStream::Queue {
     return *instance;
   }
 
-  // Tasks use objects that exist until the process exits (tables of kernels, oneDNN's caches),
-  // which are created as kernels first run and destroyed last created first: the queues have to
-  // halt before.
+  // Tasks use objects that are destroyed at process exit (kernel tables, oneDNN's caches), in the
+  // reverse order of their creation by the first kernels. The queues must halt before that.
   static void halt_all() {
     const std::lock_guard<std::mutex> lock(all().mutex);
     const auto deadline = std::chrono::steady_clock::now() + kExitLimit;
@@ -165,8 +164,8 @@ class EmulatedStream::Queue {
     for (const std::shared_ptr<Queue>& queue : all().queues) queue->await_halt(deadline);
   }
 
-  // When the main thread exits, its thread-local objects go before every static one, however late
-  // that was created. Made as the library is loaded.
+  // When the main thread exits, its thread-local objects are destroyed before all static objects.
+  // This one is created when the library is loaded.
   struct MainThreadEnd {
     ~MainThreadEnd() {
       if (gettid() == getpid()) halt_all();
@@ -178,9 +177,9 @@ class EmulatedStream::Queue {
   }
   static const bool kHaltsAtEndOfMainThread;
 
-  // For an exit on another thread, whose thread-local objects are not those of the main one: a
-  // handler that runs in the order of the static objects, and is registered anew, ever more rarely,
-  // as work goes on.
+  // For an exit on another thread, which does not destroy the main thread's objects. The handler
+  // runs in order with the destruction of static objects, so it is registered again as work
+  // proceeds, at increasing intervals.
   static void halt_at_exit() { std::atexit(halt_all); }
 
   void halt() {
@@ -231,12 +230,12 @@ class EmulatedStream::Queue {
   std::condition_variable work_, progress_, parking_;
   std::vector<Task> pending_;
   bool sleeping_ = false, closed_ = false, parked_ = false;
-  std::exception_ptr error_;  // the first that was not thrown yet
+  std::exception_ptr error_;  // the first one that was not thrown yet
   std::uint64_t error_number_ = 0;
   std::atomic<bool> failed_{false};
   std::atomic<bool> halting_{false};
   std::atomic<std::uint64_t> queued_{0}, done_{0};
-  std::atomic<std::uint64_t> awaited_{kNone};  // the first task that somebody waits for
+  std::atomic<std::uint64_t> awaited_{kNone};  // the first task that a thread waits for
   std::atomic<std::size_t> held_{0};           // bytes
   std::atomic<std::thread::id> worker_;
 };

@@ -1,4 +1,4 @@
-// A stream with a thread of its own: work is queued by any thread and runs in order, later.
+// A stream with its own thread. Any thread can enqueue work, which runs later, in order.
 #pragma once
 
 #include <cstddef>
@@ -12,35 +12,35 @@
 
 namespace tandem {
 
-// The end of the process does not wait for queued work, as on a real GPU: streams stop after the
-// task at hand, and from then on waiting for one is an UnavailableError.
+// As on a real GPU, process exit does not wait for queued work: the streams stop after the current
+// task, and waiting for them throws UnavailableError from then on.
 class EmulatedStream final : public Stream {
  public:
-  // `intra_op_threads`: the team of each task. `thread_name`: at most 15 characters.
+  // `intra_op_threads`: the team size of each task. `thread_name`: at most 15 characters.
   EmulatedStream(int intra_op_threads, const std::string& thread_name);
-  ~EmulatedStream() override;  // finishes the queued work first
+  ~EmulatedStream() override;  // finishes the queued work
 
-  // How much may be under way, as a real GPU's queue is bounded: a thread that enqueues more waits
-  // until about half is done, unless it is a stream's own thread, for which a task may be waiting.
+  // Limits on queued work, since a real GPU's queue is bounded, too. A thread that exceeds them
+  // waits until about half is done, unless it is a stream's thread, which a task may depend on.
   static constexpr std::uint64_t kMostTasks = 256;
   static constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 
   Execution execution() const override { return Execution::kDeferred; }
   void enqueue(std::function<void()> task) override { enqueue(std::move(task), 0); }
-  // For a task that keeps so many bytes of the host's memory until it is done.
+  // For a task that holds `bytes` of host memory until it is done.
   void enqueue(std::function<void()> task, std::size_t bytes);
-  // Never waits: for callers that hold a lock which tasks take, too.
+  // Never waits: for callers that hold a lock which tasks acquire, too.
   void enqueue_at_once(std::function<void()> task);
   Event record() override;
-  // The failure of a task before `event` becomes a failure of this stream.
+  // A failed task before `event` becomes a failure of this stream.
   void wait(const Event& event) override;
   void synchronize() override;
-  // What is enqueued afterwards waits for what `other` has been given by now. A failure in it stays
-  // with `other`.
+  // Makes later work wait for the work that `other` has been given so far. Failures of that work
+  // remain with `other`.
   void follow(const EmulatedStream& other);
 
-  // As synchronize(), but leaves a kept exception where it is. On the stream's own thread, or while
-  // the process exits: does nothing.
+  // As synchronize(), but does not throw a stored exception. Does nothing on the stream's own
+  // thread or during process exit.
   void drain();
   std::thread::id thread_id() const { return thread_.get_id(); }
 

@@ -23,7 +23,7 @@ struct Refusal {
         limit(bound),
         first(first_position) {}
 
-  // The first of all is the one that is told.
+  // The first of all is the one that is reported.
   __device__ void tell(std::int64_t value, std::int64_t position) const {
     if (atomicCAS_system(&fault->claimed, 0, 1) != 0) return;
     fault->text = text;
@@ -33,7 +33,7 @@ struct Refusal {
     fault->position = first + position;
     fault->limit = limit;
     __threadfence_system();
-    *static_cast<volatile int*>(&fault->told) = 1;
+    *static_cast<volatile int*>(&fault->complete) = 1;
   }
 };
 

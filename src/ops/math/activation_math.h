@@ -29,7 +29,7 @@ template <class T, class F>
 }
 
 template <class T>
-TANDEM_CLONES void activate_range(Activation activation, T* y, std::int64_t count) {
+TANDEM_MULTIVERSION void activate_range(Activation activation, T* y, std::int64_t count) {
   using C = Compute<T>;
   switch (activation) {
     case Activation::kRelu: return replace_each(y, count, [](C x) { return cpu::Relu::value(x); });

@@ -30,18 +30,18 @@ void infer_add_n(InferContext& c) {
 constexpr std::int64_t kChunk = 2048;
 
 template <class T>
-TANDEM_CLONES void load_chunk(const T* x, Compute<T>* sum, std::int64_t count) {
+TANDEM_MULTIVERSION void load_chunk(const T* x, Compute<T>* sum, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) sum[i] = static_cast<Compute<T>>(x[i]);
 }
 // `sum` may be `a`.
 template <class A, class T>
-TANDEM_CLONES void add_chunks(const A* a, const T* b, Compute<T>* sum, std::int64_t count) {
+TANDEM_MULTIVERSION void add_chunks(const A* a, const T* b, Compute<T>* sum, std::int64_t count) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i)
     sum[i] = cpu::Add()(static_cast<Compute<T>>(a[i]), static_cast<Compute<T>>(b[i]));
 }
 template <class T>
-TANDEM_CLONES void store_chunk(const Compute<T>* sum, T* out, std::int64_t count) {
+TANDEM_MULTIVERSION void store_chunk(const Compute<T>* sum, T* out, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) out[i] = store_as<T>(sum[i]);
 }
 

@@ -46,7 +46,7 @@ constexpr std::int64_t kColumns = 256;  // runs looked at together where their e
 // The position in a run of adjacent elements: the extremum first, then the first place that holds
 // it, so that neither loop carries a position.
 template <class Op, class T>
-TANDEM_CLONES std::int64_t arg_of_run(const T* x, std::int64_t length) {
+TANDEM_MULTIVERSION std::int64_t arg_of_run(const T* x, std::int64_t length) {
   using C = Compute<T>;
   C best = static_cast<C>(x[0]);
   std::int64_t k = 1;
@@ -81,8 +81,8 @@ TANDEM_CLONES std::int64_t arg_of_run(const T* x, std::int64_t length) {
 // The positions in `count` (at most kColumns) runs that start at adjacent elements and continue
 // `stride` elements further on.
 template <class Op, class T>
-TANDEM_CLONES void args_of_columns(const T* x, std::int64_t length, std::int64_t stride,
-                                   std::int64_t count, std::int64_t* out) {
+TANDEM_MULTIVERSION void args_of_columns(const T* x, std::int64_t length, std::int64_t stride,
+                                         std::int64_t count, std::int64_t* out) {
   using C = Compute<T>;
   std::array<C, kColumns> best;
   std::array<std::int64_t, kColumns> at{};

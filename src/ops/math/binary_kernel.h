@@ -72,8 +72,8 @@ namespace binary_detail {
 // Output element i depends on input elements i alone, so `out` may be `a` itself: no dependencies
 // between the iterations. Static, for the choice between clones would be a symbol of the library's.
 template <class Op, class T, class Out>
-TANDEM_CLONES static void tensor_tensor(const void* left, const void* right, void* result,
-                                        std::int64_t count) {
+TANDEM_MULTIVERSION static void tensor_tensor(const void* left, const void* right, void* result,
+                                              std::int64_t count) {
   using C = Compute<T>;
   const T *a = static_cast<const T*>(left), *b = static_cast<const T*>(right);
   Out* out = static_cast<Out*>(result);
@@ -83,8 +83,8 @@ TANDEM_CLONES static void tensor_tensor(const void* left, const void* right, voi
 }
 
 template <class Op, class T, class Out>
-TANDEM_CLONES static void tensor_number(const void* left, const void* right, void* result,
-                                        std::int64_t count) {
+TANDEM_MULTIVERSION static void tensor_number(const void* left, const void* right, void* result,
+                                              std::int64_t count) {
   using C = Compute<T>;
   const T* a = static_cast<const T*>(left);
   const C b = static_cast<C>(*static_cast<const T*>(right));
@@ -94,8 +94,8 @@ TANDEM_CLONES static void tensor_number(const void* left, const void* right, voi
 }
 
 template <class Op, class T, class Out>
-TANDEM_CLONES static void number_tensor(const void* left, const void* right, void* result,
-                                        std::int64_t count) {
+TANDEM_MULTIVERSION static void number_tensor(const void* left, const void* right, void* result,
+                                              std::int64_t count) {
   using C = Compute<T>;
   const C a = static_cast<C>(*static_cast<const T*>(left));
   const T* b = static_cast<const T*>(right);

@@ -29,7 +29,7 @@ inline To convert(From value) {
 }
 
 template <class To, class From>
-TANDEM_CLONES void cast_loop(const void* from, void* to, std::int64_t count) {
+TANDEM_MULTIVERSION void cast_loop(const void* from, void* to, std::int64_t count) {
   const From* x = static_cast<const From*>(from);
   To* __restrict__ out = static_cast<To*>(to);
   for (std::int64_t i = 0; i < count; ++i) out[i] = convert<To>(x[i]);

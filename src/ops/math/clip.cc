@@ -26,8 +26,8 @@ void infer_clip(InferContext& c) {
 }
 
 template <class T>
-TANDEM_CLONES void clip_loop(const T* x, Compute<T> low, Compute<T> high, T* out,
-                             std::int64_t count) {
+TANDEM_MULTIVERSION void clip_loop(const T* x, Compute<T> low, Compute<T> high, T* out,
+                                   std::int64_t count) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
     const auto above = cpu::AtLeast()(static_cast<Compute<T>>(x[i]), low);

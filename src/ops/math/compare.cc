@@ -62,9 +62,10 @@ inline U pick(std::uint8_t condition, U x, U y) {
 
 // The strides are 1, or 0 for an operand that repeats.
 template <class U>
-TANDEM_CLONES void select_loop(const std::uint8_t* condition, std::int64_t condition_stride,
-                               const U* a, std::int64_t a_stride, const U* b, std::int64_t b_stride,
-                               U* __restrict__ out, std::int64_t count) {
+TANDEM_MULTIVERSION void select_loop(const std::uint8_t* condition, std::int64_t condition_stride,
+                                     const U* a, std::int64_t a_stride, const U* b,
+                                     std::int64_t b_stride, U* __restrict__ out,
+                                     std::int64_t count) {
   const U x = *a, y = *b;
   if (condition_stride == 0) {
     const U* from = *condition ? a : b;

@@ -33,7 +33,7 @@ void infer_fill(InferContext& c) {
 }
 
 template <class T>
-TANDEM_CLONES void fill_loop(T* out, T value, std::int64_t count) {
+TANDEM_MULTIVERSION void fill_loop(T* out, T value, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) out[i] = value;
 }
 

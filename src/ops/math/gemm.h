@@ -21,8 +21,9 @@ struct MatrixRef {
 // Rows [begin, end) of c[m, n] = a[m, k] . b[k, n]. c is dense; b is read fastest with unit
 // columns.
 template <class T>
-TANDEM_CLONES void gemm_rows(std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t k,
-                             MatrixRef<const T> a, MatrixRef<const T> b, T* c) {
+TANDEM_MULTIVERSION void gemm_rows(std::int64_t begin, std::int64_t end, std::int64_t n,
+                                   std::int64_t k, MatrixRef<const T> a, MatrixRef<const T> b,
+                                   T* c) {
   constexpr int kRows = 4, kColumns = 16;
   for (std::int64_t i = begin; i < end; i += kRows) {
     const int rows = static_cast<int>(std::min<std::int64_t>(kRows, end - i));

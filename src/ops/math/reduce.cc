@@ -58,8 +58,8 @@ namespace {
 constexpr int kLanes = 64;
 
 template <class Op, class T>
-TANDEM_CLONES void runs_loop(const void* input, std::int64_t runs, std::int64_t length,
-                             void* accumulators) {
+TANDEM_MULTIVERSION void runs_loop(const void* input, std::int64_t runs, std::int64_t length,
+                                   void* accumulators) {
   using C = Compute<T>;
   const T* x = static_cast<const T*>(input);
   C* out = static_cast<C*>(accumulators);
@@ -86,8 +86,8 @@ TANDEM_CLONES void runs_loop(const void* input, std::int64_t runs, std::int64_t 
 }
 
 template <class Op, class T>
-TANDEM_CLONES void rows_loop(const void* input, std::int64_t rows, std::int64_t stride,
-                             std::int64_t columns, bool fresh, void* accumulators) {
+TANDEM_MULTIVERSION void rows_loop(const void* input, std::int64_t rows, std::int64_t stride,
+                                   std::int64_t columns, bool fresh, void* accumulators) {
   using C = Compute<T>;
   const T* x = static_cast<const T*>(input);
   C* __restrict__ sums = static_cast<C*>(accumulators);

@@ -25,7 +25,7 @@ namespace unary_detail {
 // `result` may be `input` itself: no dependencies between the iterations. Static, for the choice
 // between clones would be a symbol of the library's.
 template <class Op, class T, class Out>
-TANDEM_CLONES static void loop(const void* input, void* result, std::int64_t count) {
+TANDEM_MULTIVERSION static void loop(const void* input, void* result, std::int64_t count) {
   const T* x = static_cast<const T*>(input);
   Out* out = static_cast<Out*>(result);
 #pragma GCC ivdep

@@ -99,7 +99,7 @@ struct Details<cpu::GeluTanh> {
 // Results may be written over the first operand (kInPlace): no dependencies between the iterations.
 
 template <class A, class T>
-TANDEM_CLONES void value_range(const T* x, T* y, std::int64_t count, double alpha) {
+TANDEM_MULTIVERSION void value_range(const T* x, T* y, std::int64_t count, double alpha) {
   using C = Compute<T>;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i)
@@ -107,8 +107,8 @@ TANDEM_CLONES void value_range(const T* x, T* y, std::int64_t count, double alph
 }
 
 template <class A, class T>
-TANDEM_CLONES void gradient_range(const T* dy, const T* saved, T* dx, std::int64_t count,
-                                  double alpha) {
+TANDEM_MULTIVERSION void gradient_range(const T* dy, const T* saved, T* dx, std::int64_t count,
+                                        double alpha) {
   using C = Compute<T>;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i)

@@ -10,8 +10,8 @@ constexpr std::int64_t kQueries = 128, kKeys = 256;  // of a tile
 
 // sum(dy * y) of each query's row of each head, [batch, heads, queries].
 template <class T>
-TANDEM_CLONES void row_products(const AttentionSizes& s, const T* dy, const T* y,
-                                Compute<T>* deltas, std::int64_t begin, std::int64_t end) {
+TANDEM_MULTIVERSION void row_products(const AttentionSizes& s, const T* dy, const T* y,
+                                      Compute<T>* deltas, std::int64_t begin, std::int64_t end) {
   using C = Compute<T>;
   for (std::int64_t position = begin; position < end; ++position)  // of [batch, queries]
     for (std::int64_t head = 0; head < s.heads; ++head) {
@@ -27,8 +27,8 @@ TANDEM_CLONES void row_products(const AttentionSizes& s, const T* dy, const T* y
 // From scores to weights, in place; and from the weights' gradient to the scores', dropped ones
 // counting for nothing and the others scaled, as `kept` says (null: all are kept as they are).
 template <class C>
-TANDEM_CLONES void score_gradient(std::int64_t columns, C log_sum, C delta, const C* kept,
-                                  C* weights, C* gradient) {
+TANDEM_MULTIVERSION void score_gradient(std::int64_t columns, C log_sum, C delta, const C* kept,
+                                        C* weights, C* gradient) {
   for (std::int64_t j = 0; j < columns; ++j) weights[j] = vec::exp(weights[j] - log_sum);
   if (!kept) {
     for (std::int64_t j = 0; j < columns; ++j) gradient[j] = weights[j] * (gradient[j] - delta);

@@ -11,8 +11,8 @@ constexpr std::int64_t kQueries = 128, kKeys = 512;  // of a tile: scores that s
 // From scores to exp(score - largest so far), in place; each row's largest score and sum so far and
 // its `result` are brought to the new largest.
 template <class C>
-TANDEM_CLONES void take_in(std::int64_t rows, std::int64_t columns, C* scores, C* largest, C* sums,
-                           std::int64_t depth, C* result) {
+TANDEM_MULTIVERSION void take_in(std::int64_t rows, std::int64_t columns, C* scores, C* largest,
+                                 C* sums, std::int64_t depth, C* result) {
   for (std::int64_t i = 0; i < rows; ++i) {
     C* row = scores + i * columns;
     const C here = row_max<C>(columns, [row](std::int64_t j) { return row[j]; });

@@ -44,7 +44,7 @@ struct Tile {
 };
 
 template <class T>
-TANDEM_CLONES void widen_rows(HeadRows<const T> rows, Compute<T>* to) {
+TANDEM_MULTIVERSION void widen_rows(HeadRows<const T> rows, Compute<T>* to) {
   for (std::int64_t i = 0; i < rows.count; ++i)
     for (std::int64_t j = 0; j < rows.depth; ++j)
       to[i * rows.depth + j] = static_cast<Compute<T>>(rows.data[i * rows.stride + j]);
@@ -68,7 +68,7 @@ constexpr std::int64_t tile_buffer(std::int64_t elements) {
 }
 
 template <class T>
-TANDEM_CLONES void store_rows(const Compute<T>* from, Compute<T> factor, HeadRows<T> rows) {
+TANDEM_MULTIVERSION void store_rows(const Compute<T>* from, Compute<T> factor, HeadRows<T> rows) {
   for (std::int64_t i = 0; i < rows.count; ++i)
     for (std::int64_t j = 0; j < rows.depth; ++j)
       rows.data[i * rows.stride + j] = store_as<T>(from[i * rows.depth + j] * factor);
@@ -106,8 +106,8 @@ struct TilePlace {
 
 // Scales the scores and adds the mask to them; minus infinity where a query may not see a key.
 template <class T>
-TANDEM_CLONES void mask_scores(const AttentionAttrs& attrs, const AttentionMask& mask,
-                               const TilePlace& at, Compute<T>* scores) {
+TANDEM_MULTIVERSION void mask_scores(const AttentionAttrs& attrs, const AttentionMask& mask,
+                                     const TilePlace& at, Compute<T>* scores) {
   using C = Compute<T>;
   constexpr C kNever = -std::numeric_limits<C>::infinity();
   const C scale = static_cast<C>(attrs.softmax_scale);

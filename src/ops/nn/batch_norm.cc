@@ -41,8 +41,8 @@ ColumnBlocks blocks_of(const TensorView& x) {
 // A block's means and its sums of squared distances from them: two passes over what is in the
 // cache.
 template <class T>
-TANDEM_CLONES void block_moments(const ColumnBlocks& blocks, std::int64_t block, const T* x,
-                                 Compute<T>* means, Compute<T>* squares, Compute<T>* wide) {
+TANDEM_MULTIVERSION void block_moments(const ColumnBlocks& blocks, std::int64_t block, const T* x,
+                                       Compute<T>* means, Compute<T>* squares, Compute<T>* wide) {
   using C = Compute<T>;
   blocks.sum_block(block, means,
                    [x](std::int64_t i, std::int64_t) { return static_cast<C>(x[i]); });
@@ -88,9 +88,9 @@ void moments(KernelContext& c, const ColumnBlocks& blocks, const T* x, double* m
 
 // y = (x - mean) * scale + shift in rows of `width`, the parameters one a column of such a row.
 template <class T>
-TANDEM_CLONES void normalise_range(const T* x, T* y, std::int64_t count, std::int64_t width,
-                                   const Compute<T>* mean, const Compute<T>* scale,
-                                   const Compute<T>* shift) {
+TANDEM_MULTIVERSION void normalise_range(const T* x, T* y, std::int64_t count, std::int64_t width,
+                                         const Compute<T>* mean, const Compute<T>* scale,
+                                         const Compute<T>* shift) {
   using C = Compute<T>;
   for (std::int64_t i = 0; i < count; i += width) {
     const std::int64_t length = std::min(width, count - i);
@@ -221,9 +221,9 @@ void infer_training_grad(InferContext& c) {
 
 // A block's sums of dy and of dy * (x - mean).
 template <class T>
-TANDEM_CLONES void block_gradient_sums(const ColumnBlocks& blocks, std::int64_t block, const T* dy,
-                                       const T* x, const Compute<T>* mean, Compute<T>* sums,
-                                       Compute<T>* products) {
+TANDEM_MULTIVERSION void block_gradient_sums(const ColumnBlocks& blocks, std::int64_t block,
+                                             const T* dy, const T* x, const Compute<T>* mean,
+                                             Compute<T>* sums, Compute<T>* products) {
   using C = Compute<T>;
   blocks.sum_block(
       block, sums, [dy](std::int64_t i, std::int64_t) { return static_cast<C>(dy[i]); }, products,
@@ -234,10 +234,10 @@ TANDEM_CLONES void block_gradient_sums(const ColumnBlocks& blocks, std::int64_t 
 
 // dx = scale * dy + slope * (x - mean) + shift; dx may be dy.
 template <class T>
-TANDEM_CLONES void gradient_range(const T* dy, const T* x, T* dx, std::int64_t count,
-                                  std::int64_t width, const Compute<T>* mean,
-                                  const Compute<T>* scale, const Compute<T>* slope,
-                                  const Compute<T>* shift) {
+TANDEM_MULTIVERSION void gradient_range(const T* dy, const T* x, T* dx, std::int64_t count,
+                                        std::int64_t width, const Compute<T>* mean,
+                                        const Compute<T>* scale, const Compute<T>* slope,
+                                        const Compute<T>* shift) {
   using C = Compute<T>;
   for (std::int64_t i = 0; i < count; i += width) {
     const std::int64_t length = std::min(width, count - i);

@@ -22,8 +22,8 @@ template <class Body>
   }
 }
 
-TANDEM_CLONES void forward_row(const ConvShape& c, std::int64_t row, const double* x,
-                               const double* kernel, const double* bias, double* y) {
+TANDEM_MULTIVERSION void forward_row(const ConvShape& c, std::int64_t row, const double* x,
+                                     const double* kernel, const double* bias, double* y) {
   const std::int64_t in = c.in / c.groups, out = c.out / c.groups;
   for (std::int64_t i = 0; i < c.ow * c.out; ++i)
     y[row * c.ow * c.out + i] = bias ? bias[i % c.out] : 0.0;
@@ -40,8 +40,8 @@ TANDEM_CLONES void forward_row(const ConvShape& c, std::int64_t row, const doubl
       });
 }
 
-TANDEM_CLONES void backward_input_image(const ConvShape& c, std::int64_t image, const double* dy,
-                                        const double* kernel, double* dx) {
+TANDEM_MULTIVERSION void backward_input_image(const ConvShape& c, std::int64_t image,
+                                              const double* dy, const double* kernel, double* dx) {
   const std::int64_t in = c.in / c.groups, out = c.out / c.groups;
   std::fill_n(dx + image * c.h * c.w * c.in, c.h * c.w * c.in, 0.0);
   for (std::int64_t oy = 0; oy < c.oh; ++oy)
@@ -60,8 +60,8 @@ TANDEM_CLONES void backward_input_image(const ConvShape& c, std::int64_t image, 
 }
 
 // The gradient of the kernel's tap (ky, kx).
-TANDEM_CLONES void backward_tap(const ConvShape& c, std::int64_t ky, std::int64_t kx,
-                                const double* x, const double* dy, double* dkernel) {
+TANDEM_MULTIVERSION void backward_tap(const ConvShape& c, std::int64_t ky, std::int64_t kx,
+                                      const double* x, const double* dy, double* dkernel) {
   const std::int64_t in = c.in / c.groups, out = c.out / c.groups;
   double* tap = dkernel + (ky * c.kw + kx) * in * c.out;
   std::fill_n(tap, in * c.out, 0.0);

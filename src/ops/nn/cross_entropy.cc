@@ -118,7 +118,8 @@ const std::int64_t* classes_of(KernelContext& c, const TensorView& labels, std::
 }
 
 template <class T>
-TANDEM_CLONES void log_sums(std::int64_t rows, std::int64_t columns, const T* x, Compute<T>* logs) {
+TANDEM_MULTIVERSION void log_sums(std::int64_t rows, std::int64_t columns, const T* x,
+                                  Compute<T>* logs) {
   using C = Compute<T>;
   C largest[kExpRows], sums[kExpRows];
   exp_sums(rows, columns, x, largest, sums);
@@ -126,8 +127,8 @@ TANDEM_CLONES void log_sums(std::int64_t rows, std::int64_t columns, const T* x,
 }
 
 template <class T>
-TANDEM_CLONES void dense_losses(std::int64_t rows, std::int64_t columns, const T* x,
-                                const T* labels, const Compute<T>* logs, T* loss) {
+TANDEM_MULTIVERSION void dense_losses(std::int64_t rows, std::int64_t columns, const T* x,
+                                      const T* labels, const Compute<T>* logs, T* loss) {
   using C = Compute<T>;
   for (std::int64_t r = 0; r < rows; ++r, x += columns, labels += columns)
     loss[r] = store_as<T>(row_sum<C>(columns, [=](std::int64_t j) {
@@ -137,9 +138,9 @@ TANDEM_CLONES void dense_losses(std::int64_t rows, std::int64_t columns, const T
 
 // dlogits = dloss * (softmax(logits) - 1 at the label).
 template <class T>
-TANDEM_CLONES void sparse_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss,
-                                    const T* x, const std::int64_t* labels, const Compute<T>* logs,
-                                    T* dx) {
+TANDEM_MULTIVERSION void sparse_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss,
+                                          const T* x, const std::int64_t* labels,
+                                          const Compute<T>* logs, T* dx) {
   using C = Compute<T>;
   for_exp(rows, columns, x, logs,
           [=](std::int64_t r, std::int64_t first, std::int64_t count, const C* p) {
@@ -153,8 +154,9 @@ TANDEM_CLONES void sparse_grad_rows(std::int64_t rows, std::int64_t columns, con
 
 // dlogits = dloss * (softmax(logits) * sum(labels) - labels).
 template <class T>
-TANDEM_CLONES void dense_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss,
-                                   const T* x, const T* labels, const Compute<T>* logs, T* dx) {
+TANDEM_MULTIVERSION void dense_grad_rows(std::int64_t rows, std::int64_t columns, const T* dloss,
+                                         const T* x, const T* labels, const Compute<T>* logs,
+                                         T* dx) {
   using C = Compute<T>;
   C totals[kExpRows];
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -264,7 +266,8 @@ void infer_sigmoid(InferContext& c) {
 }
 
 template <class T>
-TANDEM_CLONES void sigmoid_range(const T* logits, const T* labels, T* loss, std::int64_t count) {
+TANDEM_MULTIVERSION void sigmoid_range(const T* logits, const T* labels, T* loss,
+                                       std::int64_t count) {
   using C = Compute<T>;
   for (std::int64_t i = 0; i < count; ++i)
     loss[i] = store_as<T>(

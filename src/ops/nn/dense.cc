@@ -91,8 +91,8 @@ void infer_bias_add(InferContext& c) {
 }
 
 template <class T>
-TANDEM_CLONES void bias_add_rows(const T* x, const T* bias, T* y, std::int64_t rows,
-                                 std::int64_t columns) {
+TANDEM_MULTIVERSION void bias_add_rows(const T* x, const T* bias, T* y, std::int64_t rows,
+                                       std::int64_t columns) {
   using C = Compute<T>;
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j)
@@ -127,8 +127,8 @@ void infer_bias_add_grad(InferContext& c) {
 }
 
 template <class T>
-TANDEM_CLONES void sum_block(const ColumnBlocks& blocks, std::int64_t block, const T* x,
-                             Compute<T>* sums) {
+TANDEM_MULTIVERSION void sum_block(const ColumnBlocks& blocks, std::int64_t block, const T* x,
+                                   Compute<T>* sums) {
   blocks.sum_block(block, sums,
                    [x](std::int64_t i, std::int64_t) { return static_cast<Compute<T>>(x[i]); });
 }

@@ -13,7 +13,7 @@ namespace tandem {
 // y = x, dropped or scaled, for elements [begin, end) of the global tensor; x and y point at
 // element `begin`, and may be one.
 template <class T>
-TANDEM_CLONES void dropout_range(const RandomKey& random_key, std::uint32_t threshold, double scale,
+TANDEM_MULTIVERSION void dropout_range(const RandomKey& random_key, std::uint32_t threshold, double scale,
                                  const T* x, T* y, std::int64_t begin, std::int64_t end) {
   using C = Compute<T>;
   constexpr std::int64_t kBlock = kDropoutBlock;

@@ -49,9 +49,9 @@ void infer_layer_norm(InferContext& c) {
 }
 
 template <class T>
-TANDEM_CLONES void normalise_rows(std::int64_t rows, std::int64_t columns, double epsilon,
-                                  const T* x, const Compute<T>* gamma, const Compute<T>* beta, T* y,
-                                  Compute<T>* means, Compute<T>* inverses) {
+TANDEM_MULTIVERSION void normalise_rows(std::int64_t rows, std::int64_t columns, double epsilon,
+                                        const T* x, const Compute<T>* gamma, const Compute<T>* beta,
+                                        T* y, Compute<T>* means, Compute<T>* inverses) {
   using C = Compute<T>;
   const C scale = C(1) / static_cast<C>(columns);
   for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
@@ -104,10 +104,10 @@ void infer_layer_norm_grad(InferContext& c) {
 
 // dx of some rows, and their sums for gamma and beta.
 template <class T>
-TANDEM_CLONES void gradient_rows(std::int64_t rows, std::int64_t columns, const T* dy, const T* x,
-                                 const Compute<T>* gamma, const Compute<T>* means,
-                                 const Compute<T>* inverses, T* dx, Compute<T>* dgamma,
-                                 Compute<T>* dbeta) {
+TANDEM_MULTIVERSION void gradient_rows(std::int64_t rows, std::int64_t columns, const T* dy,
+                                       const T* x, const Compute<T>* gamma, const Compute<T>* means,
+                                       const Compute<T>* inverses, T* dx, Compute<T>* dgamma,
+                                       Compute<T>* dbeta) {
   using C = Compute<T>;
   std::fill_n(dgamma, columns, C(0));
   std::fill_n(dbeta, columns, C(0));

@@ -62,7 +62,7 @@ constexpr std::int64_t kChunk = 256;
 // TensorFlow; the maximum of a window with a NaN is NaN.
 
 template <class T>
-TANDEM_CLONES void max_row(const Pool& p, std::int64_t row, const T* x, T* y) {
+TANDEM_MULTIVERSION void max_row(const Pool& p, std::int64_t row, const T* x, T* y) {
   using C = Compute<T>;
   const std::int64_t image = row / p.oh, oy = row % p.oh, channels = p.channels;
   for (std::int64_t ox = 0; ox < p.ow; ++ox) {
@@ -85,8 +85,8 @@ TANDEM_CLONES void max_row(const Pool& p, std::int64_t row, const T* x, T* y) {
 // Hands each window's gradient to its maximum: to the first pixel that is not below it, which is
 // the NaN where the maximum is one.
 template <bool kTiles, class T>
-TANDEM_CLONES void max_gradient_image(const Pool& p, std::int64_t image, const T* x, const T* y,
-                                      const T* dy, Compute<T>* dx) {
+TANDEM_MULTIVERSION void max_gradient_image(const Pool& p, std::int64_t image, const T* x,
+                                            const T* y, const T* dy, Compute<T>* dx) {
   using C = Compute<T>;
   C rest[kChunk];
   const std::int64_t channels = p.channels;
@@ -116,8 +116,8 @@ TANDEM_CLONES void max_gradient_image(const Pool& p, std::int64_t image, const T
 
 // The elements of g where the maxima of x are.
 template <class T>
-TANDEM_CLONES void gather_maxima_row(const Pool& p, std::int64_t row, const T* x, const T* y,
-                                     const T* g, T* out) {
+TANDEM_MULTIVERSION void gather_maxima_row(const Pool& p, std::int64_t row, const T* x, const T* y,
+                                           const T* g, T* out) {
   using C = Compute<T>;
   const std::int64_t image = row / p.oh, oy = row % p.oh, channels = p.channels;
   for (std::int64_t ox = 0; ox < p.ow; ++ox) {
@@ -138,7 +138,7 @@ TANDEM_CLONES void gather_maxima_row(const Pool& p, std::int64_t row, const T* x
 }
 
 template <class T>
-TANDEM_CLONES void average_row(const Pool& p, std::int64_t row, const T* x, T* y) {
+TANDEM_MULTIVERSION void average_row(const Pool& p, std::int64_t row, const T* x, T* y) {
   using C = Compute<T>;
   C sum[kChunk];
   const std::int64_t image = row / p.oh, oy = row % p.oh, channels = p.channels;
@@ -160,8 +160,8 @@ TANDEM_CLONES void average_row(const Pool& p, std::int64_t row, const T* x, T* y
 }
 
 template <class T>
-TANDEM_CLONES void average_gradient_image(const Pool& p, std::int64_t image, const T* dy,
-                                          Compute<T>* dx) {
+TANDEM_MULTIVERSION void average_gradient_image(const Pool& p, std::int64_t image, const T* dy,
+                                                Compute<T>* dx) {
   using C = Compute<T>;
   const std::int64_t channels = p.channels;
   std::fill_n(dx, p.h * p.w * channels, C(0));

@@ -1,5 +1,5 @@
 // Reductions over contiguous rows that vectorise: sums are kept in lanes and joined in a fixed
-// order. Inlined, with their terms, into their callers (functions with TANDEM_CLONES).
+// order. Inlined, with their terms, into their callers (functions with TANDEM_MULTIVERSION).
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ void infer_softmax_grad(InferContext& c) {
 }
 
 template <class T>
-TANDEM_CLONES void softmax_rows(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
+TANDEM_MULTIVERSION void softmax_rows(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
   using C = Compute<T>;
   C largest[kExpRows], sums[kExpRows];
   exp_sums(rows, columns, x, largest, sums);
@@ -47,7 +47,8 @@ TANDEM_CLONES void softmax_rows(std::int64_t rows, std::int64_t columns, const T
 }
 
 template <class T>
-TANDEM_CLONES void log_softmax_rows(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
+TANDEM_MULTIVERSION void log_softmax_rows(std::int64_t rows, std::int64_t columns, const T* x,
+                                          T* y) {
   using C = Compute<T>;
   C largest[kExpRows], sums[kExpRows];
   exp_sums(rows, columns, x, largest, sums);
@@ -59,8 +60,8 @@ TANDEM_CLONES void log_softmax_rows(std::int64_t rows, std::int64_t columns, con
 }
 
 template <class T>
-TANDEM_CLONES void softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy,
-                                     const T* y, T* dx) {
+TANDEM_MULTIVERSION void softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy,
+                                           const T* y, T* dx) {
   using C = Compute<T>;
   for (std::int64_t r = 0; r < rows; ++r, dy += columns, y += columns, dx += columns) {
     const C sum = row_sum<C>(
@@ -71,8 +72,8 @@ TANDEM_CLONES void softmax_grad_rows(std::int64_t rows, std::int64_t columns, co
 }
 
 template <class T>
-TANDEM_CLONES void log_softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy,
-                                         const T* y, T* dx) {
+TANDEM_MULTIVERSION void log_softmax_grad_rows(std::int64_t rows, std::int64_t columns, const T* dy,
+                                               const T* y, T* dx) {
   using C = Compute<T>;
   C sums[kExpRows], none[kExpRows];
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -34,9 +34,9 @@ void infer_update(InferContext& c) {
 }
 
 template <int kSlots, class T, class Step>
-TANDEM_CLONES void update_range(T* variable, T* const* slot_data, const T* gradient,
-                                double grad_scale, std::int64_t begin, std::int64_t end,
-                                Step step) {
+TANDEM_MULTIVERSION void update_range(T* variable, T* const* slot_data, const T* gradient,
+                                      double grad_scale, std::int64_t begin, std::int64_t end,
+                                      Step step) {
   using C = Compute<T>;
   const C scale = static_cast<C>(grad_scale);
   T* const slot_0 = kSlots > 0 ? slot_data[0] : nullptr;
@@ -75,9 +75,9 @@ void update_kernel(KernelContext& c) {
 // --- LAMB: the moments and both norms first, then the step that they scale ---
 
 template <class T>
-TANDEM_CLONES void lamb_moments(cpu::LambStep<Compute<T>> step, const T* variable, T* m, T* v,
-                                const T* gradient, std::int64_t count, double* variable_norm,
-                                double* direction_norm) {
+TANDEM_MULTIVERSION void lamb_moments(cpu::LambStep<Compute<T>> step, const T* variable, T* m, T* v,
+                                      const T* gradient, std::int64_t count, double* variable_norm,
+                                      double* direction_norm) {
   using C = Compute<T>;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
@@ -96,8 +96,8 @@ TANDEM_CLONES void lamb_moments(cpu::LambStep<Compute<T>> step, const T* variabl
 }
 
 template <class T>
-TANDEM_CLONES void lamb_apply(cpu::LambStep<Compute<T>> step, double rate, T* variable, const T* m,
-                              const T* v, std::int64_t count) {
+TANDEM_MULTIVERSION void lamb_apply(cpu::LambStep<Compute<T>> step, double rate, T* variable,
+                                    const T* m, const T* v, std::int64_t count) {
   using C = Compute<T>;
   const C factor = static_cast<C>(rate);
 #pragma GCC ivdep

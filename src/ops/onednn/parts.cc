@@ -5,8 +5,8 @@
 namespace tandem::onednn {
 namespace {
 
-TANDEM_CLONES void add_range(float* __restrict__ sums, const float* __restrict__ terms,
-                             std::int64_t count) {
+TANDEM_MULTIVERSION void add_range(float* __restrict__ sums, const float* __restrict__ terms,
+                                   std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) sums[i] += terms[i];
 }
 

@@ -14,7 +14,7 @@ namespace tandem::onednn {
 inline DType compute_dtype(DType dtype) { return computes(dtype) ? dtype : float32; }
 
 template <class From, class To>
-TANDEM_CLONES void convert_range(const From* from, To* to, std::int64_t count) {
+TANDEM_MULTIVERSION void convert_range(const From* from, To* to, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = To(static_cast<float>(from[i]));
 }
 

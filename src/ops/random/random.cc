@@ -41,7 +41,7 @@ void infer_random(InferContext& c) {
 // Blocks [begin, end) of the `count` elements of `out`. By value: nothing that is written can alias
 // it.
 template <class T, class C, class Distribution>
-TANDEM_CLONES void fill_blocks(const RandomKey random_key, const Distribution distribution, T* out,
+TANDEM_MULTIVERSION void fill_blocks(const RandomKey random_key, const Distribution distribution, T* out,
                                std::int64_t count, std::int64_t begin, std::int64_t end) {
   alignas(64) Words words;
   alignas(64) C elements[Distribution::kElements];

@@ -28,7 +28,7 @@ class CheckpointImpl final : public CallbackBase {
 
   void on_train_begin(Model& model) override {
     if (!policy_.must_exist && !policy_.may_exist) return;
-    if (impl_of(model, "load").is_chief()) remove_abandoned(path_);  // by a run that was killed
+    if (impl_of(model, "load").is_chief()) remove_stale_files(path_);  // by a run that was killed
     load_training_state(model, path_, policy_.config, policy_.must_exist);
   }
 

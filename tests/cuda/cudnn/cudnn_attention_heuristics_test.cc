@@ -1,5 +1,5 @@
-// The real library's engines for attention, for a GPU that is not there. They are compiled when
-// their plans are made, for which cuDNN wants a driver: one without GPUs will do.
+// The real library's engines for attention, for a GPU that this machine does not have. Making a
+// plan compiles its kernels, which needs a driver; one without GPUs suffices.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ AttentionSizes sizes_of(std::int64_t batch, std::int64_t queries, std::int64_t k
 class CudnnAttentionEnginesSlow : public DescribedGpu {
  protected:
   void SetUp() override {
-    // For as long as the process lives: cuDNN finds it by its name.
+    // Lives as long as the process: cuDNN looks it up by its name.
     if (!dlopen("libcuda.so.1", RTLD_NOW)) {
       ASSERT_NE(dlopen(TANDEM_ABSENT_DRIVER, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
     }
@@ -57,7 +57,7 @@ TEST_F(CudnnAttentionEnginesSlow, AreThereForFloat16) {
     EXPECT_EQ(engines({pass, float16, sizes, true}, true).size(), 1u);
 }
 
-// So that what differs from run to run does not pass for the same: cuDNN's notes do not tell.
+// cuDNN's notes do not report non-determinism, so the test excludes such engines explicitly.
 TEST_F(CudnnAttentionEnginesSlow, KeepGradientsOfScoresWhereTheSameBitsAreWanted) {
   const AttentionSizes sizes = sizes_of(16, 512, 512, 12, 12, 64, 64);
   const CudnnAttention attention{AttentionPass::kBackward, bfloat16, sizes, true};

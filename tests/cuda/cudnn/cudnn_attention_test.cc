@@ -1,4 +1,4 @@
-// Attention as cuDNN is told of it, and what goes through it, over a fake of it.
+// cuDNN descriptions of attention, and their execution on a fake of cuDNN.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,32 +26,34 @@ AttentionSizes sizes_of(std::int64_t batch, std::int64_t queries, std::int64_t k
 const AttentionSizes kSizes = sizes_of(2, 5, 7, 4, 2, 16, 8);
 
 TEST(CudnnAttentionDescription, HasHeadsBeforePositions) {
-  const AttentionDescription told = describe({AttentionPass::kForward, bfloat16, kSizes, false});
-  EXPECT_EQ(told.query.sizes, (CudnnSizes{2, 4, 5, 16}));
-  EXPECT_EQ(told.query.strides, (CudnnSizes{5 * 4 * 16, 16, 4 * 16, 1}));
-  EXPECT_EQ(told.key.sizes, (CudnnSizes{2, 2, 16, 7})) << "transposed";
-  EXPECT_EQ(told.key.strides, (CudnnSizes{7 * 2 * 16, 16, 1, 2 * 16}));
-  EXPECT_EQ(told.value.sizes, (CudnnSizes{2, 2, 7, 8}));
-  EXPECT_EQ(told.value.strides, (CudnnSizes{7 * 2 * 8, 8, 2 * 8, 1}));
-  EXPECT_EQ(told.result.sizes, (CudnnSizes{2, 4, 5, 8}));
-  EXPECT_EQ(told.log_sums.sizes, (CudnnSizes{2, 4, 5, 1}));
-  EXPECT_EQ(told.log_sums.strides, (CudnnSizes{4 * 5, 5, 1, 1}));
-  EXPECT_EQ(told.query.type, CUDNN_DATA_BFLOAT16);
-  EXPECT_EQ(told.log_sums.type, CUDNN_DATA_FLOAT);
+  const AttentionDescription description =
+      describe({AttentionPass::kForward, bfloat16, kSizes, false});
+  EXPECT_EQ(description.query.sizes, (CudnnSizes{2, 4, 5, 16}));
+  EXPECT_EQ(description.query.strides, (CudnnSizes{5 * 4 * 16, 16, 4 * 16, 1}));
+  EXPECT_EQ(description.key.sizes, (CudnnSizes{2, 2, 16, 7})) << "transposed";
+  EXPECT_EQ(description.key.strides, (CudnnSizes{7 * 2 * 16, 16, 1, 2 * 16}));
+  EXPECT_EQ(description.value.sizes, (CudnnSizes{2, 2, 7, 8}));
+  EXPECT_EQ(description.value.strides, (CudnnSizes{7 * 2 * 8, 8, 2 * 8, 1}));
+  EXPECT_EQ(description.result.sizes, (CudnnSizes{2, 4, 5, 8}));
+  EXPECT_EQ(description.log_sums.sizes, (CudnnSizes{2, 4, 5, 1}));
+  EXPECT_EQ(description.log_sums.strides, (CudnnSizes{4 * 5, 5, 1, 1}));
+  EXPECT_EQ(description.query.type, CUDNN_DATA_BFLOAT16);
+  EXPECT_EQ(description.log_sums.type, CUDNN_DATA_FLOAT);
 }
 
 TEST(CudnnAttentionDescription, OfGradientsHasValuesTransposed) {
-  const AttentionDescription told = describe({AttentionPass::kBackward, float16, kSizes, false});
-  EXPECT_EQ(told.value.sizes, (CudnnSizes{2, 2, 8, 7}));
-  EXPECT_EQ(told.value.strides, (CudnnSizes{7 * 2 * 8, 8, 1, 2 * 8}));
-  EXPECT_EQ(told.dvalue.sizes, (CudnnSizes{2, 2, 7, 8}));
-  EXPECT_EQ(told.dkey.sizes, (CudnnSizes{2, 2, 7, 16}));
-  EXPECT_EQ(told.dquery.strides, told.query.strides);
-  EXPECT_EQ(told.dquery_sums.sizes, (CudnnSizes{2, 4, 5, 16}));
-  EXPECT_EQ(told.dquery_sums.type, CUDNN_DATA_FLOAT);
+  const AttentionDescription description =
+      describe({AttentionPass::kBackward, float16, kSizes, false});
+  EXPECT_EQ(description.value.sizes, (CudnnSizes{2, 2, 8, 7}));
+  EXPECT_EQ(description.value.strides, (CudnnSizes{7 * 2 * 8, 8, 1, 2 * 8}));
+  EXPECT_EQ(description.dvalue.sizes, (CudnnSizes{2, 2, 7, 8}));
+  EXPECT_EQ(description.dkey.sizes, (CudnnSizes{2, 2, 7, 16}));
+  EXPECT_EQ(description.dquery.strides, description.query.strides);
+  EXPECT_EQ(description.dquery_sums.sizes, (CudnnSizes{2, 4, 5, 16}));
+  EXPECT_EQ(description.dquery_sums.type, CUDNN_DATA_FLOAT);
 }
 
-// By definition, in float64.
+// The definition, in float64.
 struct Attended {
   std::vector<double> result, log_sums, dquery, dkey, dvalue;
 };
@@ -122,7 +124,7 @@ void expect_near(const std::vector<T>& actual, const std::vector<double>& expect
     ASSERT_NEAR(actual[i], expected[i], 3e-3 * std::max(1.0, std::abs(expected[i]))) << i;
 }
 
-// A device of a fake GPU, and a kernel's context on it, with the tensors of an attention.
+// A device on a fake GPU, and a kernel's context on it, with the tensors of an attention.
 class CudnnAttentions : public ::testing::Test {
  protected:
   CudnnAttentions() {
@@ -139,7 +141,7 @@ class CudnnAttentions : public ::testing::Test {
     context_.end_call();
     return done;
   }
-  // Into memory that is large enough for `sizes`.
+  // Computes into memory that is large enough for `sizes`.
   bool forward(const AttentionSizes& sizes, DType dtype = float16, std::size_t shift = 0) {
     return run({AttentionPass::kForward, dtype, sizes, true}, memory_of(shift));
   }
@@ -254,7 +256,7 @@ TEST_F(CudnnAttentions, ThatFailAreErrors) {
   EXPECT_THROW(forward(kSizes), UnavailableError);
 }
 
-// The fake says no to what is no graph: so the tests above tell something.
+// The fake refuses invalid graphs, so the tests above are meaningful.
 TEST(FakeCudnn, RefusesWhatDoesNotFit) {
   const auto finish = [](const auto& build) {
     GraphMaker graph(*cudnn(), 16, CUDNN_DATA_FLOAT);

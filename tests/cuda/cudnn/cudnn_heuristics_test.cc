@@ -1,5 +1,5 @@
-// The real library's heuristics and plans of convolutions for a GPU that is not there. So it is
-// seen that every graph is accepted, and has an engine.
+// The real library's heuristics and plans of convolutions, for a GPU that this machine does not
+// have. Every graph must be accepted and have an engine.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -44,9 +44,9 @@ const std::vector<ConvShape>& shapes() {
   static const std::vector<ConvShape> all = {
       shape_of(28, 1, 6, {5}),                              // LeNet
       shape_of(14, 6, 16, {5}, nn::Padding::kValid),        // LeNet
-      shape_of(224, 3, 64, {7, 2}),                         // ResNet: more padding behind
+      shape_of(224, 3, 64, {7, 2}),                         // ResNet: more padding after
       shape_of(56, 64, 64, {3}),                            // ResNet
-      shape_of(56, 128, 128, {3, 2}),                       // ResNet: more padding behind
+      shape_of(56, 128, 128, {3, 2}),                       // ResNet: more padding after
       shape_of(56, 256, 512, {1, 2}, nn::Padding::kValid),  // ResNet
       shape_of(12, 5, 7, {2}),                              // odd channels, even window
       shape_of(20, 16, 16, {3, 1, 2}),                      // dilated
@@ -109,7 +109,7 @@ TEST_F(CudnnHeuristicsSlow, FuseBiasAndActivation) {
       }
 }
 
-TEST_F(CudnnHeuristicsSlow, GiveSeveralToTryOut) {
+TEST_F(CudnnHeuristicsSlow, ReturnSeveralEngines) {
   const auto found =
       engines({.shape = shapes()[3]}, {.tf32 = true, .all = true, .workspace = kWorkspace});
   EXPECT_GT(found.size(), 1u);

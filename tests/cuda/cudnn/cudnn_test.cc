@@ -1,4 +1,4 @@
-// Convolutions as cuDNN is told of them, and the choice of its engines, over a fake of it.
+// cuDNN descriptions of convolutions, and the choice of engines, with a fake of cuDNN.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 using Four = std::array<std::int64_t, 4>;
 using Two = std::array<std::int64_t, 2>;
 
-// 3x2 windows, SAME, in steps of 2, of pictures of 8x7 in 2 groups.
+// 3x2 windows, SAME padding, strides of 2, images of 8x7 in 2 groups.
 ConvShape shape_of(DType dtype) {
   return {.dtype = dtype,
           .n = 2,
@@ -43,21 +43,21 @@ ConvShape shape_of(DType dtype) {
 }
 
 TEST(CudnnDescription, HasChannelsLastAndBothPaddings) {
-  const ConvDescription told = describe({.shape = shape_of(bfloat16)});
-  EXPECT_EQ(told.x.sizes, (Four{2, 4, 8, 7}));
-  EXPECT_EQ(told.x.strides, (Four{8 * 7 * 4, 1, 7 * 4, 4}));
-  EXPECT_EQ(told.kernel.sizes, (Four{6, 2, 3, 2}));  // in / groups
-  EXPECT_EQ(told.kernel.strides, (Four{3 * 2 * 2, 1, 2 * 2, 2}));
-  EXPECT_EQ(told.y.sizes, (Four{2, 6, 4, 4}));
-  EXPECT_EQ(told.y.strides, (Four{4 * 4 * 6, 1, 4 * 6, 6}));
-  EXPECT_EQ(told.bias.sizes, (Four{1, 6, 1, 1}));
-  EXPECT_EQ(told.pads_before, (Two{0, 0}));
-  EXPECT_EQ(told.pads_after, (Two{1, 1}));
-  EXPECT_EQ(told.strides, (Two{2, 2}));
-  EXPECT_EQ(told.dilations, (Two{1, 1}));
-  EXPECT_EQ(told.x.type, CUDNN_DATA_BFLOAT16);
-  EXPECT_EQ(told.bias.type, CUDNN_DATA_BFLOAT16);
-  EXPECT_EQ(told.compute, CUDNN_DATA_FLOAT);
+  const ConvDescription description = describe({.shape = shape_of(bfloat16)});
+  EXPECT_EQ(description.x.sizes, (Four{2, 4, 8, 7}));
+  EXPECT_EQ(description.x.strides, (Four{8 * 7 * 4, 1, 7 * 4, 4}));
+  EXPECT_EQ(description.kernel.sizes, (Four{6, 2, 3, 2}));  // in / groups
+  EXPECT_EQ(description.kernel.strides, (Four{3 * 2 * 2, 1, 2 * 2, 2}));
+  EXPECT_EQ(description.y.sizes, (Four{2, 6, 4, 4}));
+  EXPECT_EQ(description.y.strides, (Four{4 * 4 * 6, 1, 4 * 6, 6}));
+  EXPECT_EQ(description.bias.sizes, (Four{1, 6, 1, 1}));
+  EXPECT_EQ(description.pads_before, (Two{0, 0}));
+  EXPECT_EQ(description.pads_after, (Two{1, 1}));
+  EXPECT_EQ(description.strides, (Two{2, 2}));
+  EXPECT_EQ(description.dilations, (Two{1, 1}));
+  EXPECT_EQ(description.x.type, CUDNN_DATA_BFLOAT16);
+  EXPECT_EQ(description.bias.type, CUDNN_DATA_BFLOAT16);
+  EXPECT_EQ(description.compute, CUDNN_DATA_FLOAT);
 }
 
 TEST(CudnnDescription, SumsFloat64InFloat64) {
@@ -136,7 +136,7 @@ TEST(CudnnLibrary, ThatIsNotThereIsAnErrorThatSaysWhatToDo) {
   EXPECT_THROW(load_cudnn("libc.so.6"), UnavailableError);
 }
 
-// A device of a fake GPU, and a kernel's context on it.
+// A device on a fake GPU, and a kernel's context on it.
 class CudnnPlans : public ::testing::Test {
  protected:
   CudnnPlans() {
@@ -150,7 +150,7 @@ class CudnnPlans : public ::testing::Test {
   CudnnPlan* plan(const CudnnConv& conv = {.shape = shape_of(float32)}) {
     return cudnn_plan(context_, conv, 16);
   }
-  // The workspaces of the engines that a run of the plan has tried.
+  // The workspaces of the engines that ran when the plan was executed.
   std::vector<std::int64_t> run(CudnnPlan& plan) {
     std::vector<float> x(448), kernel(72), y(192);
     const std::size_t before = fake_cudnn::calls().runs.size();

@@ -1,4 +1,4 @@
-// The real library of cuDNN, and a GPU that is not there: cuDNN takes its properties instead.
+// The real cuDNN library with the properties of a GPU that this machine does not have.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace tandem::cuda {
 
-// An H200, in the words in which cuDNN 9.19 writes a device's properties down.
+// An H200, in the format in which cuDNN 9.19 serialises device properties.
 inline constexpr char kH200[] = R"({
   "cudaDeviceId": 0, "deviceName": "NVIDIA H200", "deviceVer": 900, "driverVer": 13000,
   "multiProcessorCount": 132, "warpSize": 32, "totalGlobalMem": 150000000000,

@@ -127,7 +127,8 @@ class Convolution {
   }
 
  private:
-  // Calls body(index in x, index in the kernel, index in y) for all that meet.
+  // Calls body(index in x, index in the kernel, index in y) for all index triples of the
+  // convolution.
   template <class Body>
   void for_windows(const Body& body) const {
     const std::int64_t in = kernel_.sizes[1], out = y_.sizes[1] / (x_.sizes[1] / in);
@@ -174,9 +175,9 @@ Operation convolution(const Node& node) {
   }
 }
 
-// --- the others ---
+// --- other operations ---
 
-// Of the operands' elements and the element's index.
+// Arguments: the operands' elements and the element's index.
 using Function = std::function<double(const std::array<double, 3>&, const Index&)>;
 struct Pointwise {
   std::size_t operands;
@@ -249,7 +250,7 @@ Operation pointwise(const Node& node) {
           }};
 }
 
-// An index along an axis of `size`, where the other's axis is that of `of`: neighbours share one.
+// Maps an index of an axis of size `of` to an axis of `size`; neighbours have one element.
 std::int64_t shared(std::int64_t index, std::int64_t of, std::int64_t size) {
   return index / (of / size);
 }
@@ -299,11 +300,11 @@ Operation reduction(const Node& node) {
           }};
 }
 
-// The same memory by other strides.
+// The same memory with other strides.
 Operation reshape(const Node& node) {
   const Tensor x(node.node(CUDNN_ATTR_OPERATION_RESHAPE_XDESC)),
       y(node.node(CUDNN_ATTR_OPERATION_RESHAPE_YDESC));
-  std::map<std::int64_t, std::size_t> places;  // in x, by where it lies
+  std::map<std::int64_t, std::size_t> places;  // index in x, by address
   for_all(x.sizes, [&](const Index& at) { places[offset(x, at)] = place(x, at); });
   std::vector<std::size_t> from(count(y));
   for_all(y.sizes, [&](const Index& at) {

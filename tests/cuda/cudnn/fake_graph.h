@@ -1,5 +1,5 @@
-// Graphs of operations as the fake of cuDNN checks and computes them: by definition, operation by
-// operation, in numbers of double that are rounded to each tensor's type.
+// Operation graphs as the fake of cuDNN checks and computes them: by definition, one operation at a
+// time, in double, rounded to each tensor's type.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace tandem::fake_cudnn {
 
-// A refusal, with the status that the call gives.
+// A refusal, with the status that the call returns.
 struct Refused {
   cudnnStatus_t status;
 };
@@ -26,7 +26,7 @@ struct Tensor {
   bool operator==(const Tensor&) const = default;
 };
 
-// Elements in the order of the axes, wherever they lie.
+// Elements in the order of the axes, whatever their strides.
 using Values = std::vector<double>;
 
 struct Operation {
@@ -37,10 +37,10 @@ struct Operation {
 
 class Graph {
  public:
-  // Throws Refused where an operation's tensors do not fit it, or are not there yet.
+  // Throws Refused if an operation's tensors do not match it or have not been computed yet.
   explicit Graph(const Node& operation_graph);
-  // What a run does with tensors at these addresses; numbers by value are read now. Throws Refused
-  // where a tensor has no address, or there is one for none.
+  // The task of a run with tensors at these addresses; numbers that are passed by value are read
+  // now. Throws Refused if a tensor has no address, or an address belongs to no tensor.
   std::function<void()> task(const std::map<std::int64_t, void*>& addresses) const;
 
  private:

@@ -1,4 +1,4 @@
-// What descriptors of the fake of cuDNN were told.
+// The attributes of the fake cuDNN's descriptors.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -24,7 +24,7 @@ struct Node {
   cudnnBackendDescriptorType_t type;
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, Attribute> attributes;
-  std::optional<Engine> engine;  // of what heuristics gave
+  std::optional<Engine> engine;  // returned by heuristics
 
   template <class V>
   std::vector<V> all(cudnnBackendAttributeName_t name) const {

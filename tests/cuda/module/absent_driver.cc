@@ -1,8 +1,8 @@
-// A libcuda.so.1 without GPUs, with which cuDNN compiles its kernels: it looks up all of these, and
-// loads what it has compiled. The rest it is told that there is no device for.
+// A libcuda.so.1 without GPUs, with which cuDNN compiles its kernels: it looks up all of these
+// functions, and loads the compiled kernels. Other functions report that there is no device.
 namespace {
 constexpr int kSuccess = 0, kNoDevice = 100;
-int kernels;  // what handles point to
+int kernels;  // a dummy target for handles
 }  // namespace
 
 #define ABSENT(name) \

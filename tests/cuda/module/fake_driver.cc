@@ -1,2 +1,2 @@
-// The presence of a driver, as a libcuda.so.1: the runtime that would call it is a fake too.
+// A dummy libcuda.so.1 that pretends that there is a driver; the CUDA runtime is a fake, too.
 extern "C" int cuInit(unsigned) { return 0; }

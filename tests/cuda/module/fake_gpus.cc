@@ -1,5 +1,5 @@
-// The GPUs of the module that stands in for libtandem_cuda.so where its kernels are tested without
-// a GPU: FAKE_CUDA_GPUS (2) small ones.
+// The GPUs of the module that replaces libtandem_cuda.so in tests without a GPU: FAKE_CUDA_GPUS
+// (default 2) small ones.
 #include "core/env.h"
 #include "cuda/fake_cuda.h"
 

@@ -1,12 +1,13 @@
-// NCCL over the fake of CUDA. The calls of a group are matched where one thread speaks for all
-// ranks, and done on the first rank's stream while the others' wait for it; where each rank has a
-// process, each does its part on its own stream (segment.cc). Refuses what NCCL would hang in.
+// NCCL on top of the fake of CUDA. If one thread drives all ranks, the calls of a group are matched
+// and run on the first rank's stream while the others' streams wait. If each rank has its own
+// process, each runs its part on its own stream (segment.cc). Calls that would hang in NCCL are
+// refused.
 //
-// It fails as it is told, in the n-th group of calls of this process:
-//   FAKE_NCCL_FAILS=n        the connection breaks as the calls are made
-//   FAKE_NCCL_FAILS_LATER=n  ... as the GPUs come to them, which hang from then on
-//   FAKE_NCCL_HANGS=n        the GPUs hang in them
-// What hangs does so until every rank of this process is aborted.
+// It fails on request, in the n-th group of calls of this process:
+//   FAKE_NCCL_FAILS=n        the connection breaks when the calls are made
+//   FAKE_NCCL_FAILS_LATER=n  ... when the GPUs reach them; the GPUs then hang
+//   FAKE_NCCL_HANGS=n        the GPUs hang in the calls
+// A hang lasts until every rank of this process is aborted.
 #include "cuda/nccl/fake_nccl.h"
 
 #include <unistd.h>
@@ -82,7 +83,7 @@ void hang(const std::shared_ptr<Rank>& rank, Order order) {
   for (const auto& one : all) one->wait([] { return false; });
 }
 
-// The calls of all ranks that are one collective, in the order of the ranks.
+// The calls of all ranks that form one collective, in the order of the ranks.
 void enqueue(const std::vector<Call>& together, Order order) {
   const cudaStream_t first = together.front().stream;
   for (const Call& call : together) fake_cuda::follow(first, call.stream);
@@ -94,14 +95,15 @@ void enqueue(const std::vector<Call>& together, Order order) {
       std::vector<const void*> inputs;
       std::vector<void*> outputs;
       for (const Call& call : together) {
-        if (any.kind == Kind::kBroadcast) {
+        if (any.kind == CallKind::kBroadcast) {
           const void* from = together[static_cast<std::size_t>(any.root)].from;
           if (call.to != from) std::memcpy(call.to, from, bytes);
         }
         inputs.push_back(call.from);
-        if (any.kind == Kind::kAllReduce || call.rank->rank == any.root) outputs.push_back(call.to);
+        if (any.kind == CallKind::kAllReduce || call.rank->rank == any.root)
+          outputs.push_back(call.to);
       }
-      if (any.kind != Kind::kBroadcast)
+      if (any.kind != CallKind::kBroadcast)
         combine(inputs, outputs, static_cast<std::int64_t>(any.count), any.dtype, any.op,
                 CombineOrder::kInOrder);
     });
@@ -109,7 +111,7 @@ void enqueue(const std::vector<Call>& together, Order order) {
   for (const Call& call : together) fake_cuda::follow(call.stream, first);
 }
 
-// A message is a broadcast of two.
+// A message is a broadcast between two ranks.
 bool match_messages(std::vector<Call> sent, std::vector<Call> received, Order order) {
   if (sent.size() != received.size()) return false;
   for (Call& from : sent) {
@@ -118,7 +120,7 @@ bool match_messages(std::vector<Call> sent, std::vector<Call> received, Order or
              call.count == from.count && call.dtype == from.dtype;
     });
     if (to == received.end()) return false;
-    from.kind = to->kind = Kind::kBroadcast;
+    from.kind = to->kind = CallKind::kBroadcast;
     from.root = to->root = 0;
     from.to = const_cast<void*>(from.from);
     enqueue({from, *to}, order);
@@ -127,14 +129,14 @@ bool match_messages(std::vector<Call> sent, std::vector<Call> received, Order or
   return true;
 }
 
-// Whether every rank has made the same calls, which are then under way.
+// Whether every rank has made the same calls; if so, starts them.
 bool match(const std::vector<Call>& all, Order order) {
   std::map<int, std::vector<Call>> by_rank;
   std::vector<Call> sent, received;
   for (const Call& call : all)
-    (call.kind == Kind::kSend      ? sent
-     : call.kind == Kind::kReceive ? received
-                                   : by_rank[call.rank->rank])
+    (call.kind == CallKind::kSend      ? sent
+     : call.kind == CallKind::kReceive ? received
+                                       : by_rank[call.rank->rank])
         .push_back(call);
   if (!match_messages(std::move(sent), std::move(received), order)) return false;
   if (by_rank.empty()) return true;
@@ -154,7 +156,7 @@ bool match(const std::vector<Call>& all, Order order) {
   return true;
 }
 
-// A rank's part of a group of calls, whose other parts are made in other processes.
+// A rank's part of a group of calls, if other processes make the other parts.
 void enqueue_part(std::vector<Call> part, Order order) {
   const cudaStream_t stream = part.front().stream;
   fake_cuda::enqueue(stream, [part = std::move(part), order] {
@@ -180,10 +182,11 @@ ncclResult_t make(const std::vector<Call>& made) {
 ncclResult_t call(Call made) {
   if (made.rank->state != ncclSuccess) return made.rank->state;
   calls.push_back(std::move(made));
-  return depth > 0 ? ncclSuccess : ncclInvalidUsage;  // a rank by itself would wait for ever
+  // outside a group, a single rank would wait forever
+  return depth > 0 ? ncclSuccess : ncclInvalidUsage;
 }
 
-// Ranks of one process may wait for each other where they end one by one.
+// Ranks of one process may wait for each other if they are destroyed one by one.
 bool alone(const Rank& rank) { return depth == 0 && rank.size > 1 && rank.clique; }
 
 void leave(Rank& rank) {
@@ -220,7 +223,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
       static_cast<long long>(std::chrono::steady_clock::now().time_since_epoch().count()));
   return ncclSuccess;
 }
-// In a group: of a thread that speaks for all ranks.
+// Inside a group: called by a thread that drives all ranks.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t*) {
   const std::lock_guard lock(mutex);
@@ -237,7 +240,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     }
     (*mine->clique)[static_cast<std::size_t>(rank)] = mine;
   } else {
-    mine->segment = std::make_unique<Segment>(id, rank, ranks);
+    mine->segment = std::make_unique<RankSegment>(id, rank, ranks);
   }
   *comm = new ncclComm{std::move(mine)};
   return ncclInProgress;
@@ -280,34 +283,34 @@ ncclResult_t ncclGroupEnd() {
 ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   return call(
-      {comm->rank, Kind::kAllReduce, from, to, count, dtype_of(type), op_of(op), 0, stream});
+      {comm->rank, CallKind::kAllReduce, from, to, count, dtype_of(type), op_of(op), 0, stream});
 }
 ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
   return call(
-      {comm->rank, Kind::kReduce, from, to, count, dtype_of(type), op_of(op), root, stream});
+      {comm->rank, CallKind::kReduce, from, to, count, dtype_of(type), op_of(op), root, stream});
 }
 ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream) {
-  return call({comm->rank, Kind::kBroadcast, from, to, count, dtype_of(type), op_of(ncclSum), root,
-               stream});
+  return call({comm->rank, CallKind::kBroadcast, from, to, count, dtype_of(type), op_of(ncclSum),
+               root, stream});
 }
-// Of ranks with a process each: nothing else asks for it.
+// For ranks in separate processes; other tests do not use it.
 ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
   if (comm->rank->clique) return ncclInvalidUsage;
-  return call(
-      {comm->rank, Kind::kAllGather, from, to, count, dtype_of(type), op_of(ncclSum), 0, stream});
+  return call({comm->rank, CallKind::kAllGather, from, to, count, dtype_of(type), op_of(ncclSum), 0,
+               stream});
 }
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-  return call({comm->rank, Kind::kSend, from, nullptr, count, dtype_of(type), op_of(ncclSum), peer,
-               stream});
+  return call({comm->rank, CallKind::kSend, from, nullptr, count, dtype_of(type), op_of(ncclSum),
+               peer, stream});
 }
 ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  return call({comm->rank, Kind::kReceive, nullptr, to, count, dtype_of(type), op_of(ncclSum), peer,
-               stream});
+  return call({comm->rank, CallKind::kReceive, nullptr, to, count, dtype_of(type), op_of(ncclSum),
+               peer, stream});
 }
 
 }  // extern "C"

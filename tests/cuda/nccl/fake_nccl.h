@@ -1,4 +1,4 @@
-// What the parts of the fake of NCCL share.
+// Declarations that the parts of the fake of NCCL share.
 #pragma once
 
 #include <nccl.h>
@@ -16,42 +16,43 @@
 
 namespace tandem::fake_nccl {
 
-enum class Kind { kAllReduce, kReduce, kBroadcast, kAllGather, kSend, kReceive };
+enum class CallKind { kAllReduce, kReduce, kBroadcast, kAllGather, kSend, kReceive };
 
 struct Rank;
 
 struct Call {
   std::shared_ptr<Rank> rank;
-  Kind kind;
+  CallKind kind;
   const void* from;
   void* to;
   std::size_t count;
   DType dtype;
   ReduceOp op;
-  int root;  // the peer of a message
+  int root;  // for a message: the peer
   cudaStream_t stream;
 };
 
-class Segment;
+class RankSegment;
 
-// A communicator, which its work on streams outlives.
+// A communicator, which lives at least as long as its work on streams.
 struct Rank {
   int rank = 0, size = 1;
-  std::shared_ptr<std::vector<std::weak_ptr<Rank>>> clique;  // null: a process a rank
-  std::unique_ptr<Segment> segment;                          // null: all are in this process
+  std::shared_ptr<std::vector<std::weak_ptr<Rank>>> clique;  // null: one process per rank
+  std::unique_ptr<RankSegment> segment;                      // null: all ranks are in this process
   std::atomic<ncclResult_t> state{ncclSuccess};
-  std::atomic<bool> leaves{false};   // has said goodbye
-  std::atomic<bool> aborted{false};  // what runs ends without another look at the program's memory
+  std::atomic<bool> leaves{false};  // has left
+  // running work ends without further access to the program's memory
+  std::atomic<bool> aborted{false};
   std::atomic<int> running{0};
 
-  // For a task of a stream: calls body() unless this is aborted.
+  // For a stream's task: calls body() unless this is aborted.
   template <class F>
   void run(const F& body) {
     ++running;
     if (!aborted) body();
     --running;
   }
-  // Until done(), as a kernel would; false when this was aborted before.
+  // Waits until done(), as a kernel would; false if this is aborted before.
   template <class F>
   bool wait(const F& done) const {
     for (int round = 0; !done(); ++round) {
@@ -65,20 +66,20 @@ struct Rank {
   }
 };
 
-// How ranks of one communicator reach each other: memory that their processes share, found by the
-// communicator's id. A rank that dies leaves the others waiting, as over NVLink; with
+// Shared memory through which ranks of one communicator in several processes reach each other;
+// found by the communicator's id. If a rank dies, the others keep waiting, as over NVLink. With
 // FAKE_NCCL_TELLS_OF_DEATHS=1 their communicators fail, as over a network.
-class Segment {
+class RankSegment {
  public:
-  Segment(const ncclUniqueId& id, int rank, int size);
-  ~Segment();
-  Segment(const Segment&) = delete;
-  Segment& operator=(const Segment&) = delete;
+  RankSegment(const ncclUniqueId& id, int rank, int size);
+  ~RankSegment();
+  RankSegment(const RankSegment&) = delete;
+  RankSegment& operator=(const RankSegment&) = delete;
 
-  bool complete() const;  // every rank has come
+  bool complete() const;  // every rank has joined
   bool deserted() const;  // every rank has left
   void leave();
-  // Does the calls of a group, on the stream.
+  // Runs the calls of a group, on the stream.
   void run(Rank& mine, std::span<const Call> calls);
 
  private:
@@ -101,7 +102,7 @@ class Segment {
   std::string name_;
   std::size_t bytes_ = 0;
   Header* memory_ = nullptr;
-  std::uint64_t round_ = 0;  // of the stream's thread
+  std::uint64_t round_ = 0;  // for the stream's thread
 };
 
 }  // namespace tandem::fake_nccl

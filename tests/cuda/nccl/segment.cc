@@ -19,11 +19,11 @@ namespace tandem::fake_nccl {
 namespace {
 
 constexpr std::size_t kSlot = 256 << 10;
-constexpr std::size_t kPiece = 64 << 10;  // of a message
+constexpr std::size_t kPiece = 64 << 10;  // bytes of a message per piece
 
-// What ranks must agree on.
+// The properties of a call that must be equal on all ranks.
 struct Described {
-  Kind kind = Kind::kAllReduce;
+  CallKind kind = CallKind::kAllReduce;
   DType dtype = float32;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
@@ -32,29 +32,29 @@ struct Described {
 };
 
 bool is_message(const Call& call) {
-  return call.kind == Kind::kSend || call.kind == Kind::kReceive;
+  return call.kind == CallKind::kSend || call.kind == CallKind::kReceive;
 }
 
 }  // namespace
 
-struct Segment::Header {
+struct RankSegment::Header {
   std::atomic<int> here, gone;
 };
 
-struct alignas(64) Segment::Place {
+struct alignas(64) RankSegment::Place {
   std::atomic<pid_t> pid;
-  // Rounds, each of a slotful of a collective.
+  // Rounds; each transfers one slot's bytes of a collective.
   std::atomic<std::uint64_t> posted, read;
   Described described;
 };
 
-// Messages from one rank to another, a piece at a time.
-struct alignas(64) Segment::Channel {
+// Messages from one rank to another, one piece at a time.
+struct alignas(64) RankSegment::Channel {
   std::atomic<std::uint64_t> posted, read;
   std::byte data[kPiece];
 };
 
-Segment::Segment(const ncclUniqueId& id, int rank, int size) : rank_(rank), size_(size) {
+RankSegment::RankSegment(const ncclUniqueId& id, int rank, int size) : rank_(rank), size_(size) {
   name_ = "/tandem-fake-nccl-" + std::string(id.internal);
   const auto ranks = static_cast<std::size_t>(size);
   bytes_ = 64 + ranks * (sizeof(Place) + kSlot) + ranks * ranks * sizeof(Channel);
@@ -69,36 +69,36 @@ Segment::Segment(const ncclUniqueId& id, int rank, int size) : rank_(rank), size
   if (++memory_->here == size) shm_unlink(name_.c_str());
 }
 
-Segment::~Segment() { munmap(memory_, bytes_); }
+RankSegment::~RankSegment() { munmap(memory_, bytes_); }
 
-bool Segment::complete() const { return memory_->here == size_; }
-bool Segment::deserted() const { return memory_->gone == size_; }
+bool RankSegment::complete() const { return memory_->here == size_; }
+bool RankSegment::deserted() const { return memory_->gone == size_; }
 
-void Segment::leave() {
+void RankSegment::leave() {
   ++memory_->gone;
   if (!complete()) shm_unlink(name_.c_str());
 }
 
-Segment::Place& Segment::place(int rank) const {
+RankSegment::Place& RankSegment::place(int rank) const {
   return reinterpret_cast<Place*>(reinterpret_cast<std::byte*>(memory_) + 64)[rank];
 }
 
-std::byte* Segment::slot(int rank) const {
+std::byte* RankSegment::slot(int rank) const {
   return reinterpret_cast<std::byte*>(&place(size_)) + static_cast<std::size_t>(rank) * kSlot;
 }
 
-Segment::Channel& Segment::channel(int from, int to) const {
+RankSegment::Channel& RankSegment::channel(int from, int to) const {
   return reinterpret_cast<Channel*>(slot(size_))[from * size_ + to];
 }
 
-bool Segment::peer_is_dead() const {
+bool RankSegment::peer_is_dead() const {
   for (int rank = 0; rank < size_; ++rank)
     if (kill(place(rank).pid, 0) != 0 && errno == ESRCH) return true;
   return false;
 }
 
 template <class F>
-bool Segment::wait(Rank& mine, const F& done) const {
+bool RankSegment::wait(Rank& mine, const F& done) const {
   const bool tells = env_bool("FAKE_NCCL_TELLS_OF_DEATHS").value_or(false);
   return mine.wait([&] {
     if (done()) return true;
@@ -108,7 +108,7 @@ bool Segment::wait(Rank& mine, const F& done) const {
 }
 
 template <class F>
-bool Segment::wait_for_all(Rank& mine, const F& reached) const {
+bool RankSegment::wait_for_all(Rank& mine, const F& reached) const {
   return wait(mine, [&] {
     for (int rank = 0; rank < size_; ++rank)
       if (!reached(place(rank))) return false;
@@ -116,8 +116,8 @@ bool Segment::wait_for_all(Rank& mine, const F& reached) const {
   });
 }
 
-// False when it was aborted.
-bool Segment::collective(Rank& mine, const Call& call) {
+// Returns false if it is aborted.
+bool RankSegment::collective(Rank& mine, const Call& call) {
   const std::size_t element = size_of(call.dtype);
   const Described described{call.kind, call.dtype, call.op, call.root, call.count};
   const auto* from = static_cast<const std::byte*>(call.from);
@@ -127,7 +127,7 @@ bool Segment::collective(Rank& mine, const Call& call) {
     const std::size_t offset = at * element;
     ++round_;
     if (!wait_for_all(mine, [&](const Place& its) { return its.read >= round_ - 1; })) return false;
-    if (call.kind != Kind::kBroadcast || rank_ == call.root)
+    if (call.kind != CallKind::kBroadcast || rank_ == call.root)
       std::memcpy(slot(rank_), from + offset, bytes);
     place(rank_).described = described;
     place(rank_).posted = round_;
@@ -136,17 +136,17 @@ bool Segment::collective(Rank& mine, const Call& call) {
     for (int rank = 0; rank < size_; ++rank) {
       slots.push_back(slot(rank));
       if (place(rank).described == described) continue;
-      mine.state = ncclInvalidUsage;  // NCCL would hang, or bring what nobody asked for
+      mine.state = ncclInvalidUsage;  // NCCL would hang or return wrong data
       return wait(mine, [] { return false; });
     }
-    if (call.kind == Kind::kBroadcast) {
+    if (call.kind == CallKind::kBroadcast) {
       if (rank_ != call.root) std::memcpy(to + offset, slot(call.root), bytes);
       if (rank_ == call.root && to != from) std::memcpy(to + offset, from + offset, bytes);
-    } else if (call.kind == Kind::kAllGather) {
+    } else if (call.kind == CallKind::kAllGather) {
       for (int rank = 0; rank < size_; ++rank)
         std::memcpy(to + static_cast<std::size_t>(rank) * call.count * element + offset, slot(rank),
                     bytes);
-    } else if (call.kind == Kind::kAllReduce || rank_ == call.root) {
+    } else if (call.kind == CallKind::kAllReduce || rank_ == call.root) {
       void* const output = to + offset;
       combine(slots, {&output, 1}, static_cast<std::int64_t>(count), call.dtype, call.op,
               CombineOrder::kInOrder);
@@ -157,16 +157,16 @@ bool Segment::collective(Rank& mine, const Call& call) {
   return true;
 }
 
-// One under way.
-class Segment::Message {
+// An open message.
+class RankSegment::Message {
  public:
   explicit Message(const Call& call) : call_(call) {}
 
-  std::pair<bool, int> way() const { return {call_.kind == Kind::kSend, call_.root}; }
+  std::pair<bool, int> way() const { return {call_.kind == CallKind::kSend, call_.root}; }
   bool done() const { return at_ == call_.count * size_of(call_.dtype); }
-  // Moves a piece, if the other side has got so far.
-  bool advance(const Segment& segment) {
-    const bool sends = call_.kind == Kind::kSend;
+  // Transfers a piece, if the peer is ready.
+  bool advance(const RankSegment& segment) {
+    const bool sends = call_.kind == CallKind::kSend;
     Channel& channel = sends ? segment.channel(segment.rank_, call_.root)
                              : segment.channel(call_.root, segment.rank_);
     if (sends != (channel.posted == channel.read)) return false;
@@ -185,14 +185,14 @@ class Segment::Message {
   std::size_t at_ = 0;
 };
 
-void Segment::run(Rank& mine, std::span<const Call> calls) {
+void RankSegment::run(Rank& mine, std::span<const Call> calls) {
   std::vector<Message> messages;
   for (const Call& call : calls)
     if (is_message(call))
       messages.emplace_back(call);
     else if (!collective(mine, call))
       return;
-  // Those of a group go on side by side, those of one way one after the other.
+  // Messages of a group run concurrently; those with one peer and direction run in order.
   wait(mine, [&] {
     bool all_done = true;
     std::set<std::pair<bool, int>> busy;

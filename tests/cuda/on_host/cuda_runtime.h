@@ -1,9 +1,9 @@
-// CUDA's language for a C++ compiler, in the place of the toolkit's header of this name: kernels
-// compiled with it run on the host, by cuda/executor.h. What kernels use is there, and no more:
-// what a new kernel needs is to be added.
+// Replaces the toolkit's header of this name, so that a C++ compiler accepts CUDA code. Kernels
+// compiled with it run on the host, by cuda/executor.h. It has only what the existing kernels use;
+// new kernels may need additions.
 //
-// Memory of a block (`__shared__`) is static: one block runs at a time. A constant beside it tells
-// cuda/shared_memory.h in which functions it is. `extern __shared__` does not compile.
+// Memory of a block (`__shared__`) is static, since one block runs at a time. A constant beside it
+// tells cuda/shared_memory.h which functions have some. `extern __shared__` does not compile.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,7 +19,7 @@
 #include "cuda/executor.h"
 #include "cuda/fake_cuda.h"
 
-// The toolkit's header gives the other qualifiers empty definitions where its compiler is another.
+// For other compilers, the toolkit's header defines the remaining qualifiers as empty.
 #undef __shared__
 #define TANDEM_JOIN_NAMES(a, b) a##b
 #define TANDEM_SHARED_MARKER(number) TANDEM_JOIN_NAMES(tandem_shared_memory_, number)
@@ -51,7 +51,7 @@ inline void __syncthreads() { tandem::executor::block_barrier(); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
   tandem::executor::exchange("__syncwarp()", mask, 0);
 }
-// What one thread has written, the others see at once.
+// Writes of one thread are visible to the others immediately.
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __threadfence_system() {}
@@ -60,8 +60,8 @@ inline void __threadfence_system() {}
 
 namespace tandem::executor {
 
-// `from`: the lane whose value is read, as the intrinsic computes it; one outside of the part of
-// the warp gives the lane its own.
+// `from`: the lane whose value is read, as the intrinsic computes it. If it is outside the segment
+// of the warp, the lane gets its own value.
 template <class T>
 T shuffle(const char* intrinsic, unsigned mask, T value, int from, bool inside) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t));

@@ -1,4 +1,4 @@
-// Which attention goes through cuDNN on the fake GPUs, and that it is the same there.
+// Which attentions use cuDNN on the fake GPUs, and that the results are the same.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,11 +18,11 @@ struct Case {
 
 std::vector<Tensor> operands(const Case& of) {
   random::set_seed(3);
-  const auto draw = [&](const Shape& shape) { return cast(random::normal(shape), of.dtype); };
-  return {draw({2, 20, 4, of.depth}), draw({2, 33, 2, of.depth}), draw({2, 33, 2, of.depth})};
+  const auto sample = [&](const Shape& shape) { return cast(random::normal(shape), of.dtype); };
+  return {sample({2, 20, 4, of.depth}), sample({2, 33, 2, of.depth}), sample({2, 33, 2, of.depth})};
 }
 
-// The result, and the gradients of the operands.
+// The result and the operands' gradients.
 std::vector<Tensor> attend(const std::vector<Tensor>& in, const nn::AttentionOptions& options) {
   GradientTape tape;
   for (const Tensor& each : in) tape.watch(each);
@@ -32,7 +32,7 @@ std::vector<Tensor> attend(const std::vector<Tensor>& in, const nn::AttentionOpt
   return made;
 }
 
-// How many graphs cuDNN runs for the result and the gradients.
+// The number of graphs that cuDNN runs for the result and the gradients.
 int cudnn_runs(const Case& of) {
   const std::vector<Tensor> in = operands(of);
   const int before = fake_cuda::host_counts().cudnn;

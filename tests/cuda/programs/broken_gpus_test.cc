@@ -1,4 +1,4 @@
-// Whoever waits for a GPU that a kernel has broken gets an error; the process goes on.
+// Waiting for a GPU that a kernel has broken throws an error; the process continues.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using testing::any_error_of;
 
 const std::string kWhy = "an illegal memory access was encountered";
 
-void expect_told(const std::string& error) {
+void expect_reported(const std::string& error) {
   EXPECT_NE(error.find(kWhy), std::string::npos) << error;
 }
 
@@ -35,15 +35,15 @@ TEST(BrokenGpus, FailACollectiveBetweenProcesses) {
                             .world_size = 1});
   const Tensor x = ones({4});
   {
-    std::promise<void> reached;  // before that, the GPU's part of the collective is not there
+    std::promise<void> reached;  // before that, the GPU's part of the collective is missing
     first_gpu().stream().enqueue([done = reached.get_future().share()] { done.wait(); });
     comm::Work work = comm::all_reduce_async(x);
     fake_cuda::break_gpus(kWhy);
     reached.set_value();
-    expect_told(any_error_of([&] { work.wait(); }));
+    expect_reported(any_error_of([&] { work.wait(); }));
   }
   comm::destroy_process_group();
-  expect_told(any_error_of([&] { x.to_vector<float>(); }));
+  expect_reported(any_error_of([&] { x.to_vector<float>(); }));
 }
 
 TEST(BrokenGpus, LeaveAProfileWithAHole) {
@@ -53,10 +53,11 @@ TEST(BrokenGpus, LeaveAProfileWithAHole) {
     const StreamSpan span(first_gpu(), [] { return profile::Event{.name = "under way"}; });
     fake_cuda::break_gpus(kWhy);
   }
-  expect_told(any_error_of([] { constant({1.0, 2.0}).to_vector<float>(); }));
+  expect_reported(any_error_of([] { constant({1.0, 2.0}).to_vector<float>(); }));
 }
 
-// One GPU is in NCCL's kernel, which waits for the other; that one's event can only be asked for.
+// One GPU is in NCCL's kernel, which waits for the other. Waiting for that one's event would hang,
+// so it is polled.
 TEST(BrokenGpus, FailACollectiveThatIsUnderWay) {
   setenv("FAKE_NCCL_HANGS", "1", 1);
   const distribute::MirroredStrategy strategy(
@@ -69,7 +70,7 @@ TEST(BrokenGpus, FailACollectiveThatIsUnderWay) {
     optimizer = optimizers::SGD({.learning_rate = 0.1});
   }
   strategy.run([&] {
-    optimizer.apply_gradients({ones({4})}, {weights});  // of all replicas
+    optimizer.apply_gradients({ones({4})}, {weights});  // on all replicas
     return ones({1});
   });
   fake_cuda::break_gpus(kWhy);

@@ -1,4 +1,4 @@
-// Copies between the host and the fake GPUs: on which stream, and who waits.
+// Copies between the host and the fake GPUs: the streams that they use, and which threads wait.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kBatches = 4, kBatch = 8;
 
-// Batches of a row and of its sum.
+// Batches of a row and its sum.
 data::Dataset batches() {
   const DeviceScope host("/cpu:0");
   std::vector<float> rows(kBatches * kBatch * 3), sums(kBatches * kBatch);
@@ -25,7 +25,7 @@ data::Dataset batches() {
       .batch(kBatch);
 }
 
-// Those to and from the host on the streams that the GPUs compute on.
+// The number of host copies on the streams that the GPUs compute on.
 int copied_in_order() {
   int copies = 0;
   for (Device* device : DeviceManager::get().devices(DeviceType::kGpu, "test"))
@@ -38,12 +38,12 @@ struct Counts {
   fake_cuda::HostCounts host = fake_cuda::host_counts();
 };
 
-// How far the sums of the rows are from those that came with them.
+// The difference between the rows' sums and the expected ones.
 Tensor miss(const data::Example& batch) {
   return reduce_max(abs(reduce_sum(batch[0], {.axis = {1}}) - batch[1]));
 }
 
-TEST(CopiesAhead, OfADatasetGoOnTheirOwnStreamAndHoldNobodyUp) {
+TEST(CopiesAhead, OfADatasetUseTheirOwnStreamAndDoNotBlock) {
   const data::Dataset data = batches();
   const Counts before;
   std::vector<Tensor> misses;

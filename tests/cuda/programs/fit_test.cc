@@ -1,4 +1,4 @@
-// What fit() asks of GPUs.
+// The use of GPUs by fit().
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -31,7 +31,7 @@ data::Dataset examples() {
       .prefetch(2);
 }
 
-// Recordings that each epoch launched.
+// The number of recordings that each epoch launched.
 std::vector<int> launched(Sequential& model) {
   const data::Dataset data = examples();
   std::vector<int> counts;
@@ -43,8 +43,8 @@ std::vector<int> launched(Sequential& model) {
   return counts;
 }
 
-// Batches come and go in other places of the GPU's memory, and evaluations lie between: none of
-// that makes fit() give its recordings up.
+// Batches have changing addresses in GPU memory, and evaluations run in between. fit() must keep
+// its recordings nevertheless.
 TEST(Fit, ReplaysEveryStepOfTrainingAndOfEvaluation) {
   random::set_seed(3);
   Sequential model = make_model();

@@ -1,5 +1,5 @@
-// Traced functions whose inputs and results are in other memory in every call are launched as
-// recordings all the same.
+// Traced functions whose inputs and results have new addresses in every call still launch
+// recordings.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,8 +26,8 @@ using Call = std::function<Tensor(const Tensor&)>;
 
 Tensor weigh(const Tensor& x) { return reduce_sum(x * x) * reduce_max(x); }
 
-// What `call` makes of each row, all held until the end; and how many recordings the calls behind
-// the first few launched.
+// The results of `call` for each row, all kept until the end, and the number of recordings that the
+// calls after the first few launched.
 struct Results {
   std::vector<float> values;
   int launched = 0;
@@ -44,24 +44,24 @@ struct Results {
   }
 };
 
-TEST(MovingMemory, OfInputsAndResultsIsNoneOfARecording) {
+TEST(MovingMemory, OfInputsAndResultsKeepsRecordings) {
   const Results eager(weigh), traced(function(weigh));
   EXPECT_EQ(traced.values, eager.values);
   EXPECT_EQ(eager.launched, 0);
   EXPECT_EQ(traced.launched, kRows - kWarmUp);
 }
 
-// A slice that begins elsewhere takes another plan of cuDNN's, which is no part of a recording.
+// A slice with another begin needs another cuDNN plan, which is not part of a recording.
 TEST(MovingMemory, OfConvolutionsThatAreLessAligned) {
   const Tensor kernel = reshape(cast(range(0, 18), float32), {3, 3, 1, 2});
-  const Tensor pictures = reshape(cast(range(0, 5 * 25), float32), {5, 5, 5, 1});
+  const Tensor images = reshape(cast(range(0, 5 * 25), float32), {5, 5, 5, 1});
   const auto weighed = [](const Tensor& x, const Tensor& by) {
     const Tensor y = nn::conv2d(x, by);
     return y * reduce_max(y);
   };
   const auto traced = function(weighed);
   const auto expect_right = [&](std::int64_t begin) {
-    const Tensor x = slice(pictures, {begin, 0, 0, 0}, {1, 5, 5, 1});
+    const Tensor x = slice(images, {begin, 0, 0, 0}, {1, 5, 5, 1});
     EXPECT_EQ(traced(x, kernel).to_vector<float>(),
               weighed(x.cpu(), kernel.cpu()).to_vector<float>());
   };
@@ -71,7 +71,7 @@ TEST(MovingMemory, OfConvolutionsThatAreLessAligned) {
   EXPECT_EQ(fake_cuda::graph_counts().launched - before, 5);
 }
 
-TEST(MovingMemory, OfABranchIsNoneEither) {
+TEST(MovingMemory, OfABranchKeepsRecordings) {
   const Tensor yes = [] {
     const DeviceScope host("/cpu:0");
     return constant(true);
@@ -86,7 +86,7 @@ TEST(MovingMemory, OfABranchIsNoneEither) {
   EXPECT_EQ(traced.launched, kRows - kWarmUp);
 }
 
-// What is fed may also be given back, and what is computed from one call may be the next one's.
+// An input may also be returned, and the results of one call may be the inputs of the next.
 TEST(MovingMemory, ResultsAreTheNextInputs) {
   const auto step = function([](const Tensor& x) {
     return std::vector<Tensor>{x * 0.5 + reduce_max(x), x};
@@ -105,7 +105,7 @@ TEST(MovingMemory, ResultsAreTheNextInputs) {
   EXPECT_EQ(x.to_vector<float>(), expected);
 }
 
-// Inputs that move go on to be read where they are if there is no memory left for another place.
+// If there is no memory for a staging copy, moving inputs are read in place.
 TEST(MovingMemory, IsNotNeededTwice) {
   constexpr std::int64_t kNumbers = 1 << 12;
   config::set_logical_device_configuration(config::list_physical_devices("GPU")[0],

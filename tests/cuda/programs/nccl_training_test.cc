@@ -1,4 +1,4 @@
-// Training on the fake GPUs whose NCCL fails as it is told.
+// Training on the fake GPUs with an NCCL that fails on request.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +15,7 @@ using testing::error_of;
 
 constexpr std::int64_t kEpochs = 4;
 
-// What fit() leaves behind: weights and slots. `backup`: where to go on from.
+// Returns the weights and slots after fit(). `backup`: the directory to resume from.
 std::vector<std::vector<float>> train(const std::filesystem::path& backup) {
   const distribute::MirroredStrategy strategy(
       {.devices = {"/gpu:0", "/gpu:1"}, .cross_device_ops = distribute::NcclAllReduce()});
@@ -43,11 +43,11 @@ std::vector<std::vector<float>> train(const std::filesystem::path& backup) {
   return values;
 }
 
-// The GPUs go on with wrong numbers until somebody waits for one of them: none of these reach the
-// backup, and training that goes on from it ends with the bits of one that was never disturbed.
+// The GPUs continue with wrong numbers until a thread waits for one of them. None of these may
+// reach the backup: training that resumes from it must end with the bits of an undisturbed run.
 TEST(NcclTraining, GoesOnFromItsBackupAfterACollectiveFailed) {
   const testing::TemporaryDirectory folder;
-  setenv("FAKE_NCCL_FAILS_LATER", "7", 1);  // of this process: in the second epoch, or later
+  setenv("FAKE_NCCL_FAILS_LATER", "7", 1);  // of this process: in the second epoch or later
   const std::string text = error_of<AbortedError>([&] { train(folder.path() / "broken"); });
   EXPECT_NE(text.find("[nccl]"), std::string::npos) << text;
   const auto resumed = train(folder.path() / "broken");

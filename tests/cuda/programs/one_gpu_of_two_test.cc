@@ -1,4 +1,4 @@
-// Processes that each have one of a host's GPUs, as their launcher or the program says.
+// Processes that each use one of a host's GPUs, chosen by their launcher or the program.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,4 @@
-// What the host does in a traced training step on the fake GPUs: how often it launches, copies and
-// waits.
+// Counts the launches, copies and waits of the host in a traced training step on the fake GPUs.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,7 +21,7 @@ struct Counts {
   fake_cuda::GraphCounts graphs = fake_cuda::graph_counts();
   fake_cuda::HostCounts host = fake_cuda::host_counts();
 };
-// What a call adds.
+// The counts of one call.
 template <class F>
 Counts counts_of(const F& call) {
   const Counts before;
@@ -37,7 +36,7 @@ Counts counts_of(const F& call) {
   return added;
 }
 
-// While it lives, kernels are launched one by one: the profile tells of each.
+// During its lifetime, kernels are launched one by one, because the profile records each.
 class OneByOne {
  public:
   OneByOne() { profiler::start({.file = file_}); }
@@ -51,13 +50,13 @@ class OneByOne {
       ::testing::TempDir() + "training_step_" + std::to_string(getpid());
 };
 
-// The losses of some steps, and the variables behind them.
+// The losses of some steps, and the variables after them.
 struct Trained {
   std::vector<std::vector<float>> values;
 
   void add(const std::vector<Variable>& variables) {
     for (const Variable& variable : variables)
-      if (variable.dtype() == float32)  // but for the count of steps
+      if (variable.dtype() == float32)  // except the step counter
         for (const Tensor& copy : testing::copies_of(variable))
           values.push_back(copy.to_vector<float>());
   }
@@ -99,7 +98,7 @@ Net lenet() {
       }};
 }
 
-// A block with a shortcut, then the head.
+// A block with a shortcut connection, then the head.
 Net resnet() {
   const auto conv = [] { return layers::Conv2D(4, 3, {.padding = "same", .use_bias = false}); };
   return {{conv(), layers::BatchNormalization(), conv(), layers::BatchNormalization(), conv(),
@@ -113,8 +112,8 @@ Net resnet() {
           }};
 }
 
-// Steps with graphs and without give the same bits; behind them, a step is one launch, and so many
-// copies of what changes.
+// Steps with and without graphs give the same bits. Later steps consist of one launch and as many
+// copies as there are changing inputs.
 void expect_one_launch(const std::function<Net()>& make,
                        const std::function<optimizers::Optimizer()>& make_optimizer, int copies) {
   Trained one_by_one, recorded;
@@ -167,17 +166,17 @@ TEST(TrainingStep, ByAScheduleIsOneLaunch) {
       resnet, [&] { return optimizers::SGD({.learning_rate = schedule, .momentum = 0.9}); }, 1);
 }
 
-TEST(TrainingStep, DrawsAnewInEachRun) {
-  const auto draw = function([](const Tensor& x) {
+TEST(TrainingStep, SamplesAnewInEachRun) {
+  const auto sample = function([](const Tensor& x) {
     return std::vector<Tensor>{nn::dropout(x, 0.5), random::normal({37}), random::uniform({5, 3}),
                                random::truncated_normal({9})};
   });
   const Tensor x = ones({1000});
   random::set_seed(9);
-  std::vector<std::vector<std::vector<float>>> drawn, expected;
+  std::vector<std::vector<std::vector<float>>> sampled, expected;
   for (int i = 0; i < kSteps; ++i) {
-    auto& each = drawn.emplace_back();
-    for (const Tensor& tensor : draw(x)) each.push_back(tensor.to_vector<float>());
+    auto& each = sampled.emplace_back();
+    for (const Tensor& tensor : sample(x)) each.push_back(tensor.to_vector<float>());
   }
   EXPECT_EQ(fake_cuda::graph_counts().launched, kSteps - 1);
   random::set_seed(9);
@@ -186,11 +185,11 @@ TEST(TrainingStep, DrawsAnewInEachRun) {
                         random::normal({37}).to_vector<float>(),
                         random::uniform({5, 3}).to_vector<float>(),
                         random::truncated_normal({9}).to_vector<float>()});
-  EXPECT_EQ(drawn, expected);
-  for (int i = 1; i < kSteps; ++i) EXPECT_NE(drawn[static_cast<std::size_t>(i)], drawn[0]);
+  EXPECT_EQ(sampled, expected);
+  for (int i = 1; i < kSteps; ++i) EXPECT_NE(sampled[static_cast<std::size_t>(i)], sampled[0]);
 }
 
-// Two replicas, whose gradients travel by NCCL: steps, and then what one of them costs.
+// Two replicas that reduce gradients with NCCL: the results of steps, then the counts of one.
 Trained train_replicas(bool one_by_one, std::optional<Counts>& counts) {
   const distribute::MirroredStrategy strategy(
       {.devices = {"/gpu:0", "/gpu:1"}, .cross_device_ops = distribute::NcclAllReduce()});
@@ -244,7 +243,7 @@ TEST(TrainingStep, OfTwoReplicasWaitsForNothing) {
   ASSERT_TRUE(counts);
   EXPECT_EQ(counts->graphs.launched, 2) << "forward and backward, of each replica";
   EXPECT_EQ(counts->host.enqueued, 3) << "the collective, and the update of each";
-  EXPECT_EQ(counts->host.copied, 2) << "what each draws";
+  EXPECT_EQ(counts->host.copied, 2) << "the random numbers of each";
   EXPECT_EQ(counts->host.waited, 0);
 }
 

@@ -33,7 +33,7 @@ std::string text_of(const sockaddr* address) {
 
 }  // namespace
 
-// Connecting a datagram socket asks the routing table, and sends nothing.
+// Connecting a datagram socket only queries the routing table; it sends nothing.
 std::string address_towards(const std::string& master) {
   if (master.empty()) return "";
   addrinfo hints = {}, *found = nullptr;

@@ -1,4 +1,4 @@
-// Which of this machine's addresses a group listens on.
+// Chooses the address of this host that a group listens on.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace tandem::gloo_backend {
 
-// The address of this machine from which `master` is reached, as a number. Empty when there is none
-// or it is a loopback's.
+// The address of this host from which `master` is reached, as a number. Empty if there is none or
+// it is a loopback address.
 std::string address_towards(const std::string& master);
-// That of the first interface that is up and no loopback; empty when there is none.
+// The address of the first interface that is up and not a loopback; empty if there is none.
 std::string first_address();
-// The first address of an interface; empty when it has none, or is not here.
+// The first address of an interface; empty if the interface has none or does not exist.
 std::string address_of_interface(const std::string& name);
 
 }  // namespace tandem::gloo_backend

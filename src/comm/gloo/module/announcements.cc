@@ -6,7 +6,7 @@
 namespace tandem::gloo_backend {
 namespace {
 
-// As many as the collectives that a training step has under way, where their messages take little
+// About as many as the open collectives of a training step, as long as their messages take little
 // memory.
 constexpr std::size_t kAhead = 4;
 constexpr std::size_t kPostedBytes = 1 << 20;
@@ -18,7 +18,7 @@ std::size_t ahead_of(const Mesh& mesh) {
 
 }  // namespace
 
-// A receive has room for the longest message; a peer may send less.
+// The receive has room for the longest message. A peer may send less.
 Announcements::Announcements(const Mesh& mesh, std::uint64_t sequence)
     : mesh_(mesh),
       messages_(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(mesh.size()) *

@@ -1,5 +1,5 @@
-// The announcements that ranks send each other before the data of a collective, and the small data
-// that comes with them.
+// The announcements that ranks exchange before the data of a collective, and the small data that
+// they include.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace tandem::gloo_backend {
 
-// Those of one collective. Belongs to one thread at a time.
+// The announcements of one collective. One thread at a time.
 class Announcements {
  public:
   static constexpr std::size_t kMessageBytes = sizeof(Announcement) + kSmallBytes;
 
-  // Posts the receives. A connection that is broken is for check().
+  // Posts the receives. If a connection is broken, check() reports it.
   Announcements(const Mesh& mesh, std::uint64_t sequence);
 
-  // Throws Broken where a receive could not be posted.
+  // Throws Broken if a receive could not be posted.
   void check() const;
   std::byte* message_of(int rank) const {
     return messages_.get() + static_cast<std::size_t>(rank) * kMessageBytes;
@@ -32,7 +32,7 @@ class Announcements {
   // These two throw Broken.
   bool all_received();
   bool all_sent() { return sent_.complete(); }
-  // Whose messages have not come.
+  // The ranks whose messages have not arrived.
   std::vector<int> missing() const;
   bool waits_for(int peer) const { return transfers_.waits_for(peer); }
 
@@ -40,22 +40,22 @@ class Announcements {
   const Mesh& mesh_;
   std::unique_ptr<std::byte[]> messages_;  // by rank
   GlooTransfers transfers_;
-  std::vector<Transfers::Id> received_;  // by rank; this rank's own has no meaning
-  int first_missing_ = 0;                // those of lower ranks have arrived
+  std::vector<Transfers::Id> received_;  // by rank; unused for this rank
+  int first_missing_ = 0;                // the messages of lower ranks have arrived
   TransferSet sent_;
   std::optional<Broken> broken_;
 };
 
-// Those of the collectives to come. Gloo sends nothing before it knows that the receiver has posted
-// a receive: posted only when the collective is called, it would cost a round trip. Belongs to one
-// thread at a time.
+// Receives that are posted before their collectives are called. Gloo sends nothing until the
+// receiver has posted a receive; posting it only when the collective is called would cost a round
+// trip. One thread at a time.
 class PostedAnnouncements {
  public:
   explicit PostedAnnouncements(const Mesh& mesh);
 
-  // REQUIRES: sequences are taken in order, from 0.
+  // REQUIRES: called once per collective, in order from sequence 0.
   std::unique_ptr<Announcements> take();
-  // Posts those of the next collectives.
+  // Posts receives for the next collectives.
   void post();
 
  private:

@@ -18,29 +18,30 @@ namespace tcp = gloo::transport::tcp;
 
 constexpr std::chrono::microseconds kPairIsTaken(50);
 
-// Gloo gives each pair a listening socket when it is made, to which a stranger might connect before
-// the peer does. This pair's is replaced at once by a socket that leads to the peer.
+// Gloo creates each pair with a listening socket, to which an unknown process might connect before
+// the peer. This class replaces it at once by a socket that is connected to the peer.
 class ConnectedPair final : public tcp::Pair {
  public:
   ConnectedPair(tcp::Context* context, tcp::Device* device, int rank,
                 std::chrono::milliseconds time_limit, const std::function<void()>& on_event)
       : Pair(context, device, rank, time_limit), on_event_(on_event) {}
-  // While there is a pair of this class to call: the device's thread may be about to.
+  // Closes while the object has this class: the device's thread may be about to call
+  // handleEvents().
   ~ConnectedPair() override { close(); }
 
-  // False where a stranger was faster: this pair may have read from it, and is of no use.
+  // False if an unknown process connected first: the pair may have read from it and is unusable.
   bool connect_by(const Socket& socket) {
     const std::lock_guard lock(m_);
     if (state_ != LISTENING) return false;
-    // Gloo's thread watches the listening socket no more: its last descriptor has gone.
+    // Closing its last descriptor also ends Gloo's polling of the listening socket.
     if (dup3(socket.descriptor(), fd_, O_CLOEXEC) < 0)
       fail<UnavailableError>("[gloo] dup3: {}", std::strerror(errno));
     handleConnected();
     return true;
   }
 
-  // Where another thread has the pair, Gloo has its loop call this again at once. A sender that
-  // shares the core with the loop would wait for it to use up its time slice.
+  // If another thread holds the pair, Gloo's loop retries at once. A sender on the same core would
+  // then have to wait until the loop has used up its time slice.
   void handleEvents(int events) override {
     if (!m_.try_lock()) return std::this_thread::sleep_for(kPairIsTaken);
     m_.unlock();

@@ -1,4 +1,4 @@
-// Gloo's connections over sockets that have been connected before.
+// A Gloo context whose sockets were connected before.
 #pragma once
 
 #include <gloo/transport/tcp/context.h>
@@ -15,7 +15,7 @@ namespace tandem::gloo_backend {
 
 class ConnectedContext final : public gloo::transport::tcp::Context {
  public:
-  // `on_event` is called by the device's thread behind each event of a connection.
+  // The device's thread calls `on_event` after each event of a connection.
   ConnectedContext(std::shared_ptr<gloo::transport::tcp::Device> device, int rank, int size,
                    std::function<void()> on_event)
       : Context(std::move(device), rank, size), on_event_(std::move(on_event)) {}
@@ -28,8 +28,8 @@ class ConnectedContext final : public gloo::transport::tcp::Context {
   std::function<void()> on_event_;
 };
 
-// A context whose pair with each rank has that rank's socket; the one of `rank` is not open. Throws
-// ResourceExhaustedError when Gloo cannot make them.
+// A context in which the pair for each rank uses that rank's socket; sockets[rank] is not open.
+// Throws ResourceExhaustedError if Gloo cannot create the pairs.
 std::shared_ptr<ConnectedContext> make_connected_context(
     const std::shared_ptr<gloo::transport::tcp::Device>& device, int rank,
     std::vector<Socket> sockets, std::chrono::milliseconds time_limit,

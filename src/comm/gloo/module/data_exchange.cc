@@ -13,23 +13,23 @@ namespace {
 // Phases of a collective; 0 is the announcement.
 constexpr int kCounts = 1, kScatter = 2, kGather = 3;
 
-// Of all ranks, combined while the next ones travel.
+// Slices of all ranks in a window, which is reduced while the next one is in flight.
 constexpr std::int64_t kWindowBytes = 8 << 20;
 constexpr std::size_t kRelayBytes = 64 << 10;
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-Share share_of(const Buffer& buffer) {
+ElementSpan share_of(const Buffer& buffer) {
   return {static_cast<std::byte*>(buffer.data), buffer.count};
 }
 
-std::vector<Share> shares_of(std::span<const Buffer> buffers) {
-  std::vector<Share> shares;
+std::vector<ElementSpan> shares_of(std::span<const Buffer> buffers) {
+  std::vector<ElementSpan> shares;
   for (const Buffer& buffer : buffers) shares.push_back(share_of(buffer));
   return shares;
 }
 
-// Tells calls apart that are not the same.
+// Distinguishes mismatched calls.
 std::uint64_t hash_of(const Signature& signature) {
   return (signature.layout ^ static_cast<std::uint64_t>(signature.op) * 0x9e3779b97f4a7c15u ^
           static_cast<std::uint64_t>(signature.count) * 0xbf58476d1ce4e5b9u) >>
@@ -84,7 +84,7 @@ WindowedReduction& DataExchange::reduction() {
 
 void DataExchange::start(std::span<const std::byte* const> small) {
   const Signature& signature = collective_.signature;
-  if (reduction_) return;  // has started early
+  if (reduction_) return;  // started by start_early()
   if (signature.kind == CollectiveKind::kAllReduce || signature.kind == CollectiveKind::kReduce ||
       signature.kind == CollectiveKind::kBroadcast) {
     all_.emplace(collective_.in);
@@ -130,8 +130,9 @@ void DataExchange::combine_small(std::span<const std::byte* const> small) {
           collective_.signature.op, CombineOrder::kInOrder);
 }
 
-// From the root alone while that is little; else every rank passes a slice on to the others.
-void DataExchange::broadcast(const Share& all) {
+// Small data: the root sends to all. Otherwise the root sends one slice to each rank, and every
+// rank forwards its slice to the others.
+void DataExchange::broadcast(const ElementSpan& all) {
   const int root = collective_.signature.root;
   if (size_ > 2 && bytes(all) > kRelayBytes) return pass_on_slices(all);
   if (rank_ == root)
@@ -140,12 +141,13 @@ void DataExchange::broadcast(const Share& all) {
     receive(last_, root, kScatter, all);
 }
 
-void DataExchange::pass_on_slices(const Share& all) {
+void DataExchange::pass_on_slices(const ElementSpan& all) {
   const int root = collective_.signature.root;
   const auto slice = [this, all](int rank) {
     const std::int64_t begin = all.count * rank / size_, end = all.count * (rank + 1) / size_;
-    return Share{all.data + static_cast<std::size_t>(begin) * size_of(collective_.signature.dtype),
-                 end - begin};
+    return ElementSpan{
+        all.data + static_cast<std::size_t>(begin) * size_of(collective_.signature.dtype),
+        end - begin};
   };
   if (rank_ == root) {
     for (int peer = 0; peer < size_; ++peer)
@@ -162,10 +164,10 @@ void DataExchange::pass_on_slices(const Share& all) {
 }
 
 void DataExchange::all_gather(std::span<const std::byte* const> small) {
-  const Share mine = share_of(collective_.in.front());
-  const Share own = share_of(collective_.out[index(rank_)]);
+  const ElementSpan mine = share_of(collective_.in.front());
+  const ElementSpan own = share_of(collective_.out[index(rank_)]);
   for (int peer = 0; peer < size_; ++peer) {
-    const Share share = share_of(collective_.out[index(peer)]);
+    const ElementSpan share = share_of(collective_.out[index(peer)]);
     if (peer == rank_ || share.count == 0) continue;
     if (bytes(share) <= kSmallBytes)
       std::memcpy(share.data, small[index(peer)], bytes(share));
@@ -178,7 +180,7 @@ void DataExchange::all_gather(std::span<const std::byte* const> small) {
 
 void DataExchange::all_to_all() {
   counts_.resize(index(size_) * index(size_));
-  const std::size_t row = index(size_) * sizeof(ShareCounts);
+  const std::size_t row = index(size_) * sizeof(TransferCounts);
   const auto row_of = [&](int rank) { return counts_.data() + index(rank) * index(size_); };
   for (int peer = 0; peer < size_; ++peer)
     row_of(rank_)[peer] = {collective_.in[index(peer)].count, collective_.out[index(peer)].count};
@@ -188,31 +190,31 @@ void DataExchange::all_to_all() {
     first_.send(peer, kCounts, reinterpret_cast<const std::byte*>(row_of(rank_)), row);
   }
   then_ = [this] {
-    check_shares_agree(collective_, counts_, size_, names_);
+    check_counts_match(collective_, counts_, size_, names_);
     for (int peer = 0; peer < size_; ++peer)
       if (peer != rank_) receive(last_, peer, kScatter, share_of(collective_.out[index(peer)]));
     for (int peer = 0; peer < size_; ++peer)
       if (peer != rank_) send(last_, peer, kScatter, share_of(collective_.in[index(peer)]));
-    const Share from = share_of(collective_.in[index(rank_)]);
-    const Share to = share_of(collective_.out[index(rank_)]);
+    const ElementSpan from = share_of(collective_.in[index(rank_)]);
+    const ElementSpan to = share_of(collective_.out[index(rank_)]);
     if (to.count > 0 && to.data != from.data) std::memcpy(to.data, from.data, bytes(to));
   };
 }
 
-void DataExchange::send_to_all(TransferSet& set, int phase, const Share& share) {
+void DataExchange::send_to_all(TransferSet& set, int phase, const ElementSpan& share) {
   for (int peer = 0; peer < size_; ++peer)
     if (peer != rank_) send(set, peer, phase, share);
 }
 
-void DataExchange::send(TransferSet& set, int peer, int phase, const Share& share) {
+void DataExchange::send(TransferSet& set, int peer, int phase, const ElementSpan& share) {
   set.send(peer, phase, share.data, bytes(share));
 }
 
-void DataExchange::receive(TransferSet& set, int peer, int phase, const Share& share) {
+void DataExchange::receive(TransferSet& set, int peer, int phase, const ElementSpan& share) {
   set.receive(peer, phase, share.data, bytes(share));
 }
 
-std::size_t DataExchange::bytes(const Share& share) const {
+std::size_t DataExchange::bytes(const ElementSpan& share) const {
   return static_cast<std::size_t>(share.count) * size_of(collective_.signature.dtype);
 }
 

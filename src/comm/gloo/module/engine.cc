@@ -5,7 +5,7 @@
 
 namespace tandem::gloo_backend {
 
-void Engine::add(Operation& operation) {
+void GlooEngine::add(Task& operation) {
   pause([&] {
     if (stopped_) return;
     operations_.push_back(&operation);
@@ -13,11 +13,11 @@ void Engine::add(Operation& operation) {
   });
 }
 
-void Engine::remove(Operation& operation) {
+void GlooEngine::remove(Task& operation) {
   pause([&] { std::erase(operations_, &operation); });
 }
 
-void Engine::pause(const std::function<void()>& body) {
+void GlooEngine::pause(const std::function<void()>& body) {
   const NoSigpipe quiet;
   {
     const std::lock_guard lock(mutex_);
@@ -26,28 +26,28 @@ void Engine::pause(const std::function<void()>& body) {
   catch_up();
 }
 
-void Engine::poke() noexcept {
-  pokes_.fetch_add(1);
+void GlooEngine::notify() noexcept {
+  notifications_.fetch_add(1);
   catch_up();
 }
 
-void Engine::stop() {
+void GlooEngine::stop() {
   const std::lock_guard lock(mutex_);
   stopped_ = true;
 }
 
-// Whoever holds the lock looks at `pokes_` after giving it up, and whoever does not get it has
-// counted before: one of the two sees the other.
-void Engine::catch_up() noexcept {
+// The lock's holder reads `notifications_` after releasing the lock. A thread that fails to lock
+// has incremented it before. At least one of the two sees the other.
+void GlooEngine::catch_up() noexcept {
   for (;;) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (pokes_.load() == handled_.load()) return;
+    if (notifications_.load() == handled_.load()) return;
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return;
-    handled_.store(pokes_.load());
+    handled_.store(notifications_.load());
     if (stopped_) continue;
     const ThreadBudget one(1);
-    for (Operation* operation : operations_) operation->step();
+    for (Task* operation : operations_) operation->step();
   }
 }
 

@@ -1,5 +1,5 @@
-// Who advances the operations of a group: the thread that starts them, and Gloo's own, which comes
-// whenever a connection has read or written. Nobody waits inside of Gloo.
+// Advances a group's operations: on the thread that starts them, and on Gloo's thread whenever a
+// connection has read or written. No thread blocks in Gloo.
 #pragma once
 
 #include <atomic>
@@ -10,34 +10,34 @@
 
 namespace tandem::gloo_backend {
 
-class Engine {
+class GlooEngine {
  public:
-  class Operation {
+  class Task {
    public:
-    virtual ~Operation() = default;
-    // Goes on as far as it can without waiting. Called by one thread at a time.
+    virtual ~Task() = default;
+    // Makes progress without waiting. Called by one thread at a time.
     virtual void step() noexcept = 0;
   };
 
-  // Steps it from now on; this thread does so first.
-  void add(Operation& operation);
-  // Nobody steps it any more when this returns.
-  void remove(Operation& operation);
-  // Runs `body` while nobody steps anything.
+  // Steps the task from now on, for the first time on this thread.
+  void add(Task& operation);
+  // When this returns, no thread steps the task any more.
+  void remove(Task& operation);
+  // Runs `body` while no thread steps any task.
   void pause(const std::function<void()>& body);
-  // Something may have completed. Never blocks: where another thread is stepping, that thread steps
-  // once more.
-  void poke() noexcept;
-  // Nothing is stepped any more.
+  // A transfer may have completed: steps the tasks. Never blocks; if another thread is stepping,
+  // that thread does one more round.
+  void notify() noexcept;
+  // No task is stepped any more.
   void stop();
 
  private:
   void catch_up() noexcept;
 
   std::mutex mutex_;
-  std::vector<Operation*> operations_;  // in the order of the calls
+  std::vector<Task*> operations_;  // in the order of the calls
   bool stopped_ = false;
-  std::atomic<std::uint64_t> pokes_{0}, handled_{0};
+  std::atomic<std::uint64_t> notifications_{0}, handled_{0};
 };
 
 }  // namespace tandem::gloo_backend

@@ -1,4 +1,4 @@
-// What libtandem loads.
+// The entry points of the module that libtandem loads.
 #include <algorithm>
 #include <map>
 
@@ -14,15 +14,15 @@ namespace {
 class GlooBackend final : public Backend {
  public:
   explicit GlooBackend(GlooOptions options)
-      : mesh_(std::move(options), [this] { engine_.poke(); }) {}
+      : mesh_(std::move(options), [this] { engine_.notify(); }) {}
   ~GlooBackend() override { engine_.stop(); }
 
   int rank() const override { return mesh_.rank(); }
   int size() const override { return mesh_.size(); }
   const std::string& name() const override { return mesh_.options().name; }
   const RankNames& names() const override { return mesh_.names(); }
-  bool takes_device_memory() const override { return false; }
-  bool crowded() const override { return mesh_.crowded(); }
+  bool supports_device_memory() const override { return false; }
+  bool oversubscribed() const override { return mesh_.oversubscribed(); }
 
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     const CollectiveKind kind = collective.signature.kind;
@@ -38,11 +38,11 @@ class GlooBackend final : public Backend {
                             waiting.description());
   }
 
-  void fail_group(GroupFailure failure, const std::string& text) noexcept override {
+  void abort(GroupFailure failure, const std::string& text) noexcept override {
     try {
       mesh_.publish_failure(failure, text);
     } catch (const std::exception& error) {
-      logging::warn("[gloo] the other ranks of group '{}' will not learn why it ended: {}",
+      logging::warn("[gloo] could not publish the failure of group '{}' to its other ranks: {}",
                     mesh_.options().name, error.what());
     }
     engine_.stop();
@@ -71,11 +71,11 @@ class GlooBackend final : public Backend {
     return operation;
   }
 
-  Scratch scratch_;  // of whoever steps operations
-  Engine engine_;    // outlives the connections, which poke it
+  Scratch scratch_;    // of the thread that steps operations
+  GlooEngine engine_;  // outlives the connections, which notify it
   Mesh mesh_;
   PostedAnnouncements announcements_{mesh_};
-  std::map<std::pair<int, bool>, std::uint64_t> messages_;  // with a rank, sent or received
+  std::map<std::pair<int, bool>, std::uint64_t> messages_;  // per peer, sent or received
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 using TcpBuffer = gloo::transport::tcp::UnboundBuffer;
 
-// Names what a buffer has for its own waits.
+// Gives access to the protected members on which a buffer's own waits are based.
 struct Members : TcpBuffer {
   static constexpr std::mutex TcpBuffer::*mutex = &Members::m_;
   static constexpr int TcpBuffer::*sent = &Members::sendCompletions_;

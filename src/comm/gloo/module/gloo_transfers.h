@@ -1,4 +1,4 @@
-// Sends and receives through Gloo that nobody waits for.
+// Non-blocking sends and receives through Gloo.
 #pragma once
 
 #include <gloo/transport/context.h>
@@ -13,8 +13,8 @@
 
 namespace tandem::gloo_backend {
 
-// Numbers of sends and receives: those of one number meet, in order. Collectives have four phases,
-// and 24 bits to tell calls apart that are not the same.
+// Gloo slots: a send matches a receive of the same slot, in order. A collective has four phases,
+// and 24 bits that keep mismatched calls apart.
 constexpr std::uint64_t collective_slot(std::uint64_t sequence, std::uint64_t call = 0) {
   return call << 38 | (sequence << 2) % (std::uint64_t{1} << 38);
 }
@@ -27,32 +27,32 @@ struct Broken {
   std::string reason;
 };
 
-// Whether a send, or a receive, is complete, which Gloo tells only those that wait. Throws what the
-// connection broke with.
+// Whether a send or receive is complete; Gloo itself only offers a blocking wait. Throws the error
+// with which the connection broke.
 bool is_complete(gloo::transport::UnboundBuffer& buffer, bool sends);
 
 // Functions throw Broken unless they are noexcept.
 class GlooTransfers final : public Transfers {
  public:
-  // Phase p of them has the number `slot` + p.
+  // Phase p uses the slot `slot` + p.
   GlooTransfers(gloo::transport::Context& context, std::uint64_t slot)
       : context_(context), slot_(slot) {}
 
-  // Of those that start from now on.
+  // Changes the slot of transfers that start from now on.
   void renumber(std::uint64_t slot) { slot_ = slot; }
   Id send(int peer, int phase, const std::byte* data, std::size_t bytes) override;
   Id receive(int peer, int phase, std::byte* data, std::size_t bytes) override;
   bool complete(Id id) override;
   bool receives_into_sent() const override { return true; }
 
-  // The same as complete(), of a transfer whose connection may have broken: then it is not.
+  // As complete(), but returns false for a transfer whose connection broke.
   bool has_arrived(Id id) const noexcept;
-  // Whether a transfer with the rank is not complete. One that is, though complete() has not been
-  // asked, does not count: the rank may have left since.
+  // Whether a transfer with the rank is incomplete. A complete one does not count, even before
+  // complete() was called for it: the rank may have left in the meantime.
   bool waits_for(int peer) const noexcept;
 
  private:
-  // Destroying it ends what Gloo does with the memory.
+  // The destructor ends Gloo's use of the memory.
   struct Transfer {
     std::unique_ptr<gloo::transport::UnboundBuffer> buffer;  // null: complete
     int peer = 0;

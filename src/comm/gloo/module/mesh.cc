@@ -26,13 +26,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook(100);  // at the membership, while ranks connect
-// At the store, which all ranks ask.
+constexpr milliseconds kLook(100);  // interval of checks of the membership while ranks connect
+// The same for the store, which all ranks poll.
 constexpr milliseconds kLookAtStore(500);
 constexpr auto kGrace = std::chrono::seconds(5);  // from a rank's time limit to rank 0's
-constexpr std::string_view kFailed = "!";         // in place of a rank's address
+constexpr std::string_view kFailed = "!";         // instead of a rank's address
 
-// One for each address, with its thread, which all groups of the process share.
+// One per address, with its thread; all groups of the process share it.
 std::shared_ptr<gloo::transport::tcp::Device> device_at(const GlooOptions& options) {
   static std::mutex mutex;
   static std::map<std::string, std::weak_ptr<gloo::transport::tcp::Device>> devices;
@@ -58,7 +58,7 @@ std::string address_of(const GlooOptions& options) {
   return options.interface.empty() ? options.address : address_of_interface(options.interface);
 }
 
-// A random key that a peer has to know to connect.
+// A random key that a peer must know to connect.
 std::string new_key() {
   std::string text;
   for (const char byte : random_bytes(16))
@@ -77,11 +77,12 @@ std::string name_of_host() {
 Mesh::Mesh(GlooOptions options, std::function<void()> on_event)
     : options_(std::move(options)), on_event_(std::move(on_event)) {
   const NoSigpipe quiet;
-  std::optional<Wiring> wiring;  // its connections stand until the others are told of a failure
+  // keeps connections open until the others have been informed of a failure
+  std::optional<Wiring> wiring;
   try {
     join(wiring);
   } catch (const Error& error) {
-    tell_of_failure(error);
+    publish_failed_start(error);
     throw;
   }
 }
@@ -90,23 +91,23 @@ void Mesh::join(std::optional<Wiring>& wiring) {
   choose_address();
   device_ = device_at(options_);
   Socket listener = listen_on({address_of(options_), 0});
-  const Door mine = {name_of_host(), getpid(), endpoint_of(listener), new_key()};
-  options_.store->set(key("at", rank()), to_text(mine));
-  wiring.emplace(std::move(listener), mine, rank(), size(), wait_for_parents_door());
+  const ListenAddress mine = {name_of_host(), getpid(), endpoint_of(listener), new_key()};
+  options_.store->set(key("at", rank()), to_string(mine));
+  wiring.emplace(std::move(listener), mine, rank(), size(), wait_for_parent_address());
   connect(*wiring);
   context_ = make_connected_context(device_, rank(), wiring->take_sockets(), options_.time_limit,
                                     on_event_);
   post_sentinels();
-  options_.store->remove(key("at", rank()));  // every rank is connected, so that none looks for it
-  const auto here = std::count_if(peers_.begin(), peers_.end(), [&](const Door& peer) {
+  options_.store->remove(key("at", rank()));  // every rank is connected, so no rank needs it
+  const auto here = std::count_if(peers_.begin(), peers_.end(), [&](const ListenAddress& peer) {
     return peer.host == peers_[static_cast<std::size_t>(rank())].host;
   });
-  crowded_ = 2 * here > sysconf(_SC_NPROCESSORS_ONLN);
+  oversubscribed_ = 2 * here > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-// Ranks that wait for what this one would have put into the store find the mark there. Those that
-// waited in vain, or whose job has failed, know as much as this one.
-void Mesh::tell_of_failure(const Error& error) const noexcept {
+// Ranks that wait for this rank's keys in the store find the error there. After a timeout or a
+// failure of the job, the other ranks have the same information and need none.
+void Mesh::publish_failed_start(const Error& error) const noexcept {
   try {
     if (dynamic_cast<const DeadlineExceededError*>(&error) != nullptr) return;
     if (options_.membership && options_.membership->failed()) return;
@@ -115,14 +116,14 @@ void Mesh::tell_of_failure(const Error& error) const noexcept {
                                                      names()[rank()], options_.name, error.what()));
     options_.store->set(key("at", rank()), kFailed);
   } catch (const std::exception& other) {
-    logging::debug("[gloo] the other ranks of group '{}' will not learn why it failed: {}",
+    logging::debug("[gloo] could not publish the failure of group '{}' to its other ranks: {}",
                    options_.name, other.what());
   }
 }
 
 Mesh::~Mesh() {
   const NoSigpipe quiet;
-  // Whoever is the last to leave leaves nothing in the store.
+  // The last rank to leave removes the remaining keys from the store.
   try {
     options_.store->set(key("left", rank()), "1");
     if (options_.store->add(key("gone"), 1) == size()) {
@@ -131,7 +132,7 @@ Mesh::~Mesh() {
       options_.store->remove(key("gone"));
     }
   } catch (const Error& error) {
-    // The store went away with the rank that kept it: then peers learn of that.
+    // The store ended with its rank; peers learn of that instead.
     logging::debug("[gloo] no goodbye from group '{}': {}", options_.name, error.what());
   }
 }
@@ -152,17 +153,17 @@ std::string Mesh::find(const std::string& key) const {
   }
 }
 
-std::optional<Door> Mesh::wait_for_parents_door() const {
+std::optional<ListenAddress> Mesh::wait_for_parent_address() const {
   if (rank() == 0) return std::nullopt;
   const int parent = TreeExchange::parent_of(rank());
   std::string text;
   try {
-    // The store of a job asks the membership while it waits.
+    // The store of a job checks the membership while it waits.
     text = options_.store->get(key("at", parent), Clock::now() + options_.time_limit);
   } catch (const DeadlineExceededError&) {
     fail_to_assemble({parent});
   }
-  if (text != kFailed) return parse_door(text);
+  if (text != kFailed) return parse_listen_address(text);
   check_failure();
   fail<AbortedError>("[gloo] rank {} could not join group '{}'", names()[parent], options_.name);
 }
@@ -176,8 +177,9 @@ std::string Mesh::describe_missing(const std::vector<int>& missing) const {
                      list_ranks(here, names()), here.size() == 1 ? "is" : "are");
 }
 
-// Rank 0 looks who is missing, and tells the others: if each looked for each, there would be
-// requests by the square of the ranks. Where rank 0 does not tell it, the others look after all.
+// Rank 0 finds the missing ranks and publishes them, because a quadratic number of requests would
+// result if every rank looked for every other. If rank 0 publishes nothing, the others look
+// themselves.
 void Mesh::fail_to_assemble(std::vector<int> unconnected) const {
   check_failure();
   if (rank() != 0 && !find(key("at", 0)).empty()) {
@@ -231,7 +233,7 @@ void Mesh::connect(Wiring& wiring) {
   const auto deadline = Clock::now() + options_.time_limit;
   auto look_at_store = Clock::now() + kLookAtStore;
   try {
-    while (!wiring.get_on(kLook)) {
+    while (!wiring.advance(kLook)) {
       if (options_.membership && options_.membership->failed())
         options_.membership->throw_failure();
       if (Clock::now() >= look_at_store) {
@@ -240,9 +242,9 @@ void Mesh::connect(Wiring& wiring) {
       }
       if (Clock::now() >= deadline) fail_to_assemble(wiring.missing());
     }
-    peers_ = wiring.doors();
+    peers_ = wiring.addresses();
   } catch (const Disconnected& broken) {
-    peers_ = wiring.doors();
+    peers_ = wiring.addresses();
     throw_broken(broken.rank, fmt::format("joining group '{}'", options_.name), broken.reason);
   }
 }
@@ -257,7 +259,7 @@ void Mesh::post_sentinels() {
       sentinel->recv(peer, kSentinelSlot);
       sentinels_[static_cast<std::size_t>(peer)] = std::move(sentinel);
     } catch (const std::exception& error) {
-      // It has gone again; whether in good order is asked when somebody waits for it.
+      // It left again. Whether in good order is checked when a call waits for it.
       logging::debug("[gloo] rank {} of group '{}': {}", peer, options_.name, error.what());
     }
   }
@@ -272,7 +274,7 @@ void Mesh::check_failure() const {
 void Mesh::throw_broken(int peer, const std::string& what, const std::string& reason) const {
   check_failure();
   throw_first_failure(options_.membership.get());
-  const Door& other = peers_[static_cast<std::size_t>(peer)];
+  const ListenAddress& other = peers_[static_cast<std::size_t>(peer)];
   if (!find(key("left", peer)).empty())
     fail<AbortedError>("rank {} (pid {} on {}) has left the group; rank {} still waits for it: {}",
                        names()[peer], other.pid, other.host, names()[rank()], what);

@@ -1,4 +1,4 @@
-// A group's connections: every rank with every other.
+// A group's connections: one between each pair of ranks.
 #pragma once
 
 #include <gloo/transport/tcp/device.h>
@@ -18,71 +18,71 @@
 
 namespace tandem::gloo_backend {
 
-// Thread-safe once it is made.
+// Thread-safe after construction.
 class Mesh {
  public:
-  // Waits until every rank has made its own. `on_event` is called by Gloo's thread whenever a
+  // Waits until every rank has created its own. Gloo's thread calls `on_event` whenever a
   // connection has read, written or broken; it must not throw or block.
   Mesh(GlooOptions options, std::function<void()> on_event);
-  // Says goodbye: a peer that waits for this rank learns that it has left.
+  // Announces to the peers that this rank leaves.
   ~Mesh();
 
   const GlooOptions& options() const { return options_; }
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
   const RankNames& names() const { return options_.names; }
-  // The threads of the ranks here, two a rank that work at a time, outnumber the cores.
-  bool crowded() const { return crowded_; }
+  // Whether the ranks on this host outnumber its cores, at two busy threads per rank.
+  bool oversubscribed() const { return oversubscribed_; }
   gloo::transport::Context& context() const { return *context_; }
 
-  // Throws what the group failed with, as far as the store tells; else who failed first, as the
-  // membership has it; else AbortedError, naming `peer`, which left or whose connection broke while
-  // this rank was waiting for `what`.
+  // Throws the error that the group published in the store; otherwise the first failure according
+  // to the membership; otherwise AbortedError: `peer` left or its connection broke while this rank
+  // was waiting for `what`.
   [[noreturn]] void throw_broken(int peer, const std::string& what,
                                  const std::string& reason) const;
-  // Throws so when the connection to a peer is broken, unless that has left in good order and this
-  // rank does not need it.
+  // Throws such an error if the connection to a peer is broken, unless the peer left in good order
+  // and this rank does not need it.
   void check_connections(const std::function<bool(int peer)>& needs,
                          const std::string& waiting_for);
 
-  // Tells the ranks that find connections broken why. They still stand.
+  // Publishes the reason for ranks that find connections broken. Connections stay open.
   void publish_failure(GroupFailure failure, const std::string& text) const;
-  // Throws what a rank has published, as far as the store tells.
+  // Throws the error that a rank has published, if the store has one.
   void check_failure() const;
-  // Closes the connections. Nothing is read from them or written to them any more. REQUIRES:
-  // on_event() does nothing any more.
+  // Closes the connections; their memory is no longer read or written. REQUIRES: on_event() does
+  // nothing any more.
   void close() noexcept;
 
  private:
   void join(std::optional<Wiring>& wiring);
-  // So that the ranks which still join do not wait for this one.
-  void tell_of_failure(const Error& error) const noexcept;
+  // Publishes the error, so that ranks that are still joining do not wait for this one.
+  void publish_failed_start(const Error& error) const noexcept;
   std::string key(std::string_view what) const;
   std::string key(std::string_view what, int rank) const;
   void check_connection(int peer, const std::function<bool(int peer)>& needs,
                         const std::string& waiting_for);
   void choose_address();
-  // Of this rank's parent in the tree along which addresses go; none for rank 0.
-  std::optional<Door> wait_for_parents_door() const;
-  // Connects this rank with all others.
+  // The address of this rank's parent in the tree over which addresses are sent; none for rank 0.
+  std::optional<ListenAddress> wait_for_parent_address() const;
+  // Connects this rank to all others.
   void connect(Wiring& wiring);
   void post_sentinels();
   std::string describe_missing(const std::vector<int>& missing) const;
-  // At the time limit. `unconnected`: the ranks that are missing where all have told their address.
+  // Throws at the time limit. `unconnected`: the missing ranks, if all ranks' addresses are known.
   [[noreturn]] void fail_to_assemble(std::vector<int> unconnected) const;
-  std::string find(const std::string& key) const;  // empty: not there, or nobody tells
+  std::string find(const std::string& key) const;  // empty if the key is missing or the store fails
 
   GlooOptions options_;
   std::function<void()> on_event_;
   std::shared_ptr<gloo::transport::tcp::Device> device_;
   std::shared_ptr<ConnectedContext> context_;
-  std::vector<Door> peers_;
-  // Receives that nobody ever serves, by rank: they tell of broken connections. Null: that broke
-  // before.
+  std::vector<ListenAddress> peers_;
+  // Receives that are never matched, by rank; they fail when a connection breaks. Null: the
+  // connection was broken earlier.
   std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> sentinels_;
-  std::vector<bool> left_;  // in good order, as far as this rank has looked
+  std::vector<bool> left_;  // in good order, as far as this rank has checked
   char nothing_ = 0;
-  bool crowded_ = false;
+  bool oversubscribed_ = false;
 };
 
 }  // namespace tandem::gloo_backend

@@ -42,7 +42,7 @@ bool GlooOperation::waits_for(int peer) const {
   return waits;
 }
 
-GlooCollective::GlooCollective(const Mesh& mesh, Engine& engine, Scratch& scratch,
+GlooCollective::GlooCollective(const Mesh& mesh, GlooEngine& engine, Scratch& scratch,
                                const Collective& collective,
                                std::unique_ptr<Announcements> announcements)
     : GlooOperation(mesh, engine, collective),
@@ -108,7 +108,7 @@ bool GlooCollective::is_waiting_for(int peer) const {
   return announcements_->waits_for(peer) || data_.waits_for(peer);
 }
 
-GlooMessage::GlooMessage(const Mesh& mesh, Engine& engine, const Collective& collective,
+GlooMessage::GlooMessage(const Mesh& mesh, GlooEngine& engine, const Collective& collective,
                          std::uint64_t number)
     : GlooOperation(mesh, engine, collective),
       transfers_(mesh.context(), kMessageSlots + 2 * number),

@@ -1,4 +1,4 @@
-// Collectives and messages between two ranks under way, each a sequence of transfers.
+// Open collectives and messages. Each is a sequence of transfers.
 #pragma once
 
 #include <gloo/transport/context.h>
@@ -21,10 +21,10 @@
 
 namespace tandem::gloo_backend {
 
-// Stepped by the engine; the group's owner looks whether it has ended.
-class GlooOperation : public BackendOperation, public Engine::Operation {
+// The engine steps it; the group's owner polls whether it has ended.
+class GlooOperation : public BackendOperation, public GlooEngine::Task {
  public:
-  GlooOperation(const Mesh& mesh, Engine& engine, const Collective& collective)
+  GlooOperation(const Mesh& mesh, GlooEngine& engine, const Collective& collective)
       : mesh_(mesh), engine_(engine), collective_(collective) {}
 
   bool advance() override;
@@ -33,38 +33,38 @@ class GlooOperation : public BackendOperation, public Engine::Operation {
 
   void step() noexcept override;
   virtual std::string description() const = 0;
-  // Whether something of the rank has not arrived, or something for it has not gone.
+  // Whether data from the rank has not arrived, or data for it has not been sent.
   bool waits_for(int peer) const;
 
  protected:
-  // For the destructors of what follows: nobody steps it any more.
+  // For the destructors of subclasses: no thread steps it any more.
   void end() { engine_.remove(*this); }
 
   const Mesh& mesh_;
-  Engine& engine_;
+  GlooEngine& engine_;
   const Collective& collective_;
   std::uint64_t steps_ = 0;
 
  private:
-  // The first one starts the operation; returns whether it is complete. Throws Broken, and what the
-  // operation is to fail with.
+  // The first call starts the operation. Returns whether it is complete. Throws Broken, or the
+  // error that the operation fails with.
   virtual bool proceed() = 0;
   virtual bool is_waiting_for(int peer) const = 0;
 
   std::atomic<std::uint64_t> progress_{0};  // steps_
   std::atomic<bool> ended_{false};
-  std::optional<Broken> broken_;  // these two once it has ended
+  std::optional<Broken> broken_;  // valid once it has ended, as error_
   std::exception_ptr error_;
   mutable std::mutex mutex_;
   mutable std::condition_variable has_ended_;
 };
 
-// Ranks first tell each other what they call, so that each knows who is missing or calls something
-// else.
+// Ranks first exchange announcements of their calls. Each rank then knows which ranks are missing
+// and which calls mismatch.
 class GlooCollective final : public GlooOperation {
  public:
-  GlooCollective(const Mesh& mesh, Engine& engine, Scratch& scratch, const Collective& collective,
-                 std::unique_ptr<Announcements> announcements);
+  GlooCollective(const Mesh& mesh, GlooEngine& engine, Scratch& scratch,
+                 const Collective& collective, std::unique_ptr<Announcements> announcements);
   ~GlooCollective() override { end(); }
   std::vector<int> missing() const override;
   std::string description() const override;
@@ -81,16 +81,17 @@ class GlooCollective final : public GlooOperation {
   bool started_ = false, announced_ = false;
 };
 
-// First the number and type of the elements, which the receiver compares with its own.
+// First sends the number and type of the elements, which the receiver compares with its own.
 class GlooMessage final : public GlooOperation {
  public:
-  GlooMessage(const Mesh& mesh, Engine& engine, const Collective& collective, std::uint64_t number);
+  GlooMessage(const Mesh& mesh, GlooEngine& engine, const Collective& collective,
+              std::uint64_t number);
   ~GlooMessage() override { end(); }
   std::vector<int> missing() const override { return {}; }
   std::string description() const override;
 
  private:
-  struct Header {
+  struct MessageHeader {
     std::int64_t count = 0;
     std::int64_t dtype = 0;
   };
@@ -99,7 +100,7 @@ class GlooMessage final : public GlooOperation {
   bool is_waiting_for(int peer) const override { return peer == collective_.signature.root; }
   void compare() const;
 
-  Header header_;
+  MessageHeader header_;
   GlooTransfers transfers_;
   TransferSet first_, data_;
   bool started_ = false, compared_ = false;

@@ -14,9 +14,8 @@ inline sigset_t sigpipe_alone() {
   return set;
 }
 
-// While it lives, SIGPIPE does not reach the calling thread, nor threads that it starts. Gloo
-// writes without MSG_NOSIGNAL, and what a process does about SIGPIPE elsewhere is not ours to
-// change.
+// Blocks SIGPIPE in the calling thread, and in threads that it starts, during its lifetime. Gloo
+// writes without MSG_NOSIGNAL, and a library must not change the process's SIGPIPE handler.
 class NoSigpipe {
  public:
   NoSigpipe() {

@@ -16,17 +16,18 @@
 namespace tandem::gloo_backend {
 namespace {
 
-constexpr auto kAttempt = std::chrono::seconds(5);  // at a peer that says nothing, and of a guest
+constexpr auto kAttempt =
+    std::chrono::seconds(5);  // for a silent peer, and for an accepted connection
 constexpr auto kPause = std::chrono::milliseconds(20);
 constexpr std::size_t kRankBytes = sizeof(std::int32_t);
-// Of the tree's messages, which have their length in front.
+// Each message of the tree starts with its length.
 constexpr std::size_t kLengthBytes = sizeof(std::uint32_t);
 constexpr std::size_t kMaxDoorBytes = 1024;
-constexpr char kThrough = '!';
+constexpr char kFinished = '!';
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-// Some bytes on a connection that is new, or idle: they fit, or it has broken.
+// Sends a few bytes on a new or idle connection: they fit into its buffer, or it is broken.
 bool send_short(const Socket& socket, std::string_view bytes) {
   return send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
          static_cast<ssize_t>(bytes.size());
@@ -34,44 +35,45 @@ bool send_short(const Socket& socket, std::string_view bytes) {
 
 }  // namespace
 
-std::string to_text(const Door& door) {
-  return fmt::format("{} {} {} {} {}", door.host, door.pid, door.endpoint.host, door.endpoint.port,
-                     door.key);
+std::string to_string(const ListenAddress& address) {
+  return fmt::format("{} {} {} {} {}", address.host, address.pid, address.endpoint.host,
+                     address.endpoint.port, address.key);
 }
 
-Door parse_door(const std::string& text) {
+ListenAddress parse_listen_address(const std::string& text) {
   std::istringstream parts(text);
-  Door door;
-  parts >> door.host >> door.pid >> door.endpoint.host >> door.endpoint.port >> door.key;
+  ListenAddress address;
+  parts >> address.host >> address.pid >> address.endpoint.host >> address.endpoint.port >>
+      address.key;
   if (!parts) fail<DataLossError>("[gloo] expected the address of a rank, got '{}'", text);
-  return door;
+  return address;
 }
 
-Wiring::Wiring(Socket listener, const Door& mine, int rank, int size,
-               const std::optional<Door>& parent)
+Wiring::Wiring(Socket listener, const ListenAddress& mine, int rank, int size,
+               const std::optional<ListenAddress>& parent)
     : listener_(std::move(listener)),
       key_(mine.key),
       rank_(rank),
-      tree_(rank, size, to_text(mine)),
-      doors_(index(size)),
+      tree_(rank, size, to_string(mine)),
+      addresses_(index(size)),
       peers_(index(size)) {
-  if (parent) doors_[index(TreeExchange::parent_of(rank))] = *parent;
+  if (parent) addresses_[index(TreeExchange::parent_of(rank))] = *parent;
 }
 
-bool Wiring::get_on(std::chrono::milliseconds limit) {
-  pass_on_doors();
+bool Wiring::advance(std::chrono::milliseconds limit) {
+  forward_addresses();
   flush_all();
-  knock_at_lower(Clock::now());
-  tell_through();
+  connect_to_lower(Clock::now());
+  announce_finished();
   if (finished()) return true;
-  wait_and_hear(limit);
-  pass_on_doors();
-  tell_through();
+  poll_sockets(limit);
+  forward_addresses();
+  announce_finished();
   flush_all();
   return finished();
 }
 
-void Wiring::wait_and_hear(std::chrono::milliseconds limit) {
+void Wiring::poll_sockets(std::chrono::milliseconds limit) {
   std::vector<pollfd> polled = {{listener_.descriptor(), POLLIN, 0}};
   bool waits_to_retry = false;
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
@@ -80,30 +82,31 @@ void Wiring::wait_and_hear(std::chrono::milliseconds limit) {
         peer.stage == Peer::Stage::kConnecting || (peer.connected() && unsent_.contains(rank));
     // Bytes that a peer sends after it has finished belong to Gloo.
     const bool reads =
-        peer.stage != Peer::Stage::kConnecting && peer.stage != Peer::Stage::kThrough;
+        peer.stage != Peer::Stage::kConnecting && peer.stage != Peer::Stage::kFinished;
     polled.push_back({reads || writes ? peer.socket.descriptor() : -1,
                       static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0)), 0});
     waits_to_retry =
         waits_to_retry || (rank < rank_ && knows(rank) && peer.stage == Peer::Stage::kWaiting);
   }
-  for (const auto& [id, guest] : guests_) polled.push_back({guest.socket.descriptor(), POLLIN, 0});
+  for (const auto& [id, incoming] : incoming_)
+    polled.push_back({incoming.socket.descriptor(), POLLIN, 0});
   const auto wait = waits_to_retry ? std::min<std::chrono::milliseconds>(limit, kPause) : limit;
   poll(polled.data(), polled.size(), static_cast<int>(wait.count()));
   const Clock::time_point now = Clock::now();
   std::size_t i = 1;
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank)
-    if (polled[i++].revents != 0) hear(rank);
-  for (auto& [id, guest] : guests_)
-    if (polled[i++].revents != 0) hear_guest(guest);
-  sweep(now);
+    if (polled[i++].revents != 0) read_from(rank);
+  for (auto& [id, incoming] : incoming_)
+    if (polled[i++].revents != 0) read_incoming(incoming);
+  close_stale(now);
   if (polled.front().revents != 0) accept_all(now);
 }
 
 std::vector<int> Wiring::missing() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank)
-    if (rank != rank_ && !(through_ ? peers_[index(rank)].stage == Peer::Stage::kThrough
-                                    : peers_[index(rank)].connected()))
+    if (rank != rank_ && !(finished_ ? peers_[index(rank)].stage == Peer::Stage::kFinished
+                                     : peers_[index(rank)].connected()))
       ranks.push_back(rank);
   return ranks;
 }
@@ -114,29 +117,29 @@ std::vector<Socket> Wiring::take_sockets() {
   return sockets;
 }
 
-void Wiring::knock_at_lower(Clock::time_point now) {
+void Wiring::connect_to_lower(Clock::time_point now) {
   for (int rank = 0; rank < rank_; ++rank)
     if (const Peer& peer = peers_[index(rank)];
         knows(rank) && peer.stage == Peer::Stage::kWaiting && now >= peer.retry_at)
-      knock(rank, now);
+      start_connecting_to(rank, now);
 }
 
-void Wiring::knock(int rank, Clock::time_point now) {
+void Wiring::start_connecting_to(int rank, Clock::time_point now) {
   Peer& peer = peers_[index(rank)];
   peer = {};
   peer.retry_at = now + kPause;
   try {
-    peer.socket = start_connecting(doors_[index(rank)].endpoint);
+    peer.socket = start_connecting(addresses_[index(rank)].endpoint);
   } catch (const UnavailableError&) {
-    return;  // tried again
+    return;  // retried later
   }
   peer.stage = Peer::Stage::kConnecting;
   peer.since = now;
 }
 
-void Wiring::hear(int rank) {
+void Wiring::read_from(int rank) {
   Peer& peer = peers_[index(rank)];
-  const Door& door = doors_[index(rank)];
+  const ListenAddress& address = addresses_[index(rank)];
   bool well = true;
   switch (peer.stage) {
     case Peer::Stage::kConnecting:
@@ -149,7 +152,7 @@ void Wiring::hear(int rank) {
       peer.greeting = std::exchange(peer.received, "");
       peer.nonce = random_bytes(kNonceBytes);
       {
-        const std::string mine = answer(door.key, peer.greeting, peer.nonce);
+        const std::string mine = answer(address.key, peer.greeting, peer.nonce);
         well = !mine.empty() && send_short(peer.socket, mine);
       }
       peer.stage = Peer::Stage::kVerdict;
@@ -157,7 +160,8 @@ void Wiring::hear(int rank) {
     case Peer::Stage::kVerdict:
       well = receive(peer.socket, peer.received, kVerdictBytes);
       if (!well || peer.received.size() < kVerdictBytes) break;
-      well = read_verdict(door.key, peer.greeting, peer.nonce, peer.received) == Greeted::kWelcome;
+      well =
+          read_verdict(address.key, peer.greeting, peer.nonce, peer.received) == Greeted::kWelcome;
       if (well) {
         const std::int32_t mine = rank_;
         well = send_short(peer.socket, {reinterpret_cast<const char*>(&mine), kRankBytes});
@@ -165,7 +169,7 @@ void Wiring::hear(int rank) {
       peer.received.clear();
       peer.stage = Peer::Stage::kConnected;
       break;
-    case Peer::Stage::kConnected: return hear_connected(rank);
+    case Peer::Stage::kConnected: return read_connected(rank);
     default: return;
   }
   if (well) return;
@@ -174,8 +178,8 @@ void Wiring::hear(int rank) {
   peer.retry_at = retry_at;
 }
 
-// A neighbour in the tree sends doors; then, as every peer does, that it has finished.
-void Wiring::hear_connected(int rank) {
+// A neighbour in the tree sends addresses; then, like every peer, it reports that it has finished.
+void Wiring::read_connected(int rank) {
   Peer& peer = peers_[index(rank)];
   std::uint32_t length = 0;
   std::size_t due = 1;
@@ -192,27 +196,28 @@ void Wiring::hear_connected(int rank) {
     throw Disconnected{rank, "it closed the connection"};
   if (peer.received.size() < due || due == kLengthBytes) return;
   if (length == 0) {
-    peer.stage = Peer::Stage::kThrough;
+    peer.stage = Peer::Stage::kFinished;
     return;
   }
   tree_.receive(rank, std::make_shared<const std::string>(peer.received.substr(kLengthBytes)));
   peer.received = {};
 }
 
-void Wiring::pass_on_doors() {
+void Wiring::forward_addresses() {
   while (const auto outgoing = tree_.take_outgoing()) {
     const auto length = static_cast<std::uint32_t>(outgoing->message->size());
     for (const int rank : outgoing->to) {
-      say(rank, {reinterpret_cast<const char*>(&length), kLengthBytes});
-      say(rank, *outgoing->message);
+      send_to(rank, {reinterpret_cast<const char*>(&length), kLengthBytes});
+      send_to(rank, *outgoing->message);
     }
   }
   if (!tree_.complete() || knows(rank_)) return;
-  const std::vector<std::string> texts = tree_.values();
-  for (std::size_t rank = 0; rank < doors_.size(); ++rank) doors_[rank] = parse_door(texts[rank]);
+  const std::vector<std::string> values = tree_.values();
+  for (std::size_t rank = 0; rank < addresses_.size(); ++rank)
+    addresses_[rank] = parse_listen_address(values[rank]);
 }
 
-void Wiring::say(int rank, std::string_view bytes) { unsent_[rank] += bytes; }
+void Wiring::send_to(int rank, std::string_view bytes) { unsent_[rank] += bytes; }
 
 void Wiring::flush_all() {
   for (auto it = unsent_.begin(); it != unsent_.end();) {
@@ -228,43 +233,44 @@ void Wiring::flush_all() {
   }
 }
 
-void Wiring::hear_guest(Guest& guest) {
-  const std::size_t due = guest.known ? kRankBytes : kClientBytes;
-  if (!receive(guest.socket, guest.received, due)) return guest.socket.close();
-  if (guest.received.size() < due) return;
-  if (!guest.known) {
-    const std::string verdict = judge(key_, guest.nonce, guest.received);
-    guest.known = verdict != kRefusal;
-    guest.received.clear();
-    if (!send_short(guest.socket, verdict) || !guest.known) guest.socket.close();
+void Wiring::read_incoming(IncomingConnection& incoming) {
+  const std::size_t due = incoming.known ? kRankBytes : kClientBytes;
+  if (!receive(incoming.socket, incoming.received, due)) return incoming.socket.close();
+  if (incoming.received.size() < due) return;
+  if (!incoming.known) {
+    const std::string verdict = judge(key_, incoming.nonce, incoming.received);
+    incoming.known = verdict != kRefusal;
+    incoming.received.clear();
+    if (!send_short(incoming.socket, verdict) || !incoming.known) incoming.socket.close();
     return;
   }
   std::int32_t rank = 0;
-  std::memcpy(&rank, guest.received.data(), sizeof(rank));
+  std::memcpy(&rank, incoming.received.data(), sizeof(rank));
   if (rank > rank_ && rank < static_cast<int>(peers_.size()) && !peers_[index(rank)].connected()) {
-    peers_[index(rank)].socket = std::move(guest.socket);
+    peers_[index(rank)].socket = std::move(incoming.socket);
     peers_[index(rank)].stage = Peer::Stage::kConnected;
   }
-  guest.socket.close();
+  incoming.socket.close();
 }
 
 void Wiring::accept_all(Clock::time_point now) {
-  // All ranks may come at the same moment.
+  // All ranks may connect at the same moment.
   const std::size_t most = 64 + peers_.size();
   while (true) {
     Socket socket = accept_from(listener_);
     if (!socket.is_open()) return;
-    if (guests_.size() >= most) guests_.erase(guests_.begin());
-    Guest& guest = guests_[next_guest_++];
-    guest.socket = std::move(socket);
-    guest.since = now;
-    guest.nonce = random_bytes(kNonceBytes);
-    if (!send_short(guest.socket, std::string(kGreeting) + guest.nonce)) guest.socket.close();
+    if (incoming_.size() >= most) incoming_.erase(incoming_.begin());
+    IncomingConnection& incoming = incoming_[next_incoming_++];
+    incoming.socket = std::move(socket);
+    incoming.since = now;
+    incoming.nonce = random_bytes(kNonceBytes);
+    if (!send_short(incoming.socket, std::string(kGreeting) + incoming.nonce))
+      incoming.socket.close();
   }
 }
 
-void Wiring::sweep(Clock::time_point now) {
-  std::erase_if(guests_, [&](const auto& each) {
+void Wiring::close_stale(Clock::time_point now) {
+  std::erase_if(incoming_, [&](const auto& each) {
     return !each.second.socket.is_open() || now - each.second.since > kAttempt;
   });
   for (Peer& peer : peers_)
@@ -272,11 +278,11 @@ void Wiring::sweep(Clock::time_point now) {
       peer = {};
 }
 
-void Wiring::tell_through() {
-  if (through_ || !tree_.complete() || !missing().empty()) return;
-  through_ = true;
+void Wiring::announce_finished() {
+  if (finished_ || !tree_.complete() || !missing().empty()) return;
+  finished_ = true;
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank)
-    if (rank != rank_) say(rank, {&kThrough, 1});
+    if (rank != rank_) send_to(rank, {&kFinished, 1});
 }
 
 bool Wiring::receive(const Socket& socket, std::string& received, std::size_t due) {

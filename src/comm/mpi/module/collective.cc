@@ -11,9 +11,9 @@
 namespace tandem::mpi_backend {
 namespace {
 
-constexpr std::int64_t kWindowBytes = 4 << 20;  // of all ranks' slices together
+constexpr std::int64_t kWindowBytes = 4 << 20;  // per window, all ranks' slices together
 
-// MPI counts in int.
+// MPI counts are int.
 int count_of(std::string_view what, std::int64_t count) {
   if (count > std::numeric_limits<int>::max())
     fail<UnimplementedError>("[{}] the mpi backend moves at most {} elements at a time, got {}",
@@ -21,7 +21,7 @@ int count_of(std::string_view what, std::int64_t count) {
   return static_cast<int>(count);
 }
 
-// Whether all are complete; those that are, are forgotten.
+// Whether all are complete. Removes those that are.
 bool test_all(std::vector<MPI_Request>& requests, std::uint64_t& steps) {
   bool all = true;
   for (MPI_Request& request : requests) {
@@ -36,7 +36,7 @@ bool test_all(std::vector<MPI_Request>& requests, std::uint64_t& steps) {
   return all;
 }
 
-// Whether nothing is left of it.
+// Whether the request is complete or was cancelled.
 bool cancel_receive(MPI_Request& request) {
   if (request == MPI_REQUEST_NULL) return true;
   int done = 0;
@@ -50,10 +50,10 @@ bool is_done(MPI_Request& request) {
   return MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done;
 }
 
-// Of data that go with an announcement. Every rank sends them to every other.
+// The maximum data in an announcement. Every rank sends it to every other.
 std::size_t small_limit(int ranks) { return (std::size_t{8} << 10) / (ranks > 8 ? 8 : 1); }
 
-// How many of this rank's bytes that are; 0: none.
+// The number of this rank's bytes that are sent in the announcement; may be 0.
 std::size_t bytes_with_announcement(const Collective& collective, std::size_t limit) {
   switch (collective.signature.kind) {
     case CollectiveKind::kAllReduce:
@@ -65,15 +65,15 @@ std::size_t bytes_with_announcement(const Collective& collective, std::size_t li
   return bytes <= limit ? bytes : 0;
 }
 
-// A call that MPI cannot end may go on whenever any group lets MPI move data.
+// A call that MPI cannot cancel may continue whenever any group calls MPI.
 void keep_for_ever(std::shared_ptr<void> memory) {
   static auto& kept = *new std::vector<std::shared_ptr<void>>;
   kept.push_back(std::move(memory));
 }
 
-// Where the buffers' elements begin in one array; their sum.
-std::int64_t place_behind_each_other(std::span<const Buffer> buffers, std::vector<int>& counts,
-                                     std::vector<int>& places) {
+// Sets the counts and offsets of the buffers' elements in one array; returns their sum.
+std::int64_t concatenate_counts(std::span<const Buffer> buffers, std::vector<int>& counts,
+                                std::vector<int>& places) {
   std::int64_t place = 0;
   for (const Buffer& buffer : buffers) {
     places.push_back(static_cast<int>(place));
@@ -87,7 +87,7 @@ bool same_place(const Buffer& a, const Buffer& b) { return a.count > 0 && a.data
 
 }  // namespace
 
-void Queue::advance(const MpiCollective& last) {
+void MpiQueue::advance(const MpiCollective& last) {
   const MpiCollective* before = nullptr;
   for (MpiCollective* collective : collectives_) {
     if (!collective->done_) collective->step(before);
@@ -97,14 +97,14 @@ void Queue::advance(const MpiCollective& last) {
   while (!collectives_.empty() && collectives_.front()->done_) collectives_.pop_front();
 }
 
-void Queue::call_off() noexcept {
+void MpiQueue::cancel() noexcept {
   bool all = true;
-  for (MpiCollective* collective : collectives_) all = collective->call_off() && all;
-  for (MpiMessage* message : messages_) all = message->call_off() && all;
-  if (!all) group_.session().abandon();
+  for (MpiCollective* collective : collectives_) all = collective->cancel() && all;
+  for (MpiMessage* message : messages_) all = message->cancel() && all;
+  if (!all) group_.session().skip_finalize();
 }
 
-MpiCollective::MpiCollective(Group& group, Queue& queue, const Collective& collective)
+MpiCollective::MpiCollective(MpiGroup& group, MpiQueue& queue, const Collective& collective)
     : group_(group),
       queue_(queue),
       collective_(collective),
@@ -126,7 +126,8 @@ MpiCollective::MpiCollective(Group& group, Queue& queue, const Collective& colle
   queue_.collectives_.push_back(this);
 }
 
-// A peer that has called something else sends other pieces, but the first, which tells.
+// A peer whose call mismatches sends different pieces, except the first, which has its
+// announcement.
 void MpiCollective::post_messages() {
   const std::size_t bytes = sizeof(Announcement) + small_;
   for (int peer = 0; peer < group_.size(); ++peer) {
@@ -150,10 +151,10 @@ void MpiCollective::post_messages() {
 
 MpiCollective::~MpiCollective() {
   std::erase(queue_.collectives_, this);
-  if (done_ || !Session::running()) return;
+  if (done_ || !MpiSession::running()) return;
   const std::lock_guard lock(group_.session().mutex());
-  if (call_off()) return;
-  group_.session().abandon();
+  if (cancel()) return;
+  group_.session().skip_finalize();
   keep_for_ever(std::move(memory_));
 }
 
@@ -171,7 +172,7 @@ void MpiCollective::step(const MpiCollective* before) {
   }
   if (!started_) {
     if ((before && !before->started_) || !test_all(rest_, steps_)) return;
-    // Ranks that have called may have given up since, and MPI's collectives cannot be called off.
+    // Ranks may have failed after they called, and MPI's collectives cannot be cancelled.
     if (!counting_) group_.look_for_failure();
     if (collective_.signature.kind == CollectiveKind::kAllToAll) {
       if (!agreed_on_counts()) return;
@@ -208,22 +209,22 @@ bool MpiCollective::agreed_on_counts() {
   const auto size = index(group_.size());
   if (!counting_) {
     memory_->share_counts.resize(size * size);
-    ShareCounts* const mine = &memory_->share_counts[index(group_.rank()) * size];
+    TransferCounts* const mine = &memory_->share_counts[index(group_.rank()) * size];
     for (std::size_t peer = 0; peer < size; ++peer)
       mine[peer] = {collective_.in[peer].count, collective_.out[peer].count};
     check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, memory_->share_counts.data(),
-                         static_cast<int>(size * sizeof(ShareCounts)), MPI_BYTE, group_.data(),
+                         static_cast<int>(size * sizeof(TransferCounts)), MPI_BYTE, group_.data(),
                          &request_),
           "MPI_Iallgather");
     counting_ = true;
   }
   int done = 0;
   check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "MPI_Test");
-  if (done) check_shares_agree(collective_, memory_->share_counts, group_.size(), group_.names());
+  if (done) check_counts_match(collective_, memory_->share_counts, group_.size(), group_.names());
   return done != 0;
 }
 
-// Every rank has all that there is.
+// All data was in the announcements.
 void MpiCollective::use_announced() {
   std::vector<const void*> inputs;
   for (int rank = 0; rank < group_.size(); ++rank)
@@ -246,7 +247,7 @@ void MpiCollective::start_data() {
   const auto all = [&] {
     memory_->in.emplace(collective_.in);
     memory_->in->gather();
-    return Share{memory_->in->data(), memory_->in->count()};
+    return ElementSpan{memory_->in->data(), memory_->in->count()};
   };
   switch (signature.kind) {
     case CollectiveKind::kAllReduce: return make_reduction().all_reduce(all());
@@ -255,7 +256,7 @@ void MpiCollective::start_data() {
     case CollectiveKind::kAllGather:
     case CollectiveKind::kExchange: return start_all_gather();
     case CollectiveKind::kReduceScatter: {
-      std::vector<Share> shares;
+      std::vector<ElementSpan> shares;
       for (const Buffer& part : collective_.in)
         shares.push_back({static_cast<std::byte*>(part.data), part.count});
       return make_reduction().reduce_scatter(shares,
@@ -266,7 +267,7 @@ void MpiCollective::start_data() {
 }
 
 WindowedReduction& MpiCollective::make_reduction() {
-  // Of each collective the next two of 2^14 tags.
+  // Each collective uses the next two of 2^14 tags.
   const int tag = static_cast<int>(collective_.sequence % (1 << 13)) * 2;
   transfers_.emplace(group_.data(), tag);
   return reduction_.emplace(*transfers_, queue_.scratch_,
@@ -294,7 +295,7 @@ void MpiCollective::start_all_gather() {
   const bool in_place = same_place(mine, collective_.out[index(group_.rank())]);
   memory_->out.emplace(collective_.out);
   if (in_place) memory_->out->gather();
-  place_behind_each_other(collective_.out, memory_->counts, memory_->places);
+  concatenate_counts(collective_.out, memory_->counts, memory_->places);
   check(MPI_Iallgatherv(in_place ? MPI_IN_PLACE : mine.data,
                         in_place ? 0 : static_cast<int>(mine.count), type, memory_->out->data(),
                         memory_->counts.data(), memory_->places.data(), type, group_.data(),
@@ -303,9 +304,9 @@ void MpiCollective::start_all_gather() {
 }
 
 void MpiCollective::start_all_to_all() {
-  count_of("all_to_all", place_behind_each_other(collective_.in, memory_->counts, memory_->places));
+  count_of("all_to_all", concatenate_counts(collective_.in, memory_->counts, memory_->places));
   count_of("all_to_all",
-           place_behind_each_other(collective_.out, memory_->out_counts, memory_->out_places));
+           concatenate_counts(collective_.out, memory_->out_counts, memory_->out_places));
   const auto me = index(group_.rank());
   memory_->in.emplace(collective_.in, same_place(collective_.in[me], collective_.out[me]));
   memory_->out.emplace(collective_.out);
@@ -347,19 +348,19 @@ std::string MpiCollective::description() const {
                      describe(collective_.signature, collective_.label, group_.names()));
 }
 
-bool MpiCollective::call_off() noexcept {
+bool MpiCollective::cancel() noexcept {
   bool all = true;
   for (MPI_Request& request : received_) all = cancel_receive(request) && all;
   for (MPI_Request& request : rest_) all = cancel_receive(request) && all;
   for (MPI_Request& request : sent_) all = is_done(request) && all;
-  if (transfers_ && !transfers_->call_off()) {
+  if (transfers_ && !transfers_->cancel()) {
     reduction_->keep_memory();
     all = false;
   }
   return is_done(request_) && all;
 }
 
-MpiMessage::MpiMessage(Group& group, Queue& queue, const Collective& collective,
+MpiMessage::MpiMessage(MpiGroup& group, MpiQueue& queue, const Collective& collective,
                        std::uint64_t number)
     : group_(group),
       queue_(queue),
@@ -372,13 +373,13 @@ MpiMessage::MpiMessage(Group& group, Queue& queue, const Collective& collective,
   if (sends()) {
     (*header_)[0] = buffer_.count;
     (*header_)[1] = static_cast<std::int64_t>(buffer_.dtype);
-    check(MPI_Isend(header_->data(), sizeof(Header), MPI_BYTE, peer_, tag_, group_.messages(),
-                    &header_request_),
+    check(MPI_Isend(header_->data(), sizeof(MessageHeader), MPI_BYTE, peer_, tag_,
+                    group_.messages(), &header_request_),
           "MPI_Isend");
     start_data();
   } else {
-    check(MPI_Irecv(header_->data(), sizeof(Header), MPI_BYTE, peer_, tag_, group_.messages(),
-                    &header_request_),
+    check(MPI_Irecv(header_->data(), sizeof(MessageHeader), MPI_BYTE, peer_, tag_,
+                    group_.messages(), &header_request_),
           "MPI_Irecv");
   }
   queue_.messages_.push_back(this);
@@ -386,10 +387,10 @@ MpiMessage::MpiMessage(Group& group, Queue& queue, const Collective& collective,
 
 MpiMessage::~MpiMessage() {
   std::erase(queue_.messages_, this);
-  if (done_ || !Session::running()) return;
+  if (done_ || !MpiSession::running()) return;
   const std::lock_guard lock(group_.session().mutex());
-  if (call_off()) return;
-  group_.session().abandon();
+  if (cancel()) return;
+  group_.session().skip_finalize();
   keep_for_ever(std::move(header_));
 }
 
@@ -430,7 +431,7 @@ std::string MpiMessage::description() const {
   return describe(collective_.signature, collective_.label, group_.names());
 }
 
-bool MpiMessage::call_off() noexcept {
+bool MpiMessage::cancel() noexcept {
   if (sends()) {
     const bool header = is_done(header_request_);
     return is_done(request_) && header;

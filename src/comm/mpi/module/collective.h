@@ -1,9 +1,9 @@
-// Collectives and messages under way: calls of MPI that do not wait, and looks at what has become
-// of them.
+// Open collectives and messages: non-blocking MPI calls that are polled.
 //
-// Ranks first tell each other what they call, from rank to rank, so that each knows who is missing.
-// When all have, and agree, the data moves: a WindowedReduction combines, the rest is one call of
-// MPI, made in the order of the collectives. What is little goes with the announcement.
+// Ranks first exchange announcements of their calls, so that each knows which ranks are missing.
+// When all announcements have arrived and match, the data moves: reductions with a
+// WindowedReduction, other collectives with one MPI call, made in the order of the collectives.
+// Small data is sent in the announcement.
 #pragma once
 
 #include <array>
@@ -16,36 +16,36 @@ namespace tandem::mpi_backend {
 
 class MpiOperation : public BackendOperation {
  public:
-  // Whether this rank still needs something of `peer`.
+  // Whether this rank still waits for something from `peer`.
   virtual bool waits_for(int peer) const = 0;
   virtual std::string description() const = 0;
-  // The group has failed: calls off what can be called off; whether that was all.
-  virtual bool call_off() noexcept = 0;
+  // The group has failed: cancels the MPI calls. Returns whether all could be cancelled.
+  virtual bool cancel() noexcept = 0;
 };
 
-class Queue;
+class MpiQueue;
 
-// MPI sends so much at once, without asking the receiver first.
+// MPI sends a message of this size at once, without asking the receiver first.
 constexpr std::size_t kMessagePiece = 3 << 10;
 
 class MpiCollective final : public MpiOperation {
  public:
-  MpiCollective(Group& group, Queue& queue, const Collective& collective);
+  MpiCollective(MpiGroup& group, MpiQueue& queue, const Collective& collective);
   ~MpiCollective() override;
   bool advance() override;
   std::uint64_t steps() const override { return steps_; }
   std::vector<int> missing() const override;
   bool waits_for(int peer) const override;
   std::string description() const override;
-  bool call_off() noexcept override;
+  bool cancel() noexcept override;
 
  private:
-  friend class Queue;
+  friend class MpiQueue;
 
   void post_messages();
   void step(const MpiCollective* before);
   bool all_have_called();
-  // Whether every rank expects what the others send it.
+  // Whether every rank expects the counts that the others send.
   bool agreed_on_counts();
   void start_data();
   WindowedReduction& make_reduction();
@@ -56,25 +56,25 @@ class MpiCollective final : public MpiOperation {
   bool data_done();
   void finish();
   std::size_t index(int rank) const { return static_cast<std::size_t>(rank); }
-  // Of a message: its last piece is received as if it were a whole one.
+  // The size of a message's memory. Its last piece is received as if it were a full one.
   std::size_t room() const { return sizeof(Announcement) + small_limit_ + kMessagePiece; }
   std::byte* message_of(int rank) const { return memory_->messages.get() + index(rank) * room(); }
 
-  Group& group_;
-  Queue& queue_;
+  MpiGroup& group_;
+  MpiQueue& queue_;
   const Collective& collective_;
   std::uint64_t steps_ = 0;
-  // The memory that MPI reads and writes beside the caller's buffers. It outlives this object when
-  // a call that is under way cannot be cancelled.
-  struct Memory {
-    // By rank: the announcement, and after it the data of a rank that are little.
+  // The memory that MPI accesses besides the caller's buffers. It outlives this object if a running
+  // call cannot be cancelled.
+  struct TransferMemory {
+    // By rank: the announcement, followed by the rank's small data.
     std::unique_ptr<std::byte[]> messages;
-    std::vector<ShareCounts> share_counts;
+    std::vector<TransferCounts> share_counts;
     std::optional<Contiguous> in, out;
     std::vector<int> counts, places, out_counts, out_places;
   };
-  std::unique_ptr<Memory> memory_ = std::make_unique<Memory>();
-  // The most bytes of data that a message includes; 0 where data has messages of its own.
+  std::unique_ptr<TransferMemory> memory_ = std::make_unique<TransferMemory>();
+  // The maximum data bytes in an announcement; 0 if data has messages of its own.
   std::size_t small_limit_ = 0, small_ = 0;
   std::vector<MPI_Request> received_;     // announcements, by rank
   std::vector<MPI_Request> rest_, sent_;  // of the messages
@@ -84,48 +84,48 @@ class MpiCollective final : public MpiOperation {
   std::optional<WindowedReduction> reduction_;
 };
 
-// Goes round in order: first the size and the type, which the receiver checks, then the data.
+// Sends the size and the type first, which the receiver checks, then the data.
 class MpiMessage final : public MpiOperation {
  public:
-  MpiMessage(Group& group, Queue& queue, const Collective& collective, std::uint64_t number);
+  MpiMessage(MpiGroup& group, MpiQueue& queue, const Collective& collective, std::uint64_t number);
   ~MpiMessage() override;
   bool advance() override;
   std::uint64_t steps() const override { return steps_; }
   std::vector<int> missing() const override { return {}; }
   bool waits_for(int peer) const override { return !done_ && peer == peer_; }
   std::string description() const override;
-  bool call_off() noexcept override;
+  bool cancel() noexcept override;
 
  private:
   bool sends() const { return collective_.signature.kind == CollectiveKind::kSend; }
   void start_data();
 
-  Group& group_;
-  Queue& queue_;
+  MpiGroup& group_;
+  MpiQueue& queue_;
   const Collective& collective_;
   const Buffer& buffer_;
   int peer_, tag_;
-  using Header = std::array<std::int64_t, 2>;  // elements, dtype
-  // Outlives this as MpiCollective::Memory does.
-  std::unique_ptr<Header> header_ = std::make_unique<Header>();
+  using MessageHeader = std::array<std::int64_t, 2>;  // elements, dtype
+  // Outlives this object as MpiCollective::TransferMemory does.
+  std::unique_ptr<MessageHeader> header_ = std::make_unique<MessageHeader>();
   MPI_Request header_request_ = MPI_REQUEST_NULL, request_ = MPI_REQUEST_NULL;
   bool data_started_ = false, done_ = false;
   std::uint64_t steps_ = 0;
 };
 
-// What is under way.
-class Queue {
+// The open collectives and messages of a group.
+class MpiQueue {
  public:
-  explicit Queue(Group& group) : group_(group) {}
-  // Collectives in order, up to `last`.
+  explicit MpiQueue(MpiGroup& group) : group_(group) {}
+  // Advances collectives in order, up to `last`.
   void advance(const MpiCollective& last);
-  // After a failure. Nothing is under way any more, or MPI is abandoned.
-  void call_off() noexcept;
+  // After a failure: afterwards nothing is running, or MPI is left without MPI_Finalize.
+  void cancel() noexcept;
 
  private:
   friend class MpiCollective;
   friend class MpiMessage;
-  Group& group_;
+  MpiGroup& group_;
   Scratch scratch_;
   std::deque<MpiCollective*> collectives_;
   std::deque<MpiMessage*> messages_;

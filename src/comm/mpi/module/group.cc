@@ -21,9 +21,9 @@ std::uint64_t hash_of(const std::string& name) {
 
 }  // namespace
 
-Group::Group(MpiOptions options)
+MpiGroup::MpiGroup(MpiOptions options)
     : options_(std::move(options)),
-      session_(Session::get(options_)),
+      session_(MpiSession::get(options_)),
       name_(std::to_string(session_.next_group())),
       rank_(session_.rank()),
       size_(session_.size()) {
@@ -31,14 +31,14 @@ Group::Group(MpiOptions options)
   if ((options_.rank >= 0 && options_.rank != rank_) ||
       (options_.size >= 0 && options_.size != size_))
     tandem::fail<FailedPreconditionError>(
-        "[mpi] mpirun gave this process rank {} of {}, but the job takes it for rank {} of {}: "
-        "start its processes by mpirun alone",
+        "[mpi] mpirun assigned rank {} of {} to this process, but the job expects rank {} of {}: "
+        "launch the processes with mpirun only",
         rank_, size_, options_.rank, options_.size);
   messages_ = duplicate(session_, MPI_COMM_WORLD, options_, name_);
   set_up();
 }
 
-Group::Group(Group& parent, std::span<const int> ranks, const std::string& name)
+MpiGroup::MpiGroup(MpiGroup& parent, std::span<const int> ranks, const std::string& name)
     : options_(parent.options_),
       session_(parent.session_),
       name_(name),
@@ -50,7 +50,7 @@ Group::Group(Group& parent, std::span<const int> ranks, const std::string& name)
 
   MPI_Group all, some;
   const int tag = static_cast<int>(hash_of(name_) % kSplitTags);
-  // Waits, though not for long, for all ranks have assembled.
+  // Waits only briefly, because all ranks have assembled.
   std::unique_lock lock(session_.mutex());
   check(MPI_Comm_group(parent.messages_, &all), "MPI_Comm_group");
   check(MPI_Group_incl(all, size_, ranks.data(), &some), "MPI_Group_incl");
@@ -64,7 +64,7 @@ Group::Group(Group& parent, std::span<const int> ranks, const std::string& name)
   set_up();
 }
 
-void Group::set_up() {
+void MpiGroup::set_up() {
   id_ = hash_of(name_);
   left_.resize(static_cast<std::size_t>(size_));
   data_ = duplicate(session_, messages_, options_, name_);
@@ -72,10 +72,10 @@ void Group::set_up() {
 
 namespace {
 
-// What is sent and received while a group assembles; on destruction, what has not come is called
-// off. REQUIRES: the session's mutex whenever MPI is called; it is taken by the destructor.
+// The requests of a group that assembles. The destructor cancels those that are incomplete.
+// REQUIRES: the session's mutex whenever MPI is called; the destructor locks it.
 struct Roll {
-  Roll(Session& of, std::size_t ranks)
+  Roll(MpiSession& of, std::size_t ranks)
       : session(of), theirs(ranks), received(ranks, MPI_REQUEST_NULL), sent(received) {}
   ~Roll() {
     const std::lock_guard lock(session.mutex());
@@ -85,17 +85,18 @@ struct Roll {
         MPI_Wait(&request, MPI_STATUS_IGNORE);  // does not wait for a peer
       }
     for (MPI_Request& request : sent)
-      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);  // so short that it is copied
+      // so short that MPI has copied it
+      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
   }
-  Session& session;
+  MpiSession& session;
   std::vector<std::uint64_t> theirs;
   std::vector<MPI_Request> received, sent;
 };
 
 }  // namespace
 
-// MPI makes communicators of some ranks in a call that waits without limit.
-void Group::assemble(Group& parent, std::span<const int> ranks) {
+// MPI creates communicators of some ranks in a call that waits without a limit.
+void MpiGroup::assemble(MpiGroup& parent, std::span<const int> ranks) {
   const std::uint64_t id = hash_of(name_);
   const int tag = kSplitTags + static_cast<int>(id % kSplitTags);
   Roll roll(session_, ranks.size());
@@ -133,12 +134,12 @@ void Group::assemble(Group& parent, std::span<const int> ranks) {
   }
 }
 
-Group::~Group() {
-  if (!Session::running()) return;
+MpiGroup::~MpiGroup() {
+  if (!MpiSession::running()) return;
   const std::lock_guard lock(session_.mutex());
-  if (failed_) return;  // calls under way may still use the communicators
+  if (failed_) return;  // running calls may still use the communicators
   try {
-    tell_all(GroupFailure::kNone, "");
+    notify_all(GroupFailure::kNone, "");
   } catch (const Error& error) {
     logging::debug("[mpi] no goodbye from group '{}': {}", name_, error.what());
   }
@@ -146,34 +147,34 @@ Group::~Group() {
   MPI_Comm_free(&data_);
 }
 
-void Group::tell_all(GroupFailure failure, const std::string& text) {
+void MpiGroup::notify_all(GroupFailure failure, const std::string& text) {
   Notice notice{.group = id_, .failure = failure, .rank = rank_};
   std::memcpy(notice.text, text.data(), std::min(text.size(), sizeof(notice.text) - 1));
   for (int peer = 0; peer < size_; ++peer)
-    if (peer != rank_) session_.tell(world_[static_cast<std::size_t>(peer)], notice);
+    if (peer != rank_) session_.send(world_[static_cast<std::size_t>(peer)], notice);
 }
 
-void Group::look_for_failure() {
-  for (const Notice& notice : session_.heard(id_)) {
+void MpiGroup::look_for_failure() {
+  for (const Notice& notice : session_.take_notices(id_)) {
     if (notice.failure != GroupFailure::kNone) throw_failure(notice.failure, notice.text);
     if (notice.rank >= 0 && notice.rank < size_)
       left_[static_cast<std::size_t>(notice.rank)] = Clock::now();
   }
 }
 
-bool Group::has_left(int rank) const {
+bool MpiGroup::has_left(int rank) const {
   const auto at = static_cast<std::size_t>(rank);
   const auto since = left_[at] ? left_[at] : session_.ended(world_[at]);
   return since && Clock::now() - *since > std::chrono::milliseconds(100);
 }
 
-void Group::fail(GroupFailure failure, const std::string& text) noexcept {
+void MpiGroup::fail(GroupFailure failure, const std::string& text) noexcept {
   const std::lock_guard lock(session_.mutex());
   failed_ = true;
   try {
-    tell_all(failure, text);
+    notify_all(failure, text);
   } catch (const std::exception& error) {
-    logging::warn("[mpi] the other ranks of group '{}' will not learn why it ended: {}", name_,
+    logging::warn("[mpi] could not publish the failure of group '{}' to its other ranks: {}", name_,
                   error.what());
   }
 }

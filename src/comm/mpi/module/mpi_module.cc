@@ -1,4 +1,4 @@
-// What libtandem loads.
+// The entry points of the module that libtandem loads.
 #include <unistd.h>
 
 #include <map>
@@ -12,17 +12,17 @@ namespace {
 class MpiBackend final : public Backend {
  public:
   explicit MpiBackend(MpiOptions options) : group_(std::move(options)) {}
-  MpiBackend(Group& parent, std::span<const int> ranks, const std::string& name)
+  MpiBackend(MpiGroup& parent, std::span<const int> ranks, const std::string& name)
       : group_(parent, ranks, name) {}
 
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
   const std::string& name() const override { return group_.name(); }
   const RankNames& names() const override { return group_.names(); }
-  bool takes_device_memory() const override { return false; }
-  // Where the program has initialised MPI for one thread at a time, it may be calling MPI itself.
-  bool takes_any_thread() const override { return group_.session().multithreaded(); }
-  bool crowded() const override { return crowded_; }
+  bool supports_device_memory() const override { return false; }
+  // If the program has initialised MPI for one thread at a time, it may be calling MPI itself.
+  bool allows_any_thread() const override { return group_.session().multithreaded(); }
+  bool oversubscribed() const override { return oversubscribed_; }
 
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     const CollectiveKind kind = collective.signature.kind;
@@ -42,10 +42,10 @@ class MpiBackend final : public Backend {
                            names()[peer], names()[rank()], waiting.description());
   }
 
-  void fail_group(GroupFailure failure, const std::string& text) noexcept override {
+  void abort(GroupFailure failure, const std::string& text) noexcept override {
     group_.fail(failure, text);
     const std::lock_guard lock(group_.session().mutex());
-    queue_.call_off();
+    queue_.cancel();
   }
 
   std::shared_ptr<void> allocate(std::size_t) override { return nullptr; }
@@ -55,10 +55,10 @@ class MpiBackend final : public Backend {
   }
 
  private:
-  Group group_;
-  Queue queue_{group_};
-  // The system reads a file to tell.
-  const bool crowded_ = group_.session().local_size() > sysconf(_SC_NPROCESSORS_ONLN);
+  MpiGroup group_;
+  MpiQueue queue_{group_};
+  // Cached, because the system reads a file for it.
+  const bool oversubscribed_ = group_.session().local_size() > sysconf(_SC_NPROCESSORS_ONLN);
   std::map<std::pair<int, bool>, std::uint64_t> messages_;  // to or from each peer
 };
 

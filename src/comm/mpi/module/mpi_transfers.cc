@@ -27,7 +27,7 @@ bool MpiTransfers::complete(Id id) {
   return done != 0;
 }
 
-bool MpiTransfers::call_off() noexcept {
+bool MpiTransfers::cancel() noexcept {
   bool all = true;
   for (Transfer& transfer : transfers_) {
     if (transfer.request == MPI_REQUEST_NULL) continue;

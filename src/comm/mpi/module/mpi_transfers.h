@@ -1,4 +1,4 @@
-// Sends and receives through MPI that nobody waits for.
+// Non-blocking sends and receives through MPI.
 #pragma once
 
 #include <mpi.h>
@@ -9,20 +9,20 @@
 
 namespace tandem::mpi_backend {
 
-// REQUIRES of all functions: the caller alone calls MPI; at most INT_MAX bytes per transfer.
+// REQUIRES for all functions: no other thread calls MPI; at most INT_MAX bytes per transfer.
 class MpiTransfers final : public Transfers {
  public:
-  // Phase p of them has the tag `tag` + p among all ranks of the communicator.
+  // Phase p uses the tag `tag` + p between all ranks of the communicator.
   MpiTransfers(MPI_Comm among, int tag) : among_(among), tag_(tag) {}
 
   Id send(int peer, int phase, const std::byte* data, std::size_t bytes) override;
   Id receive(int peer, int phase, std::byte* data, std::size_t bytes) override;
   bool complete(Id id) override;
-  // MPI must not write where it still reads.
+  // MPI must not write to memory that it is still sending.
   bool receives_into_sent() const override { return false; }
 
-  // Cancels the receives; whether MPI is done with all memory.
-  bool call_off() noexcept;
+  // Cancels the receives. Returns whether MPI no longer uses any of the memory.
+  bool cancel() noexcept;
 
  private:
   struct Transfer {

@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Open MPI, and whatever else starts processes through PMI.
+// Open MPI and other launchers that use PMI.
 bool started_by_launcher() {
   return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMIX_NAMESPACE") ||
          std::getenv("PMI_SIZE");
@@ -30,15 +30,15 @@ void check(int code, const char* what) {
   fail<UnavailableError>("[mpi] {}: {}", what, text);
 }
 
-Session& Session::get(const MpiOptions& options) {
-  static auto& session = *new Session(options);
+MpiSession& MpiSession::get(const MpiOptions& options) {
+  static auto& session = *new MpiSession(options);
   static std::once_flag once;
   std::call_once(once,
                  [&] { session.notices_ = duplicate(session, MPI_COMM_WORLD, options, "job"); });
   return session;
 }
 
-Session::Session(const MpiOptions& options)
+MpiSession::MpiSession(const MpiOptions& options)
     : time_limit_(options.time_limit), membership_(options.membership) {
   int initialized = 0, finalized = 0, provided = MPI_THREAD_SINGLE;
   MPI_Initialized(&initialized);
@@ -52,8 +52,9 @@ Session::Session(const MpiOptions& options)
           "[mpi] this process was not started by mpirun: run `mpirun -n 4 PROGRAM`, or choose "
           "another backend");
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
-    // Its handlers receive the exit status, which those of atexit() and static objects do not.
-    on_exit([](int status, void* session) { static_cast<Session*>(session)->end(status); }, this);
+    // on_exit handlers receive the exit status; those of atexit() and static objects do not.
+    on_exit([](int status, void* session) { static_cast<MpiSession*>(session)->end(status); },
+            this);
   }
   if (provided < MPI_THREAD_SERIALIZED)
     fail<FailedPreconditionError>(
@@ -64,7 +65,7 @@ Session::Session(const MpiOptions& options)
   check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
 }
 
-void Session::end(int status) noexcept {
+void MpiSession::end(int status) noexcept {
   if (!running() || status != 0) return;
   try {
     if (meet_at_exit()) MPI_Finalize();
@@ -73,14 +74,14 @@ void Session::end(int status) noexcept {
   }
 }
 
-bool Session::meet_at_exit() {
+bool MpiSession::meet_at_exit() {
   MPI_Request barrier = MPI_REQUEST_NULL;
   {
     const std::lock_guard lock(mutex_);
-    if (notices_ == MPI_COMM_NULL || abandoned_) return false;
-    // Tells ranks that still wait in a collective that this rank will not join it.
+    if (notices_ == MPI_COMM_NULL || skips_finalize_) return false;
+    // Informs ranks that still wait in a collective that this rank will not join it.
     for (int rank = 0; rank < size_; ++rank)
-      if (rank != rank_) tell(rank, {.group = kEveryGroup, .rank = rank_});
+      if (rank != rank_) send(rank, {.group = kEveryGroup, .rank = rank_});
     check(MPI_Ibarrier(notices_, &barrier), "MPI_Ibarrier");
   }
   const auto deadline = Clock::now() + time_limit_;
@@ -90,7 +91,7 @@ bool Session::meet_at_exit() {
       int done = 0;
       check(MPI_Test(&barrier, &done, MPI_STATUS_IGNORE), "MPI_Ibarrier");
       if (done) {
-        heard(kEveryGroup);  // takes in what MPI_Finalize would leave
+        take_notices(kEveryGroup);  // receives messages that MPI_Finalize would leave
         return true;
       }
     }
@@ -101,30 +102,30 @@ bool Session::meet_at_exit() {
   }
 }
 
-int Session::local_size() const {
+int MpiSession::local_size() const {
   return static_cast<int>(env_int("OMPI_COMM_WORLD_LOCAL_SIZE", 1).value_or(1));
 }
 
-bool Session::running() {
+bool MpiSession::running() {
   int finalized = 0;
   MPI_Finalized(&finalized);
   return !finalized;
 }
 
-void Session::tell(int rank, const Notice& notice) {
-  std::erase_if(told_, [](const auto& told) {
+void MpiSession::send(int rank, const Notice& notice) {
+  std::erase_if(sent_notices_, [](const auto& sent) {
     int done = 0;
-    MPI_Test(&told->request, &done, MPI_STATUS_IGNORE);
+    MPI_Test(&sent->request, &done, MPI_STATUS_IGNORE);
     return done != 0;
   });
-  auto told = std::make_unique<Told>(Told{notice, MPI_REQUEST_NULL});
-  check(MPI_Isend(&told->notice, sizeof(Notice), MPI_BYTE, rank, 0, notices_, &told->request),
+  auto sent = std::make_unique<SentNotice>(SentNotice{notice, MPI_REQUEST_NULL});
+  check(MPI_Isend(&sent->notice, sizeof(Notice), MPI_BYTE, rank, 0, notices_, &sent->request),
         "MPI_Isend");
-  told_.push_back(std::move(told));
+  sent_notices_.push_back(std::move(sent));
 }
 
-std::vector<Notice> Session::heard(std::uint64_t group) {
-  // A probe that finds nothing lets MPI take in what has come, which only the next one sees.
+std::vector<Notice> MpiSession::take_notices(std::uint64_t group) {
+  // A probe that finds nothing lets MPI receive messages, which only the next probe sees.
   for (int misses = 0; misses < 2;) {
     int here = 0;
     MPI_Status status;
@@ -141,22 +142,22 @@ std::vector<Notice> Session::heard(std::uint64_t group) {
     if (notice.group == kEveryGroup)
       ended_.try_emplace(notice.rank, Clock::now());
     else
-      heard_[notice.group].push_back(notice);
+      received_notices_[notice.group].push_back(notice);
   }
-  const auto found = heard_.find(group);
-  if (found == heard_.end()) return {};
+  const auto found = received_notices_.find(group);
+  if (found == received_notices_.end()) return {};
   std::vector<Notice> notices = std::move(found->second);
-  heard_.erase(found);
+  received_notices_.erase(found);
   return notices;
 }
 
-std::optional<Clock::time_point> Session::ended(int rank) const {
+std::optional<Clock::time_point> MpiSession::ended(int rank) const {
   const auto found = ended_.find(rank);
   if (found == ended_.end()) return std::nullopt;
   return found->second;
 }
 
-MPI_Comm duplicate(Session& session, MPI_Comm from, const MpiOptions& options,
+MPI_Comm duplicate(MpiSession& session, MPI_Comm from, const MpiOptions& options,
                    const std::string& group) {
   const auto deadline = Clock::now() + options.time_limit;
   MPI_Comm copy = MPI_COMM_NULL;
@@ -176,11 +177,11 @@ MPI_Comm duplicate(Session& session, MPI_Comm from, const MpiOptions& options,
       }
     }
     if (options.membership && options.membership->failed()) {
-      session.abandon();
+      session.skip_finalize();
       options.membership->throw_failure();
     }
     if (Clock::now() > deadline) {
-      session.abandon();
+      session.skip_finalize();
       fail<DeadlineExceededError>("[mpi] not all ranks joined group '{}' within {} ms", group,
                                   options.time_limit.count());
     }

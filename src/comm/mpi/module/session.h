@@ -1,5 +1,5 @@
-// MPI in this process: who initialised it, who may call it, and what ranks tell each other beside
-// their groups.
+// MPI in this process: initialisation, finalisation, the lock for its calls, and notices between
+// ranks that do not depend on a group.
 #pragma once
 
 #include <mpi.h>
@@ -17,80 +17,80 @@
 
 namespace tandem::mpi_backend {
 
-// Throws UnavailableError with MPI's words when `code` is no success.
+// Throws UnavailableError with MPI's message if `code` is not MPI_SUCCESS.
 void check(int code, const char* what);
 
-// What a rank tells the others of a group when it fails or leaves.
+// A rank's message to the others of a group when it fails or leaves.
 struct Notice {
   std::uint64_t group = 0;
-  GroupFailure failure = GroupFailure::kNone;  // none: it leaves
+  GroupFailure failure = GroupFailure::kNone;  // kNone: it leaves
   std::int32_t rank = 0;                       // in the group
   char text[1000] = {};
 };
-// In place of a group: the process is about to end, and with it every group. The rank is the job's.
+// In place of a group: the process is about to exit, and leaves every group. The rank is the job's.
 inline constexpr std::uint64_t kEveryGroup = 0;
 
-// One a process, and never destroyed. Where it has initialised MPI it also finalises it, when the
-// process exits with 0 and all ranks have come that far. A process that exits with an error, or
-// finds that another rank has failed, leaves MPI as it is: MPI_Finalize would wait for ever, and
-// mpirun ends a job whose process ends without it.
-class Session {
+// One per process, never destroyed. If it has initialised MPI, it also finalises it when the
+// process exits with 0 and all ranks do the same. A process that exits with an error, or knows of a
+// failed rank, skips MPI_Finalize, which would block forever; mpirun ends a job whose process exits
+// without it.
+class MpiSession {
  public:
-  // Initialises MPI unless it is. The first call waits for all ranks of the job, without a limit:
-  // it is mpirun that knows when one will not come.
-  static Session& get(const MpiOptions& options);
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  // Initialises MPI unless it is. The first call waits for all ranks of the job without a limit,
+  // because mpirun detects ranks that do not start.
+  static MpiSession& get(const MpiOptions& options);
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Ranks on this host, as far as mpirun tells; at least 1.
+  // The number of ranks on this host according to mpirun; at least 1.
   int local_size() const;
 
-  // MPI is called by one thread at a time.
+  // One thread at a time calls MPI.
   std::mutex& mutex() { return mutex_; }
-  // Whether calls that wait may be made without it.
+  // Whether blocking calls may be made without holding mutex().
   bool multithreaded() const { return multithreaded_; }
 
-  // Those of a program's groups, in the order in which they are made.
+  // The next number of the program's groups, in the order of their creation.
   int next_group() { return groups_++; }
-  // To a rank of the job, whatever it does. REQUIRES: mutex().
-  void tell(int rank, const Notice& notice);
-  // What has been told to this rank about a group. REQUIRES: mutex().
-  std::vector<Notice> heard(std::uint64_t group);
-  // Since when it is known that the process of a rank of the job ends. REQUIRES: mutex().
+  // Sends a notice to a rank of the job; needs no action of that rank. REQUIRES: mutex().
+  void send(int rank, const Notice& notice);
+  // Returns and removes the notices for this rank about a group. REQUIRES: mutex().
+  std::vector<Notice> take_notices(std::uint64_t group);
+  // The time since which a rank of the job is known to exit. REQUIRES: mutex().
   std::optional<std::chrono::steady_clock::time_point> ended(int rank) const;
-  // There are calls that MPI cannot end: it must not wait for them when the process ends.
-  void abandon() { abandoned_ = true; }
+  // Some calls cannot be cancelled, so that MPI_Finalize would block: skips it at exit.
+  void skip_finalize() { skips_finalize_ = true; }
   // Whether communicators can still be freed.
   static bool running();
 
  private:
-  explicit Session(const MpiOptions& options);
+  explicit MpiSession(const MpiOptions& options);
 
-  // The process exits.
+  // Called when the process exits.
   void end(int status) noexcept;
-  // Waits until every rank exits. False where one has failed, or does not come within the limit.
+  // Waits until every rank exits. False if one has failed or the time limit has passed.
   bool meet_at_exit();
 
   const std::chrono::milliseconds time_limit_;
   const std::weak_ptr<const Membership> membership_;
   std::mutex mutex_;
   MPI_Comm notices_ = MPI_COMM_NULL;
-  std::map<std::uint64_t, std::vector<Notice>> heard_;
+  std::map<std::uint64_t, std::vector<Notice>> received_notices_;
   std::map<int, std::chrono::steady_clock::time_point> ended_;  // by rank of the job
-  struct Told {
+  struct SentNotice {
     Notice notice;
     MPI_Request request;
   };
-  std::vector<std::unique_ptr<Told>> told_;
+  std::vector<std::unique_ptr<SentNotice>> sent_notices_;
   int rank_ = 0, size_ = 1, groups_ = 0;
-  bool multithreaded_ = false, abandoned_ = false;
+  bool multithreaded_ = false, skips_finalize_ = false;
 };
 
-// Duplicates a communicator. Every rank of it must call this; throws DeadlineExceededError, saying
-// that `group` did not assemble. REQUIRES: not mutex().
-MPI_Comm duplicate(Session& session, MPI_Comm from, const MpiOptions& options,
+// Duplicates a communicator. A collective call. Throws DeadlineExceededError, which says that
+// `group` did not assemble. REQUIRES: not mutex().
+MPI_Comm duplicate(MpiSession& session, MPI_Comm from, const MpiOptions& options,
                    const std::string& group);
 
 }  // namespace tandem::mpi_backend

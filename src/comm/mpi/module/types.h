@@ -1,4 +1,4 @@
-// MPI's types for ours.
+// Maps dtypes to MPI types.
 #pragma once
 
 #include <mpi.h>

@@ -12,7 +12,7 @@ ncclRedOp_t op_of(ReduceOp op) {
     case ReduceOp::kMin: return ncclMin;
     case ReduceOp::kMax: return ncclMax;
     case ReduceOp::kProduct: return ncclProd;
-    case ReduceOp::kTreeSum: break;  // refused before
+    case ReduceOp::kTreeSum: break;  // rejected earlier
   }
   return ncclSum;
 }
@@ -20,7 +20,7 @@ ncclRedOp_t op_of(ReduceOp op) {
 std::size_t elements(const Buffer& buffer) { return static_cast<std::size_t>(buffer.count); }
 
 // The calls on one communicator.
-struct Calls {
+struct NcclCalls {
   ncclComm_t comm;
   cudaStream_t stream;
 
@@ -65,7 +65,7 @@ ncclDataType_t type_of(DType dtype) {
 
 void call_share(const Signature& signature, int rank, std::span<const Buffer> in,
                 std::span<const Buffer> out, ncclComm_t comm, cudaStream_t stream) {
-  const Calls calls{comm, stream};
+  const NcclCalls calls{comm, stream};
   const auto me = static_cast<std::size_t>(rank);
   switch (signature.kind) {
     case CollectiveKind::kAllReduce:

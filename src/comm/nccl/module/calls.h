@@ -1,4 +1,4 @@
-// A rank's part of a collective as calls of NCCL.
+// The NCCL calls of one rank's part of a collective.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,8 +13,8 @@ namespace tandem::nccl_backend {
 
 ncclDataType_t type_of(DType dtype);
 
-// Enqueues what rank `rank` does in a collective, on `stream`. `in`, `out`: as Collective has them,
-// in memory that the GPU reaches. REQUIRES: within a group of NCCL's; no barrier and no message.
+// Enqueues the part of rank `rank` on `stream`. `in` and `out`: see Collective; memory that the GPU
+// can access. REQUIRES: inside ncclGroupStart and ncclGroupEnd; not a barrier and not a message.
 void call_share(const Signature& signature, int rank, std::span<const Buffer> in,
                 std::span<const Buffer> out, ncclComm_t comm, cudaStream_t stream);
 

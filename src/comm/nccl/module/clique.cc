@@ -1,4 +1,4 @@
-// The ranks of one process, which one thread speaks for.
+// The ranks of one process, driven by one thread.
 #include <algorithm>
 #include <thread>
 
@@ -13,12 +13,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // A collective of all the GPUs.
-class CliqueLaunch final : public Launch {
+class CliqueLaunch final : public NcclLaunch {
  public:
   CliqueLaunch(cudaStream_t stream, const Signature& signature, Label label)
-      : Launch(stream), signature_(signature), label_(std::move(label)) {}
+      : NcclLaunch(stream), signature_(signature), label_(std::move(label)) {}
 
-  // A rank's: the GPU comes to it, and is through with it.
+  // Adds a rank's events: its GPU has reached the launch, and has completed it.
   void add(Event reached, Event ended) {
     reached_.push_back(std::move(reached));
     ended_.push_back(std::move(ended));
@@ -69,7 +69,7 @@ class Clique final : public NcclClique {
   }
 
   void start(const Signature& signature, const Label& label,
-             std::span<const Share> shares) override {
+             std::span<const RankBuffers> shares) override {
     try {
       wait_until_ready();
       connections_.call([&] {
@@ -79,19 +79,19 @@ class Clique final : public NcclClique {
                      ranks_[i]->stream());
         }
       });
-      wait_until_ready();  // only then is everything on the streams
+      wait_until_ready();  // only then has NCCL enqueued everything on the streams
       auto launch = std::make_shared<CliqueLaunch>(ranks_[0]->stream(), signature, label);
       for (std::size_t i = 0; i < ranks_.size(); ++i)
         launch->add(shares[i].ready, options_.gpus[i]->communication_stream().record());
       connections_.watch(std::move(launch));
     } catch (...) {
-      connections_.end(std::current_exception());
+      connections_.abort(std::current_exception());
       throw;
     }
   }
 
   bool failed() const override { return connections_.failed(); }
-  void check_untold() override { connections_.check_untold(); }
+  void check_unreported() override { connections_.check_unreported(); }
 
  private:
   void wait_until_ready() {
@@ -105,7 +105,7 @@ class Clique final : public NcclClique {
 
   const NcclCliqueOptions options_;
   Connections connections_;
-  std::vector<const Connection*> ranks_;
+  std::vector<const NcclConnection*> ranks_;
 };
 
 }  // namespace

@@ -19,31 +19,32 @@ void check(ncclResult_t result, const char* call) {
 
 void use_gpu(int gpu) { check(cudaSetDevice(gpu), "cudaSetDevice"); }
 
-Mark::Mark() {
+CudaEvent::CudaEvent() {
   check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
 }
 
-Mark::~Mark() { cudaEventDestroy(event_); }
+CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
 
-void Mark::record(cudaStream_t stream) {
+void CudaEvent::record(cudaStream_t stream) {
   check(cudaEventRecord(event_, stream), "cudaEventRecord");
 }
 
-void Mark::hold(cudaStream_t stream) const {
+void CudaEvent::hold(cudaStream_t stream) const {
   check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent");
 }
 
-bool Mark::passed() const {
+bool CudaEvent::passed() const {
   const cudaError_t result = cudaEventQuery(event_);
   if (result == cudaErrorNotReady) {
-    cudaGetLastError();  // it is no error, and not to be kept for the next call
+    // not ready is not an error: clears it, so that the next call does not return it
+    cudaGetLastError();
     return false;
   }
   check(result, "cudaEventQuery");
   return true;
 }
 
-Connection::Connection(int rank, int size, const ncclUniqueId& id, cudaStream_t stream)
+NcclConnection::NcclConnection(int rank, int size, const ncclUniqueId& id, cudaStream_t stream)
     : stream_(stream), owns_stream_(!stream) {
   check(cudaGetDevice(&gpu_), "cudaGetDevice");
   if (owns_stream_)
@@ -56,11 +57,11 @@ Connection::Connection(int rank, int size, const ncclUniqueId& id, cudaStream_t 
   check(result, "ncclCommInitRankConfig");
 }
 
-Connection::~Connection() {
+NcclConnection::~NcclConnection() {
   if (owns_stream_) cudaStreamDestroy(stream_);
 }
 
-bool Connection::ready() const {
+bool NcclConnection::ready() const {
   ncclResult_t state = ncclSuccess;
   check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
   if (state != ncclSuccess && state != ncclInProgress)
@@ -77,7 +78,7 @@ std::string new_id() {
 ncclUniqueId id_of(const std::string& text) {
   ncclUniqueId id;
   if (text.size() != sizeof(id.internal))
-    fail<UnavailableError>("[nccl] the store holds no identifier of NCCL's");
+    fail<UnavailableError>("[nccl] the store does not contain an NCCL id");
   std::memcpy(id.internal, text.data(), sizeof(id.internal));
   return id;
 }

@@ -1,4 +1,4 @@
-// A rank that NCCL joins with others, and what of CUDA goes with it.
+// An NCCL communicator of one rank, with its CUDA stream and events.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,26 +13,26 @@ namespace tandem::nccl_backend {
 void check(cudaError_t result, const char* call);
 void check(ncclResult_t result, const char* call);
 
-// Makes the GPU the thread's. It stays so: to go back to a GPU that the thread never used, 0 until
-// it says otherwise, would make a context there.
+// Makes the GPU the thread's current one, and leaves it so. Restoring GPU 0, which may be current
+// only by default, would create a context there.
 void use_gpu(int gpu);
 
-// A point of a stream's work.
-class Mark {
+// A CUDA event: a position in a stream's work.
+class CudaEvent {
  public:
-  Mark();
-  ~Mark();
-  Mark(const Mark&) = delete;
-  Mark& operator=(const Mark&) = delete;
+  CudaEvent();
+  ~CudaEvent();
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
   void record(cudaStream_t stream);
-  void hold(cudaStream_t stream) const;  // what is enqueued there from now on waits for it
+  void hold(cudaStream_t stream) const;  // later work on the stream waits for the event
   bool passed() const;
 
  private:
   cudaEvent_t event_ = nullptr;
 };
 
-// What `calls` calls of NCCL, as one.
+// Makes the NCCL calls in `calls` as one group.
 template <class Calls>
 void in_group(const Calls& calls) {
   check(ncclGroupStart(), "ncclGroupStart");
@@ -45,23 +45,23 @@ void in_group(const Calls& calls) {
   check(ncclGroupEnd(), "ncclGroupEnd");
 }
 
-// A communicator whose calls do not wait, and the stream that it works on. Connections
-// (connections.h) owns it and makes it safe for threads.
-class Connection {
+// A non-blocking communicator, and the stream that it works on. Its owner, Connections
+// (connections.h), makes it thread-safe.
+class NcclConnection {
  public:
-  // On `stream`, or null: one of its own. REQUIRES: the GPU is the thread's.
-  Connection(int rank, int size, const ncclUniqueId& id, cudaStream_t stream);
-  ~Connection();  // the communicator stays
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
+  // Uses `stream`, or a new one if it is null. REQUIRES: the GPU is current.
+  NcclConnection(int rank, int size, const ncclUniqueId& id, cudaStream_t stream);
+  ~NcclConnection();  // does not destroy the communicator
+  NcclConnection(const NcclConnection&) = delete;
+  NcclConnection& operator=(const NcclConnection&) = delete;
 
   int gpu() const { return gpu_; }
   cudaStream_t stream() const { return stream_; }
   ncclComm_t comm() const { return comm_; }
-  // For whoever ends it; there is none from here on.
+  // Transfers ownership to the caller, who must abort or finalise it.
   ncclComm_t take_comm() { return std::exchange(comm_, nullptr); }
-  // Whether NCCL is through with the last call. Throws AbortedError when a peer or the connection
-  // has failed.
+  // Whether NCCL has processed the last call. Throws AbortedError if a peer or the connection has
+  // failed.
   bool ready() const;
 
  private:

@@ -15,12 +15,13 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr const char* kLeft = "it was stopped, and its buffers hold anything";
+constexpr const char* kLeft = "it was stopped, and its results are undefined";
 constexpr seconds kGoodbye{5}, kAbort{10};
-constexpr seconds kUnheeded{1};  // behind which nobody waits for a launch, and hears of a dead peer
+// after this time, a launch is assumed to have no waiter that checks the peers
+constexpr seconds kUnattended{1};
 
-// NCCL frees memory, for which CUDA waits for whatever runs on the GPU, hung kernels of other
-// communicators among it: all are ended as one, and not on a thread that must get on.
+// Aborting frees memory, and CUDA then waits for all kernels on the GPU, including hung kernels of
+// other communicators. All are therefore aborted as one group, on a thread of their own.
 void abort_all(std::vector<ncclComm_t> comms) noexcept {
   if (comms.empty()) return;
   try {
@@ -35,7 +36,7 @@ void abort_all(std::vector<ncclComm_t> comms) noexcept {
     if (ended.wait_for(kAbort) != std::future_status::ready)
       logging::error("[nccl] ncclCommAbort has not returned within {} s", kAbort.count());
   } catch (const std::exception& error) {
-    logging::error("[nccl] what is under way was not ended: {}", error.what());
+    logging::error("[nccl] could not abort the running collectives: {}", error.what());
   }
 }
 
@@ -48,8 +49,8 @@ bool all_through(const std::vector<ncclComm_t>& comms) {
   });
 }
 
-// Peers may still read what this process has sent: NCCL ends in good order where it can. Ranks of a
-// process may wait for each other, and do so as one.
+// Peers may still read what this process has sent, so NCCL finalises if it can. Ranks of one
+// process may wait for each other, so their communicators finalise as one group.
 bool leave_in_order(const std::vector<ncclComm_t>& comms) noexcept {
   try {
     if (!all_through(comms)) return false;
@@ -82,51 +83,52 @@ Connections::~Connections() {
   if (!comms.empty() && !leave_in_order(comms)) abort_all(std::move(comms));
 }
 
-const Connection& Connections::add(int rank, int size, const ncclUniqueId& id,
-                                   cudaStream_t stream) {
+const NcclConnection& Connections::add(int rank, int size, const ncclUniqueId& id,
+                                       cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
-  check_sound();
-  return *all_.emplace_back(std::make_unique<Connection>(rank, size, id, stream));
+  throw_if_failed();
+  return *all_.emplace_back(std::make_unique<NcclConnection>(rank, size, id, stream));
 }
 
 bool Connections::ready() {
   const std::lock_guard lock(mutex_);
-  check_sound();
+  throw_if_failed();
   return std::all_of(all_.begin(), all_.end(), [](const auto& one) { return one->ready(); });
 }
 
-bool Connections::ready(const Connection& connection) {
+bool Connections::ready(const NcclConnection& connection) {
   const std::lock_guard lock(mutex_);
-  check_sound();
+  throw_if_failed();
   return connection.ready();
 }
 
 void Connections::call(const std::function<void()>& calls) {
   const std::lock_guard lock(mutex_);
-  check_sound();
-  for (const auto& launch : under_way_) launch->ended();  // marks it, while nothing is behind it
+  throw_if_failed();
+  // queries it before later work is enqueued on the stream
+  for (const auto& launch : under_way_) launch->ended();
   in_group(calls);
 }
 
-void Connections::watch(std::shared_ptr<Launch> launch) {
+void Connections::watch(std::shared_ptr<NcclLaunch> launch) {
   const std::lock_guard lock(mutex_);
-  check_sound();
+  throw_if_failed();
   under_way_.push_back(std::move(launch));
 }
 
-bool Connections::ended(Launch& launch) {
+bool Connections::ended(NcclLaunch& launch) {
   const std::lock_guard lock(mutex_);
-  check_sound();
+  throw_if_failed();
   try {
     if (!launch.ended()) return false;
   } catch (const Error& error) {
-    throw in_midst_of(launch, error);
+    throw error_during(launch, error);
   }
   under_way_.remove_if([&](const auto& one) { return one.get() == &launch; });
   return true;
 }
 
-void Connections::put_off(const Launch& launch) {
+void Connections::restart_limit(const NcclLaunch& launch) {
   const std::lock_guard lock(mutex_);
   for (const auto& one : under_way_)
     if (one->stream_ == launch.stream_) one->since_ = Clock::now();
@@ -137,12 +139,12 @@ bool Connections::failed() const {
   return failure_ != nullptr;
 }
 
-void Connections::check_untold() {
+void Connections::check_unreported() {
   const std::lock_guard lock(mutex_);
-  if (const auto error = untold_ ? untold_->take() : nullptr) std::rethrow_exception(error);
+  if (const auto error = unreported_ ? unreported_->take() : nullptr) std::rethrow_exception(error);
 }
 
-void Connections::end(std::exception_ptr error) noexcept {
+void Connections::abort(std::exception_ptr error) noexcept {
   std::vector<ncclComm_t> comms;
   {
     const std::lock_guard lock(mutex_);
@@ -160,21 +162,21 @@ void Connections::look(Clock::time_point now) noexcept {
     if (failure_) return;
     failure_ = find_failure(now);
     if (!failure_) return;
-    untold_ = std::make_shared<SharedFailure>(failure_);
+    unreported_ = std::make_shared<SharedFailure>(failure_);
     comms = take_comms();
   }
-  if (options_.on_failure) options_.on_failure(untold_);
+  if (options_.on_failure) options_.on_failure(unreported_);
   abort_all(std::move(comms));
 }
 
-// Whoever gets this need not be told again.
-void Connections::check_sound() const {
+// A caller that receives this needs no further report.
+void Connections::throw_if_failed() const {
   if (!failure_) return;
-  if (untold_) untold_->take();
+  if (unreported_) unreported_->take();
   std::rethrow_exception(failure_);
 }
 
-AbortedError Connections::in_midst_of(const Launch& launch, const Error& error) const {
+AbortedError Connections::error_during(const NcclLaunch& launch, const Error& error) const {
   return AbortedError(
       fmt::format("{}, in {} on {}; {}", error.what(), launch.describe(), options_.name, kLeft));
 }
@@ -186,14 +188,14 @@ std::exception_ptr Connections::find_failure(Clock::time_point now) {
     if (under_way_.empty()) return nullptr;
     for (const auto& connection : all_) connection->ready();
   } catch (const Error& error) {
-    return std::make_exception_ptr(in_midst_of(*under_way_.front(), error));
+    return std::make_exception_ptr(error_during(*under_way_.front(), error));
   }
-  std::set<cudaStream_t> busy;  // with an earlier launch
+  std::set<cudaStream_t> busy;  // streams with an earlier launch
   for (const auto& launch : under_way_) {
     try {
       if (!busy.insert(launch->stream_).second || !launch->reached()) continue;
     } catch (const Error& error) {  // a GPU is broken
-      return std::make_exception_ptr(in_midst_of(*launch, error));
+      return std::make_exception_ptr(error_during(*launch, error));
     }
     if (!launch->since_) launch->since_ = now;
     const auto patience = now - *launch->since_;
@@ -201,7 +203,7 @@ std::exception_ptr Connections::find_failure(Clock::time_point now) {
       return std::make_exception_ptr(DeadlineExceededError(
           fmt::format("[nccl] {} did not end within {} ms on {}; {}", launch->describe(),
                       options_.time_limit.count(), options_.name, kLeft)));
-    if (!options_.check_peers || patience < kUnheeded) continue;
+    if (!options_.check_peers || patience < kUnattended) continue;
     try {
       options_.check_peers();
     } catch (...) {

@@ -1,4 +1,4 @@
-// Ranks of this process that end together, and what NCCL does for them.
+// NCCL connections of this process that are aborted together, and their launched work.
 #pragma once
 
 #include <chrono>
@@ -17,15 +17,15 @@
 
 namespace tandem::nccl_backend {
 
-// Calls of NCCL's that have been made, until the GPUs of this process are through with them.
-class Launch {
+// NCCL calls that have been made and have not ended on this process's GPUs.
+class NcclLaunch {
  public:
-  // `stream`: what ends there ends in order.
-  explicit Launch(cudaStream_t stream) : stream_(stream) {}
-  virtual ~Launch() = default;
-  Launch(const Launch&) = delete;
-  Launch& operator=(const Launch&) = delete;
-  // Whether the GPUs have come to it: from then on its time runs.
+  // `stream`: launches of one stream end in order.
+  explicit NcclLaunch(cudaStream_t stream) : stream_(stream) {}
+  virtual ~NcclLaunch() = default;
+  NcclLaunch(const NcclLaunch&) = delete;
+  NcclLaunch& operator=(const NcclLaunch&) = delete;
+  // Whether the GPUs have started it, from which time its limit counts.
   virtual bool reached() const { return true; }
   virtual bool ended() = 0;
   virtual std::string describe() const = 0;
@@ -36,64 +36,66 @@ class Launch {
   std::optional<std::chrono::steady_clock::time_point> since_;
 };
 
-// All GPUs' of a clique; of a group, its own connection and those of its messages. Thread-safe: the
-// watch (watch.h) looks after what is under way, whatever the program does meanwhile. What fails,
-// or has not ended within the time limit, ends all of them, so that the GPUs get on; what it was to
-// bring holds anything. From then on every call throws why.
+// For a clique: the connections of all its GPUs. For a group: its own connection and those of its
+// messages. Thread-safe. The watch (watch.h) polls the launched work, whatever the program does
+// meanwhile. If a launch fails or exceeds the time limit, all connections are aborted so that the
+// GPUs can continue. Results are then undefined, and every later call throws the error.
 class Connections {
  public:
   using Clock = std::chrono::steady_clock;
 
   struct Options {
-    std::string name;  // for errors: "rank 1 of 4 of group 'world'"
+    std::string name;  // for messages: "rank 1 of 4 of group 'world'"
     std::chrono::milliseconds time_limit;
-    std::function<void()> check_peers = nullptr;  // throws when one is known to be gone
-    // What the watch ends them with, before the GPUs get on.
+    std::function<void()> check_peers = nullptr;  // throws if a peer is known to be gone
+    // The watch calls it with the error before the GPUs continue.
     std::function<void(const std::shared_ptr<SharedFailure>&)> on_failure = nullptr;
   };
 
   explicit Connections(Options options);
-  // Says goodbye to the peers, which takes a few seconds at most.
+  // Tells the peers that this rank leaves, which takes a few seconds at most.
   ~Connections();
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
 
-  // One more. REQUIRES: its GPU is the thread's. Ranks of one communicator are added within one
-  // group of NCCL's.
-  const Connection& add(int rank, int size, const ncclUniqueId& id, cudaStream_t stream = nullptr);
+  // Adds a connection. REQUIRES: its GPU is current. Ranks of one communicator are added inside one
+  // NCCL group.
+  const NcclConnection& add(int rank, int size, const ncclUniqueId& id,
+                            cudaStream_t stream = nullptr);
 
-  // Whether NCCL is through with the calls made so far, on all or on one.
+  // Whether NCCL has processed the calls made so far, on all connections or on one.
   bool ready();
-  bool ready(const Connection& connection);
-  // Makes calls of NCCL, as one. REQUIRES: ready(), of those that they are made on.
+  bool ready(const NcclConnection& connection);
+  // Makes NCCL calls as one group. REQUIRES: ready() for the connections that they use.
   void call(const std::function<void()>& calls);
-  // What was called is under way.
-  void watch(std::shared_ptr<Launch> launch);
-  bool ended(Launch& launch);
-  // The caller waits for it and what is before it, by a limit of its own: the watch's begins anew.
-  void put_off(const Launch& launch);
+  // Registers launched work with the watch.
+  void watch(std::shared_ptr<NcclLaunch> launch);
+  bool ended(NcclLaunch& launch);
+  // The caller waits for this launch and those before it, with a limit of its own: restarts the
+  // watch's limit.
+  void restart_limit(const NcclLaunch& launch);
 
   bool failed() const;
-  // Throws what the watch has ended the connections with, unless somebody has been told.
-  void check_untold();
-  // Ends what is under way, in this process.
-  void end(std::exception_ptr error) noexcept;
-  // For the watch, again and again.
+  // Throws the error with which the watch aborted the connections, unless it was reported already.
+  void check_unreported();
+  // Aborts the launched work in this process.
+  void abort(std::exception_ptr error) noexcept;
+  // Called periodically by the watch.
   void look(Clock::time_point now) noexcept;
 
  private:
-  void check_sound() const;
-  AbortedError in_midst_of(const Launch& launch, const Error& error) const;
-  // What the connections have failed with, or null.
+  void throw_if_failed() const;
+  AbortedError error_during(const NcclLaunch& launch, const Error& error) const;
+  // The error that the connections have failed with, or null.
   std::exception_ptr find_failure(Clock::time_point now);
   std::vector<ncclComm_t> take_comms();
 
   const Options options_;
   mutable std::mutex mutex_;
   std::exception_ptr failure_;
-  std::shared_ptr<SharedFailure> untold_;  // the same, where the watch has found it
-  std::vector<std::unique_ptr<Connection>> all_;
-  std::list<std::shared_ptr<Launch>> under_way_;
+  std::shared_ptr<SharedFailure> unreported_;  // the same error, if the watch found it
+  std::vector<std::unique_ptr<NcclConnection>> all_;
+  std::list<std::shared_ptr<NcclLaunch>> under_way_;
 };
 
 }  // namespace tandem::nccl_backend

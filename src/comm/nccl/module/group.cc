@@ -12,9 +12,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// With a GPU that there is. Where each process of a host sees its own alone, that is every rank's
-// GPU 0; ranks that would share one are refused by NCCL. CUDA is initialised by this, so that it is
-// there for as long as what the group starts.
+// Chooses an existing GPU. If each process of a host sees only its own GPU, that is GPU 0 on every
+// rank; NCCL rejects ranks that share a GPU. Initialises CUDA first, so that CUDA outlives what the
+// group starts.
 NcclOptions on_a_gpu(NcclOptions options) {
   int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);
@@ -28,7 +28,7 @@ NcclOptions on_a_gpu(NcclOptions options) {
 
 }  // namespace
 
-Group::Group(NcclOptions options)
+NcclGroup::NcclGroup(NcclOptions options)
     : options_(on_a_gpu(std::move(options))),
       connections_({.name = fmt::format("rank {} of group '{}'", options_.names[options_.rank],
                                         options_.name),
@@ -55,7 +55,7 @@ Group::Group(NcclOptions options)
   forget_joining();
 }
 
-void Group::wait_for_connection() {
+void NcclGroup::wait_for_connection() {
   const auto end = Clock::now() + options_.time_limit;
   while (!connections_.ready()) {
     if (options_.membership && options_.membership->failed()) options_.membership->throw_failure();
@@ -75,7 +75,7 @@ void Group::wait_for_connection() {
   }
 }
 
-Group::~Group() {
+NcclGroup::~NcclGroup() {
   try {
     if (turn > 0) publish_reached(turn - 1);
     options_.store->set(key(fmt::format("left/{}", rank())), "1");
@@ -85,8 +85,8 @@ Group::~Group() {
   }
 }
 
-// A rank that is not connected yet may still ask who is here, so that the last one does it for all.
-void Group::forget_joining() {
+// A rank that is not connected yet may still read who has joined, so the last one removes all keys.
+void NcclGroup::forget_joining() {
   Store& store = *options_.store;
   if (store.add(key("connected"), 1) < size()) return;
   for (int peer = 0; peer < size(); ++peer) store.remove(key(fmt::format("here/{}", peer)));
@@ -94,10 +94,10 @@ void Group::forget_joining() {
   store.remove(key("connected"));
 }
 
-void Group::forget_group() {
+void NcclGroup::forget_group() {
   Store& store = *options_.store;
   for (int peer = 0; peer < size(); ++peer)
-    if (out_[static_cast<std::size_t>(peer)].id) store.remove(way_key(rank(), peer));
+    if (out_[static_cast<std::size_t>(peer)].id) store.remove(message_key(rank(), peer));
   if (store.add(key("gone"), 1) < size()) return;
   for (int peer = 0; peer < size(); ++peer) {
     store.remove(key(fmt::format("reached/{}", peer)));
@@ -107,15 +107,15 @@ void Group::forget_group() {
   store.remove(key("gone"));
 }
 
-std::string Group::key(std::string_view what) const {
+std::string NcclGroup::key(std::string_view what) const {
   return fmt::format("nccl/{}/{}", options_.name, what);
 }
 
-std::string Group::way_key(int from, int to) const {
+std::string NcclGroup::message_key(int from, int to) const {
   return key(fmt::format("way/{}-{}", from, to));
 }
 
-std::string Group::find(const std::string& key) const {
+std::string NcclGroup::find(const std::string& key) const {
   try {
     return options_.store->get(key, Clock::now());
   } catch (const Error&) {
@@ -123,30 +123,32 @@ std::string Group::find(const std::string& key) const {
   }
 }
 
-Way& Group::way(int peer, bool out) { return (out ? out_ : in_)[static_cast<std::size_t>(peer)]; }
+MessageConnection& NcclGroup::message_connection(int peer, bool out) {
+  return (out ? out_ : in_)[static_cast<std::size_t>(peer)];
+}
 
-bool Group::connect(Way& way, int peer, bool out) {
-  if (!way.id) {
-    const std::string name = out ? way_key(rank(), peer) : way_key(peer, rank());
+bool NcclGroup::connect(MessageConnection& messages, int peer, bool out) {
+  if (!messages.id) {
+    const std::string name = out ? message_key(rank(), peer) : message_key(peer, rank());
     const std::string id = out ? new_id() : find(name);
     if (id.empty()) return false;
     if (out)
       options_.store->set(name, id);
     else
-      options_.store->remove(name);  // nobody else reads it
-    way.id = id_of(id);
+      options_.store->remove(name);  // no other rank reads it
+    messages.id = id_of(id);
   }
-  if (!way.connection) way.connection = &connections_.add(out ? 0 : 1, 2, *way.id);
-  return connections_.ready(*way.connection);
+  if (!messages.connection) messages.connection = &connections_.add(out ? 0 : 1, 2, *messages.id);
+  return connections_.ready(*messages.connection);
 }
 
-void Group::publish_reached(std::uint64_t sequence) {
+void NcclGroup::publish_reached(std::uint64_t sequence) {
   if (sequence + 1 <= reached_) return;
   reached_ = sequence + 1;
   options_.store->set(key(fmt::format("reached/{}", rank())), std::to_string(reached_));
 }
 
-std::vector<int> Group::missing(std::uint64_t sequence) const {
+std::vector<int> NcclGroup::missing(std::uint64_t sequence) const {
   std::vector<int> ranks;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
@@ -156,24 +158,24 @@ std::vector<int> Group::missing(std::uint64_t sequence) const {
   return ranks;
 }
 
-void Group::publish_failure(GroupFailure failure, const std::string& text) noexcept {
+void NcclGroup::publish_failure(GroupFailure failure, const std::string& text) noexcept {
   try {
     options_.store->set(
         key("failure"),
         fmt::format("{}{}", static_cast<char>('0' + static_cast<int>(failure)), text));
   } catch (const std::exception& error) {
-    logging::warn("[nccl] the other ranks of group '{}' will not learn why it ended: {}",
+    logging::warn("[nccl] could not publish the failure of group '{}' to its other ranks: {}",
                   options_.name, error.what());
   }
 }
 
-void Group::check_told() const {
+void NcclGroup::check_published_failure() const {
   const std::string failure = find(key("failure"));
   if (!failure.empty())
     throw_failure(static_cast<GroupFailure>(failure.front() - '0'), failure.substr(1));
 }
 
-void Group::check_left(std::uint64_t sequence, const std::string& waiting_for) const {
+void NcclGroup::check_left(std::uint64_t sequence, const std::string& waiting_for) const {
   for (int peer : missing(sequence)) {
     if (find(key(fmt::format("left/{}", peer))).empty()) continue;
     throw_first_failure(options_.membership.get());
@@ -182,11 +184,11 @@ void Group::check_left(std::uint64_t sequence, const std::string& waiting_for) c
   }
 }
 
-void Group::abort(GroupFailure failure, const std::string& text) noexcept {
+void NcclGroup::abort(GroupFailure failure, const std::string& text) noexcept {
   try {
     throw_failure(failure, text);
   } catch (...) {
-    connections_.end(std::current_exception());
+    connections_.abort(std::current_exception());
   }
 }
 

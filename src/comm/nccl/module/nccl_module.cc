@@ -1,4 +1,4 @@
-// What libtandem loads.
+// The entry points of the module that libtandem loads.
 #include "comm/nccl/module/group.h"
 #include "comm/nccl/module/operations.h"
 #include "core/status.h"
@@ -14,9 +14,9 @@ class NcclBackend final : public Backend {
   int size() const override { return group_.size(); }
   const std::string& name() const override { return group_.options().name; }
   const RankNames& names() const override { return group_.names(); }
-  bool takes_device_memory() const override { return group_.on_cuda(); }
-  bool sums_by_tree() const override { return false; }
-  bool crowded() const override { return false; }
+  bool supports_device_memory() const override { return group_.on_cuda(); }
+  bool supports_tree_sum() const override { return false; }
+  bool oversubscribed() const override { return false; }
 
   std::unique_ptr<BackendOperation> start(const Collective& collective) override {
     use_gpu(group_.options().gpu);
@@ -27,15 +27,15 @@ class NcclBackend final : public Backend {
   }
 
   void check_peers(const BackendOperation& operation) override {
-    // The backend's own, which nobody else holds on to.
+    // The operation is this backend's own, and no other object uses it.
     const_cast<NcclOperation&>(static_cast<const NcclOperation&>(operation)).check_peers();
   }
 
-  void fail_group(GroupFailure failure, const std::string& text) noexcept override {
+  void abort(GroupFailure failure, const std::string& text) noexcept override {
     group_.publish_failure(failure, text);
     group_.abort(failure, text);
   }
-  void check_failure() override { group_.check_told(); }
+  void check_failure() override { group_.check_published_failure(); }
 
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     use_gpu(group_.options().gpu);
@@ -53,7 +53,7 @@ class NcclBackend final : public Backend {
   }
 
  private:
-  Group group_;
+  NcclGroup group_;
   std::uint64_t next_turn_ = 0;
 };
 

@@ -12,29 +12,29 @@ namespace {
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 std::size_t elements(const Buffer& buffer) { return static_cast<std::size_t>(buffer.count); }
 
-// What a rank tells: its call, and for an all-to-all what it sends to each rank and expects of it.
+// The size of a rank's announcement: its call, and the counts per rank of an all-to-all.
 std::size_t announcement_bytes(int size) {
-  return sizeof(Announcement) + index(size) * sizeof(ShareCounts);
+  return sizeof(Announcement) + index(size) * sizeof(TransferCounts);
 }
 
-struct Header {
+struct MessageHeader {
   std::int64_t count = 0;
   std::int64_t dtype = 0;
 };
 
 }  // namespace
 
-// Its end is marked once NCCL has put all of it on the stream, by whoever looks first.
-class NcclOperation::GroupLaunch final : public Launch {
+// Its end is recorded once NCCL has put all of it on the stream, by the first thread that polls it.
+class NcclOperation::GroupLaunch final : public NcclLaunch {
  public:
-  GroupLaunch(const Connection& connection, std::string description)
-      : Launch(connection.stream()),
+  GroupLaunch(const NcclConnection& connection, std::string description)
+      : NcclLaunch(connection.stream()),
         connection_(connection),
         description_(std::move(description)) {}
 
   bool ended() override {
     use_gpu(connection_.gpu());
-    const bool ready = connection_.ready();  // throws when a peer has failed
+    const bool ready = connection_.ready();  // throws if a peer has failed
     if (!marked_) {
       if (!ready) return false;
       mark_.record(connection_.stream());
@@ -45,13 +45,14 @@ class NcclOperation::GroupLaunch final : public Launch {
   std::string describe() const override { return description_; }
 
  private:
-  const Connection& connection_;
+  const NcclConnection& connection_;
   const std::string description_;
-  Mark mark_;
+  CudaEvent mark_;
   bool marked_ = false;
 };
 
-NcclOperation::NcclOperation(Group& group, const Collective& collective, std::string description)
+NcclOperation::NcclOperation(NcclGroup& group, const Collective& collective,
+                             std::string description)
     : group_(group), collective_(collective), description_(std::move(description)) {
   if (group_.on_cuda()) enqueued_.record(group_.device_stream());
 }
@@ -65,7 +66,7 @@ bool NcclOperation::advance() {
   return true;
 }
 
-void NcclOperation::launch(const Connection& connection,
+void NcclOperation::launch(const NcclConnection& connection,
                            const std::function<void(ncclComm_t, cudaStream_t)>& calls) {
   group_.connections().call([&] { calls(connection.comm(), connection.stream()); });
   launch_ = std::make_shared<GroupLaunch>(connection, description_);
@@ -75,11 +76,11 @@ void NcclOperation::launch(const Connection& connection,
 bool NcclOperation::through() { return group_.connections().ended(*launch_); }
 
 void NcclOperation::check_peers() {
-  if (launch_) group_.connections().put_off(*launch_);
-  group_.check_told();
+  if (launch_) group_.connections().restart_limit(*launch_);
+  group_.check_published_failure();
 }
 
-NcclCollective::NcclCollective(Group& group, const Collective& collective, std::uint64_t turn)
+NcclCollective::NcclCollective(NcclGroup& group, const Collective& collective, std::uint64_t turn)
     : NcclOperation(group, collective,
                     fmt::format("collective {} ({})", collective.sequence,
                                 describe(collective.signature, collective.label, group.names()))),
@@ -92,13 +93,13 @@ NcclCollective::NcclCollective(Group& group, const Collective& collective, std::
   std::memcpy(mine, &announcement, sizeof(announcement));
   if (collective.signature.kind != CollectiveKind::kAllToAll) return;
   for (std::size_t peer = 0; peer < collective.in.size(); ++peer) {
-    const ShareCounts counts = {collective.in[peer].count, collective.out[peer].count};
+    const TransferCounts counts = {collective.in[peer].count, collective.out[peer].count};
     std::memcpy(mine + sizeof(announcement) + peer * sizeof(counts), &counts, sizeof(counts));
   }
 }
 
 bool NcclCollective::step() {
-  const Connection& connection = group_.connection();
+  const NcclConnection& connection = group_.connection();
   switch (phase_) {
     case Phase::kAnnounce: {
       if (group_.turn != turn_ || !group_.connections().ready(connection)) return false;
@@ -124,10 +125,10 @@ bool NcclCollective::step() {
       phase_ = Phase::kEnd;
       return true;
     case Phase::kEnd:
-      // The next may be announced once NCCL has this one.
+      // The next collective may be announced once NCCL has processed this one.
       if (group_.turn == turn_ && group_.connections().ready(connection)) ++group_.turn;
       if (!through()) return false;
-      out_->take_back();
+      out_->copy_out();
       finish();
       return true;
   }
@@ -138,25 +139,25 @@ void NcclCollective::compare() const {
   const std::size_t bytes = announcement_bytes(group_.size());
   const auto* all = static_cast<const std::byte*>(announcements_.get()) + bytes;
   std::vector<Announcement> announcements(index(group_.size()));
-  std::vector<ShareCounts> counts(announcements.size() * announcements.size());
+  std::vector<TransferCounts> counts(announcements.size() * announcements.size());
   for (std::size_t rank = 0; rank < announcements.size(); ++rank) {
     const std::byte* its = all + rank * bytes;
     std::memcpy(&announcements[rank], its, sizeof(Announcement));
     std::memcpy(&counts[rank * announcements.size()], its + sizeof(Announcement),
-                announcements.size() * sizeof(ShareCounts));
+                announcements.size() * sizeof(TransferCounts));
   }
   check_announcements(collective_, announcements, group_.names());
   if (collective_.signature.kind == CollectiveKind::kAllToAll)
-    check_shares_agree(collective_, counts, group_.size(), group_.names());
+    check_counts_match(collective_, counts, group_.size(), group_.names());
 }
 
 void NcclCollective::move() {
-  in_ = std::make_unique<Reachable>(collective_.in, group_.pool());
-  // What works in place has one list.
+  in_ = std::make_unique<GpuBuffers>(collective_.in, group_.pool());
+  // In-place collectives have one list.
   const bool in_place = collective_.in.data() == collective_.out.data();
-  if (!in_place) out_ = std::make_unique<Reachable>(collective_.out, group_.pool());
-  in_->bring();
-  const Connection& connection = group_.connection();
+  if (!in_place) out_ = std::make_unique<GpuBuffers>(collective_.out, group_.pool());
+  in_->copy_in();
+  const NcclConnection& connection = group_.connection();
   launch(connection, [this](ncclComm_t comm, cudaStream_t stream) {
     if (group_.on_cuda()) enqueued_.hold(stream);
     move_shares(comm, stream);
@@ -181,23 +182,23 @@ void NcclCollective::check_peers() {
   if (!announced()) group_.check_left(collective_.sequence, description_);
 }
 
-NcclMessage::NcclMessage(Group& group, const Collective& collective)
+NcclMessage::NcclMessage(NcclGroup& group, const Collective& collective)
     : NcclOperation(group, collective,
                     describe(collective.signature, collective.label, group.names())),
       sends_(collective.signature.kind == CollectiveKind::kSend),
       peer_(collective.signature.root),
-      way_(group.way(peer_, sends_)),
-      header_(group.pool().take(sizeof(Header))) {
+      messages_(group.message_connection(peer_, sends_)),
+      header_(group.pool().take(sizeof(MessageHeader))) {
   const Buffer& buffer = sends_ ? collective.in.front() : collective.out.front();
-  const Header header = {buffer.count, static_cast<std::int64_t>(buffer.dtype)};
+  const MessageHeader header = {buffer.count, static_cast<std::int64_t>(buffer.dtype)};
   if (sends_) std::memcpy(header_.get(), &header, sizeof(header));
-  way_.queue.push_back(this);
+  messages_.queue.push_back(this);
 }
 
-NcclMessage::~NcclMessage() { std::erase(way_.queue, this); }
+NcclMessage::~NcclMessage() { std::erase(messages_.queue, this); }
 
 void NcclMessage::compare(const Buffer& buffer) const {
-  Header sent;
+  MessageHeader sent;
   std::memcpy(&sent, header_.get(), sizeof(sent));
   const auto dtype = static_cast<DType>(sent.dtype);
   if (sent.count != buffer.count || dtype != buffer.dtype)
@@ -209,19 +210,21 @@ void NcclMessage::compare(const Buffer& buffer) const {
 bool NcclMessage::step() {
   const std::span<const Buffer> one = sends_ ? collective_.in : collective_.out;
   const Buffer& buffer = one.front();
-  const int other = sends_ ? 1 : 0;  // of the way's two ranks
+  const int other = sends_ ? 1 : 0;  // the peer's rank in the connection, which has two
   switch (phase_) {
     case Phase::kConnect:
-      if (way_.queue.front() != this || !group_.connect(way_, peer_, sends_)) return false;
-      launch(*way_.connection, [&](ncclComm_t comm, cudaStream_t stream) {
-        check(sends_ ? ncclSend(header_.get(), sizeof(Header), ncclUint8, other, comm, stream)
-                     : ncclRecv(header_.get(), sizeof(Header), ncclUint8, other, comm, stream),
+      if (messages_.queue.front() != this || !group_.connect(messages_, peer_, sends_))
+        return false;
+      launch(*messages_.connection, [&](ncclComm_t comm, cudaStream_t stream) {
+        check(sends_
+                  ? ncclSend(header_.get(), sizeof(MessageHeader), ncclUint8, other, comm, stream)
+                  : ncclRecv(header_.get(), sizeof(MessageHeader), ncclUint8, other, comm, stream),
               sends_ ? "ncclSend" : "ncclRecv");
       });
       phase_ = Phase::kHeader;
       return true;
     case Phase::kHeader:
-      if (sends_ ? !group_.connections().ready(*way_.connection) : !through()) return false;
+      if (sends_ ? !group_.connections().ready(*messages_.connection) : !through()) return false;
       phase_ = Phase::kCompare;
       return true;
     case Phase::kCompare:
@@ -229,9 +232,9 @@ bool NcclMessage::step() {
       phase_ = Phase::kData;
       return true;
     case Phase::kData:
-      data_ = std::make_unique<Reachable>(one, group_.pool());
-      if (sends_) data_->bring();
-      launch(*way_.connection, [&](ncclComm_t comm, cudaStream_t stream) {
+      data_ = std::make_unique<GpuBuffers>(one, group_.pool());
+      if (sends_) data_->copy_in();
+      launch(*messages_.connection, [&](ncclComm_t comm, cudaStream_t stream) {
         if (group_.on_cuda()) enqueued_.hold(stream);
         if (buffer.count == 0) return;
         const ncclDataType_t type = type_of(buffer.dtype);
@@ -244,8 +247,8 @@ bool NcclMessage::step() {
       return true;
     case Phase::kEnd:
       if (!through()) return false;
-      way_.queue.pop_front();
-      if (!sends_) data_->take_back();
+      messages_.queue.pop_front();
+      if (!sends_) data_->copy_out();
       finish();
       return true;
   }

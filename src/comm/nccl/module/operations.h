@@ -1,5 +1,5 @@
-// Collectives and messages of a group, a step at a time: first the ranks tell each other what they
-// call, then the data move.
+// A group's collectives and messages, as sequences of steps: first the ranks exchange their calls,
+// then the data moves.
 #pragma once
 
 #include <functional>
@@ -15,40 +15,40 @@ namespace tandem::nccl_backend {
 
 class NcclOperation : public BackendOperation {
  public:
-  NcclOperation(Group& group, const Collective& collective, std::string description);
+  NcclOperation(NcclGroup& group, const Collective& collective, std::string description);
 
   bool advance() final;
   std::uint64_t steps() const final { return steps_; }
-  // For a rank that waits for it.
+  // Called by a rank that waits for it.
   virtual void check_peers();
 
  protected:
-  // One step; false when it has to be tried again later. REQUIRES: !done().
+  // One step. False if it must be retried later. REQUIRES: !done().
   virtual bool step() = 0;
   void finish() { done_ = true; }
-  // Calls of NCCL on the connection, as one.
-  void launch(const Connection& connection,
+  // Makes NCCL calls on the connection, as one group.
+  void launch(const NcclConnection& connection,
               const std::function<void(ncclComm_t, cudaStream_t)>& calls);
-  // Whether they are through, on the GPU too.
+  // Whether they have completed, also on the GPU.
   bool through();
 
-  Group& group_;
+  NcclGroup& group_;
   const Collective& collective_;
   const std::string description_;
-  Mark enqueued_;  // on a CUDA device: what was to be computed before
+  CudaEvent enqueued_;  // CUDA devices: recorded after the computation of the inputs
 
  private:
   class GroupLaunch;
 
-  std::shared_ptr<GroupLaunch> launch_;  // the last
+  std::shared_ptr<GroupLaunch> launch_;  // the last one
   bool done_ = false;
   std::uint64_t steps_ = 0;
 };
 
 class NcclCollective final : public NcclOperation {
  public:
-  // The `turn`-th of the group.
-  NcclCollective(Group& group, const Collective& collective, std::uint64_t turn);
+  // `turn`: its number among the group's collectives.
+  NcclCollective(NcclGroup& group, const Collective& collective, std::uint64_t turn);
 
   std::vector<int> missing() const override;
   void check_peers() override;
@@ -64,12 +64,12 @@ class NcclCollective final : public NcclOperation {
   const std::uint64_t turn_;
   Phase phase_ = Phase::kAnnounce;
   std::shared_ptr<void> announcements_;  // this rank's, then all ranks'
-  std::unique_ptr<Reachable> in_, out_;
+  std::unique_ptr<GpuBuffers> in_, out_;
 };
 
 class NcclMessage final : public NcclOperation {
  public:
-  NcclMessage(Group& group, const Collective& collective);
+  NcclMessage(NcclGroup& group, const Collective& collective);
   ~NcclMessage() override;
 
   std::vector<int> missing() const override { return {}; }
@@ -77,15 +77,15 @@ class NcclMessage final : public NcclOperation {
  private:
   enum class Phase { kConnect, kHeader, kCompare, kData, kEnd };
   bool step() override;
-  // Throws InvalidArgumentError where the other rank sent something else.
+  // Throws InvalidArgumentError if the other rank sent something else.
   void compare(const Buffer& buffer) const;
 
   const bool sends_;
   const int peer_;
-  Way& way_;
+  MessageConnection& messages_;
   Phase phase_ = Phase::kConnect;
   std::shared_ptr<void> header_;
-  std::unique_ptr<Reachable> data_;
+  std::unique_ptr<GpuBuffers> data_;
 };
 
 }  // namespace tandem::nccl_backend

@@ -40,7 +40,7 @@ namespace {
 bool gpu_reaches(const void* memory) {
   cudaPointerAttributes attributes{};
   if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
-    cudaGetLastError();  // is not kept for the next call
+    cudaGetLastError();  // clears the error, so that the next call does not return it
     return false;
   }
   return attributes.type != cudaMemoryTypeUnregistered;
@@ -48,7 +48,7 @@ bool gpu_reaches(const void* memory) {
 
 }  // namespace
 
-Reachable::Reachable(std::span<const Buffer> buffers, PinnedPool& pool)
+GpuBuffers::GpuBuffers(std::span<const Buffer> buffers, PinnedPool& pool)
     : buffers_(buffers), placed_(buffers.begin(), buffers.end()) {
   constexpr std::size_t kAlignment = 256;
   std::vector<std::size_t> at;
@@ -66,13 +66,13 @@ Reachable::Reachable(std::span<const Buffer> buffers, PinnedPool& pool)
       placed_[i].data = static_cast<std::byte*>(block_.get()) + at[i];
 }
 
-void Reachable::bring() const {
+void GpuBuffers::copy_in() const {
   for (std::size_t i = 0; i < placed_.size(); ++i)
     if (placed_[i].data != buffers_[i].data)
       std::memcpy(placed_[i].data, buffers_[i].data, buffers_[i].bytes());
 }
 
-void Reachable::take_back() const {
+void GpuBuffers::copy_out() const {
   for (std::size_t i = 0; i < placed_.size(); ++i)
     if (placed_[i].data != buffers_[i].data)
       std::memcpy(buffers_[i].data, placed_[i].data, buffers_[i].bytes());

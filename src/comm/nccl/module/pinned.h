@@ -1,4 +1,4 @@
-// Host memory that GPUs reach, and buffers in memory that they do not.
+// Pinned host memory, and buffers that are copied there for the GPU.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tandem::nccl_backend {
 
-// Pinning takes long, and unpinning waits for the GPU: blocks are kept. Blocks may outlive it.
+// A pool, because pinning is slow and unpinning waits for the GPU. Blocks may outlive it.
 // Thread-safe.
 class PinnedPool {
  public:
@@ -23,16 +23,16 @@ class PinnedPool {
   std::shared_ptr<Blocks> blocks_;
 };
 
-// Buffers where a GPU reaches them.
-class Reachable {
+// Buffers in memory that a GPU can access.
+class GpuBuffers {
  public:
-  Reachable(std::span<const Buffer> buffers, PinnedPool& pool);
+  GpuBuffers(std::span<const Buffer> buffers, PinnedPool& pool);
 
-  // The same buffers, there.
+  // The same buffers, or their pinned copies.
   std::span<const Buffer> placed() const { return placed_; }
-  // What the buffers hold goes to where the GPU reaches it, or comes back, where they differ.
-  void bring() const;
-  void take_back() const;
+  // Copy the contents to the pinned copies, or back; no-ops if there are none.
+  void copy_in() const;
+  void copy_out() const;
 
  private:
   std::span<const Buffer> buffers_;

@@ -21,7 +21,7 @@ Watch& Watch::get() {
   return *watch;
 }
 
-// CUDA comes to an end while the process exits, behind what was registered since it came to life.
+// CUDA shuts down at exit, after the handlers that are registered after its initialisation.
 Watch::Watch() {
   std::atexit([] { get().stop(); });
   std::thread thread([this] { run(); });

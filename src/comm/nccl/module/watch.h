@@ -1,5 +1,5 @@
-// A thread that looks after what NCCL does on GPUs, whatever the program does meanwhile: nothing
-// else notices that a GPU never gets through with a collective that is enqueued.
+// A thread that monitors NCCL's work on GPUs, whatever the program does meanwhile. Nothing else
+// notices that a launched collective never completes on a GPU.
 #pragma once
 
 #include <condition_variable>
@@ -10,13 +10,13 @@ namespace tandem::nccl_backend {
 
 class Connections;
 
-// Starts with the first connections, and ends with the process. Thread-safe.
+// Starts with the first connections and ends with the process. Thread-safe.
 class Watch {
  public:
   static Watch& get();
 
   void add(Connections& connections);
-  // They are not looked at any more when this returns.
+  // When this returns, the watch no longer uses the connections.
   void remove(Connections& connections);
 
  private:

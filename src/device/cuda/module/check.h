@@ -1,17 +1,16 @@
-// Calls of CUDA: their errors, and the GPU that they speak of.
+// Error checks of CUDA calls, and the current GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace tandem::cuda {
 
-// Throws what the failed call means: ResourceExhaustedError, InternalError where Tandem made it
-// wrong, UnavailableError where the GPU or the driver is no good. The text names the call and
-// CUDA's error, which a kernel may have left and any later call bring out.
+// Throws the error of a failed call: ResourceExhaustedError; InternalError for invalid calls;
+// UnavailableError if the GPU or driver is unusable. The message has the call and CUDA's error,
+// which may stem from an earlier kernel.
 void check(cudaError_t result, const char* call);
 
-// Makes GPU `ordinal` (CUDA's number) the calling thread's. Costs nothing to speak of where it is
-// already.
+// Makes GPU `ordinal` (CUDA's number) current for the calling thread. Cheap if it is already.
 void make_current(int ordinal);
 
 }  // namespace tandem::cuda

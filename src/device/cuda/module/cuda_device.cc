@@ -14,7 +14,8 @@
 namespace tandem::cuda {
 namespace {
 
-// A batch waits in pinned memory while the GPU is at the step before the one before: 256 MiB.
+// For a batch that waits in pinned memory until the GPU has finished the step before the previous
+// one: 256 MiB.
 constexpr std::size_t kPiecesAhead = 64;
 
 // cudaFree waits for the work that uses the region.
@@ -22,19 +23,19 @@ class CudaMemory final : public RegionSource {
  public:
   explicit CudaMemory(int ordinal) : ordinal_(ordinal) {}
   void* take(std::size_t bytes) override {
-    const std::lock_guard lock(NativeGpu::giving_to_several());
+    const std::lock_guard lock(NativeGpu::multi_gpu_launch_mutex());
     make_current(ordinal_);
     void* region = nullptr;
     const cudaError_t result = cudaMalloc(&region, bytes);
     if (result == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // the allocator reports it; not to be kept for the next call
+      cudaGetLastError();  // clears the error, which the allocator reports
       return nullptr;
     }
     check(result, "cudaMalloc");
     return region;
   }
   void give_back(void* region, std::size_t) noexcept override {
-    const std::lock_guard lock(NativeGpu::giving_to_several());
+    const std::lock_guard lock(NativeGpu::multi_gpu_launch_mutex());
     cudaSetDevice(ordinal_);
     cudaFree(region);
   }
@@ -43,7 +44,7 @@ class CudaMemory final : public RegionSource {
   const int ordinal_;
 };
 
-// The GPUs in use, and which of them read and write whose memory.
+// The GPUs in use and their peer access.
 class Peers {
  public:
   static Peers& get() {
@@ -51,7 +52,7 @@ class Peers {
     return *peers;
   }
 
-  // Lets a GPU and those in use reach each other's memory where they can.
+  // Enables peer access between a GPU and those in use, where possible.
   void join(int ordinal) {
     const std::lock_guard lock(mutex_);
     if (in_use_.contains(ordinal)) return;
@@ -74,11 +75,11 @@ class Peers {
     make_current(gpu);
     const cudaError_t result = cudaDeviceEnablePeerAccess(peer, 0);
     if (result == cudaErrorTooManyPeers) {
-      cudaGetLastError();  // copies work either way
+      cudaGetLastError();  // copies work in either case
       return;
     }
     if (result == cudaErrorPeerAccessAlreadyEnabled)
-      cudaGetLastError();  // by another library of the process
+      cudaGetLastError();  // enabled by another library of the process
     else
       check(result, "cudaDeviceEnablePeerAccess");
     reached_.insert({gpu, peer});
@@ -89,8 +90,8 @@ class Peers {
   std::set<std::pair<int, int>> reached_;
 };
 
-// Where launches block, nothing that is queued uses what is freed. (The address sanitizer sees
-// kernels that run on the host, as in tests.)
+// With blocking launches, no queued work uses freed memory. (AddressSanitizer sees kernels that run
+// on the host in tests.)
 BfcOptions allocator_options(const LogicalGpuOptions& options, const Device& device) {
   BfcOptions result = gpu_allocator_options(options, [&device] { release_idle_memory(device); });
   result.poison_freed = env_bool("CUDA_LAUNCH_BLOCKING").value_or(false);
@@ -113,7 +114,7 @@ bool CudaDevice::reaches(const NativeGpu& peer) const {
   return Peers::get().reach(ordinal(), peer.ordinal());
 }
 
-// What others wait for goes first.
+// Other devices wait for its work, so it gets the highest priority.
 Stream& CudaDevice::communication_stream() {
   std::call_once(communicates_, [this] {
     communication_ = std::make_unique<CudaStream>(ordinal(), kGpuPriorities.most_urgent);
@@ -144,7 +145,7 @@ void CudaDevice::read(void* host, const void* device_memory, std::size_t bytes,
   });
   copy_out_->wait(written);
   if (bytes > 0) staging_read_->read(host, device_memory, bytes, *copy_out_);
-  written.wait();  // which it has passed: throws what failed before
+  written.wait();  // the event has passed: throws earlier errors
 }
 
 std::unique_ptr<RecordedWork> CudaDevice::record_work(
@@ -170,7 +171,7 @@ void CudaDevice::copy_to_host(void* host, const void* device_memory, std::size_t
 void CudaDevice::copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) {
   if (bytes == 0) return;
   make_current(ordinal());
-  // Addresses tell CUDA which GPUs they are of.
+  // CUDA finds the GPUs from the addresses.
   check(cudaMemcpyAsync(to, peer_memory, bytes, cudaMemcpyDefault, stream_.handle()),
         "cudaMemcpyAsync");
 }

@@ -14,8 +14,8 @@
 
 namespace tandem::cuda {
 
-// Makes the GPU's context, for which a few hundred MiB of its memory go, unless the process has it.
-// Several logical devices may share a GPU: each has a stream and memory of its own.
+// Creates the GPU's context, which takes a few hundred MiB of its memory, unless the process has
+// one. Several logical devices may share a GPU; each has its own stream and memory.
 class CudaDevice final : public NativeGpu {
  public:
   CudaDevice(int ordinal, const LogicalGpuOptions& options);
@@ -28,10 +28,10 @@ class CudaDevice final : public NativeGpu {
   void copy_from_host_ahead(void* device_memory, const void* host, std::size_t bytes) override;
   void read(void* host, const void* device_memory, std::size_t bytes,
             const Event& written) override;
-  // Directly where the GPUs reach each other's memory, else through the host.
+  // Direct if the GPUs can access each other's memory, otherwise through the host.
   void copy_from_peer(void* to, const void* peer_memory, std::size_t bytes) override;
 
-  // What it reaches directly: the GPU that it shares, and those that CUDA lets it.
+  // True for the same GPU, and for those with CUDA peer access.
   bool reaches(const NativeGpu& peer) const override;
   Stream& communication_stream() override;
   void fail_stream(std::shared_ptr<SharedFailure> failure) override {
@@ -46,7 +46,7 @@ class CudaDevice final : public NativeGpu {
   int multiprocessors_ = 0;
   PinnedStaging staging_;
   CudaStream stream_;
-  // Made when they are first used.
+  // Created at their first use.
   std::once_flag communicates_, copies_ahead_, reads_;
   std::unique_ptr<PinnedStaging> staging_ahead_, staging_read_;
   std::unique_ptr<CudaStream> communication_, copy_in_, copy_out_;

@@ -17,7 +17,7 @@
 namespace tandem::cuda {
 namespace {
 
-constexpr int kOldestMajor = 8;  // what kernels are compiled for, cmake/TandemCuda.cmake
+constexpr int kOldestMajor = 8;  // matches the kernels that cmake/TandemCuda.cmake builds
 
 int attribute(cudaDeviceAttr which, int ordinal) {
   int value = 0;
@@ -42,8 +42,8 @@ class PhysicalCudaGpu final : public PhysicalGpu {
 
   config::DeviceDetails details() const override { return details_; }
 
-  // What is available, the driver tells of a GPU in use alone: makes the context. With a fraction,
-  // does not.
+  // The driver reports available memory only for a GPU with a context, so this creates one unless
+  // there is a fraction.
   std::int64_t memory_limit(double fraction) const override {
     GpuMemory memory{.total = details_.memory_bytes,
                      .compute_major = details_.compute_capability->first,
@@ -66,12 +66,12 @@ class PhysicalCudaGpu final : public PhysicalGpu {
   }
 
  private:
-  // CUDA does not survive a fork, and what it does then is no error that one could understand.
+  // CUDA does not survive a fork, and its own error for that is incomprehensible.
   void require_own_process() const {
     if (getpid() != process_)
       fail<FailedPreconditionError>(
-          "[cuda] GPU {} cannot be used by a process that was forked after GPUs were looked for. "
-          "Fork before the first operation and before listing devices, or start the program anew "
+          "[cuda] GPU {} cannot be used by a process that was forked after GPUs were listed. "
+          "Fork before the first operation and before listing devices, or start a new process "
           "(`tandem run`)",
           ordinal_);
   }
@@ -84,7 +84,7 @@ class PhysicalCudaGpu final : public PhysicalGpu {
 
 std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
 
-// Throws unless CUDA answers; the number of GPUs, 0 where it finds none.
+// Returns the number of GPUs, possibly 0. Throws if CUDA does not respond.
 int count_gpus() {
   int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);
@@ -95,12 +95,12 @@ int count_gpus() {
     int driver = 0;
     cudaDriverGetVersion(&driver);
     fail<UnavailableError>(
-        "[cuda] the driver of NVIDIA here is for CUDA {}, and Tandem was built with CUDA {}: "
+        "[cuda] the NVIDIA driver supports CUDA {}, but Tandem was built with CUDA {}: "
         "install a newer driver",
         version(driver), version(CUDART_VERSION));
   }
   fail<UnavailableError>(
-      "[cuda] the driver of NVIDIA does not work: {} ({}). `nvidia-smi` tells more",
+      "[cuda] the NVIDIA driver does not work: {} ({}). Run `nvidia-smi` for details",
       cudaGetErrorString(result), cudaGetErrorName(result));
 }
 

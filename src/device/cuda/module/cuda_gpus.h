@@ -1,14 +1,14 @@
-// Which GPUs CUDA finds, without taking any of them into use.
+// Finds the GPUs without initialising any of them.
 #pragma once
 
 #include "device/physical_gpu.h"
 
 namespace tandem::cuda {
 
-// In CUDA's order, those that CUDA_VISIBLE_DEVICES hides left out. No context is made: that comes
-// with the first logical device on a GPU. A GPU that has no kernels here (below compute capability
-// 8.0) is left out with a warning. None where there is no GPU; throws UnavailableError where CUDA
-// does not work, with what to do.
+// In CUDA's order, without GPUs hidden by CUDA_VISIBLE_DEVICES. Creates no context; the first
+// logical device on a GPU does. A GPU without kernels in this build (below compute capability 8.0)
+// is skipped with a warning. Empty if there is no GPU. Throws UnavailableError, with advice, if
+// CUDA does not work.
 PhysicalGpus find_gpus();
 
 }  // namespace tandem::cuda

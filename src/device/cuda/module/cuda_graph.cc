@@ -17,7 +17,7 @@ CudaGraph::CudaGraph(int ordinal, cudaStream_t stream, cudaGraph_t graph)
   check(cudaGraphInstantiate(&graph_, graph, 0), "cudaGraphInstantiate");
 }
 
-// One that still runs is freed when it has ended.
+// CUDA frees a graph that is still running when it has ended.
 CudaGraph::~CudaGraph() { cudaGraphExecDestroy(graph_); }
 
 void CudaGraph::launch() {
@@ -29,15 +29,15 @@ bool CudaGraph::update(cudaGraph_t graph) {
   cudaGraphExecUpdateResultInfo why{};
   const cudaError_t result = cudaGraphExecUpdate(graph_, graph, &why);
   if (result == cudaErrorGraphExecUpdateFailure) {
-    cudaGetLastError();  // it is no error, and not to be kept for the next call
+    cudaGetLastError();  // not an error: clears it, so that the next call does not return it
     return false;
   }
   check(result, "cudaGraphExecUpdate");
   return true;
 }
 
-// A stream of its own: what other threads enqueue on the device's meanwhile is no part of it. Of
-// this thread alone what cannot be recorded is refused.
+// Uses a separate stream, so that other threads' work on the device's stream is not captured. Calls
+// that cannot be captured are refused on this thread only.
 Recording::Recording(int ordinal) {
   make_current(ordinal);
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");

@@ -1,4 +1,4 @@
-// Work of a stream as a graph of CUDA's.
+// Recorded work as a CUDA graph.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,14 +12,14 @@ namespace tandem::cuda {
 
 class CudaGraph final : public RecordedWork {
  public:
-  // Of `graph`, to be launched on `stream` of GPU `ordinal`.
+  // Instantiates `graph` for launches on `stream` of GPU `ordinal`.
   CudaGraph(int ordinal, cudaStream_t stream, cudaGraph_t graph);
   ~CudaGraph() override;
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
   void launch() override;
-  // Takes the parameters of `graph`; false where that has other nodes.
+  // Takes the parameters of `graph`; false if that has different nodes.
   bool update(cudaGraph_t graph);
 
  private:
@@ -28,7 +28,7 @@ class CudaGraph final : public RecordedWork {
   cudaGraphExec_t graph_ = nullptr;
 };
 
-// What a thread's calls on a stream of the recording's own leave behind, instead of running.
+// Captures the calls that a thread makes on a separate stream, instead of running them.
 class Recording {
  public:
   explicit Recording(int ordinal);
@@ -37,12 +37,12 @@ class Recording {
   Recording& operator=(const Recording&) = delete;
 
   cudaStream_t stream() const { return stream_; }
-  cudaGraph_t end();  // of which the recording keeps hold
+  cudaGraph_t end();  // the recording keeps ownership
 
-  // Throws, naming `what`, where this thread records: work that goes elsewhere than to the
-  // recording's stream would be done once, and be missing ever after.
+  // Throws, naming `what`, if this thread is recording: work on other streams would run once and be
+  // missing in every replay.
   static void refuse(const char* what);
-  // Whether this thread records.
+  // Whether this thread is recording.
   static bool active();
 
  private:

@@ -11,8 +11,8 @@
 
 namespace tandem::cuda {
 
-// The host's tasks of a stream, numbered from 1 as they are queued, and the first failure that
-// nobody has seen: of a task, of a kernel, or one that several streams share.
+// A stream's host tasks, numbered from 1 in queue order, and its first unreported failure: of a
+// task, a kernel, or several streams.
 class CudaStream::Tasks {
  public:
   Tasks() {
@@ -42,9 +42,9 @@ class CudaStream::Tasks {
     failed_.store(true);
   }
 
-  // Throws what a task up to `number`, any kernel, or another stream has left.
+  // Throws the failure of a task up to `number`, of any kernel, or of several streams.
   void rethrow(std::uint64_t number) {
-    throw_told();
+    throw_kernel_fault();
     if (!failed_.load()) return;
     std::exception_ptr thrown;
     {
@@ -57,10 +57,10 @@ class CudaStream::Tasks {
   }
 
  private:
-  void throw_told() {
-    if (std::atomic_ref(fault_->told).load() == 0) return;
+  void throw_kernel_fault() {
+    if (std::atomic_ref(fault_->complete).load() == 0) return;
     const std::lock_guard lock(mutex_);
-    if (fault_->told != 0) throw_fault(*fault_);  // none has thrown it meanwhile
+    if (fault_->complete != 0) throw_fault(*fault_);  // no other thread has thrown it meanwhile
   }
 
   Fault* fault_ = nullptr;
@@ -106,7 +106,7 @@ CudaStream::CudaStream(int ordinal, std::optional<int> priority)
     : ordinal_(ordinal), events_(std::make_shared<EventPool>(ordinal)) {
   make_current(ordinal_);
   tasks_ = std::make_shared<Tasks>();
-  // Not ordered behind the default stream, which other libraries of the process may use.
+  // Not synchronised with the default stream, which other libraries of the process may use.
   check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
                                      priority.value_or(kGpuPriorities.least_urgent)),
         "cudaStreamCreateWithPriority");
@@ -152,7 +152,7 @@ Event CudaStream::record() {
 void CudaStream::wait(const Event& event) {
   if (!event.state()) return;
   const auto* recorded = dynamic_cast<const RecordedEvent*>(event.state().get());
-  if (recorded == nullptr) return event.wait();  // of a device that is none of CUDA's
+  if (recorded == nullptr) return event.wait();  // an event of another backend
   make_current(ordinal_);
   check(cudaStreamWaitEvent(stream_, recorded->handle(), 0), "cudaStreamWaitEvent");
 }

@@ -1,4 +1,4 @@
-// A stream of CUDA's as the runtime sees it.
+// A CUDA stream as a Stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,27 +15,27 @@ namespace tandem::cuda {
 
 class CudaStream final : public Stream {
  public:
-  // On GPU `ordinal`. `priority`: as in LogicalGpuOptions.
+  // On GPU `ordinal`. `priority`: see LogicalGpuOptions.
   CudaStream(int ordinal, std::optional<int> priority);
-  ~CudaStream() override;  // finishes the queued work first
+  ~CudaStream() override;  // finishes the queued work
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
   Execution execution() const override { return Execution::kNative; }
   void* native_handle() const override { return stream_; }
-  // The task runs on a thread of the driver's, while the GPU waits: it must not call CUDA, nor give
-  // back memory of a device.
+  // The task runs on a driver thread while the GPU waits. It must not call CUDA or free device
+  // memory.
   void enqueue(std::function<void()> task) override;
   Event record() override;
   void wait(const Event& event) override;
   void synchronize() override;
 
-  // What waits for the stream or one of its events, now or next, throws this, unless something else
-  // has by then.
+  // The current or next wait on the stream or one of its events throws this failure, unless another
+  // wait has thrown it before.
   void fail(std::shared_ptr<SharedFailure> failure);
 
   cudaStream_t handle() const { return stream_; }
-  // Where kernels on this stream tell of values that they refuse.
+  // Where this stream's kernels report invalid values.
   Fault* fault() const;
 
  private:

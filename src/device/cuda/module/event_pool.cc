@@ -35,7 +35,7 @@ void EventPool::give_back(cudaEvent_t event) noexcept {
 bool passed(cudaEvent_t event) {
   const cudaError_t result = cudaEventQuery(event);
   if (result == cudaErrorNotReady) {
-    cudaGetLastError();  // it is no error, and not to be kept for the next call
+    cudaGetLastError();  // not an error: clears it, so that the next call does not return it
     return false;
   }
   check(result, "cudaEventQuery");

@@ -1,4 +1,4 @@
-// CUDA's events, used again and again.
+// A pool of CUDA events.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 
 namespace tandem::cuda {
 
-// Of one GPU. Thread-safe.
+// For one GPU. Thread-safe.
 class EventPool {
  public:
   explicit EventPool(int ordinal) : ordinal_(ordinal) {}

@@ -8,8 +8,8 @@ namespace tandem::cuda {
 
 void throw_fault(Fault& fault) {
   const Fault found = fault;
-  fault.told = 0;
-  // Last: a kernel that is under way may claim it from here on.
+  fault.complete = 0;
+  // Last, because a running kernel may claim it from now on.
   std::atomic_ref(fault.claimed).store(0, std::memory_order_release);
   throw InvalidArgumentError(
       fmt::format(fmt::runtime(found.text), fmt::arg("op", found.op),

@@ -50,7 +50,7 @@ void* PinnedStaging::take(Blocks& blocks) {
   }
   ++blocks.made;
   lock.unlock();
-  const std::lock_guard alone(NativeGpu::giving_to_several());
+  const std::lock_guard alone(NativeGpu::multi_gpu_launch_mutex());
   make_current(ordinal_);
   void* block = nullptr;
   check(cudaHostAlloc(&block, blocks.bytes, cudaHostAllocPortable), "cudaHostAlloc");
@@ -98,7 +98,7 @@ void PinnedStaging::copy_out(void* host, const void* device_memory, std::size_t 
   });
 }
 
-// A block that is lent; it comes back when the copy is done.
+// A borrowed block, which is returned when the copy is done.
 class PinnedStaging::Piece {
  public:
   Piece(PinnedStaging& staging, Blocks& blocks)

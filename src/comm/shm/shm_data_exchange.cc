@@ -1,4 +1,4 @@
-#include "comm/shm/moves.h"
+#include "comm/shm/shm_data_exchange.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,14 +9,14 @@
 namespace tandem::shm {
 namespace {
 
-// Up to here reducing everything on every rank is faster than waiting twice.
+// Up to this size, reducing everything on every rank is faster than a second wait.
 constexpr std::int64_t kSmallBytes = 16 << 10;
 constexpr std::int64_t kBlockBytes = 8 << 10;
-// What a rank does of a slice at a time where others may help: much longer than it takes to agree
-// on who does it.
+// The size of a stretch, the unit of a slice that other ranks may process. Long, compared with
+// claiming it.
 constexpr std::int64_t kStretchBytes = 256 << 10;
 
-// One run of memory of all buffers: its begin, else null. Empty buffers lie anywhere.
+// The start of the buffers if they are contiguous, else null. Ignores empty buffers.
 void* single_run(std::span<const Buffer> buffers) {
   std::byte* begin = nullptr;
   std::byte* end = nullptr;
@@ -42,7 +42,7 @@ void copy_bytes(void* to, const void* from, std::int64_t bytes) {
 
 }  // namespace
 
-Moves::Moves(Group& group, const Collective& collective)
+ShmDataExchange::ShmDataExchange(ShmGroup& group, const Collective& collective)
     : group_(group),
       collective_(collective),
       signature_(collective.signature),
@@ -63,14 +63,14 @@ Moves::Moves(Group& group, const Collective& collective)
     offset_ = 0;
 }
 
-std::int64_t Moves::offset_of(int rank) const {
+std::int64_t ShmDataExchange::offset_of(int rank) const {
   return group_.call(rank, collective_.sequence).offset;
 }
 
-bool Moves::all_give_directly() const {
+bool ShmDataExchange::all_have_published() const {
   switch (signature_.kind) {
     case CollectiveKind::kBroadcast: return offset_of(signature_.root) >= 0;
-    case CollectiveKind::kAllToAll:  // no rank knows where another's share lies
+    case CollectiveKind::kAllToAll:  // the offsets of another rank's shares are unknown
     case CollectiveKind::kBarrier: return false;
     default:
       for (int rank = 0; rank < ranks_; ++rank)
@@ -79,7 +79,7 @@ bool Moves::all_give_directly() const {
   }
 }
 
-std::size_t Moves::bytes_given_by(int rank) const {
+std::size_t ShmDataExchange::bytes_published_by(int rank) const {
   switch (signature_.kind) {
     case CollectiveKind::kAllGather:
     case CollectiveKind::kExchange: return collective_.out[static_cast<std::size_t>(rank)].bytes();
@@ -87,37 +87,38 @@ std::size_t Moves::bytes_given_by(int rank) const {
   }
 }
 
-// Reads a peer's description of its memory once and checks it before any access to that memory.
-void Moves::find_given() {
-  given_.resize(static_cast<std::size_t>(ranks_));
+// Reads a peer's description of its memory once and validates it before any access to that memory.
+void ShmDataExchange::find_published_buffers() {
+  published_.resize(static_cast<std::size_t>(ranks_));
   for (int rank = 0; rank < ranks_; ++rank) {
     if (signature_.kind == CollectiveKind::kBroadcast && rank != signature_.root) continue;
-    std::byte*& given = given_[static_cast<std::size_t>(rank)];
+    std::byte*& given = published_[static_cast<std::size_t>(rank)];
     if (rank == me_)
       given = static_cast<std::byte*>(single_run(collective_.in));
-    else if (const std::size_t bytes = bytes_given_by(rank); bytes > 0)
+    else if (const std::size_t bytes = bytes_published_by(rank); bytes > 0)
       given = group_.buffer_of(rank, offset_of(rank), bytes);
   }
 }
 
-Plan Moves::make_plan() {
-  Plan plan = cut_into_pieces();
+ShmPlan ShmDataExchange::make_plan() {
+  ShmPlan plan = cut_into_pieces();
   if (small_) return plan;
   const bool reduces =
       signature_.kind == CollectiveKind::kAllReduce || signature_.kind == CollectiveKind::kReduce;
-  if (all_give_directly()) {
-    find_given();
+  if (all_have_published()) {
+    find_published_buffers();
     const std::int64_t bytes = signature_.count * element_ / ranks_;
-    return {.way = Plan::Way::kDirect,
+    return {.method = ShmPlan::Method::kDirect,
             .stretches = reduces ? static_cast<std::uint32_t>(bytes / kStretchBytes + 1) : 0};
   }
-  if (reduces) plan.way = Plan::Way::kSliced;
+  if (reduces) plan.method = ShmPlan::Method::kSliced;
   return plan;
 }
 
-Plan Moves::cut_into_pieces() const {
+ShmPlan ShmDataExchange::cut_into_pieces() const {
   const auto cut = [](std::int64_t piece, std::int64_t count) {
-    return Plan{.pieces = static_cast<std::uint32_t>((count + piece - 1) / piece), .piece = piece};
+    return ShmPlan{.pieces = static_cast<std::uint32_t>((count + piece - 1) / piece),
+                   .piece = piece};
   };
   const std::int64_t whole = static_cast<std::int64_t>(group_.layout().piece_bytes()) / element_;
   switch (signature_.kind) {
@@ -129,8 +130,8 @@ Plan Moves::cut_into_pieces() const {
     case CollectiveKind::kReduceScatter:
       return cut(share_bytes_ / element_, largest(collective_.in));
     case CollectiveKind::kAllToAll: {
-      std::int64_t most = 1;                     // the first piece carries the counts
-      for (int rank = 0; rank < ranks_; ++rank)  // each rank knows its own alone
+      std::int64_t most = 1;                     // the first piece contains the counts
+      for (int rank = 0; rank < ranks_; ++rank)  // each rank knows only its own
         most = std::max(most, group_.call(rank, collective_.sequence).signature.count);
       return cut((share_bytes_ - static_cast<std::int64_t>(sizeof(PieceHeader))) / element_, most);
     }
@@ -138,14 +139,18 @@ Plan Moves::cut_into_pieces() const {
   }
 }
 
-Moves::Span Moves::range(const Plan& plan, std::uint32_t k, std::int64_t count) const {
+ShmDataExchange::ElementRange ShmDataExchange::range(const ShmPlan& plan, std::uint32_t k,
+                                                     std::int64_t count) const {
   const std::int64_t begin = std::min(count, plan.piece * k);
   return {begin, std::min(count, begin + plan.piece)};
 }
 
-Moves::Span Moves::slice(Span all, int rank) const { return part(all, rank, ranks_); }
+ShmDataExchange::ElementRange ShmDataExchange::slice(ElementRange all, int rank) const {
+  return part(all, rank, ranks_);
+}
 
-Moves::Span Moves::part(Span all, std::int64_t k, std::int64_t parts) const {
+ShmDataExchange::ElementRange ShmDataExchange::part(ElementRange all, std::int64_t k,
+                                                    std::int64_t parts) const {
   const std::int64_t count = all.end - all.begin;
   const std::int64_t line = static_cast<std::int64_t>(kLine) / element_;
   const auto edge = [&](std::int64_t of) {
@@ -154,12 +159,12 @@ Moves::Span Moves::part(Span all, std::int64_t k, std::int64_t parts) const {
   return {edge(k), edge(k + 1)};
 }
 
-std::byte* Moves::share(int from, int to, std::uint64_t number) const {
+std::byte* ShmDataExchange::share(int from, int to, std::uint64_t number) const {
   return group_.piece(from, number) + share_bytes_ * to;
 }
 
 template <class Body>
-void Moves::for_runs(Span span, const Body& body) const {
+void ShmDataExchange::for_runs(ElementRange span, const Body& body) const {
   std::int64_t at = 0;
   for (const Buffer& buffer : collective_.in) {
     const std::int64_t begin = std::max(span.begin, at);
@@ -170,13 +175,13 @@ void Moves::for_runs(Span span, const Body& body) const {
   }
 }
 
-void Moves::combine_into(std::span<void* const> outputs, std::int64_t count) const {
+void ShmDataExchange::combine_into(std::span<void* const> outputs, std::int64_t count) const {
   combine(inputs_, outputs, count, signature_.dtype, signature_.op, CombineOrder::kInOrder);
 }
 
-void Moves::put(const Plan& plan, std::uint32_t k, std::uint64_t number) const {
+void ShmDataExchange::put(const ShmPlan& plan, std::uint32_t k, std::uint64_t number) const {
   std::byte* piece = group_.piece(me_, number);
-  const auto put_span = [&](Span span, std::int64_t origin) {
+  const auto put_span = [&](ElementRange span, std::int64_t origin) {
     for_runs(span, [&](const std::byte* data, std::int64_t at, std::int64_t count) {
       give(piece + (at - origin) * element_, data, count * element_);
     });
@@ -184,21 +189,21 @@ void Moves::put(const Plan& plan, std::uint32_t k, std::uint64_t number) const {
   switch (signature_.kind) {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kReduce: {
-      const Span all = range(plan, k, signature_.count);
-      if (plan.way == Plan::Way::kOnce) return put_span(all, all.begin);
-      const Span mine = slice(all, me_);  // nobody else reads that one
+      const ElementRange all = range(plan, k, signature_.count);
+      if (plan.method == ShmPlan::Method::kOnce) return put_span(all, all.begin);
+      const ElementRange mine = slice(all, me_);  // no other rank reads this slice
       put_span({all.begin, mine.begin}, all.begin);
       put_span({mine.end, all.end}, all.begin);
       return;
     }
     case CollectiveKind::kBroadcast: {
-      const Span all = range(plan, k, signature_.count);
+      const ElementRange all = range(plan, k, signature_.count);
       if (me_ == signature_.root) put_span(all, all.begin);
       return;
     }
     case CollectiveKind::kAllGather:
     case CollectiveKind::kExchange: {
-      const Span all = range(plan, k, collective_.in.front().count);
+      const ElementRange all = range(plan, k, collective_.in.front().count);
       give(piece, own(collective_.in.front(), all.begin), (all.end - all.begin) * element_);
       return;
     }
@@ -207,7 +212,7 @@ void Moves::put(const Plan& plan, std::uint32_t k, std::uint64_t number) const {
       for (int peer = 0; peer < ranks_; ++peer) {
         if (peer == me_) continue;
         const Buffer& given = collective_.in[static_cast<std::size_t>(peer)];
-        const Span all = range(plan, k, given.count);
+        const ElementRange all = range(plan, k, given.count);
         std::byte* to = share(me_, peer, number);
         if (signature_.kind == CollectiveKind::kAllToAll) {
           reinterpret_cast<PieceHeader*>(to)->count = given.count;
@@ -220,11 +225,11 @@ void Moves::put(const Plan& plan, std::uint32_t k, std::uint64_t number) const {
   }
 }
 
-void Moves::reduce(const Plan& plan, std::uint32_t k, std::uint64_t number) {
-  const Span all = range(plan, k, signature_.count);
+void ShmDataExchange::reduce(const ShmPlan& plan, std::uint32_t k, std::uint64_t number) {
+  const ElementRange all = range(plan, k, signature_.count);
   const bool keeps = signature_.kind == CollectiveKind::kAllReduce || me_ == signature_.root;
   for_runs(slice(all, me_), [&](std::byte* data, std::int64_t at, std::int64_t count) {
-    // In blocks, so that what is combined is still in the first-level cache when it is given.
+    // Blocks keep the results in the L1 cache until they are copied.
     const std::int64_t block = kBlockBytes / element_;
     for (std::int64_t begin = 0; begin < count; begin += block) {
       const std::int64_t length = std::min(block, count - begin);
@@ -241,13 +246,13 @@ void Moves::reduce(const Plan& plan, std::uint32_t k, std::uint64_t number) {
   });
 }
 
-void Moves::take(const Plan& plan, std::uint32_t k, std::uint64_t number) {
+void ShmDataExchange::take(const ShmPlan& plan, std::uint32_t k, std::uint64_t number) {
   switch (signature_.kind) {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kReduce: {
       if (signature_.kind == CollectiveKind::kReduce && me_ != signature_.root) return;
-      const Span all = range(plan, k, signature_.count);
-      if (plan.way == Plan::Way::kSliced) {
+      const ElementRange all = range(plan, k, signature_.count);
+      if (plan.method == ShmPlan::Method::kSliced) {
         for (int rank = 0; rank < ranks_; ++rank) {
           if (rank == me_) continue;
           for_runs(slice(all, rank), [&](std::byte* data, std::int64_t at, std::int64_t count) {
@@ -268,7 +273,7 @@ void Moves::take(const Plan& plan, std::uint32_t k, std::uint64_t number) {
     }
     case CollectiveKind::kBroadcast: {
       if (me_ == signature_.root) return;
-      const Span all = range(plan, k, signature_.count);
+      const ElementRange all = range(plan, k, signature_.count);
       for_runs(all, [&](std::byte* data, std::int64_t at, std::int64_t count) {
         copy_bytes(data, group_.piece(signature_.root, number) + (at - all.begin) * element_,
                    count * element_);
@@ -277,7 +282,7 @@ void Moves::take(const Plan& plan, std::uint32_t k, std::uint64_t number) {
     }
     case CollectiveKind::kReduceScatter: {
       const Buffer& result = collective_.out.front();
-      const Span all = range(plan, k, result.count);
+      const ElementRange all = range(plan, k, result.count);
       for (int rank = 0; rank < ranks_; ++rank)
         inputs_[static_cast<std::size_t>(rank)] =
             rank == me_ ? own(collective_.in[static_cast<std::size_t>(me_)], all.begin)
@@ -290,13 +295,13 @@ void Moves::take(const Plan& plan, std::uint32_t k, std::uint64_t number) {
   }
 }
 
-// A buffer of each rank: all_gather, exchange, all_to_all.
-void Moves::take_shares(const Plan& plan, std::uint32_t k, std::uint64_t number) {
+// Collectives with one buffer per rank: all_gather, exchange, all_to_all.
+void ShmDataExchange::take_shares(const ShmPlan& plan, std::uint32_t k, std::uint64_t number) {
   const bool gathers = signature_.kind != CollectiveKind::kAllToAll;
   for (std::size_t i = 0; i < collective_.out.size(); ++i) {
     const int rank = static_cast<int>(i);
     const Buffer& result = collective_.out[i];
-    const Span all = range(plan, k, result.count);
+    const ElementRange all = range(plan, k, result.count);
     const std::byte* from = nullptr;
     if (rank == me_) {
       from = own(gathers ? collective_.in.front() : collective_.in[i], all.begin);
@@ -311,23 +316,24 @@ void Moves::take_shares(const Plan& plan, std::uint32_t k, std::uint64_t number)
   }
 }
 
-void Moves::check_received(const std::byte* share, int from) const {
+void ShmDataExchange::check_received(const std::byte* share, int from) const {
   const std::int64_t sent = reinterpret_cast<const PieceHeader*>(share)->count;
   const std::int64_t expected = collective_.out[static_cast<std::size_t>(from)].count;
   if (sent != expected)
     fail<InvalidArgumentError>(
-        "[all_to_all] ranks parted at collective {}: rank {} sent {} {} to rank {}, which expected "
+        "[all_to_all] ranks diverged at collective {}: rank {} sent {} {} to rank {}, which "
+        "expected "
         "{}",
         collective_.sequence, group_.names()[from], sent, name_of(signature_.dtype),
         group_.names()[me_], expected);
 }
 
-std::byte* Moves::place(int rank, std::int64_t at) const {
-  return given_[static_cast<std::size_t>(rank)] + at * element_;
+std::byte* ShmDataExchange::place(int rank, std::int64_t at) const {
+  return published_[static_cast<std::size_t>(rank)] + at * element_;
 }
 
-void Moves::direct(const Plan& plan, int rank, std::uint32_t k) {
-  const Span all = part(slice({0, signature_.count}, rank), k, plan.stretches);
+void ShmDataExchange::process_directly(const ShmPlan& plan, int rank, std::uint32_t k) {
+  const ElementRange all = part(slice({0, signature_.count}, rank), k, plan.stretches);
   if (all.begin == all.end) return;
   outputs_.clear();
   for (int peer = 0; peer < ranks_; ++peer) {
@@ -339,7 +345,7 @@ void Moves::direct(const Plan& plan, int rank, std::uint32_t k) {
   combine_into(outputs_, all.end - all.begin);
 }
 
-void Moves::direct() {
+void ShmDataExchange::process_directly() {
   switch (signature_.kind) {
     case CollectiveKind::kBroadcast:
       if (me_ != signature_.root)

@@ -1,4 +1,4 @@
-// Which rank is where in a hierarchy.
+// Which rank is at which position of a hierarchy.
 #pragma once
 
 #include <span>
@@ -6,12 +6,12 @@
 
 namespace tandem::hierarchical {
 
-// Ranks are counted in two ways: by group and place, as `index`, and as callers do, as `rank`. The
-// two differ where a group was split off with its ranks in another order.
-struct Layout {
-  std::vector<int> first;     // by group: how many ranks are in those before; last: in all
-  int group = 0;              // this rank's
-  int place = 0;              // of this rank in its group
+// Ranks have two numbers: `index` counts by group and position, `rank` is the caller's. They differ
+// if a group was split off with its ranks in another order.
+struct HierarchyLayout {
+  std::vector<int> first;  // by group: number of ranks in earlier groups; last: number of all ranks
+  int group = 0;           // of this rank
+  int place = 0;           // this rank's position in its group
   std::vector<int> rank_at;   // by index
   std::vector<int> index_of;  // by rank
 
@@ -21,7 +21,7 @@ struct Layout {
   int group_size() const { return group_size(group); }
   int index() const { return at(first, group) + place; }
   int rank() const { return at(rank_at, index()); }
-  // The first of its group speaks for it.
+  // A group's first rank takes part in collectives between the groups.
   bool leads() const { return place == 0; }
 
   int group_of(int rank) const {
@@ -30,7 +30,7 @@ struct Layout {
     return result;
   }
   int place_of(int rank) const { return at(index_of, rank) - at(first, group_of(rank)); }
-  // As callers count them.
+  // The ranks of a group, as callers number them.
   std::vector<int> ranks_of(int of) const {
     return {rank_at.begin() + at(first, of), rank_at.begin() + at(first, of + 1)};
   }
@@ -39,7 +39,8 @@ struct Layout {
   static int at(const std::vector<int>& list, int i) { return list[static_cast<std::size_t>(i)]; }
 };
 
-// Of groups of these sizes; ranks are `rank_at`, by index.
-Layout make_layout(std::span<const int> sizes, int group, int place, std::vector<int> rank_at);
+// `sizes`: of the groups. `rank_at`: rank by index.
+HierarchyLayout make_hierarchy_layout(std::span<const int> sizes, int group, int place,
+                                      std::vector<int> rank_at);
 
 }  // namespace tandem::hierarchical

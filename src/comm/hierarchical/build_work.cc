@@ -1,4 +1,4 @@
-#include "comm/hierarchical/plan.h"
+#include "comm/hierarchical/build_work.h"
 
 #include <algorithm>
 #include <cstring>
@@ -17,7 +17,8 @@ std::size_t bytes_of(std::span<const Buffer> buffers) {
   return bytes;
 }
 
-// Parts, taken as one vector, in pieces of about `bytes` bytes; at least one, which may be empty.
+// Splits parts, taken as one vector, into pieces of about `bytes` bytes. At least one piece, which
+// may be empty.
 std::vector<Buffers> cut(std::span<const Buffer> parts, std::size_t bytes) {
   std::vector<Buffers> pieces(1);
   if (bytes_of(parts) < bytes + bytes / 2) {
@@ -44,9 +45,9 @@ std::vector<Buffers> cut(std::span<const Buffer> parts, std::size_t bytes) {
   return pieces;
 }
 
-class Plan {
+class HierarchicalWorkBuilder {
  public:
-  Plan(const std::shared_ptr<Pipeline>& pipeline, const CheckedCall& call)
+  HierarchicalWorkBuilder(const std::shared_ptr<Pipeline>& pipeline, const CheckedCall& call)
       : pipeline_(*pipeline),
         layout_(pipeline_.layout),
         call_(call),
@@ -73,25 +74,27 @@ class Plan {
   }
 
  private:
-  // The ranks tell each other what they call, so that those that part learn of the call that they
-  // made, and not of a step of it: first inside the groups, then their first ranks for them.
+  // The ranks exchange announcements, first inside the groups, then between the leaders. After a
+  // mismatch, errors then name the collective that was called and not one of its steps.
   void agree() {
     HierarchicalWork& work = *work_;
     work.mine = announce(
         {.sequence = work.sequence(), .signature = work.signature(), .label = work.label()});
     inside_ = work_->add(
-        Lane::kIn, exchange_of(*pipeline_.inner, work.inside), {}, [this_ = &pipeline_, &work] {
+        HierarchyLink::kToLeader, exchange_of(*pipeline_.inner, work.inside), {},
+        [this_ = &pipeline_, &work] {
           check(work, work.inside, this_->names, [&](int place) {
             return std::vector<int>{this_->layout.ranks_of(this_->layout.group)[index(place)]};
           });
         });
     agreed_ = inside_;
     if (!layout_.leads()) return;
-    agreed_ = work_->add(Lane::kAcross, exchange_of(*pipeline_.outer, work.between), {inside_},
-                         [this_ = &pipeline_, &work] {
-                           check(work, work.between, this_->names,
-                                 [&](int group) { return this_->layout.ranks_of(group); });
-                         });
+    agreed_ =
+        work_->add(HierarchyLink::kBetweenLeaders, exchange_of(*pipeline_.outer, work.between),
+                   {inside_}, [this_ = &pipeline_, &work] {
+                     check(work, work.between, this_->names,
+                           [&](int group) { return this_->layout.ranks_of(group); });
+                   });
   }
 
   std::function<std::shared_ptr<Work>()> exchange_of(Communicator& among,
@@ -102,28 +105,28 @@ class Plan {
     };
   }
 
-  // `ranks_at`: for which ranks each announcement speaks.
+  // `ranks_at(i)`: the ranks that announcement i stands for.
   template <class RanksAt>
   static void check(const HierarchicalWork& work, const std::vector<Announcement>& all,
                     const RankNames& names, const RanksAt& ranks_at) {
     if (std::all_of(all.begin(), all.end(), [&](const Announcement& one) {
-          return one.sequence == work.sequence() && suit(one.signature, work.signature());
+          return one.sequence == work.sequence() && matches(one.signature, work.signature());
         }))
       return;
     std::vector<RankCall> calls;
     for (std::size_t i = 0; i < all.size(); ++i)
       for (int rank : ranks_at(static_cast<int>(i)))
         calls.push_back({rank, all[i].signature, {all[i].name, all[i].step}});
-    throw InvalidArgumentError(std::string(kMark) +
-                               describe_parting(work.sequence(), calls, names));
+    throw InvalidArgumentError(std::string(kErrorPrefix) +
+                               describe_mismatch(work.sequence(), calls, names));
   }
 
   void all_reduce() {
     for (const Buffers& piece : cut(call_.in, pipeline_.options.piece_bytes)) {
-      const Step* in = reduce_inside(piece);
+      const PipelineStep* in = reduce_inside(piece);
       if (layout_.leads())
         in = add(
-            Lane::kAcross, {in, agreed_},
+            HierarchyLink::kBetweenLeaders, {in, agreed_},
             [this_ = &pipeline_, piece, op = sum_] { return this_->outer->all_reduce(piece, op); },
             finish_mean(piece));
       hand_out(piece, in);
@@ -134,19 +137,19 @@ class Plan {
     const int home = layout_.group_of(call_.root), place = layout_.place_of(call_.root);
     const bool at_home = home == layout_.group;
     const Buffers parts(call_.in.begin(), call_.in.end());
-    // The first rank of a group keeps its own elements unless it is the root.
+    // A leader keeps its own elements unless it is the root.
     const Buffers sums = layout_.leads() && !(at_home && place == 0) ? copy_of(parts) : parts;
-    const Step* in = reduce_inside(sums);
+    const PipelineStep* in = reduce_inside(sums);
     if (layout_.leads())
       in = add(
-          Lane::kAcross, {in, agreed_},
+          HierarchyLink::kBetweenLeaders, {in, agreed_},
           [this_ = &pipeline_, sums, op = sum_, home] {
             return this_->outer->reduce(sums, op, home);
           },
           at_home ? finish_mean(sums) : nullptr);
     if (at_home && place > 0)
       for (std::size_t i = 0; i < parts.size(); ++i) {
-        // A share of it for the root, from the group's first rank.
+        // The leader sends the root its share.
         Buffers sent(index(layout_.group_size()), {nullptr, 0, parts[i].dtype}), received = sent;
         if (layout_.leads()) sent[index(place)] = sums[i];
         if (layout_.place == place) received.front() = parts[i];
@@ -158,13 +161,13 @@ class Plan {
     const int home = layout_.group_of(call_.root), place = layout_.place_of(call_.root);
     const bool at_home = home == layout_.group;
     for (const Buffers& piece : cut(call_.in, pipeline_.options.piece_bytes)) {
-      const Step* in = inside_;
+      const PipelineStep* in = inside_;
       if (at_home)
-        in = add(Lane::kIn, {inside_}, [this_ = &pipeline_, piece, place] {
+        in = add(HierarchyLink::kToLeader, {inside_}, [this_ = &pipeline_, piece, place] {
           return this_->inner->broadcast(piece, place);
         });
       if (layout_.leads())
-        in = add(Lane::kAcross, {in, agreed_}, [this_ = &pipeline_, piece, home] {
+        in = add(HierarchyLink::kBetweenLeaders, {in, agreed_}, [this_ = &pipeline_, piece, home] {
           return this_->outer->broadcast(piece, home);
         });
       if (!at_home) hand_out(piece, in);
@@ -174,17 +177,18 @@ class Plan {
   void all_gather() {
     const Buffer mine = call_.in.front();
     const std::vector<Buffers> gathered = by_group(call_.out);
-    const Step* own = add(Lane::kIn, {inside_},
-                          [this_ = &pipeline_, mine, group = gathered[index(layout_.group)]] {
-                            return this_->inner->all_gather(mine, group);
-                          });
+    const PipelineStep* own =
+        add(HierarchyLink::kToLeader, {inside_},
+            [this_ = &pipeline_, mine, group = gathered[index(layout_.group)]] {
+              return this_->inner->all_gather(mine, group);
+            });
     for (int group = 0; group < layout_.groups(); ++group) {
       const Buffers& share = gathered[index(group)];
-      const Step* in = own;
+      const PipelineStep* in = own;
       if (layout_.leads())
-        in = add(Lane::kAcross, {own, agreed_}, [this_ = &pipeline_, share, group] {
-          return this_->outer->broadcast(share, group);
-        });
+        in = add(
+            HierarchyLink::kBetweenLeaders, {own, agreed_},
+            [this_ = &pipeline_, share, group] { return this_->outer->broadcast(share, group); });
       if (group != layout_.group) hand_out(share, in);
     }
   }
@@ -195,10 +199,10 @@ class Plan {
     for (int group = 0; group < layout_.groups(); ++group) {
       const bool own = group == layout_.group;
       const Buffers sums = layout_.leads() ? copy_of(parts[index(group)]) : parts[index(group)];
-      const Step* in = reduce_inside(sums);
+      const PipelineStep* in = reduce_inside(sums);
       if (layout_.leads())
         in = add(
-            Lane::kAcross, {in, agreed_},
+            HierarchyLink::kBetweenLeaders, {in, agreed_},
             [this_ = &pipeline_, sums, op = sum_, group] {
               return this_->outer->reduce(sums, op, group);
             },
@@ -214,7 +218,7 @@ class Plan {
 
   void all_to_all() {
     require_direct("all_to_all");
-    add(Lane::kDirect, {agreed_},
+    add(HierarchyLink::kDirect, {agreed_},
         [this_ = &pipeline_, sent = Buffers(call_.in.begin(), call_.in.end()),
          received = Buffers(call_.out.begin(), call_.out.end())] {
           return this_->options.direct->all_to_all(sent, received);
@@ -222,36 +226,38 @@ class Plan {
   }
 
   void barrier() {
-    add(Lane::kOut, {agreed_}, [this_ = &pipeline_] { return this_->out->barrier(); });
+    add(HierarchyLink::kFromLeader, {agreed_},
+        [this_ = &pipeline_] { return this_->out->barrier(); });
   }
 
-  // Host memory, and little of it: every rank gets all of it from every rank of its group.
+  // Small host memory: within a group, every rank receives everything from every other.
   void exchange() {
     const std::size_t bytes = call_.in.front().bytes();
     std::size_t largest = 0;
     for (int group = 0; group < layout_.groups(); ++group)
       largest = std::max(largest, index(layout_.group_size(group)));
-    struct Memory {
+    struct ExchangeMemory {
       std::vector<std::byte> inside, between, all;
     };
-    const auto memory = std::make_shared<Memory>();
+    const auto memory = std::make_shared<ExchangeMemory>();
     memory->inside.resize(bytes * largest);
     const std::size_t total = bytes * index(layout_.size());
     memory->all.resize(total);
-    const Step* in = add(Lane::kIn, {inside_},
-                         [this_ = &pipeline_, mine = call_.in.front().data, bytes, memory] {
-                           return this_->inner->start_exchange(mine, bytes, memory->inside.data());
-                         });
+    const PipelineStep* in =
+        add(HierarchyLink::kToLeader, {inside_},
+            [this_ = &pipeline_, mine = call_.in.front().data, bytes, memory] {
+              return this_->inner->start_exchange(mine, bytes, memory->inside.data());
+            });
     if (layout_.leads()) {
       memory->between.resize(bytes * largest * index(layout_.groups()));
       in = add(
-          Lane::kAcross, {in, agreed_},
+          HierarchyLink::kBetweenLeaders, {in, agreed_},
           [this_ = &pipeline_, memory, block = bytes * largest] {
             return this_->outer->start_exchange(memory->inside.data(), block,
                                                 memory->between.data());
           },
           [this_ = &pipeline_, memory, bytes, largest] {
-            const Layout& layout = this_->layout;
+            const HierarchyLayout& layout = this_->layout;
             for (int group = 0; group < layout.groups(); ++group)
               for (int place = 0; bytes > 0 && place < layout.group_size(group); ++place) {
                 const int rank = layout.ranks_of(group)[index(place)];
@@ -265,7 +271,7 @@ class Plan {
     const auto copies =
         std::make_shared<std::vector<std::byte>>(total * index(layout_.group_size()));
     add(
-        Lane::kOut, {in},
+        HierarchyLink::kFromLeader, {in},
         [this_ = &pipeline_, memory, copies, total] {
           return this_->out->start_exchange(memory->all.data(), total, copies->data());
         },
@@ -275,7 +281,7 @@ class Plan {
         });
   }
 
-  // Not in the order of the collectives, and so under way at once.
+  // Messages are not ordered with collectives, so they start at once.
   void message() {
     const bool sends = call_.kind == CollectiveKind::kSend;
     const Buffer& buffer = sends ? call_.in.front() : call_.out.front();
@@ -283,33 +289,33 @@ class Plan {
     if (!near) require_direct(name_of(call_.kind));
     Communicator& by = near ? *pipeline_.inner : *pipeline_.options.direct;
     const int peer = near ? layout_.place_of(call_.root) : call_.root;
-    work_->add_message(near ? Lane::kIn : Lane::kDirect,
+    work_->add_message(near ? HierarchyLink::kToLeader : HierarchyLink::kDirect,
                        sends ? by.send(buffer, peer) : by.recv(buffer, peer));
   }
 
-  // ---- Steps that several have.
+  // ---- Steps that several collectives use.
 
   template <class Start>
-  const Step* add(Lane lane, std::initializer_list<const Step*> after, Start start,
-                  std::function<void()> then = {}) {
-    return work_->add(lane, std::move(start), after, std::move(then));
+  const PipelineStep* add(HierarchyLink link, std::initializer_list<const PipelineStep*> after,
+                          Start start, std::function<void()> then = {}) {
+    return work_->add(link, std::move(start), after, std::move(then));
   }
 
-  // To the group's first rank.
-  const Step* reduce_inside(const Buffers& parts) {
-    return add(Lane::kIn, {inside_}, [this_ = &pipeline_, parts, op = sum_] {
+  // Towards the group's leader.
+  const PipelineStep* reduce_inside(const Buffers& parts) {
+    return add(HierarchyLink::kToLeader, {inside_}, [this_ = &pipeline_, parts, op = sum_] {
       return this_->inner->reduce(parts, op, 0);
     });
   }
 
-  // From the group's first rank.
-  void hand_out(const Buffers& parts, const Step* after) {
-    add(Lane::kOut, {after},
+  // From the group's leader.
+  void hand_out(const Buffers& parts, const PipelineStep* after) {
+    add(HierarchyLink::kFromLeader, {after},
         [this_ = &pipeline_, parts] { return this_->out->broadcast(parts, 0); });
   }
 
-  void distribute(Buffers sent, Buffers received, const Step* after) {
-    add(Lane::kOut, {after},
+  void distribute(Buffers sent, Buffers received, const PipelineStep* after) {
+    add(HierarchyLink::kFromLeader, {after},
         [this_ = &pipeline_, sent = std::move(sent), received = std::move(received)] {
           return this_->out->all_to_all(sent, received);
         });
@@ -347,28 +353,27 @@ class Plan {
   void require_direct(std::string_view what) const {
     if (!pipeline_.options.direct)
       fail<FailedPreconditionError>(
-          "[{}] this hierarchical communicator has no connection from each rank to each other",
-          what);
+          "[{}] this hierarchical communicator has no direct communicator of all ranks", what);
   }
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
   Pipeline& pipeline_;
-  const Layout& layout_;
+  const HierarchyLayout& layout_;
   const CheckedCall& call_;
   const ReduceOp sum_;
   const bool message_;
   const std::shared_ptr<HierarchicalWork> work_;
-  const Step* inside_ = nullptr;  // the group's ranks have called the same
-  const Step* agreed_ = nullptr;  // as far as this rank finds out, all have
+  const PipelineStep* inside_ = nullptr;  // the calls of the group's ranks match
+  const PipelineStep* agreed_ = nullptr;  // all calls match, as far as this rank checks
 };
 
 }  // namespace
 
 namespace {
 
-// The tree over all ranks is that over the groups of the trees inside them.
-bool sums_by_tree(const Layout& layout) {
+// Whether the tree over all ranks equals the tree over the groups applied to the trees inside them.
+bool supports_tree_sum(const HierarchyLayout& layout) {
   const int size = layout.group_size(0);
   const int last = layout.groups() - 1;
   bool fits = (size & (size - 1)) == 0 && layout.group_size(last) <= size;
@@ -378,13 +383,13 @@ bool sums_by_tree(const Layout& layout) {
 
 }  // namespace
 
-std::shared_ptr<HierarchicalWork> plan(const std::shared_ptr<Pipeline>& pipeline,
-                                       const CheckedCall& call) {
-  if (call.op == ReduceOp::kTreeSum && !sums_by_tree(pipeline->layout))
+std::shared_ptr<HierarchicalWork> build_work(const std::shared_ptr<Pipeline>& pipeline,
+                                             const CheckedCall& call) {
+  if (call.op == ReduceOp::kTreeSum && !supports_tree_sum(pipeline->layout))
     throw UnimplementedError(
         "[all_reduce] a tree sum over groups that do not have 1, 2, 4, ... ranks each, as many in "
         "each, in the order of the ranks: give every process as many replicas, 1, 2, 4, ...");
-  return Plan(pipeline, call).make();
+  return HierarchicalWorkBuilder(pipeline, call).make();
 }
 
 }  // namespace tandem::hierarchical

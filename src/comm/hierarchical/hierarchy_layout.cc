@@ -1,9 +1,11 @@
-#include "comm/hierarchical/layout.h"
+#include "comm/hierarchical/hierarchy_layout.h"
 
 namespace tandem::hierarchical {
 
-Layout make_layout(std::span<const int> sizes, int group, int place, std::vector<int> rank_at) {
-  Layout layout{.first = {0}, .group = group, .place = place, .rank_at = std::move(rank_at)};
+HierarchyLayout make_hierarchy_layout(std::span<const int> sizes, int group, int place,
+                                      std::vector<int> rank_at) {
+  HierarchyLayout layout{
+      .first = {0}, .group = group, .place = place, .rank_at = std::move(rank_at)};
   for (int size : sizes) layout.first.push_back(layout.first.back() + size);
   layout.index_of.resize(layout.rank_at.size());
   for (std::size_t i = 0; i < layout.rank_at.size(); ++i)
