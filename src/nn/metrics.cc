@@ -184,8 +184,9 @@ Metric mean_metric(std::string name, const char* what, MeanMetric::Values values
 
 }  // namespace
 
-// The sums so far. Each device that contributes statistics has its own, so that adding neither waits
-// for a device nor copies between devices. In the replica-invariant mode, each part has its own.
+// The sums so far. Each device that contributes statistics has its own, so that adding neither
+// waits for a device nor copies between devices. In the replica-invariant mode, each part has its
+// own.
 struct Metric::State {
   std::string name;
   std::shared_ptr<const MetricBase> base;

@@ -10,8 +10,8 @@ namespace tandem::layers {
 namespace {
 
 // The common part of both layers: gamma and beta over the last axis. If one is switched off, the
-// operation gets a constant variable instead. Like other variables, it has one copy per replica, but
-// it is not listed among the layer's variables.
+// operation gets a constant variable instead. Like other variables, it has one copy per replica,
+// but it is not listed among the layer's variables.
 class NormalizationLayer : public UnaryLayer {
  public:
   template <class Options>

@@ -28,8 +28,8 @@ class GradientExchange {
   }
 };
 
-// The slots of a variable are created once, by the first replica that needs them. Every replica then
-// uses its own copies of the variables, the slots and the step counter.
+// The slots of a variable are created once, by the first replica that needs them. Every replica
+// then uses its own copies of the variables, the slots and the step counter.
 struct Optimizer::Impl : std::enable_shared_from_this<Optimizer::Impl> {
  public:
   struct SlotSpec {

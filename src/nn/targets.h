@@ -18,8 +18,9 @@ Tensor class_labels(std::string_view what, const Tensor& y_true, const Tensor& y
 // The mean over the last axis, unless the batch axis is the only one.
 Tensor mean_of_example(const Tensor& values);
 
-// Per-example weights [batch] or [batch, 1], in the dtype of `values` and in a shape that broadcasts
-// to theirs: [batch, 1, ...]. Weights of the values' shape keep it. Throws InvalidArgumentError.
+// Per-example weights [batch] or [batch, 1], in the dtype of `values` and in a shape that
+// broadcasts to theirs: [batch, 1, ...]. Weights of the values' shape keep it. Throws
+// InvalidArgumentError.
 Tensor weights_for(std::string_view what, const Tensor& sample_weight, const Tensor& values);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Parts of a tensor by positions and slices of its leading axes.
+// Tensor indexing by positions and slices of the leading axes.
 #include <algorithm>
 
 #include "core/status.h"
@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// The elements that a slice takes of an axis of known size: `count` ones, `step` apart.
+// The elements of an axis of known size that a slice selects: `count` elements, `step` apart.
 struct Taken {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -17,7 +17,7 @@ struct Taken {
   std::int64_t last() const { return first + (count - 1) * step; }
 };
 
-// As Python's slice.indices().
+// Like Python's slice.indices().
 Taken taken_by(const Slice& slice, std::int64_t size) {
   if (slice.step == 0) throw InvalidArgumentError("[at] expected a step other than 0, got 0");
   const bool forward = slice.step > 0;
@@ -44,7 +44,7 @@ Taken taken_at(std::int64_t position, const Tensor& x, int axis) {
   return {position < 0 ? position + size : position, 1, 1};
 }
 
-// Every `step`-th element of an axis that begins with the first and ends with the last of them.
+// Selects every `step`-th element of an axis, which begins and ends with a selected one.
 Tensor thin_out(const Tensor& x, int axis, const Taken& taken) {
   if (taken.step == -1) return reverse(x, Dims{axis});
   std::vector<std::int64_t> positions;
@@ -59,7 +59,7 @@ Tensor Tensor::at(std::initializer_list<AxisIndex> indices) const {
   if (static_cast<int>(indices.size()) > rank())
     fail<InvalidArgumentError>("[at] expected at most {} indices for shape {}, got {}", rank(),
                                shape().to_string(), indices.size());
-  // Leading positions share storage.
+  // Leading positions give views.
   const auto* index = indices.begin();
   Tensor x = *this;
   for (; index != indices.end() && index->single(); ++index) x = x[index->position()];

@@ -1,6 +1,5 @@
-// The kernels of conv.cc on a GPU: windows of one pixel are matrix products, for which cuBLASLt
-// takes Tandem's order of axes; the others go through cuDNN, which wants kernels as
-// [out, kh, kw, in].
+// GPU kernels of conv.cc. 1 x 1 windows are matrix products by cuBLASLt in Tandem's layout. Others
+// use cuDNN, whose kernels have the layout [out, kh, kw, in].
 #include "ops/nn/conv.h"
 
 #include <bit>
@@ -15,7 +14,7 @@
 namespace tandem::cuda {
 namespace {
 
-constexpr int kSide = 32;  // of a tile
+constexpr int kSide = 32;  // rows and columns of a tile
 constexpr int kTileRows = kThreads / kSide;
 
 // to [columns, rows] = from [rows, columns], tile by tile.
@@ -42,7 +41,7 @@ void transpose_on(KernelContext& c, DType dtype, const void* from, std::int64_t 
   });
 }
 
-// A kernel of Tandem's, [kh * kw * in / groups, out], as cuDNN takes it.
+// Converts a kernel from Tandem's layout, [kh * kw * in / groups, out], to cuDNN's.
 struct KernelMatrix {
   DType dtype;
   std::int64_t taps, out;
@@ -64,7 +63,7 @@ unsigned common_alignment(const Views&... views) {
   return std::min({alignment_of(views)...});
 }
 
-// Every result is of one pixel, and every pixel has a result.
+// Whether each output pixel depends on exactly one input pixel and vice versa.
 bool is_matrix_product(const ConvShape& s) {
   return s.kh == 1 && s.kw == 1 && s.stride_h == 1 && s.stride_w == 1 && s.groups == 1;
 }

@@ -1,4 +1,4 @@
-// Attributes of the operations of random.cc.
+// The attributes of the operations of random.cc.
 #pragma once
 
 #include <cmath>
@@ -20,14 +20,14 @@ struct RandomAttrs {
 
   Draw draw() const { return {.seed = seed, .number = number, .stream = stream}; }
   Ones ones() const { return Ones(static_cast<std::uint64_t>(std::round(a * 0x1p32))); }
-  // How many integers there are to draw from.
+  // The number of integers in [low, high).
   std::uint64_t integers() const {
     return static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   }
 };
 
-// The largest element that RandomUniform of these attributes gives: the last one below `b`, or `b`
-// where the range is empty.
-double largest_drawn(const RandomAttrs& attrs);
+// The largest element that RandomUniform generates: the last one below `b`, or `b` if the range is
+// empty.
+double largest_uniform(const RandomAttrs& attrs);
 
 }  // namespace tandem
