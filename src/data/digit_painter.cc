@@ -23,7 +23,7 @@ using Pixels = std::array<float, kDigitSide * kDigitSide>;
 
 // A random number of mean 0 and standard deviation 1, within +-3.46. The sum of four uniform
 // numbers is close enough to a normal distribution, and is the same on every machine.
-float spread(SplitMix& random) {
+float approximately_normal(SplitMix& random) {
   double sum = 0.0;
   for (int i = 0; i < 4; ++i) sum += random.uniform();
   return static_cast<float>((sum - 2.0) * 1.7320508);
@@ -38,7 +38,7 @@ class Wave {
   explicit Wave(SplitMix& random) {
     for (Term& term : terms_)
       term = {between(random, -4.0f, 4.0f), between(random, -4.0f, 4.0f),
-              between(random, 0.0f, 6.2832f), kWaveAmplitude * spread(random)};
+              between(random, 0.0f, 6.2832f), kWaveAmplitude * approximately_normal(random)};
   }
   Point operator()(Point p) const {
     return {p.x + at(terms_[0], p) + at(terms_[1], p), p.y + at(terms_[2], p) + at(terms_[3], p)};
@@ -58,7 +58,8 @@ class Wave {
 class Distortion {
  public:
   explicit Distortion(SplitMix& random) : wave_(random) {
-    const float angle = kRotation * spread(random), shear = kShear * spread(random);
+    const float angle = kRotation * approximately_normal(random),
+                shear = kShear * approximately_normal(random);
     const float width = kBox * between(random, 0.55f, 0.95f),
                 height = kBox * between(random, 0.82f, 1.08f);
     const float sine = std::sin(angle), cosine = std::cos(angle);
@@ -82,7 +83,8 @@ class Distortion {
 std::vector<Point> pieces(const Stroke& stroke, SplitMix& random) {
   std::vector<Point> points;
   for (const Point& p : stroke.points)
-    points.push_back({p.x + kPointJitter * spread(random), p.y + kPointJitter * spread(random)});
+    points.push_back({p.x + kPointJitter * approximately_normal(random),
+                      p.y + kPointJitter * approximately_normal(random)});
   std::vector<Point> line;
   const auto at = [&](std::ptrdiff_t i) {
     return points[static_cast<std::size_t>(
@@ -162,8 +164,9 @@ void paint_digit(int digit, SplitMix random, std::uint8_t* pixels) {
   const float scale =
       std::min(1.0f, (kDigitSide - 2.0f * margin) / std::max(high.x - low.x, high.y - low.y));
   const float right =
-      centring_shift(scale * low.x, scale * high.x, kShift * spread(random), margin);
-  const float down = centring_shift(scale * low.y, scale * high.y, kShift * spread(random), margin);
+      centring_shift(scale * low.x, scale * high.x, kShift * approximately_normal(random), margin);
+  const float down =
+      centring_shift(scale * low.y, scale * high.y, kShift * approximately_normal(random), margin);
   Pixels squared;
   squared.fill(1e6f);
   for (std::vector<Point>& line : lines) {

@@ -78,7 +78,8 @@ class ParallelMapStream final : public ItemStream<Example> {
     while (taken_ == current_.results.size()) {
       if (current_.error) std::rethrow_exception(std::exchange(current_.error, nullptr));
       std::unique_lock lock(mutex_);
-      wait_for(done_, lock, [&] { return take_done() || (input_ended_ && chunks_.empty()); });
+      wait_for(done_, lock,
+               [&] { return take_finished_chunk() || (input_ended_ && chunks_.empty()); });
       if (taken_ == current_.results.size() && !current_.error && input_ended_ && chunks_.empty())
         return false;
       lock.unlock();
@@ -103,7 +104,7 @@ class ParallelMapStream final : public ItemStream<Example> {
   };
 
   // Makes the next finished chunk the current one. Returns false if there is none.
-  bool take_done() {
+  bool take_finished_chunk() {
     for (auto it = chunks_.begin(); it != chunks_.end(); ++it) {
       if ((*it)->done) {
         current_ = std::move(**it);

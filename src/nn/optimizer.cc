@@ -26,7 +26,7 @@ std::int64_t read_count(const VariableImpl& steps, std::size_t replica) {
         "[Optimizer] the step counter is a variable of a graph: fetch it by Session::run()");
   return *steps.storage().value(replica).data<std::int64_t>();
 }
-void raise_count(const VariableImpl& steps, std::size_t replica) {
+void increment_count(const VariableImpl& steps, std::size_t replica) {
   ++*reinterpret_cast<std::int64_t*>(impl_of(steps.storage().writable(replica)).data());
 }
 
@@ -249,12 +249,13 @@ void Optimizer::Impl::update_copy(std::size_t copy, std::span<State* const> stat
     };
     renewal = std::make_shared<const Renewal>(
         [of_run, set_step = step_setter()](void* attrs) { set_step(of_run(), attrs); });
-    building->after_run([self = shared_from_this(), &steps, copy] { raise_count(steps, copy); });
+    building->after_run(
+        [self = shared_from_this(), &steps, copy] { increment_count(steps, copy); });
     count += earlier;
   }
   const RenewingScope renewing(renewal);
   update_states({*this, step_at(count), std::move(of_run)}, copy, states, gradients);
-  if (!building) raise_count(steps, copy);
+  if (!building) increment_count(steps, copy);
 }
 
 void Optimizer::Impl::report_missing(std::span<const Tensor> gradients,

@@ -21,7 +21,7 @@ constexpr const char* kName = "for_each_part";
 // --- which parts ---
 
 // The parts that this replica processes. Offsets are -1 if the global batch is unknown.
-std::vector<BatchPart> parts_here(std::int64_t examples, const ReplicaContext* replica) {
+std::vector<BatchPart> local_parts(std::int64_t examples, const ReplicaContext* replica) {
   const int rank = replica ? replica->replica_id() : 0;
   const int ranks = replica ? replica->num_replicas() : 1;
   const int each = parts_per_replica(ranks);
@@ -235,7 +235,7 @@ std::vector<std::vector<Tensor>> run_parts(const std::vector<Tensor>& examples,
   if (const ReplicaContext* context = ReplicaContext::current(); context && context->part() >= 0)
     fail<RuntimeError>("[{}] was called inside a part", kName);
   const std::int64_t count = count_examples(examples);
-  PartsState shared{.replica = replica, .parts = parts_here(count, replica)};
+  PartsState shared{.replica = replica, .parts = local_parts(count, replica)};
   std::vector<std::vector<Tensor>> results;
   Generator& generator = Generator::current();
   Generator before, mine;

@@ -9,7 +9,7 @@ namespace tandem {
 namespace {
 
 // The elements of an axis of known size that a slice selects: `count` elements, `step` apart.
-struct Taken {
+struct ResolvedSlice {
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::int64_t step = 1;
@@ -18,7 +18,7 @@ struct Taken {
 };
 
 // Like Python's slice.indices().
-Taken taken_by(const Slice& slice, std::int64_t size) {
+ResolvedSlice resolve_slice(const Slice& slice, std::int64_t size) {
   if (slice.step == 0) throw InvalidArgumentError("[at] expected a step other than 0, got 0");
   const bool forward = slice.step > 0;
   const auto bound = [&](const std::optional<std::int64_t>& given, std::int64_t otherwise) {
@@ -35,7 +35,7 @@ Taken taken_by(const Slice& slice, std::int64_t size) {
 
 bool takes_all(const Slice& slice) { return !slice.start && !slice.stop && slice.step == 1; }
 
-Taken taken_at(std::int64_t position, const Tensor& x, int axis) {
+ResolvedSlice slice_at(std::int64_t position, const Tensor& x, int axis) {
   const std::int64_t size = x.shape()[axis];
   if (position < -size || position >= size)
     fail<InvalidArgumentError>(
@@ -45,7 +45,7 @@ Taken taken_at(std::int64_t position, const Tensor& x, int axis) {
 }
 
 // Selects every `step`-th element of an axis, which begins and ends with a selected one.
-Tensor thin_out(const Tensor& x, int axis, const Taken& taken) {
+Tensor take_every_nth(const Tensor& x, int axis, const ResolvedSlice& taken) {
   if (taken.step == -1) return reverse(x, Dims{axis});
   std::vector<std::int64_t> positions;
   const std::int64_t from = taken.step < 0 ? x.shape()[axis] - 1 : 0;
@@ -65,7 +65,7 @@ Tensor Tensor::at(std::initializer_list<AxisIndex> indices) const {
   for (; index != indices.end() && index->single(); ++index) x = x[index->position()];
 
   Dims begin, size, removed;
-  std::vector<std::pair<int, Taken>> thinned;
+  std::vector<std::pair<int, ResolvedSlice>> strided;
   bool cut = false;
   for (int axis = 0; axis < x.rank(); ++axis) {
     begin.push_back(0);
@@ -77,18 +77,18 @@ Tensor Tensor::at(std::initializer_list<AxisIndex> indices) const {
       fail<InvalidArgumentError>(
           "[at] the size of axis {} of shape {} is not known before the graph runs; take all of it",
           axis, x.shape().to_string());
-    const Taken taken = wanted.single() ? taken_at(wanted.position(), x, axis)
-                                        : taken_by(wanted.slice(), x.shape()[axis]);
+    const ResolvedSlice taken = wanted.single() ? slice_at(wanted.position(), x, axis)
+                                                : resolve_slice(wanted.slice(), x.shape()[axis]);
     cut = true;
     size[axis] = 0;
     if (wanted.single()) removed.push_back(axis);
     if (taken.count == 0) continue;
     begin[axis] = std::min(taken.first, taken.last());
     size[axis] = std::max(taken.first, taken.last()) + 1 - begin[axis];
-    if (taken.step != 1) thinned.emplace_back(axis, taken);
+    if (taken.step != 1) strided.emplace_back(axis, taken);
   }
   if (cut) x = slice(x, begin, size);
-  for (const auto& [axis, taken] : thinned) x = thin_out(x, axis, taken);
+  for (const auto& [axis, taken] : strided) x = take_every_nth(x, axis, taken);
   return removed.empty() ? x : squeeze(x, removed);
 }
 

@@ -59,7 +59,7 @@ void slice_kernel(KernelContext& c) {
 }
 
 // A tensor of shape `whole` with `gradient` at `begin` and zeros elsewhere.
-Tensor put_back(const Tensor& gradient, const Dims& begin, const Shape& whole) {
+Tensor pad_to_shape(const Tensor& gradient, const Dims& begin, const Shape& whole) {
   SliceGradAttrs attrs;
   attrs.before = begin;
   attrs.shape = whole;
@@ -67,7 +67,7 @@ Tensor put_back(const Tensor& gradient, const Dims& begin, const Shape& whole) {
 }
 
 void slice_gradient(GradContext& c) {
-  c.set_grad(0, put_back(c.grad(), c.attrs<SliceAttrs>().begin, c.input_spec(0).shape));
+  c.set_grad(0, pad_to_shape(c.grad(), c.attrs<SliceAttrs>().begin, c.input_spec(0).shape));
 }
 
 // --- StridedSlice: a view of rows of the first axis ---
@@ -119,7 +119,7 @@ void strided_slice_gradient(GradContext& c) {
   const Shape& whole = c.input_spec(0).shape;
   Dims begin{first_row(attrs, whole)};
   while (begin.size() < whole.rank()) begin.push_back(0);
-  c.set_grad(0, put_back(attrs.shrink ? expand_dims(c.grad(), 0) : c.grad(), begin, whole));
+  c.set_grad(0, pad_to_shape(attrs.shrink ? expand_dims(c.grad(), 0) : c.grad(), begin, whole));
 }
 
 }  // namespace

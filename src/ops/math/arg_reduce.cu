@@ -16,7 +16,7 @@ struct Above {
     return challenger > best || (challenger != challenger && best == best);
   }
   template <class C>
-  __device__ static C beaten_by_all() {
+  __device__ static C worst_value() {
     return std::is_floating_point_v<C> ? -std::numeric_limits<C>::infinity()
                                        : std::numeric_limits<C>::lowest();
   }
@@ -27,7 +27,7 @@ struct Below {
     return challenger < best || (challenger != challenger && best == best);
   }
   template <class C>
-  __device__ static C beaten_by_all() {
+  __device__ static C worst_value() {
     return std::is_floating_point_v<C> ? std::numeric_limits<C>::infinity()
                                        : std::numeric_limits<C>::max();
   }
@@ -62,7 +62,7 @@ template <class Op, class T>
 __device__ Extremum<ComputeOf<T>> best_of(const T* x, std::int64_t first, std::int64_t step,
                                           std::int64_t length, std::int64_t stride) {
   using C = ComputeOf<T>;
-  Extremum<C> best = {Op::template beaten_by_all<C>(), std::numeric_limits<std::int64_t>::max()};
+  Extremum<C> best = {Op::template worst_value<C>(), std::numeric_limits<std::int64_t>::max()};
   for_steps<4>(first, length, step, [&](std::int64_t i) {
     best = Better<Op>()(best, Extremum<C>{load_as(x[i * stride]), i});
   });

@@ -370,7 +370,7 @@ Renewed<Draw> drawn_by(const KernelContext& c) {
 void attention_on(KernelContext& c) {
   const Renewed<Draw> draw = drawn_by(c);
   const AttentionSizes s(c.inputs[0].shape, c.inputs[1].shape, c.inputs[2].shape);
-  if (c.outputs[0].size() == 0 || through_cudnn(c)) return;
+  if (c.outputs[0].size() == 0 || try_cudnn(c)) return;
   const Attention a(c.attrs<AttentionAttrs>(), draw, s,
                     c.inputs.size() == 4 ? &c.inputs[3] : nullptr);
   switch_floating(c.inputs[0].dtype, [&]<class T>(Type<T>) {
@@ -392,7 +392,7 @@ void attention_grad_on(KernelContext& c) {
     }
     return;
   }
-  if (grad_through_cudnn(c)) return;
+  if (try_cudnn_grad(c)) return;
   const Attention a(c.attrs<AttentionAttrs>(), draw, s,
                     c.inputs.size() == 7 ? &c.inputs[6] : nullptr);
   switch_floating(c.inputs[1].dtype, [&]<class T>(Type<T>) {

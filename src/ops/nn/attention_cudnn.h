@@ -10,8 +10,8 @@ namespace tandem::cuda {
 
 // The description for cuDNN; nullopt if there is a mask or dropout. Query, key and value are inputs
 // `first` to `first` + 2; a mask would be input `mask`.
-inline std::optional<CudnnAttention> for_cudnn(const KernelContext& c, AttentionPass pass,
-                                               int first, int mask) {
+inline std::optional<CudnnAttention> describe_for_cudnn(const KernelContext& c, AttentionPass pass,
+                                                        int first, int mask) {
   const auto& attrs = c.attrs<AttentionAttrs>();
   if (c.inputs.size() > mask || attrs.rate > 0.0) return std::nullopt;
   return CudnnAttention{
@@ -22,8 +22,8 @@ inline std::optional<CudnnAttention> for_cudnn(const KernelContext& c, Attention
 }
 
 // Returns false if cuDNN has not computed it.
-inline bool through_cudnn(KernelContext& c) {
-  const auto attention = for_cudnn(c, AttentionPass::kForward, 0, 3);
+inline bool try_cudnn(KernelContext& c) {
+  const auto attention = describe_for_cudnn(c, AttentionPass::kForward, 0, 3);
   return attention && cudnn_attention(c, *attention, c.attrs<AttentionAttrs>().softmax_scale,
                                       {.query = c.inputs[0].data,
                                        .key = c.inputs[1].data,
@@ -32,8 +32,8 @@ inline bool through_cudnn(KernelContext& c) {
                                        .log_sums = c.outputs[1].data});
 }
 
-inline bool grad_through_cudnn(KernelContext& c) {
-  const auto attention = for_cudnn(c, AttentionPass::kBackward, 1, 6);
+inline bool try_cudnn_grad(KernelContext& c) {
+  const auto attention = describe_for_cudnn(c, AttentionPass::kBackward, 1, 6);
   return attention && cudnn_attention(c, *attention, c.attrs<AttentionAttrs>().softmax_scale,
                                       {.query = c.inputs[1].data,
                                        .key = c.inputs[2].data,

@@ -76,8 +76,8 @@ void set_to_zero(KernelContext& c, const TensorView& view) {
   if (bytes > 0) check(cudaMemsetAsync(view.data, 0, bytes, stream_of(c)), "cudaMemsetAsync");
 }
 
-bool forward_through_cudnn(KernelContext& c, const ConvShape& shape, const TensorView* bias,
-                           nn::Activation activation) {
+bool try_cudnn_forward(KernelContext& c, const ConvShape& shape, const TensorView* bias,
+                       nn::Activation activation) {
   const TensorView &x = c.inputs[0], &kernel = c.inputs[1], &y = c.outputs[0];
   const unsigned alignment =
       bias ? common_alignment(x, kernel, y, *bias) : common_alignment(x, kernel, y);
@@ -117,7 +117,7 @@ void conv_kernel(KernelContext& c) {
   if (is_matrix_product(shape))
     return matrix_product_on_gpu(c, {.activation = attrs.activation}, as_rows(x), as_matrix(kernel),
                                  bias, as_rows(y), tf32_convolutions());
-  if (forward_through_cudnn(c, shape, bias, attrs.activation)) return;
+  if (try_cudnn_forward(c, shape, bias, attrs.activation)) return;
   switch_floating(x.dtype, [&]<class T>(Type<T>) {
     launch(c, {.blocks = blocks_for(y.size())}, conv_forward_direct<T>, shape, x.as<const T>(),
            kernel.as<const T>(), y.as<T>());

@@ -135,7 +135,7 @@ auto made(const Make& make) {
 
 // The calling thread's plan for `key`, which `make` creates on the first call.
 template <class Plan, class Make>
-Plan& threads_plan(const PrimitiveKey& key, const Make& make) {
+Plan& cached_plan_of_thread(const PrimitiveKey& key, const Make& make) {
   // Limits the memory of programs whose shapes never repeat.
   constexpr std::size_t kMaxPlans = 1024;
   thread_local std::unordered_map<PrimitiveKey, Plan, PrimitiveKey::Hash> plans;
@@ -155,7 +155,7 @@ Plan& plan_for(KernelContext& context, const MakeKey& key, const Make& make) {
     Plan plan;
   };
   std::shared_ptr<void>* storage = context.keep();
-  if (!storage) return threads_plan<Plan>(key(), make);
+  if (!storage) return cached_plan_of_thread<Plan>(key(), make);
   auto* step_plan = static_cast<StepPlan*>(storage->get());
   if (!step_plan || step_plan->threads != omp_get_max_threads()) {
     auto created = std::make_shared<StepPlan>(StepPlan{omp_get_max_threads(), made(make)});

@@ -12,7 +12,8 @@ namespace {
 
 // Tandem's environment variable if it is set, otherwise TensorFlow's.
 template <class Value>
-Value ours_or(const std::optional<Value>& ours, const std::optional<Value>& theirs, Value neither) {
+Value first_set(const std::optional<Value>& ours, const std::optional<Value>& theirs,
+                Value neither) {
   return ours ? *ours : theirs.value_or(neither);
 }
 
@@ -49,15 +50,15 @@ bool allows(const CudnnLibrary& library, const Descriptor& config, DType dtype,
 
 }  // namespace
 
-EngineRules rules_of_environment() {
-  const std::int64_t mib = ours_or(
+EngineRules rules_from_environment() {
+  const std::int64_t mib = first_set(
       env_int("TANDEM_CUDNN_WORKSPACE_LIMIT_IN_MB", 0, std::int64_t{1} << 30),
       env_int("TF_CUDNN_WORKSPACE_LIMIT_IN_MB", 0, std::int64_t{1} << 30), std::int64_t{1024});
   return {
       .tf32 = tf32_convolutions(),
       .deterministic =
-          ours_or(env_bool("TANDEM_DETERMINISTIC_OPS"), env_bool("TF_DETERMINISTIC_OPS"), true),
-      .all = ours_or(env_bool("TANDEM_CUDNN_AUTOTUNE"), env_bool("TF_CUDNN_USE_AUTOTUNE"), false),
+          first_set(env_bool("TANDEM_DETERMINISTIC_OPS"), env_bool("TF_DETERMINISTIC_OPS"), true),
+      .all = first_set(env_bool("TANDEM_CUDNN_AUTOTUNE"), env_bool("TF_CUDNN_USE_AUTOTUNE"), false),
       .workspace = mib << 20};
 }
 

@@ -19,7 +19,7 @@ struct EngineRules {
 };
 // Reads TANDEM_ALLOW_TF32, TANDEM_DETERMINISTIC_OPS, TANDEM_CUDNN_AUTOTUNE and
 // TANDEM_CUDNN_WORKSPACE_LIMIT_IN_MB from the environment.
-EngineRules rules_of_environment();
+EngineRules rules_from_environment();
 bool is_allowed(std::span<const cudnnBackendNumericalNote_t> notes, DType dtype,
                 const EngineRules& rules);
 

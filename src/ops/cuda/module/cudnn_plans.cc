@@ -14,7 +14,7 @@
 namespace tandem::cuda {
 namespace {
 
-void warn_of(const ConvShape& s) {
+void warn_unsupported(const ConvShape& s) {
   logging::warn(
       "cuDNN has no engine for a convolution of {} images of {}x{}x{} to {}x{}x{} by {}x{} "
       "windows in {}: Tandem's own kernel computes it, which is slow",
@@ -43,12 +43,12 @@ CudnnOnDevice& CudnnOnDevice::of(const CudnnLibrary& library, const CudaDevice& 
 }
 
 CudnnOnDevice::CudnnOnDevice(const CudnnLibrary& library)
-    : library_(library), rules_(rules_of_environment()) {
+    : library_(library), rules_(rules_from_environment()) {
   check_cudnn(library, library.create(&handle_), "cudnnCreate");
 }
 
 template <class Key, class Make>
-CudnnPlan* CudnnOnDevice::remembered(Plans<Key>& plans, const Key& key, const Make& make) {
+CudnnPlan* CudnnOnDevice::cached_plan(Plans<Key>& plans, const Key& key, const Make& make) {
   const std::lock_guard lock(mutex_);
   const auto [at, is_new] = plans.try_emplace(key);
   if (!is_new) return at->second.get();
@@ -67,17 +67,18 @@ CudnnPlan* CudnnOnDevice::remembered(Plans<Key>& plans, const Key& key, const Ma
 }
 
 CudnnPlan* CudnnOnDevice::plan(const CudnnConv& conv, unsigned alignment) {
-  return remembered(convolutions_, {conv, alignment}, [&] {
+  return cached_plan(convolutions_, {conv, alignment}, [&] {
     std::unique_ptr<CudnnPlan> made =
         make(make_graph(library_, {.handle = handle_}, conv, alignment), conv.shape.dtype);
     // If a convolution with a bias or an activation fails, the caller tries the convolution alone.
-    if (!made && !conv.bias && conv.activation == nn::Activation::kLinear) warn_of(conv.shape);
+    if (!made && !conv.bias && conv.activation == nn::Activation::kLinear)
+      warn_unsupported(conv.shape);
     return made;
   });
 }
 
 CudnnPlan* CudnnOnDevice::plan(const CudnnAttention& attention) {
-  return remembered(attentions_, attention, [&] {
+  return cached_plan(attentions_, attention, [&] {
     std::unique_ptr<CudnnPlan> made =
         make(make_graph(library_, {.handle = handle_}, attention, rules_.deterministic),
              attention.dtype);

@@ -48,7 +48,7 @@ class CudnnOnDevice {
 
   explicit CudnnOnDevice(const CudnnLibrary& library);
   template <class Key, class Make>
-  CudnnPlan* remembered(Plans<Key>& plans, const Key& key, const Make& make);
+  CudnnPlan* cached_plan(Plans<Key>& plans, const Key& key, const Make& make);
   std::unique_ptr<CudnnPlan> make(CudnnGraph graph, DType dtype);
   void keep_fastest(CudnnPlan& plan, const Descriptor& pack);
 
