@@ -83,8 +83,7 @@ class Optimizer::Impl::StepUpdate final : public VariableUpdate {
   std::shared_ptr<const VariableUpdate> for_runs() const override {
     if (!of_run_)
       throw UnimplementedError(
-          "[Optimizer] graphs for sessions do not support variables that update themselves "
-          "(VariableUpdate::for_runs)");
+          "[Optimizer] graphs for sessions do not support variables that update themselves");
     auto result = std::make_shared<StepUpdate>(*this);
     result->in_run_ = true;
     return result;

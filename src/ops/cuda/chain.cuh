@@ -133,7 +133,7 @@ __device__ __forceinline__ void run_chain(const Chain& chain,
       for (int i = 0; i < kPack; ++i) to[i] = (*given)[i];
     } else if (place >= kInput) {
       RawPack<kPack> raw;
-      // Registers cannot be indexed, so each input is compared by number.
+      // Registers cannot be indexed at run time, so an unrolled loop selects the input.
 #pragma unroll
       for (int n = 0; n < kInputs; ++n)
         if (place == kInput + n) raw = inputs[n];
